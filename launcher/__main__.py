@@ -1,0 +1,5 @@
+"""``python -m launcher`` is ``autofit``."""
+
+from launcher.cli import main
+
+main()

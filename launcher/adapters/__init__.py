@@ -1,0 +1,1 @@
+"""One module per trainer, each translating a rung into that trainer's own words. ``base`` is the seam."""

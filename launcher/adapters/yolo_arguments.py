@@ -1,0 +1,123 @@
+"""What Ultralytics' own arguments are, read from the installed package's ``cfg/default.yaml`` without importing it.
+
+Each line there is ``key: default # (types) meaning``; that comment is Ultralytics' own schema for people, and it is enough to
+refuse a misspelt key or a wrong type before anything is launched.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from launcher.errors import BadInput, Fault
+from launcher.recipe import did_you_mean
+
+EXTRA = ("save_dir", "augmentations")  # legal beside default.yaml (cfg.check_dict_alignment, 8.4.190)
+
+ELSEWHERE: Mapping[str, str] = {
+    "batch": "It is the ladder's: set ask.micro_batch (samples per device); autofit works out batch and nbs.",
+    "imgsz": "It is the ladder's: set ask.image_size.",
+    "model": "It is the ladder's: set ask.model.",
+    "data": "Set data= (top level).",
+    "device": "Set device=cpu, device=cuda or device.index=N.",
+    "task": "Set trainer.task.",
+    "mode": "autofit trains; the mode is always train.",
+    "cfg": "Put the arguments of that file under trainer.args.",
+    "resume": "A launch is a new training; resume an old one with `yolo train resume model=.../last.pt`.",
+    "accumulate": (
+        "Ultralytics has no such argument: it accumulates round(nbs / batch) micro-batches by itself (nbs, the nominal batch size, is 64). "
+        "Set ask.accumulation; autofit passes the nbs and weight_decay that make it exact."
+    ),
+}
+"""Arguments that have their own place in a recipe, or none at all: key -> what to do instead."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Argument:
+    """One of Ultralytics' arguments."""
+
+    default: Any
+    types: tuple[str, ...]
+    """As its comment says them: int, float, bool, str, list, tuple, optional."""
+
+
+def package() -> Path:
+    """The installed ultralytics package's folder.
+
+    Raises BadInput where it isn't installed. Does not import it.
+    """
+    spec = importlib.util.find_spec("ultralytics")
+    if spec is None or spec.origin is None:
+        raise BadInput([Fault(key="trainer.adapter", found="the package ultralytics is not installed", cure="pip install 'autofit[ultralytics]'.")])
+    return Path(spec.origin).parent
+
+
+@lru_cache(maxsize=1)
+def known() -> Mapping[str, Argument]:
+    """Every argument of the installed version."""
+    text = (package() / "cfg" / "default.yaml").read_text(encoding="utf-8")
+    defaults: dict[str, Any] = yaml.safe_load(text)
+    types = dict(re.findall(r"^(\w+):.*?# \(([^)]*)\)", text, flags=re.MULTILINE))
+    return {key: Argument(default=value, types=tuple(re.findall(r"\w+", types.get(key, "")))) for key, value in defaults.items()}
+
+
+def value_of(args: Mapping[str, Any], key: str) -> Any:
+    """The argument as the trainer will see it: the recipe's, or Ultralytics' default."""
+    return args.get(key, known()[key].default)
+
+
+def faults(args: Mapping[str, Any], *, asked: Mapping[str, Any]) -> list[Fault]:
+    """Everything wrong with ``trainer.args``. ``asked`` are the recipe's wheels, which must not be said twice."""
+    found: list[Fault] = []
+    for key, value in args.items():
+        place = f"trainer.args.{key}"
+        if key in ELSEWHERE:
+            found.append(Fault(key=place, found=f"{value!r} can't be set here", cure=ELSEWHERE[key]))
+        elif asked.get(key) is not None:
+            found.append(Fault(key=place, found=f"said twice: also ask.{key}={asked[key]!r}", cure="Keep the one under ask."))
+        elif key not in known() and key not in EXTRA:
+            cure = f"{did_you_mean(key, known())}See the Ultralytics train settings, or `yolo cfg`."
+            found.append(Fault(key=place, found=f"{value!r}: Ultralytics has no argument of that name", cure=cure))
+        elif key in known() and (problem := _type_problem(key, value)):
+            found.append(Fault(key=place, found=f"{value!r} is not {problem}", cure=f"Default: {known()[key].default!r}."))
+    return found + _particular(args)
+
+
+_PYTHON = {"int": int, "float": (int, float), "bool": bool, "str": str, "list": (list, tuple), "tuple": (list, tuple)}
+
+
+def _type_problem(key: str, value: Any) -> str:
+    """What the value should have been, or an empty string."""
+    argument = known()[key]
+    if value is None:
+        return "" if "optional" in argument.types or argument.default is None else f"set ({' or '.join(argument.types)})"
+    types = [one for one in argument.types if one in _PYTHON]
+    for one in types:
+        if isinstance(value, bool) and one != "bool":
+            continue
+        if isinstance(value, _PYTHON[one]):  # type: ignore[arg-type]
+            return ""
+    return " or ".join(types) if types else ""
+
+
+def _particular(args: Mapping[str, Any]) -> list[Fault]:
+    found = []
+    epochs = args.get("epochs")
+    if isinstance(epochs, int) and epochs < 1:
+        found.append(Fault(key="trainer.args.epochs", found=f"{epochs} epochs", cure="At least 1."))
+    if args.get("time") is not None:
+        found.append(Fault(key="trainer.args.time", found="a time limit changes epochs and accumulation as the run goes", cure="Set trainer.args.epochs."))
+    nbs = args.get("nbs")
+    if isinstance(nbs, int) and nbs < 1:
+        found.append(Fault(key="trainer.args.nbs", found=f"{nbs}", cure="At least 1; Ultralytics' default is 64."))
+    multi_scale = args.get("multi_scale")
+    if isinstance(multi_scale, (int, float)) and not 0 <= multi_scale <= 1:
+        found.append(Fault(key="trainer.args.multi_scale", found=f"{multi_scale}", cure="A fraction of the image size from 0 to 1."))
+    return found

@@ -1,0 +1,274 @@
+"""What a run may use: the recipe's ``device.*`` in, a ``Budget`` out, or every fault found. Never imports torch.
+
+``nvml`` and ``host`` read what is there; this module decides. Sizes are bytes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from launcher import host
+from launcher import nvml as nvml_module
+from launcher.errors import BadInput, Fault
+from launcher.host import disk_free, shared_memory_free
+from launcher.nvml import Card, Neighbour
+from launcher.sizes import GIB, MIB, format_size, parse_size
+
+__all__ = ["Budget", "Neighbour", "disk_free", "find", "format_size", "parse_size", "shared_memory_free"]
+
+CPU_SHARE = 0.80
+"""Part of the available host memory that is budgeted when ``device.memory`` says nothing."""
+LEAST_CUDA_BYTES = 512 * MIB
+"""Below this not even a CUDA context and its libraries fit."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Budget:
+    """The device a run gets, and how much of its memory."""
+
+    kind: str
+    """"cuda" or "cpu"."""
+    index: int
+    """The card's number for NVML and CUDA_DEVICE_ORDER=PCI_BUS_ID, not in CUDA_VISIBLE_DEVICES; 0 on a CPU."""
+    name: str
+    total_bytes: int
+    """What programs can reach: without the driver's own reserve; on a CPU, a container's limit where that is lower."""
+    free_bytes: int
+    budget_bytes: int
+    """What the run may plan with: ``device.memory`` (all of the card by default), less what others already use."""
+    cap_bytes: int
+    """What a trial is held to: int(budget_bytes * (1 - headroom))."""
+    headroom: float
+    neighbours: tuple[Neighbour, ...]
+    emulated: bool
+    """``device.memory`` made the device smaller than it is."""
+    notes: tuple[str, ...]
+    """Sentences for the record: what was tolerated, lowered or assumed."""
+
+    def __str__(self) -> str:
+        place = f"cuda:{self.index}" if self.kind == "cuda" else "cpu"
+        part = f" of {format_size(self.total_bytes)}" if self.budget_bytes < self.total_bytes else ""
+        return f"{place} ({self.name}, {format_size(self.budget_bytes)}{part})"
+
+
+def find(
+    kind: str = "auto",
+    *,
+    index: int = 0,
+    memory_bytes: int | None = None,
+    headroom: float,
+    share: bool = False,
+    tolerate_bytes: int = GIB,
+    nvml: Any = None,
+    environ: Mapping[str, str] | None = None,
+) -> Budget:
+    """The device a run may use, with its budget. Raises BadInput with every fault found, under ``device.*`` keys.
+
+    ``kind``: "cuda", "cpu", or "auto": cuda where NVML finds a card that isn't hidden, else cpu. A card that is there
+    but broken is a fault for "auto" too: nobody wants 300 epochs on a CPU because a driver update waits for a reboot.
+    ``index``: counts among the cards that CUDA_VISIBLE_DEVICES leaves visible.
+    ``memory_bytes``: emulates a smaller card, or sets the CPU budget. None: all of the card; 80 % of a CPU's free.
+    ``share``: budget what others leave free. Otherwise others may hold ``tolerate_bytes`` together at most.
+    ``nvml``: anything with pynvml's functions; None imports pynvml. ``environ``: None is os.environ.
+    """
+    env = os.environ if environ is None else environ
+    faults = _scalar_faults(kind, index, memory_bytes, headroom)
+    if faults:
+        raise BadInput(faults)
+    if kind == "cpu":
+        return _on_cpu(index, memory_bytes, headroom, ())
+    with nvml_module.opened(nvml) as (api, absence):
+        numbers: list[int] = []
+        if absence is None:
+            numbers, absence = nvml_module.visible(api, env)
+        if absence is None:
+            if index >= len(numbers):
+                raise _too_high(index, len(numbers), env)
+            card = nvml_module.read_card(api, numbers[index])
+    if absence is None:
+        faults = _card_faults(card, memory_bytes, share, tolerate_bytes)
+        if faults:
+            raise BadInput(faults)
+        return _on_card(card, memory_bytes, headroom, _card_notes(card, memory_bytes, share, len(numbers), env))
+    if kind == "auto" and not absence.broken:
+        return _on_cpu(0, memory_bytes, headroom, (f"no GPU is used: {absence.found}", *host.other_accelerators()))
+    others = "".join(f" ({note})" for note in host.other_accelerators())
+    raise _refused("device.kind", f"{kind} is asked, but {absence.found}{others}", absence.cure)
+
+
+def _refused(key: str, found: str, cure: str) -> BadInput:
+    return BadInput([Fault(key=key, found=found, cure=cure)])
+
+
+def _scalar_faults(kind: str, index: int, memory_bytes: int | None, headroom: float) -> list[Fault]:
+    """What is wrong with the values whatever the machine is."""
+    faults = []
+    if kind not in ("auto", "cuda", "cpu"):
+        close = difflib.get_close_matches(str(kind).lower(), ("auto", "cuda", "cpu"), n=1)
+        cure = f"Did you mean {close[0]}?" if close else "autofit runs on auto, cuda or cpu."
+        faults.append(Fault(key="device.kind", found=f"{kind!r} is not a kind of device", cure=cure))
+    if index < 0:
+        faults.append(Fault(key="device.index", found=f"{index} is negative", cure="Cards are numbered from 0."))
+    if memory_bytes is not None and memory_bytes <= 0:
+        cure = "Write it as 16GiB, or leave it empty for all of the device."
+        faults.append(Fault(key="device.memory", found=f"{memory_bytes} bytes is no budget", cure=cure))
+    if not 0.0 <= headroom < 1.0:  # NaN fails this, too
+        found = f"{headroom} is not a fraction from 0 to below 1"
+        faults.append(Fault(key="device.headroom", found=found, cure="0.10 keeps 10 % of the budget free."))
+    return faults
+
+
+# ---- CUDA
+
+
+def _cards(count: int) -> str:
+    return "1 card" if count == 1 else f"{count} cards"
+
+
+def _too_high(index: int, count: int, env: Mapping[str, str]) -> BadInput:
+    wish = env.get("CUDA_VISIBLE_DEVICES")
+    under = f" (CUDA_VISIBLE_DEVICES={wish})" if wish is not None else ""
+    found = f"{index} is asked, but {_cards(count)} can be seen{under}"
+    return _refused("device.index", found, "Use 0." if count == 1 else f"Use a number from 0 to {count - 1}.")
+
+
+def _card_faults(card: Card, memory_bytes: int | None, share: bool, tolerate_bytes: int) -> list[Fault]:
+    """Why this card can't give this budget."""
+    if card.mig:
+        cure = "Choose a card that is not, with device.index, or have its administrator end it (nvidia-smi -mig 0)."
+        return [Fault(key="device.index", found=f"{card} is in MIG mode, which autofit doesn't support", cure=cure)]
+    if card.total_bytes <= 0:
+        found = f"the driver doesn't tell the memory of {card}; one that shares the host's memory is not supported"
+        return [Fault(key="device.index", found=found, cure="Choose another card, or run with device.kind=cpu.")]
+    total = format_size(card.total_bytes)
+    faults = []
+    if memory_bytes is not None and memory_bytes > card.total_bytes:
+        found = f"{format_size(memory_bytes)} is asked, but {card} has {total} that programs can reach"
+        cure = f"Ask for {_round(card.total_bytes)} or less, or leave it empty for all of the card."
+        faults.append(Fault(key="device.memory", found=found, cure=cure))
+    if card.used_bytes > tolerate_bytes and not share:
+        faults.append(_held(card, tolerate_bytes))
+    if faults:
+        return faults
+    asked = card.total_bytes if memory_bytes is None else memory_bytes
+    least = f"a CUDA context alone needs about {format_size(LEAST_CUDA_BYTES)}"
+    if asked < LEAST_CUDA_BYTES:
+        faults.append(
+            Fault(key="device.memory", found=f"{format_size(asked)} is asked, but {least}", cure="Ask for more.")
+        )
+    elif card.free_bytes < LEAST_CUDA_BYTES:
+        found = (
+            f"{format_size(card.free_bytes)} of the {total} of {card} are free, held by {_holders(card)}, and {least}"
+        )
+        cure = "Wait until the card is free, or choose another with device.index."
+        faults.append(Fault(key="device.share", found=found, cure=cure))
+    return faults
+
+
+def _held(card: Card, tolerate_bytes: int) -> Fault:
+    """The card is held by others: by whom, and what to do about it."""
+    killable = [str(neighbour.pid) for neighbour in card.neighbours if neighbour.name]
+    first = f"If they are leftovers, kill {' '.join(killable)}" if killable else "See nvidia-smi on the host"
+    found = f"{format_size(card.used_bytes)} of the {format_size(card.total_bytes)} of {card} are in use by "
+    free = format_size(card.free_bytes)
+    cure = f"{first}; otherwise wait, or set device.share=true to budget only the {free} that are free now."
+    return Fault(key="device.share", found=found + _holders(card, tolerate_bytes), cure=cure)
+
+
+def _holders(card: Card, tolerate_bytes: int = 0) -> str:
+    """Who uses the card; what no process accounts for is told when it is above ``tolerate_bytes``, or all there is."""
+    holders = [str(neighbour) for neighbour in card.neighbours]
+    if card.unattributed_bytes > tolerate_bytes or not holders:
+        hidden = "another container" if holders else "a process this container can't see"
+        rest = format_size(card.unattributed_bytes)
+        holders.append(f"{hidden}, the desktop or the driver ({rest} that belong to no process shown here)")
+    return "; ".join(holders)
+
+
+def _card_notes(
+    card: Card, memory_bytes: int | None, share: bool, cards: int, env: Mapping[str, str]
+) -> tuple[str, ...]:
+    notes = []
+    asked = card.total_bytes if memory_bytes is None else memory_bytes
+    if asked < card.total_bytes:
+        total = format_size(card.total_bytes)
+        notes.append(f"{card} has {total}; device.memory makes it a card of {format_size(asked)}")
+    if card.free_bytes < asked:
+        free = format_size(card.free_bytes)
+        notes.append(f"the budget is the {free} that others leave free of {format_size(asked)}: {_holders(card)}")
+    if share and card.used_bytes > 0:
+        notes.append("device.share=true: a neighbour that grows later takes memory that this budget counts on")
+    if cards > 1 and env.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
+        notes.append(f"{cards} cards are visible, numbered by PCI bus as nvidia-smi does: CUDA_DEVICE_ORDER=PCI_BUS_ID")
+    if "microsoft" in platform.release().lower():
+        notes.append(
+            "under WSL the driver spills to host memory instead of failing; the trial's cap is what catches it"
+        )
+    return tuple(notes)
+
+
+def _on_card(card: Card, memory_bytes: int | None, headroom: float, notes: tuple[str, ...]) -> Budget:
+    asked = card.total_bytes if memory_bytes is None else memory_bytes
+    budget = min(asked, card.free_bytes)
+    return Budget(
+        kind="cuda",
+        index=card.index,
+        name=card.name,
+        total_bytes=card.total_bytes,
+        free_bytes=card.free_bytes,
+        budget_bytes=budget,
+        cap_bytes=int(budget * (1 - headroom)),
+        headroom=headroom,
+        neighbours=card.neighbours,
+        emulated=asked < card.total_bytes,
+        notes=notes,
+    )
+
+
+def _round(size: int) -> str:
+    """The largest round size not above ``size``."""
+    return f"{size // GIB}GiB" if size >= GIB else f"{size // MIB}MiB"
+
+
+# ---- CPU
+
+
+def _on_cpu(index: int, memory_bytes: int | None, headroom: float, notes: Sequence[str]) -> Budget:
+    if platform.system() != "Linux":
+        here = "".join(f"; {note}" for note in notes)
+        found = f"a CPU budget needs Linux's RLIMIT_DATA, and this is {platform.system() or 'another system'}{here}"
+        raise _refused("device.kind", found, "Run in WSL, a Linux container or a machine with an NVIDIA card.")
+    if index != 0:
+        cure = "A CPU has index 0 only; cards are counted with device.kind=cuda."
+        raise _refused("device.index", f"{index} is asked on the cpu", cure)
+    notes = list(notes)
+    total, free, machine = host.memory()
+    if total < machine:
+        notes.append(f"this container may use {format_size(total)} of the machine's {format_size(machine)}")
+    if memory_bytes is not None and memory_bytes > free:
+        asked = format_size(memory_bytes)
+        found = f"{asked} is asked, but {format_size(free)} of {format_size(total)} of host memory is available"
+        cure = f"Ask for {_round(free)} or less, or leave it empty for {CPU_SHARE:.0%} of what is available."
+        raise _refused("device.memory", found, cure)
+    budget = memory_bytes or int(free * CPU_SHARE)
+    if memory_bytes is None:
+        share = f"{CPU_SHARE:.0%} of the {format_size(free)} of host memory available now"
+        notes.append(f"the budget is {share}; device.memory sets it")
+    return Budget(
+        kind="cpu",
+        index=0,
+        name=host.cpu_name(),
+        total_bytes=total,
+        free_bytes=free,
+        budget_bytes=budget,
+        cap_bytes=int(budget * (1 - headroom)),
+        headroom=headroom,
+        neighbours=(),
+        emulated=memory_bytes is not None,
+        notes=tuple(notes),
+    )

@@ -1,0 +1,175 @@
+"""What a person sees: plain values in, tables on the terminal out. No decisions here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.panel import Panel
+from rich.status import Status
+from rich.table import Table
+from rich.text import Text
+
+from launcher.autofit import Fit, Job
+from launcher.devices import format_size
+from launcher.errors import Fault
+from launcher.ladder import Ladder, Rung
+from launcher.supervise import Outcome
+from launcher.trial import Trial
+from launcher.verdict import Kind
+
+_COLOURS = {Kind.FITS: "green", Kind.OUT_OF_MEMORY: "red", Kind.SPILLED: "red", Kind.ALTERED: "yellow"}
+
+
+class Display:
+    """Draws a launch on ``console``. On a terminal a spinner shows the rung being tried; elsewhere a line does."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._spinner: Status | None = None
+
+    def plan(self, job: Job) -> None:
+        recipe, asked = job.recipe, job.ladder.asked
+        lines = [
+            f"[bold]{recipe.name}[/]  {recipe.summary}",
+            f"asked   {_words(asked)}",
+            f"device  {job.budget}; trials are held to {format_size(job.budget.cap_bytes)} ({job.budget.headroom:.0%} headroom)",
+            f"ladder  {len(job.ladder.rungs)} rungs; the effective batch stays {job.ladder.effective_batch} on all of them",
+            f"record  {job.folder.path}",
+        ]
+        lines += [f"[yellow]note[/]    {note}" for note in (*job.budget.notes, *job.adapter.notes(recipe))]
+        self._console.print(Panel("\n".join(lines), box=box.ROUNDED, title="autofit", title_align="left", expand=False))
+
+    def trying(self, rung: Rung, number: int) -> None:
+        text = f"trial {number}: rung {rung.index}  {_words(rung)}"
+        if self._console.is_terminal:
+            self._spinner = self._console.status(text)
+            self._spinner.start()
+        else:
+            self._console.print(text, highlight=False)
+
+    def tried(self, trial: Trial, job: Job) -> None:
+        self._stop_spinner()
+        verdict = trial.verdict
+        line = Text.assemble(
+            f"  rung {trial.rung.index:>3}  ",
+            (f"{verdict.kind.value:<14}", _COLOURS.get(verdict.kind, "magenta")),
+            f" {_size(verdict.peak_bytes):>9}  {trial.seconds:5.1f} s  ",
+            "" if verdict.fits else verdict.why,
+        )
+        self._console.print(line)
+        for note in trial.report.notes:
+            self._console.print(f"            {note}", style="dim", highlight=False)
+        if verdict.kind in (Kind.CRASHED, Kind.STALLED, Kind.VACUOUS):
+            self._console.print(Panel(Text(verdict.evidence.strip()[-4000:] or "(it said nothing)"), title="the trainer's own words", box=box.ROUNDED))
+            self._console.print(f"all of it: {trial.folder}", highlight=False)
+
+    def summary(self, fit: Fit) -> None:
+        """The ladder as far as it was walked, and what was given up."""
+        job = fit.job
+        table = Table(box=box.SIMPLE_HEAD, title=f"{job.recipe.name} on {job.budget}", title_justify="left")
+        for heading in ("rung", *(wheel.name for wheel in job.ladder.wheels), "accum"):
+            table.add_column(heading, justify="right")
+        for heading in ("peak", "per sample", "full run", "trial"):
+            table.add_column(heading, justify="right")
+        table.add_column("verdict")
+        for trial in fit.trials:
+            table.add_row(*self._row(trial, job), style="bold" if trial.verdict.fits else None)
+        self._console.print(table)
+        if fit.chosen is None:
+            tried = f"{len(fit.trials)} of {len(job.ladder.rungs)} rungs tried, the others dominated by them"
+            words = {"no_rung_fits": f"No rung fits {job.budget}: {tried}. Lower a floor, add a wheel, or give it more memory."}
+            self._console.print(words.get(fit.status, f"Stopped: the trainer {fit.status} in a trial, which no lower rung would cure."), style="red")
+            return
+        given_up = job.ladder.given_up(fit.chosen.rung)
+        text = ", ".join(f"{name} {_value(used)} instead of {_value(asked)}" for name, (asked, used) in given_up.items())
+        self._console.print(f"given up: {text or 'nothing'} (effective batch {job.ladder.effective_batch}, as asked)", highlight=False)
+
+    def _row(self, trial: Trial, job: Job) -> Iterable[str]:
+        report, verdict = trial.report, trial.verdict
+        per_sample = report.step_seconds / trial.rung.micro_batch if report.step_seconds else None
+        estimate = job.adapter.estimate_seconds(job.recipe, trial.rung, report) if verdict.fits else None
+        yield str(trial.rung.index)
+        yield from (_value(trial.rung.values[wheel.name]) for wheel in job.ladder.wheels)
+        yield str(trial.rung.accumulation)
+        yield _size(verdict.peak_bytes)
+        yield f"{per_sample * 1000:.1f} ms" if per_sample else "-"
+        yield _duration(estimate) if estimate else "-"
+        yield f"{trial.seconds:.1f} s"
+        yield f"[{_COLOURS.get(verdict.kind, 'magenta')}]{verdict.kind.value}[/]" + ("" if verdict.fits else f" in {verdict.phase}")
+
+    def launching(self, fit: Fit) -> None:
+        assert fit.command is not None
+        self._console.print("the same without autofit:")
+        self._console.print(Text("  " + fit.command.shell(), style="cyan"), soft_wrap=True)
+        self._console.print()
+
+    def ended(self, fit: Fit, outcome: Outcome, results: Mapping[str, Any]) -> None:
+        if outcome.done:
+            self._console.print(f"[green]done[/] in {_duration(outcome.seconds)}; record: {fit.job.folder.final}", highlight=False)
+            for name, value in _flat(results):
+                self._console.print(f"  {name:<28} {value}", highlight=False)
+            return
+        reason = f": {outcome.memory_failure.line}" if outcome.memory_failure else ""
+        self._console.print(f"[red]the full run failed[/] with exit status {outcome.returncode}{reason}", highlight=False)
+        self._console.print(f"its words: {fit.job.folder.run_stderr} and {fit.job.folder.run_stdout}", highlight=False)
+
+    def report(self, trial: Trial, job: Job) -> None:
+        """One trial, phase by phase."""
+        table = Table(box=box.SIMPLE_HEAD, title=f"rung {trial.rung.index}: {_words(trial.rung)}", title_justify="left")
+        table.add_column("phase")
+        for heading in ("batches", "seconds", "allocated", "reserved", "device"):
+            table.add_column(heading, justify="right")
+        for use in trial.report.uses:
+            table.add_row(use.phase, str(use.batches), f"{use.seconds:.2f}", _size(use.allocated_bytes), _size(use.reserved_bytes), _size(use.device_bytes))
+        self._console.print(table)
+        self._console.print(f"cap {format_size(job.budget.cap_bytes)}; {trial.report.optimizer_steps} optimizer steps", highlight=False)
+
+    def ladder(self, ladder: Ladder) -> None:
+        """Every rung, numbered."""
+        table = Table(box=box.SIMPLE_HEAD)
+        for heading in ("rung", *(wheel.name for wheel in ladder.wheels), "accum", "effective"):
+            table.add_column(heading, justify="right")
+        for rung in ladder.rungs:
+            table.add_row(str(rung.index), *map(_value, rung.values.values()), str(rung.accumulation), str(rung.effective_batch))
+        self._console.print(table)
+
+    def faults(self, faults: Iterable[Fault]) -> None:
+        """What is wrong with the input, one fault a paragraph."""
+        for fault in faults:
+            place = ": ".join(part for part in (fault.where, fault.key) if part)
+            self._console.print(Text.assemble((f"{place}: " if place else "", "bold"), (fault.found, "red"), f". {fault.cure}"), soft_wrap=True)
+
+    def _stop_spinner(self) -> None:
+        if self._spinner is not None:
+            self._spinner.stop()
+            self._spinner = None
+
+
+def _words(rung: Rung) -> str:
+    values = {name: value for name, value in rung.values.items() if value not in (None, False)}
+    return ", ".join(f"{name} {_value(value)}" for name, value in values.items()) + f", accumulation {rung.accumulation}"
+
+
+def _value(value: object) -> str:
+    return {True: "on", False: "off", None: "-"}.get(value, str(value)) if isinstance(value, bool) or value is None else str(value)
+
+
+def _size(size: int) -> str:
+    return format_size(size) if size else "-"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def _flat(results: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    for name, value in results.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value)
+        else:
+            yield name, f"{value:.4f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,66 @@
+"""What stops autofit, and the exit code that says so.
+
+AutofitError
+├── BadInput           the recipe, its data or the device cannot work: nothing was launched        exit 1
+└── Interrupted        Ctrl-C or a signal ended everything; no process is left behind              exit 130
+
+What a *trial* or a *run* did is data (``verdict.Verdict``, ``supervise.Outcome``), never an exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """The launcher's exit status; documented in the README and stable."""
+
+    DONE = 0
+    BAD_INPUT = 1
+    NO_RUNG_FITS = 3
+    TRIAL_CRASHED = 4
+    RUN_FAILED = 5
+    INTERRUPTED = 130
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fault:
+    """One thing wrong with the input: where it stands, what was found, what would work.
+
+    ``key`` is the full dotted key (or empty where no key is to blame), ``where`` the file or "command line".
+    """
+
+    key: str
+    found: str
+    cure: str
+    where: str = ""
+
+    def __str__(self) -> str:
+        place = ": ".join(part for part in (self.where, self.key) if part)
+        return f"{place}: {self.found}. {self.cure}" if place else f"{self.found}. {self.cure}"
+
+
+class AutofitError(Exception):
+    """autofit itself cannot go on."""
+
+    exit_code = ExitCode.BAD_INPUT
+
+
+class BadInput(AutofitError):
+    """The input cannot work. Carries every fault found, not only the first."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+class Interrupted(AutofitError):
+    """A signal asked autofit to stop; every child has been ended."""
+
+    exit_code = ExitCode.INTERRUPTED
+
+    def __init__(self, signal_name: str) -> None:
+        self.signal_name = signal_name
+        super().__init__(f"interrupted by {signal_name}")

@@ -1,0 +1,113 @@
+"""What Linux tells of the machine that trains: memory, also under a container's limit, processor, shared memory, disk.
+
+Sizes are bytes. Only reads.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+
+def shared_memory_free() -> int | None:
+    """Free bytes of /dev/shm, which data-loading workers pass batches through; None where there is none."""
+    try:
+        return shutil.disk_usage("/dev/shm").free
+    except OSError:
+        return None
+
+
+def disk_free(path: str | os.PathLike[str]) -> int:
+    """Bytes this user may still write where ``path`` is, or will be: the nearest folder that exists counts."""
+    place = Path(path).absolute()
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    return shutil.disk_usage(place).free
+
+
+def memory() -> tuple[int, int, int]:
+    """(what this process may use in all, what is available of it now, what the machine has)."""
+    machine = psutil.virtual_memory()
+    total, free = int(machine.total), int(machine.available)
+    group = cgroup_memory()
+    if group is not None and group[0] < total:
+        return group[0], min(free, max(0, group[0] - group[1])), total
+    return total, free, total
+
+
+@functools.cache
+def cpu_name() -> str:
+    """The processor's model and how many logical cores this process may use: "AMD EPYC, 2 cores"."""
+    model = platform.processor() or platform.machine() or "CPU"
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                model = " ".join(line.partition(":")[2].split())
+                break
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return f"{model}, {cores} core{'' if cores == 1 else 's'}"
+
+
+def other_accelerators() -> tuple[str, ...]:
+    """Accelerators that are here but that autofit can't use, each as a sentence."""
+    notes = []
+    cards = Path("/sys/class/drm").glob("card*/device/driver")
+    if Path("/opt/rocm").exists() or any(driver.resolve().name == "amdgpu" for driver in cards):
+        notes.append("an AMD card or ROCm is here, which autofit doesn't support: it asks NVIDIA's NVML only")
+    if platform.system() == "Darwin" and platform.machine() == "arm64":
+        notes.append("Apple's GPU (MPS) is here, which autofit doesn't support: it has no hard cap on its memory")
+    return tuple(notes)
+
+
+def cgroup_memory(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> tuple[int, int] | None:
+    """(limit, bytes in use that can't be reclaimed) of the tightest control group around this process, or None.
+
+    Version 2: memory.max, memory.current and memory.stat's inactive_file, in every group from ours to the root.
+    Version 1: memory.limit_in_bytes and its kin under the memory controller. In a container the path that
+    /proc/self/cgroup gives may not exist below the mount; the mount's own root counts then.
+    https://docs.kernel.org/admin-guide/cgroup-v2.html, .../cgroup-v1/memory.html
+    """
+    try:
+        lines = own.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    tightest: tuple[int, int] | None = None
+    for line in lines:
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers == "":
+            base, files = root, ("memory.max", "memory.current", "inactive_file")
+        elif "memory" in controllers.split(","):
+            base, files = root / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        else:
+            continue
+        group = base / path.lstrip("/")
+        for folder in (group, *group.parents):
+            if not folder.is_relative_to(base):
+                break
+            found = _group_memory(folder, *files)
+            if found is not None and (tightest is None or found[0] < tightest[0]):
+                tightest = found
+    return tightest
+
+
+def _group_memory(folder: Path, limit_file: str, used_file: str, reclaimable: str) -> tuple[int, int] | None:
+    try:
+        limit = (folder / limit_file).read_text(encoding="ascii").strip()
+        used = int((folder / used_file).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+    if not limit.isdecimal() or int(limit) >= 2**60:  # "max", or version 1's "no limit": 2**63 rounded to a page
+        return None
+    with suppress(OSError, ValueError):
+        for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines():
+            key, _, value = line.partition(" ")
+            if key == reclaimable:
+                used = max(0, used - int(value))
+    return int(limit), used

@@ -1,0 +1,245 @@
+"""A command -> one child process in a session of its own, its output, and how it ended. The only module that starts, signals or ends processes.
+
+Every child carries a token in its environment, so that at the end all of its descendants are found and ended, those that left
+its session included.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import pty
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import BinaryIO
+
+import psutil
+
+from launcher.errors import Interrupted
+from launcher.verdict import Ending
+
+log = logging.getLogger(__name__)
+
+TOKEN = "AUTOFIT_CHILD"
+_POLL_S = 0.05
+_GRACE_S = 10.0
+_TAIL_BYTES = 256 * 1024
+
+
+@dataclass(slots=True)
+class Child:
+    """A running child. Made by ``start``; ``wait`` must be called, or ``end``."""
+
+    process: subprocess.Popen[bytes]
+    token: str
+    started: float
+    pumps: list[threading.Thread] = field(default_factory=list)
+    peak_data_bytes: int = 0
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def send(self, number: int) -> None:
+        """Sends a signal to the child's whole session; nothing where it is gone."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+    def descendants(self) -> list[psutil.Process]:
+        """Every living process that this child started, directly or not, itself included."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                if process.pid != os.getpid() and process.environ().get(TOKEN, "").startswith(self.token):
+                    found.append(process)
+        return found
+
+    def end(self, *, grace_s: float = _GRACE_S) -> None:
+        """Ends the child and everything it started: TERM, then KILL after ``grace_s``. Returns when all are gone."""
+        self.send(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=grace_s)
+        self.sweep()
+        self.process.wait()
+
+    def sweep(self) -> int:
+        """Kills what is left of the child's descendants; returns how many there were."""
+        left = self.descendants()
+        for process in left:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs([process for process in left if process.pid != self.pid], timeout=_GRACE_S)
+        return len(left)
+
+
+def start(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path | None = None,
+    stdout: Path,
+    stderr: Path,
+    show: tuple[BinaryIO, BinaryIO] | None = None,
+) -> Child:
+    """Starts ``argv`` with ``env`` on top of this process's environment, its output logged to two files.
+
+    With ``show``, output also goes, byte for byte, to those two streams as it comes; where one of them is a terminal, the
+    child gets a terminal too (of the same size), so that its progress bars look as they do without autofit.
+    """
+    token = f"{os.environ.get(TOKEN, '')}/{uuid.uuid4().hex}"  # a launcher started by a launcher keeps the outer token in front
+    full_env = {**os.environ, **env, TOKEN: token}
+    shown: tuple[BinaryIO | None, BinaryIO | None] = show or (None, None)
+    sinks = [stdout.open("ab", buffering=0), stderr.open("ab", buffering=0)]
+    sources: list[tuple[int, BinaryIO, BinaryIO | None]] = []
+    ends: list[int] = []
+    try:
+        for sink, stream in zip(sinks, shown, strict=True):
+            if stream is None:
+                ends.append(os.dup(sink.fileno()))
+            else:
+                reader, writer = _terminal_like(stream) if stream.isatty() else os.pipe()
+                sources.append((reader, sink, stream))
+                ends.append(writer)
+        process = subprocess.Popen(
+            list(argv), env=full_env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=ends[0], stderr=ends[1], start_new_session=True
+        )
+    finally:
+        for end in ends:
+            os.close(end)
+    child = Child(process=process, token=token, started=time.monotonic())
+    for reader, sink, stream in sources:
+        thread = threading.Thread(target=_pump, args=(reader, sink, stream), daemon=True)
+        thread.start()
+        child.pumps.append(thread)
+    if not sources:
+        for sink in sinks:
+            sink.close()
+    return child
+
+
+def wait(child: Child, *, timeout_s: float | None = None, each_poll: Callable[[], None] | None = None, stderr: Path | None = None) -> Ending:
+    """Waits for the child's end, ends it after ``timeout_s``, and leaves none of its descendants alive.
+
+    Raises Interrupted (after ending everything) where ``forward_signals`` saw one that means stop.
+    """
+    timed_out = False
+    while child.process.poll() is None:
+        child.peak_data_bytes = max(child.peak_data_bytes, _data_bytes(child.pid))
+        if each_poll is not None:
+            each_poll()
+        if timeout_s is not None and time.monotonic() - child.started > timeout_s:
+            timed_out = True
+            child.end(grace_s=1.0)
+            break
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.process.wait(timeout=_POLL_S)
+    child.sweep()
+    for pump in child.pumps:
+        pump.join(timeout=_GRACE_S)
+    return Ending(
+        returncode=child.process.returncode,
+        timed_out=timed_out,
+        seconds=time.monotonic() - child.started,
+        peak_data_bytes=child.peak_data_bytes,
+        stderr_tail=tail(stderr) if stderr is not None else "",
+    )
+
+
+@contextlib.contextmanager
+def forward_signals(child: Child, *, grace_s: float = _GRACE_S) -> Iterator[None]:
+    """While open, INT, TERM and HUP sent to the launcher go to the child; when it has ended, Interrupted is raised.
+
+    A second INT kills at once. Only the main thread can hold handlers; elsewhere this does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    seen: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        seen.append(number)
+        child.send(number if len(seen) == 1 else signal.SIGKILL)
+        if len(seen) == 1:
+            threading.Thread(target=_kill_later, args=(child, grace_s), daemon=True).start()
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, handle) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if seen:
+        child.sweep()
+        raise Interrupted(signal.Signals(seen[0]).name)
+
+
+def _kill_later(child: Child, grace_s: float) -> None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.process.wait(timeout=grace_s)
+    child.send(signal.SIGKILL)
+
+
+def tail(path: Path, *, most_bytes: int = _TAIL_BYTES) -> str:
+    """The last part of a log, as text."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - most_bytes))
+            return file.read().decode("utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+def _data_bytes(pid: int) -> int:
+    """VmData of a process (Linux), 0 where it can't be read. It is what RLIMIT_DATA limits (proc(5), getrlimit(2))."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return int(file.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _terminal_like(stream: BinaryIO) -> tuple[int, int]:
+    """A pseudo-terminal of the stream's size that passes bytes through unchanged (no \\n -> \\r\\n twice)."""
+    ours, theirs = pty.openpty()
+    columns, lines = shutil.get_terminal_size()
+    with contextlib.suppress(OSError):
+        size = fcntl.ioctl(stream.fileno(), termios.TIOCGWINSZ, bytes(8))
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, size if any(size[:4]) else struct.pack("HHHH", lines, columns, 0, 0))
+    modes = termios.tcgetattr(theirs)
+    modes[1] &= ~termios.OPOST
+    termios.tcsetattr(theirs, termios.TCSANOW, modes)
+    return ours, theirs
+
+
+def _pump(reader: int, sink: BinaryIO, stream: BinaryIO | None) -> None:
+    """Copies bytes until the writing end is closed. A pseudo-terminal says that by EIO."""
+    with contextlib.suppress(OSError), sink:
+        while chunk := os.read(reader, 65536):
+            sink.write(chunk)
+            if stream is not None:
+                try:
+                    stream.write(chunk)
+                    stream.flush()
+                except (OSError, ValueError):
+                    stream = None  # our own reader has gone; the child and its log go on
+    os.close(reader)
+
+
+def python_module(module: str, *arguments: str) -> tuple[str, ...]:
+    """argv that runs a module of this installation with this interpreter."""
+    return (sys.executable, "-m", module, *arguments)

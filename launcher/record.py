@@ -1,0 +1,136 @@
+"""The run folder: every file name of a launch, events appended as they happen, records renamed into place.
+
+runs/autofit/RECIPE-DATE-TIME/
+  recipe.yaml          the composed recipe, as validated
+  events.jsonl         one line per event: time (UTC), event, what happened
+  trials/NN/           job.json, report.json, stdout.log, stderr.log, verdict.json of rung NN
+  native/              what the full run needs to be repeated without autofit
+  command.sh           the equivalent native command
+  run/                 what the trainer itself wrote
+  run.stdout.log, run.stderr.log
+  record.json          the final record; the same that --json prints
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from launcher.errors import BadInput, Fault
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """One launch's folder."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, root: Path, name: str, *, now: datetime | None = None) -> RunFolder:
+        """Makes a new folder that no other launch has or gets.
+
+        Raises BadInput where the file system refuses (full, read-only, not a folder).
+        """
+        stamp = (now or datetime.now()).strftime("%Y%m%d-%H%M%S")
+        base = f"{re.sub(r'[^A-Za-z0-9._-]+', '_', name)}-{stamp}"
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            for number in range(1, 10_000):
+                path = root / (base if number == 1 else f"{base}-{number}")
+                try:
+                    path.mkdir()
+                except FileExistsError:
+                    continue
+                (path / "trials").mkdir()
+                return cls(path.resolve())
+        except OSError as error:
+            fault = Fault(key="run.root", found=f"can't make a run folder in {root}: {error.strerror or error}", cure="Free space there, or set run.root to a folder that can be written.")  # fmt: skip
+            raise BadInput([fault]) from error
+        raise BadInput([Fault(key="run.root", found=f"{root} holds too many runs named {base}", cure="Set another run.root.")])
+
+    @property
+    def recipe(self) -> Path:
+        return self.path / "recipe.yaml"
+
+    @property
+    def events(self) -> Path:
+        return self.path / "events.jsonl"
+
+    @property
+    def native(self) -> Path:
+        return self.path / "native"
+
+    @property
+    def command(self) -> Path:
+        return self.path / "command.sh"
+
+    @property
+    def run(self) -> Path:
+        return self.path / "run"
+
+    @property
+    def run_stdout(self) -> Path:
+        return self.path / "run.stdout.log"
+
+    @property
+    def run_stderr(self) -> Path:
+        return self.path / "run.stderr.log"
+
+    @property
+    def final(self) -> Path:
+        return self.path / "record.json"
+
+    @property
+    def cache(self) -> Path:
+        """Shared by all trials of this launch (label caches)."""
+        return self.path / "trials" / "cache"
+
+    def trial(self, rung_index: int) -> Path:
+        """The folder of one rung's trial, made on first use."""
+        path = self.path / "trials" / f"{rung_index:03d}"
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def event(self, event: str, **what: Any) -> None:
+        """Appends one line; one write, so that lines of a crash are whole or absent."""
+        line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **plain(what)})
+        with self.events.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def replace(self, path: Path, text: str) -> None:
+        """Writes beside, then renames: a reader sees the old file or the new one."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(f".{path.name}.{os.getpid()}")
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+
+    def replace_json(self, path: Path, value: Any) -> None:
+        self.replace(path, json.dumps(plain(value), indent=2) + "\n")
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses, enums, paths and tuples as JSON knows them."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Path):
+        return str(value)
+    return value

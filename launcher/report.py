@@ -1,0 +1,117 @@
+"""The one contract between a trial's child and the launcher: what the child writes, as plain values.
+
+The child (``launcher.worker``) replaces ``report.json`` whole at every change of phase, so that even a child that dies of
+a signal leaves the phase it died in. The launcher only reads it. Standard library only: both sides import this module.
+All sizes are bytes, all times are monotonic seconds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+
+class Phase(StrEnum):
+    """Where a trial is in the life of a run. ``TRAIN`` and ``VALIDATE`` mean a memory failure may be cured by a rung."""
+
+    START = "start"  # importing the trainer, taking the budget
+    SETUP = "setup"  # model, optimizer object, data loaders
+    TRAIN = "train"  # optimizer steps with accumulation
+    VALIDATE = "validate"  # the forced validation pass
+    TRAIN_AGAIN = "train_again"  # training goes on after validation: where fragmentation kills
+    DONE = "done"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PhaseUse:
+    """What one phase used, at most, and how long it took."""
+
+    phase: str
+    seconds: float
+    batches: int = 0
+    """Micro-batches (training) or validation batches that really went through."""
+    allocated_bytes: int = 0
+    """CUDA: peak of live tensors in PyTorch's allocator. CPU: peak resident size above the base, VmHWM."""
+    reserved_bytes: int = 0
+    """CUDA: peak reserved by PyTorch's allocator. CPU: peak of the data segments above the base, VmData."""
+    device_bytes: int = 0
+    """CUDA: most the driver said was in use on the card, neighbours and context included. CPU: as reserved."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """The exception that ended a trial: the whole chain, as text, outermost first."""
+
+    types: tuple[str, ...]
+    """Class names along the method resolution order of every exception in the chain."""
+    message: str
+    """All messages of the chain (``__cause__``/``__context__``), one per line."""
+    traceback: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrialReport:
+    """What a trial's child saw of itself."""
+
+    phase: str = Phase.START.value
+    failure: Failure | None = None
+    observed: dict[str, Any] = field(default_factory=dict)
+    """Wheel name -> the value that the trainer really ran (``micro_batch``, ``image_size``, ``val_micro_batch``, ``device``, ...)."""
+    optimizer_steps: int = 0
+    train_batches: int = 0
+    validation_batches: int = 0
+    train_again_batches: int = 0
+    uses: tuple[PhaseUse, ...] = ()
+    cap_bytes: int = 0
+    """What the child was really allowed above its base (the allocator's cap, or RLIMIT_DATA less the base)."""
+    base_bytes: int = 0
+    """CPU: VmData when the cap was set. CUDA: what context and libraries took outside the allocator."""
+    step_seconds: float = 0.0
+    """Seconds of one micro-batch, forward and backward with its share of the optimizer step, after the first."""
+    validation_batch_seconds: float = 0.0
+    growth_bytes_per_batch: float = 0.0
+    """What validation keeps for good per validation batch on the device (gathered predictions); 0 where nothing is kept."""
+    validation_batches_total: int = 0
+    """Batches of the whole validation set at this validation micro-batch."""
+    train_samples: int = 0
+    validation_samples: int = 0
+    swallowed: tuple[str, ...] = ()
+    """Memory failures the trainer hid from us (own batch halving, work moved to the CPU, allocator retries that failed)."""
+    notes: tuple[str, ...] = ()
+    """What a reader of the verdict should know (which data was the worst case, what was not covered)."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """Trainer-specific facts that the full run needs (the resolved optimizer, say)."""
+
+    @property
+    def peak_reserved_bytes(self) -> int:
+        return max((use.reserved_bytes for use in self.uses), default=0)
+
+    @property
+    def peak_allocated_bytes(self) -> int:
+        return max((use.allocated_bytes for use in self.uses), default=0)
+
+    def write(self, path: Path) -> None:
+        """Replaces ``path`` whole: a reader sees the old report or this one, never a torn file."""
+        beside = path.with_name(f".{path.name}.{os.getpid()}")
+        beside.write_text(json.dumps(dataclasses.asdict(self), indent=1), encoding="utf-8")
+        os.replace(beside, path)
+
+    @classmethod
+    def read(cls, path: Path) -> TrialReport | None:
+        """The report at ``path``, or None where the child never got so far as to write one."""
+        try:
+            raw = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        failure = raw.pop("failure", None)
+        if failure is not None:
+            failure = Failure(types=tuple(failure["types"]), message=failure["message"], traceback=failure["traceback"])
+        uses = tuple(PhaseUse(**use) for use in raw.pop("uses", ()))
+        for key in ("swallowed", "notes"):
+            raw[key] = tuple(raw.get(key, ()))
+        return cls(failure=failure, uses=uses, **raw)

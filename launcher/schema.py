@@ -1,0 +1,126 @@
+"""What a recipe may say: typed, frozen models with a docstring under each field. Values live in conf/ and recipes/.
+
+Validated in one go by ``recipe.read``; past that gate nothing is a dictionary of unknown shape any more, except the trainer's
+own arguments and the wheels' values, whose meaning belongs to the adapter.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from launcher.devices import parse_size
+
+Value = bool | int | float | str | None
+"""What a wheel can stand at."""
+
+
+def _size(text: int | str | None) -> int | None:
+    return None if text is None else parse_size(text)
+
+
+Size = Annotated[int | str | None, AfterValidator(_size)]
+"""Bytes, or a text such as ``16GiB`` or ``800MiB``; bytes after validation."""
+
+
+class Part(BaseModel):
+    """A section of a recipe: unknown keys are faults, no silent conversions, frozen."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+
+
+class WheelRule(Part):
+    """How far one wheel of the ladder may be turned."""
+
+    values: tuple[Value, ...] | None = None
+    """What may be fallen back to after the asked value, best first. Null: derived (divisors, a grid, smaller models)."""
+    floor: Value = None
+    """The last value allowed: least micro-batch, least image size, smallest model. Null: the adapter's own."""
+    grid: Annotated[int, Field(gt=0)] | None = None
+    """Derived sizes are multiples of this: the model's stride for images, the hop for audio."""
+    ratio: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Each derived size is about this fraction of the one before."""
+    argument: str | None = None
+    """For a wheel the adapter doesn't know: which of the trainer's own arguments it turns."""
+    acts_in: Literal["training", "validation", "both"] | None = None
+    """Where the wheel saves memory. A wheel that acts only in validation can't cure a failure in training. Null: the adapter's own, else both."""
+
+
+class LadderRules(Part):
+    """Which wheels turn, in which order, and how far."""
+
+    order: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Fastest wheel first. The first rung that fits gives up least, in this order."""
+    wheels: dict[str, WheelRule] = {}
+    """Rules by wheel name; a wheel without one uses the adapter's defaults."""
+    search: Literal["walk", "exhaustive"] = "walk"
+    """walk: skip what a real failure dominates. exhaustive: really try every rung down to the first that fits (the reference)."""
+
+
+class TrainerRules(Part):
+    """Which trainer, and its own arguments, in its own words."""
+
+    adapter: str
+    """Name of the adapter, from the entry-point group ``autofit.adapters``."""
+    task: str | None = None
+    """The trainer's task, where it can't be told from the model (Ultralytics: detect, segment, pose, obb)."""
+    args: dict[str, Any] = {}
+    """The trainer's own arguments; what a wheel turns is not said here but under ``ask``."""
+
+
+class DeviceRules(Part):
+    """Which device, and how much of it."""
+
+    kind: Literal["auto", "cuda", "cpu"] = "auto"
+    """auto takes a CUDA card where NVML finds one, else the CPU."""
+    index: Annotated[int, Field(ge=0)] = 0
+    """Which of the visible cards."""
+    memory: Size = None
+    """Budget, such as 16GiB: plays a smaller card, or limits the CPU's memory. Null: all that is there."""
+    headroom: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Fraction of the budget that a trial must leave free. Lower is faster training, closer to a late failure."""
+    share: bool = False
+    """True: accept a card that another process holds, and budget only what is free."""
+
+
+class TrialRules(Part):
+    """How long and how hard a rung is really tried."""
+
+    steps: Annotated[int, Field(ge=2)] = 2
+    """Optimizer steps before validation; two at least, since optimizer state exists only after the first."""
+    validation_batches: Annotated[int, Field(ge=2)] = 2
+    """Validation batches; two at least, to see what validation keeps per batch."""
+    steps_after: Annotated[int, Field(ge=1)] = 1
+    """Optimizer steps after validation, where fragmentation kills."""
+    timeout_s: Annotated[float, Field(gt=0)] = 1800.0
+    """Seconds after which a trial counts as stalled and is ended with all its children."""
+
+
+class RunRules(Part):
+    """Where records go."""
+
+    root: str = "runs/autofit"
+    """Folder that gets one new folder for each launch."""
+
+
+class Recipe(Part):
+    """A recipe past the gate: a frozen value, everything checked that can be checked without the trainer."""
+
+    name: str
+    """Names the run folder. Default: the recipe's file name."""
+    summary: str = ""
+    """One line for ``autofit recipes``."""
+    data: str | None = None
+    """The data set, in the trainer's own form (Ultralytics: the path of a data.yaml)."""
+    prepare: tuple[str, ...] | None = None
+    """Command that makes ``data`` where it isn't there yet, as a list of words."""
+    ask: dict[str, Value]
+    """The configuration asked for, rung 0: ``micro_batch``, optionally ``accumulation``, and the adapter's wheels."""
+    trainer: TrainerRules
+    ladder: LadderRules
+    device: DeviceRules = DeviceRules()
+    trial: TrialRules = TrialRules()
+    run: RunRules = RunRules()
+    rung: Annotated[int, Field(ge=0)] | None = None
+    """Which rung ``autofit trial`` tries."""

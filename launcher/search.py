@@ -1,0 +1,85 @@
+"""Verdicts so far -> which rung to try next. Pure: the same history always gives the same move.
+
+``walk`` goes down the ladder and skips what a real failure dominates; ``exhaustive`` skips nothing and is the reference that
+every other search must equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from launcher.ladder import Ladder, Rung
+from launcher.report import Phase
+from launcher.verdict import Kind, Verdict
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tried:
+    """A rung and what a real trial of it said."""
+
+    rung: Rung
+    verdict: Verdict
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Try:
+    """Try this rung next."""
+
+    rung: Rung
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chosen:
+    """This rung has a real trial that fits, and every rung above it really failed or is dominated by one that did."""
+
+    rung: Rung
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stop:
+    """Nothing more to try: no rung is left, or a failure that no lower rung can cure."""
+
+    why: Literal["exhausted", "not_memory"]
+
+
+Move = Try | Chosen | Stop
+
+
+def next_move(ladder: Ladder, history: Sequence[Tried], *, policy: Literal["walk", "exhaustive"] = "walk") -> Move:
+    """What to do after ``history``, in which every rung stands at most once."""
+    for tried in history:
+        if tried.verdict.fits:
+            return Chosen(rung=tried.rung)
+        if not tried.verdict.lower_rung_may_help:
+            return Stop(why="not_memory")
+    done = {tried.rung.index for tried in history}
+    for rung in ladder.rungs:
+        if rung.index in done:
+            continue
+        if policy == "walk" and dominated_by(ladder, rung, history) is not None:
+            continue
+        return Try(rung=rung)
+    return Stop(why="exhausted")
+
+
+def dominated_by(ladder: Ladder, rung: Rung, history: Sequence[Tried]) -> Tried | None:
+    """The real memory failure that rules ``rung`` out untried, or None.
+
+    A rung is out where it asks at least as much on every wheel as one that really ran out of memory. A failure in training
+    before any validation says nothing of the wheels that act only in validation: those can't cure it, so they don't count.
+    An ``altered`` trial is no measurement of its rung and dominates nothing; nor does a failure of data loader workers, which
+    is about shared memory.
+    """
+    for tried in history:
+        verdict = tried.verdict
+        if verdict.kind not in (Kind.OUT_OF_MEMORY, Kind.SPILLED) or verdict.source == "workers":
+            continue
+        before_validation = verdict.phase in (Phase.START, Phase.SETUP, Phase.TRAIN)
+        if all(
+            at <= failed_at or (before_validation and wheel.acts_in == "validation")
+            for wheel, at, failed_at in zip(ladder.wheels, rung.position, tried.rung.position, strict=True)
+        ):
+            return tried
+    return None

@@ -1,0 +1,54 @@
+"""Sizes: bytes inside, GiB for people. GB is 10**9 bytes and GiB is 2**30, everywhere."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+
+_UNITS = {
+    "": 1, "B": 1,
+    "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": 2**40,
+}  # fmt: skip
+_BY_LOWER = {unit.lower(): unit for unit in _UNITS}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+
+
+def parse_size(text: str | int) -> int:
+    """``"16GiB"``, ``"16 GB"``, ``"800MiB"`` or plain bytes as an int of bytes. Raises ValueError with the reason.
+
+    A lone "G" is refused, because people mean either.
+    """
+    match = _SIZE.fullmatch(str(text)) if isinstance(text, (str, int)) and not isinstance(text, bool) else None
+    if match is None:
+        raise ValueError(f"{text!r} is not a size; write it as 16GiB or 800MiB")
+    number, written = match.groups()
+    unit = _BY_LOWER.get(written.lower())
+    if unit is None:
+        raise ValueError(f"{text!r}: {_unknown(number, written)}")
+    if "." in number and _UNITS[unit] == 1:
+        raise ValueError(f"{text!r} is a fraction of a byte; write it as 16GiB or 800MiB")
+    size = int(float(number) * _UNITS[unit]) if "." in number else int(number) * _UNITS[unit]
+    if size <= 0:
+        raise ValueError(f"{text!r} is not above zero")
+    return size
+
+
+def _unknown(number: str, written: str) -> str:
+    letter = written.upper()
+    if letter in {"K", "M", "G", "T"}:
+        return f"{written!r} can mean two things; write {number}{letter}iB (2**10 based) or {number}{letter}B (10**3)"
+    close = difflib.get_close_matches(written.lower(), [unit for unit in _BY_LOWER if len(unit) > 1], n=1, cutoff=0.5)
+    hint = f"did you mean {_BY_LOWER[close[0]]}?" if close else "write GiB or MiB"
+    return f"unit {written!r} is unknown; {hint}"
+
+
+def format_size(size: int) -> str:
+    """Bytes for people: "15.9 GiB", "620 MiB", "12 KiB", "5 B"."""
+    if abs(size) >= 0.9995 * GIB:
+        return f"{size / GIB:.1f} GiB"
+    if abs(size) >= MIB:
+        return f"{size / MIB:.0f} MiB"
+    return f"{size / KIB:.0f} KiB" if abs(size) >= KIB else f"{size} B"

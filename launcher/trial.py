@@ -1,0 +1,109 @@
+"""A rung -> a bounded child that really runs it -> its report and verdict. Acts; ``verdict.judge`` decides."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from launcher import process
+from launcher.adapters.base import Adapter, Command
+from launcher.devices import Budget
+from launcher.errors import BadInput, Fault
+from launcher.ladder import Rung
+from launcher.record import RunFolder
+from launcher.report import TrialReport
+from launcher.schema import Recipe
+from launcher.verdict import Ending, Needs, Verdict, judge
+from launcher.worker.job import Job
+
+CHECKPOINTING = "checkpointing"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trial:
+    """One rung, really tried."""
+
+    rung: Rung
+    verdict: Verdict
+    report: TrialReport
+    seconds: float
+    folder: Path
+
+
+def run(recipe: Recipe, adapter: Adapter, rung: Rung, budget: Budget, folder: RunFolder) -> Trial:
+    """Tries one rung in a process of its own, which is gone with all its children when this returns.
+
+    The trainer's output goes to ``stdout.log`` and ``stderr.log`` of the trial's folder, what it writes to ``scratch/`` there,
+    which is removed. Raises Interrupted on a signal.
+    """
+    place = folder.trial(rung.index)
+    folder.cache.mkdir(exist_ok=True)
+    if (fetch := adapter.fetch(recipe, rung)) is not None:
+        _fetched(fetch, place)
+    plan = adapter.trial(recipe, rung, budget, folder=place, cache=folder.cache)
+    job = Job(
+        module=plan.module,
+        folder=str(place),
+        device=budget.kind,
+        device_index=budget.index,
+        cap_bytes=budget.cap_bytes,
+        accumulation=rung.accumulation,
+        steps=recipe.trial.steps,
+        validation_batches=recipe.trial.validation_batches,
+        steps_after=recipe.trial.steps_after,
+        payload=dict(plan.payload),
+    )
+    job.scratch.mkdir(exist_ok=True)
+    job.write(place / "job.json")
+    child = process.start(
+        process.python_module("launcher.worker", str(place / "job.json")),
+        env={**allocator_environment(budget, rung), **plan.env},
+        stdout=place / "stdout.log",
+        stderr=place / "stderr.log",
+    )
+    with process.forward_signals(child, grace_s=1.0):
+        ending = process.wait(child, timeout_s=recipe.trial.timeout_s, stderr=place / "stderr.log")
+    shutil.rmtree(job.scratch, ignore_errors=True)
+    return _finished(rung, ending, place, budget, job)
+
+
+def _fetched(command: Command, place: Path) -> None:
+    """Downloads what the rung needs. Raises BadInput with the tool's own words where that fails."""
+    log = place / "fetch.log"
+    child = process.start(command.argv, env=command.env, stdout=log, stderr=log)
+    with process.forward_signals(child):
+        ending = process.wait(child, stderr=log)
+    if ending.returncode != 0:
+        raise BadInput([Fault(key="ask.model", found=f"fetching failed: {ending.stderr_tail.strip()[-1000:]}", cure="Fetch it by hand.", where=str(log))])
+
+
+def _finished(rung: Rung, ending: Ending, place: Path, budget: Budget, job: Job) -> Trial:
+    report = TrialReport.read(job.report_path)
+    needs = Needs(optimizer_steps=job.steps, validation_batches=1, observed={"device": budget.kind})
+    verdict = judge(report, ending, rung=rung, needs=needs, device_bytes=budget.total_bytes)
+    trial = Trial(rung=rung, verdict=verdict, report=report or TrialReport(), seconds=ending.seconds, folder=place)
+    RunFolder(place.parent.parent).replace_json(place / "verdict.json", {"rung": rung, "verdict": verdict, "seconds": ending.seconds, "ending": ending})  # fmt: skip
+    return trial
+
+
+def allocator_environment(budget: Budget, rung: Rung) -> dict[str, str]:
+    """Variables that decide how memory is allocated: the same in the trial and in the full run.
+
+    CPU: a fixed mmap threshold gives every tensor back to the kernel at once, so that the budget tracks live bytes
+    (measured: the largest batch under RLIMIT_DATA repeats to the unit; without it glibc's heap fragments).
+    CUDA: cards numbered as NVML does, and expandable segments on the rungs that checkpoint, unless the user's own
+    environment says otherwise.
+    """
+    if budget.kind == "cpu":
+        return {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+    env = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": str(budget.index)}
+    if rung.values.get(CHECKPOINTING):
+        # torch >= 2.9 reads PYTORCH_ALLOC_CONF, older ones PYTORCH_CUDA_ALLOC_CONF; both are understood by all that have it
+        said = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""
+        settings = said if "expandable_segments" in said else ",".join(filter(None, [said, "expandable_segments:True"]))
+        env |= {"PYTORCH_ALLOC_CONF": settings, "PYTORCH_CUDA_ALLOC_CONF": settings}
+    return env
+
+

@@ -1,0 +1,62 @@
+"""Takes JOB.json, runs one trial in this process, leaves ``report.json`` in the trial's folder. Exit status 0: the trial went through; 1: it failed.
+
+    python -m launcher.worker JOB.json
+
+The launcher starts one such process per trial and kills it with everything it started. Should the launcher die first, the kernel kills it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import importlib
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+
+from launcher.worker import budget
+from launcher.worker.job import Job
+from launcher.worker.recorder import Recorder
+
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Asks the kernel to kill this process when the thread that started it ends (prctl(2)); Linux only, best effort."""
+    if sys.platform == "linux":
+        try:
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        except (OSError, AttributeError):
+            pass  # another C library: the launcher's own kill remains
+
+
+def run(job: Job) -> int:
+    """Runs the trial that ``job`` names. Whatever ends it is in the report; nothing is raised."""
+    recorder = Recorder(job)
+    try:
+        job.scratch.mkdir(parents=True, exist_ok=True)
+        importlib.import_module(job.module).run(job, recorder)
+    except BaseException as error:  # noqa: BLE001  SystemExit of a trainer and KeyboardInterrupt are failures of the trial too
+        budget.lift()  # writing needs memory, and there is none left
+        recorder.failed(error)
+        traceback.print_exception(error)
+        return 1
+    return 0
+
+
+def main(argv: list[str]) -> int:
+    if len(argv) != 1:
+        print("usage: python -m launcher.worker JOB.json", file=sys.stderr)
+        return 2
+    return run(Job.read(Path(argv[0])))
+
+
+if __name__ == "__main__":
+    faulthandler.enable()
+    die_with_parent()
+    status = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # no atexit handler and no thread of a trainer may hold a finished trial

@@ -1,0 +1,123 @@
+"""Takes a cap in bytes; makes this process unable to use more of its device, and says what it measured doing so.
+
+CPU: ``RLIMIT_DATA`` at what the data segments hold now plus the cap, so that allocations fail as real ones do: PyTorch's clean
+``DefaultCPUAllocator`` error. Call it after the imports and before anything is built, since libraries count as base.
+CUDA: the caching allocator's per-process fraction; what context and libraries took outside the allocator is subtracted first.
+No tensor is made here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+from launcher.worker.job import Job
+
+MALLOC_VARIABLE = "MALLOC_MMAP_THRESHOLD_"
+MALLOC_VALUE = "65536"
+"""glibc raises its mmap threshold by itself and then keeps freed tensors on a fragmenting heap: half of a budget can go there.
+With this threshold every tensor goes back to the kernel at once, and a cap means live bytes. Read by glibc at process start only."""
+
+
+class BudgetError(RuntimeError):
+    """The budget cannot be made real on this machine, or is too small for the device's own needs."""
+
+
+def take(job: Job) -> tuple[int, int]:
+    """Caps this process as ``job`` says. Returns (bytes really allowed above the base, base bytes); see ``TrialReport``."""
+    return limit(device=job.device, cap_bytes=job.cap_bytes, device_index=job.device_index)
+
+
+def limit(*, device: str, cap_bytes: int, device_index: int = 0) -> tuple[int, int]:
+    """As ``take``, without a job. Complaints go to stderr: a budget that means less than it says must not be silent."""
+    if cap_bytes <= 0:
+        raise BudgetError(f"a budget of {cap_bytes} bytes allows nothing")
+    if device == "cuda":
+        return _limit_cuda(cap_bytes, device_index)
+    if device != "cpu":
+        raise BudgetError(f"no memory budget can be made for device {device!r}; only 'cpu' and 'cuda' have one")
+    for complaint in complaints(device):
+        print(f"autofit: WARNING: {complaint}", file=sys.stderr, flush=True)
+    return _limit_cpu(cap_bytes)
+
+
+def complaints(device: str) -> tuple[str, ...]:
+    """What makes the budget on ``device`` mean less than it says."""
+    if device == "cpu" and os.environ.get(MALLOC_VARIABLE) != MALLOC_VALUE:
+        found = os.environ.get(MALLOC_VARIABLE, "not set")
+        return (
+            f"{MALLOC_VARIABLE} is {found}, not {MALLOC_VALUE}: freed memory stays on the heap and counts against the budget, "
+            f"so this process fails earlier than one started with {MALLOC_VARIABLE}={MALLOC_VALUE}",
+        )
+    return ()
+
+
+def lift() -> None:
+    """Lifts the CPU limit again, so that a failure under it can be written down. Does nothing where none was set."""
+    if sys.platform == "linux":
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+
+
+# ---------------------------------------------------------------------------------------------------------------------------------
+# CPU
+
+
+def data_bytes() -> int:
+    """VmData of this process: private writable memory without stacks, which is what RLIMIT_DATA counts since Linux 4.7."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        for line in status:
+            if line.startswith("VmData:"):
+                return int(line.split()[1]) * 1024
+    raise BudgetError("/proc/self/status has no VmData line")
+
+
+def _limit_cpu(cap_bytes: int) -> tuple[int, int]:
+    if sys.platform != "linux":
+        raise BudgetError(f"a CPU memory budget needs Linux (RLIMIT_DATA and /proc); this is {sys.platform}. Use a CUDA device, or WSL")
+    import resource
+
+    base = data_bytes()
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if hard != resource.RLIM_INFINITY and base + cap_bytes > hard:
+        raise BudgetError(f"the system lets this process have {hard} bytes of data (ulimit -d); base {base} and budget {cap_bytes} need more")
+    resource.setrlimit(resource.RLIMIT_DATA, (base + cap_bytes, hard))
+    return cap_bytes, base
+
+
+# ---------------------------------------------------------------------------------------------------------------------------------
+# CUDA
+
+
+def _limit_cuda(cap_bytes: int, device_index: int) -> tuple[int, int]:
+    import torch
+
+    if not torch.cuda.is_available():
+        raise BudgetError("device 'cuda' was asked for, but PyTorch sees no CUDA device (torch.cuda.is_available() is False)")
+    used = _nvml_used(device_index)
+    before = used() if used else None
+    torch.cuda.init()
+    torch.cuda.synchronize()  # creates the context
+    free, total = torch.cuda.mem_get_info()
+    after = used() if used else total - free
+    overhead = max(0, after - before) if before is not None else 0  # without NVML it cannot be told from the neighbours'
+    allowed = cap_bytes - overhead
+    if allowed <= 0:
+        raise BudgetError(f"the CUDA context alone takes {overhead} bytes; a budget of {cap_bytes} leaves nothing for the trainer")
+    torch.cuda.set_per_process_memory_fraction(min(1.0, allowed / total))
+    return min(allowed, total), overhead
+
+
+def _nvml_used(device_index: int) -> Callable[[], int] | None:
+    """A function giving the bytes in use on the card, by NVML; None where NVML cannot be had."""
+    try:
+        import pynvml  # type: ignore[import-untyped,unused-ignore]
+
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByIndex(device_index)
+    except Exception:  # no package, no driver library, no permission
+        return None
+    return lambda: int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)

@@ -1,0 +1,348 @@
+"""Takes what a trial's child does, phase by phase; leaves ``report.json`` behind, rewritten at every change of phase.
+
+Any trainer's module reuses this: it calls ``phase``, ``batch`` and ``optimizer_step`` at the right moments, and says what it saw.
+Memory is metered here: PyTorch's CUDA allocator and the driver on a card; resident size and data segments of this process on the CPU.
+Nothing is decided here; ``verdict`` in the launcher judges.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from launcher.report import Failure, Phase, PhaseUse, TrialReport
+from launcher.worker.job import Job
+
+SAMPLE_PERIOD_S = 0.002
+"""Between two looks at the data segments; a look costs some 3 microseconds, and the interpreter's lock once."""
+
+MEASURES = frozenset({"growth_bytes_per_batch", "validation_batches_total", "train_samples", "validation_samples"})
+"""Fields of the report that only the trainer's module can know."""
+
+
+class Meter(Protocol):
+    """What a kind of device can tell about memory in use. All sizes are bytes."""
+
+    def reset(self) -> None:
+        """Forgets the peaks: a phase begins."""
+
+    def sample(self) -> None:
+        """Called after every batch; may wait for the device to finish."""
+
+    def peaks(self) -> tuple[int, int, int]:
+        """(allocated, reserved, device) since the last reset, as ``PhaseUse`` defines them."""
+
+    def hidden_failures(self) -> tuple[str, ...]:
+        """Memory failures since the last reset that the allocator counted; an exception may or may not have come of them."""
+
+    def remarks(self) -> tuple[str, ...]:
+        """What a reader should know about memory since the last reset."""
+
+    def close(self) -> None:
+        """Stops metering."""
+
+
+class Recorder:
+    """The growing report of one trial. One thread only, save for the meter's own."""
+
+    def __init__(self, job: Job, clock: Callable[[], float] = time.monotonic) -> None:
+        self._job = job
+        self._clock = clock
+        self._meter: Meter | None = None
+        self._phase = Phase.START
+        self._phase_began = clock()
+        self._phase_batches = 0
+        self._last_batch: float | None = None
+        self._uses: list[PhaseUse] = []
+        self._batches = dict.fromkeys(Phase, 0)
+        self._intervals: dict[str, list[float]] = {"train": [], "validate": []}
+        self._optimizer_steps = 0
+        self._observed: dict[str, Any] = {}
+        self._facts: dict[str, Any] = {}
+        self._measures: dict[str, Any] = {}
+        self._swallowed: list[str] = []
+        self._notes: list[str] = []
+        self._cap_bytes = self._base_bytes = 0
+        self._failure: Failure | None = None
+        self.write()
+
+    # -- what happens
+
+    def budget(self, cap_bytes: int, base_bytes: int) -> None:
+        """The budget was taken (``budget.take``): metering starts here, above this base."""
+        self._cap_bytes, self._base_bytes = cap_bytes, base_bytes
+        self._meter = CudaMeter(self._job.device_index) if self._job.device == "cuda" else CpuMeter(base_bytes)
+        self._meter.reset()
+        self.write()
+
+    def phase(self, phase: Phase) -> None:
+        """A phase begins; the one before it is closed with its peaks, and the report is written."""
+        self._close_phase()
+        self._phase = phase
+        if self._meter is not None:
+            self._meter.reset()
+        if phase is Phase.DONE and self._meter is not None:
+            self._meter.close()
+        self.write()
+
+    def batch(self) -> None:
+        """A micro-batch (or validation batch) of this phase is through: its loss, backward and share of the step are done."""
+        if self._meter is not None:
+            self._meter.sample()
+        now = self._clock()
+        self._phase_batches += 1
+        self._batches[self._phase] += 1
+        if self._last_batch is not None:  # the first batch of a phase, and those up to the first optimizer step, warm things up
+            if self._phase in (Phase.TRAIN, Phase.TRAIN_AGAIN):
+                self._intervals["train"].append(now - self._last_batch)
+            elif self._phase is Phase.VALIDATE:
+                self._intervals["validate"].append(now - self._last_batch)
+        if self._phase is Phase.VALIDATE or self._optimizer_steps:
+            self._last_batch = now
+
+    def optimizer_step(self) -> None:
+        """The optimizer has stepped. Call it before the ``batch`` that completes the step."""
+        self._optimizer_steps += 1
+
+    # -- what was seen
+
+    def observe(self, **wheels: Any) -> None:
+        """What the trainer really ran, by the name of the wheel."""
+        self._observed.update(wheels)
+
+    @property
+    def observed(self) -> dict[str, Any]:
+        """What was observed so far; a copy."""
+        return dict(self._observed)
+
+    def fact(self, **facts: Any) -> None:
+        """Trainer-specific facts that the full run needs."""
+        self._facts.update(facts)
+
+    def measured(self, **measures: float) -> None:
+        """Sets those of ``MEASURES`` that are named."""
+        unknown = measures.keys() - MEASURES
+        if unknown:
+            raise TypeError(f"not a measure: {', '.join(sorted(unknown))}; measures are {', '.join(sorted(MEASURES))}")
+        self._measures.update(measures)
+
+    def note(self, text: str) -> None:
+        """What a reader of the verdict should know; said once however often it is noted."""
+        if text not in self._notes:
+            self._notes.append(text)
+
+    def swallowed(self, text: str) -> None:
+        """A memory failure that the trainer hid. The report is written at once: the trainer may not live long."""
+        if text not in self._swallowed:
+            self._swallowed.append(text)
+            self.write()
+
+    def failed(self, error: BaseException) -> None:
+        """The trial ended by ``error``: closes the phase it died in and writes the report."""
+        self._failure = failure_of(error)
+        with contextlib.suppress(Exception):  # a broken CUDA context must not cost us the report
+            self._close_phase(raised=True)
+        if self._meter is not None:
+            self._meter.close()
+        self.write()
+
+    # -- the report
+
+    def report(self) -> TrialReport:
+        return TrialReport(
+            phase=self._phase.value,
+            failure=self._failure,
+            observed=dict(self._observed),
+            optimizer_steps=self._optimizer_steps,
+            train_batches=self._batches[Phase.TRAIN],
+            validation_batches=self._batches[Phase.VALIDATE],
+            train_again_batches=self._batches[Phase.TRAIN_AGAIN],
+            uses=tuple(self._uses),
+            cap_bytes=self._cap_bytes,
+            base_bytes=self._base_bytes,
+            step_seconds=_mean(self._intervals["train"]),
+            validation_batch_seconds=_mean(self._intervals["validate"]) or self._only_validation_batch(),
+            swallowed=tuple(self._swallowed),
+            notes=tuple(self._notes),
+            facts=dict(self._facts),
+            **self._measures,
+        )
+
+    def write(self) -> None:
+        self.report().write(self._job.report_path)
+
+    def _only_validation_batch(self) -> float:
+        """Seconds per batch of a validation that had a single one: nothing better is known."""
+        return next((use.seconds / use.batches for use in self._uses if use.phase == Phase.VALIDATE and use.batches), 0.0)
+
+    def _close_phase(self, raised: bool = False) -> None:
+        seconds = self._clock() - self._phase_began
+        allocated = reserved = device = 0
+        if self._meter is not None:
+            self._meter.sample()
+            allocated, reserved, device = self._meter.peaks()
+            hidden = () if raised else self._meter.hidden_failures()
+            self._swallowed += [f"{self._phase.value}: {text}" for text in hidden]
+            self._notes += [f"{self._phase.value}: {text}" for text in self._meter.remarks()]
+        self._uses.append(
+            PhaseUse(
+                phase=self._phase.value,
+                seconds=seconds,
+                batches=self._phase_batches,
+                allocated_bytes=allocated,
+                reserved_bytes=reserved,
+                device_bytes=device,
+            )
+        )
+        self._phase_began, self._phase_batches, self._last_batch = self._clock(), 0, None
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+# ---------------------------------------------------------------------------------------------------------------------------------
+# Failures
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The exception, then what caused it, as a traceback would show them; outermost first."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+
+
+def failure_of(error: BaseException) -> Failure:
+    """``error`` and everything it came from, as text."""
+    chain = tuple(_chain(error))
+    types = tuple(dict.fromkeys(cls.__name__ for link in chain for cls in type(link).__mro__ if cls is not object))
+    message = "\n".join(f"{type(link).__name__}: {link}" for link in chain)
+    return Failure(types=types, message=message, traceback="".join(traceback.format_exception(error)))
+
+
+# ---------------------------------------------------------------------------------------------------------------------------------
+# Meters
+
+
+def _status_bytes(key: str) -> int:
+    """A size in /proc/self/status, which the kernel gives in KiB."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        for line in status:
+            if line.startswith(key + ":"):
+                return int(line.split()[1]) * 1024
+    raise KeyError(key)
+
+
+class CpuMeter:
+    """Resident size (VmHWM) and data segments (VmData, what RLIMIT_DATA counts) of this process above a base."""
+
+    def __init__(self, base_bytes: int) -> None:
+        """``base_bytes``: VmData when the budget was taken."""
+        self._page_bytes = os.sysconf("SC_PAGE_SIZE")
+        self._stack_bytes = _status_bytes("VmStk")  # statm counts the stack with the data
+        self._base_bytes = base_bytes
+        self._resident_base = _status_bytes("VmRSS")
+        self._statm = os.open("/proc/self/statm", os.O_RDONLY)
+        self._peak = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="autofit-vmdata", daemon=True)
+        usual = threading.stack_size(256 * 1024)  # a usual stack of 8 MiB would count as data, inside the budget
+        self._thread.start()
+        threading.stack_size(usual)
+
+    def _watch(self) -> None:
+        while not self._stop.wait(SAMPLE_PERIOD_S):
+            self._look()
+
+    def _look(self) -> None:
+        data_and_stack = int(os.pread(self._statm, 128, 0).split()[5]) * self._page_bytes
+        self._peak = max(self._peak, data_and_stack - self._stack_bytes)
+
+    def reset(self) -> None:
+        with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w", encoding="ascii") as clear_refs:
+            clear_refs.write("5")  # resets VmHWM to what is resident now (proc_pid_clear_refs(5))
+        self._peak = 0
+        self._look()
+
+    def sample(self) -> None:
+        self._look()
+
+    def peaks(self) -> tuple[int, int, int]:
+        resident = max(0, _status_bytes("VmHWM") - self._resident_base)
+        data = max(0, self._peak - self._base_bytes)
+        return resident, data, data
+
+    def hidden_failures(self) -> tuple[str, ...]:
+        return ()  # the CPU allocator keeps no count
+
+    def remarks(self) -> tuple[str, ...]:
+        return ()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join(timeout=1)
+
+
+class CudaMeter:
+    """PyTorch's allocator on cuda:0, and what the driver says is in use on the whole card."""
+
+    def __init__(self, device_index: int) -> None:
+        """``device_index``: the card's index as NVML numbers it; inside this process the card is cuda:0."""
+        import torch
+
+        self._cuda = torch.cuda
+        self._driver_used = _driver_meter(device_index)
+        self._device_peak = 0
+        self._ooms = self._retries = 0
+
+    def _count(self, name: str) -> int:
+        return int(self._cuda.memory_stats().get(name, 0))
+
+    def reset(self) -> None:
+        self._cuda.reset_peak_memory_stats()
+        self._ooms, self._retries = self._count("num_ooms"), self._count("num_alloc_retries")
+        self._device_peak = self._driver_used()
+
+    def sample(self) -> None:
+        self._cuda.synchronize()
+        self._device_peak = max(self._device_peak, self._driver_used())
+
+    def peaks(self) -> tuple[int, int, int]:
+        return self._cuda.max_memory_allocated(), self._cuda.max_memory_reserved(), self._device_peak
+
+    def hidden_failures(self) -> tuple[str, ...]:
+        ooms = self._count("num_ooms") - self._ooms
+        return (f"the CUDA allocator ran out of memory {ooms} time(s), and the trainer went on without saying so",) if ooms else ()
+
+    def remarks(self) -> tuple[str, ...]:
+        retries = self._count("num_alloc_retries") - self._retries
+        return (f"the CUDA allocator emptied its cache and tried again {retries} time(s): the cap is near",) if retries else ()
+
+    def close(self) -> None:
+        pass
+
+
+def _driver_meter(device_index: int) -> Callable[[], int]:
+    """A function giving the bytes in use on the card, neighbours included: by NVML, or by the CUDA runtime without it."""
+    try:
+        import pynvml  # type: ignore[import-untyped,unused-ignore]
+
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByIndex(device_index)
+        return lambda: int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
+    except Exception:  # no package, no driver library, no permission: the runtime knows the same sum
+        import torch
+
+        def used() -> int:
+            free, total = torch.cuda.mem_get_info()
+            return total - free
+
+        return used

@@ -1,0 +1,454 @@
+"""Takes a ``yolo`` command line, runs it with what Ultralytics cannot say there: exact accumulation, checkpointing, a validation batch.
+
+    python yolo_exact.py [options] detect train model=yolov8x.pt data=data.yaml batch=16 imgsz=1280 epochs=300
+
+Everything after the options goes to Ultralytics unchanged, so native arguments keep their meaning. Options:
+
+--asked-batch B0, --asked-nbs N0
+    The run that was asked for. It would take one optimizer step per ``E = B0 * max(round(N0 / B0), 1)`` images, after a
+    warm-up that ramps the accumulation from 1. This run's ``batch`` is a micro-batch that divides ``E``: it accumulates ``E / batch``,
+    and at every point of the warm-up as many images as the asked run (nearest integer where ``batch`` does not divide that).
+    Leave ``nbs`` and ``weight_decay`` as asked: the applied decay then is the asked run's, to the last bit.
+    ``optimizer=auto`` is resolved as the asked run would resolve it. Defaults: this run's own ``batch`` and ``nbs``.
+--accumulation-scale K
+    The same, said relatively: ``B0 = K * batch``. K may be a fraction (``3/2``).
+--checkpointing
+    Gradient checkpointing, layer by layer: less memory, about 1.3 to 1.7 times the time; equal gradients and batch-norm statistics.
+    Checkpoints on disk stay plain Ultralytics checkpoints.
+--val-batch N
+    Images per validation batch (per GPU); Ultralytics takes twice the training batch.
+
+In-loop halving of the batch after an out-of-memory error (Ultralytics, first epoch) is off: this trainer runs what it was told, or fails.
+
+This file needs nothing but torch and ultralytics; keep it beside your data and run it without autofit. It was checked against the
+Ultralytics versions named in ``CHECKED`` and refuses to run where the code it builds upon has changed.
+The options travel in the environment variable ``YOLO_EXACT``, so Ultralytics' own multi-GPU workers inherit them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import importlib
+import inspect
+import json
+import math
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import ultralytics
+import ultralytics.cfg
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from ultralytics.engine.model import Model
+from ultralytics.models.yolo.classify import ClassificationTrainer
+from ultralytics.models.yolo.detect import DetectionTrainer
+from ultralytics.models.yolo.obb import OBBTrainer
+from ultralytics.models.yolo.pose import PoseTrainer
+from ultralytics.models.yolo.segment import SegmentationTrainer
+from ultralytics.nn.tasks import BaseModel
+from ultralytics.utils.torch_utils import unwrap_model
+
+ENVIRONMENT_VARIABLE = "YOLO_EXACT"
+
+CHECKED = ("8.4.190",)
+"""Ultralytics versions that the tests ran against. A later 8.4.x is accepted while ``RELIED_UPON`` reads the same there."""
+
+RELIED_UPON: Mapping[str, str] = {
+    "ultralytics.nn.tasks:BaseModel.forward": "be11e050406b052b",
+    "ultralytics.nn.tasks:BaseModel.predict": "a47c1336427f96bc",
+    "ultralytics.nn.tasks:BaseModel._predict_once": "b932f70b581bec47",
+    "ultralytics.engine.trainer:BaseTrainer.__init__": "f65efe9d96beca31",
+    "ultralytics.engine.trainer:BaseTrainer._do_train": "87a635e3bfc4fd3f",
+    "ultralytics.engine.trainer:BaseTrainer._setup_train": "aecd0c111afe4314",
+    "ultralytics.engine.trainer:BaseTrainer._build_train_pipeline": "07afcc0627f2c8b2",
+    "ultralytics.engine.trainer:BaseTrainer._get_warmup_iterations": "2b8d4260941e5926",
+    "ultralytics.engine.trainer:BaseTrainer._model_train": "eedbd6e19aa75611",
+    "ultralytics.engine.trainer:BaseTrainer.setup_model": "33c98eece052d628",
+    "ultralytics.engine.trainer:BaseTrainer.build_optimizer": "108f7055e6005628",
+    "ultralytics.engine.trainer:BaseTrainer.optimizer_step": "bec16cbc552a8f2d",
+    "ultralytics.models.yolo.detect.train:DetectionTrainer.get_dataloader": "981b10cf054f7a1b",
+    "ultralytics.models.yolo.detect.train:DetectionTrainer.preprocess_batch": "cd3df8d7801c310d",
+    "ultralytics.models.yolo.detect.train:DetectionTrainer._build_train_pipeline": "a86453b56fab7d9a",
+    "ultralytics.models.yolo.classify.train:ClassificationTrainer.get_dataloader": "1756fc09ff7eaf5b",
+    "ultralytics.models.yolo.classify.train:ClassificationTrainer.preprocess_batch": "400fa382d323bad0",
+    "ultralytics.data.build:build_dataloader": "4f01bd7501fe661a",
+    "ultralytics.engine.model:Model.train": "478371e11f2ad0ac",
+    "ultralytics.engine.model:Model._smart_load": "bedf675ecc25506a",
+    "ultralytics.cfg:entrypoint": "65f2c474d1b4d4de",
+    "ultralytics.utils.dist:generate_ddp_file": "7c80979f379ddf1a",
+}
+"""``module:qualified name`` of every function that is patched, overridden or reasoned about -> hash of its source in ``CHECKED``."""
+
+
+class Refused(ValueError):
+    """The run cannot be done exactly as asked. The message says why and what would work."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------------------
+# What was asked, and how it travels
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The options of this run. ``None`` means: as Ultralytics itself would do it."""
+
+    asked_batch: int | None = None
+    """``batch`` of the asked run, over all GPUs."""
+    asked_nbs: int | None = None
+    """``nbs`` of the asked run."""
+    accumulation_scale: str | None = None
+    """``asked_batch / batch`` as text ("4", "3/2"); for callers who think in factors."""
+    checkpointing: bool = False
+    val_batch: int | None = None
+    """Validation images per batch and GPU."""
+
+    @classmethod
+    def from_environment(cls) -> Settings:
+        return cls(**json.loads(os.environ.get(ENVIRONMENT_VARIABLE, "{}")))
+
+    def asked(self, batch: int, nbs: int) -> tuple[int, int]:
+        """(batch, nbs) of the asked run, where this run's own are ``batch`` and ``nbs``."""
+        asked_batch = self.asked_batch or batch
+        if self.accumulation_scale is not None:
+            exact_batch = Fraction(self.accumulation_scale) * batch
+            if exact_batch.denominator != 1 or exact_batch < 1:
+                raise Refused(f"--accumulation-scale {self.accumulation_scale} x batch={batch} is {float(exact_batch):g}, not a whole batch.")
+            asked_batch = int(exact_batch)
+        return asked_batch, self.asked_nbs or nbs
+
+
+settings = Settings()
+
+
+def configure(new: Settings) -> None:
+    """Makes ``new`` the settings of this process and of every process it starts."""
+    global settings
+    settings = new
+    os.environ[ENVIRONMENT_VARIABLE] = json.dumps(asdict(new))
+    (enable_checkpointing if new.checkpointing else disable_checkpointing)()
+
+
+# ---------------------------------------------------------------------------------------------------------------------------------
+# Gradient checkpointing: BaseModel._predict_once, layer by layer. The class is patched, never an instance: closures on
+# modules would be pickled into last.pt, which then could not be loaded without this file.
+
+_plain_predict_once: Callable[..., Any] = BaseModel._predict_once
+
+
+@contextlib.contextmanager
+def _frozen_batch_norm(layer: nn.Module) -> Iterator[None]:
+    """The recomputation in backward must not move running statistics a second time."""
+    norms = [m for m in layer.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.training and m.track_running_stats]
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.momentum = 0.0
+    try:
+        yield
+    finally:
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+            if norm.num_batches_tracked is not None:
+                norm.num_batches_tracked.sub_(1)
+
+
+def _has_dropout(layer: nn.Module) -> bool:
+    return any(isinstance(m, nn.modules.dropout._DropoutNd) and m.p for m in layer.modules())
+
+
+def _checkpointed_predict_once(self: Any, x: Any, profile: bool = False, embed: Any = None) -> Any:
+    """As ``BaseModel._predict_once``, keeping only the layers' inputs for backward while training."""
+    if profile or embed or not (self.training and torch.is_grad_enabled()):
+        return _plain_predict_once(self, x, profile, embed)
+    outputs: list[Any] = []
+    for layer in self.model:
+        if layer.f != -1:
+            x = outputs[layer.f] if isinstance(layer.f, int) else [x if j == -1 else outputs[j] for j in layer.f]
+        if any(True for _ in layer.parameters()):
+            x = checkpoint(
+                layer,
+                x,
+                use_reentrant=False,
+                preserve_rng_state=_has_dropout(layer),
+                context_fn=lambda layer=layer: (contextlib.nullcontext(), _frozen_batch_norm(layer)),
+            )
+        else:
+            x = layer(x)
+        outputs.append(x if layer.i in self.save else None)
+    return x
+
+
+def enable_checkpointing() -> None:
+    BaseModel._predict_once = _checkpointed_predict_once  # type: ignore[method-assign]
+
+
+def disable_checkpointing() -> None:
+    BaseModel._predict_once = _plain_predict_once  # type: ignore[method-assign]
+
+
+def why_not_checkpointed(model: nn.Module) -> str | None:
+    """Why gradient checkpointing cannot be had for ``model``, or None where it can."""
+    name = type(model).__name__
+    if not isinstance(model, BaseModel):
+        kind = "knowledge distillation hooks layers, and hooks would fire twice" if hasattr(model, "student_model") else "it is no YOLO layer list"
+        return f"{name} cannot be checkpointed: {kind}"
+    if type(model).predict is not BaseModel.predict:
+        return f"{name} cannot be checkpointed: it runs its layers in a loop of its own (RT-DETR, World and YOLOE do)"
+    return None
+
+
+# ---------------------------------------------------------------------------------------------------------------------------------
+# The trainers
+
+
+def _divisors(number: int) -> Iterable[int]:
+    return (d for d in range(1, number + 1) if number % d == 0)
+
+
+def effective_batch(asked_batch: int, asked_nbs: int) -> int:
+    """Images per optimizer step that Ultralytics really takes after warm-up (``accumulate``, engine/trainer.py:321)."""
+    return asked_batch * asked_accumulation(asked_batch, asked_nbs)
+
+
+def asked_accumulation(asked_batch: int, asked_nbs: int) -> int:
+    return max(round(asked_nbs / asked_batch), 1)
+
+
+def exact(base: Any) -> Any:
+    """A trainer class that does what ``base`` does, with this process's ``settings``.
+
+    Its name keeps "Trainer": Ultralytics attaches the loggers (wandb, mlflow, ...) only to classes so named.
+    """
+
+    class Exact(base):  # type: ignore[misc]
+        _asked_cap: int | None = None
+        """Ultralytics never accumulates more than the asked run has micro-batches; known once the loaders are built."""
+        _begun: int | None = None
+        """Micro-batches begun in this epoch; None before the first."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self._asked_batch, self._asked_nbs = settings.asked(self.args.batch, self.args.nbs)
+            self._refuse_what_cannot_be_exact()
+
+        def _refuse_what_cannot_be_exact(self) -> None:
+            batch, ranks, effective = self.args.batch, max(self.world_size, 1), effective_batch(self._asked_batch, self._asked_nbs)
+            if not isinstance(batch, int) or batch < 1:
+                raise Refused(f"batch={batch} lets Ultralytics choose the batch. Give a whole number of images.")
+            if effective % batch:
+                near = sorted(_divisors(effective), key=lambda d: abs(d - batch))[:4]
+                raise Refused(
+                    f"batch={batch} does not divide the effective batch of {effective} images "
+                    f"(asked: batch={self._asked_batch}, nbs={self._asked_nbs}). Nearest that do: {', '.join(map(str, sorted(near)))}."
+                )
+            for number in {batch, self._asked_batch}:
+                if number % ranks:
+                    raise Refused(f"batch={number} over {ranks} GPUs: Ultralytics would run {number // ranks * ranks}. Take a multiple of {ranks}.")
+            if settings.checkpointing and self.args.distill_model is not None:
+                raise Refused("--checkpointing with distill_model: the teacher's forward hooks would fire twice. Drop one of the two.")
+            if settings.checkpointing and self.args.compile:
+                raise Refused("--checkpointing with compile: untested together, inductor checkpoints by its own rules. Drop one of the two.")
+
+        def setup_model(self) -> Any:
+            loaded = super().setup_model()
+            reason = why_not_checkpointed(unwrap_model(self.model)) if settings.checkpointing else None
+            if reason:
+                raise Refused(f"{reason}. Drop --checkpointing.")
+            return loaded
+
+        # -- effective batch
+
+        @property
+        def accumulate(self) -> int:
+            """Micro-batches per optimizer step, now. The training loop compares with it after every micro-batch."""
+            return self._accumulation()
+
+        @accumulate.setter
+        def accumulate(self, value: int) -> None:
+            """Ultralytics assigns what it works out from this run's own batch; the asked run decides instead."""
+
+        def _accumulation(self) -> int:
+            exactly = Fraction(self._asked_batch, self.batch_size) * self._asked_accumulation_now()
+            return max(1, math.floor(exactly + Fraction(1, 2)))
+
+        def _asked_accumulation_now(self) -> int:
+            """``accumulate`` of the asked run when it has seen as many images as this one (engine/trainer.py:520-524)."""
+            final = asked_accumulation(self._asked_batch, self._asked_nbs)
+            if self._asked_cap is not None:
+                final = min(final, self._asked_cap)
+            if not self._begun:
+                return final
+            here = self._begun - 1 + len(self.train_loader) * self.epoch
+            there = here * self.batch_size // self._asked_batch
+            warmup = self._get_warmup_iterations(self._asked_batches())
+            if not warmup or there > warmup:
+                return final
+            return max(1, int(np.interp(there, [0, warmup], [1, final]).round()))
+
+        def _asked_batches(self) -> int:
+            """Micro-batches per epoch of the asked run (``build_dataloader``)."""
+            samples = len(self.train_loader.sampler)
+            size = min(self._asked_batch // max(self.world_size, 1), len(self.train_loader.dataset))
+            whole_only = self.train_loader.drop_last and samples > size
+            return samples // size if whole_only else math.ceil(samples / size)
+
+        def _build_train_pipeline(self) -> None:
+            self._asked_cap = None  # the applied weight decay is worked out before Ultralytics caps the accumulation
+            super()._build_train_pipeline()
+            self._asked_cap = None if self.args.time else self._asked_batches() * self.epochs
+
+        def _model_train(self) -> None:
+            """Called at the start of every epoch."""
+            super()._model_train()
+            self._begun = 0
+            self._oom_retries = 3  # engine/trainer.py:577: no more retries, so an out-of-memory error is raised
+
+        def preprocess_batch(self, batch: Any) -> Any:
+            """Called once for every micro-batch, before its forward pass."""
+            if self._begun is not None:
+                self._begun += 1
+            return super().preprocess_batch(batch)
+
+        # -- optimizer and validation batch
+
+        def build_optimizer(self, *args: Any, **kwargs: Any) -> Any:
+            """``optimizer=auto`` goes by the number of iterations; a rung must not flip the asked run's choice."""
+            steps = math.ceil(len(self.train_loader.dataset) / max(self._asked_batch, self._asked_nbs))
+            return super().build_optimizer(*args, **{**kwargs, "iterations": steps * self.epochs})
+
+        def get_dataloader(self, dataset_path: Any, batch_size: int = 16, rank: int = 0, mode: str = "train") -> Any:
+            if mode == "val" and settings.val_batch:
+                batch_size = settings.val_batch
+            return super().get_dataloader(dataset_path, batch_size=batch_size, rank=rank, mode=mode)
+
+    Exact.__name__ = Exact.__qualname__ = f"Exact{base.__name__}"
+    Exact.__module__ = __name__
+    return Exact
+
+
+ExactDetectionTrainer = exact(DetectionTrainer)
+ExactSegmentationTrainer = exact(SegmentationTrainer)
+ExactPoseTrainer = exact(PoseTrainer)
+ExactOBBTrainer = exact(OBBTrainer)
+ExactClassificationTrainer = exact(ClassificationTrainer)
+
+_EXACT = {
+    DetectionTrainer: ExactDetectionTrainer,
+    SegmentationTrainer: ExactSegmentationTrainer,
+    PoseTrainer: ExactPoseTrainer,
+    OBBTrainer: ExactOBBTrainer,
+    ClassificationTrainer: ExactClassificationTrainer,
+}
+
+
+def trainer_for(model: Any) -> Any:
+    """The exact trainer for an Ultralytics ``Model``; raises ``Refused`` where there is none."""
+    base = model._smart_load("trainer")
+    if base not in _EXACT:
+        covered = ", ".join(sorted(known.__name__ for known in _EXACT))
+        raise Refused(f"{base.__module__}.{base.__name__} is not covered here (covered: {covered}). Run it by the plain yolo command.")
+    return _EXACT[base]
+
+
+# ---------------------------------------------------------------------------------------------------------------------------------
+# The version guard
+
+
+def source_hash(name: str) -> str:
+    """Hash of the source of ``module:qualified.name``; text saying so where there is none."""
+    module, _, path = name.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in path.split("."):
+            found = inspect.getattr_static(found, part) if inspect.isclass(found) else getattr(found, part)
+        source = inspect.getsource(getattr(found, "__func__", found))
+    except (ImportError, AttributeError, OSError, TypeError) as error:
+        return f"missing ({type(error).__name__})"
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
+
+
+def changed(table: Mapping[str, str]) -> tuple[str, ...]:
+    """The names in ``table`` whose source is not the one that was checked."""
+    return tuple(name for name, expected in table.items() if source_hash(name) != expected)
+
+
+def check_ultralytics(table: Mapping[str, str] = RELIED_UPON, version: str = ultralytics.__version__) -> None:
+    """Raises ``Refused`` unless the installed Ultralytics is one whose inner workings are known here."""
+    cure = f"Install a checked version: pip install ultralytics=={CHECKED[-1]}"
+    numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
+    least = tuple(int(part) for part in CHECKED[0].split("."))
+    found = tuple(int(part) for part in numbers.groups()) if numbers else ()
+    if not found or found[:2] != least[:2] or found < least:
+        raise Refused(f"ultralytics {version} is installed; checked: {', '.join(CHECKED)} and later {least[0]}.{least[1]}.x. {cure}")
+    different = changed(table)
+    if different:
+        raise Refused(f"ultralytics {version} differs from {CHECKED[-1]} in what exact training builds upon: {', '.join(different)}. {cure}")
+
+
+# ---------------------------------------------------------------------------------------------------------------------------------
+# The command line
+
+
+def parse(argv: Sequence[str]) -> tuple[Settings, list[str]]:
+    """Splits leading options of ours from Ultralytics' own words, which are returned untouched."""
+    parser = argparse.ArgumentParser(prog="yolo_exact.py", description="The yolo command, trained exactly.", allow_abbrev=False)
+    parser.add_argument("--asked-batch", type=int, metavar="B0", help="batch of the asked run; this run's batch is a micro-batch of it")
+    parser.add_argument("--asked-nbs", type=int, metavar="N0", help="nbs of the asked run (default: this run's)")
+    parser.add_argument("--accumulation-scale", metavar="K", help="asked batch / batch, a whole number or a fraction such as 3/2")
+    parser.add_argument("--checkpointing", action="store_true", help="gradient checkpointing")
+    parser.add_argument("--val-batch", type=int, metavar="N", help="images per validation batch and GPU")
+    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="...", help="the yolo command, e.g. detect train model=yolo11n.pt data=d.yaml")
+    found = vars(parser.parse_args(argv))
+    words = found.pop("words")
+    if found["asked_batch"] and found["accumulation_scale"]:
+        parser.error("--asked-batch and --accumulation-scale say the same thing: give one of them")
+    return Settings(**found), words
+
+
+def train_exactly(self: Any, trainer: Any = None, **kwargs: Any) -> Any:
+    """``Model.train`` with the exact trainer as its default."""
+    return _plain_train(self, trainer or trainer_for(self), **kwargs)
+
+
+_plain_train: Callable[..., Any] = Model.train
+
+
+def main(argv: Sequence[str]) -> None:
+    """Runs the yolo command in ``argv`` in this process; Ultralytics' own errors come through unchanged."""
+    chosen, words = parse(argv)
+    check_ultralytics()
+    configure(chosen)
+    Model.train = train_exactly  # type: ignore[method-assign]
+    ultralytics.cfg.ARGV = ["yolo", *words]  # not entrypoint("..."): that splits on blanks
+    ultralytics.cfg.entrypoint()
+
+
+def _importable() -> Any:
+    """This module under its own name: what __main__ defines cannot be unpickled in a multi-GPU worker."""
+    if __spec__ is not None:
+        return importlib.import_module(__spec__.name)
+    folder = str(Path(__file__).resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    return importlib.import_module(Path(__file__).stem)
+
+
+if ENVIRONMENT_VARIABLE in os.environ and __name__ != "__main__":
+    configure(Settings.from_environment())  # a multi-GPU worker unpickles the trainer, which imports this module
+
+if __name__ == "__main__":
+    try:
+        _importable().main(sys.argv[1:])
+    except ValueError as error:
+        if type(error).__name__ != Refused.__name__:
+            raise
+        sys.exit(f"yolo_exact: {error}")
