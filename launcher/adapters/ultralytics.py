@@ -97,7 +97,7 @@ class UltralyticsAdapter:
         if recipe.data is None:
             faults.append(Fault(key="data", found="no data set is named", cure="Give the path of its data.yaml: data=path/to/data.yaml."))
         elif task in TASKS:
-            facts, data_faults = yolo_data.inspect(recipe.data, task, ultralytics_env.datasets_dir())
+            _, data_faults = yolo_data.inspect(recipe.data, task, single_cls=bool(args.get("single_cls")))
             faults += data_faults
         faults += self._shared_memory_faults(recipe) + self._destination_faults(recipe)
         return faults
@@ -194,7 +194,7 @@ class UltralyticsAdapter:
             **self._asked(recipe),
             "cache_dir": str(cache),
         }
-        return TrialPlan(module="launcher.worker.ultralytics_trial", payload=payload, env=ultralytics_env.prepare(folder))
+        return TrialPlan(module="launcher.worker.ultralytics_trial", payload=payload, env=ultralytics_env.prepare(folder / "scratch"))
 
     def _asked(self, recipe: Recipe) -> dict[str, int]:
         """The batch and nominal batch of the asked run: what its warm-up and its automatic optimizer are worked out from."""
@@ -235,7 +235,7 @@ class UltralyticsAdapter:
         return tuple(options)
 
     def runtime(self, command: Command) -> tuple[str, ...]:
-        return ("torch", "ultralytics", "ultralytics.models.yolo")
+        return ultralytics_env.IMPORTS
 
     # -- what came of it --------------------------------------------------------------------------------------------------
 

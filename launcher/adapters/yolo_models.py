@@ -66,14 +66,14 @@ class Located:
     path: Path | None
     """The file that Ultralytics would open; None where it isn't on this machine."""
     kind: str
-    """"weights" (.pt), "architecture" (.yaml: starts from random weights), "bare" (a name without suffix, taken as .pt),
-    "remote" (a URL or platform address) or "other" (an export, which can't be trained)."""
+    """"weights" (.pt), "architecture" (.yaml: random weights at first), "bare" (a published name without suffix, taken
+    as .pt), "remote" (a URL or platform address) or "other" (an export, which can't be trained, or no model at all)."""
     looked_in: tuple[Path, ...]
     """Every place that was tried, in Ultralytics' order."""
 
 
 def locate(model: str) -> Located:
-    """Finds ``model`` on this machine. For a sized architecture (yolov8x.yaml) that is the family's file, yolov8.yaml."""
+    """Finds ``model`` on this machine. A sized architecture (yolov8x.yaml) is its family's file (yolov8.yaml)."""
     name = model.strip()
     if "://" in name:
         return Located(model=model, path=None, kind="remote", looked_in=())
@@ -87,7 +87,7 @@ def locate(model: str) -> Located:
 
 
 def _architecture(name: str) -> Located:
-    """As ``yaml_model_load``: the name itself, then its family's (the size letter dropped), each also in the package."""
+    """As ``yaml_model_load``: the name itself, then its family's (no size letter), each also in the package."""
     path = Path(name)
     if re.fullmatch(r"yolov[58][nslmx]6", path.stem):  # the old spelling of -p6
         path = path.with_name(re.sub(r"(\d+)([nslmx])6(.+)?$", r"\1\2-p6\3", path.stem) + path.suffix)

@@ -3,7 +3,7 @@
     python -m launcher.worker.budgeted --device cpu --bytes 2000000000 --imports torch,ultralytics PROGRAM [ARGS...]
 
 PROGRAM is a path to a script, a console entry point of an installed package (``yolo``), or ``-m module``. A leading ``python`` is dropped.
-``sys.argv``, ``sys.path[0]``, ``__main__`` and the exit status are the program's own. On a CPU start it with MALLOC_MMAP_THRESHOLD_=65536.
+``sys.argv`` (changed in place: a package imported before the budget may hold on to the list, as ``ultralytics.cfg.ARGV`` does), ``sys.path[0]``, ``__main__`` and the exit status are the program's own. On a CPU start it with MALLOC_MMAP_THRESHOLD_=65536.
 The launcher runs full runs so where the device is an emulated, smaller card, or a CPU with a budget.
 """
 
@@ -24,14 +24,14 @@ from launcher.worker import budget
 
 def run_script(path: str, arguments: Sequence[str]) -> None:
     """As ``python PATH ARGUMENTS``."""
-    sys.argv = [path, *arguments]
+    sys.argv[:] = [path, *arguments]
     sys.path[0] = str(Path(path).resolve().parent)
     runpy.run_path(path, run_name="__main__")
 
 
 def run_module(name: str, arguments: Sequence[str]) -> None:
     """As ``python -m NAME ARGUMENTS``."""
-    sys.argv = [name, *arguments]
+    sys.argv[:] = [name, *arguments]
     sys.path[0] = os.getcwd()
     runpy.run_module(name, run_name="__main__", alter_sys=True)
 
@@ -39,7 +39,7 @@ def run_module(name: str, arguments: Sequence[str]) -> None:
 def run_entry_point(entry: importlib.metadata.EntryPoint, program: str, arguments: Sequence[str]) -> None:
     """As the console script that pip made for ``entry``."""
     found = shutil.which(program) or program
-    sys.argv = [found, *arguments]
+    sys.argv[:] = [found, *arguments]
     sys.path[0] = str(Path(found).resolve().parent)
     sys.exit(entry.load()())
 
