@@ -158,13 +158,9 @@ def _card_faults(card: Card, memory_bytes: int | None, share: bool, tolerate_byt
     asked = card.total_bytes if memory_bytes is None else memory_bytes
     least = f"a CUDA context alone needs about {format_size(LEAST_CUDA_BYTES)}"
     if asked < LEAST_CUDA_BYTES:
-        faults.append(
-            Fault(key="device.memory", found=f"{format_size(asked)} is asked, but {least}", cure="Ask for more.")
-        )
+        faults.append(Fault(key="device.memory", found=f"{format_size(asked)} is asked, but {least}", cure="Ask for more."))
     elif card.free_bytes < LEAST_CUDA_BYTES:
-        found = (
-            f"{format_size(card.free_bytes)} of the {total} of {card} are free, held by {_holders(card)}, and {least}"
-        )
+        found = f"{format_size(card.free_bytes)} of the {total} of {card} are free, held by {_holders(card)}, and {least}"
         cure = "Wait until the card is free, or choose another with device.index."
         faults.append(Fault(key="device.share", found=found, cure=cure))
     return faults
@@ -190,9 +186,7 @@ def _holders(card: Card, tolerate_bytes: int = 0) -> str:
     return "; ".join(holders)
 
 
-def _card_notes(
-    card: Card, memory_bytes: int | None, share: bool, cards: int, env: Mapping[str, str]
-) -> tuple[str, ...]:
+def _card_notes(card: Card, memory_bytes: int | None, share: bool, cards: int, env: Mapping[str, str]) -> tuple[str, ...]:
     notes = []
     asked = card.total_bytes if memory_bytes is None else memory_bytes
     if asked < card.total_bytes:
@@ -206,9 +200,7 @@ def _card_notes(
     if cards > 1 and env.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
         notes.append(f"{cards} cards are visible, numbered by PCI bus as nvidia-smi does: CUDA_DEVICE_ORDER=PCI_BUS_ID")
     if "microsoft" in platform.release().lower():
-        notes.append(
-            "under WSL the driver spills to host memory instead of failing; the trial's cap is what catches it"
-        )
+        notes.append("under WSL the driver spills to host memory instead of failing; the trial's cap is what catches it")
     return tuple(notes)
 
 

@@ -131,9 +131,7 @@ def _no_driver(nvml: Any, error: Exception) -> Absence:
             cure=f"Reboot, or reload the nvidia kernel modules; {use_cpu}.",
             broken=True,
         )
-    return Absence(
-        found=f"the NVIDIA driver doesn't answer ({error})", cure=f"See what nvidia-smi says; {use_cpu}.", broken=True
-    )
+    return Absence(found=f"the NVIDIA driver doesn't answer ({error})", cure=f"See what nvidia-smi says; {use_cpu}.", broken=True)
 
 
 def visible(nvml: Any, environ: Mapping[str, str]) -> tuple[list[int], Absence | None]:

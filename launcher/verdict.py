@@ -105,7 +105,7 @@ _SIGNATURES: tuple[tuple[Source, re.Pattern[str]], ...] = tuple(
         ("host", r"failed to map segment from shared object"),
         ("host", r"Insufficient memory|OutOfMemoryError: Failed to allocate"),  # OpenCV: Failed to allocate N bytes
     )
-)  # fmt: skip
+)
 _OOM_CLASSES = frozenset({"OutOfMemoryError", "MemoryError", "_ArrayMemoryError"})
 _ASKED = (
     (re.compile(r"Tried to allocate ([\d.]+) ([KMGT]?i?B)"), None),
@@ -163,19 +163,37 @@ def judge(report: TrialReport | None, ending: Ending, *, rung: Rung, needs: Need
             evidence=failed.line,
         )
     if ending.timed_out:
-        return Verdict(kind=Kind.STALLED, phase=phase, peak_bytes=peak, why=f"no end after {ending.seconds:.0f} s, in phase {phase}", evidence=ending.stderr_tail)  # fmt: skip
+        return Verdict(
+            kind=Kind.STALLED,
+            phase=phase,
+            peak_bytes=peak,
+            why=f"no end after {ending.seconds:.0f} s, in phase {phase}",
+            evidence=ending.stderr_tail,
+        )
     if report.failure is not None or ending.returncode != 0:
         return _crash(report, ending, peak)
     if phase != Phase.DONE or (short := _short_of(report, needs)):
         why = f"the trial ended in phase {phase}" if phase != Phase.DONE else f"the trial did only {short}"
         return Verdict(kind=Kind.VACUOUS, phase=phase, peak_bytes=peak, why=why, evidence=ending.stderr_tail)
     if report.swallowed:
-        return Verdict(kind=Kind.ALTERED, phase=phase, peak_bytes=peak, why=f"the trainer hid a memory failure: {report.swallowed[0]}", evidence="\n".join(report.swallowed))  # fmt: skip
+        return Verdict(
+            kind=Kind.ALTERED,
+            phase=phase,
+            peak_bytes=peak,
+            why=f"the trainer hid a memory failure: {report.swallowed[0]}",
+            evidence="\n".join(report.swallowed),
+        )
     if other := altered(report.observed, {**rung.values, **needs.observed}):
         return Verdict(kind=Kind.ALTERED, phase=phase, peak_bytes=peak, why=f"the trainer ran {other}", evidence=repr(report.observed))
     used = max((use.device_bytes for use in report.uses), default=0)
     if used > device_bytes:
-        return Verdict(kind=Kind.SPILLED, phase=phase, peak_bytes=peak, why=f"{used} bytes in use on a device of {device_bytes}: the driver spilled to host memory", evidence=repr(report.uses))  # fmt: skip
+        return Verdict(
+            kind=Kind.SPILLED,
+            phase=phase,
+            peak_bytes=peak,
+            why=f"{used} bytes in use on a device of {device_bytes}: the driver spilled to host memory",
+            evidence=repr(report.uses),
+        )
     return _grown(report, peak) or Verdict(kind=Kind.FITS, phase=phase, peak_bytes=peak, why="fits")
 
 
@@ -225,9 +243,13 @@ def _crash(report: TrialReport, ending: Ending, peak: int) -> Verdict:
     if report.failure is not None:
         message = report.failure.message.strip().splitlines() or ["no message"]
         name = report.failure.types[0] if report.failure.types else "Exception"
-        return Verdict(kind=Kind.CRASHED, phase=report.phase, peak_bytes=peak, why=f"{name}: {message[0]}", evidence=report.failure.traceback)  # fmt: skip
+        return Verdict(
+            kind=Kind.CRASHED, phase=report.phase, peak_bytes=peak, why=f"{name}: {message[0]}", evidence=report.failure.traceback
+        )
     how = f"signal {signal.Signals(-ending.returncode).name}" if ending.returncode < 0 else f"exit status {ending.returncode}"
-    return Verdict(kind=Kind.CRASHED, phase=report.phase, peak_bytes=peak, why=f"ended by {how} in phase {report.phase}", evidence=ending.stderr_tail)  # fmt: skip
+    return Verdict(
+        kind=Kind.CRASHED, phase=report.phase, peak_bytes=peak, why=f"ended by {how} in phase {report.phase}", evidence=ending.stderr_tail
+    )
 
 
 def _short_of(report: TrialReport, needs: Needs) -> str:

@@ -39,21 +39,29 @@ class UltralyticsAdapter:
     wheels: Mapping[str, WheelSpec] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass; Ultralytics' batch on one GPU."),
         "image_size": WheelSpec(
-            type=int, help="Training image size in pixels (imgsz), a multiple of the model's stride.",
+            type=int,
+            help="Training image size in pixels (imgsz), a multiple of the model's stride.",
             rule=WheelRule(floor=320, grid=32, ratio=0.8),
         ),
         "checkpointing": WheelSpec(
-            type=bool, default=False, rule=WheelRule(values=(True,)), help="true or false: gradient checkpointing with expandable segments.",
+            type=bool,
+            default=False,
+            rule=WheelRule(values=(True,)),
+            help="true or false: gradient checkpointing with expandable segments.",
         ),
         "model": WheelSpec(type=str, help="yolov8x.pt (weights), yolov8x.yaml (from scratch), or yolov8x (weights where they can be had)."),
         "multi_scale": WheelSpec(
-            type=float, rule=WheelRule(values=(0.0,)), help="Sizes are drawn from image_size x (1 +- this fraction), 0 to 1.",
+            type=float,
+            rule=WheelRule(values=(0.0,)),
+            help="Sizes are drawn from image_size x (1 +- this fraction), 0 to 1.",
         ),
         "val_micro_batch": WheelSpec(
-            type=int, rule=WheelRule(values=(8, 4, 2, 1)), acts_in="validation",
+            type=int,
+            rule=WheelRule(values=(8, 4, 2, 1)),
+            acts_in="validation",
             help="At most so many samples per validation batch; unset, it is Ultralytics' own: twice the micro-batch (obb: once).",
         ),
-    }  # fmt: skip
+    }
 
     def __init__(self) -> None:
         self._resolved: dict[str, tuple[str, str]] = {}
@@ -117,7 +125,13 @@ class UltralyticsAdapter:
             return [Fault(key="ask.model", found="no model is named", cure="For example ask.model=yolo11l.pt.")]
         faults = []
         if recipe.ask.get("checkpointing") and any(name in model.lower() for name in _NOT_CHECKPOINTED):
-            faults.append(Fault(key="ask.checkpointing", found=f"{model} has a forward pass of its own", cure="Take checkpointing out of the ladder for it."))
+            faults.append(
+                Fault(
+                    key="ask.checkpointing",
+                    found=f"{model} has a forward pass of its own",
+                    cure="Take checkpointing out of the ladder for it.",
+                )
+            )
         try:
             self._resolve(model)
         except BadInput as refused:
@@ -143,14 +157,23 @@ class UltralyticsAdapter:
         needed = batch_bytes * min(workers, os.cpu_count() or 1)  # every worker holds at least the batch it is handing over
         if needed <= free:
             return []
-        found = f"{workers} workers hand over batches of {devices.format_size(batch_bytes)} through /dev/shm, which has {devices.format_size(free)} free"
-        return [Fault(key="trainer.args.workers", found=found, cure="Set trainer.args.workers=0, or enlarge /dev/shm (docker run --shm-size).")]
+        batch, left = devices.format_size(batch_bytes), devices.format_size(free)
+        found = f"{workers} workers hand over batches of {batch} through /dev/shm, which has {left} free"
+        return [
+            Fault(key="trainer.args.workers", found=found, cure="Set trainer.args.workers=0, or enlarge /dev/shm (docker run --shm-size).")
+        ]
 
     def _destination_faults(self, recipe: Recipe) -> list[Fault]:
         """A folder that already holds something is never trained into."""
         save_dir = recipe.trainer.args.get("save_dir")
         if isinstance(save_dir, str) and Path(save_dir).is_dir() and any(Path(save_dir).iterdir()):
-            return [Fault(key="trainer.args.save_dir", found=f"{save_dir} is not empty", cure="Name a new folder, or leave it out: the run folder is used.")]
+            return [
+                Fault(
+                    key="trainer.args.save_dir",
+                    found=f"{save_dir} is not empty",
+                    cure="Name a new folder, or leave it out: the run folder is used.",
+                )
+            ]
         return []
 
     # -- a rung in Ultralytics' words -----------------------------------------------------------------------------------
@@ -249,7 +272,13 @@ class UltralyticsAdapter:
         best = max(rows, key=lambda row: row.get(key, 0.0)) if key else rows[-1]
         checkpoints = {name: str(path) for name in ("best", "last") if (path := save_dir / "weights" / f"{name}.pt").exists()}
         metrics = {name: value for name, value in best.items() if name.startswith("metrics/")}
-        return {"save_dir": str(save_dir), "epochs": len(rows), "best_epoch": int(best.get("epoch", 0)), "metrics": metrics, "checkpoints": checkpoints}  # fmt: skip
+        return {
+            "save_dir": str(save_dir),
+            "epochs": len(rows),
+            "best_epoch": int(best.get("epoch", 0)),
+            "metrics": metrics,
+            "checkpoints": checkpoints,
+        }
 
     def _save_dir(self, recipe: Recipe, folder: Path) -> Path:
         args = recipe.trainer.args
@@ -274,14 +303,21 @@ def _resolved(model: str) -> tuple[str, str]:
             return f"{model}.pt", ""
         if yolo_models.fetchable(f"{model}.pt"):
             return f"{model}.pt", f"{model}.pt isn't here yet: Ultralytics will download it"
-        return f"{model}.yaml", f"{model}.pt isn't here and can't be fetched: {model} trains FROM SCRATCH; ask.model={model}.pt would insist on weights"
+        return (
+            f"{model}.yaml",
+            f"{model}.pt isn't here and can't be fetched: {model} trains FROM SCRATCH; ask.model={model}.pt would insist on weights",
+        )
     if found.kind in ("weights", "architecture"):
         if found.path is not None:
             return model, ""
         if yolo_models.fetchable(model):
             return model, f"{model} isn't here yet: Ultralytics will download it"
     looked = ", ".join(str(path) for path in found.looked_in) or "nowhere: it isn't a .pt or .yaml file"
-    cure = f"Put the file there, or train from scratch: ask.model={Path(model).stem}.yaml." if found.kind == "weights" else "Name a .pt or .yaml model."
+    cure = (
+        f"Put the file there, or train from scratch: ask.model={Path(model).stem}.yaml."
+        if found.kind == "weights"
+        else "Name a .pt or .yaml model."
+    )
     raise BadInput([Fault(key="ask.model", found=f"{model!r} isn't here and can't be fetched (looked for {looked})", cure=cure)])
 
 

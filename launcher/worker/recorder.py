@@ -206,7 +206,7 @@ def _mean(values: list[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-# ---------------------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------------------------
 # Failures
 
 
@@ -228,7 +228,7 @@ def failure_of(error: BaseException) -> Failure:
     return Failure(types=types, message=message, traceback="".join(traceback.format_exception(error)))
 
 
-# ---------------------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------------------------
 # Meters
 
 
@@ -333,7 +333,7 @@ class CudaMeter:
 def _driver_meter(device_index: int) -> Callable[[], int]:
     """A function giving the bytes in use on the card, neighbours included: by NVML, or by the CUDA runtime without it."""
     try:
-        import pynvml  # type: ignore[import-untyped,unused-ignore]
+        import pynvml
 
         pynvml.nvmlInit()
         handle = pynvml.nvmlDeviceGetHandleByIndex(device_index)
@@ -343,6 +343,6 @@ def _driver_meter(device_index: int) -> Callable[[], int]:
 
         def used() -> int:
             free, total = torch.cuda.mem_get_info()
-            return total - free
+            return int(total - free)
 
         return used

@@ -49,8 +49,8 @@ RELIED_UPON: Mapping[str, str] = {
 }
 """As ``yolo_exact.RELIED_UPON``, for what only the trial builds upon."""
 
-CPU_NMS_PAIRS = 2_000_000_000
-"""Most candidate pairs per image batch for which a CPU trial sends every box to NMS: about 5 s; see ``_worst_nms``."""
+ANCHORS_PER_OBJECT = 10
+"""Anchors that Ultralytics' assigner trains for each object (``topk``): about what a half-trained model fires per object."""
 
 
 class NotCovered(ValueError):
@@ -164,8 +164,13 @@ def _refuse_uncovered(task: str) -> None:
         raise NotCovered(f"a trial of task {task!r} is not covered: its data has another shape. Covered: {', '.join(COVERED)}")
 
 
-# ---------------------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------------------------
 # Ultralytics, kept from writing, asking and hiding
+
+
+def _module(name: str) -> Any:
+    """A module of Ultralytics', open to be changed."""
+    return importlib.import_module(name)
 
 
 def _keep_label_caches_away(folder: Path) -> list[tuple[int, int, int, int, int]]:
@@ -173,7 +178,7 @@ def _keep_label_caches_away(folder: Path) -> list[tuple[int, int, int, int, int]
 
     A scan's result is (found, missing, empty, corrupt, total) images.
     """
-    dataset = importlib.import_module("ultralytics.data.dataset")
+    dataset = _module("ultralytics.data.dataset")
     load, save = dataset.load_dataset_cache_file, dataset.save_dataset_cache_file
     scans: list[tuple[int, int, int, int, int]] = []
 
@@ -200,14 +205,14 @@ def _no_downloads() -> None:
     def refuse(url: str, *_: Any, **__: Any) -> None:
         raise ConnectionError(f"a trial downloads nothing, and this was asked for: {url}. Fetch it once beforehand, or give its path")
 
-    importlib.import_module("ultralytics.utils.downloads").safe_download = refuse
-    importlib.import_module("ultralytics.data.utils").safe_download = refuse
-    importlib.import_module("ultralytics.utils.checks").check_pip_update_available = lambda: False
+    _module("ultralytics.utils.downloads").safe_download = refuse
+    _module("ultralytics.data.utils").safe_download = refuse
+    _module("ultralytics.utils.checks").check_pip_update_available = lambda: False
 
 
 def _report_assigner_failures(recorder: Recorder) -> None:
     """The label assigner survives running out of memory, image by image and hundreds of times slower (facts, trap 2)."""
-    assigner = importlib.import_module("ultralytics.utils.tal").TaskAlignedAssigner
+    assigner = _module("ultralytics.utils.tal").TaskAlignedAssigner
 
     def get(self: Any) -> bool:
         return bool(self.__dict__.get("_oom_warned", False))
@@ -215,17 +220,19 @@ def _report_assigner_failures(recorder: Recorder) -> None:
     def set_(self: Any, value: bool) -> None:
         self.__dict__["_oom_warned"] = value
         if value:
-            recorder.swallowed(f"{type(self).__name__} ran out of memory (batch {self.bs}, {self.n_max_boxes} boxes) and went on image by image")
+            recorder.swallowed(
+                f"{type(self).__name__} ran out of memory (batch {self.bs}, {self.n_max_boxes} boxes) and went on image by image"
+            )
 
     assigner._oom_warned = property(get, set_)
 
 
 def _largest_multi_scale() -> None:
     """multi_scale draws the size of each micro-batch by ``random.randrange(least, most + 1)``; the trial always draws the largest."""
-    importlib.import_module("ultralytics.models.yolo.detect.train").random = types.SimpleNamespace(randrange=lambda least, past: past - 1)
+    _module("ultralytics.models.yolo.detect.train").random = types.SimpleNamespace(randrange=lambda least, past: past - 1)
 
 
-# ---------------------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------------------------
 # The worst of the data
 
 
@@ -298,7 +305,7 @@ def pad_labels(batch: dict[str, Any], wanted: int, overlap_masks: bool) -> int:
     return wanted
 
 
-# ---------------------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------------------------
 # The truncated trainer
 
 
@@ -322,7 +329,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             loader = super().get_dataloader(dataset_path, batch_size=batch_size, rank=rank, mode=mode)
             _say_samples(recorder, loader, mode, asked=batch_size if mode == "train" else plan.val_batch or batch_size)
             wanted = plan.micro_batches if mode == "train" else plan.validation_batches
-            sampler = importlib.import_module("ultralytics.data.build")._RepeatSampler(worst_batches(loader, wanted))
+            sampler = _module("ultralytics.data.build")._RepeatSampler(worst_batches(loader, wanted))
             object.__setattr__(loader, "batch_sampler", sampler)  # DataLoader forbids a plain assignment
             return loader
 
@@ -344,8 +351,12 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             dataset = self.train_loader.dataset
             most = max((len(label["cls"]) for label in dataset.labels), default=0)
             self._label_envelope = most * label_factor(self.args, bool(dataset.rect))
-            recorder.note(f"worst data: the densest training image has {most} labels; {self._label_envelope} allowed for after augmentation")
+            recorder.note(
+                f"worst data: the densest training image has {most} labels; {self._label_envelope} allowed for after augmentation"
+            )
             _say_facts(recorder, self, self._optimizer_asked, scans)
+            if plan.user_arguments.get("cache"):
+                recorder.note("cache= is off in the trial: cached images take host memory in the full run, which was not measured")
             self._watch_validator()
             self._make_room_for_training_after_validation()
 
@@ -387,8 +398,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
 
             def watched(batch: Any) -> Any:
                 batch = preprocess(batch)
-                images, _, height, width = batch["img"].shape
-                recorder.observe(val_micro_batch=images, largest_val_input=max(height, width))
+                _observe_validation_input(recorder, batch["img"].shape, plan.val_batch, len(validator.dataloader.dataset))
                 return batch
 
             validator.preprocess = watched
@@ -444,6 +454,19 @@ def _observe_input(recorder: Recorder, images: int, side: int, device: str) -> N
     )
 
 
+def _observe_validation_input(recorder: Recorder, shape: Sequence[int], at_most: int | None, samples: int) -> None:
+    """The largest validation batch and the largest side that came: the last batch of a data set may be smaller.
+
+    Where all ``samples`` went in one batch of "at most" more, nothing was changed by the trainer, and the asked value is observed.
+    """
+    seen, (images, _, height, width) = recorder.observed, shape
+    whole = at_most is not None and images == samples < at_most
+    recorder.observe(
+        val_micro_batch=at_most if whole else max(images, seen.get("val_micro_batch", 0)),
+        largest_val_input=max(height, width, seen.get("largest_val_input", 0)),
+    )
+
+
 def _say_facts(recorder: Recorder, trainer: Any, optimizer_asked: str, scans: Sequence[tuple[int, int, int, int, int]]) -> None:
     groups = trainer.optimizer.param_groups
     recorder.observe(image_size=trainer.args.imgsz)
@@ -461,12 +484,6 @@ def _say_facts(recorder: Recorder, trainer: Any, optimizer_asked: str, scans: Se
         images_ignored=sum(scan[3] for scan in scans),
         images_without_labels=sum(scan[1] + scan[2] for scan in scans),
     )
-    if trainer.args.task in COVERED and plan_differs(trainer):
-        recorder.note("images are read from disk in the trial, whatever cache= says; cached images take host memory in the full run")
-
-
-def plan_differs(trainer: Any) -> bool:
-    return False
 
 
 def _kept_bytes(validator: Any, device: str) -> int:
@@ -474,17 +491,42 @@ def _kept_bytes(validator: Any, device: str) -> int:
     if device == "cuda":
         import torch
 
-        return torch.cuda.memory_allocated()
+        return int(torch.cuda.memory_allocated())
     arrays = (array for column in validator.metrics.stats.values() for array in column)
     return sum(int(array.nbytes) for array in arrays) + 512 * len(validator.jdict)
 
 
 def _worst_nms(trainer: Any, plan: Plan, recorder: Recorder) -> None:
-    """An untrained model passes hardly a box on to NMS, a half-trained one up to 30,000 per image: conf=0 passes them all."""
+    """An untrained model passes hardly a box on to NMS, a half-trained one up to 30,000 per image; here ``conf=0`` passes them all.
+
+    Costs 0.17 s per image of 80 classes at 640 px on one CPU core; Ultralytics itself ends it after 2 s + 0.05 s per image.
+    Oriented boxes are compared all with all (``TorchNMS.fast_nms``: 30,000 boxes take tens of GB and 150 s on a CPU), which is why
+    Ultralytics raises ``conf`` for them. There, as many boxes go through as a trained model fires on the densest image.
+    """
+    validator = trainer.validator
     if not plan.worst_nms:
         recorder.note("non-maximum suppression saw only the boxes of the untrained model (worst_nms=false)")
-        return
-    trainer.validator.args.conf = 0.0
+    elif trainer.args.task != "obb":
+        validator.args.conf = 0.0
+    else:
+        most = max((len(label["cls"]) for label in trainer.test_loader.dataset.labels), default=0)
+        boxes = max(validator.args.max_det, ANCHORS_PER_OBJECT * most)
+        validator.postprocess = _passing(boxes, validator)
+        recorder.note(
+            f"non-maximum suppression of oriented boxes saw {boxes} boxes per image: {ANCHORS_PER_OBJECT} per object of the densest"
+        )
 
 
-_Hook = Callable[..., Any]
+def _passing(boxes: int, validator: Any) -> Callable[[Any], Any]:
+    """The validator's own ``postprocess`` at the confidence that lets about ``boxes`` boxes of every image through."""
+    postprocess = validator.postprocess
+
+    def at_that_confidence(predictions: Any) -> Any:
+        found = predictions[0] if isinstance(predictions, list | tuple) else predictions
+        if not validator.end2end:
+            scores = found[:, 4 : 4 + validator.nc].flatten(1)
+            kth = scores.kthvalue(max(1, scores.shape[1] - boxes), dim=1).values
+            validator.args.conf = float(kth.min().clamp(0, 1))
+        return postprocess(predictions)
+
+    return at_that_confidence
