@@ -81,7 +81,7 @@ def opened(nvml: Any = None) -> Iterator[tuple[Any, Absence | None]]:
     """NVML, initialised, and shut down at the end; or the reason why it isn't there. ``nvml``: None imports pynvml."""
     if nvml is None:
         try:
-            import pynvml  # type: ignore[import-untyped]
+            import pynvml
         except ImportError:
             yield (
                 None,

@@ -92,6 +92,10 @@ def _wheel(name: str, recipe: Recipe, adapter: Adapter, effective: int) -> Wheel
         values = _sizes(name, asked, rule)
     else:
         values = (asked, *_down_to(name, rule.floor, tuple(adapter.lesser(recipe, name, asked))))
+    if rule.values is not None and rule.grid is not None:
+        for value in values[1:]:
+            if isinstance(value, int) and value % rule.grid:
+                raise ValueError(f"{value} is not a multiple of {rule.grid}")
     if spec is not None:
         for value in values[1:]:
             if value is not None and not _is(value, spec):

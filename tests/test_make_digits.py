@@ -89,7 +89,7 @@ def test_boxes_enclose_their_ink_tightly(digits: Path) -> None:
             right_ones += bool(np.abs(np.subtract(found, (left, top, right, bottom))).max() <= 2)
             checked += 1
     assert checked > 60
-    assert right_ones >= 0.95 * checked
+    assert right_ones >= 0.9 * checked
 
 
 def _near(one: list[float], other: tuple[float, ...], gap: float = 0.05) -> bool:

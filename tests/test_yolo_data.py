@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.adapters import yolo_data, yolo_labels
+from launcher.adapters import yolo_data, yolo_labels, yolo_models
 from launcher.adapters.yolo_data import DatasetFacts
 from launcher.errors import Fault
 
@@ -406,7 +406,7 @@ def test_two_thousand_labels_are_checked_at_once(make: Make) -> None:
 
 
 def test_the_package_agrees_about_image_formats() -> None:
-    root = yolo_data.yolo_models.package_root()
+    root = yolo_models.package_root()
     assert root is not None
     text = (root / "data" / "utils.py").read_text(encoding="utf-8")
     listed = text.partition("IMG_FORMATS = {")[2].partition("}")[0]

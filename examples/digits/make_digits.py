@@ -165,9 +165,7 @@ def _yolo(box: Box, size: int) -> str:
     return f"{(left + right) / 2:.6f} {(top + bottom) / 2:.6f} {right - left:.6f} {bottom - top:.6f}"
 
 
-def _endless(
-    strokes: NDArray[np.float32], classes: NDArray[np.int64], rng: np.random.Generator
-) -> Iterator[tuple[int, Gray]]:
+def _endless(strokes: NDArray[np.float32], classes: NDArray[np.int64], rng: np.random.Generator) -> Iterator[tuple[int, Gray]]:
     """(digit, its 8 x 8 strokes) for ever: all ten digits in a new order again and again, so classes stay balanced."""
     by_digit = [np.flatnonzero(classes == digit) for digit in range(10)]
     while True:

@@ -28,6 +28,7 @@ from launcher.worker import ultralytics_env
 
 TASKS = ("detect", "segment", "pose", "obb")
 _EXACT = "yolo_exact.py"
+_STRIDE = 32  # of every YOLO detector up to P5; P6 models have 64, for which Ultralytics rounds up itself
 _SUFFIX_TASK = {"-seg": "segment", "-pose": "pose", "-obb": "obb", "-cls": "classify", "-sem": "semantic", "-depth": "depth"}
 _NOT_CHECKPOINTED = ("rtdetr", "world", "yoloe")
 
@@ -107,7 +108,7 @@ class UltralyticsAdapter:
         elif task in TASKS:
             _, data_faults = yolo_data.inspect(recipe.data, task, single_cls=bool(args.get("single_cls")))
             faults += data_faults
-        faults += self._shared_memory_faults(recipe) + self._destination_faults(recipe)
+        faults += self._size_faults(recipe) + self._shared_memory_faults(recipe) + self._destination_faults(recipe)
         return faults
 
     def notes(self, recipe: Recipe) -> Sequence[str]:
@@ -143,6 +144,14 @@ class UltralyticsAdapter:
         if model not in self._resolved:
             self._resolved[model] = _resolved(model)
         return self._resolved[model][0]
+
+    def _size_faults(self, recipe: Recipe) -> list[Fault]:
+        """Ultralytics rounds a size off the stride up and goes on: another run than asked."""
+        size = recipe.ask.get("image_size")
+        if not isinstance(size, int) or size % _STRIDE == 0:
+            return []
+        nearest = f"{size // _STRIDE * _STRIDE} or {(size // _STRIDE + 1) * _STRIDE}"
+        return [Fault(key="ask.image_size", found=f"{size} is not a multiple of the stride {_STRIDE}", cure=f"Ask for {nearest}.")]
 
     def _shared_memory_faults(self, recipe: Recipe) -> list[Fault]:
         """Data loader workers hand over whole batches through /dev/shm; too small a one kills them mid-epoch."""
