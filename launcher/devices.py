@@ -23,6 +23,8 @@ __all__ = ["Budget", "Neighbour", "disk_free", "find", "format_size", "parse_siz
 
 CPU_SHARE = 0.80
 """Part of the available host memory that is budgeted when ``device.memory`` says nothing."""
+NOMINAL = 1.07
+"""A card sold as 16 GiB offers programs a little less (15.6 to 15.99 GiB): asking for the size on the box is asking for all of it."""
 LEAST_CUDA_BYTES = 512 * MIB
 """Below this not even a CUDA context and its libraries fit."""
 
@@ -147,7 +149,7 @@ def _card_faults(card: Card, memory_bytes: int | None, share: bool, tolerate_byt
         return [Fault(key="device.index", found=found, cure="Choose another card, or run with device.kind=cpu.")]
     total = format_size(card.total_bytes)
     faults = []
-    if memory_bytes is not None and memory_bytes > card.total_bytes:
+    if memory_bytes is not None and memory_bytes > card.total_bytes * NOMINAL:
         found = f"{format_size(memory_bytes)} is asked, but {card} has {total} that programs can reach"
         cure = f"Ask for {_round(card.total_bytes)} or less, or leave it empty for all of the card."
         faults.append(Fault(key="device.memory", found=found, cure=cure))
@@ -155,7 +157,7 @@ def _card_faults(card: Card, memory_bytes: int | None, share: bool, tolerate_byt
         faults.append(_held(card, tolerate_bytes))
     if faults:
         return faults
-    asked = card.total_bytes if memory_bytes is None else memory_bytes
+    asked = card.total_bytes if memory_bytes is None else min(memory_bytes, card.total_bytes)
     least = f"a CUDA context alone needs about {format_size(LEAST_CUDA_BYTES)}"
     if asked < LEAST_CUDA_BYTES:
         faults.append(Fault(key="device.memory", found=f"{format_size(asked)} is asked, but {least}", cure="Ask for more."))

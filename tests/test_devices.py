@@ -150,10 +150,15 @@ def test_memory_emulates_a_smaller_card() -> None:
     assert str(budget) == "cuda:0 (NVIDIA A100, 16.0 GiB of 79.8 GiB)"
 
 
+def test_the_size_on_the_box_is_all_of_the_card() -> None:
+    budget = on(FakeNvml(FakeCard()), memory_bytes=16 * GIB)
+    assert (budget.budget_bytes, budget.emulated) == (16 * GIB - 256 * MIB, False)
+
+
 def test_memory_above_the_cards_is_refused_with_the_largest_round_size() -> None:
-    (fault,) = refused(FakeNvml(FakeCard()), memory_bytes=16 * GIB)
+    (fault,) = refused(FakeNvml(FakeCard()), memory_bytes=20 * GIB)
     assert str(fault) == (
-        "device.memory: 16.0 GiB is asked, but cuda:0 (NVIDIA GeForce RTX 4080 SUPER) has 15.8 GiB that programs can "
+        "device.memory: 20.0 GiB is asked, but cuda:0 (NVIDIA GeForce RTX 4080 SUPER) has 15.8 GiB that programs can "
         "reach. Ask for 15GiB or less, or leave it empty for all of the card."
     )
 

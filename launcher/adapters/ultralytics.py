@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from launcher import devices
-from launcher.adapters import yolo_arguments, yolo_data, yolo_models
 from launcher.adapters.base import Command, TrialPlan, WheelSpec
+from launcher.adapters.yolo import arguments as yolo_arguments
+from launcher.adapters.yolo import data as yolo_data
+from launcher.adapters.yolo import models as yolo_models
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault
 from launcher.ladder import Rung
@@ -66,6 +68,7 @@ class UltralyticsAdapter:
 
     def __init__(self) -> None:
         self._resolved: dict[str, tuple[str, str]] = {}
+        self._data_notes: tuple[str, ...] = ()
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 
@@ -106,13 +109,14 @@ class UltralyticsAdapter:
         if recipe.data is None:
             faults.append(Fault(key="data", found="no data set is named", cure="Give the path of its data.yaml: data=path/to/data.yaml."))
         elif task in TASKS:
-            _, data_faults = yolo_data.inspect(recipe.data, task, single_cls=bool(args.get("single_cls")))
+            facts, data_faults = yolo_data.inspect(recipe.data, task, single_cls=bool(args.get("single_cls")))
             faults += data_faults
+            self._data_notes = facts.notes if facts else ()
         faults += self._size_faults(recipe) + self._shared_memory_faults(recipe) + self._destination_faults(recipe)
         return faults
 
     def notes(self, recipe: Recipe) -> Sequence[str]:
-        return [note for _, note in self._resolved.values() if note]
+        return [*(note for _, note in self._resolved.values() if note), *self._data_notes]
 
     def _task(self, recipe: Recipe) -> str:
         if recipe.trainer.task:

@@ -1,10 +1,10 @@
 """What every adapter owes, as a suite: subclass it, give ``adapter`` and ``recipe``, and pytest runs it all.
 
-    class TestMyTrainer(AdapterContract):
-        @pytest.fixture
-        def adapter(self): return MyAdapter()
-        @pytest.fixture
-        def recipe(self, tmp_path): return Recipe(...)   # a small one that its check() accepts
+class TestMyTrainer(AdapterContract):
+    @pytest.fixture
+    def adapter(self): return MyAdapter()
+    @pytest.fixture
+    def recipe(self, tmp_path): return Recipe(...)   # a small one that its check() accepts
 """
 
 from __future__ import annotations

@@ -20,8 +20,9 @@ from typing import Any
 
 import yaml
 
-from launcher.adapters import yolo_labels, yolo_models
-from launcher.adapters.yolo_labels import BadRow, Found, Rules
+from launcher.adapters.yolo import labels as yolo_labels
+from launcher.adapters.yolo import models as yolo_models
+from launcher.adapters.yolo.labels import BadRow, Found, Rules
 from launcher.errors import Fault
 
 TASKS = ("detect", "segment", "pose", "obb")

@@ -1,4 +1,4 @@
-"""launcher.adapters.yolo_data and yolo_labels: one small dataset for each fault, named for it."""
+"""launcher.adapters.yolo.data and yolo_labels: one small dataset for each fault, named for it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.adapters import yolo_data, yolo_labels, yolo_models
-from launcher.adapters.yolo_data import DatasetFacts
+from launcher.adapters.yolo import data as yolo_data
+from launcher.adapters.yolo import labels as yolo_labels
+from launcher.adapters.yolo import models as yolo_models
+from launcher.adapters.yolo.data import DatasetFacts
 from launcher.errors import Fault
 
 BOX = "0 0.5 0.5 0.2 0.2"
