@@ -92,8 +92,7 @@ class Recorder:
 
     def batch(self) -> None:
         """A micro-batch (or validation batch) of this phase is through: its loss, backward and share of the step are done."""
-        if self._meter is not None:
-            self._meter.sample()
+        self.sample()
         now = self._clock()
         self._phase_batches += 1
         self._batches[self._phase] += 1
@@ -104,6 +103,11 @@ class Recorder:
                 self._intervals["validate"].append(now - self._last_batch)
         if self._phase is Phase.VALIDATE or self._optimizer_steps:
             self._last_batch = now
+
+    def sample(self) -> None:
+        """Looks at memory without counting a batch."""
+        if self._meter is not None:
+            self._meter.sample()
 
     def optimizer_step(self) -> None:
         """The optimizer has stepped. Call it before the ``batch`` that completes the step."""

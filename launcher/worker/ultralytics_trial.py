@@ -1,7 +1,8 @@
 """Takes a job whose payload is a rung in Ultralytics' own words; runs a truncated, real training of it on the worst of the user's data.
 
 Built on ``yolo_exact``'s trainers, so that what is proven here is what runs. The training loop, the loaders, the validator and the
-optimizer are Ultralytics' own; replaced are which images come (the densest, the largest shapes), how many, and everything that writes.
+optimizer are Ultralytics' own, checkpoint and final validation included; replaced are which images come (the densest, the largest
+shapes), how many, and where things are written.
 Facts and traps: facts/ultralytics.md; each trap has its test in tests/worker/test_ultralytics_traps.py.
 
 Payload: ``model`` (str), ``task`` (str or None), ``args`` (this rung's native arguments), ``checkpointing`` (bool), ``val_batch`` (int or None),
@@ -30,6 +31,8 @@ COVERED = ("detect", "segment", "pose", "obb")
 RELIED_UPON: Mapping[str, str] = {
     "ultralytics.engine.trainer:BaseTrainer.validate": "e56ca46cb1e38615",
     "ultralytics.engine.trainer:BaseTrainer.train": "b7f76d34d85c1c6f",
+    "ultralytics.engine.trainer:BaseTrainer.save_model": "47f61ede98e6f12b",
+    "ultralytics.engine.trainer:BaseTrainer.final_eval": "398e74e935f34789",
     "ultralytics.engine.trainer:BaseTrainer._handle_nan_recovery": "e465d82576a3bc80",
     "ultralytics.engine.validator:BaseValidator.__call__": "29da273b2118ebb6",
     "ultralytics.models.yolo.detect.val:DetectionValidator.postprocess": "0fcb34c909736510",
@@ -104,7 +107,7 @@ class Plan:
     model: str
     task: str | None
     arguments: dict[str, Any]
-    """Native arguments of this rung, with everything that writes turned off."""
+    """Native arguments of this rung, with everything that is written going to the trial's scratch folder."""
     user_arguments: dict[str, Any]
     checkpointing: bool
     val_batch: int | None
@@ -130,8 +133,8 @@ class Plan:
             "project": None,  # Ultralytics Platform uploads only with a project
             "name": None,
             "exist_ok": True,
-            "plots": False,
-            "save": False,
+            "plots": job.device == "cpu" and bool(asked_for.get("plots", True)),  # figures take host memory only
+            "save": True,  # save=False still saves the last epoch; on a card, saving copies model and optimizer there
             "val": True,  # val=False still validates the last epoch
             "cache": False,
             "resume": False,
@@ -315,6 +318,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
     class Trial(base):  # type: ignore[misc]
         _steps = 0
         _validated = False
+        _ending = False
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
@@ -383,8 +387,14 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
                 self._finish()
 
         def _finish(self) -> None:
+            """As a run ends: the best checkpoint is loaded beside everything else and validated; then the figures."""
             if not bool(self.loss.isfinite()):
                 recorder.note("the loss was not finite in the trial")
+            self._ending = True
+            recorder.phase(Phase.VALIDATE)
+            self.final_eval()
+            if self.args.plots:
+                self.plot_metrics()
             for loader in (self.train_loader, self.test_loader):
                 loader.close()
             raise TrialDone
@@ -404,6 +414,9 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             validator.preprocess = watched
 
         def _validation_batch_ended(self, validator: Any) -> None:
+            if self._ending:
+                recorder.sample()
+                return
             recorder.batch()
             self._kept.append(_kept_bytes(validator, self.device.type))
             if len(self._kept) > 1:
@@ -417,21 +430,6 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             self._validated = True
             recorder.phase(Phase.TRAIN_AGAIN)
             return result
-
-        # -- what must not be written
-
-        def save_model(self) -> bool:
-            return False
-
-        def save_metrics(self, metrics: Any) -> None: ...
-
-        def final_eval(self) -> None: ...
-
-        def plot_metrics(self) -> None: ...
-
-        def plot_training_labels(self) -> None: ...
-
-        def plot_training_samples(self, batch: Any, ni: int) -> None: ...
 
     return Trial
 
