@@ -126,6 +126,13 @@ def test_a_signal_at_the_cap_is_out_of_memory_and_far_below_it_a_crash() -> None
     assert judged(report, returncode=-signal.SIGSEGV, peak_data_bytes=1200).kind is Kind.CRASHED
 
 
+def test_a_text_with_other_causes_is_memory_only_at_the_cap() -> None:
+    words = "RuntimeError: could not create a primitive"
+    at_the_cap = dataclasses.replace(failed(words), base_bytes=1000, uses=(PhaseUse(phase="setup", seconds=1, reserved_bytes=960),))
+    assert judged(at_the_cap, returncode=1).kind is Kind.OUT_OF_MEMORY
+    assert judged(failed(words), returncode=1).kind is Kind.CRASHED
+
+
 def test_a_trial_that_never_ends_has_stalled() -> None:
     verdict = judged(but(phase=Phase.TRAIN), returncode=-signal.SIGKILL, timed_out=True, seconds=60.0)
     assert verdict.kind is Kind.STALLED and verdict.why == "no end after 60 s, in phase train"

@@ -85,6 +85,7 @@ def run(job: Job, recorder: Recorder) -> None:
     scans = _keep_label_caches_away(plan.cache_folder)
     _no_downloads()
     _report_assigner_failures(recorder)
+    _saving_fails_at_once()
     _largest_multi_scale()
 
     from ultralytics import YOLO
@@ -228,6 +229,13 @@ def _report_assigner_failures(recorder: Recorder) -> None:
             )
 
     assigner._oom_warned = property(get, set_)
+
+
+def _saving_fails_at_once() -> None:
+    """Ultralytics tries ``torch.save`` again after any RuntimeError, on a buffer that the first failure closed: an out-of-memory
+    error would end as "ValueError: I/O operation on closed file" (seen under a CPU budget)."""
+    patches = _module("ultralytics.utils.patches")
+    _module("torch").save = patches._torch_save
 
 
 def _largest_multi_scale() -> None:
@@ -392,9 +400,14 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
                 recorder.note("the loss was not finite in the trial")
             self._ending = True
             recorder.phase(Phase.VALIDATE)
-            self.final_eval()
-            if self.args.plots:
-                self.plot_metrics()
+            try:
+                self.final_eval()
+                if self.args.plots:
+                    self.plot_metrics()
+            except BaseException:
+                figures = " and the figures; plots=False needs less memory" if self.args.plots else ""
+                recorder.note(f"training and validation went through; what failed is the end of a run: the final validation{figures}")
+                raise
             for loader in (self.train_loader, self.test_loader):
                 loader.close()
             raise TrialDone
