@@ -196,7 +196,7 @@ def train(job: Job, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> tuple
     screen.launching(result)
     job.folder.event("run_started", rung_index=result.chosen.rung.index, command=result.command.shell())
     child = launch.start(result.command, job.adapter, result.chosen.rung, job.budget, job.folder, show=show)
-    outcome = supervise.follow(child, job.folder)
+    outcome = supervise.follow(child, job.budget, job.folder)
     results = dict(job.adapter.results(job.recipe, folder=job.folder.path)) if outcome.done else {}
     result.status = "done" if outcome.done else "failed"
     record = {**result.as_record(), "run": outcome, "results": results}

@@ -7,7 +7,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from launcher import process
+from launcher import devices, process
 from launcher.adapters.base import Adapter, Command
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault
@@ -66,6 +66,7 @@ def run(recipe: Recipe, adapter: Adapter, rung: Rung, budget: Budget, folder: Ru
     with process.forward_signals(child, grace_s=1.0):
         ending = process.wait(child, timeout_s=recipe.trial.timeout_s, stderr=place / "stderr.log")
     shutil.rmtree(job.scratch, ignore_errors=True)
+    devices.settle(budget)
     return _finished(rung, ending, place, budget, job)
 
 
