@@ -188,9 +188,6 @@ def judge(report: TrialReport | None, ending: Ending, *, rung: Rung, needs: Need
         )
     if report.failure is not None or ending.returncode != 0:
         return _crash(report, ending, peak)
-    if phase != Phase.DONE or (short := _short_of(report, needs)):
-        why = f"the trial ended in phase {phase}" if phase != Phase.DONE else f"the trial did only {short}"
-        return Verdict(kind=Kind.VACUOUS, phase=phase, peak_bytes=peak, why=why, evidence=ending.stderr_tail)
     if report.swallowed:
         return Verdict(
             kind=Kind.ALTERED,
@@ -199,6 +196,10 @@ def judge(report: TrialReport | None, ending: Ending, *, rung: Rung, needs: Need
             why=f"the trainer hid a memory failure: {report.swallowed[0]}",
             evidence="\n".join(report.swallowed),
         )
+    if phase != Phase.DONE or (short := _short_of(report, needs)):
+        why = f"the trial ended in phase {phase}" if phase != Phase.DONE else f"the trial did only {short}"
+        why = f"{why}: {report.hint}" if report.hint else why
+        return Verdict(kind=Kind.VACUOUS, phase=phase, peak_bytes=peak, why=why, evidence=ending.stderr_tail)
     if other := altered(report.observed, {**rung.values, **needs.observed}):
         return Verdict(kind=Kind.ALTERED, phase=phase, peak_bytes=peak, why=f"the trainer ran {other}", evidence=repr(report.observed))
     used = max((use.device_bytes for use in report.uses), default=0)
@@ -272,12 +273,12 @@ def _crash(report: TrialReport, ending: Ending, peak: int) -> Verdict:
 
 
 def _short_of(report: TrialReport, needs: Needs) -> str:
-    for done, needed, what in (
-        (report.optimizer_steps, needs.optimizer_steps, "optimizer steps"),
-        (report.validation_batches, needs.validation_batches, "validation batches"),
-        (report.train_again_batches, needs.train_again_batches, "training batches after validation"),
+    for phase, done, needed, what in (
+        (Phase.TRAIN, report.optimizer_steps, needs.optimizer_steps, "optimizer steps"),
+        (Phase.VALIDATE, report.validation_batches, needs.validation_batches, "validation batches"),
+        (Phase.TRAIN_AGAIN, report.train_again_batches, needs.train_again_batches, "training batches after validation"),
     ):
-        if done < needed:
+        if done < needed and phase not in report.absent:
             return f"{done} of {needed} {what}"
     return ""
 
