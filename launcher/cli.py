@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from launcher import __version__
 from launcher.errors import BadInput, ExitCode, Interrupted, did_you_mean
+from launcher.places import home
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -77,12 +78,6 @@ def run(argv: Sequence[str]) -> int:
 
 
 # -- Hydra ------------------------------------------------------------------------------------------------------------
-
-
-def home() -> Path:
-    """The folder that holds conf/, recipes/ and examples/: inside the package in a wheel, beside it in a checkout."""
-    package = Path(__file__).resolve().parent
-    return package if (package / "conf").is_dir() else package.parent
 
 
 def _composed(verb: str, overrides: Sequence[str], as_json: bool) -> int:
