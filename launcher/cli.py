@@ -71,10 +71,25 @@ def run(argv: Sequence[str]) -> int:
         return ExitCode.BAD_INPUT
     if {"-h", "--help"} & set(rest):
         print(HELP, end="")
+        print(_groups())
         return ExitCode.DONE
     if verb == "recipes":
         return _recipes(as_json)
     return _composed(verb, rest, as_json)
+
+
+def _groups() -> str:
+    """The configuration groups and their options, as Hydra's own --help lists them."""
+    groups = {
+        folder.name: sorted(path.stem for path in folder.glob("*.yaml"))
+        for folder in sorted((home() / "conf").iterdir())
+        if folder.is_dir()
+    }
+    groups["recipe"] = sorted(_recipe_files())
+    lines = [f"  {name}: {', '.join(options)}" for name, options in groups.items()]
+    return "\n".join(
+        ["", "Configuration groups (GROUP=OPTION):", *lines, "", "--cfg job shows the whole configuration, --hydra-help Hydra's own flags."]
+    )
 
 
 # -- Hydra ------------------------------------------------------------------------------------------------------------

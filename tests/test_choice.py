@@ -26,7 +26,9 @@ BUDGETS_MIB = (180, 300, 360, 420)
 
 def autofit(place: Path, *words: str) -> dict[str, Any]:
     argv = [sys.executable, "-m", "launcher", *words, "recipe=small", "data=dataset/data.yaml", "--json"]
-    done = subprocess.run(argv, cwd=place, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=1200, check=False)
+    done = subprocess.run(
+        argv, cwd=place, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=1200, check=False
+    )
     said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return said
 
