@@ -32,11 +32,11 @@ class Display:
         self._spinner: Status | None = None
 
     def plan(self, job: Job) -> None:
-        recipe, asked = job.recipe, job.ladder.asked
+        recipe, asked, cap = job.recipe, job.ladder.asked, format_size(job.budget.cap_bytes)
         lines = [
             f"[bold]{escape(recipe.name)}[/]  {escape(recipe.summary)}",
             f"asked   {escape(_words(asked))}",
-            f"device  {escape(str(job.budget))}; trials are held to {format_size(job.budget.cap_bytes)} ({job.budget.headroom:.0%} headroom)",
+            f"device  {escape(str(job.budget))}; trials are held to {cap} ({job.budget.headroom:.0%} headroom)",
             f"ladder  {len(job.ladder.rungs)} rungs; the effective batch stays {job.ladder.effective_batch} on all of them",
             f"record  {escape(str(job.folder.path))}",
         ]
