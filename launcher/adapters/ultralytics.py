@@ -117,7 +117,9 @@ class UltralyticsAdapter:
         return faults
 
     def notes(self, recipe: Recipe) -> Sequence[str]:
-        return [*(note for _, note in self._resolved.values() if note), *self._data_notes]
+        asked = str(recipe.ask.get("model"))
+        said = [note for model, (_, note) in self._resolved.items() if note and (model == asked or "left out" in note)]
+        return [*said, *self._data_notes]
 
     def _task(self, recipe: Recipe) -> str:
         if recipe.trainer.task:
