@@ -25,8 +25,8 @@ from launcher.ladder import Rung
 from launcher.report import TrialReport
 from launcher.schema import Recipe, Value, WheelRule
 
-LENGTHS = ("segment", "sequence_length", "image_size")
-"""Wheels that attention grows with the square of."""
+MOST_ACCUMULATION = 4
+"""Micro-batches per optimizer step in a trial."""
 
 
 class ScriptAdapter:
@@ -83,15 +83,15 @@ class ScriptAdapter:
 
     # -- a rung in the script's words -----------------------------------------------------------------------------------
 
-    def line(self, recipe: Recipe, rung: Rung, *, run: Path) -> Line:
-        """The command of one rung. ``run``: what {run} stands for."""
+    def line(self, recipe: Recipe, rung: Rung, *, run: Path, accumulation: int | None = None) -> Line:
+        """The command of one rung. ``run``: what {run} stands for. ``accumulation``: another than the rung's."""
         args = rules.read(recipe.trainer.args)
         line = Line(words=list(args.command), env=dict(args.env))
         for spelled, value in args.set.items():
             line.set(spelled, value.replace("{run}", str(run)) if isinstance(value, str) else value)
         if recipe.data is not None and "data" in args.spelled:
             line.set(args.spelled["data"], recipe.data)
-        values: dict[str, Any] = {**rung.values, "accumulation": rung.accumulation}
+        values: dict[str, Any] = {**rung.values, "accumulation": accumulation or rung.accumulation}
         for wheel, value in values.items():
             if value is None:
                 continue
@@ -101,10 +101,10 @@ class ScriptAdapter:
                 line.set(spelling, value)
         return line
 
-    def _placed(self, recipe: Recipe, rung: Rung, *, place: Path, run: Path) -> tuple[Line, dict[Path, str]]:
+    def _placed(self, recipe: Recipe, rung: Rung, *, place: Path, run: Path, accumulation: int | None = None) -> tuple[Line, dict[Path, str]]:
         """The command with the changed copy of its configuration file in ``place``; that file's text."""
         args = rules.read(recipe.trainer.args)
-        line = self.line(recipe, rung, run=run)
+        line = self.line(recipe, rung, run=run, accumulation=accumulation)
         if args.config is None or not line.config:
             return line, {}
         source = Path(args.config)
@@ -115,8 +115,10 @@ class ScriptAdapter:
 
     def trial(self, recipe: Recipe, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         args = rules.read(recipe.trainer.args)
-        line, files = self._placed(recipe, rung, place=folder / "config", run=folder / "scratch" / "run")
+        run = folder / "scratch" / "run"
+        line, files = self._placed(recipe, rung, place=folder / "config", run=run, accumulation=_in_trial(args, rung))
         payload = {
+            "accumulation": _in_trial(args, rung),
             "argv": [*line.words, *args.validation.force],
             "env": {**line.env, **_hidden_cards(budget)},
             "files": {str(path): text for path, text in files.items()},
@@ -169,6 +171,12 @@ class ScriptAdapter:
         assert resume is not None
         words = tuple(word.replace("{checkpoint}", str(checkpoint)) for word in resume.words)
         return Command(argv=(*command.argv, *words), env=command.env, files=command.files, foreign=command.foreign)
+
+
+def _in_trial(args: ScriptArgs, rung: Rung) -> int:
+    """Accumulation in a trial: four micro-batches peak as four hundred do. Hugging Face's Trainer holds the inputs of all of them: as it is."""
+    holds_all = "gradient_accumulation_steps" in args.spelled.get("accumulation", "")
+    return rung.accumulation if holds_all else min(rung.accumulation, MOST_ACCUMULATION)
 
 
 def _hidden_cards(budget: Budget) -> dict[str, str]:
@@ -256,11 +264,12 @@ def _spelling_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
         if value is not None and presets is None and wheel != "accumulation" and _spelling(recipe, args, wheel) is None:
             cure = f"Say how the script spells it, for example trainer.args.spelled.{wheel}=--{wheel.replace('_', '-')}."
             faults.append(Fault(key=f"ask.{wheel}", found="the script has no known word for it", cure=cure))
-    accumulation = recipe.ask.get("accumulation")
-    if "accumulation" not in args.spelled and ("micro_batch" in recipe.ladder.order or accumulation not in (None, 1)):
+    accumulation, micro_batch = recipe.ask.get("accumulation"), recipe.ladder.wheels.get("micro_batch")
+    turns = "micro_batch" in recipe.ladder.order and (micro_batch is None or micro_batch.floor != recipe.ask.get("micro_batch"))
+    if "accumulation" not in args.spelled and (turns or accumulation not in (None, 1)):
         cure = (
             "Say how: trainer.args.spelled.accumulation=--accum (or config:train.accum). A script without accumulation can't keep its effective "
-            "batch: leave micro_batch out of ladder.order."
+            "batch: set ladder.wheels.micro_batch.floor to the asked one."
         )
         faults.append(Fault(key="trainer.args.spelled.accumulation", found="a lower micro-batch needs more accumulation, and no word for it is known", cure=cure))
     return faults

@@ -207,6 +207,13 @@ def _declared(words: Sequence[str], script: Path | None) -> Iterator[Belief]:
             yield Belief(wheel=wheel, value=flag.default, spelling=flag.spelling, source=f"{flag.where}'s default")
 
 
+def refuse_doubts(understood: Understood, *, overrides: Sequence[str]) -> None:
+    """Raises BadInput where the batch is not known and ``overrides`` don't say it either: nothing could be tried."""
+    doubts = [doubt for doubt in understood.doubts if doubt.startswith(("micro_batch", "nothing"))]
+    if doubts and not any(word.lstrip("+").startswith("ask.micro_batch=") for word in overrides):
+        raise BadInput([Fault(key=KEY, found="it isn't clear what its settings mean", cure=f"{doubt}.") for doubt in doubts])
+
+
 def as_text(value: Any) -> str:
     """A value as YAML and Hydra both read it."""
     return json.dumps(value, ensure_ascii=False)

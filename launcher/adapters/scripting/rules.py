@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.schema import Part, Value
 
-Words = Annotated[tuple[str, ...], BeforeValidator(lambda said: shlex.split(said) if isinstance(said, str) else said)]
+Words = Annotated[tuple[str, ...], BeforeValidator(lambda said: tuple(shlex.split(said)) if isinstance(said, str) else tuple(said) if isinstance(said, list) else said)]
 """A list of words, or one text that is split as a shell would."""
 
 

@@ -32,7 +32,8 @@ class _Modules:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._all: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._all: dict[int, weakref.ref[Any]] = {}
+        """By identity: some modules hash by what they hold."""
         self._depth = 0
 
     def install(self) -> None:
@@ -48,7 +49,8 @@ class _Modules:
                 session.open()
             made(this, *args, **kwargs)
             if not session.settings.budget_only:
-                known.add(this)
+                key = id(this)
+                known[key] = weakref.ref(this, lambda gone: known.pop(key, None))
 
         module.__init__ = __init__
         if session.settings.budget_only:
@@ -88,7 +90,7 @@ class _Modules:
         if not session.active or session.passive:
             return
         wanted = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-        everything = list(self._all)
+        everything = [module for known in list(self._all.values()) if (module := known()) is not None]
         children = {id(child) for one in everything for child in one.children() if child is not one}
         for one in everything:
             if id(one) in children or any(one is root for root in session.roots) or isinstance(one, _script_types()):

@@ -37,7 +37,7 @@ def first(loader: Any, session: Session, kind: str) -> Iterator[None]:
         yield
         return
     size = getattr(sampler, "batch_size", None) or getattr(loader, "batch_size", None) or 1
-    wanted = (session.wanted + 2) * max(session.job.accumulation, 1) if kind == "train" else session.wanted_validation
+    wanted = (session.wanted + 2) * max(session.job.payload.get("accumulation", session.job.accumulation), 1) if kind == "train" else session.wanted_validation
     batches = [(order * (size // len(order) + 1))[:size]] * wanted
     loader.__dict__["batch_sampler"] = _First(sampler, batches)
     try:
