@@ -125,7 +125,13 @@ def _command_line(words: Sequence[str]) -> int:
             print(json.dumps({"status": "bad_input", "faults": faults}))
         return ExitCode.BAD_INPUT
     name = recognise.name_of(understood)
-    print(f"autofit takes this for {understood.adapter}:", *(f"  {line}" for line in draft.beliefs(understood)), sep="\n", file=out, flush=True)
+    print(
+        f"autofit takes this for {understood.adapter}:",
+        *(f"  {line}" for line in draft.beliefs(understood)),
+        sep="\n",
+        file=out,
+        flush=True,
+    )
     for doubt in understood.doubts:
         print(f"  in doubt: {doubt}", file=out, flush=True)
     text = draft.recipe(understood, name=name)

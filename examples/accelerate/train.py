@@ -26,7 +26,10 @@ def main() -> None:
     layers = [layer for _ in range(8) for layer in (nn.Linear(args.width, args.width), nn.GELU())]
     model = nn.Sequential(nn.Linear(64, args.width), nn.GELU(), *layers, nn.Linear(args.width, 1))
     model, optimizer, train_loader, val_loader = accelerator.prepare(
-        model, torch.optim.AdamW(model.parameters(), lr=1e-3), DataLoader(train, args.batch_size, shuffle=True), DataLoader(val, args.batch_size)
+        model,
+        torch.optim.AdamW(model.parameters(), lr=1e-3),
+        DataLoader(train, args.batch_size, shuffle=True),
+        DataLoader(val, args.batch_size),
     )
     for epoch in range(args.epochs):
         model.train()

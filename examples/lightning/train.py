@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import argparse
 
-import lightning as L
+import lightning
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 
-class Denoiser(L.LightningModule):
+class Denoiser(lightning.LightningModule):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.net = nn.Sequential(
-            nn.Conv1d(1, width, 9, padding=4), nn.GELU(), nn.Conv1d(width, width, 9, padding=4), nn.GELU(), nn.Conv1d(width, 1, 9, padding=4)
+            nn.Conv1d(1, width, 9, padding=4),
+            nn.GELU(),
+            nn.Conv1d(width, width, 9, padding=4),
+            nn.GELU(),
+            nn.Conv1d(width, 1, 9, padding=4),
         )
 
     def step(self, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
@@ -39,12 +43,14 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=4)
     args = parser.parse_args()
 
-    L.seed_everything(0)
+    lightning.seed_everything(0)
     time = torch.linspace(0, 1, 512)
     clean = torch.sin(2 * torch.pi * time * torch.randint(2, 12, (2048, 1)))[:, None]
     data = TensorDataset(clean + 0.3 * torch.randn_like(clean), clean)
     train, val = torch.utils.data.random_split(data, [1792, 256])
-    trainer = L.Trainer(max_epochs=args.epochs, accumulate_grad_batches=args.accumulate_grad_batches, check_val_every_n_epoch=2, log_every_n_steps=1)
+    trainer = lightning.Trainer(
+        max_epochs=args.epochs, accumulate_grad_batches=args.accumulate_grad_batches, check_val_every_n_epoch=2, log_every_n_steps=1
+    )
     trainer.fit(Denoiser(args.width), DataLoader(train, args.batch_size, shuffle=True), DataLoader(val, args.batch_size))
 
 

@@ -56,11 +56,16 @@ class ScriptAdapter:
     def accumulation(self, recipe: Recipe) -> int:
         return 1
 
-    def lesser(self, recipe: Recipe, wheel: str, asked: Value) -> Sequence[Value]:
-        """The presets that stand behind the asked one in the recipe."""
+    def lesser(self, recipe: Recipe, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
+        """The presets that stand behind the asked one in the recipe, down to the floor."""
         presets = recipe.trainer.args.get("presets")
         names = list(presets.get(wheel, {})) if isinstance(presets, Mapping) else []
-        return names[names.index(asked) + 1 :] if asked in names else ()
+        behind = names[names.index(asked) + 1 :] if asked in names else []
+        if floor is None or floor == asked:
+            return behind if floor is None else ()
+        if floor not in behind:
+            raise ValueError(f"floor {floor!r} is none of the presets behind {asked!r}: {', '.join(behind) or 'there are none'}")
+        return behind[: behind.index(str(floor)) + 1]
 
     def check(self, recipe: Recipe) -> list[Fault]:
         try:
@@ -73,7 +78,9 @@ class ScriptAdapter:
         args = rules.read(recipe.trainer.args)
         notes = []
         if "accumulation" not in args.spelled:
-            notes.append("the script's word for accumulation is not known, so the micro-batch stays as asked (trainer.args.spelled.accumulation)")
+            notes.append(
+                "the script's word for accumulation is not known, so the micro-batch stays as asked (trainer.args.spelled.accumulation)"
+            )
         if args.validation.none:
             notes.append("the recipe says that the script never validates: only training is proven")
         return notes
@@ -101,7 +108,9 @@ class ScriptAdapter:
                 line.set(spelling, value)
         return line
 
-    def _placed(self, recipe: Recipe, rung: Rung, *, place: Path, run: Path, accumulation: int | None = None) -> tuple[Line, dict[Path, str]]:
+    def _placed(
+        self, recipe: Recipe, rung: Rung, *, place: Path, run: Path, accumulation: int | None = None
+    ) -> tuple[Line, dict[Path, str]]:
         """The command with the changed copy of its configuration file in ``place``; that file's text."""
         args = rules.read(recipe.trainer.args)
         line = self.line(recipe, rung, run=run, accumulation=accumulation)
@@ -235,7 +244,11 @@ def _command_faults(args: ScriptArgs) -> list[Fault]:
     key = "trainer.args.command"
     program = args.command[0]
     if shutil.which(program) is None:
-        return [Fault(key=key, found=f"{program!r} is no program that can be started", cure="Begin with python, torchrun, or a program on PATH.")]
+        return [
+            Fault(
+                key=key, found=f"{program!r} is no program that can be started", cure="Begin with python, torchrun, or a program on PATH."
+            )
+        ]
     script = next((word for word in args.command[:] if word.endswith(".py") and not word.startswith("-")), None)
     if script is not None and not Path(script).is_file():
         near = [str(path.relative_to(Path.cwd())) for path in Path.cwd().glob("**/*.py")][:500] if not os.path.isabs(script) else []
@@ -271,7 +284,13 @@ def _spelling_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
             "Say how: trainer.args.spelled.accumulation=--accum (or config:train.accum). A script without accumulation can't keep its effective "
             "batch: set ladder.wheels.micro_batch.floor to the asked one."
         )
-        faults.append(Fault(key="trainer.args.spelled.accumulation", found="a lower micro-batch needs more accumulation, and no word for it is known", cure=cure))
+        faults.append(
+            Fault(
+                key="trainer.args.spelled.accumulation",
+                found="a lower micro-batch needs more accumulation, and no word for it is known",
+                cure=cure,
+            )
+        )
     return faults
 
 
@@ -288,13 +307,27 @@ def _config_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
     if not keys and args.config is None:
         return []
     if args.config is None:
-        return [Fault(key="trainer.args.config", found="settings are spelled config:..., but no file is named", cure="Name the file as in the command.")]
+        return [
+            Fault(
+                key="trainer.args.config",
+                found="settings are spelled config:..., but no file is named",
+                cure="Name the file as in the command.",
+            )
+        ]
     path = Path(args.config)
     if not any(_replaced(word, args.config, "") != word for word in args.command):
         cure = f"Write it as the command does: {', '.join(args.command)}."
-        return [Fault(key="trainer.args.config", found=f"{args.config} doesn't stand in the command, so no copy could be passed", cure=cure)]
+        return [
+            Fault(key="trainer.args.config", found=f"{args.config} doesn't stand in the command, so no copy could be passed", cure=cure)
+        ]
     if path.suffix not in configs.SUFFIXES:
-        return [Fault(key="trainer.args.config", found=f"{path.suffix or 'no suffix'}: not a form that is known", cure=f"Known: {', '.join(configs.SUFFIXES)}.")]
+        return [
+            Fault(
+                key="trainer.args.config",
+                found=f"{path.suffix or 'no suffix'}: not a form that is known",
+                cure=f"Known: {', '.join(configs.SUFFIXES)}.",
+            )
+        ]
     try:
         text = path.read_text(encoding="utf-8")
         held = configs.load(text, path.suffix)

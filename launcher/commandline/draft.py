@@ -127,4 +127,8 @@ def _words(words: Sequence[str]) -> str:
 
 def beliefs(understood: Understood) -> list[str]:
     """What each setting is taken for, a line each, for the screen."""
-    return [f"{belief.wheel:<16} {as_text(belief.value):<8} {_from(belief)}" for belief in understood.beliefs if _usable(belief) or understood.ask]
+    return [
+        f"{belief.wheel:<16} {as_text(belief.value):<8} {_from(belief)}"
+        for belief in understood.beliefs
+        if _usable(belief) or understood.ask
+    ]

@@ -71,7 +71,9 @@ def of_source(path: Path) -> list[Flag]:
         return []
     found = [flag for node in ast.walk(tree) if isinstance(node, ast.Call) and (flag := _declared(node, path.name)) is not None]
     if re.search(r"\b(Seq2Seq)?TrainingArguments\b", source) and re.search(r"HfArgumentParser|TrlParser", source):
-        found += [Flag(spelling=_switch_or(name, default), default=default, where="TrainingArguments") for name, default in HF_DEFAULTS.items()]
+        found += [
+            Flag(spelling=_switch_or(name, default), default=default, where="TrainingArguments") for name, default in HF_DEFAULTS.items()
+        ]
     if "configurator.py" in source or re.search(r"sys\.argv\[1:\]", source):
         found += _globals(tree, path.name)
     return found

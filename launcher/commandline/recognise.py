@@ -92,7 +92,9 @@ def _yolo(words: Sequence[str]) -> Understood:
         if wheel in ask:
             beliefs.append(Belief(wheel=wheel, value=ask[wheel], spelling=f"{key}=", source="yolo"))
     if isinstance(ask["micro_batch"], float) or ask["micro_batch"] == -1:
-        raise BadInput([Fault(key=KEY, found=f"batch={ask['micro_batch']} is Ultralytics' own guess", cure="Say the batch you want: batch=64.")])
+        raise BadInput(
+            [Fault(key=KEY, found=f"batch={ask['micro_batch']} is Ultralytics' own guess", cure="Say the batch you want: batch=64.")]
+        )
     data = pairs.pop("data", None)
     pairs.pop("device", None)
     return Understood(adapter="ultralytics", words=tuple(words), beliefs=tuple(beliefs), ask=ask, args=pairs, data=data, task=task)

@@ -141,7 +141,9 @@ def judged(reports: Sequence[TrialReport], status: int, job: Job) -> TrialReport
     if report.failure is None and status != 0:
         report = dataclasses.replace(report, failure=_exit_failure(status, job))
     if report.failure is not None and report.facts.get("failed_forwarding"):
-        report = dataclasses.replace(report, failure=None, hint=f"fast-forward broke the script ({report.failure.message.splitlines()[0]}); {_force(job)}")
+        report = dataclasses.replace(
+            report, failure=None, hint=f"fast-forward broke the script ({report.failure.message.splitlines()[0]}); {_force(job)}"
+        )
     if report.failure is None and report.phase != Phase.DONE:
         report = _ended_early(report, job)
     return report

@@ -1,7 +1,6 @@
 """Asks a bare iterator for a known number of batches: an early end of it would be a crash."""
 
 import argparse
-import sys
 
 import torch
 from torch import nn

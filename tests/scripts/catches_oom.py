@@ -1,7 +1,6 @@
 """Fault: catches running out of memory, skips the batch and carries on."""
 
 import argparse
-import sys
 
 import torch
 from torch import nn

@@ -1,7 +1,6 @@
 """torch.compile, validation every epoch."""
 
 import argparse
-import sys
 
 import torch
 from torch import nn

@@ -1,7 +1,6 @@
 """Fault: imports what isn't there."""
 
 import argparse
-import sys
 
 import torch
 from torch import nn

@@ -1,7 +1,6 @@
 """Steps over an endless iterator; validates every 300 steps; a scaler."""
 
 import argparse
-import sys
 
 import torch
 from torch import nn

@@ -1,7 +1,6 @@
 """Fault: never gets anywhere."""
 
 import argparse
-import sys
 
 import torch
 from torch import nn

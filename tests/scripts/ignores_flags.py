@@ -1,7 +1,6 @@
 """Fault: ignores the batch size it was given."""
 
 import argparse
-import sys
 
 import torch
 from torch import nn

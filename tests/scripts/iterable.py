@@ -1,7 +1,6 @@
 """An iterable dataset with variable lengths, workers, a scaler on bfloat16 autocast."""
 
 import argparse
-import sys
 
 import torch
 from torch import nn

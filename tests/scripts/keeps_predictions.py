@@ -1,7 +1,6 @@
 """Keeps all its predictions in validation: memory grows with every batch."""
 
 import argparse
-import sys
 
 import torch
 from torch import nn

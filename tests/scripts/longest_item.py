@@ -1,7 +1,6 @@
 """Items differ in length, and the batch is padded to the longest: one long item makes a batch large."""
 
 import argparse
-import sys
 
 import torch
 from torch import nn

@@ -1,7 +1,6 @@
 """Has no validation at all."""
 
 import argparse
-import sys
 
 import torch
 from torch import nn

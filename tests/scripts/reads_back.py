@@ -1,7 +1,6 @@
 """Reads back the checkpoint it has just written, and appends to a log that is there."""
 
 import argparse
-import sys
 
 import torch
 from torch import nn

@@ -1,7 +1,6 @@
 """Data parallel over gloo; validation on the first process only."""
 
 import argparse
-import sys
 
 import torch
 from torch import nn

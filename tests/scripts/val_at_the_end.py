@@ -1,7 +1,6 @@
 """Validates once, when training is over."""
 
 import argparse
-import sys
 
 import torch
 from torch import nn

@@ -1,7 +1,6 @@
 """Validates inside the loop, at the pass's last batch."""
 
 import argparse
-import sys
 
 import torch
 from torch import nn

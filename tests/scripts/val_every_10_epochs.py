@@ -1,7 +1,6 @@
 """Validates every tenth epoch only."""
 
 import argparse
-import sys
 
 import torch
 from torch import nn

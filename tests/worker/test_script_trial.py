@@ -35,7 +35,9 @@ def recipe(command: list[str], *, micro_batch: int = 64, timeout_s: float = 240.
     )  # fmt: skip
 
 
-def tried(name: str, tmp_path: Path, *words: str, cap: int = 512 * MIB, rung: int = 0, launcher: tuple[str, ...] = (), **kwargs: object) -> Trial:
+def tried(
+    name: str, tmp_path: Path, *words: str, cap: int = 512 * MIB, rung: int = 0, launcher: tuple[str, ...] = (), **kwargs: object
+) -> Trial:
     """One rung of a script in tests/scripts (or a path), run in an empty folder of its own."""
     script = str(SCRIPTS / f"{name}.py") if "/" not in name else str(EXAMPLES / name)
     command = [*(launcher or (sys.executable,)), script, *words]

@@ -5,6 +5,8 @@ Attention along time holds a matrix of frames x frames for every band and head: 
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -32,7 +34,7 @@ class FeedForward(nn.Module):
         super().__init__()
         sizes = [width, *hidden, width]
         layers: list[nn.Module] = [nn.LayerNorm(width)]
-        for inside, outside in zip(sizes, sizes[1:], strict=False):
+        for inside, outside in pairwise(sizes):
             layers += [nn.Linear(inside, outside), nn.GELU()]
         self.net = nn.Sequential(*layers[:-1])
 
@@ -69,7 +71,7 @@ class Separator(nn.Module):
         bins = n_fft // 2 + 1
         edges = torch.unique(torch.logspace(0, torch.log10(torch.tensor(bins - 1.0)).item(), bands).round().long()).tolist()
         self.edges = [0, *edges[1:-1], bins]
-        self.sizes = [high - low for low, high in zip(self.edges, self.edges[1:], strict=False)]
+        self.sizes = [high - low for low, high in pairwise(self.edges)]
         self.register_buffer("window", torch.hann_window(n_fft))
         self.enter = nn.ModuleList(nn.Sequential(nn.LayerNorm(2 * size), nn.Linear(2 * size, width)) for size in self.sizes)
         self.blocks = nn.ModuleList(Block(width, heads, ffn) for _ in range(layers))

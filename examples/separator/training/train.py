@@ -82,14 +82,23 @@ def validate(model: torch.nn.Module, loader: DataLoader[Tensor], device: str) ->
 
 
 def memory() -> str:
-    return f" | {torch.cuda.memory_reserved() / 2**30:.1f} GiB, peak {torch.cuda.max_memory_reserved() / 2**30:.1f}" if torch.cuda.is_available() else ""
+    return (
+        f" | {torch.cuda.memory_reserved() / 2**30:.1f} GiB, peak {torch.cuda.max_memory_reserved() / 2**30:.1f}"
+        if torch.cuda.is_available()
+        else ""
+    )
 
 
 def bar(done: int, of: int, text: str) -> None:
     """A progress bar on a terminal; nothing elsewhere."""
     if sys.stderr.isatty():
         filled = 30 * done // of
-        print(f"\r[{'#' * filled}{'.' * (30 - filled)}] {done}/{of} {text}{memory()}", end="\n" if done == of else "", file=sys.stderr, flush=True)
+        print(
+            f"\r[{'#' * filled}{'.' * (30 - filled)}] {done}/{of} {text}{memory()}",
+            end="\n" if done == of else "",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def main() -> None:
@@ -108,7 +117,9 @@ def main() -> None:
     loader = DataLoader(songs, training["batch_size"], shuffle=True, num_workers=training["workers"], drop_last=True)
     held_loader = DataLoader(held, training["batch_size"], num_workers=training["workers"])
 
-    model = Separator(stems=len(STEMS), n_fft=data["n_fft"], hop=data["hop"], checkpointing=training["checkpointing"], **config["model"]).to(device)
+    model = Separator(
+        stems=len(STEMS), n_fft=data["n_fft"], hop=data["hop"], checkpointing=training["checkpointing"], **config["model"]
+    ).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=training["lr"], weight_decay=0.01)
     first, best = 0, -1e9
     if args.resume:
@@ -135,7 +146,13 @@ def main() -> None:
                 optimizer.zero_grad(set_to_none=True)
             bar(number, len(loader), f"epoch {epoch} loss {total / number:.3f}")
         quality, bare = validate(model, held_loader, device)
-        row = {"epoch": epoch, "loss": total / len(loader), "si_sdr": quality, "si_sdr_improvement": quality - bare, "seconds": time.monotonic() - began}
+        row = {
+            "epoch": epoch,
+            "loss": total / len(loader),
+            "si_sdr": quality,
+            "si_sdr_improvement": quality - bare,
+            "seconds": time.monotonic() - began,
+        }
         print(" ".join(f"{name} {value:.3f}" if isinstance(value, float) else f"{name} {value}" for name, value in row.items()), flush=True)
         with (out / "metrics.csv").open("a", newline="") as file:
             writer = csv.DictWriter(file, row)

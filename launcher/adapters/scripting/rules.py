@@ -12,7 +12,10 @@ from pydantic import BeforeValidator, Field, ValidationError
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.schema import Part, Value
 
-Words = Annotated[tuple[str, ...], BeforeValidator(lambda said: tuple(shlex.split(said)) if isinstance(said, str) else tuple(said) if isinstance(said, list) else said)]
+Words = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda said: tuple(shlex.split(said)) if isinstance(said, str) else tuple(said) if isinstance(said, list) else said),
+]
 """A list of words, or one text that is split as a shell would."""
 
 
@@ -43,13 +46,13 @@ class ScriptArgs(Part):
     """The command line that trains, as a person would type it."""
     config: str | None = None
     """The configuration file named in the command (its path there); autofit passes a changed copy. Null: there is none."""
-    spelled: dict[str, str] = {}
+    spelled: dict[str, str] = Field(default={})
     """Wheel (or ``data``) -> spelling: --flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, key= (Hydra), env:NAME."""
-    presets: dict[str, dict[str, dict[str, Any]]] = {}
+    presets: dict[str, dict[str, dict[str, Any]]] = Field(default={})
     """Wheel -> named value -> the settings it stands for: spelling (or dotted key of the config file) -> value."""
-    set: dict[str, Any] = {}
+    set: dict[str, Any] = Field(default={})
     """Settings for every rung: spelling -> value; {run} in a text is the full run's folder (in a trial, one that is removed)."""
-    env: dict[str, str] = {}
+    env: dict[str, str] = Field(default={})
     """Environment variables for trials and the full run."""
     validation: Validation = Validation()
     resume: Resume | None = None

@@ -6,6 +6,7 @@ held to its full length: an early end of sentence hides the largest key/value ca
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import Any
 
@@ -53,7 +54,7 @@ def install(session: Session, module: Any) -> None:
         return str(getattr(this.args.eval_strategy, "value", this.args.eval_strategy)) != "no" and this.eval_dataset is not None
 
     @functools.wraps(made)
-    def __init__(this: Any, *args: Any, **kwargs: Any) -> None:
+    def begun(this: Any, *args: Any, **kwargs: Any) -> None:
         session.open()
         session.passive = True
         made(this, *args, **kwargs)
@@ -73,13 +74,11 @@ def install(session: Session, module: Any) -> None:
     def get_eval_dataloader(this: Any, eval_dataset: Any = None) -> Any:
         whole = loader(this, eval_dataset)
         if session.recorder is not None and session.proven:
-            try:
+            with contextlib.suppress(TypeError):  # a data set without a length
                 session.recorder.measured(validation_batches_total=len(whole), validation_samples=len(whole.dataset))
-            except TypeError:
-                pass
         return _Some(whole, session.wanted_validation)
 
-    trainer.__init__, trainer.evaluate, trainer.get_eval_dataloader = __init__, evaluated, get_eval_dataloader
+    trainer.__init__, trainer.evaluate, trainer.get_eval_dataloader = begun, evaluated, get_eval_dataloader
     for name in ("_save_checkpoint", "save_model", "_save", "push_to_hub"):
         if hasattr(trainer, name):
             setattr(trainer, name, lambda *args, **kwargs: None)

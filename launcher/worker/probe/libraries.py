@@ -28,11 +28,12 @@ def _torch(module: Any, overlay: Overlay, session: Session) -> None:
     def saved(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
         both = overlay.twin(f) if isinstance(f, (str, bytes)) or hasattr(f, "__fspath__") else None
         if both is None:
-            return save(obj, f, *args, **kwargs)
+            save(obj, f, *args, **kwargs)
+            return
         target = overlay.writable(f, keep=False)
         if session.forwarding and overlay._there(target):
-            return None  # saved before, and nothing has been trained since
-        return save(obj, target, *args, **kwargs)
+            return  # saved before, and nothing has been trained since
+        save(obj, target, *args, **kwargs)
 
     @functools.wraps(load)
     def loaded(f: Any, *args: Any, **kwargs: Any) -> Any:
@@ -67,9 +68,9 @@ def _sound(module: Any, overlay: Overlay) -> None:
     made = module.SoundFile.__init__
 
     @functools.wraps(made)
-    def __init__(this: Any, file: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> None:
+    def opened(this: Any, file: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> None:
         if isinstance(file, (str, bytes)) or hasattr(file, "__fspath__"):
             file = overlay.visible(file) if mode in ("r", None) else overlay.writable(file, keep="+" in mode)
         made(this, file, mode, *args, **kwargs)
 
-    module.SoundFile.__init__ = __init__
+    module.SoundFile.__init__ = opened

@@ -9,7 +9,9 @@ import functools
 from typing import Any
 
 from launcher.report import Phase
+from launcher.worker.probe.forward import observe_micro_batch
 from launcher.worker.probe.session import Session
+from launcher.worker.probe.worst import batch_size, length
 
 _UNWANTED = ("ModelCheckpoint", "EarlyStopping", "OnExceptionCheckpoint", "LearningRateFinder", "BatchSizeFinder")
 
@@ -22,6 +24,14 @@ def install(session: Session, module: Any) -> None:
     class Probe(module.Callback):  # type: ignore[misc]
         def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:
             session.training()
+            if session.recorder is None or "micro_batch" in session.recorder.observed:
+                return
+            loader = trainer.train_dataloader
+            size = batch_size(loader, batch)
+            if size is not None:
+                observe_micro_batch(session, size)
+            session.recorder.note("training data as Lightning draws it")
+            session.recorder.measured(train_samples=length(getattr(loader, "dataset", None)))
 
         def on_train_batch_end(self, *_: Any, **__: Any) -> None:
             if session.phase is Phase.TRAIN_AGAIN and session.steps_after >= max(session.job.steps_after, 1):
@@ -52,19 +62,3 @@ def install(session: Session, module: Any) -> None:
         return fit(this, *args, **kwargs)
 
     trainer.fit = fitted
-    from launcher.worker.probe.forward import observe_micro_batch
-    from launcher.worker.probe.worst import batch_size, length
-
-    begin = Probe.on_train_batch_start
-
-    def first(self: Any, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:
-        begin(self, trainer, module, batch, batch_idx)
-        if session.recorder is not None and "micro_batch" not in session.recorder.observed:
-            loader = trainer.train_dataloader
-            size = batch_size(loader, batch)
-            if size is not None:
-                observe_micro_batch(session, size)
-            session.recorder.note("training data as Lightning draws it")
-            session.recorder.measured(train_samples=length(getattr(loader, "dataset", None)))
-
-    Probe.on_train_batch_start = first

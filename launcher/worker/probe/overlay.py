@@ -128,16 +128,16 @@ class Overlay:
     def install(self) -> None:
         """Puts the overlay's functions in the place of Python's."""
         opened = self.open
-        builtins.open = io.open = opened  # type: ignore[assignment]
+        builtins.open = io.open = opened
         for name in _READERS:
             setattr(os, name, self._reader(self._os[name]))
-        for name in ("chmod", "utime", "chown", "truncate"):
+        for name in _CHANGERS:
             setattr(os, name, self._changer(self._os[name]))
-        os.open, os.mkdir, os.rmdir, os.listdir, os.scandir = self.os_open, self.mkdir, self.remove, self.listdir, self.scandir  # type: ignore[assignment]
-        os.remove = os.unlink = self.remove  # type: ignore[assignment]
-        os.rename = os.replace = self.rename  # type: ignore[assignment]
-        os.symlink, os.link = self.symlink, self.link  # type: ignore[assignment]
-        shutil.rmtree = self.rmtree  # type: ignore[assignment]
+        os.open, os.mkdir, os.rmdir, os.listdir, os.scandir = self.os_open, self.mkdir, self.remove, self.listdir, self.scandir
+        os.remove = os.unlink = self.remove
+        os.rename = os.replace = self.rename
+        os.symlink, os.link = self.symlink, self.link
+        shutil.rmtree = self.rmtree
 
     def open(self, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
         if isinstance(mode, str) and any(letter in mode for letter in "wax+"):
@@ -146,10 +146,7 @@ class Overlay:
 
     def os_open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         path = self._at(path, dir_fd)
-        if flags & _WRITING:
-            path = self.writable(path, keep=not flags & os.O_TRUNC)
-        else:
-            path = self.visible(path)
+        path = self.writable(path, keep=not flags & os.O_TRUNC) if flags & _WRITING else self.visible(path)
         number: int = self._os["open"](path, flags, mode)
         return number
 
@@ -183,11 +180,11 @@ class Overlay:
         path = self._at(path, dir_fd)
         both = self.twin(path)
         if both is None:
-            return self._os["mkdir"](path, mode)
+            self._os["mkdir"](path, mode)
+            return
         if self._there(self.visible(path)):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         self._os["mkdir"](self.writable(path, keep=False), mode)
-        return None
 
     def remove(self, path: Any, *, dir_fd: int | None = None) -> None:
         path = self._at(path, dir_fd)
@@ -218,7 +215,8 @@ class Overlay:
 
     def rename(self, src: Any, dst: Any, **kwargs: Any) -> None:
         if self.twin(src) is None and self.twin(dst) is None:
-            return self._os["replace"](src, dst)
+            self._os["replace"](src, dst)
+            return
         if os.path.isdir(self.visible(src)):
             source = self.visible(src)
             target = self.writable(dst, keep=False)
@@ -226,8 +224,10 @@ class Overlay:
         else:
             with self._open(self.visible(src), "rb") as source, self._open(self.writable(dst, keep=False), "wb") as target:
                 shutil.copyfileobj(source, target)
-        self.remove(src) if self.twin(src) is not None else shutil_remove(self._os, os.fspath(src))
-        return None
+        if self.twin(src) is not None:
+            self.remove(src)
+        else:
+            shutil_remove(self._os, os.fspath(src))
 
     def symlink(self, src: Any, dst: Any, *args: Any, **kwargs: Any) -> None:
         target = self.writable(dst, keep=False)
@@ -297,4 +297,7 @@ def shutil_remove(real_os: dict[str, Any], path: str) -> None:
 
 
 _READERS = ("stat", "lstat", "access", "readlink", "chdir")
-_OS_NAMES = (*_READERS, "open", "mkdir", "rmdir", "listdir", "scandir", "remove", "rename", "replace", "symlink", "link", "chmod", "utime", "chown", "truncate")  # fmt: skip
+_CHANGERS = ("chmod", "utime", "chown", "truncate")
+_OS_NAMES = (
+    *_READERS, *_CHANGERS, "open", "mkdir", "rmdir", "listdir", "scandir", "remove", "rename", "replace", "symlink", "link",
+)  # fmt: skip

@@ -34,12 +34,12 @@ class Passes:
         self.original = DataLoader.__iter__
 
         @functools.wraps(self.original)
-        def __iter__(loader: Any) -> Any:
+        def begun(loader: Any) -> Any:
             if not self.session.active or self.session.passive:
                 return self.original(loader)
             return Pass(self, loader)
 
-        DataLoader.__iter__ = __iter__
+        DataLoader.__iter__ = begun
 
     def evaluating(self) -> bool:
         """Whether a validation pass is open."""
@@ -103,7 +103,7 @@ class Pass:
     def _classify(self) -> None:
         import torch
 
-        roots = [root for root in self._session.roots]
+        roots = list(self._session.roots)
         largest = max(roots, key=lambda root: sum(p.numel() for p in root.parameters()), default=None)
         evaluates = not torch.is_grad_enabled() or (largest is not None and not largest.training)
         self.kind = "eval" if evaluates else "train"

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import sys
 import time
@@ -285,7 +286,7 @@ class Session:
 
 def steady_growth(live: list[int]) -> int:
     """Bytes that every batch adds for good: the least of the last steps, 0 unless all of them grow. The first batch warms up."""
-    deltas = [after - before for before, after in zip(live[1:], live[2:], strict=False)]
+    deltas = [after - before for before, after in itertools.pairwise(live[1:])]
     least, most = min(deltas), max(deltas)
     return least if least > 0 and most <= 2 * least else 0
 

@@ -44,7 +44,7 @@ class _Modules:
         made, switch, clear = module.__init__, module.train, module.zero_grad
 
         @functools.wraps(made)
-        def __init__(this: Any, *args: Any, **kwargs: Any) -> None:
+        def built(this: Any, *args: Any, **kwargs: Any) -> None:
             if session.recorder is None and not session._dead and not _importing():
                 session.open()
             made(this, *args, **kwargs)
@@ -52,7 +52,7 @@ class _Modules:
                 key = id(this)
                 known[key] = weakref.ref(this, lambda gone: known.pop(key, None))
 
-        module.__init__ = __init__
+        module.__init__ = built
         if session.settings.budget_only:
             return
 

@@ -37,7 +37,11 @@ def first(loader: Any, session: Session, kind: str) -> Iterator[None]:
         yield
         return
     size = getattr(sampler, "batch_size", None) or getattr(loader, "batch_size", None) or 1
-    wanted = (session.wanted + 2) * max(session.job.payload.get("accumulation", session.job.accumulation), 1) if kind == "train" else session.wanted_validation
+    wanted = (
+        (session.wanted + 2) * max(session.job.payload.get("accumulation", session.job.accumulation), 1)
+        if kind == "train"
+        else session.wanted_validation
+    )
     batches = [(order * (size // len(order) + 1))[:size]] * wanted
     loader.__dict__["batch_sampler"] = _First(sampler, batches)
     try:
@@ -69,7 +73,7 @@ class _First:
 
 def _longest(loader: Any, session: Session, kind: str) -> list[int] | None:
     """Indices of the sampled items, longest first, or None where the data is taken as drawn. Says which, once for each kind."""
-    done: dict[int, Any] = session.__dict__.setdefault("sampled", {})
+    done: dict[int, list[int] | None] = session.__dict__.setdefault("sampled", {})
     dataset = getattr(loader, "dataset", None)
     key = id(dataset)
     if key in done:

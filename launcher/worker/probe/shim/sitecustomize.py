@@ -6,7 +6,7 @@ import os
 import sys
 
 
-def _chain(here):
+def _chain(here: str) -> None:
     """Runs the sitecustomize that would have been found without us."""
     places = [place for place in sys.path if os.path.abspath(place or os.getcwd()) != here]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", places)
@@ -16,7 +16,7 @@ def _chain(here):
         spec.loader.exec_module(module)
 
 
-def _probe(settings, here):
+def _probe(settings: str, here: str) -> None:
     """Loads the probe from autofit's own folder, which is on sys.path only while it loads."""
     home = os.path.abspath(os.path.join(here, "..", "..", "..", ".."))
     ours = home not in sys.path
@@ -31,7 +31,7 @@ def _probe(settings, here):
             sys.path.remove(home)
 
 
-def _main():
+def _main() -> None:
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [place for place in sys.path if os.path.abspath(place or os.getcwd()) != here]
     settings = os.environ.get("AUTOFIT_PROBE")
