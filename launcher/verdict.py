@@ -175,7 +175,7 @@ def judge(report: TrialReport | None, ending: Ending, *, rung: Rung, needs: Need
             source=failed.source,
             asked_bytes=failed.asked_bytes,
             peak_bytes=peak,
-            why=_out_of_memory_words(failed, phase),
+            why=_out_of_memory_words(failed, phase) + _giant(failed, report.cap_bytes, rung),
             evidence=failed.line,
         )
     if ending.timed_out:
@@ -257,6 +257,21 @@ def _out_of_memory_words(failed: MemoryFailure, phase: str) -> str:
     asked = f", asking for {failed.asked_bytes / 2**20:.0f} MiB" if failed.asked_bytes else ""
     cure = " (fewer data loader workers or a larger /dev/shm cure this, not a smaller batch)" if failed.source == "workers" else ""
     return f"out of memory in phase {phase}{asked} ({failed.source}){cure}"
+
+
+_LENGTHS = ("segment", "sequence_length")
+_GIANT = 0.4  # of the cap, in one allocation: an attention matrix, not a batch of many tensors
+
+
+def _giant(failed: MemoryFailure, cap_bytes: int, rung: Rung) -> str:
+    """What one allocation of a large part of the whole budget means, where a length could be shortened; else nothing."""
+    length = next((name for name in _LENGTHS if rung.values.get(name) is not None), None)
+    if length is None or not failed.asked_bytes or not cap_bytes or failed.asked_bytes < _GIANT * cap_bytes:
+        return ""
+    return (
+        f"; that one allocation is {failed.asked_bytes / cap_bytes:.0%} of the cap: a tensor that grows with the {length} (attention: with "
+        f"its square), which a shorter {length} cures better than a smaller batch"
+    )
 
 
 def _crash(report: TrialReport, ending: Ending, peak: int) -> Verdict:

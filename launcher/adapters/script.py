@@ -117,7 +117,7 @@ class ScriptAdapter:
         if args.config is None or not line.config:
             return line, {}
         source = Path(args.config)
-        copy = place / source.name
+        copy = place / f"{source.stem}.rung{rung.index}{source.suffix}"
         text = configs.edited(source.read_text(encoding="utf-8"), source.suffix, line.config)
         line.words = [_replaced(word, args.config, str(copy)) for word in line.words]
         return line, {copy: text}
@@ -183,7 +183,7 @@ class ScriptAdapter:
 
 
 def _in_trial(args: ScriptArgs, rung: Rung) -> int:
-    """Accumulation in a trial: four micro-batches peak as four hundred do. Hugging Face's Trainer holds the inputs of all of them: as it is."""
+    """Accumulation in a trial: four micro-batches peak as four hundred do. As it is for Hugging Face's Trainer, which holds all inputs."""
     holds_all = "gradient_accumulation_steps" in args.spelled.get("accumulation", "")
     return rung.accumulation if holds_all else min(rung.accumulation, MOST_ACCUMULATION)
 
@@ -281,8 +281,8 @@ def _spelling_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
     turns = "micro_batch" in recipe.ladder.order and (micro_batch is None or micro_batch.floor != recipe.ask.get("micro_batch"))
     if "accumulation" not in args.spelled and (turns or accumulation not in (None, 1)):
         cure = (
-            "Say how: trainer.args.spelled.accumulation=--accum (or config:train.accum). A script without accumulation can't keep its effective "
-            "batch: set ladder.wheels.micro_batch.floor to the asked one."
+            "Say how: trainer.args.spelled.accumulation=--accum (or config:train.accum). A script without accumulation can't keep its "
+            "effective batch: set ladder.wheels.micro_batch.floor to the asked one."
         )
         faults.append(
             Fault(

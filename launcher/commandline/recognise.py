@@ -146,8 +146,9 @@ def _script(words: Sequence[str]) -> Understood:
         beliefs[wheel] = best[0]
     if "micro_batch" not in beliefs and not any(doubt.startswith("micro_batch") for doubt in doubts):
         doubts.append(
-            f"nothing in the command{', its config' if config else ''}{' or ' + source if source else ''} looks like a batch size: say which, "
-            "as in autofit run ask.micro_batch=16 trainer.args.spelled.micro_batch=--my-batch trainer.args.spelled.accumulation=--my-accum -- ..."
+            f"nothing in the command{', its config' if config else ''}{' or ' + source if source else ''} looks like a batch size: "
+            "say which, as in autofit run ask.micro_batch=16 trainer.args.spelled.micro_batch=--my-batch "
+            "trainer.args.spelled.accumulation=--my-accum -- ..."
         )
     return Understood(adapter="script", words=tuple(words), beliefs=tuple(beliefs.values()), config=config, doubts=tuple(doubts))
 

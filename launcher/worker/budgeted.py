@@ -96,7 +96,7 @@ def main(argv: Sequence[str]) -> None:
     if not program:
         parser.error("no program to run")
     if chosen.at_first_model is not None:
-        start_foreign(chosen.at_first_model, chosen.program, device=chosen.device, device_index=chosen.device_index, cap_bytes=chosen.bytes)
+        start_foreign(chosen.at_first_model, program, device=chosen.device, device_index=chosen.device_index, cap_bytes=chosen.bytes)
     for name in filter(None, chosen.imports.split(",")):
         importlib.import_module(name)
     budget.limit(device=chosen.device, cap_bytes=chosen.bytes, device_index=chosen.device_index)

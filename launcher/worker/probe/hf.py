@@ -97,7 +97,7 @@ class _Some:
         setattr(self._loader, name, value)
 
     def __len__(self) -> int:
-        return min(len(self._loader), self._count)
+        return int(min(len(self._loader), self._count))
 
     def __iter__(self) -> Any:
         for number, batch in enumerate(self._loader):
