@@ -4,7 +4,7 @@ BIN    := .venv/bin
 EXTRAS := ultralytics,demo,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-slow check demo gpu-check clean
+.PHONY: help install test test-slow check demo demo-separator gpu-check clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | column -t -s '|'
@@ -31,6 +31,9 @@ check: install   ## what CI runs: lint, types, tests
 
 demo: install   ## the main job on real input, no GPU needed: trials, then a training to the end
 	$(BIN)/autofit train recipe=yolo_demo
+
+demo-separator: install   ## a person's own script, unchanged: music source separation, no GPU needed
+	$(BIN)/autofit train recipe=separator_demo
 
 gpu-check: install   ## real CUDA failures on emulated cards; needs a GPU
 	$(BIN)/python -m pytest -m gpu -rs

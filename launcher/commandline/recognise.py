@@ -129,7 +129,8 @@ def _script(words: Sequence[str]) -> Understood:
     script = script_of(words)
     if script is not None and not script.is_file():
         raise BadInput([Fault(key=KEY, found=f"there is no script {script} in {Path.cwd()}", cure="Give its path.")])
-    config = configs.named(words)
+    begin = next((at for at, word in enumerate(words) if script is not None and word == str(script)), 0)
+    config = configs.named(words[begin + 1 :])  # what stands before the script is its launcher's
     source = str(script) if script is not None else ""
     candidates = [*_on_the_line(words, script), *_in_config(config), *_declared(words, script)]
     beliefs: dict[str, Belief] = {}

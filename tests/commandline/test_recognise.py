@@ -25,7 +25,7 @@ def written(understood: Understood) -> dict[str, object]:
 
 def test_yolo_becomes_the_ultralytics_adapters_recipe() -> None:
     understood = recognise.understand(
-        "yolo detect train model=yolov8x.pt data=d.yaml batch = 64 imgsz=1280 epochs=5 device=0 cos_lr".split()
+        ["yolo", "detect", "train", "model=yolov8x.pt", "data=d.yaml", "batch", "=", "64", "imgsz=1280", "epochs=5", "device=0", "cos_lr"]
     )
     held = written(understood)
     assert held["ask"] == {"model": "yolov8x.pt", "micro_batch": 64, "image_size": 1280, "checkpointing": False}
@@ -77,14 +77,14 @@ def test_a_config_files_keys_and_not_those_of_its_validation(tmp_path: Path, mon
 def test_hydra_words_and_a_configurators_globals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("h.py").write_text("import hydra")
-    assert believed(recognise.understand("python h.py train.batch_size=32 +train.accum=2".split())) == {
+    assert believed(recognise.understand(["python", "h.py", "train.batch_size=32", "+train.accum=2"])) == {
         "micro_batch": (32, "train.batch_size="),
         "accumulation": (2, "train.accum="),
     }
     Path("n.py").write_text(
         "batch_size = 12\ngradient_accumulation_steps = 5 * 8\nblock_size = 1024\nexec(open('configurator.py').read())\n"
     )
-    assert believed(recognise.understand("python n.py --batch_size=8".split())) == {
+    assert believed(recognise.understand(["python", "n.py", "--batch_size=8"])) == {
         "micro_batch": (8, "--batch_size="),
         "accumulation": (40, "--gradient_accumulation_steps="),
         "sequence_length": (1024, "--block_size="),
@@ -95,11 +95,11 @@ def test_doubt_asks_for_the_mapping_with_an_example(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     Path("t.py").write_text("")
     Path("c.yaml").write_text("a: {batch_size: 8}\nb: {batch_size: 4}\n")
-    two = recognise.understand("python t.py --config c.yaml".split())
-    with pytest.raises(BadInput, match="config:a.batch_size .8. or config:b.batch_size .4."):
+    two = recognise.understand(["python", "t.py", "--config", "c.yaml"])
+    with pytest.raises(BadInput, match=r"config:a\.batch_size .8. or config:b\.batch_size .4."):
         recognise.refuse_doubts(two, overrides=[])
-    none = recognise.understand("python t.py".split())
-    with pytest.raises(BadInput, match="trainer.args.spelled.micro_batch=--my-batch"):
+    none = recognise.understand(["python", "t.py"])
+    with pytest.raises(BadInput, match=r"trainer\.args\.spelled\.micro_batch=--my-batch"):
         recognise.refuse_doubts(none, overrides=[])
     recognise.refuse_doubts(none, overrides=["ask.micro_batch=4"])
 

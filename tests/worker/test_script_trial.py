@@ -131,7 +131,7 @@ def test_a_python_that_keeps_the_probe_out_never_fits(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["val_every_10_epochs", "val_by_length", "bare_next", "iterable", "compiled"])
+@pytest.mark.parametrize("name", ["val_every_10_epochs", "val_by_length", "bare_next", "iterable", "compiled", "trains_in_eval_mode"])
 def test_a_way_to_train_and_validate(tmp_path: Path, name: str) -> None:
     done = tried(name, tmp_path, rung=1)
     assert fits(done) and done.report.validation_batches >= 1 and done.report.train_again_batches >= 1

@@ -52,9 +52,9 @@ class Forward:
         session = self._session
         if torch.compiler.is_compiling() or not session.active or session.passive:
             return self._before(*args, **kwargs)
-        if torch.is_grad_enabled() and self._root.training:
+        if torch.is_grad_enabled() and (self._root.training or session.trains_in_eval_mode):
             return self._train(args, kwargs)
-        if not torch.is_grad_enabled():
+        if not torch.is_grad_enabled() or session.proven:
             return self._evaluate(args, kwargs)
         return self._really(args, kwargs)
 
@@ -68,7 +68,7 @@ class Forward:
 
     def _evaluate(self, args: Any, kwargs: Any) -> Any:
         session = self._session
-        passes = session.passes  # type: ignore[attr-defined]
+        passes = session.passes
         if passes.evaluating():
             return self._really(args, kwargs)
         passes.not_training()

@@ -23,7 +23,7 @@ class Passes:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        session.passes = self  # type: ignore[attr-defined]
+        session.passes = self
         self.open: list[Pass] = []
         self.replay: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self.original: Any = None
@@ -44,6 +44,11 @@ class Passes:
     def evaluating(self) -> bool:
         """Whether a validation pass is open."""
         return any(one.kind == "eval" for one in self.open)
+
+    def all_train(self) -> None:
+        """A backward pass came: what is open with gradients is training, whatever mode the model is in."""
+        for one in self.open:
+            one.kind = "train"
 
     def not_training(self) -> None:
         """The model ran without gradients: an open pass that has trained nothing yet is a validation pass after all."""
@@ -105,7 +110,8 @@ class Pass:
 
         roots = list(self._session.roots)
         largest = max(roots, key=lambda root: sum(p.numel() for p in root.parameters()), default=None)
-        evaluates = not torch.is_grad_enabled() or (largest is not None and not largest.training)
+        switched = largest is not None and not largest.training and not self._session.trains_in_eval_mode
+        evaluates = not torch.is_grad_enabled() or switched
         self.kind = "eval" if evaluates else "train"
 
     def _next_eval(self) -> Any:

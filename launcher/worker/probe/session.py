@@ -51,6 +51,10 @@ class Session:
         self.eval_signs = False
         """Something looked like validation after the wanted steps, whether or not it was seen through."""
         self.forwarding = False
+        self.trains_in_eval_mode = False
+        """A backward pass came while the model stood in evaluation mode: only gradients tell training from validation then."""
+        self.passes: Any = None
+        """``passes.Passes``, which sets itself here."""
         self.passive = False
         """A trainer's own hooks (Hugging Face, Lightning) steer; the generic ones only count."""
         self.forward_began = 0.0
@@ -114,6 +118,8 @@ class Session:
 
     def _facts(self, **more: Any) -> None:
         assert self.recorder is not None
+        if self.phase is Phase.VALIDATE and self.proven and self.eval_batches:
+            self.validated = True  # the last thing it did
         self.recorder.fact(
             eval_signs=self.eval_signs, validated=self.validated, forwarded=self.forward_began > 0, mode=self.settings.mode, **more
         )
@@ -155,6 +161,9 @@ class Session:
     def backward_done(self) -> None:
         """A real backward pass is through."""
         if self.active and self.recorder is not None:
+            if not self.trains_in_eval_mode and any(not root.training for root in self.roots):
+                self.trains_in_eval_mode = True
+                self.passes.all_train()
             self.training()
             self.recorder.batch()
 
