@@ -101,10 +101,8 @@ _SIGNATURES: tuple[tuple[Source, re.Pattern[str]], ...] = tuple(
         ("driver", r"Failed to CUDA (calloc|malloc|host alloc)|Cuda failure 2 'out of memory'"),
         ("driver", r"UR_RESULT_ERROR_OUT_OF_(DEVICE_MEMORY|RESOURCES)"),
         ("host", r"DefaultCPUAllocator: (can't allocate memory|not enough memory)"),
-        (
-            "host",
-            r"Cannot allocate memory|Unable to allocate [\d.]+ [KMGT]iB|std::bad_alloc|OpenBLAS error: Memory allocation still failed|\bMemoryError\b",
-        ),
+        ("host", r"Cannot allocate memory|Unable to allocate [\d.]+ [KMGT]iB|std::bad_alloc|\bMemoryError\b"),
+        ("host", r"OpenBLAS error: Memory allocation still failed"),
         ("host", r"failed to map segment from shared object"),
         ("host", r"Insufficient memory|OutOfMemoryError: Failed to allocate"),  # OpenCV: Failed to allocate N bytes
     )
