@@ -237,7 +237,7 @@ class UltralyticsAdapter:
         }
         expects = {"val_micro_batch": self._val_batch(recipe, rung)}
         return TrialPlan(
-            module="launcher.worker.ultralytics_trial", payload=payload, expects=expects, env=ultralytics_env.prepare(folder / "scratch")
+            module="launcher.worker.ultralytics_trial", payload=payload, expects=expects, env=ultralytics_env.prepare(cache / "environment")
         )
 
     def _val_batch(self, recipe: Recipe, rung: Rung) -> int | None:

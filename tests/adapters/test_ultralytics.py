@@ -123,6 +123,7 @@ def test_a_trial_on_a_cpu_scans_labels_as_its_full_run_will(yolo_dataset: Path, 
     rungs = ladder_of(recipe, adapter).rungs[:2]
     plans = [adapter.trial(recipe, rung, cpu_budget(), folder=tmp_path / str(rung.index), cache=tmp_path) for rung in rungs]
     assert plans[0].payload["cache_dir"] != plans[1].payload["cache_dir"]
+    assert plans[0].env == plans[1].env
 
 
 def test_the_script_is_written_beside_the_run(yolo_dataset: Path, tmp_path: Path) -> None:
