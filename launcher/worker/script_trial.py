@@ -17,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -64,14 +65,25 @@ def _attempt(job: Job, mode: str) -> tuple[int, list[TrialReport]]:
     """Runs the command once. (exit status as subprocess gives it, what each of its processes reported)"""
     place = job.scratch / mode
     records = place / "records"
-    for folder in (records, place / "tmp"):
-        folder.mkdir(parents=True, exist_ok=True)
+    records.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, _leave)
+    with tempfile.TemporaryDirectory(prefix="autofit-", ignore_cleanup_errors=True) as temporary:
+        return _attempt_in(job, mode, place, records, temporary)
+
+
+def _leave(number: int, frame: object) -> None:
+    raise SystemExit(128 + number)
+
+
+def _attempt_in(job: Job, mode: str, place: Path, records: Path, temporary: str) -> tuple[int, list[TrialReport]]:
+    """``temporary``: a folder with a short path; sockets in it (data loader workers share tensors by them) have 108 bytes for theirs."""
     settings = place / "probe.json"
-    Settings(records=str(records), job=dataclasses.asdict(job), overlay=str(place / "overlay"), mode=mode).write(settings)
+    overlay = str(place / "overlay")
+    Settings(records=str(records), job=dataclasses.asdict(job), overlay=overlay, kept=(temporary,), mode=mode).write(settings)
     env = {
         **os.environ,
         **QUIET,
-        "TMPDIR": str(place / "tmp"),
+        "TMPDIR": temporary,
         "MPLBACKEND": "Agg",
         **{key: str(value) for key, value in job.payload.get("env", {}).items()},
         **injected(settings),

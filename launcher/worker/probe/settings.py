@@ -22,6 +22,8 @@ class Settings:
     """``launcher.worker.job.Job`` as a dictionary."""
     overlay: str = ""
     """Folder that takes what the script writes; empty: writes go where they go."""
+    kept: tuple[str, ...] = ()
+    """Folders beside the overlay's that are written to as they are: the trial's own temporary one."""
     mode: str = "cut"
     """cut: a pass over the training data ends after the steps wanted. full: it goes on to its length, fast-forwarded."""
     follow_s: float = 120.0

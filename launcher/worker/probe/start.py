@@ -26,7 +26,7 @@ def install(path: str) -> None:
         from launcher.worker.probe import libraries
         from launcher.worker.probe.overlay import Overlay
 
-        overlay = Overlay(Path(settings.overlay), kept=(Path(settings.overlay).parent,))
+        overlay = Overlay(Path(settings.overlay), kept=(Path(settings.overlay).parent, *map(Path, settings.kept)))
         overlay.install()
         after_import(libraries.hooks(overlay, session))
     after_import(
