@@ -139,6 +139,14 @@ def test_a_way_to_train_and_validate(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.slow
+def test_a_loop_as_nanogpts_is_cut_without_any_data_loader(tmp_path: Path) -> None:
+    spelled = {"micro_batch": "--batch_size=", "accumulation": "--gradient_accumulation_steps="}
+    done = tried("nanogpt_like", tmp_path, rung=1, spelled=spelled)
+    assert fits(done) and done.report.observed["micro_batch"] == 32 and done.report.validation_batches == 4
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+@pytest.mark.slow
 def test_a_validation_after_the_last_step_needs_no_training_after_it(tmp_path: Path) -> None:
     done = tried("val_at_the_end", tmp_path)
     assert fits(done) and done.report.absent == ("train_again",)
