@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeVar
 
-from launcher import devices, launch, search, supervise, trial
+from launcher import devices, launch, search, supervise, trial, wheels
 from launcher import recipe as recipes
 from launcher.adapters.base import Adapter, Command, load_adapter
 from launcher.devices import Budget
 from launcher.errors import BadInput, ExitCode, Fault
 from launcher.ladder import Ladder, Rung
-from launcher.record import RunFolder
 from launcher.recipe import Draft
+from launcher.record import RunFolder
 from launcher.schema import Recipe
 from launcher.supervise import Outcome
 from launcher.trial import Trial
@@ -106,7 +106,7 @@ def ladder_of(draft: Draft) -> Ladder:
     ladder: Ladder | None = None
     if draft.recipe is not None:
         try:
-            ladder = recipes.ladder(draft.recipe, load_adapter(draft.recipe.trainer.adapter))
+            ladder = wheels.ladder_of(draft.recipe, load_adapter(draft.recipe.trainer.adapter))
         except BadInput as refused:
             faults += refused.faults
     if faults or ladder is None:
@@ -127,7 +127,7 @@ def prepare(draft: Draft) -> Job:
         adapter = load_adapter(recipe.trainer.adapter)
     except BadInput as refused:
         raise BadInput(draft.provenance.placed([*faults, *refused.faults])) from refused
-    ladder = _collect(faults, lambda: recipes.ladder(recipe, adapter))
+    ladder = _collect(faults, lambda: wheels.ladder_of(recipe, adapter))
     budget = _collect(faults, lambda: _budget(recipe))
     if not faults:
         _collect(faults, lambda: _make_data(recipe))
@@ -217,4 +217,12 @@ def _make_data(recipe: Recipe) -> None:
     except OSError as error:
         failed, said = True, str(error)
     if failed:
-        raise BadInput([Fault(key="prepare", found=f"`{' '.join(recipe.prepare)}` did not make {recipe.data}: {said}", cure="Run it by hand, or set data=.")])
+        raise BadInput(
+            [
+                Fault(
+                    key="prepare",
+                    found=f"`{' '.join(recipe.prepare)}` did not make {recipe.data}: {said}",
+                    cure="Run it by hand, or set data=.",
+                )
+            ]
+        )

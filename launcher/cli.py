@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from launcher import __version__
-from launcher.errors import BadInput, ExitCode, Interrupted
+from launcher.errors import BadInput, ExitCode, Interrupted, did_you_mean
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -65,8 +65,6 @@ def run(argv: Sequence[str]) -> int:
         return ExitCode.DONE
     verb, *rest = words
     if verb not in VERBS and verb != "recipes":
-        from launcher.recipe import did_you_mean
-
         known = [*VERBS, "recipes"]
         print(f"autofit: unknown verb {verb!r}. {did_you_mean(verb, known)}Known: {', '.join(known)}.", file=sys.stderr)
         return ExitCode.BAD_INPUT
@@ -113,8 +111,6 @@ def _composed(verb: str, overrides: Sequence[str], as_json: bool) -> int:
 
 def _unknown_recipes(overrides: Sequence[str]) -> str | None:
     """What to say where ``recipe=`` names none, or one that isn't there. Hydra would list its search path instead."""
-    from launcher.recipe import did_you_mean
-
     known = sorted(_recipe_files())
     said = [word.removeprefix("recipe=") for word in overrides if word.startswith("recipe=")]
     names = [name for value in said for name in value.split(",")]
@@ -240,7 +236,11 @@ def _ladder(draft: Draft, display: Display, as_json: bool) -> Answer:
 
     ladder = autofit.ladder_of(draft)
     display.ladder(ladder)
-    return ExitCode.DONE, {"status": "done", "effective_batch": ladder.effective_batch, "rungs": [{"rung_index": one.index, "rung": dict(one.values), "accumulation": one.accumulation} for one in ladder.rungs]}  # fmt: skip
+    return ExitCode.DONE, {
+        "status": "done",
+        "effective_batch": ladder.effective_batch,
+        "rungs": [{"rung_index": one.index, "rung": dict(one.values), "accumulation": one.accumulation} for one in ladder.rungs],
+    }
 
 
 def _trial(draft: Draft, display: Display, as_json: bool) -> Answer:
@@ -252,7 +252,16 @@ def _trial(draft: Draft, display: Display, as_json: bool) -> Answer:
     wanted = draft.recipe.rung if draft.recipe is not None else None
     if wanted is None or wanted >= len(ladder.rungs):
         found = "no rung is named" if wanted is None else f"there is no rung {wanted}"
-        raise BadInput([Fault(key="rung", found=found, cure=f"Give one from 0 to {len(ladder.rungs) - 1}; `autofit ladder` numbers them.", where="command line")])
+        raise BadInput(
+            [
+                Fault(
+                    key="rung",
+                    found=found,
+                    cure=f"Give one from 0 to {len(ladder.rungs) - 1}; `autofit ladder` numbers them.",
+                    where="command line",
+                )
+            ]
+        )
     job = autofit.prepare(draft)
     rung = job.ladder.rungs[wanted]
     display.plan(job)

@@ -23,6 +23,8 @@ __all__ = ["Budget", "Neighbour", "disk_free", "find", "format_size", "parse_siz
 
 CPU_SHARE = 0.80
 """Part of the available host memory that is budgeted when ``device.memory`` says nothing."""
+NOMINAL = 1.07
+"""A card sold as 16 GiB offers programs a little less (15.6 to 15.99 GiB): asking for the size on the box is asking for all of it."""
 LEAST_CUDA_BYTES = 512 * MIB
 """Below this not even a CUDA context and its libraries fit."""
 
@@ -147,7 +149,7 @@ def _card_faults(card: Card, memory_bytes: int | None, share: bool, tolerate_byt
         return [Fault(key="device.index", found=found, cure="Choose another card, or run with device.kind=cpu.")]
     total = format_size(card.total_bytes)
     faults = []
-    if memory_bytes is not None and memory_bytes > card.total_bytes:
+    if memory_bytes is not None and memory_bytes > card.total_bytes * NOMINAL:
         found = f"{format_size(memory_bytes)} is asked, but {card} has {total} that programs can reach"
         cure = f"Ask for {_round(card.total_bytes)} or less, or leave it empty for all of the card."
         faults.append(Fault(key="device.memory", found=found, cure=cure))
@@ -155,16 +157,12 @@ def _card_faults(card: Card, memory_bytes: int | None, share: bool, tolerate_byt
         faults.append(_held(card, tolerate_bytes))
     if faults:
         return faults
-    asked = card.total_bytes if memory_bytes is None else memory_bytes
+    asked = card.total_bytes if memory_bytes is None else min(memory_bytes, card.total_bytes)
     least = f"a CUDA context alone needs about {format_size(LEAST_CUDA_BYTES)}"
     if asked < LEAST_CUDA_BYTES:
-        faults.append(
-            Fault(key="device.memory", found=f"{format_size(asked)} is asked, but {least}", cure="Ask for more.")
-        )
+        faults.append(Fault(key="device.memory", found=f"{format_size(asked)} is asked, but {least}", cure="Ask for more."))
     elif card.free_bytes < LEAST_CUDA_BYTES:
-        found = (
-            f"{format_size(card.free_bytes)} of the {total} of {card} are free, held by {_holders(card)}, and {least}"
-        )
+        found = f"{format_size(card.free_bytes)} of the {total} of {card} are free, held by {_holders(card)}, and {least}"
         cure = "Wait until the card is free, or choose another with device.index."
         faults.append(Fault(key="device.share", found=found, cure=cure))
     return faults
@@ -190,9 +188,7 @@ def _holders(card: Card, tolerate_bytes: int = 0) -> str:
     return "; ".join(holders)
 
 
-def _card_notes(
-    card: Card, memory_bytes: int | None, share: bool, cards: int, env: Mapping[str, str]
-) -> tuple[str, ...]:
+def _card_notes(card: Card, memory_bytes: int | None, share: bool, cards: int, env: Mapping[str, str]) -> tuple[str, ...]:
     notes = []
     asked = card.total_bytes if memory_bytes is None else memory_bytes
     if asked < card.total_bytes:
@@ -206,9 +202,7 @@ def _card_notes(
     if cards > 1 and env.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
         notes.append(f"{cards} cards are visible, numbered by PCI bus as nvidia-smi does: CUDA_DEVICE_ORDER=PCI_BUS_ID")
     if "microsoft" in platform.release().lower():
-        notes.append(
-            "under WSL the driver spills to host memory instead of failing; the trial's cap is what catches it"
-        )
+        notes.append("under WSL the driver spills to host memory instead of failing; the trial's cap is what catches it")
     return tuple(notes)
 
 

@@ -63,7 +63,9 @@ class Display:
         for note in trial.report.notes:
             self._console.print(f"            {note}", style="dim", highlight=False)
         if verdict.kind in (Kind.CRASHED, Kind.STALLED, Kind.VACUOUS):
-            self._console.print(Panel(Text(verdict.evidence.strip()[-4000:] or "(it said nothing)"), title="the trainer's own words", box=box.ROUNDED))
+            self._console.print(
+                Panel(Text(verdict.evidence.strip()[-4000:] or "(it said nothing)"), title="the trainer's own words", box=box.ROUNDED)
+            )
             self._console.print(f"all of it: {trial.folder}", highlight=False)
 
     def summary(self, fit: Fit) -> None:
@@ -81,7 +83,9 @@ class Display:
         if fit.chosen is None:
             tried = f"{len(fit.trials)} of {len(job.ladder.rungs)} rungs tried, the others dominated by them"
             words = {"no_rung_fits": f"No rung fits {job.budget}: {tried}. Lower a floor, add a wheel, or give it more memory."}
-            self._console.print(words.get(fit.status, f"Stopped: the trainer {fit.status} in a trial, which no lower rung would cure."), style="red")
+            self._console.print(
+                words.get(fit.status, f"Stopped: the trainer {fit.status} in a trial, which no lower rung would cure."), style="red"
+            )
             return
         given_up = job.ladder.given_up(fit.chosen.rung)
         text = ", ".join(f"{name} {_value(used)} instead of {_value(asked)}" for name, (asked, used) in given_up.items())
@@ -123,7 +127,14 @@ class Display:
         for heading in ("batches", "seconds", "allocated", "reserved", "device"):
             table.add_column(heading, justify="right")
         for use in trial.report.uses:
-            table.add_row(use.phase, str(use.batches), f"{use.seconds:.2f}", _size(use.allocated_bytes), _size(use.reserved_bytes), _size(use.device_bytes))
+            table.add_row(
+                use.phase,
+                str(use.batches),
+                f"{use.seconds:.2f}",
+                _size(use.allocated_bytes),
+                _size(use.reserved_bytes),
+                _size(use.device_bytes),
+            )
         self._console.print(table)
         self._console.print(f"cap {format_size(job.budget.cap_bytes)}; {trial.report.optimizer_steps} optimizer steps", highlight=False)
 
@@ -140,7 +151,9 @@ class Display:
         """What is wrong with the input, one fault a paragraph."""
         for fault in faults:
             place = ": ".join(part for part in (fault.where, fault.key) if part)
-            self._console.print(Text.assemble((f"{place}: " if place else "", "bold"), (fault.found, "red"), f". {fault.cure}"), soft_wrap=True)
+            self._console.print(
+                Text.assemble((f"{place}: " if place else "", "bold"), (fault.found, "red"), f". {fault.cure}"), soft_wrap=True
+            )
 
     def _stop_spinner(self) -> None:
         if self._spinner is not None:

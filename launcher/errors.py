@@ -9,7 +9,8 @@ What a *trial* or a *run* did is data (``verdict.Verdict``, ``supervise.Outcome`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -64,3 +65,9 @@ class Interrupted(AutofitError):
     def __init__(self, signal_name: str) -> None:
         self.signal_name = signal_name
         super().__init__(f"interrupted by {signal_name}")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """ "Did you mean 'x'? ", or nothing."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"Did you mean {close[0]!r}? " if close else ""

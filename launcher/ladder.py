@@ -73,11 +73,7 @@ class Ladder:
 
     def given_up(self, rung: Rung) -> dict[str, tuple[Value, Value]]:
         """Wheel -> (asked, at this rung), for the wheels that are turned."""
-        return {
-            wheel.name: (wheel.values[0], wheel.values[at])
-            for wheel, at in zip(self.wheels, rung.position, strict=True)
-            if at
-        }
+        return {wheel.name: (wheel.values[0], wheel.values[at]) for wheel, at in zip(self.wheels, rung.position, strict=True) if at}
 
 
 def build(wheels: Sequence[Wheel], *, effective_batch: int, world_size: int = 1) -> Ladder:

@@ -23,7 +23,8 @@ def native_command(recipe: Recipe, adapter: Adapter, rung: Rung, budget: Budget,
     command = Command(argv=command.argv, env=env, files=command.files)
     for path, text in command.files.items():
         folder.replace(path, text)
-    folder.replace(folder.command, f"#!/bin/sh\n# What autofit launches at rung {rung.index}; it needs the trainer, not autofit.\n{command.shell()}\n")  # fmt: skip
+    header = f"#!/bin/sh\n# What autofit launches at rung {rung.index}; it needs the trainer, not autofit."
+    folder.replace(folder.command, f"{header}\n{command.shell()}\n")  # fmt: skip
     return command
 
 
@@ -49,5 +50,3 @@ def _program(argv: tuple[str, ...]) -> tuple[str, ...]:
 
 def _worth_showing(env: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in env.items() if not key.startswith("MALLOC_")}
-
-

@@ -81,7 +81,7 @@ def opened(nvml: Any = None) -> Iterator[tuple[Any, Absence | None]]:
     """NVML, initialised, and shut down at the end; or the reason why it isn't there. ``nvml``: None imports pynvml."""
     if nvml is None:
         try:
-            import pynvml  # type: ignore[import-untyped]
+            import pynvml
         except ImportError:
             yield (
                 None,
@@ -131,9 +131,7 @@ def _no_driver(nvml: Any, error: Exception) -> Absence:
             cure=f"Reboot, or reload the nvidia kernel modules; {use_cpu}.",
             broken=True,
         )
-    return Absence(
-        found=f"the NVIDIA driver doesn't answer ({error})", cure=f"See what nvidia-smi says; {use_cpu}.", broken=True
-    )
+    return Absence(found=f"the NVIDIA driver doesn't answer ({error})", cure=f"See what nvidia-smi says; {use_cpu}.", broken=True)
 
 
 def visible(nvml: Any, environ: Mapping[str, str]) -> tuple[list[int], Absence | None]:

@@ -1,4 +1,6 @@
-"""A command -> one child process in a session of its own, its output, and how it ended. The only module that starts, signals or ends processes.
+"""A command -> one child process in a session of its own, its output, and how it ended.
+
+The only module that starts, signals or ends processes.
 
 Every child carries a token in its environment, so that at the end all of its descendants are found and ended, those that left
 its session included.
@@ -102,7 +104,7 @@ def start(
     token = f"{os.environ.get(TOKEN, '')}/{uuid.uuid4().hex}"  # a launcher started by a launcher keeps the outer token in front
     full_env = {**os.environ, **env, TOKEN: token}
     shown: tuple[BinaryIO | None, BinaryIO | None] = show or (None, None)
-    sinks = [stdout.open("ab", buffering=0), stderr.open("ab", buffering=0)]
+    sinks: list[BinaryIO] = [stdout.open("ab", buffering=0), stderr.open("ab", buffering=0)]
     sources: list[tuple[int, BinaryIO, BinaryIO | None]] = []
     ends: list[int] = []
     try:
@@ -130,7 +132,9 @@ def start(
     return child
 
 
-def wait(child: Child, *, timeout_s: float | None = None, each_poll: Callable[[], None] | None = None, stderr: Path | None = None) -> Ending:
+def wait(
+    child: Child, *, timeout_s: float | None = None, each_poll: Callable[[], None] | None = None, stderr: Path | None = None
+) -> Ending:
     """Waits for the child's end, ends it after ``timeout_s``, and leaves none of its descendants alive.
 
     Raises Interrupted (after ending everything) where ``forward_signals`` saw one that means stop.
@@ -228,15 +232,16 @@ def _terminal_like(stream: BinaryIO) -> tuple[int, int]:
 
 def _pump(reader: int, sink: BinaryIO, stream: BinaryIO | None) -> None:
     """Copies bytes until the writing end is closed. A pseudo-terminal says that by EIO."""
+    shown = stream
     with contextlib.suppress(OSError), sink:
         while chunk := os.read(reader, 65536):
             sink.write(chunk)
-            if stream is not None:
+            if shown is not None:
                 try:
-                    stream.write(chunk)
-                    stream.flush()
+                    shown.write(chunk)
+                    shown.flush()
                 except (OSError, ValueError):
-                    stream = None  # our own reader has gone; the child and its log go on
+                    shown = None  # our own reader has gone; the child and its log go on
     os.close(reader)
 
 

@@ -52,7 +52,11 @@ class RunFolder:
                 (path / "trials").mkdir()
                 return cls(path.resolve())
         except OSError as error:
-            fault = Fault(key="run.root", found=f"can't make a run folder in {root}: {error.strerror or error}", cure="Free space there, or set run.root to a folder that can be written.")  # fmt: skip
+            fault = Fault(
+                key="run.root",
+                found=f"can't make a run folder in {root}: {error.strerror or error}",
+                cure="Free space there, or set run.root to a folder that can be written.",
+            )
             raise BadInput([fault]) from error
         raise BadInput([Fault(key="run.root", found=f"{root} holds too many runs named {base}", cure="Set another run.root.")])
 

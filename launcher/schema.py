@@ -8,19 +8,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from launcher.devices import parse_size
+from launcher.sizes import parse_size
 
 Value = bool | int | float | str | None
 """What a wheel can stand at."""
 
 
-def _size(text: int | str | None) -> int | None:
-    return None if text is None else parse_size(text)
-
-
-Size = Annotated[int | str | None, AfterValidator(_size)]
+Size = Annotated[int | None, BeforeValidator(lambda text: parse_size(text) if isinstance(text, str) else text)]
 """Bytes, or a text such as ``16GiB`` or ``800MiB``; bytes after validation."""
 
 
@@ -44,7 +40,7 @@ class WheelRule(Part):
     argument: str | None = None
     """For a wheel the adapter doesn't know: which of the trainer's own arguments it turns."""
     acts_in: Literal["training", "validation", "both"] | None = None
-    """Where the wheel saves memory. A wheel that acts only in validation can't cure a failure in training. Null: the adapter's own, else both."""
+    """Where the wheel saves memory: one that acts only in validation can't cure a failure in training. Null: the adapter's own."""
 
 
 class LadderRules(Part):

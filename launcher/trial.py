@@ -76,7 +76,16 @@ def _fetched(command: Command, place: Path) -> None:
     with process.forward_signals(child):
         ending = process.wait(child, stderr=log)
     if ending.returncode != 0:
-        raise BadInput([Fault(key="ask.model", found=f"fetching failed: {ending.stderr_tail.strip()[-1000:]}", cure="Fetch it by hand.", where=str(log))])
+        raise BadInput(
+            [
+                Fault(
+                    key="ask.model",
+                    found=f"fetching failed: {ending.stderr_tail.strip()[-1000:]}",
+                    cure="Fetch it by hand.",
+                    where=str(log),
+                )
+            ]
+        )
 
 
 def _finished(rung: Rung, ending: Ending, place: Path, budget: Budget, job: Job) -> Trial:
@@ -84,7 +93,9 @@ def _finished(rung: Rung, ending: Ending, place: Path, budget: Budget, job: Job)
     needs = Needs(optimizer_steps=job.steps, validation_batches=1, observed={"device": budget.kind})
     verdict = judge(report, ending, rung=rung, needs=needs, device_bytes=budget.total_bytes)
     trial = Trial(rung=rung, verdict=verdict, report=report or TrialReport(), seconds=ending.seconds, folder=place)
-    RunFolder(place.parent.parent).replace_json(place / "verdict.json", {"rung": rung, "verdict": verdict, "seconds": ending.seconds, "ending": ending})  # fmt: skip
+    RunFolder(place.parent.parent).replace_json(
+        place / "verdict.json", {"rung": rung, "verdict": verdict, "seconds": ending.seconds, "ending": ending}
+    )
     return trial
 
 
@@ -105,5 +116,3 @@ def allocator_environment(budget: Budget, rung: Rung) -> dict[str, str]:
         settings = said if "expandable_segments" in said else ",".join(filter(None, [said, "expandable_segments:True"]))
         env |= {"PYTORCH_ALLOC_CONF": settings, "PYTORCH_CUDA_ALLOC_CONF": settings}
     return env
-
-

@@ -105,7 +105,15 @@ _SIGNATURES: tuple[tuple[Source, re.Pattern[str]], ...] = tuple(
         ("host", r"failed to map segment from shared object"),
         ("host", r"Insufficient memory|OutOfMemoryError: Failed to allocate"),  # OpenCV: Failed to allocate N bytes
     )
-)  # fmt: skip
+)
+# Texts that also have causes other than memory: they count as memory only where the memory really stood at its cap.
+_MAYBE = re.compile(
+    r"could not (create|execute) a (primitive|memory)"  # oneDNN, seen under RLIMIT_DATA
+    r"|unable to find an engine to execute this computation|No valid execution plans built"
+    r"|CUDNN_STATUS_(INTERNAL_ERROR|NOT_SUPPORTED|EXECUTION_FAILED)"
+    r"|CUBLAS_STATUS_(NOT_INITIALIZED|INTERNAL_ERROR|EXECUTION_FAILED)"
+    r"|can't start new thread"  # a thread's stack is data, too
+)
 _OOM_CLASSES = frozenset({"OutOfMemoryError", "MemoryError", "_ArrayMemoryError"})
 _ASKED = (
     (re.compile(r"Tried to allocate ([\d.]+) ([KMGT]?i?B)"), None),
@@ -141,6 +149,14 @@ _DEATHS_BY_FULL_MEMORY = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
 _NEAR_CAP = 0.9  # a native library that does not check its allocation dies at the cap, not far below it
 
 
+def _at_the_cap(report: TrialReport, ending: Ending) -> bool:
+    """Whether the most memory that anyone saw in use is nearly all that the trial was allowed."""
+    if not report.cap_bytes:
+        return False
+    seen = max(report.peak_reserved_bytes, ending.peak_data_bytes - report.base_bytes)
+    return seen >= _NEAR_CAP * report.cap_bytes
+
+
 def judge(report: TrialReport | None, ending: Ending, *, rung: Rung, needs: Needs, device_bytes: int) -> Verdict:
     """The verdict on one trial.
 
@@ -163,19 +179,37 @@ def judge(report: TrialReport | None, ending: Ending, *, rung: Rung, needs: Need
             evidence=failed.line,
         )
     if ending.timed_out:
-        return Verdict(kind=Kind.STALLED, phase=phase, peak_bytes=peak, why=f"no end after {ending.seconds:.0f} s, in phase {phase}", evidence=ending.stderr_tail)  # fmt: skip
+        return Verdict(
+            kind=Kind.STALLED,
+            phase=phase,
+            peak_bytes=peak,
+            why=f"no end after {ending.seconds:.0f} s, in phase {phase}",
+            evidence=ending.stderr_tail,
+        )
     if report.failure is not None or ending.returncode != 0:
         return _crash(report, ending, peak)
     if phase != Phase.DONE or (short := _short_of(report, needs)):
         why = f"the trial ended in phase {phase}" if phase != Phase.DONE else f"the trial did only {short}"
         return Verdict(kind=Kind.VACUOUS, phase=phase, peak_bytes=peak, why=why, evidence=ending.stderr_tail)
     if report.swallowed:
-        return Verdict(kind=Kind.ALTERED, phase=phase, peak_bytes=peak, why=f"the trainer hid a memory failure: {report.swallowed[0]}", evidence="\n".join(report.swallowed))  # fmt: skip
+        return Verdict(
+            kind=Kind.ALTERED,
+            phase=phase,
+            peak_bytes=peak,
+            why=f"the trainer hid a memory failure: {report.swallowed[0]}",
+            evidence="\n".join(report.swallowed),
+        )
     if other := altered(report.observed, {**rung.values, **needs.observed}):
         return Verdict(kind=Kind.ALTERED, phase=phase, peak_bytes=peak, why=f"the trainer ran {other}", evidence=repr(report.observed))
     used = max((use.device_bytes for use in report.uses), default=0)
     if used > device_bytes:
-        return Verdict(kind=Kind.SPILLED, phase=phase, peak_bytes=peak, why=f"{used} bytes in use on a device of {device_bytes}: the driver spilled to host memory", evidence=repr(report.uses))  # fmt: skip
+        return Verdict(
+            kind=Kind.SPILLED,
+            phase=phase,
+            peak_bytes=peak,
+            why=f"{used} bytes in use on a device of {device_bytes}: the driver spilled to host memory",
+            evidence=repr(report.uses),
+        )
     return _grown(report, peak) or Verdict(kind=Kind.FITS, phase=phase, peak_bytes=peak, why="fits")
 
 
@@ -200,19 +234,22 @@ def altered(observed: Mapping[str, Value], asked: Mapping[str, Value]) -> str:
 
 
 def _failure(report: TrialReport, ending: Ending) -> MemoryFailure | None:
-    if report.failure is not None:
-        return memory_failure(report.failure.message, types=report.failure.types)
-    if ending.returncode == 0 or ending.timed_out:
+    if report.failure is None and (ending.returncode == 0 or ending.timed_out):
         return None
-    if ending.returncode == -signal.SIGKILL:
+    said = report.failure.message if report.failure is not None else ending.stderr_tail
+    if found := memory_failure(said, types=report.failure.types if report.failure is not None else ()):
+        return found
+    if report.failure is None and ending.returncode == -signal.SIGKILL:
         return MemoryFailure(source="host", line="killed (SIGKILL), as the kernel's out-of-memory killer does", asked_bytes=None)
-    if -ending.returncode in _DEATHS_BY_FULL_MEMORY and report.cap_bytes:
-        limit = report.base_bytes + report.cap_bytes
-        if ending.peak_data_bytes >= _NEAR_CAP * limit:
-            name = signal.Signals(-ending.returncode).name
-            line = f"{name} with {ending.peak_data_bytes} of {limit} bytes of data in use: a library that does not check its allocation"
-            return MemoryFailure(source="host", line=line, asked_bytes=None)
-    return memory_failure(ending.stderr_tail)
+    if not _at_the_cap(report, ending):
+        return None
+    full = f"with all of its {report.cap_bytes} bytes in use"
+    if report.failure is None and -ending.returncode in _DEATHS_BY_FULL_MEMORY:
+        name = signal.Signals(-ending.returncode).name
+        return MemoryFailure(source="host", line=f"{name} {full}: a library that does not check its allocation", asked_bytes=None)
+    if maybe := next((line for line in said.splitlines() if _MAYBE.search(line)), None):
+        return MemoryFailure(source="host", line=f"{maybe.strip()[:400]} ({full})", asked_bytes=None)
+    return None
 
 
 def _out_of_memory_words(failed: MemoryFailure, phase: str) -> str:
@@ -225,9 +262,13 @@ def _crash(report: TrialReport, ending: Ending, peak: int) -> Verdict:
     if report.failure is not None:
         message = report.failure.message.strip().splitlines() or ["no message"]
         name = report.failure.types[0] if report.failure.types else "Exception"
-        return Verdict(kind=Kind.CRASHED, phase=report.phase, peak_bytes=peak, why=f"{name}: {message[0]}", evidence=report.failure.traceback)  # fmt: skip
+        return Verdict(
+            kind=Kind.CRASHED, phase=report.phase, peak_bytes=peak, why=f"{name}: {message[0]}", evidence=report.failure.traceback
+        )
     how = f"signal {signal.Signals(-ending.returncode).name}" if ending.returncode < 0 else f"exit status {ending.returncode}"
-    return Verdict(kind=Kind.CRASHED, phase=report.phase, peak_bytes=peak, why=f"ended by {how} in phase {report.phase}", evidence=ending.stderr_tail)  # fmt: skip
+    return Verdict(
+        kind=Kind.CRASHED, phase=report.phase, peak_bytes=peak, why=f"ended by {how} in phase {report.phase}", evidence=ending.stderr_tail
+    )
 
 
 def _short_of(report: TrialReport, needs: Needs) -> str:

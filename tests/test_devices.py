@@ -150,19 +150,22 @@ def test_memory_emulates_a_smaller_card() -> None:
     assert str(budget) == "cuda:0 (NVIDIA A100, 16.0 GiB of 79.8 GiB)"
 
 
+def test_the_size_on_the_box_is_all_of_the_card() -> None:
+    budget = on(FakeNvml(FakeCard()), memory_bytes=16 * GIB)
+    assert (budget.budget_bytes, budget.emulated) == (16 * GIB - 256 * MIB, False)
+
+
 def test_memory_above_the_cards_is_refused_with_the_largest_round_size() -> None:
-    (fault,) = refused(FakeNvml(FakeCard()), memory_bytes=16 * GIB)
+    (fault,) = refused(FakeNvml(FakeCard()), memory_bytes=20 * GIB)
     assert str(fault) == (
-        "device.memory: 16.0 GiB is asked, but cuda:0 (NVIDIA GeForce RTX 4080 SUPER) has 15.8 GiB that programs can "
+        "device.memory: 20.0 GiB is asked, but cuda:0 (NVIDIA GeForce RTX 4080 SUPER) has 15.8 GiB that programs can "
         "reach. Ask for 15GiB or less, or leave it empty for all of the card."
     )
 
 
 def test_memory_too_small_for_a_context_is_refused() -> None:
     (fault,) = refused(FakeNvml(FakeCard()), memory_bytes=100 * MIB)
-    assert str(fault) == (
-        "device.memory: 100 MiB is asked, but a CUDA context alone needs about 512 MiB. Ask for more."
-    )
+    assert str(fault) == ("device.memory: 100 MiB is asked, but a CUDA context alone needs about 512 MiB. Ask for more.")
 
 
 # ---- neighbours
@@ -178,8 +181,7 @@ def test_a_held_card_is_refused_with_process_pid_user_memory_and_cures() -> None
     me = psutil.Process()
     assert fault.key == "device.share"
     assert fault.found == (
-        f"20.0 GiB of the 79.8 GiB of cuda:0 (NVIDIA A100) are in use by "
-        f"{me.name()} (pid {os.getpid()}, user {me.username()}, 20.0 GiB)"
+        f"20.0 GiB of the 79.8 GiB of cuda:0 (NVIDIA A100) are in use by {me.name()} (pid {os.getpid()}, user {me.username()}, 20.0 GiB)"
     )
     assert fault.cure == (
         f"If they are leftovers, kill {os.getpid()}; otherwise wait, or set device.share=true to budget only the "
@@ -283,9 +285,7 @@ def test_device_index_counts_among_the_visible_cards(wish: str | None, index: in
 
 
 def test_several_visible_cards_without_a_fixed_order_get_a_note() -> None:
-    assert on(FakeNvml(*TWO)).notes == (
-        "2 cards are visible, numbered by PCI bus as nvidia-smi does: CUDA_DEVICE_ORDER=PCI_BUS_ID",
-    )
+    assert on(FakeNvml(*TWO)).notes == ("2 cards are visible, numbered by PCI bus as nvidia-smi does: CUDA_DEVICE_ORDER=PCI_BUS_ID",)
 
 
 @pytest.mark.parametrize(
@@ -547,7 +547,7 @@ def test_space_is_told_also_where_the_folder_is_not_made_yet(tmp_path: Path) -> 
 
 
 def test_torch_is_never_imported() -> None:
-    code = "import sys; from launcher import devices; devices.find('auto', headroom=.1, environ={'CUDA_VISIBLE_DEVICES': ''}); "
+    code = "import sys; from launcher.devices import find; find('cpu', headroom=.1);"
     code += "print([name for name in ('torch', 'numpy', 'yaml') if name in sys.modules])"
     repo = Path(__file__).parent.parent
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=repo)

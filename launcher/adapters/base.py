@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from launcher.devices import Budget
-from launcher.errors import BadInput, Fault
+from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import ActsIn, Rung
 from launcher.report import TrialReport
 from launcher.schema import Recipe, Value, WheelRule
@@ -112,8 +112,6 @@ def load_adapter(name: str) -> Adapter:
     """
     found = [entry for entry in entry_points(group=GROUP) if entry.name == name]
     if not found:
-        from launcher.recipe import did_you_mean
-
         known = known_adapters()
         cure = f"{did_you_mean(name, known)}Known: {', '.join(known) or 'none; is autofit installed?'}."
         raise BadInput([Fault(key="trainer.adapter", found=f"unknown adapter {name!r}", cure=cure)])

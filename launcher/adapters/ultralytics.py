@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from launcher import devices
-from launcher.adapters import yolo_arguments, yolo_data, yolo_models
 from launcher.adapters.base import Command, TrialPlan, WheelSpec
+from launcher.adapters.yolo import arguments as yolo_arguments
+from launcher.adapters.yolo import data as yolo_data
+from launcher.adapters.yolo import models as yolo_models
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault
 from launcher.ladder import Rung
@@ -28,6 +30,7 @@ from launcher.worker import ultralytics_env
 
 TASKS = ("detect", "segment", "pose", "obb")
 _EXACT = "yolo_exact.py"
+_STRIDE = 32  # of every YOLO detector up to P5; P6 models have 64, for which Ultralytics rounds up itself
 _SUFFIX_TASK = {"-seg": "segment", "-pose": "pose", "-obb": "obb", "-cls": "classify", "-sem": "semantic", "-depth": "depth"}
 _NOT_CHECKPOINTED = ("rtdetr", "world", "yoloe")
 
@@ -39,24 +42,33 @@ class UltralyticsAdapter:
     wheels: Mapping[str, WheelSpec] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass; Ultralytics' batch on one GPU."),
         "image_size": WheelSpec(
-            type=int, help="Training image size in pixels (imgsz), a multiple of the model's stride.",
+            type=int,
+            help="Training image size in pixels (imgsz), a multiple of the model's stride.",
             rule=WheelRule(floor=320, grid=32, ratio=0.8),
         ),
         "checkpointing": WheelSpec(
-            type=bool, default=False, rule=WheelRule(values=(True,)), help="true or false: gradient checkpointing with expandable segments.",
+            type=bool,
+            default=False,
+            rule=WheelRule(values=(True,)),
+            help="true or false: gradient checkpointing with expandable segments.",
         ),
         "model": WheelSpec(type=str, help="yolov8x.pt (weights), yolov8x.yaml (from scratch), or yolov8x (weights where they can be had)."),
         "multi_scale": WheelSpec(
-            type=float, rule=WheelRule(values=(0.0,)), help="Sizes are drawn from image_size x (1 +- this fraction), 0 to 1.",
+            type=float,
+            rule=WheelRule(values=(0.0,)),
+            help="Sizes are drawn from image_size x (1 +- this fraction), 0 to 1.",
         ),
         "val_micro_batch": WheelSpec(
-            type=int, rule=WheelRule(values=(8, 4, 2, 1)), acts_in="validation",
+            type=int,
+            rule=WheelRule(values=(8, 4, 2, 1)),
+            acts_in="validation",
             help="At most so many samples per validation batch; unset, it is Ultralytics' own: twice the micro-batch (obb: once).",
         ),
-    }  # fmt: skip
+    }
 
     def __init__(self) -> None:
         self._resolved: dict[str, tuple[str, str]] = {}
+        self._data_notes: tuple[str, ...] = ()
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 
@@ -97,13 +109,14 @@ class UltralyticsAdapter:
         if recipe.data is None:
             faults.append(Fault(key="data", found="no data set is named", cure="Give the path of its data.yaml: data=path/to/data.yaml."))
         elif task in TASKS:
-            _, data_faults = yolo_data.inspect(recipe.data, task, single_cls=bool(args.get("single_cls")))
+            facts, data_faults = yolo_data.inspect(recipe.data, task, single_cls=bool(args.get("single_cls")))
             faults += data_faults
-        faults += self._shared_memory_faults(recipe) + self._destination_faults(recipe)
+            self._data_notes = facts.notes if facts else ()
+        faults += self._size_faults(recipe) + self._shared_memory_faults(recipe) + self._destination_faults(recipe)
         return faults
 
     def notes(self, recipe: Recipe) -> Sequence[str]:
-        return [note for _, note in self._resolved.values() if note]
+        return [*(note for _, note in self._resolved.values() if note), *self._data_notes]
 
     def _task(self, recipe: Recipe) -> str:
         if recipe.trainer.task:
@@ -117,7 +130,13 @@ class UltralyticsAdapter:
             return [Fault(key="ask.model", found="no model is named", cure="For example ask.model=yolo11l.pt.")]
         faults = []
         if recipe.ask.get("checkpointing") and any(name in model.lower() for name in _NOT_CHECKPOINTED):
-            faults.append(Fault(key="ask.checkpointing", found=f"{model} has a forward pass of its own", cure="Take checkpointing out of the ladder for it."))
+            faults.append(
+                Fault(
+                    key="ask.checkpointing",
+                    found=f"{model} has a forward pass of its own",
+                    cure="Take checkpointing out of the ladder for it.",
+                )
+            )
         try:
             self._resolve(model)
         except BadInput as refused:
@@ -129,6 +148,14 @@ class UltralyticsAdapter:
         if model not in self._resolved:
             self._resolved[model] = _resolved(model)
         return self._resolved[model][0]
+
+    def _size_faults(self, recipe: Recipe) -> list[Fault]:
+        """Ultralytics rounds a size off the stride up and goes on: another run than asked."""
+        size = recipe.ask.get("image_size")
+        if not isinstance(size, int) or size % _STRIDE == 0:
+            return []
+        nearest = f"{size // _STRIDE * _STRIDE} or {(size // _STRIDE + 1) * _STRIDE}"
+        return [Fault(key="ask.image_size", found=f"{size} is not a multiple of the stride {_STRIDE}", cure=f"Ask for {nearest}.")]
 
     def _shared_memory_faults(self, recipe: Recipe) -> list[Fault]:
         """Data loader workers hand over whole batches through /dev/shm; too small a one kills them mid-epoch."""
@@ -143,14 +170,23 @@ class UltralyticsAdapter:
         needed = batch_bytes * min(workers, os.cpu_count() or 1)  # every worker holds at least the batch it is handing over
         if needed <= free:
             return []
-        found = f"{workers} workers hand over batches of {devices.format_size(batch_bytes)} through /dev/shm, which has {devices.format_size(free)} free"
-        return [Fault(key="trainer.args.workers", found=found, cure="Set trainer.args.workers=0, or enlarge /dev/shm (docker run --shm-size).")]
+        batch, left = devices.format_size(batch_bytes), devices.format_size(free)
+        found = f"{workers} workers hand over batches of {batch} through /dev/shm, which has {left} free"
+        return [
+            Fault(key="trainer.args.workers", found=found, cure="Set trainer.args.workers=0, or enlarge /dev/shm (docker run --shm-size).")
+        ]
 
     def _destination_faults(self, recipe: Recipe) -> list[Fault]:
         """A folder that already holds something is never trained into."""
         save_dir = recipe.trainer.args.get("save_dir")
         if isinstance(save_dir, str) and Path(save_dir).is_dir() and any(Path(save_dir).iterdir()):
-            return [Fault(key="trainer.args.save_dir", found=f"{save_dir} is not empty", cure="Name a new folder, or leave it out: the run folder is used.")]
+            return [
+                Fault(
+                    key="trainer.args.save_dir",
+                    found=f"{save_dir} is not empty",
+                    cure="Name a new folder, or leave it out: the run folder is used.",
+                )
+            ]
         return []
 
     # -- a rung in Ultralytics' words -----------------------------------------------------------------------------------
@@ -249,7 +285,13 @@ class UltralyticsAdapter:
         best = max(rows, key=lambda row: row.get(key, 0.0)) if key else rows[-1]
         checkpoints = {name: str(path) for name in ("best", "last") if (path := save_dir / "weights" / f"{name}.pt").exists()}
         metrics = {name: value for name, value in best.items() if name.startswith("metrics/")}
-        return {"save_dir": str(save_dir), "epochs": len(rows), "best_epoch": int(best.get("epoch", 0)), "metrics": metrics, "checkpoints": checkpoints}  # fmt: skip
+        return {
+            "save_dir": str(save_dir),
+            "epochs": len(rows),
+            "best_epoch": int(best.get("epoch", 0)),
+            "metrics": metrics,
+            "checkpoints": checkpoints,
+        }
 
     def _save_dir(self, recipe: Recipe, folder: Path) -> Path:
         args = recipe.trainer.args
@@ -274,14 +316,21 @@ def _resolved(model: str) -> tuple[str, str]:
             return f"{model}.pt", ""
         if yolo_models.fetchable(f"{model}.pt"):
             return f"{model}.pt", f"{model}.pt isn't here yet: Ultralytics will download it"
-        return f"{model}.yaml", f"{model}.pt isn't here and can't be fetched: {model} trains FROM SCRATCH; ask.model={model}.pt would insist on weights"
+        return (
+            f"{model}.yaml",
+            f"{model}.pt isn't here and can't be fetched: {model} trains FROM SCRATCH; ask.model={model}.pt would insist on weights",
+        )
     if found.kind in ("weights", "architecture"):
         if found.path is not None:
             return model, ""
         if yolo_models.fetchable(model):
             return model, f"{model} isn't here yet: Ultralytics will download it"
     looked = ", ".join(str(path) for path in found.looked_in) or "nowhere: it isn't a .pt or .yaml file"
-    cure = f"Put the file there, or train from scratch: ask.model={Path(model).stem}.yaml." if found.kind == "weights" else "Name a .pt or .yaml model."
+    cure = (
+        f"Put the file there, or train from scratch: ask.model={Path(model).stem}.yaml."
+        if found.kind == "weights"
+        else "Name a .pt or .yaml model."
+    )
     raise BadInput([Fault(key="ask.model", found=f"{model!r} isn't here and can't be fetched (looked for {looked})", cure=cure)])
 
 

@@ -7,6 +7,7 @@ The launcher starts one such process per trial and kills it with everything it s
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import importlib
@@ -26,10 +27,8 @@ PR_SET_PDEATHSIG = 1
 def die_with_parent() -> None:
     """Asks the kernel to kill this process when the thread that started it ends (prctl(2)); Linux only, best effort."""
     if sys.platform == "linux":
-        try:
+        with contextlib.suppress(OSError, AttributeError):  # another C library: the launcher's own kill remains
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        except (OSError, AttributeError):
-            pass  # another C library: the launcher's own kill remains
 
 
 def run(job: Job) -> int:
@@ -38,7 +37,7 @@ def run(job: Job) -> int:
     try:
         job.scratch.mkdir(parents=True, exist_ok=True)
         importlib.import_module(job.module).run(job, recorder)
-    except BaseException as error:  # noqa: BLE001  SystemExit of a trainer and KeyboardInterrupt are failures of the trial too
+    except BaseException as error:  # SystemExit of a trainer and KeyboardInterrupt are failures of the trial too
         budget.lift()  # writing needs memory, and there is none left
         recorder.failed(error)
         traceback.print_exception(error)

@@ -62,7 +62,7 @@ def lift() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
 
 
-# ---------------------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------------------------
 # CPU
 
 
@@ -83,12 +83,14 @@ def _limit_cpu(cap_bytes: int) -> tuple[int, int]:
     base = data_bytes()
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if hard != resource.RLIM_INFINITY and base + cap_bytes > hard:
-        raise BudgetError(f"the system lets this process have {hard} bytes of data (ulimit -d); base {base} and budget {cap_bytes} need more")
+        raise BudgetError(
+            f"the system lets this process have {hard} bytes of data (ulimit -d); base {base} and budget {cap_bytes} need more"
+        )
     resource.setrlimit(resource.RLIMIT_DATA, (base + cap_bytes, hard))
     return cap_bytes, base
 
 
-# ---------------------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------------------------
 # CUDA
 
 
@@ -114,7 +116,7 @@ def _limit_cuda(cap_bytes: int, device_index: int) -> tuple[int, int]:
 def _nvml_used(device_index: int) -> Callable[[], int] | None:
     """A function giving the bytes in use on the card, by NVML; None where NVML cannot be had."""
     try:
-        import pynvml  # type: ignore[import-untyped,unused-ignore]
+        import pynvml
 
         pynvml.nvmlInit()
         handle = pynvml.nvmlDeviceGetHandleByIndex(device_index)

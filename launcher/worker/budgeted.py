@@ -3,7 +3,8 @@
     python -m launcher.worker.budgeted --device cpu --bytes 2000000000 --imports torch,ultralytics PROGRAM [ARGS...]
 
 PROGRAM is a path to a script, a console entry point of an installed package (``yolo``), or ``-m module``. A leading ``python`` is dropped.
-``sys.argv`` (changed in place: a package imported before the budget may hold on to the list, as ``ultralytics.cfg.ARGV`` does), ``sys.path[0]``, ``__main__`` and the exit status are the program's own. On a CPU start it with MALLOC_MMAP_THRESHOLD_=65536.
+``sys.argv`` (changed in place: a package imported before the budget may hold on to the list, as ``ultralytics.cfg.ARGV`` does),
+``sys.path[0]``, ``__main__`` and the exit status are the program's own. On a CPU start it with MALLOC_MMAP_THRESHOLD_=65536.
 The launcher runs full runs so where the device is an emulated, smaller card, or a CPU with a budget.
 """
 
@@ -12,7 +13,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.metadata
-import os
 import runpy
 import shutil
 import sys
@@ -32,7 +32,7 @@ def run_script(path: str, arguments: Sequence[str]) -> None:
 def run_module(name: str, arguments: Sequence[str]) -> None:
     """As ``python -m NAME ARGUMENTS``."""
     sys.argv[:] = [name, *arguments]
-    sys.path[0] = os.getcwd()
+    sys.path[0] = str(Path.cwd())
     runpy.run_module(name, run_name="__main__", alter_sys=True)
 
 
@@ -61,7 +61,7 @@ def run(words: Sequence[str]) -> None:
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m launcher.worker.budgeted", description=__doc__.splitlines()[0] if __doc__ else None, allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog="python -m launcher.worker.budgeted", allow_abbrev=False)
     parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
     parser.add_argument("--device-index", type=int, default=0, help="index of the card as NVML numbers it; it is cuda:0 in here")
     parser.add_argument("--bytes", type=int, required=True, help="cap on device memory above what the imports take")

@@ -92,8 +92,7 @@ class Recorder:
 
     def batch(self) -> None:
         """A micro-batch (or validation batch) of this phase is through: its loss, backward and share of the step are done."""
-        if self._meter is not None:
-            self._meter.sample()
+        self.sample()
         now = self._clock()
         self._phase_batches += 1
         self._batches[self._phase] += 1
@@ -104,6 +103,11 @@ class Recorder:
                 self._intervals["validate"].append(now - self._last_batch)
         if self._phase is Phase.VALIDATE or self._optimizer_steps:
             self._last_batch = now
+
+    def sample(self) -> None:
+        """Looks at memory without counting a batch."""
+        if self._meter is not None:
+            self._meter.sample()
 
     def optimizer_step(self) -> None:
         """The optimizer has stepped. Call it before the ``batch`` that completes the step."""
@@ -213,7 +217,7 @@ def _mean(values: list[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-# ---------------------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------------------------
 # Failures
 
 
@@ -235,7 +239,7 @@ def failure_of(error: BaseException) -> Failure:
     return Failure(types=types, message=message, traceback="".join(traceback.format_exception(error)))
 
 
-# ---------------------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------------------------
 # Meters
 
 
@@ -340,7 +344,7 @@ class CudaMeter:
 def _driver_meter(device_index: int) -> Callable[[], int]:
     """A function giving the bytes in use on the card, neighbours included: by NVML, or by the CUDA runtime without it."""
     try:
-        import pynvml  # type: ignore[import-untyped,unused-ignore]
+        import pynvml
 
         pynvml.nvmlInit()
         handle = pynvml.nvmlDeviceGetHandleByIndex(device_index)
@@ -350,6 +354,6 @@ def _driver_meter(device_index: int) -> Callable[[], int]:
 
         def used() -> int:
             free, total = torch.cuda.mem_get_info()
-            return total - free
+            return int(total - free)
 
         return used

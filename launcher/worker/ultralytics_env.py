@@ -12,19 +12,8 @@ import shutil
 import sys
 from pathlib import Path
 
-IMPORTS = (
-    "torch",
-    "torchvision",
-    "torch._inductor",
-    "cv2",
-    "matplotlib.pyplot",
-    "polars",
-    "scipy.optimize",
-    "ultralytics",
-    "ultralytics.models.yolo",
-)
-"""What a full Ultralytics run imports sooner or later. Imported before a CPU budget is taken, in the trial and in the full run alike
-(``budgeted --imports``), so that both count the same base and a late import cannot eat the budget."""
+IMPORTS = ("launcher.worker.ultralytics_imports",)
+"""What trial and full run import before a CPU budget is taken (``budgeted --imports``): the same in both, so the base is the same."""
 
 
 def prepare(folder: Path) -> dict[str, str]:

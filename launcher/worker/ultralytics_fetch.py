@@ -1,4 +1,4 @@
-"""``python -m launcher.worker.ultralytics_fetch yolov8x.pt``: downloads published weights the way Ultralytics does, once, before any trial."""
+"""``python -m launcher.worker.ultralytics_fetch yolov8x.pt``: downloads weights as Ultralytics does, once, before any trial."""
 
 from __future__ import annotations
 

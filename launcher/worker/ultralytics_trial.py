@@ -1,7 +1,8 @@
 """Takes a job whose payload is a rung in Ultralytics' own words; runs a truncated, real training of it on the worst of the user's data.
 
 Built on ``yolo_exact``'s trainers, so that what is proven here is what runs. The training loop, the loaders, the validator and the
-optimizer are Ultralytics' own; replaced are which images come (the densest, the largest shapes), how many, and everything that writes.
+optimizer are Ultralytics' own, checkpoint and final validation included; replaced are which images come (the densest, the largest
+shapes), how many, and where things are written.
 Facts and traps: facts/ultralytics.md; each trap has its test in tests/worker/test_ultralytics_traps.py.
 
 Payload: ``model`` (str), ``task`` (str or None), ``args`` (this rung's native arguments), ``checkpointing`` (bool), ``val_batch`` (int or None),
@@ -30,6 +31,8 @@ COVERED = ("detect", "segment", "pose", "obb")
 RELIED_UPON: Mapping[str, str] = {
     "ultralytics.engine.trainer:BaseTrainer.validate": "e56ca46cb1e38615",
     "ultralytics.engine.trainer:BaseTrainer.train": "b7f76d34d85c1c6f",
+    "ultralytics.engine.trainer:BaseTrainer.save_model": "47f61ede98e6f12b",
+    "ultralytics.engine.trainer:BaseTrainer.final_eval": "398e74e935f34789",
     "ultralytics.engine.trainer:BaseTrainer._handle_nan_recovery": "e465d82576a3bc80",
     "ultralytics.engine.validator:BaseValidator.__call__": "29da273b2118ebb6",
     "ultralytics.models.yolo.detect.val:DetectionValidator.postprocess": "0fcb34c909736510",
@@ -49,8 +52,8 @@ RELIED_UPON: Mapping[str, str] = {
 }
 """As ``yolo_exact.RELIED_UPON``, for what only the trial builds upon."""
 
-CPU_NMS_PAIRS = 2_000_000_000
-"""Most candidate pairs per image batch for which a CPU trial sends every box to NMS: about 5 s; see ``_worst_nms``."""
+ANCHORS_PER_OBJECT = 10
+"""Anchors that Ultralytics' assigner trains for each object (``topk``): about what a half-trained model fires per object."""
 
 
 class NotCovered(ValueError):
@@ -82,6 +85,7 @@ def run(job: Job, recorder: Recorder) -> None:
     scans = _keep_label_caches_away(plan.cache_folder)
     _no_downloads()
     _report_assigner_failures(recorder)
+    _saving_fails_at_once()
     _largest_multi_scale()
 
     from ultralytics import YOLO
@@ -104,7 +108,7 @@ class Plan:
     model: str
     task: str | None
     arguments: dict[str, Any]
-    """Native arguments of this rung, with everything that writes turned off."""
+    """Native arguments of this rung, with everything that is written going to the trial's scratch folder."""
     user_arguments: dict[str, Any]
     checkpointing: bool
     val_batch: int | None
@@ -130,8 +134,8 @@ class Plan:
             "project": None,  # Ultralytics Platform uploads only with a project
             "name": None,
             "exist_ok": True,
-            "plots": False,
-            "save": False,
+            "plots": job.device == "cpu" and bool(asked_for.get("plots", True)),  # figures take host memory only
+            "save": True,  # save=False still saves the last epoch; on a card, saving copies model and optimizer there
             "val": True,  # val=False still validates the last epoch
             "cache": False,
             "resume": False,
@@ -164,8 +168,13 @@ def _refuse_uncovered(task: str) -> None:
         raise NotCovered(f"a trial of task {task!r} is not covered: its data has another shape. Covered: {', '.join(COVERED)}")
 
 
-# ---------------------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------------------------
 # Ultralytics, kept from writing, asking and hiding
+
+
+def _module(name: str) -> Any:
+    """A module of Ultralytics', open to be changed."""
+    return importlib.import_module(name)
 
 
 def _keep_label_caches_away(folder: Path) -> list[tuple[int, int, int, int, int]]:
@@ -173,7 +182,7 @@ def _keep_label_caches_away(folder: Path) -> list[tuple[int, int, int, int, int]
 
     A scan's result is (found, missing, empty, corrupt, total) images.
     """
-    dataset = importlib.import_module("ultralytics.data.dataset")
+    dataset = _module("ultralytics.data.dataset")
     load, save = dataset.load_dataset_cache_file, dataset.save_dataset_cache_file
     scans: list[tuple[int, int, int, int, int]] = []
 
@@ -200,14 +209,14 @@ def _no_downloads() -> None:
     def refuse(url: str, *_: Any, **__: Any) -> None:
         raise ConnectionError(f"a trial downloads nothing, and this was asked for: {url}. Fetch it once beforehand, or give its path")
 
-    importlib.import_module("ultralytics.utils.downloads").safe_download = refuse
-    importlib.import_module("ultralytics.data.utils").safe_download = refuse
-    importlib.import_module("ultralytics.utils.checks").check_pip_update_available = lambda: False
+    _module("ultralytics.utils.downloads").safe_download = refuse
+    _module("ultralytics.data.utils").safe_download = refuse
+    _module("ultralytics.utils.checks").check_pip_update_available = lambda: False
 
 
 def _report_assigner_failures(recorder: Recorder) -> None:
     """The label assigner survives running out of memory, image by image and hundreds of times slower (facts, trap 2)."""
-    assigner = importlib.import_module("ultralytics.utils.tal").TaskAlignedAssigner
+    assigner = _module("ultralytics.utils.tal").TaskAlignedAssigner
 
     def get(self: Any) -> bool:
         return bool(self.__dict__.get("_oom_warned", False))
@@ -215,17 +224,26 @@ def _report_assigner_failures(recorder: Recorder) -> None:
     def set_(self: Any, value: bool) -> None:
         self.__dict__["_oom_warned"] = value
         if value:
-            recorder.swallowed(f"{type(self).__name__} ran out of memory (batch {self.bs}, {self.n_max_boxes} boxes) and went on image by image")
+            recorder.swallowed(
+                f"{type(self).__name__} ran out of memory (batch {self.bs}, {self.n_max_boxes} boxes) and went on image by image"
+            )
 
     assigner._oom_warned = property(get, set_)
 
 
+def _saving_fails_at_once() -> None:
+    """Ultralytics tries ``torch.save`` again after any RuntimeError, on a buffer that the first failure closed: an out-of-memory
+    error would end as "ValueError: I/O operation on closed file" (seen under a CPU budget)."""
+    patches = _module("ultralytics.utils.patches")
+    _module("torch").save = patches._torch_save
+
+
 def _largest_multi_scale() -> None:
     """multi_scale draws the size of each micro-batch by ``random.randrange(least, most + 1)``; the trial always draws the largest."""
-    importlib.import_module("ultralytics.models.yolo.detect.train").random = types.SimpleNamespace(randrange=lambda least, past: past - 1)
+    _module("ultralytics.models.yolo.detect.train").random = types.SimpleNamespace(randrange=lambda least, past: past - 1)
 
 
-# ---------------------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------------------------
 # The worst of the data
 
 
@@ -298,7 +316,7 @@ def pad_labels(batch: dict[str, Any], wanted: int, overlap_masks: bool) -> int:
     return wanted
 
 
-# ---------------------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------------------------
 # The truncated trainer
 
 
@@ -308,6 +326,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
     class Trial(base):  # type: ignore[misc]
         _steps = 0
         _validated = False
+        _ending = False
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
@@ -322,7 +341,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             loader = super().get_dataloader(dataset_path, batch_size=batch_size, rank=rank, mode=mode)
             _say_samples(recorder, loader, mode, asked=batch_size if mode == "train" else plan.val_batch or batch_size)
             wanted = plan.micro_batches if mode == "train" else plan.validation_batches
-            sampler = importlib.import_module("ultralytics.data.build")._RepeatSampler(worst_batches(loader, wanted))
+            sampler = _module("ultralytics.data.build")._RepeatSampler(worst_batches(loader, wanted))
             object.__setattr__(loader, "batch_sampler", sampler)  # DataLoader forbids a plain assignment
             return loader
 
@@ -344,8 +363,12 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             dataset = self.train_loader.dataset
             most = max((len(label["cls"]) for label in dataset.labels), default=0)
             self._label_envelope = most * label_factor(self.args, bool(dataset.rect))
-            recorder.note(f"worst data: the densest training image has {most} labels; {self._label_envelope} allowed for after augmentation")
+            recorder.note(
+                f"worst data: the densest training image has {most} labels; {self._label_envelope} allowed for after augmentation"
+            )
             _say_facts(recorder, self, self._optimizer_asked, scans)
+            if plan.user_arguments.get("cache"):
+                recorder.note("cache= is off in the trial: cached images take host memory in the full run, which was not measured")
             self._watch_validator()
             self._make_room_for_training_after_validation()
 
@@ -372,8 +395,19 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
                 self._finish()
 
         def _finish(self) -> None:
+            """As a run ends: the best checkpoint is loaded beside everything else and validated; then the figures."""
             if not bool(self.loss.isfinite()):
                 recorder.note("the loss was not finite in the trial")
+            self._ending = True
+            recorder.phase(Phase.VALIDATE)
+            try:
+                self.final_eval()
+                if self.args.plots:
+                    self.plot_metrics()
+            except BaseException:
+                figures = " and the figures; plots=False needs less memory" if self.args.plots else ""
+                recorder.note(f"training and validation went through; what failed is the end of a run: the final validation{figures}")
+                raise
             for loader in (self.train_loader, self.test_loader):
                 loader.close()
             raise TrialDone
@@ -387,13 +421,15 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
 
             def watched(batch: Any) -> Any:
                 batch = preprocess(batch)
-                images, _, height, width = batch["img"].shape
-                recorder.observe(val_micro_batch=images, largest_val_input=max(height, width))
+                _observe_validation_input(recorder, batch["img"].shape, plan.val_batch, len(validator.dataloader.dataset))
                 return batch
 
             validator.preprocess = watched
 
         def _validation_batch_ended(self, validator: Any) -> None:
+            if self._ending:
+                recorder.sample()
+                return
             recorder.batch()
             self._kept.append(_kept_bytes(validator, self.device.type))
             if len(self._kept) > 1:
@@ -407,21 +443,6 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             self._validated = True
             recorder.phase(Phase.TRAIN_AGAIN)
             return result
-
-        # -- what must not be written
-
-        def save_model(self) -> bool:
-            return False
-
-        def save_metrics(self, metrics: Any) -> None: ...
-
-        def final_eval(self) -> None: ...
-
-        def plot_metrics(self) -> None: ...
-
-        def plot_training_labels(self) -> None: ...
-
-        def plot_training_samples(self, batch: Any, ni: int) -> None: ...
 
     return Trial
 
@@ -444,6 +465,19 @@ def _observe_input(recorder: Recorder, images: int, side: int, device: str) -> N
     )
 
 
+def _observe_validation_input(recorder: Recorder, shape: Sequence[int], at_most: int | None, samples: int) -> None:
+    """The largest validation batch and the largest side that came: the last batch of a data set may be smaller.
+
+    Where all ``samples`` went in one batch of "at most" more, nothing was changed by the trainer, and the asked value is observed.
+    """
+    seen, (images, _, height, width) = recorder.observed, shape
+    whole = at_most is not None and images == samples < at_most
+    recorder.observe(
+        val_micro_batch=at_most if whole else max(images, seen.get("val_micro_batch", 0)),
+        largest_val_input=max(height, width, seen.get("largest_val_input", 0)),
+    )
+
+
 def _say_facts(recorder: Recorder, trainer: Any, optimizer_asked: str, scans: Sequence[tuple[int, int, int, int, int]]) -> None:
     groups = trainer.optimizer.param_groups
     recorder.observe(image_size=trainer.args.imgsz)
@@ -461,12 +495,6 @@ def _say_facts(recorder: Recorder, trainer: Any, optimizer_asked: str, scans: Se
         images_ignored=sum(scan[3] for scan in scans),
         images_without_labels=sum(scan[1] + scan[2] for scan in scans),
     )
-    if trainer.args.task in COVERED and plan_differs(trainer):
-        recorder.note("images are read from disk in the trial, whatever cache= says; cached images take host memory in the full run")
-
-
-def plan_differs(trainer: Any) -> bool:
-    return False
 
 
 def _kept_bytes(validator: Any, device: str) -> int:
@@ -474,17 +502,42 @@ def _kept_bytes(validator: Any, device: str) -> int:
     if device == "cuda":
         import torch
 
-        return torch.cuda.memory_allocated()
+        return int(torch.cuda.memory_allocated())
     arrays = (array for column in validator.metrics.stats.values() for array in column)
     return sum(int(array.nbytes) for array in arrays) + 512 * len(validator.jdict)
 
 
 def _worst_nms(trainer: Any, plan: Plan, recorder: Recorder) -> None:
-    """An untrained model passes hardly a box on to NMS, a half-trained one up to 30,000 per image: conf=0 passes them all."""
+    """An untrained model passes hardly a box on to NMS, a half-trained one up to 30,000 per image; here ``conf=0`` passes them all.
+
+    Costs 0.17 s per image of 80 classes at 640 px on one CPU core; Ultralytics itself ends it after 2 s + 0.05 s per image.
+    Oriented boxes are compared all with all (``TorchNMS.fast_nms``: 30,000 boxes take tens of GB and 150 s on a CPU), which is why
+    Ultralytics raises ``conf`` for them. There, as many boxes go through as a trained model fires on the densest image.
+    """
+    validator = trainer.validator
     if not plan.worst_nms:
         recorder.note("non-maximum suppression saw only the boxes of the untrained model (worst_nms=false)")
-        return
-    trainer.validator.args.conf = 0.0
+    elif trainer.args.task != "obb":
+        validator.args.conf = 0.0
+    else:
+        most = max((len(label["cls"]) for label in trainer.test_loader.dataset.labels), default=0)
+        boxes = max(validator.args.max_det, ANCHORS_PER_OBJECT * most)
+        validator.postprocess = _passing(boxes, validator)
+        recorder.note(
+            f"non-maximum suppression of oriented boxes saw {boxes} boxes per image: {ANCHORS_PER_OBJECT} per object of the densest"
+        )
 
 
-_Hook = Callable[..., Any]
+def _passing(boxes: int, validator: Any) -> Callable[[Any], Any]:
+    """The validator's own ``postprocess`` at the confidence that lets about ``boxes`` boxes of every image through."""
+    postprocess = validator.postprocess
+
+    def at_that_confidence(predictions: Any) -> Any:
+        found = predictions[0] if isinstance(predictions, list | tuple) else predictions
+        if not validator.end2end:
+            scores = found[:, 4 : 4 + validator.nc].flatten(1)
+            kth = scores.kthvalue(max(1, scores.shape[1] - boxes), dim=1).values
+            validator.args.conf = float(kth.min().clamp(0, 1))
+        return postprocess(predictions)
+
+    return at_that_confidence

@@ -94,7 +94,7 @@ class Refused(ValueError):
     """The run cannot be done exactly as asked. The message says why and what would work."""
 
 
-# ---------------------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------------------------
 # What was asked, and how it travels
 
 
@@ -122,7 +122,9 @@ class Settings:
         if self.accumulation_scale is not None:
             exact_batch = Fraction(self.accumulation_scale) * batch
             if exact_batch.denominator != 1 or exact_batch < 1:
-                raise Refused(f"--accumulation-scale {self.accumulation_scale} x batch={batch} is {float(exact_batch):g}, not a whole batch.")
+                raise Refused(
+                    f"--accumulation-scale {self.accumulation_scale} x batch={batch} is {float(exact_batch):g}, not a whole batch."
+                )
             asked_batch = int(exact_batch)
         return asked_batch, self.asked_nbs or nbs
 
@@ -138,7 +140,7 @@ def configure(new: Settings) -> None:
     (enable_checkpointing if new.checkpointing else disable_checkpointing)()
 
 
-# ---------------------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------------------------
 # Gradient checkpointing: BaseModel._predict_once, layer by layer. The class is patched, never an instance: closures on
 # modules would be pickled into last.pt, which then could not be loaded without this file.
 
@@ -188,25 +190,29 @@ def _checkpointed_predict_once(self: Any, x: Any, profile: bool = False, embed: 
 
 
 def enable_checkpointing() -> None:
-    BaseModel._predict_once = _checkpointed_predict_once  # type: ignore[method-assign]
+    BaseModel._predict_once = _checkpointed_predict_once
 
 
 def disable_checkpointing() -> None:
-    BaseModel._predict_once = _plain_predict_once  # type: ignore[method-assign]
+    BaseModel._predict_once = _plain_predict_once
 
 
 def why_not_checkpointed(model: nn.Module) -> str | None:
     """Why gradient checkpointing cannot be had for ``model``, or None where it can."""
     name = type(model).__name__
     if not isinstance(model, BaseModel):
-        kind = "knowledge distillation hooks layers, and hooks would fire twice" if hasattr(model, "student_model") else "it is no YOLO layer list"
+        kind = (
+            "knowledge distillation hooks layers, and hooks would fire twice"
+            if hasattr(model, "student_model")
+            else "it is no YOLO layer list"
+        )
         return f"{name} cannot be checkpointed: {kind}"
     if type(model).predict is not BaseModel.predict:
         return f"{name} cannot be checkpointed: it runs its layers in a loop of its own (RT-DETR, World and YOLOE do)"
     return None
 
 
-# ---------------------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------------------------
 # The trainers
 
 
@@ -252,11 +258,15 @@ def exact(base: Any) -> Any:
                 )
             for number in {batch, self._asked_batch}:
                 if number % ranks:
-                    raise Refused(f"batch={number} over {ranks} GPUs: Ultralytics would run {number // ranks * ranks}. Take a multiple of {ranks}.")
+                    raise Refused(
+                        f"batch={number} over {ranks} GPUs: Ultralytics would run {number // ranks * ranks}. Take a multiple of {ranks}."
+                    )
             if settings.checkpointing and self.args.distill_model is not None:
                 raise Refused("--checkpointing with distill_model: the teacher's forward hooks would fire twice. Drop one of the two.")
             if settings.checkpointing and self.args.compile:
-                raise Refused("--checkpointing with compile: untested together, inductor checkpoints by its own rules. Drop one of the two.")
+                raise Refused(
+                    "--checkpointing with compile: untested together, inductor checkpoints by its own rules. Drop one of the two."
+                )
 
         def setup_model(self) -> Any:
             loaded = super().setup_model()
@@ -299,7 +309,7 @@ def exact(base: Any) -> Any:
             samples = len(self.train_loader.sampler)
             size = min(self._asked_batch // max(self.world_size, 1), len(self.train_loader.dataset))
             whole_only = self.train_loader.drop_last and samples > size
-            return samples // size if whole_only else math.ceil(samples / size)
+            return int(samples // size if whole_only else math.ceil(samples / size))
 
         def _build_train_pipeline(self) -> None:
             self._asked_cap = None  # the applied weight decay is worked out before Ultralytics caps the accumulation
@@ -359,7 +369,7 @@ def trainer_for(model: Any) -> Any:
     return _EXACT[base]
 
 
-# ---------------------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------------------------
 # The version guard
 
 
@@ -391,10 +401,12 @@ def check_ultralytics(table: Mapping[str, str] = RELIED_UPON, version: str = ult
         raise Refused(f"ultralytics {version} is installed; checked: {', '.join(CHECKED)} and later {least[0]}.{least[1]}.x. {cure}")
     different = changed(table)
     if different:
-        raise Refused(f"ultralytics {version} differs from {CHECKED[-1]} in what exact training builds upon: {', '.join(different)}. {cure}")
+        raise Refused(
+            f"ultralytics {version} differs from {CHECKED[-1]} in what exact training builds upon: {', '.join(different)}. {cure}"
+        )
 
 
-# ---------------------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------------------------
 # The command line
 
 
@@ -406,7 +418,9 @@ def parse(argv: Sequence[str]) -> tuple[Settings, list[str]]:
     parser.add_argument("--accumulation-scale", metavar="K", help="asked batch / batch, a whole number or a fraction such as 3/2")
     parser.add_argument("--checkpointing", action="store_true", help="gradient checkpointing")
     parser.add_argument("--val-batch", type=int, metavar="N", help="images per validation batch and GPU")
-    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="...", help="the yolo command, e.g. detect train model=yolo11n.pt data=d.yaml")
+    parser.add_argument(
+        "words", nargs=argparse.REMAINDER, metavar="...", help="the yolo command, e.g. detect train model=yolo11n.pt data=d.yaml"
+    )
     found = vars(parser.parse_args(argv))
     words = found.pop("words")
     if found["asked_batch"] and found["accumulation_scale"]:
@@ -427,7 +441,7 @@ def main(argv: Sequence[str]) -> None:
     chosen, words = parse(argv)
     check_ultralytics()
     configure(chosen)
-    Model.train = train_exactly  # type: ignore[method-assign]
+    Model.train = train_exactly
     ultralytics.cfg.ARGV = ["yolo", *words]  # not entrypoint("..."): that splits on blanks
     ultralytics.cfg.entrypoint()
 

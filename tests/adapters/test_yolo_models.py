@@ -1,18 +1,19 @@
-"""launcher.adapters.yolo_models: names, files and folders, compared with the installed package's own source."""
+"""launcher.adapters.yolo.models: names, files and folders, compared with the installed package's own source."""
 
 from __future__ import annotations
 
 import ast
 import json
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from launcher.adapters import yolo_models
-from launcher.adapters.yolo_models import fetchable, locate, network_is_there, smaller
+from launcher.adapters.yolo import models as yolo_models
+from launcher.adapters.yolo.models import fetchable, locate, network_is_there, smaller
 
 
 @pytest.fixture(autouse=True)
@@ -66,11 +67,7 @@ def test_assets_are_those_of_the_installed_ultralytics() -> None:
     root = yolo_models.package_root()
     assert root is not None
     tree = ast.parse((root / "utils" / "downloads.py").read_text(encoding="utf-8"))
-    value = next(
-        node.value
-        for node in tree.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "GITHUB_ASSETS_NAMES"
-    )
+    value = next(node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "GITHUB_ASSETS_NAMES")
     theirs = eval(compile(ast.Expression(value), "downloads.py", "eval"), {"frozenset": frozenset})
     assert theirs == yolo_models.ASSETS
 
@@ -160,13 +157,12 @@ def test_settings_are_read_from_the_config_dir_and_defaults_hold_without(tmp_pat
 
 
 def test_ultralytics_and_torch_are_never_imported() -> None:
-    import subprocess
-
     code = (
-        "import sys; from launcher.adapters import yolo_models as m; m.smaller('yolov8x.pt'); m.locate('yolov8x.yaml');"
+        "import sys; from launcher.adapters.yolo import models as m; m.smaller('yolov8x.pt'); m.locate('yolov8x.yaml');"
         "print([n for n in ('torch', 'ultralytics', 'numpy') if n in sys.modules])"
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parent.parent)
+    repo = Path(__file__).parent.parent
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=repo)
     assert shown.stdout.strip() == "[]"
 
 

@@ -20,8 +20,9 @@ from typing import Any
 
 import yaml
 
-from launcher.adapters import yolo_labels, yolo_models
-from launcher.adapters.yolo_labels import BadRow, Found, Rules
+from launcher.adapters.yolo import labels as yolo_labels
+from launcher.adapters.yolo import models as yolo_models
+from launcher.adapters.yolo.labels import BadRow, Found, Rules
 from launcher.errors import Fault
 
 TASKS = ("detect", "segment", "pose", "obb")
@@ -458,7 +459,7 @@ def _cure(kind: str, rules: Rules, described: _Described) -> str:
     if kind == "coordinate":
         return "Coordinates are fractions of the image's width and height, from 0 to 1, not pixels."
     if kind == "mixed":
-        return "A file holds boxes or polygons, not both."
+        return "A file holds boxes (5 columns) or polygons (an odd number, 7 or more), not both."
     return "A row holds numbers separated by blanks: the class id, then coordinates."
 
 

@@ -171,9 +171,9 @@ def _problem(words: list[str], rules: Rules, polygons: bool) -> tuple[str, str] 
         if columns not in (5, rules.pose_columns):
             return "columns", f"{columns} columns where 5 belong"
         del values[5:]  # a pose dataset trains a detector, too
-    elif polygons and columns == 5:
-        return "mixed", "a box (5 columns) in a file of polygons"
     elif columns < 7 or columns % 2 == 0:
+        if rules.task == "detect":
+            return "mixed", f"{columns} columns in a file of polygons"
         return "columns", f"{columns} columns where {'9' if rules.task == 'obb' else '7, 9, 11 ...'} belong"
     if columns < 5:  # pose without a kpt_shape: the YAML is at fault already
         return "columns", f"{columns} columns where 5 or more belong"

@@ -16,8 +16,7 @@ from typing import Any
 
 import yaml
 
-from launcher.errors import BadInput, Fault
-from launcher.recipe import did_you_mean
+from launcher.errors import BadInput, Fault, did_you_mean
 
 EXTRA = ("save_dir", "augmentations")  # legal beside default.yaml (cfg.check_dict_alignment, 8.4.190)
 
@@ -55,7 +54,9 @@ def package() -> Path:
     """
     spec = importlib.util.find_spec("ultralytics")
     if spec is None or spec.origin is None:
-        raise BadInput([Fault(key="trainer.adapter", found="the package ultralytics is not installed", cure="pip install 'autofit[ultralytics]'.")])
+        raise BadInput(
+            [Fault(key="trainer.adapter", found="the package ultralytics is not installed", cure="pip install 'autofit[ultralytics]'.")]
+        )
     return Path(spec.origin).parent
 
 
@@ -113,7 +114,13 @@ def _particular(args: Mapping[str, Any]) -> list[Fault]:
     if isinstance(epochs, int) and epochs < 1:
         found.append(Fault(key="trainer.args.epochs", found=f"{epochs} epochs", cure="At least 1."))
     if args.get("time") is not None:
-        found.append(Fault(key="trainer.args.time", found="a time limit changes epochs and accumulation as the run goes", cure="Set trainer.args.epochs."))
+        found.append(
+            Fault(
+                key="trainer.args.time",
+                found="a time limit changes epochs and accumulation as the run goes",
+                cure="Set trainer.args.epochs.",
+            )
+        )
     nbs = args.get("nbs")
     if isinstance(nbs, int) and nbs < 1:
         found.append(Fault(key="trainer.args.nbs", found=f"{nbs}", cure="At least 1; Ultralytics' default is 64."))

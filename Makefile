@@ -1,0 +1,39 @@
+# `make` prints what there is. Every target works on a fresh machine: it installs what it needs into .venv first.
+PYTHON ?= python3
+BIN    := .venv/bin
+EXTRAS := ultralytics,demo,dev
+
+.DEFAULT_GOAL := help
+.PHONY: help install test test-slow check demo gpu-check clean
+
+help:           ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | column -t -s '|'
+
+install: .venv/installed   ## the pinned environment, into .venv
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt uv
+	$(BIN)/uv pip install --quiet --python .venv --constraint constraints.txt --compile-bytecode --editable '.[$(EXTRAS)]'
+	@touch $@
+
+test: install   ## the tests that run everywhere, in minutes
+	$(BIN)/python -m pytest
+
+test-slow: install   ## end-to-end cases with many real trials (about half an hour on 2 cores)
+	$(BIN)/python -m pytest -m slow
+
+check: install   ## what CI runs: lint, types, tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+demo: install   ## the main job on real input, no GPU needed: trials, then a training to the end
+	$(BIN)/autofit train recipe=yolo_demo
+
+gpu-check: install   ## real CUDA failures on emulated cards; needs a GPU
+	$(BIN)/python -m pytest -m gpu -rs
+
+clean:          ## removes the environment, not your runs or data
+	rm -rf .venv

@@ -1,0 +1,26 @@
+"""Imports what a full Ultralytics run imports sooner or later, and starts the thread pools it will use. Nothing enters, nothing is built.
+
+Trial (``ultralytics_trial``) and full run (``budgeted --imports``) import this before a CPU budget is taken, so that both count the same
+base. polars above all: Ultralytics reads results.csv with it at the first checkpoint, and its pool of threads, started then under
+RLIMIT_DATA, aborts the process or hangs it for good instead of raising an error (both seen, polars 1.x, 2026-11).
+"""
+
+from __future__ import annotations
+
+import cv2  # noqa: F401
+import matplotlib
+import matplotlib.font_manager  # noqa: F401
+import scipy.optimize  # noqa: F401
+import torch  # noqa: F401
+import torch._inductor  # noqa: F401
+import torchvision  # noqa: F401
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot  # noqa: E402, F401
+import polars  # noqa: E402
+import ultralytics  # noqa: E402, F401
+import ultralytics.models.yolo  # noqa: E402, F401
+import ultralytics.utils.plotting  # noqa: E402, F401
+
+polars.read_csv(b"epoch,time\n1,2.0\n", infer_schema_length=None).to_dict(as_series=False)  # as BaseTrainer.read_results_csv

@@ -1,0 +1,224 @@
+"""Rungs in Ultralytics' own words, and its arguments checked without importing it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.adapters.base import Adapter
+from launcher.adapters.ultralytics import UltralyticsAdapter
+from launcher.adapters.yolo import arguments as yolo_arguments
+from launcher.ladder import Ladder
+from launcher.schema import Recipe
+from launcher.wheels import ladder_of
+from tests.adapters.contract import AdapterContract, cpu_budget
+
+
+def make(data: Path | str, *, ask: dict[str, Any] | None = None, args: dict[str, Any] | None = None, **more: Any) -> Recipe:
+    asked = {"micro_batch": 4, "image_size": 96, "model": "yolov8s.yaml", "checkpointing": False, **(ask or {})}
+    return Recipe.model_validate(
+        {
+            "name": "mine",
+            "data": str(data),
+            "ask": asked,
+            "trainer": {"adapter": "ultralytics", "args": {"epochs": 2, **(args or {})}},
+            "ladder": {"order": ("micro_batch", "image_size", "checkpointing", "model"), "wheels": {"image_size": {"values": (64,)}}},
+            "device": {"kind": "cpu"},
+            **more,
+        }
+    )
+
+
+class TestUltralytics(AdapterContract):
+    @pytest.fixture
+    def adapter(self) -> Adapter:
+        return UltralyticsAdapter()
+
+    @pytest.fixture
+    def recipe(self, yolo_dataset: Path) -> Recipe:
+        return make(yolo_dataset)
+
+
+def native(recipe: Recipe, index: int, tmp_path: Path) -> tuple[list[str], dict[str, str], Ladder]:
+    """(words before the arguments, arguments, ladder) of one rung's full run."""
+    adapter = UltralyticsAdapter()
+    ladder = ladder_of(recipe, adapter)
+    argv = adapter.full_run(recipe, ladder.rungs[index], cpu_budget(), folder=tmp_path).argv
+    words = [word for word in argv if "=" not in word]
+    return words, dict(word.split("=", 1) for word in argv if "=" in word), ladder
+
+
+def test_the_asked_rung_is_the_plain_yolo_command(yolo_dataset: Path, tmp_path: Path) -> None:
+    words, args, _ = native(make(yolo_dataset), 0, tmp_path)
+    assert words == ["yolo", "detect", "train"]
+    assert args == {
+        "model": "yolov8s.yaml", "data": str(yolo_dataset), "epochs": "2", "batch": "4", "nbs": "64", "device": "cpu", "imgsz": "96",
+        "save_dir": str(tmp_path / "run"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("micro_batch", "nbs", "effective", "decay"),
+    [(64, None, 64, None), (48, None, 48, 0.0005 * 48 / 64), (16, 64, 64, None), (24, 64, 72, 0.0005 * 72 / 64), (128, 64, 128, 0.001)],
+)
+def test_effective_batch_and_applied_weight_decay_are_those_of_the_asked_run(
+    yolo_dataset: Path, tmp_path: Path, micro_batch: int, nbs: int | None, effective: int, decay: float | None
+) -> None:
+    """Ultralytics steps after max(round(nbs/batch), 1) and applies weight_decay * batch * accumulate / nbs (facts, section 1)."""
+    recipe = make(yolo_dataset, ask={"micro_batch": micro_batch}, args={} if nbs is None else {"nbs": nbs})
+    asked_accumulation = max(round((nbs or 64) / micro_batch), 1)
+    asked_decay = 0.0005 * micro_batch * asked_accumulation / (nbs or 64)
+    _, _, ladder = native(recipe, 0, tmp_path)
+    assert ladder.effective_batch == effective
+    for rung in ladder.rungs[:4]:
+        _, args, _ = native(recipe, rung.index, tmp_path)
+        batch, given_nbs = int(args["batch"]), int(args["nbs"])
+        accumulate = max(round(given_nbs / batch), 1)
+        assert batch * accumulate == effective
+        assert float(args.get("weight_decay", 0.0005)) * batch * accumulate / given_nbs == pytest.approx(asked_decay)
+        assert ("weight_decay" in args) == (decay is not None)
+
+
+def test_an_accumulation_asked_for_is_spelled_by_nbs(yolo_dataset: Path, tmp_path: Path) -> None:
+    """SCENARIOS S2: their notes pass accumulate=2, which Ultralytics does not have."""
+    _, args, ladder = native(make(yolo_dataset, ask={"micro_batch": 16, "accumulation": 2}), 0, tmp_path)
+    assert (ladder.effective_batch, args["batch"], args["nbs"]) == (32, "16", "32")
+    assert "accumulate" not in args
+
+
+def test_a_lower_micro_batch_keeps_the_warm_up_by_the_script(yolo_dataset: Path, tmp_path: Path) -> None:
+    words, args, _ = native(make(yolo_dataset), 1, tmp_path)
+    assert words[1:] == [str(tmp_path / "native" / "yolo_exact.py"), "--asked-batch", "4", "--asked-nbs", "64", "detect", "train"]
+    assert (args["batch"], args["nbs"]) == ("2", "64")
+
+
+def test_without_warm_up_and_automatic_optimizer_a_lower_micro_batch_is_plain_yolo(yolo_dataset: Path, tmp_path: Path) -> None:
+    words, _, _ = native(make(yolo_dataset, args={"warmup_epochs": 0.0, "optimizer": "SGD"}), 1, tmp_path)
+    assert words == ["yolo", "detect", "train"]
+
+
+def test_checkpointing_and_a_validation_micro_batch_go_through_the_script(yolo_dataset: Path, tmp_path: Path) -> None:
+    recipe = make(yolo_dataset, ask={"checkpointing": True, "val_micro_batch": 2})
+    words, _, _ = native(recipe, 0, tmp_path)
+    assert "--checkpointing" in words and words[words.index("--val-batch") + 1] == "2"
+
+
+def test_the_script_is_written_beside_the_run(yolo_dataset: Path, tmp_path: Path) -> None:
+    adapter, recipe = UltralyticsAdapter(), make(yolo_dataset, ask={"checkpointing": True})
+    command = adapter.full_run(recipe, ladder_of(recipe, adapter).asked, cpu_budget(), folder=tmp_path)
+    assert list(command.files) == [tmp_path / "native" / "yolo_exact.py"]
+    assert shlex.split(command.shell()) == list(command.argv)
+
+
+def test_a_bare_model_name_is_from_scratch_where_no_weights_can_be_had_and_says_so(
+    yolo_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("launcher.adapters.yolo.models.fetchable", lambda name: False)
+    adapter, recipe = UltralyticsAdapter(), make(yolo_dataset, ask={"model": "yolo11s"})
+    assert adapter.check(recipe) == []
+    assert "FROM SCRATCH" in adapter.notes(recipe)[0]
+    assert adapter.arguments(recipe, ladder_of(recipe, adapter).asked, cpu_budget())["model"] == "yolo11s.yaml"
+    (tmp_path / "yolo11s.pt").write_bytes(b"weights")
+    assert UltralyticsAdapter().fetch(recipe, ladder_of(recipe, adapter).asked) is None
+
+
+def test_weights_insisted_on_that_can_not_be_had_are_refused_with_the_cure(
+    yolo_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("launcher.adapters.yolo.models.fetchable", lambda name: False)
+    (fault,) = UltralyticsAdapter().check(make(yolo_dataset, ask={"model": "yolo11s.pt"}))
+    assert fault.key == "ask.model" and "can't be fetched" in fault.found and "ask.model=yolo11s.yaml" in fault.cure
+
+
+def test_smaller_weights_that_can_not_be_had_are_left_out_of_the_ladder_with_a_note(
+    yolo_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("launcher.adapters.yolo.models.fetchable", lambda name: False)
+    for name in ("yolo11m.pt", "yolo11n.pt"):
+        (tmp_path / name).write_bytes(b"weights")
+    adapter, recipe = UltralyticsAdapter(), make(yolo_dataset, ask={"model": "yolo11m.pt"})
+    assert {rung.values["model"] for rung in ladder_of(recipe, adapter).rungs} == {"yolo11m.pt", "yolo11n.pt"}
+    assert any("yolo11s.pt" in note for note in adapter.notes(recipe))
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ({"accumulate": 2}, "nbs"),
+        ({"batch": 16}, "ask.micro_batch"),
+        ({"imgsz": 640}, "ask.image_size"),
+        ({"epoch": 3}, "Did you mean 'epochs'?"),
+        ({"epochs": "many"}, "Default: 100"),
+        ({"amp": 3}, "Default: True"),
+        ({"multi_scale": 1.5}, "fraction"),
+        ({"resume": True}, "new training"),
+        ({"time": 3}, "epochs"),
+        ({"epochs": 0}, "At least 1"),
+        ({"nbs": 0}, "At least 1"),
+        ({"cfg": "x.yaml"}, "trainer.args"),
+    ],
+)
+def test_an_argument_ultralytics_would_trip_over_is_refused_with_its_cure(yolo_dataset: Path, args: dict[str, Any], words: str) -> None:
+    faults = [fault for fault in UltralyticsAdapter().check(make(yolo_dataset, args=args)) if fault.key.startswith("trainer.args.")]
+    assert faults and any(words in fault.cure for fault in faults)
+
+
+def test_every_default_of_the_installed_ultralytics_passes_its_own_check() -> None:
+    """Notices when upstream changes how default.yaml says its types."""
+    known = yolo_arguments.known()
+    assert len(known) > 90
+    for key, argument in known.items():
+        if key not in yolo_arguments.ELSEWHERE and argument.default is not None and key != "time":
+            assert yolo_arguments.faults({key: argument.default}, asked={}) == [], key
+
+
+def test_an_argument_said_twice_is_refused(yolo_dataset: Path) -> None:
+    recipe = make(yolo_dataset, ask={"multi_scale": 0.5}, args={"multi_scale": 0.2})
+    assert [fault.key for fault in UltralyticsAdapter().check(recipe)] == ["trainer.args.multi_scale"]
+
+
+def test_a_size_off_the_stride_is_refused(yolo_dataset: Path) -> None:
+    (fault,) = UltralyticsAdapter().check(make(yolo_dataset, ask={"image_size": 100}))
+    assert fault.key == "ask.image_size" and fault.cure == "Ask for 96 or 128."
+
+
+def test_a_task_that_is_not_covered_is_refused(yolo_dataset: Path) -> None:
+    faults = UltralyticsAdapter().check(make(yolo_dataset, ask={"model": "yolov8s-cls.yaml"}))
+    assert any(fault.key == "trainer.task" and "detect, segment, pose, obb" in fault.cure for fault in faults)
+
+
+def test_a_folder_that_holds_something_is_not_trained_into(yolo_dataset: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "precious.txt").write_text("x")
+    (fault,) = UltralyticsAdapter().check(make(yolo_dataset, args={"save_dir": str(tmp_path / "mine")}))
+    assert fault.key == "trainer.args.save_dir" and "not empty" in fault.found
+
+
+def test_a_small_shared_memory_is_refused_before_workers_die_in_it(yolo_dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("launcher.devices.shared_memory_free", lambda: 64 * 2**20)
+    recipe = make(yolo_dataset, ask={"micro_batch": 64, "image_size": 1280}, args={"workers": 8}, device={"kind": "cuda"})
+    (fault,) = UltralyticsAdapter().check(recipe)
+    assert fault.key == "trainer.args.workers" and "/dev/shm" in fault.found and "workers=0" in fault.cure
+
+
+def test_checkpointing_of_a_model_with_a_forward_of_its_own_is_refused(yolo_dataset: Path) -> None:
+    recipe = make(yolo_dataset, ask={"model": "yolov8s-world.yaml", "checkpointing": True})
+    assert any(fault.key == "ask.checkpointing" for fault in UltralyticsAdapter().check(recipe))
+
+
+def test_the_best_epoch_is_read_from_what_ultralytics_wrote(yolo_dataset: Path, tmp_path: Path) -> None:
+    weights = tmp_path / "run" / "weights"
+    weights.mkdir(parents=True)
+    (weights / "best.pt").write_bytes(b"")
+    (tmp_path / "run" / "results.csv").write_text(
+        "epoch,time,metrics/mAP50(B),metrics/mAP50-95(B)\n1,1.0,0.2,0.1\n2,2.0,0.5,0.4\n3,3.0,0.4,0.3\n"
+    )
+    results = UltralyticsAdapter().results(make(yolo_dataset), folder=tmp_path)
+    assert results["best_epoch"] == 2 and results["metrics"] == {"metrics/mAP50(B)": 0.5, "metrics/mAP50-95(B)": 0.4}
+    assert results["checkpoints"] == {"best": str(weights / "best.pt")}

@@ -1,0 +1,33 @@
+"""Fixtures that more than one folder of tests uses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+
+def write_yolo_dataset(root: Path, *, train: int = 12, val: int = 6, size: int = 96, classes: int = 3, dense: int = 20) -> Path:
+    """A tiny detection data set of noise; the first training image has ``dense`` labels. Returns its data.yaml."""
+    generator = np.random.default_rng(0)
+    for split, count in (("train", train), ("val", val)):
+        (root / "images" / split).mkdir(parents=True)
+        (root / "labels" / split).mkdir(parents=True)
+        for number in range(count):
+            Image.fromarray(generator.integers(0, 255, (size, size, 3), dtype=np.uint8)).save(root / "images" / split / f"{number}.jpg")
+            rows = [
+                f"{generator.integers(classes)} " + " ".join(f"{value:.4f}" for value in (*generator.uniform(0.2, 0.8, 2), 0.2, 0.2))
+                for _ in range(dense if number == 0 else 3)
+            ]
+            (root / "labels" / split / f"{number}.txt").write_text("\n".join(rows) + "\n")
+    data = root / "data.yaml"
+    data.write_text(f"path: {root}\ntrain: images/train\nval: images/val\nnames: {[f'class{i}' for i in range(classes)]}\n")
+    return data
+
+
+@pytest.fixture
+def yolo_dataset(tmp_path: Path) -> Path:
+    """The data.yaml of a tiny detection data set."""
+    return write_yolo_dataset(tmp_path / "dataset")

@@ -1,0 +1,171 @@
+"""What a person types and what comes back, in processes of their own: words, exit status, and that nothing was launched."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher import cli
+from tests.conftest import write_yolo_dataset
+
+
+def autofit(*words: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "launcher", *words]
+    root = str(Path(__file__).parent.parent)
+    return subprocess.run(
+        argv, cwd=cwd, env={**os.environ, "PYTHONPATH": root, **env}, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    last: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert len(done.stdout.splitlines()) == 1, "with --json standard output is that one line"
+    return last
+
+
+def test_help_answers_without_hydra_torch_or_a_trainer(tmp_path: Path) -> None:
+    code = "import sys; sys.argv = ['autofit', '--help']; from launcher import cli; code = cli.run(['--help']); heavy = {'hydra', 'torch', 'pydantic', 'rich', 'ultralytics'} & set(sys.modules); sys.exit(f'imported {heavy}' if heavy else code)"  # noqa: E501
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "autofit train" in done.stdout and "Exit status" in done.stdout
+
+
+@pytest.mark.parametrize("words", [(), ("--help",), ("train", "--help"), ("help",)])
+def test_help_is_one_page(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = autofit(*words, cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout.startswith("autofit: the training launcher")
+
+
+def test_no_verb_ever_imports_torch(tmp_path: Path) -> None:
+    code = (
+        "import sys; from launcher import cli, autofit, display, recipe, wheels, trial, launch, supervise;"
+        "cli.run(['ladder', 'recipe=yolo_demo']); sys.exit('torch' in sys.modules or 'ultralytics' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=False).returncode == 0
+
+
+def test_recipes_lists_the_built_in_and_the_persons_own(tmp_path: Path) -> None:
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "mine.yaml").write_text("# @package _global_\nsummary: my own job\n")
+    (tmp_path / "recipes" / "broken.yaml").write_text("a: [")
+    done = autofit("recipes", cwd=tmp_path)
+    lines = {line.split()[0]: line for line in done.stdout.splitlines()}
+    assert {"yolov8x_a100", "yolo11l_rtx4080s_component", "yolo11l_rtx4080s_solder", "yolo_demo", "mine"} <= set(lines)
+    assert lines["mine"].endswith("my own job") and "can't be read" in lines["broken"]
+    assert {"name": "mine", "summary": "my own job", "file": str(tmp_path / "recipes" / "mine.yaml")} in answer(
+        autofit("recipes", "--json", cwd=tmp_path)
+    )["recipes"]
+
+
+def test_a_recipe_of_ones_own_composes_with_the_groups(tmp_path: Path) -> None:
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "mine.yaml").write_text(
+        "# @package _global_\ndefaults:\n  - override /ladder: keep_quality\n  - _self_\nask: {micro_batch: 4, image_size: 640, model: yolov8l.yaml, checkpointing: false}\n"  # noqa: E501
+    )
+    said = answer(autofit("ladder", "recipe=mine", "--json", cwd=tmp_path))
+    assert said["effective_batch"] == 64
+    assert list(said["rungs"][0]["rung"]) == ["micro_batch", "checkpointing", "image_size", "model"]
+
+
+def test_ladder_numbers_every_rung_and_runs_nothing(tmp_path: Path) -> None:
+    done = autofit("ladder", "recipe=yolov8x_a100", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "yolov8m" in done.stdout and "checkpointing" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cfg_job_prints_the_composed_recipe(tmp_path: Path) -> None:
+    done = autofit("train", "recipe=yolov8x_a100", "trainer.args.epochs=7", "--cfg", "job", cwd=tmp_path)
+    assert done.returncode == 0 and "epochs: 7" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [("autofit tr", "train"), ("autofit train recipe=yolov", "recipe=yolov8x_a100"), ("autofit fit ladder=", "ladder=keep_quality")],
+)
+def test_tab_completion_offers_verbs_recipes_and_groups(tmp_path: Path, line: str, offered: str) -> None:
+    done = autofit("-sc", "query=bash", cwd=tmp_path, COMP_LINE=line)
+    assert offered in done.stdout.split()
+
+
+def test_tab_completion_can_be_installed(tmp_path: Path) -> None:
+    assert "complete -o nospace" in autofit("-sc", "install=bash", cwd=tmp_path).stdout
+
+
+def test_multirun_launches_every_combination_and_ends_with_the_worst_status(tmp_path: Path) -> None:
+    done = autofit("ladder", "-m", "recipe=yolo_demo", "ask.micro_batch=4,-1", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "accum" in done.stdout and "-1 is not a whole number of at least 1" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("traim", "recipe=yolo_demo"), "Did you mean 'train'?"),
+        (("train",), "Give one: recipe=NAME"),
+        (("train", "recipe=yolo_dmo"), "Did you mean 'yolo_demo'?"),
+        (("train", "recipe=yolo_demo", "ladder=keep_qualty"), "keep_quality"),
+        (("train", "recipe=yolo_demo", "ask.micro_batch=many"), "command line: ask.micro_batch: 'many' is not a whole number"),
+        (("train", "recipe=yolo_demo", "device.memory=lots"), "device.memory"),
+        (("train", "recipe=yolo_demo", "device=cuda"), "device"),
+        (("train", "recipe=yolo_demo", "device.memory=900TiB"), "is available"),
+        (("train", "recipe=yolo_demo", "trainer.args.accumulate=2"), "nbs"),
+        (("train", "recipe=yolo_demo", "data=nowhere/data.yaml", "prepare=null"), "nowhere/data.yaml"),
+        (("train", "recipe=yolo_demo", "data=nowhere/data.yaml", "prepare=[ls,nowhere]"), "did not make nowhere/data.yaml"),
+        (("trial", "recipe=yolo_demo", "rung=999"), "there is no rung 999"),
+        (("trial", "recipe=yolo_demo"), "no rung is named"),
+        (("fit", "recipe=yolov8x_a100"), "no data set is named"),
+        (("fit", "recipe=yolo_demo", "ladder.wheels.micro_batch.floor=99"), "floor 99"),
+        (("fit", "recipe=yolo_demo", "ask.model=best.pt"), "can't be fetched"),
+        (("fit", "recipe=yolo_demo", "run.root=/proc/nowhere"), "run.root"),
+    ],
+)
+def test_bad_input_is_one_clear_message_status_1_and_nothing_launched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
+) -> None:
+    data = write_yolo_dataset(tmp_path / "dataset")
+    named = any(word.startswith("data=") for word in words) or words[-1] == "recipe=yolov8x_a100" or len(words) == 1
+    monkeypatch.chdir(tmp_path)
+    try:
+        status = cli.run([*words, *([] if named else [f"data={data}"])])
+    except SystemExit as ended:  # Hydra's own errors
+        status = int(ended.code or 0)
+    out, err = capfd.readouterr()
+    assert status == 1, out + err
+    assert said in err + out
+    assert "Traceback" not in err
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda root: (root / "data.yaml").write_text("names: [a\ntrain: x"), "data.yaml"),
+        (lambda root: [path.unlink() for path in (root / "images" / "train").iterdir()], "images/train"),
+        (lambda root: (root / "labels" / "train" / "1.txt").write_text("9 0.5 0.5 0.1 0.1\n"), "1.txt:1"),
+        (lambda root: (root / "labels" / "train" / "1.txt").write_text("0 1.5 0.5 0.1 0.1\n"), "1.txt:1"),
+        (lambda root: (root / "data.yaml").write_text("train: images/train\nval: images/val\n"), "names"),
+    ],
+    ids=["broken_yaml", "empty_train", "class_out_of_range", "box_outside", "no_names"],
+)
+def test_a_bad_data_set_is_refused_before_anything_is_launched(tmp_path: Path, spoil: Any, said: str) -> None:
+    data = write_yolo_dataset(tmp_path / "dataset")
+    spoil(data.parent)
+    done = autofit("train", "recipe=yolo_demo", f"data={data}", "--json", cwd=tmp_path)
+    assert done.returncode == 1
+    assert answer(done)["status"] == "bad_input" and said in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_faults_of_every_part_are_told_together(tmp_path: Path) -> None:
+    words = ("ask.micro_bach=3", "device.headroom=7", "trainer.args.epoch=3", "trial.steps=1", "data=nowhere.yaml", "prepare=null")
+    said = answer(autofit("train", "recipe=yolo_demo", *words, "--json", cwd=tmp_path))
+    assert {fault["key"] for fault in said["faults"]} == {"ask.micro_bach", "device.headroom", "trainer.args.epoch", "trial.steps", "data"}
+    assert all(fault["where"] for fault in said["faults"])

@@ -1,0 +1,165 @@
+"""The product as a person meets it: the real trainer, real failures under a real budget, on the CPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+from launcher.process import TOKEN
+from tests.adapters.contract import snapshot
+from tests.conftest import write_yolo_dataset
+
+ROOT = Path(__file__).parent.parent
+SMALL = {
+    "ask": {"model": "yolov8n.yaml", "micro_batch": 8, "accumulation": 1, "image_size": 160, "checkpointing": False},
+    "trainer": {"args": {"epochs": 1, "warmup_epochs": 1.0, "optimizer": "AdamW"}},
+    "ladder": {"order": ["micro_batch", "image_size"], "wheels": {"micro_batch": {"floor": 2}, "image_size": {"values": [96]}}},
+    "device": {"kind": "cpu", "memory": "2GiB"},
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A person's folder with a data set, a recipe and Ultralytics settings of their own."""
+    write_yolo_dataset(tmp_path / "dataset", train=16, val=8, size=160)
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "small.yaml").write_text(f"# @package _global_\n{yaml.safe_dump(SMALL)}")
+    config = tmp_path / "home" / "Ultralytics"
+    config.mkdir(parents=True)
+    (config / "settings.json").write_text(json.dumps({"settings_version": "0.0.8", "sync": True, "tensorboard": False}))
+    return tmp_path
+
+
+def start(place: Path, *words: str, json_line: bool = True) -> subprocess.Popen[str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "YOLO_CONFIG_DIR": str(place / "home"), "YOLO_OFFLINE": "1"}
+    argv = [sys.executable, "-m", "launcher", *words, "recipe=small", "data=dataset/data.yaml", *(["--json"] if json_line else [])]
+    return subprocess.Popen(argv, cwd=place, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def autofit(place: Path, *words: str) -> tuple[int, dict[str, Any], str]:
+    """(exit status, the line of JSON, standard error)"""
+    running = start(place, *words)
+    out, err = running.communicate(timeout=300)
+    return running.returncode, json.loads(out), err
+
+
+def left_over() -> list[int]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if TOKEN in process.environ() and process.pid != os.getpid() and TOKEN not in os.environ:
+                found.append(process.pid)
+        except psutil.Error:
+            continue
+    return found
+
+
+def test_fit_walks_down_on_real_failures_and_touches_nothing_of_the_persons(place: Path) -> None:
+    before = snapshot(place)
+    status, said, err = autofit(place, "fit", "device.memory=330MiB", "ladder.wheels.micro_batch.floor=1")
+    assert status == 0, err
+    assert said["status"] == "done" and said["effective_batch"] == 8
+    verdicts = [trial["verdict"] for trial in said["trials"]]
+    assert verdicts[0] == "out_of_memory" and verdicts[-1] == "fits", said["trials"]
+    first, last = said["trials"][0], said["trials"][-1]
+    assert first["rung_index"] == 0 and first["phase"] in ("train", "validate", "setup", "train_again")
+    assert said["rung_index"] == last["rung_index"] > 0
+    assert 0 < last["peak_bytes"] <= 330 * 2**20 * 0.9 * 1.02
+    assert said["rung"]["micro_batch"] * said["accumulation"] == 8
+    assert f"batch={said['rung']['micro_batch']}" in said["command"] and "nbs=8" in said["command"]
+    after = {name: data for name, data in snapshot(place).items() if not name.startswith("runs/")}
+    assert after == before, "data set, label caches, settings and folder are as they were"
+    run_dir = Path(said["run_dir"])
+    assert json.loads((run_dir / "record.json").read_text())["status"] == "done"
+    assert (run_dir / "command.sh").read_text().splitlines()[-1] == said["command"]
+    assert not list(run_dir.rglob("scratch")) and not list(run_dir.rglob("*.pt"))
+
+
+def test_train_runs_to_the_end_and_records_it(place: Path) -> None:
+    status, said, err = autofit(place, "train", "device.memory=2GiB")
+    assert status == 0, err
+    assert said["rung_index"] == 0 and said["given_up"] == {}
+    assert said["command"].startswith("yolo detect train model=yolov8n.yaml")
+    assert said["run"]["returncode"] == 0
+    assert set(said["results"]["metrics"]) >= {"metrics/mAP50(B)", "metrics/mAP50-95(B)"}
+    assert Path(said["results"]["checkpoints"]["last"]).is_relative_to(said["run_dir"])
+    events = [json.loads(line)["event"] for line in (Path(said["run_dir"]) / "events.jsonl").read_text().splitlines()]
+    assert events == ["prepared", "trial_started", "trial_ended", "fitted", "run_started", "run_ended", "finished"]
+    assert "1 epochs completed" in err, "the trainer's own words pass through"
+    assert "1 epochs completed" in (Path(said["run_dir"]) / "run.stdout.log").read_text()
+
+
+def test_no_rung_fits_is_status_3_with_every_failure_told(place: Path) -> None:
+    status, said, err = autofit(place, "train", "device.memory=64MiB", "ladder.order=[micro_batch]", "ladder.wheels.micro_batch.floor=4")
+    assert (status, said["status"], said["rung"], said["command"]) == (3, "no_rung_fits", None, None)
+    assert [trial["verdict"] for trial in said["trials"]] == ["out_of_memory"] * 2
+    assert "No rung fits" in err
+
+
+def test_a_crash_that_is_not_memory_stops_at_once_with_the_trainers_own_words(place: Path) -> None:
+    (place / "odd.yaml").write_text("nc: 3\nbackbone:\n  - [-1, 1, NoSuchLayer, [64]]\nhead: []\n")
+    status, said, err = autofit(place, "train", "ask.model=odd.yaml")
+    assert (status, said["status"], len(said["trials"])) == (4, "crashed", 1)
+    assert "NoSuchLayer" in err and "Traceback" in err
+    assert not (Path(said["run_dir"]) / "run").exists()
+
+
+def test_a_trial_that_takes_too_long_has_stalled_and_is_gone(place: Path) -> None:
+    status, said, _ = autofit(place, "fit", "trial.timeout_s=1.0")
+    assert (status, said["status"]) == (4, "stalled")
+    assert not left_over()
+
+
+def test_one_rung_can_be_tried_alone(place: Path) -> None:
+    status, said, err = autofit(place, "trial", "rung=2")
+    assert status == 0, err
+    assert (said["verdict"], said["rung"]["micro_batch"], said["accumulation"]) == ("fits", 2, 4)
+    assert [use["phase"] for use in said["report"]["uses"]] == ["start", "setup", "train", "validate", "train_again", "validate"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_the_trial_and_everything_with_status_130(place: Path, number: signal.Signals) -> None:
+    running = start(place, "train", "trainer.args.epochs=50")
+    until = time.monotonic() + 60
+    while not list(place.glob("runs/autofit/*/trials/*/report.json")) and time.monotonic() < until:
+        time.sleep(0.1)
+    running.send_signal(number)
+    out, err = running.communicate(timeout=30)
+    assert running.returncode == 130, err
+    assert json.loads(out)["status"] == "interrupted"
+    assert not left_over()
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_full_run_and_everything_with_status_130(place: Path) -> None:
+    running = start(place, "train", "trainer.args.epochs=500")
+    until = time.monotonic() + 120
+    while not list(place.glob("runs/autofit/*/run/results.csv")) and time.monotonic() < until:
+        time.sleep(0.1)
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 130, err
+    assert not left_over()
+
+
+@pytest.mark.slow
+def test_a_full_run_that_fails_is_status_5(place: Path) -> None:
+    running = start(place, "train", "trainer.args.epochs=500")
+    until = time.monotonic() + 120
+    while not (logs := list(place.glob("runs/autofit/*/run/results.csv"))) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert logs
+    run = next(pid for pid in left_over() if any("budgeted" in word for word in psutil.Process(pid).cmdline()))
+    os.kill(run, signal.SIGKILL)
+    out, _ = running.communicate(timeout=60)
+    assert running.returncode == 5 and json.loads(out)["status"] == "failed"

@@ -1,0 +1,113 @@
+"""The ladder's promises, for every ladder that can be built."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launcher.ladder import Ladder, Wheel, build, divisors_down, sizes_down
+
+
+@st.composite
+def ladders(draw: st.DrawFn) -> Ladder:
+    world_size = draw(st.integers(1, 4))
+    micro_batch, accumulation = draw(st.integers(1, 96)), draw(st.integers(1, 6))
+    per_device = micro_batch * accumulation
+    floor = draw(st.integers(1, micro_batch))
+    image_floor = 32 * draw(st.integers(1, 20))
+    asked_size = image_floor + 32 * draw(st.integers(0, 20))
+    wheels = [
+        Wheel(name="micro_batch", values=divisors_down(micro_batch, of=per_device, floor=floor)),
+        Wheel(name="image_size", values=sizes_down(asked_size, floor=image_floor, grid=32, ratio=draw(st.floats(0.5, 0.95)))),
+        Wheel(name="checkpointing", values=(False, True)),
+        Wheel(name="model", values=("x", "l", "m")[: draw(st.integers(1, 3))]),
+    ]
+    order = draw(st.permutations(wheels))
+    return build(order, effective_batch=per_device * world_size, world_size=world_size)
+
+
+@given(ladders())
+def test_every_rung_keeps_the_effective_batch(ladder: Ladder) -> None:
+    assert {rung.effective_batch for rung in ladder.rungs} == {ladder.effective_batch}
+    assert all(rung.micro_batch * rung.accumulation * rung.world_size == ladder.effective_batch for rung in ladder.rungs)
+
+
+@given(ladders())
+def test_every_rung_is_unique_and_numbered_in_order(ladder: Ladder) -> None:
+    assert len({tuple(rung.values.items()) for rung in ladder.rungs}) == len(ladder.rungs)
+    assert [rung.index for rung in ladder.rungs] == list(range(len(ladder.rungs)))
+
+
+@given(ladders())
+def test_rungs_are_sorted_like_an_odometer_with_the_first_wheel_fastest(ladder: Ladder) -> None:
+    slowest_first = [tuple(reversed(rung.position)) for rung in ladder.rungs]
+    assert slowest_first == sorted(slowest_first)
+
+
+@given(ladders())
+def test_rung_zero_is_what_was_asked(ladder: Ladder) -> None:
+    assert ladder.asked.position == (0,) * len(ladder.wheels)
+    assert all(ladder.asked.values[wheel.name] == wheel.values[0] for wheel in ladder.wheels)
+    assert ladder.given_up(ladder.asked) == {}
+
+
+@given(ladders())
+def test_a_ladder_has_every_combination(ladder: Ladder) -> None:
+    count = 1
+    for wheel in ladder.wheels:
+        count *= len(wheel.values)
+    assert len(ladder.rungs) == count
+
+
+@given(asked=st.integers(32, 2000), grid=st.sampled_from([1, 8, 32, 64]), ratio=st.floats(0.1, 0.99), floor=st.integers(1, 2000))
+def test_sizes_go_down_on_the_grid_to_the_floor_and_no_further(asked: int, grid: int, ratio: float, floor: int) -> None:
+    sizes = sizes_down(asked, floor=floor, grid=grid, ratio=ratio)
+    assert sizes[0] == asked
+    assert all(later < earlier for earlier, later in itertools.pairwise(sizes))
+    assert all(size % grid == 0 and size >= floor for size in sizes[1:])
+    lowest = -(-floor // grid) * grid
+    assert sizes[-1] == (lowest if lowest < asked else asked)
+
+
+@given(asked=st.integers(1, 256), accumulation=st.integers(1, 8), floor=st.integers(1, 256))
+def test_micro_batches_are_the_divisors_from_the_asked_one_down(asked: int, accumulation: int, floor: int) -> None:
+    sizes = divisors_down(asked, of=asked * accumulation, floor=min(floor, asked))
+    assert sizes[0] == asked
+    assert set(sizes) == {size for size in range(min(floor, asked), asked + 1) if asked * accumulation % size == 0}
+
+
+def test_a_whole_small_ladder_written_out() -> None:
+    wheels = [
+        Wheel(name="micro_batch", values=(4, 2)),
+        Wheel(name="image_size", values=(1280, 640)),
+        Wheel(name="model", values=("x", "l")),
+    ]
+    ladder = build(wheels, effective_batch=8)
+    assert [(*rung.values.values(), rung.accumulation) for rung in ladder.rungs] == [
+        (4, 1280, "x", 2),
+        (2, 1280, "x", 4),
+        (4, 640, "x", 2),
+        (2, 640, "x", 4),
+        (4, 1280, "l", 2),  # the smaller model takes the asked size and batch back
+        (2, 1280, "l", 4),
+        (4, 640, "l", 2),
+        (2, 640, "l", 4),
+    ]
+
+
+def test_an_inexact_micro_batch_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"micro-batch 3 x world size 1 does not divide 8"):
+        build([Wheel(name="micro_batch", values=(4, 3))], effective_batch=8)
+
+
+def test_a_ladder_without_micro_batch_is_refused() -> None:
+    with pytest.raises(ValueError, match="needs the wheel micro_batch"):
+        build([Wheel(name="model", values=("x",))], effective_batch=8)
+
+
+def test_a_wheel_with_a_value_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="has a value twice"):
+        Wheel(name="model", values=("x", "x"))

@@ -1,0 +1,166 @@
+"""Children are bounded, leave nothing behind, and look untouched from outside."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from launcher import process
+from launcher.errors import Interrupted
+from launcher.process import Child
+
+
+def started(tmp_path: Path, code: str, *, show: bool = False, **env: str) -> Child:
+    streams = ((tmp_path / "shown.out").open("ab"), (tmp_path / "shown.err").open("ab")) if show else None
+    argv = (sys.executable, "-c", textwrap.dedent(code))
+    return process.start(argv, env=env, stdout=tmp_path / "out.log", stderr=tmp_path / "err.log", show=streams)
+
+
+def wait_for(path: Path, *, seconds: float = 10.0) -> str:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if path.exists() and (text := path.read_text()).strip():
+            return text
+        time.sleep(0.02)
+    raise AssertionError(f"{path} never came")
+
+
+def test_a_child_ends_with_its_own_exit_status_and_words(tmp_path: Path) -> None:
+    child = started(tmp_path, "import sys, os; print('out', os.environ['GIVEN']); print('err', file=sys.stderr); sys.exit(7)", GIVEN="x")
+    ending = process.wait(child, stderr=tmp_path / "err.log")
+    assert (ending.returncode, ending.timed_out, ending.stderr_tail) == (7, False, "err\n")
+    assert (tmp_path / "out.log").read_text() == "out x\n"
+
+
+FAMILY = """
+    import os, signal, subprocess, sys, time
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ours = subprocess.Popen([sys.executable, "-c", "import time, signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"])
+    away = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)  # as a daemon does
+    open(sys.argv[1] if len(sys.argv) > 1 else os.environ["PIDS"], "w").write(f"{os.getpid()} {ours.pid} {away.pid}")
+    time.sleep(600)
+"""
+
+
+def test_a_child_that_ignores_sigterm_is_killed_with_all_its_children_after_the_time_limit(tmp_path: Path) -> None:
+    child = started(tmp_path, FAMILY, PIDS=str(tmp_path / "pids"))
+    ending = process.wait(child, timeout_s=1.5)
+    assert ending.timed_out and ending.returncode == -signal.SIGKILL
+    for pid in map(int, (tmp_path / "pids").read_text().split()):
+        assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def test_what_a_finished_child_left_running_is_ended_too(tmp_path: Path) -> None:
+    code = """
+        import os, subprocess, sys
+        left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+        open(os.environ["PIDS"], "w").write(str(left.pid))
+    """
+    ending = process.wait(started(tmp_path, code, PIDS=str(tmp_path / "pids")))
+    assert ending.returncode == 0
+    pid = int((tmp_path / "pids").read_text())
+    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_launcher_reaches_the_child_and_becomes_interrupted(tmp_path: Path, number: signal.Signals) -> None:
+    code = """
+        import os, signal, sys, time
+        def said(n, f):
+            open(os.environ["SAID"], "w").write(str(n)); sys.exit(0)
+        signal.signal(signal.SIGINT, said); signal.signal(signal.SIGTERM, said)
+        open(os.environ["READY"], "w").write("1")
+        time.sleep(600)
+    """
+    child = started(tmp_path, code, SAID=str(tmp_path / "said"), READY=str(tmp_path / "ready"))
+    wait_for(tmp_path / "ready")
+    threading.Timer(0.3, os.kill, (os.getpid(), number)).start()
+    before = signal.getsignal(number)
+    with pytest.raises(Interrupted, match=number.name), process.forward_signals(child):
+        process.wait(child)
+    assert (tmp_path / "said").read_text() == str(int(number))
+    assert signal.getsignal(number) is before
+
+
+def test_a_child_that_ignores_ctrl_c_is_killed_after_the_grace(tmp_path: Path) -> None:
+    child = started(tmp_path, FAMILY.replace("SIGTERM", "SIGINT"), PIDS=str(tmp_path / "pids"))
+    wait_for(tmp_path / "pids")
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(Interrupted), process.forward_signals(child, grace_s=0.5):
+        process.wait(child)
+    for pid in map(int, (tmp_path / "pids").read_text().split()):
+        assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def test_shown_output_is_passed_through_byte_for_byte_and_logged(tmp_path: Path) -> None:
+    code = r"""
+        import sys
+        for i in range(3):
+            sys.stdout.buffer.write(b"\r\x1b[K%d%%" % i)
+        sys.stdout.buffer.write(b"\xff\n")
+        sys.stderr.write("warn\n")
+    """
+    child = started(tmp_path, code, show=True)
+    process.wait(child)
+    expected = b"\r\x1b[K0%\r\x1b[K1%\r\x1b[K2%\xff\n"
+    assert (tmp_path / "shown.out").read_bytes() == (tmp_path / "out.log").read_bytes() == expected
+    assert (tmp_path / "shown.err").read_bytes() == b"warn\n"
+
+
+def test_a_child_shown_on_a_terminal_has_a_terminal_and_its_bytes_are_unchanged(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "wb", buffering=0) as stream:
+        code = "import sys, os; sys.stdout.write(f'{sys.stdout.isatty()} {os.get_terminal_size().columns > 0}\\nnext')"
+        child = process.start((sys.executable, "-c", code), env={}, stdout=tmp_path / "o", stderr=tmp_path / "e", show=(stream, stream))
+        assert process.wait(child).returncode == 0
+    os.close(ours)
+    assert (tmp_path / "o").read_bytes() == b"True True\nnext"
+
+
+def test_a_launcher_whose_own_reader_is_gone_still_finishes_and_logs(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb", buffering=0) as broken:
+        argv = (sys.executable, "-c", "print('x' * 100000)")
+        ending = process.wait(process.start(argv, env={}, stdout=tmp_path / "o", stderr=tmp_path / "e", show=(broken, broken)))
+    assert ending.returncode == 0
+    assert (tmp_path / "o").stat().st_size == 100001
+
+
+def test_the_peak_of_the_data_segments_is_watched_from_outside(tmp_path: Path) -> None:
+    plain = process.wait(started(tmp_path, "import time; time.sleep(0.3)"))
+    large = process.wait(started(tmp_path, "import time; x = bytearray(300_000_000); time.sleep(0.3)"))
+    assert large.peak_data_bytes - plain.peak_data_bytes == pytest.approx(300_000_000, rel=0.05)
+
+
+def test_a_child_of_a_launcher_inside_a_child_is_found_from_outside(tmp_path: Path) -> None:
+    inner = f"""
+        import sys, os
+        sys.path.insert(0, {str(Path(process.__file__).parent.parent)!r})
+        from pathlib import Path
+        from launcher import process
+        argv = (sys.executable, "-c", "import time; time.sleep(600)")
+        child = process.start(argv, env={{}}, stdout=Path(os.environ["D"]) / "a", stderr=Path(os.environ["D"]) / "b")
+        open(os.environ["PIDS"], "w").write(str(child.pid))
+        os._exit(0)
+    """
+    process.wait(started(tmp_path, inner, PIDS=str(tmp_path / "pids"), D=str(tmp_path)))
+    pid = int(wait_for(tmp_path / "pids"))
+    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def test_only_this_module_starts_processes() -> None:
+    package = Path(process.__file__).parent
+    outside = [path for path in package.glob("*.py") if path.name not in ("process.py", "autofit.py")]
+    assert subprocess  # the module this is about
+    assert not [path.name for path in outside if "import subprocess" in path.read_text()]

@@ -1,0 +1,204 @@
+"""The gate: every fault at once, each with key, place, value and cure; nothing unvalidated passes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from launcher import recipe as recipes
+from launcher.adapters.base import known_adapters, load_adapter
+from launcher.adapters.ultralytics import UltralyticsAdapter
+from launcher.errors import BadInput, Fault
+from launcher.recipe import Draft, Provenance
+from launcher.wheels import ladder_of
+
+GOOD: dict[str, Any] = {
+    "name": "mine",
+    "ask": {"micro_batch": 64, "image_size": 1280, "model": "yolov8x.yaml", "checkpointing": False},
+    "trainer": {"adapter": "ultralytics", "args": {"epochs": 3}},
+    "ladder": {"order": ["micro_batch", "image_size", "checkpointing", "model"]},
+}
+
+
+def draft(**changes: Any) -> Draft:
+    config = OmegaConf.merge(OmegaConf.create(GOOD), OmegaConf.create(changes))
+    return recipes.read(config, Provenance())  # type: ignore[arg-type]
+
+
+def ladder_faults(**changes: Any) -> dict[str, Fault]:
+    checked = draft(**changes)
+    assert checked.recipe is not None
+    try:
+        ladder_of(checked.recipe, UltralyticsAdapter())
+    except BadInput as refused:
+        return {fault.key: fault for fault in (*checked.faults, *refused.faults)}
+    return {fault.key: fault for fault in checked.faults}
+
+
+def test_a_good_recipe_passes_and_is_frozen() -> None:
+    checked = draft()
+    assert checked.faults == () and checked.recipe is not None
+    with pytest.raises(Exception, match="frozen"):
+        checked.recipe.name = "other"
+
+
+def test_all_faults_are_told_at_once_and_say_what_was_meant() -> None:
+    checked = draft(
+        trainer={"arg": {}}, device={"memory": "lots", "headroom": 1.5}, trial={"steps": 1, "timeout_s": "long"}, ask={"micro_batch": 64}
+    )
+    keys = {fault.key: fault for fault in checked.faults}
+    assert set(keys) == {"trainer.arg", "device.memory", "device.headroom", "trial.steps", "trial.timeout_s"}
+    assert "Did you mean 'args'?" in keys["trainer.arg"].cure
+    assert keys["device.headroom"].found == "found 1.5" and "less than 1" in keys["device.headroom"].cure
+    assert checked.recipe is not None, "what is left is still checked further"
+
+
+def test_sizes_are_bytes_past_the_gate() -> None:
+    checked = draft(device={"memory": "16GiB"})
+    assert checked.recipe is not None and checked.recipe.device.memory == 16 * 2**30
+
+
+def test_a_number_is_no_switch_and_a_text_no_number() -> None:
+    assert {fault.key for fault in draft(device={"share": 1, "index": "0"}).faults} == {"device.share", "device.index"}
+
+
+def test_an_unknown_wheel_asked_for_names_the_known_ones() -> None:
+    faults = ladder_faults(ask={"micro_bach": 3})
+    assert "Did you mean 'micro_batch'?" in faults["ask.micro_bach"].cure
+
+
+@pytest.mark.parametrize(
+    ("ask", "key"),
+    [
+        ({"micro_batch": 0}, "ask.micro_batch"),
+        ({"micro_batch": True}, "ask.micro_batch"),
+        ({"micro_batch": "many"}, "ask.micro_batch"),
+        ({"accumulation": -1}, "ask.accumulation"),
+        ({"image_size": "big"}, "ask.image_size"),
+        ({"image_size": True}, "ask.image_size"),
+        ({"checkpointing": 1}, "ask.checkpointing"),
+        ({"model": 8}, "ask.model"),
+    ],
+)
+def test_a_wrong_value_asked_for_is_a_fault_of_its_key(ask: dict[str, Any], key: str) -> None:
+    assert key in ladder_faults(ask=ask)
+
+
+@pytest.mark.parametrize(
+    ("wheels", "words"),
+    [
+        ({"micro_batch": {"floor": 128}}, "floor 128 is not a whole number from 1 to the asked micro-batch 64"),
+        ({"micro_batch": {"floor": 0}}, "floor 0 is not"),
+        ({"micro_batch": {"values": [48]}}, "micro-batch 48 does not keep the effective batch at 64; these do: 64, 32, 16, 8, 4, 2, 1"),
+        ({"image_size": {"floor": 2000}}, "floor 2000 is above the asked image_size 1280"),
+        ({"model": {"floor": "yolov9z.yaml"}}, "floor 'yolov9z.yaml' is none of the smaller model values"),
+        ({"checkpointing": {"values": ["maybe"]}}, "'maybe' is not true or false"),
+    ],
+)
+def test_an_impossible_wheel_says_why(wheels: dict[str, Any], words: str) -> None:
+    (fault,) = ladder_faults(ladder={"wheels": wheels}).values()
+    assert words in fault.found
+
+
+def test_an_unknown_wheel_in_the_order_and_one_named_twice_are_faults() -> None:
+    fault = ladder_faults(ladder={"order": ["micro_batch", "imagesize", "model", "model"]})["ladder.order"]
+    assert "image_size" in fault.cure or "twice" in fault.found
+
+
+def test_a_wheel_of_the_users_own_turns_one_of_the_trainers_arguments() -> None:
+    checked = draft(
+        ask={"mosaic": 1.0},
+        ladder={"order": ["micro_batch", "mosaic"], "wheels": {"mosaic": {"values": [0.0], "argument": "mosaic"}}},
+    )
+    assert checked.recipe is not None
+    ladder = ladder_of(checked.recipe, UltralyticsAdapter())
+    assert [wheel.values for wheel in ladder.wheels if wheel.name == "mosaic"] == [(1.0, 0.0)]
+
+
+def test_what_stands_in_no_order_stays_as_asked() -> None:
+    checked = draft(ladder={"order": ["micro_batch"]})
+    assert checked.recipe is not None
+    ladder = ladder_of(checked.recipe, UltralyticsAdapter())
+    assert {rung.values["image_size"] for rung in ladder.rungs} == {1280}
+
+
+def test_the_place_of_a_fault_is_the_command_line_or_the_file_that_says_it(tmp_path: Path) -> None:
+    recipe, group = tmp_path / "r.yaml", tmp_path / "conf" / "trial" / "default.yaml"
+    recipe.write_text("# @package _global_\nask: {micro_batch: 3}\n")
+    group.parent.mkdir(parents=True)
+    group.write_text("steps: 2\n")
+    provenance = Provenance(overrides=("++ask.image_size=5",), files=(recipe, group))
+    assert provenance.where("ask.image_size") == "command line"
+    assert provenance.where("ask.micro_batch") == str(recipe)
+    assert provenance.where("trial.steps") == str(group)
+
+
+def test_an_unknown_adapter_names_the_known_ones() -> None:
+    with pytest.raises(BadInput, match="Did you mean 'ultralytics'"):
+        load_adapter("ultralitics")
+    assert "ultralytics" in known_adapters()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 3000) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*GOOD, "floor", "values", "order", "args", "x"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+KEYS = [
+    "ask",
+    "ask.micro_batch",
+    "ask.image_size",
+    "ask.model",
+    "ask.accumulation",
+    "ask.nonsense",
+    "trainer",
+    "trainer.args",
+    "trainer.adapter",
+    "ladder",
+    "ladder.order",
+    "ladder.wheels",
+    "ladder.wheels.micro_batch",
+    "ladder.wheels.image_size",
+    "device",
+    "device.memory",
+    "device.headroom",
+    "trial",
+    "trial.steps",
+    "run.root",
+    "data",
+    "prepare",
+    "rung",
+    "name",
+    "summary",
+    "nonsense",
+]
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.dictionaries(st.sampled_from(KEYS), JSON, min_size=1, max_size=4))
+def test_whatever_a_recipe_says_it_becomes_a_ladder_or_faults_with_cures(changes: dict[str, Any]) -> None:
+    """Fuzz: never an exception of another kind, and never a fault without words."""
+    config = OmegaConf.create(GOOD)
+    for key, value in changes.items():
+        try:
+            OmegaConf.update(config, key, value, merge=False, force_add=True)
+        except Exception:  # OmegaConf itself refuses the shape, as the command line would
+            return
+    checked = recipes.read(config, Provenance())
+    faults = list(checked.faults)
+    if checked.recipe is not None:
+        try:
+            ladder = ladder_of(checked.recipe, UltralyticsAdapter())
+            assert len({rung.effective_batch for rung in ladder.rungs}) == 1
+        except BadInput as refused:
+            faults += refused.faults
+    else:
+        assert faults
+    assert all(fault.found and fault.cure for fault in faults)

@@ -1,0 +1,63 @@
+"""The run folder: never shared, never torn."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from launcher.errors import BadInput
+from launcher.record import RunFolder, plain
+from launcher.verdict import Kind, Verdict
+
+NOW = datetime(2026, 11, 21, 12, 0, 0)
+
+
+def make(root: str) -> str:
+    return str(RunFolder.create(Path(root), "demo", now=NOW).path)
+
+
+def test_two_launches_at_once_never_share_a_folder(tmp_path: Path) -> None:
+    with multiprocessing.Pool(8) as pool:
+        folders = pool.map(make, [str(tmp_path)] * 24)
+    assert len(set(folders)) == 24
+
+
+def test_a_name_that_is_no_file_name_is_made_one(tmp_path: Path) -> None:
+    assert RunFolder.create(tmp_path, "a b/../c:é", now=NOW).path.name == "a_b_.._c_-20261121-120000"
+
+
+def test_a_root_that_can_not_be_written_is_a_fault_of_run_root(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput) as refused:
+        RunFolder.create(tmp_path / "file" / "runs", "demo")
+    assert refused.value.faults[0].key == "run.root"
+    assert "Set" in refused.value.faults[0].cure or "set" in refused.value.faults[0].cure
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_leaves_the_old_record_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = RunFolder.create(tmp_path, "demo")
+    folder.replace_json(folder.final, {"status": "before"})
+    monkeypatch.setattr(os, "fsync", lambda fd: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(OSError, match="No space left"):
+        folder.replace_json(folder.final, {"status": "after"})
+    assert json.loads(folder.final.read_text()) == {"status": "before"}
+
+
+def test_events_are_one_line_of_json_each_in_order(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path, "demo")
+    folder.event("first", verdict=Verdict(kind=Kind.FITS, phase="done", why="fits"), path=tmp_path)
+    folder.event("second", text="two\nlines")
+    lines = [json.loads(line) for line in folder.events.read_text().splitlines()]
+    assert [line["event"] for line in lines] == ["first", "second"]
+    assert lines[0]["verdict"]["kind"] == "fits" and lines[0]["path"] == str(tmp_path)
+    assert lines[0]["time"] <= lines[1]["time"]
+
+
+def test_plain_turns_what_the_launcher_holds_into_json() -> None:
+    assert plain({"a": (1, 2), "kind": Kind.FITS, 3: {4}}) == {"a": [1, 2], "kind": "fits", "3": [4]}

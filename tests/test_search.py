@@ -1,0 +1,124 @@
+"""The search may skip, never guess: what it chooses equals what trying every rung finds."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launcher.ladder import Ladder, Wheel, build
+from launcher.search import Chosen, Stop, Tried, Try, dominated_by, next_move
+from launcher.verdict import Kind, Verdict
+
+
+def verdict(kind: Kind, phase: str = "train", source: str | None = "allocator") -> Verdict:
+    return Verdict(kind=kind, phase=phase, why="", source=source)  # type: ignore[arg-type]
+
+
+OOM, FITS = verdict(Kind.OUT_OF_MEMORY), verdict(Kind.FITS, "done", None)
+
+
+def small() -> Ladder:
+    wheels = [
+        Wheel(name="val_micro_batch", values=(8, 4), acts_in="validation"),
+        Wheel(name="micro_batch", values=(8, 4, 2)),
+        Wheel(name="image_size", values=(640, 320)),
+    ]
+    return build(wheels, effective_batch=8)
+
+
+def walk(ladder: Ladder, memory_of: dict[int, float], budget: float, policy: str = "walk") -> tuple[int | None, list[int]]:
+    history: list[Tried] = []
+    while isinstance(move := next_move(ladder, history, policy=policy), Try):  # type: ignore[arg-type]
+        fits = memory_of[move.rung.index] <= budget
+        history.append(Tried(rung=move.rung, verdict=FITS if fits else OOM))
+    return (move.rung.index if isinstance(move, Chosen) else None), [tried.rung.index for tried in history]
+
+
+@st.composite
+def monotone(draw: st.DrawFn) -> tuple[Ladder, dict[int, float], float]:
+    """A ladder whose memory falls (or stays) with every turn of any wheel, as memory does."""
+    sizes = [draw(st.integers(1, 4)) for _ in range(3)]
+    micro = [2**k for k in range(sizes[0])][::-1]
+    wheels = [
+        Wheel(name="micro_batch", values=tuple(micro)),
+        Wheel(name="image_size", values=tuple(range(sizes[1], 0, -1))),
+        Wheel(name="model", values=tuple("abcd"[: sizes[2]])),
+    ]
+    ladder = build(draw(st.permutations(wheels)), effective_batch=micro[0])
+    weights = [[draw(st.floats(0, 10)) for _ in wheel.values] for wheel in ladder.wheels]
+    falling = [list(itertools.accumulate(reversed(column))) for column in weights]  # increasing from the last value to the asked one
+    memory = {
+        rung.index: sum(column[len(column) - 1 - at] for column, at in zip(falling, rung.position, strict=True)) for rung in ladder.rungs
+    }
+    return ladder, memory, draw(st.floats(0, 120))
+
+
+@given(monotone())
+def test_the_walk_chooses_what_the_exhaustive_walk_chooses(case: tuple[Ladder, dict[int, float], float]) -> None:
+    ladder, memory, budget = case
+    chosen, tried = walk(ladder, memory, budget)
+    reference, tried_all = walk(ladder, memory, budget, "exhaustive")
+    by_hand = next((index for index in sorted(memory) if memory[index] <= budget), None)
+    assert chosen == reference == by_hand
+    assert set(tried) <= set(tried_all)
+
+
+@given(monotone())
+def test_a_skipped_rung_is_dominated_by_a_real_failure(case: tuple[Ladder, dict[int, float], float]) -> None:
+    ladder, memory, budget = case
+    chosen, tried = walk(ladder, memory, budget)
+    history = [Tried(rung=ladder.rungs[index], verdict=OOM) for index in tried if memory[index] > budget]
+    above = ladder.rungs[: chosen if chosen is not None else len(ladder.rungs)]
+    for rung in above:
+        assert rung.index in tried or dominated_by(ladder, rung, history) is not None
+
+
+def test_a_rung_that_asks_more_than_a_failed_one_is_skipped() -> None:
+    wheels = [Wheel(name="micro_batch", values=(4, 2)), Wheel(name="model", values=("x", "l"))]
+    ladder = build(wheels, effective_batch=4)
+    history = [Tried(rung=ladder.rungs[3], verdict=OOM)]  # the least of all failed
+    assert next_move(ladder, history) == Stop(why="exhausted")
+    assert isinstance(next_move(ladder, history, policy="exhaustive"), Try)
+
+
+def test_a_failure_in_training_is_not_cured_by_a_wheel_of_validation() -> None:
+    ladder = small()
+    move = next_move(ladder, [Tried(rung=ladder.rungs[0], verdict=verdict(Kind.OUT_OF_MEMORY, "train"))])
+    assert isinstance(move, Try)
+    assert move.rung.values == {"val_micro_batch": 8, "micro_batch": 4, "image_size": 640}
+
+
+def test_a_failure_in_validation_tries_the_wheel_of_validation_first() -> None:
+    ladder = small()
+    move = next_move(ladder, [Tried(rung=ladder.rungs[0], verdict=verdict(Kind.OUT_OF_MEMORY, "validate"))])
+    assert isinstance(move, Try)
+    assert move.rung.values == {"val_micro_batch": 4, "micro_batch": 8, "image_size": 640}
+
+
+def test_a_failure_after_validation_counts_on_every_wheel() -> None:
+    ladder = small()
+    move = next_move(ladder, [Tried(rung=ladder.rungs[0], verdict=verdict(Kind.OUT_OF_MEMORY, "train_again"))])
+    assert isinstance(move, Try)
+    assert move.rung.index == 1
+
+
+def test_an_altered_trial_and_a_failure_of_workers_dominate_nothing() -> None:
+    ladder = small()
+    for one in (verdict(Kind.ALTERED), verdict(Kind.OUT_OF_MEMORY, "train", "workers")):
+        move = next_move(ladder, [Tried(rung=ladder.rungs[3], verdict=one)])
+        assert isinstance(move, Try)
+        assert move.rung.index == 0
+
+
+def test_a_crash_a_stall_and_a_vacuous_trial_stop_the_walk_at_once() -> None:
+    ladder = small()
+    for kind in (Kind.CRASHED, Kind.STALLED, Kind.VACUOUS):
+        assert next_move(ladder, [Tried(rung=ladder.rungs[0], verdict=verdict(kind))]) == Stop(why="not_memory")
+
+
+def test_the_first_rung_that_fits_is_chosen_and_nothing_more_is_tried() -> None:
+    ladder = small()
+    history = [Tried(rung=ladder.rungs[0], verdict=OOM), Tried(rung=ladder.rungs[2], verdict=FITS)]
+    assert next_move(ladder, history) == Chosen(rung=ladder.rungs[2])

@@ -1,0 +1,186 @@
+"""What is concluded from what a trial left behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+
+import pytest
+
+from launcher.ladder import Rung
+from launcher.report import Failure, Phase, PhaseUse, TrialReport
+from launcher.verdict import Ending, Kind, Needs, Verdict, judge, memory_failure
+
+RUNG = Rung(index=0, values={"micro_batch": 8, "image_size": 640}, position=(0, 0), accumulation=2)
+NEEDS = Needs(optimizer_steps=2, validation_batches=2, observed={"device": "cpu"})
+GOOD = TrialReport(
+    phase=Phase.DONE,
+    observed={"micro_batch": 8, "image_size": 640, "device": "cpu"},
+    optimizer_steps=3,
+    validation_batches=2,
+    train_again_batches=1,
+    uses=(PhaseUse(phase="train", seconds=1.0, reserved_bytes=700, device_bytes=700),),
+    cap_bytes=1000,
+    validation_batches_total=10,
+)
+
+
+def judged(report: TrialReport | None, *, returncode: int = 0, device_bytes: int = 10_000, **ending: object) -> Verdict:
+    end = Ending(returncode=returncode, **ending)  # type: ignore[arg-type]
+    return judge(report, end, rung=RUNG, needs=NEEDS, device_bytes=device_bytes)
+
+
+def but(**changes: object) -> TrialReport:
+    return dataclasses.replace(GOOD, **changes)  # type: ignore[arg-type]
+
+
+def failed(message: str, types: tuple[str, ...] = ("RuntimeError", "Exception"), phase: Phase = Phase.TRAIN) -> TrialReport:
+    return but(phase=phase, failure=Failure(types=types, message=message, traceback=f"Traceback ...\n{message}"))
+
+
+def test_a_trial_that_did_everything_fits() -> None:
+    verdict = judged(GOOD)
+    assert (verdict.kind, verdict.peak_bytes) == (Kind.FITS, 700)
+
+
+CUDA_2_1 = "CUDA out of memory. Tried to allocate 1.47 GiB. GPU 0 has a total capacty of 79.15 GiB of which 620.00 MiB is free."
+CUDA_1_X = "CUDA out of memory. Tried to allocate 36.00 MiB (GPU 0; 7.93 GiB total capacity; 130.35 MiB already allocated)"
+CPU = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 26214400 bytes. Error code 12 (Cannot allocate memory)"  # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "asked"),
+    [
+        (CUDA_2_1, "allocator", int(1.47 * 2**30)),
+        (CUDA_1_X, "allocator", 36 * 2**20),
+        ("HIP out of memory. Tried to allocate 2.00 GiB", "allocator", 2 * 2**30),
+        ("MPS backend out of memory (MPS allocated: 17 GB, max allowed: 18 GB)", "allocator", None),
+        (
+            "CUDA out of memory. Allocation was preemptively rejected because it would exceed per_process_memory_fraction limit. "
+            "Requested size: 3.00 GiB",
+            "allocator",
+            3 * 2**30,
+        ),
+        ("CUDA error: out of memory", "driver", None),
+        ("CUDA driver error: out of memory", "driver", None),
+        ("cuda runtime error (2) : out of memory at /pytorch/x.cu:1", "driver", None),
+        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "driver", None),
+        ("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED", "driver", None),
+        ("NCCL: Failed to CUDA calloc 4194304 bytes", "driver", None),
+        ("Cuda failure 2 'out of memory'", "driver", None),
+        (CPU, "host", 26214400),
+        ("numpy._core._exceptions._ArrayMemoryError: Unable to allocate 954. MiB for an array", "host", 954 * 2**20),
+        ("terminate called after throwing an instance of 'std::bad_alloc'", "host", None),
+        ("ImportError: libtorch_cuda.so: failed to map segment from shared object", "host", None),
+        ("OpenCV(5.0.0) error: (-4:Insufficient memory) Failed to allocate 2764800 bytes in function 'OutOfMemoryError'", "host", 2764800),
+        ("RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed.", "workers", None),
+        ("ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).", "workers", None),
+        ("unable to allocate shared memory(shm) for file </torch_1>: No space left on device (28)", "workers", None),
+    ],
+)
+def test_memory_failures_are_recognised_with_their_source_and_size(text: str, source: str, asked: int | None) -> None:
+    found = memory_failure(f"some line\n{text}\nanother line")
+    assert found is not None
+    assert (found.source, found.asked_bytes) == (source, asked)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 147456, Hardware limit: 101376",
+        "This is virtual-address-space (VSZ) exhaustion from expandable segments, not physical GPU OOM",
+        "KeyError: 'memory'",
+        "RuntimeError: can't start new thread",
+        "FileNotFoundError: /data/out_of_memory.png",
+    ],
+)
+def test_what_only_sounds_like_memory_is_no_memory_failure(text: str) -> None:
+    assert memory_failure(text) is None
+
+
+def test_an_empty_memory_error_is_known_by_its_class() -> None:
+    found = memory_failure("", types=("MemoryError", "Exception"))
+    assert found is not None and found.source == "host"
+
+
+def test_out_of_memory_names_phase_size_and_source() -> None:
+    verdict = judged(failed(CPU, phase=Phase.VALIDATE), returncode=1)
+    assert (verdict.kind, verdict.phase, verdict.source, verdict.asked_bytes) == (Kind.OUT_OF_MEMORY, "validate", "host", 26214400)
+    assert verdict.why == "out of memory in phase validate, asking for 25 MiB (host)"
+
+
+def test_a_crash_shows_the_trainers_own_traceback_and_stops() -> None:
+    verdict = judged(failed("'x' is not a valid YOLO argument", ("SyntaxError", "Exception")), returncode=1)
+    assert verdict.kind is Kind.CRASHED and not verdict.lower_rung_may_help
+    assert verdict.why == "SyntaxError: 'x' is not a valid YOLO argument"
+    assert verdict.evidence.startswith("Traceback")
+
+
+def test_a_child_killed_by_the_kernel_ran_out_of_host_memory() -> None:
+    assert judged(but(phase=Phase.TRAIN), returncode=-signal.SIGKILL).source == "host"
+
+
+def test_a_signal_at_the_cap_is_out_of_memory_and_far_below_it_a_crash() -> None:
+    report = but(phase=Phase.TRAIN, base_bytes=1000, cap_bytes=1000)
+    assert judged(report, returncode=-signal.SIGSEGV, peak_data_bytes=1950).kind is Kind.OUT_OF_MEMORY
+    assert judged(report, returncode=-signal.SIGSEGV, peak_data_bytes=1200).kind is Kind.CRASHED
+
+
+def test_a_text_with_other_causes_is_memory_only_at_the_cap() -> None:
+    words = "RuntimeError: could not create a primitive"
+    at_the_cap = dataclasses.replace(failed(words), base_bytes=1000, uses=(PhaseUse(phase="setup", seconds=1, reserved_bytes=960),))
+    assert judged(at_the_cap, returncode=1).kind is Kind.OUT_OF_MEMORY
+    assert judged(failed(words), returncode=1).kind is Kind.CRASHED
+
+
+def test_a_trial_that_never_ends_has_stalled() -> None:
+    verdict = judged(but(phase=Phase.TRAIN), returncode=-signal.SIGKILL, timed_out=True, seconds=60.0)
+    assert verdict.kind is Kind.STALLED and verdict.why == "no end after 60 s, in phase train"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"phase": Phase.TRAIN}, "ended in phase train"),
+        ({"optimizer_steps": 1}, "1 of 2 optimizer steps"),
+        ({"validation_batches": 0}, "0 of 2 validation batches"),
+        ({"train_again_batches": 0}, "0 of 1 training batches after validation"),
+    ],
+)
+def test_a_trial_that_skipped_something_is_vacuous(changes: dict[str, object], words: str) -> None:
+    verdict = judged(but(**changes))
+    assert verdict.kind is Kind.VACUOUS and words in verdict.why
+
+
+def test_a_child_that_wrote_nothing_and_ended_well_is_vacuous() -> None:
+    assert judged(None).kind is Kind.VACUOUS
+
+
+def test_a_trainer_that_changed_its_batch_or_device_has_altered_the_rung() -> None:
+    smaller = judged(but(observed={"micro_batch": 4, "device": "cpu"}))
+    assert smaller.kind is Kind.ALTERED and smaller.why == "the trainer ran micro_batch=4 instead of 8"
+    assert judged(but(observed={"micro_batch": 8, "device": "cuda"})).kind is Kind.ALTERED
+
+
+def test_a_hidden_memory_failure_is_no_fit() -> None:
+    assert judged(but(swallowed=("TaskAlignedAssigner went to the CPU",))).kind is Kind.ALTERED
+
+
+def test_more_in_use_than_the_device_has_is_spilled() -> None:
+    spilled = judged(but(uses=(PhaseUse(phase="train", seconds=1, reserved_bytes=900, device_bytes=1200),)), device_bytes=1000)
+    assert spilled.kind is Kind.SPILLED and spilled.lower_rung_may_help
+
+
+def test_validation_that_would_grow_over_the_cap_by_the_end_of_the_set_does_not_fit() -> None:
+    uses = (PhaseUse(phase="validate", seconds=1, reserved_bytes=600, device_bytes=600),)
+    assert judged(but(uses=uses, growth_bytes_per_batch=40.0)).kind is Kind.FITS  # 600 + 8 x 40 = 920
+    grown = judged(but(uses=uses, growth_bytes_per_batch=60.0))  # 600 + 8 x 60 = 1080 > 1000
+    assert (grown.kind, grown.phase) == (Kind.OUT_OF_MEMORY, "validate")
+
+
+def test_a_report_survives_being_written_and_read(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    report = failed("boom")
+    report.write(tmp_path / "report.json")
+    assert TrialReport.read(tmp_path / "report.json") == report
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
+    assert TrialReport.read(tmp_path / "none.json") is None
