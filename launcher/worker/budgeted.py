@@ -37,7 +37,7 @@ def run_script(path: str, arguments: Sequence[str]) -> None:
 def run_module(name: str, arguments: Sequence[str]) -> None:
     """As ``python -m NAME ARGUMENTS``."""
     sys.argv[:] = [name, *arguments]
-    sys.path[0] = str(Path.cwd())
+    _first_on_path(str(Path.cwd()))
     runpy.run_module(name, run_name="__main__", alter_sys=True)
 
 
