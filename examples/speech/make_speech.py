@@ -92,6 +92,7 @@ def make_model(folder: Path, texts: list[str]) -> None:
         lang_to_id={f"<|{code}|>": number(f"<|{code}|>") for code in LANGUAGES},
         task_to_id={task: number(f"<|{task}|>") for task in ("translate", "transcribe")},
         no_timestamps_token_id=number("<|notimestamps|>"), prev_sot_token_id=number("<|startofprev|>"),
+        suppress_tokens=list(range(number("<|notimestamps|>") + 1, len(words))),  # an untrained model would stumble over timestamps
     )  # fmt: skip
     extractor = WhisperFeatureExtractor(feature_size=80, chunk_length=WINDOW_SECONDS)
     model.save_pretrained(folder)

@@ -387,7 +387,7 @@ class _Trial:
         rank = next(iter(config.values())).r if config else 0
         self._recorder.observe(
             device=args.device.type,
-            checkpointing=bool(getattr(model, "is_gradient_checkpointing", False)),
+            checkpointing=bool(getattr(model, "is_activation_checkpointing", False)),
             precision="bf16" if args.bf16 else "fp16" if args.fp16 else "fp32",
             optimizer=str(getattr(args.optim, "value", args.optim)),
             lora=rank,
@@ -402,7 +402,10 @@ class _Trial:
         )
 
     def _force_full_generation(self, model: Any) -> None:
-        model.generation_config.min_length = WITHOUT_END
+        generation = model.generation_config
+        generation.min_length = WITHOUT_END
+        if (first := getattr(generation, "no_timestamps_token_id", None)) is not None:  # a timestamp would end Whisper's segment early
+            generation.suppress_tokens = [*(generation.suppress_tokens or ()), *range(first + 1, model.config.vocab_size)]
         wanted = self._trainer.args.generation_max_length or model.generation_config.max_length
         generate = model.generate
 
