@@ -132,6 +132,7 @@ def prepare(draft: Draft) -> Job:
     if not faults:
         _collect(faults, lambda: _make_data(recipe))
     to_be_made = recipe.prepare is not None and recipe.data is not None and not Path(recipe.data).exists()
+    faults += _disk_faults(Path(recipe.run.root))
     faults += [fault for fault in adapter.check(recipe) if not (to_be_made and fault.key == "data")]
     if faults or ladder is None or budget is None:
         raise BadInput(draft.provenance.placed(faults))
@@ -139,6 +140,20 @@ def prepare(draft: Draft) -> Job:
     folder.replace(folder.recipe, recipes.as_yaml(recipe))
     folder.event("prepared", recipe=recipe.name, device=budget, rungs=len(ladder.rungs), effective_batch=ladder.effective_batch)
     return Job(recipe=recipe, adapter=adapter, ladder=ladder, budget=budget, folder=folder)
+
+
+LEAST_DISK_BYTES = 512 * 2**20
+"""A run folder with less room than this can't take checkpoints (weights, their average and optimizer state of a small model)."""
+
+
+def _disk_faults(root: Path) -> list[Fault]:
+    """A disk too full for a run is told before the trials, not after the first epoch."""
+    there = next(folder for folder in (root.absolute(), *root.absolute().parents) if folder.exists())
+    free = devices.disk_free(there)
+    if free >= LEAST_DISK_BYTES:
+        return []
+    found = f"{root} has {devices.format_size(free)} of disk left, too little for checkpoints"
+    return [Fault(key="run.root", found=found, cure="Free space there, or set run.root to a folder on another disk.")]
 
 
 def _collect(faults: list[Fault], make: Callable[[], T]) -> T | None:
@@ -196,7 +211,7 @@ def train(job: Job, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> tuple
     screen.launching(result)
     job.folder.event("run_started", rung_index=result.chosen.rung.index, command=result.command.shell())
     child = launch.start(result.command, job.adapter, result.chosen.rung, job.budget, job.folder, show=show)
-    outcome = supervise.follow(child, job.folder)
+    outcome = supervise.follow(child, job.budget, job.folder)
     results = dict(job.adapter.results(job.recipe, folder=job.folder.path)) if outcome.done else {}
     result.status = "done" if outcome.done else "failed"
     record = {**result.as_record(), "run": outcome, "results": results}

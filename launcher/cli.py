@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from launcher import __version__
 from launcher.errors import BadInput, ExitCode, Interrupted, did_you_mean
+from launcher.places import home
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -70,19 +71,28 @@ def run(argv: Sequence[str]) -> int:
         return ExitCode.BAD_INPUT
     if {"-h", "--help"} & set(rest):
         print(HELP, end="")
+        print(_groups())
         return ExitCode.DONE
     if verb == "recipes":
         return _recipes(as_json)
     return _composed(verb, rest, as_json)
 
 
+def _groups() -> str:
+    """The configuration groups and their options, as Hydra's own --help lists them."""
+    groups = {
+        folder.name: sorted(path.stem for path in folder.glob("*.yaml"))
+        for folder in sorted((home() / "conf").iterdir())
+        if folder.is_dir()
+    }
+    groups["recipe"] = sorted(_recipe_files())
+    lines = [f"  {name}: {', '.join(options)}" for name, options in groups.items()]
+    return "\n".join(
+        ["", "Configuration groups (GROUP=OPTION):", *lines, "", "--cfg job shows the whole configuration, --hydra-help Hydra's own flags."]
+    )
+
+
 # -- Hydra ------------------------------------------------------------------------------------------------------------
-
-
-def home() -> Path:
-    """The folder that holds conf/, recipes/ and examples/: inside the package in a wheel, beside it in a checkout."""
-    package = Path(__file__).resolve().parent
-    return package if (package / "conf").is_dir() else package.parent
 
 
 def _composed(verb: str, overrides: Sequence[str], as_json: bool) -> int:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import difflib
 import os
 import platform
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +21,14 @@ from launcher.host import disk_free, shared_memory_free
 from launcher.nvml import Card, Neighbour
 from launcher.sizes import GIB, MIB, format_size, parse_size
 
-__all__ = ["Budget", "Neighbour", "disk_free", "find", "format_size", "parse_size", "shared_memory_free"]
+__all__ = ["Budget", "Neighbour", "disk_free", "find", "format_size", "parse_size", "settle", "shared_memory_free", "used_bytes"]
 
 CPU_SHARE = 0.80
 """Part of the available host memory that is budgeted when ``device.memory`` says nothing."""
 NOMINAL = 1.07
 """A card sold as 16 GiB offers programs a little less (15.6 to 15.99 GiB): asking for the size on the box is asking for all of it."""
+SETTLED_BYTES = 64 * MIB
+"""Less than a CUDA context: what a card's use may differ by when nobody of ours is on it."""
 LEAST_CUDA_BYTES = 512 * MIB
 """Below this not even a CUDA context and its libraries fit."""
 
@@ -105,6 +109,32 @@ def find(
 
 def _refused(key: str, found: str, cure: str) -> BadInput:
     return BadInput([Fault(key=key, found=found, cure=cure)])
+
+
+def used_bytes(budget: Budget, *, nvml: Any = None) -> int:
+    """What is in use on the budget's card now beyond what was when it was found; 0 on a CPU or where NVML doesn't answer."""
+    if budget.kind != "cuda":
+        return 0
+    with nvml_module.opened(nvml) as (api, absence):
+        if absence is not None:
+            return 0
+        with suppress(api.NVMLError):
+            return max(0, budget.free_bytes - nvml_module.read_card(api, budget.index).free_bytes)
+    return 0
+
+
+def settle(budget: Budget, *, timeout_s: float = 10.0, nvml: Any = None) -> bool:
+    """Waits until a card has given back what a child that has ended held. False where it hasn't within ``timeout_s``.
+
+    The driver frees a dead process's memory a moment after the process is gone; a trial that starts too early would be
+    judged by its predecessor's memory.
+    """
+    until = time.monotonic() + timeout_s
+    while used_bytes(budget, nvml=nvml) > SETTLED_BYTES:
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.1)
+    return True
 
 
 def _scalar_faults(kind: str, index: int, memory_bytes: int | None, headroom: float) -> list[Fault]:

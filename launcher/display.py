@@ -7,6 +7,7 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.panel import Panel
 from rich.status import Status
 from rich.table import Table
@@ -31,15 +32,15 @@ class Display:
         self._spinner: Status | None = None
 
     def plan(self, job: Job) -> None:
-        recipe, asked = job.recipe, job.ladder.asked
+        recipe, asked, cap = job.recipe, job.ladder.asked, format_size(job.budget.cap_bytes)
         lines = [
-            f"[bold]{recipe.name}[/]  {recipe.summary}",
-            f"asked   {_words(asked)}",
-            f"device  {job.budget}; trials are held to {format_size(job.budget.cap_bytes)} ({job.budget.headroom:.0%} headroom)",
+            f"[bold]{escape(recipe.name)}[/]  {escape(recipe.summary)}",
+            f"asked   {escape(_words(asked))}",
+            f"device  {escape(str(job.budget))}; trials are held to {cap} ({job.budget.headroom:.0%} headroom)",
             f"ladder  {len(job.ladder.rungs)} rungs; the effective batch stays {job.ladder.effective_batch} on all of them",
-            f"record  {job.folder.path}",
+            f"record  {escape(str(job.folder.path))}",
         ]
-        lines += [f"[yellow]note[/]    {note}" for note in (*job.budget.notes, *job.adapter.notes(recipe))]
+        lines += [f"[yellow]note[/]    {escape(note)}" for note in (*job.budget.notes, *job.adapter.notes(recipe))]
         self._console.print(Panel("\n".join(lines), box=box.ROUNDED, title="autofit", title_align="left", expand=False))
 
     def trying(self, rung: Rung, number: int) -> None:
@@ -61,12 +62,12 @@ class Display:
         )
         self._console.print(line)
         for note in trial.report.notes:
-            self._console.print(f"            {note}", style="dim", highlight=False)
+            self._console.print(Text(f"            {note}", style="dim"))
         if verdict.kind in (Kind.CRASHED, Kind.STALLED, Kind.VACUOUS):
             self._console.print(
                 Panel(Text(verdict.evidence.strip()[-4000:] or "(it said nothing)"), title="the trainer's own words", box=box.ROUNDED)
             )
-            self._console.print(f"all of it: {trial.folder}", highlight=False)
+            self._console.print(Text(f"all of it: {trial.folder}"))
 
     def summary(self, fit: Fit) -> None:
         """The ladder as far as it was walked, and what was given up."""
@@ -89,7 +90,7 @@ class Display:
             return
         given_up = job.ladder.given_up(fit.chosen.rung)
         text = ", ".join(f"{name} {_value(used)} instead of {_value(asked)}" for name, (asked, used) in given_up.items())
-        self._console.print(f"given up: {text or 'nothing'} (effective batch {job.ladder.effective_batch}, as asked)", highlight=False)
+        self._console.print(Text(f"given up: {text or 'nothing'} (effective batch {job.ladder.effective_batch}, as asked)"))
 
     def _row(self, trial: Trial, job: Job) -> Iterable[str]:
         report, verdict = trial.report, trial.verdict
@@ -112,13 +113,15 @@ class Display:
 
     def ended(self, fit: Fit, outcome: Outcome, results: Mapping[str, Any]) -> None:
         if outcome.done:
-            self._console.print(f"[green]done[/] in {_duration(outcome.seconds)}; record: {fit.job.folder.final}", highlight=False)
+            self._console.print(
+                f"[green]done[/] in {_duration(outcome.seconds)}; record: {escape(str(fit.job.folder.final))}", highlight=False
+            )
             for name, value in _flat(results):
-                self._console.print(f"  {name:<28} {value}", highlight=False)
+                self._console.print(Text(f"  {name:<28} {value}"))
             return
         reason = f": {outcome.memory_failure.line}" if outcome.memory_failure else ""
-        self._console.print(f"[red]the full run failed[/] with exit status {outcome.returncode}{reason}", highlight=False)
-        self._console.print(f"its words: {fit.job.folder.run_stderr} and {fit.job.folder.run_stdout}", highlight=False)
+        self._console.print(f"[red]the full run failed[/] with exit status {outcome.returncode}{escape(reason)}", highlight=False)
+        self._console.print(Text(f"its words: {fit.job.folder.run_stderr} and {fit.job.folder.run_stdout}"))
 
     def report(self, trial: Trial, job: Job) -> None:
         """One trial, phase by phase."""

@@ -10,6 +10,8 @@ from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigResult
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
+from launcher.places import home
+
 GROUP = "recipe"
 
 
@@ -48,7 +50,5 @@ class RecipePath(SearchPathPlugin):
     """Puts both folders in front of Hydra's search path."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        from launcher.cli import home
-
         for folder in (home() / "recipes", Path.cwd() / "recipes"):
             search_path.prepend("autofit", f"recipes://{folder}")

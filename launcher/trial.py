@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from launcher import process
+from launcher import devices, process
 from launcher.adapters.base import Adapter, Command
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault
@@ -66,6 +68,7 @@ def run(recipe: Recipe, adapter: Adapter, rung: Rung, budget: Budget, folder: Ru
     with process.forward_signals(child, grace_s=1.0):
         ending = process.wait(child, timeout_s=recipe.trial.timeout_s, stderr=place / "stderr.log")
     shutil.rmtree(job.scratch, ignore_errors=True)
+    devices.settle(budget)
     return _finished(rung, ending, place, budget, job)
 
 
@@ -111,8 +114,19 @@ def allocator_environment(budget: Budget, rung: Rung) -> dict[str, str]:
         return {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
     env = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": str(budget.index)}
     if rung.values.get(CHECKPOINTING):
-        # torch >= 2.9 reads PYTORCH_ALLOC_CONF, older ones PYTORCH_CUDA_ALLOC_CONF; both are understood by all that have it
-        said = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""
-        settings = said if "expandable_segments" in said else ",".join(filter(None, [said, "expandable_segments:True"]))
-        env |= {"PYTORCH_ALLOC_CONF": settings, "PYTORCH_CUDA_ALLOC_CONF": settings}
+        name = _allocator_variable(os.environ, importlib.metadata.version("torch"))
+        said = os.environ.get(name, "")
+        env[name] = said if "expandable_segments" in said else ",".join(filter(None, [said, "expandable_segments:True"]))
     return env
+
+
+def _allocator_variable(environ: Mapping[str, str], torch_version: str) -> str:
+    """The variable that this torch reads its allocator's settings from: the person's own where they set one.
+
+    PYTORCH_ALLOC_CONF is the primary name since 2.9; PYTORCH_CUDA_ALLOC_CONF is read by all versions (c10/core/AllocatorConfig.h).
+    """
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        if environ.get(name):
+            return name
+    major, minor = (int(part) for part in torch_version.split(".")[:2])
+    return "PYTORCH_ALLOC_CONF" if (major, minor) >= (2, 9) else "PYTORCH_CUDA_ALLOC_CONF"

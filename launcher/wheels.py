@@ -27,13 +27,13 @@ def ladder_of(recipe: Recipe, adapter: Adapter) -> Ladder:
             try:
                 wheels.append(_wheel(name, recipe, adapter, effective))
             except ValueError as error:
-                faults.append(Fault(key=f"ladder.wheels.{name}", found=str(error), cure=_WHEEL_CURE))
+                faults.append(Fault(key=f"ladder.wheels.{name}", found=str(error), cure=_WHEEL_CURE.format(name=name)))
     if faults:
         raise BadInput(faults)
     return build(wheels, effective_batch=effective)
 
 
-_WHEEL_CURE = "Correct the floor, the grid or the values; `autofit ladder` shows what a ladder comes to."
+_WHEEL_CURE = "Correct the floor, the grid or the values (on the command line, say, ladder.wheels.{name}.floor=...)."
 _ASK_ONLY = ("accumulation",)
 
 
@@ -78,8 +78,8 @@ def _value_fault(name: str, value: Value, adapter: Adapter, known: set[str]) -> 
 def _wheel(name: str, recipe: Recipe, adapter: Adapter, effective: int) -> Wheel:
     """One wheel with its values. ValueError says in words what can't be."""
     spec = adapter.wheels.get(name)
-    rule = _merged(recipe.ladder.wheels.get(name), spec.rule if spec else WheelRule())
     asked = recipe.ask[name]
+    rule = _merged(recipe.ladder.wheels.get(name), spec.rule if spec else WheelRule(), asked)
     acts_in = rule.acts_in or (spec.acts_in if spec else "both")
     values: tuple[Value, ...]
     if name not in recipe.ladder.order:
@@ -91,7 +91,7 @@ def _wheel(name: str, recipe: Recipe, adapter: Adapter, effective: int) -> Wheel
     elif rule.grid is not None:
         values = _sizes(name, asked, rule)
     else:
-        values = (asked, *_down_to(name, rule.floor, tuple(adapter.lesser(recipe, name, asked))))
+        values = (asked, *adapter.lesser(recipe, name, asked, floor=rule.floor))
     if rule.values is not None and rule.grid is not None:
         for value in values[1:]:
             if isinstance(value, int) and value % rule.grid:
@@ -103,22 +103,36 @@ def _wheel(name: str, recipe: Recipe, adapter: Adapter, effective: int) -> Wheel
     return Wheel(name=name, values=values, acts_in=acts_in)
 
 
-def _merged(said: WheelRule | None, default: WheelRule) -> WheelRule:
-    """The recipe's rule over the adapter's: what the recipe leaves out stays the adapter's."""
+def _merged(said: WheelRule | None, default: WheelRule, asked: Value) -> WheelRule:
+    """The recipe's rule over the adapter's: what the recipe leaves out stays the adapter's, whose floor never forbids what is asked."""
+    if isinstance(default.floor, int) and isinstance(asked, int) and default.floor > asked:
+        default = default.model_copy(update={"floor": asked})
     return default if said is None else default.model_copy(update=said.model_dump(exclude_none=True))
 
 
 def _after(asked: Value, values: Sequence[Value]) -> tuple[Value, ...]:
-    """The fall-backs after ``asked``: all of them, or only those behind it where it is one of them."""
-    at = list(values).index(asked) + 1 if asked in values else 0
-    return tuple(dict.fromkeys(values[at:]))
+    """The fall-backs behind ``asked``: what follows it where it is one of them; of falling (rising) numbers, those below (above) it."""
+    if asked in values:
+        values = values[list(values).index(asked) + 1 :]
+    elif _number(asked) and all(map(_number, values)):
+        falls = list(values) == sorted(values, reverse=True)  # type: ignore[type-var]
+        rises = list(values) == sorted(values)  # type: ignore[type-var]
+        if falls:
+            values = [value for value in values if value < asked]  # type: ignore[operator]
+        elif rises:
+            values = [value for value in values if value > asked]  # type: ignore[operator]
+    return tuple(dict.fromkeys(values))
+
+
+def _number(value: Value) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _micro_batches(asked: Value, rule: WheelRule, effective: int) -> tuple[int, ...]:
     assert isinstance(asked, int)
     floor = rule.floor if rule.floor is not None else 1
     if isinstance(floor, bool) or not isinstance(floor, int) or not 1 <= floor <= asked:
-        raise ValueError(f"floor {floor!r} is not a whole number from 1 to the asked micro-batch {asked}")
+        raise ValueError(f"floor {floor!r} is not a whole number from 1 to the asked micro_batch {asked}")
     if rule.values is None:
         return divisors_down(asked, of=effective, floor=floor)
     chosen = _after(asked, rule.values)
@@ -139,14 +153,6 @@ def _sizes(name: str, asked: Value, rule: WheelRule) -> tuple[int, ...]:
     if floor > asked:
         raise ValueError(f"floor {floor} is above the asked {name} {asked}")
     return sizes_down(asked, floor=floor, grid=grid, ratio=rule.ratio or 0.8)
-
-
-def _down_to(name: str, floor: Value, values: tuple[Value, ...]) -> tuple[Value, ...]:
-    if floor is None:
-        return values
-    if floor not in values:
-        raise ValueError(f"floor {floor!r} is none of the smaller {name} values: {', '.join(map(str, values)) or 'there are none'}")
-    return values[: values.index(floor) + 1]
 
 
 def _is(value: Value, spec: WheelSpec) -> bool:

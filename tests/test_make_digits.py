@@ -58,10 +58,10 @@ def test_the_dataset_passes_autofits_own_check(digits: Path) -> None:
     assert facts.notes == ()
 
 
-def test_pages_hold_3_to_12_digits_and_every_tenth_about_30(digits: Path) -> None:
+def test_pages_hold_3_to_8_digits_and_every_tenth_about_16(digits: Path) -> None:
     counts = [len(boxes) for boxes in rows(digits, "train").values()]
-    assert all(25 <= count <= 33 for count in counts[9::10])
-    assert all(3 <= count <= 12 for i, count in enumerate(counts) if i % 10 != 9)
+    assert all(13 <= count <= 18 for count in counts[9::10])
+    assert all(3 <= count <= 8 for i, count in enumerate(counts) if i % 10 != 9)
 
 
 def test_classes_are_balanced(digits: Path) -> None:

@@ -92,11 +92,11 @@ def test_a_wrong_value_asked_for_is_a_fault_of_its_key(ask: dict[str, Any], key:
 @pytest.mark.parametrize(
     ("wheels", "words"),
     [
-        ({"micro_batch": {"floor": 128}}, "floor 128 is not a whole number from 1 to the asked micro-batch 64"),
+        ({"micro_batch": {"floor": 128}}, "floor 128 is not a whole number from 1 to the asked micro_batch 64"),
         ({"micro_batch": {"floor": 0}}, "floor 0 is not"),
         ({"micro_batch": {"values": [48]}}, "micro-batch 48 does not keep the effective batch at 64; these do: 64, 32, 16, 8, 4, 2, 1"),
         ({"image_size": {"floor": 2000}}, "floor 2000 is above the asked image_size 1280"),
-        ({"model": {"floor": "yolov9z.yaml"}}, "floor 'yolov9z.yaml' is none of the smaller model values"),
+        ({"model": {"floor": "z"}}, "floor 'z' is no size of yolov8x.yaml; its sizes are x, l, m, s, n"),
         ({"checkpointing": {"values": ["maybe"]}}, "'maybe' is not true or false"),
     ],
 )
@@ -118,6 +118,48 @@ def test_a_wheel_of_the_users_own_turns_one_of_the_trainers_arguments() -> None:
     assert checked.recipe is not None
     ladder = ladder_of(checked.recipe, UltralyticsAdapter())
     assert [wheel.values for wheel in ladder.wheels if wheel.name == "mosaic"] == [(1.0, 0.0)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "values", "kept"),
+    [
+        (1280, (1024, 640), (1280, 1024, 640)),
+        (1024, (1024, 640), (1024, 640)),
+        (832, (1024, 640), (832, 640)),  # a smaller size asked on the command line never falls back to a larger one
+        (640, (1024, 640), (640,)),
+        (320, (1024, 640), (320,)),
+        (256, (512, 1024), (256, 512, 1024)),  # a wheel that saves by rising, such as a hop
+    ],
+)
+def test_fall_backs_are_what_lies_behind_the_asked_value(asked: int, values: tuple[int, ...], kept: tuple[int, ...]) -> None:
+    checked = draft(
+        ask={"mine": asked},
+        ladder={"order": ["micro_batch", "mine"], "wheels": {"mine": {"values": list(values), "argument": "close_mosaic"}}},
+    )
+    assert checked.recipe is not None
+    ladder = ladder_of(checked.recipe, UltralyticsAdapter())
+    assert [wheel.values for wheel in ladder.wheels if wheel.name == "mine"] == [kept]
+
+
+@pytest.mark.parametrize(
+    ("model", "floor", "kept"),
+    [
+        ("yolov8x.yaml", "m", ["yolov8x.yaml", "yolov8l.yaml", "yolov8m.yaml"]),
+        ("yolo11x.yaml", "yolov8l", ["yolo11x.yaml", "yolo11l.yaml"]),
+        ("yolov8n.yaml", "m", ["yolov8n.yaml"]),
+    ],
+)
+def test_the_floor_of_the_model_is_a_size_whatever_model_is_asked(model: str, floor: str, kept: list[str]) -> None:
+    checked = draft(ask={"model": model}, ladder={"wheels": {"model": {"floor": floor}}})
+    assert checked.recipe is not None
+    ladder = ladder_of(checked.recipe, UltralyticsAdapter())
+    assert [list(wheel.values) for wheel in ladder.wheels if wheel.name == "model"] == [kept]
+
+
+def test_the_adapters_own_floor_never_forbids_what_is_asked() -> None:
+    checked = draft(ask={"image_size": 160})
+    assert checked.recipe is not None
+    assert {rung.values["image_size"] for rung in ladder_of(checked.recipe, UltralyticsAdapter()).rungs} == {160}
 
 
 def test_what_stands_in_no_order_stays_as_asked() -> None:

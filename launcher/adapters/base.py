@@ -75,8 +75,10 @@ class Adapter(Protocol):
     def accumulation(self, recipe: Recipe) -> int:
         """Gradient accumulation steps of the asked configuration, where the recipe doesn't say."""
 
-    def lesser(self, recipe: Recipe, wheel: str, asked: Value) -> Sequence[Value]:
-        """What this trainer can fall back to from ``asked``, best first (smaller models, say); empty where it knows nothing."""
+    def lesser(self, recipe: Recipe, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
+        """What this trainer can fall back to from ``asked``, best first, down to ``floor`` (smaller models, say); empty where it
+        knows nothing. Raises ValueError, in words, for a floor that means nothing to it.
+        """
 
     def notes(self, recipe: Recipe) -> Sequence[str]:
         """What a person should know before anything is tried (weights that will be trained from scratch, say)."""

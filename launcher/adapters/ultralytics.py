@@ -79,15 +79,16 @@ class UltralyticsAdapter:
         assert isinstance(micro_batch, int)
         return max(round(nbs / micro_batch), 1) if isinstance(nbs, int) and nbs > 0 else 1
 
-    def lesser(self, recipe: Recipe, wheel: str, asked: Value) -> Sequence[Value]:
-        """Smaller sizes of the same family, for the model; nothing for other wheels."""
+    def lesser(self, recipe: Recipe, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
+        """Smaller sizes of the same family, for the model; nothing for other wheels. The floor is a size letter or a model."""
         if wheel != "model":
             return ()
+        smaller = yolo_models.smaller(str(asked)) if floor is None else yolo_models.down_to(str(asked), str(floor))
         try:
             pretrained = self._resolve(str(asked)).endswith(".pt")
         except BadInput:
-            return yolo_models.smaller(str(asked))  # check() will refuse the asked one, with the reason
-        return [model for model in yolo_models.smaller(str(asked)) if self._can_be_had(model, pretrained=pretrained)]
+            return smaller  # check() will refuse the asked one, with the reason
+        return [model for model in smaller if self._can_be_had(model, pretrained=pretrained)]
 
     def _can_be_had(self, model: str, *, pretrained: bool) -> bool:
         """Whether a smaller model starts as the asked one does: never from scratch in the place of weights."""
@@ -116,7 +117,9 @@ class UltralyticsAdapter:
         return faults
 
     def notes(self, recipe: Recipe) -> Sequence[str]:
-        return [*(note for _, note in self._resolved.values() if note), *self._data_notes]
+        asked = str(recipe.ask.get("model"))
+        said = [note for model, (_, note) in self._resolved.items() if note and (model == asked or "left out" in note)]
+        return [*said, *self._data_notes]
 
     def _task(self, recipe: Recipe) -> str:
         if recipe.trainer.task:

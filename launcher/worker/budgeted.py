@@ -65,20 +65,28 @@ def run(words: Sequence[str]) -> None:
     raise SystemExit(f"budgeted: {program!r} is neither a file, nor a console entry point of an installed package, nor '-m module'")
 
 
+def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Our options, each with its value, and the program's words, which may begin with ``-m``."""
+    end = 0
+    while end < len(argv) and argv[end].startswith("--"):
+        end += 1 if "=" in argv[end] else 2
+    return argv[:end], argv[end:]
+
+
 def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m launcher.worker.budgeted", allow_abbrev=False)
     parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
     parser.add_argument("--device-index", type=int, default=0, help="index of the card as NVML numbers it; it is cuda:0 in here")
     parser.add_argument("--bytes", type=int, required=True, help="cap on device memory above what the imports take")
     parser.add_argument("--imports", default="", help="modules to import before the cap is set, comma separated")
-    parser.add_argument("program", nargs=argparse.REMAINDER, help="what to run, with its arguments")
-    chosen = parser.parse_args(argv)
-    if not chosen.program:
+    options, program = _split(argv)
+    chosen = parser.parse_args(options)
+    if not program:
         parser.error("no program to run")
     for name in filter(None, chosen.imports.split(",")):
         importlib.import_module(name)
     budget.limit(device=chosen.device, cap_bytes=chosen.bytes, device_index=chosen.device_index)
-    run(chosen.program)
+    run(program)
 
 
 if __name__ == "__main__":

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import cv2  # noqa: F401
 import matplotlib
-import matplotlib.font_manager  # noqa: F401
+import matplotlib.font_manager
 import scipy.optimize  # noqa: F401
-import torch  # noqa: F401
+import torch
 import torch._inductor  # noqa: F401
 import torchvision  # noqa: F401
 
 matplotlib.use("Agg")
 
-import matplotlib.pyplot  # noqa: E402, F401
-import polars  # noqa: E402
-import ultralytics  # noqa: E402, F401
-import ultralytics.models.yolo  # noqa: E402, F401
-import ultralytics.utils.plotting  # noqa: E402, F401
+import matplotlib.pyplot
+import polars
+import ultralytics
+import ultralytics.models.yolo
+import ultralytics.utils.plotting  # noqa: F401
 
 polars.read_csv(b"epoch,time\n1,2.0\n", infer_schema_length=None).to_dict(as_series=False)  # as BaseTrainer.read_results_csv

@@ -251,10 +251,10 @@ def exact(base: Any) -> Any:
             if not isinstance(batch, int) or batch < 1:
                 raise Refused(f"batch={batch} lets Ultralytics choose the batch. Give a whole number of images.")
             if effective % batch:
-                near = sorted(_divisors(effective), key=lambda d: abs(d - batch))[:4]
+                below, above = max(d for d in _divisors(effective) if d < batch), min((d for d in _divisors(effective) if d > batch), default=effective)
                 raise Refused(
                     f"batch={batch} does not divide the effective batch of {effective} images "
-                    f"(asked: batch={self._asked_batch}, nbs={self._asked_nbs}). Nearest that do: {', '.join(map(str, sorted(near)))}."
+                    f"(asked: batch={self._asked_batch}, nbs={self._asked_nbs}). Nearest that do: {below} and {above}."
                 )
             for number in {batch, self._asked_batch}:
                 if number % ranks:

@@ -50,6 +50,28 @@ def smaller(model: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+def size_of(model: str) -> str | None:
+    """The size letter of a model's name (x of yolov8x-seg.pt), or None where it has none."""
+    match = _SIZED.fullmatch(PurePosixPath(model).name.removesuffix(".pt").removesuffix(".yaml").removesuffix(".yml"))
+    return match["letter"] if match else None
+
+
+def down_to(model: str, floor: str) -> tuple[str, ...]:
+    """``smaller(model)`` as far as the size ``floor`` (a letter, or a model of that size); () where ``model`` is at or below it.
+
+    Raises ValueError where the floor is no size of the model's family.
+    """
+    match = _SIZED.fullmatch(PurePosixPath(model).name.removesuffix(".pt").removesuffix(".yaml").removesuffix(".yml"))
+    if match is None:
+        return ()
+    letters = _LETTERS.get(match["version"], "xlmsn")
+    lowest = floor if len(floor) == 1 else size_of(floor)
+    if lowest is None or lowest not in letters:
+        raise ValueError(f"floor {floor!r} is no size of {model}; its sizes are {', '.join(letters)}")
+    kept = tuple(letters[: letters.index(lowest) + 1])
+    return tuple(name for name in smaller(model) if size_of(name) in kept)
+
+
 def _published(name: str) -> frozenset[str]:
     """The closed list that ``name`` belongs to, empty where it belongs to none."""
     if name in ASSETS or f"{name}.pt" in ASSETS:

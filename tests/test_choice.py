@@ -1,0 +1,52 @@
+"""The rung that `fit` chooses is the one found by really trying *every* rung, each in a fresh process, one after the other."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import write_yolo_dataset
+
+ROOT = Path(__file__).parent.parent
+RECIPE = """# @package _global_
+ask: {model: yolov8n.yaml, micro_batch: 8, accumulation: 1, image_size: 160, checkpointing: false}
+trainer: {args: {epochs: 1, optimizer: AdamW, plots: false}}
+ladder: {order: [micro_batch, image_size, checkpointing], wheels: {micro_batch: {floor: 2}, image_size: {values: [96]}}}
+device: {kind: cpu}
+"""
+ASKS = ({"micro_batch": 8, "image_size": 160}, {"micro_batch": 12, "image_size": 128}, {"micro_batch": 4, "image_size": 192})
+BUDGETS_MIB = (180, 300, 360, 420)
+
+
+def autofit(place: Path, *words: str) -> dict[str, Any]:
+    argv = [sys.executable, "-m", "launcher", *words, "recipe=small", "data=dataset/data.yaml", "--json"]
+    done = subprocess.run(
+        argv, cwd=place, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=1200, check=False
+    )
+    said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return said
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("ask", ASKS, ids=lambda ask: f"{ask['micro_batch']}x{ask['image_size']}")
+@pytest.mark.parametrize("budget_mib", BUDGETS_MIB)
+def test_fit_chooses_what_trying_every_rung_by_hand_finds(tmp_path: Path, budget_mib: int, ask: dict[str, int]) -> None:
+    write_yolo_dataset(tmp_path / "dataset", train=24, val=8, size=160)
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "small.yaml").write_text(RECIPE)
+    words = [f"ask.{name}={value}" for name, value in ask.items()] + [f"device.memory={budget_mib}MiB"]
+    rungs = autofit(tmp_path, "ladder", *words)["rungs"]
+    verdicts = [autofit(tmp_path, "trial", *words, f"rung={rung['rung_index']}")["verdict"] for rung in rungs]
+    assert set(verdicts) <= {"fits", "out_of_memory"}, verdicts
+    by_hand = verdicts.index("fits") if "fits" in verdicts else None
+    said = autofit(tmp_path, "fit", *words)
+    tried = {trial["rung_index"]: trial["verdict"] for trial in said["trials"]}
+    assert said["rung_index"] == by_hand, (verdicts, tried)
+    assert all(verdicts[index] == verdict for index, verdict in tried.items()), "a trial repeats"
