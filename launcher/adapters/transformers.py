@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from launcher import nvml
-from launcher.adapters import hf_arguments, hf_data, hf_models
 from launcher.adapters.base import Command, TrialPlan, WheelSpec
+from launcher.adapters.hf import arguments as hf_arguments
+from launcher.adapters.hf import data as hf_data
+from launcher.adapters.hf import models as hf_models
 from launcher.devices import Budget
-from launcher.errors import BadInput, Fault
+from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import Rung
-from launcher.recipe import did_you_mean
 from launcher.report import TrialReport
 from launcher.schema import Recipe, Value, WheelRule
 from launcher.worker import hf_env, hf_run
@@ -32,7 +33,14 @@ PRECISIONS = ("fp32", "bf16", "fp16")
 _SPEECH_ONLY = ("label_length", "audio_seconds", "generation_length")
 _TEXT_ONLY = ("sequence_length",)
 _DEFAULT_OPTIMIZER = "adamw_torch_fused"
-_NEEDS = {"bnb": "bitsandbytes", "8bit": "bitsandbytes", "paged": "bitsandbytes", "lion_": "bitsandbytes", "torch_8bit": "torchao", "torch_4bit": "torchao"}
+_NEEDS = {
+    "bnb": "bitsandbytes",
+    "8bit": "bitsandbytes",
+    "paged": "bitsandbytes",
+    "lion_": "bitsandbytes",
+    "torch_8bit": "torchao",
+    "torch_4bit": "torchao",
+}
 
 
 class TransformersAdapter:
@@ -70,11 +78,14 @@ class TransformersAdapter:
         """Trainer's own: 1."""
         return 1
 
-    def lesser(self, recipe: Recipe, wheel: str, asked: Value) -> Sequence[Value]:
+    def lesser(self, recipe: Recipe, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
         """Halves of the evaluation micro-batch; nothing for other wheels: which smaller model means the same only a recipe can say."""
         if wheel != "val_micro_batch" or isinstance(asked, bool) or not isinstance(asked, int):
             return ()
-        return [asked >> shift for shift in range(1, asked.bit_length())]
+        if floor is not None and (isinstance(floor, bool) or not isinstance(floor, int) or not 1 <= floor <= asked):
+            raise ValueError(f"floor {floor!r} is not a whole number from 1 to the asked {asked}")
+        halves = [asked >> shift for shift in range(1, asked.bit_length())]
+        return [size for size in halves if floor is None or size >= floor]
 
     def check(self, recipe: Recipe) -> list[Fault]:
         task = recipe.trainer.task
@@ -112,14 +123,22 @@ class TransformersAdapter:
             if isinstance(value, int) and value < 0:
                 faults.append(Fault(key=key, found=f"rank {value}", cure="0 (all weights), or a rank such as 16."))
             elif value and importlib.util.find_spec("peft") is None:
-                faults.append(Fault(key=key, found="LoRA needs the package peft, which is not installed", cure="pip install 'autofit[lora]'."))
+                faults.append(
+                    Fault(key=key, found="LoRA needs the package peft, which is not installed", cure="pip install 'autofit[lora]'.")
+                )
         faults += self._generation_faults(recipe, task)
         return faults
 
     def _generation_faults(self, recipe: Recipe, task: str) -> list[Fault]:
         generates = _generates(recipe)
         if task == "speech" and recipe.ask.get("generation_length") is not None and not generates:
-            return [Fault(key="ask.generation_length", found="evaluation doesn't generate", cure="Set trainer.args.predict_with_generate=true, or leave it out.")]
+            return [
+                Fault(
+                    key="ask.generation_length",
+                    found="evaluation doesn't generate",
+                    cure="Set trainer.args.predict_with_generate=true, or leave it out.",
+                )
+            ]
         return []
 
     def _model_faults(self, recipe: Recipe, task: str) -> tuple[list[Fault], hf_models.Model]:
@@ -128,7 +147,9 @@ class TransformersAdapter:
         asked = recipe.ask.get("model")
         if not isinstance(asked, str):
             nothing = hf_models.Model(name="", place="nowhere")
-            return [Fault(key="ask.model", found="no model is named", cure="For example ask.model=openai/whisper-small, or a folder.")], nothing
+            return [
+                Fault(key="ask.model", found="no model is named", cure="For example ask.model=openai/whisper-small, or a folder.")
+            ], nothing
         for key, name in _values(recipe, "model"):
             model = hf_models.locate(str(name))
             faults += hf_models.faults(model, key=key, task=task)
@@ -148,14 +169,27 @@ class TransformersAdapter:
         for name, limit in limits.items():
             value = recipe.ask.get(name)
             if isinstance(limit, (int, float)) and isinstance(value, (int, float)) and value > limit:
-                faults.append(Fault(key=f"ask.{name}", found=f"{value} is over the {limit:g} that {model.name} has", cure=f"At most {limit:g}."))
+                faults.append(
+                    Fault(key=f"ask.{name}", found=f"{value} is over the {limit:g} that {model.name} has", cure=f"At most {limit:g}.")
+                )
         return faults
 
     def _destination_faults(self, recipe: Recipe) -> list[Fault]:
         """A folder that already holds something is never trained into, unless that is what is gone on from."""
         output = recipe.trainer.args.get("output_dir")
-        if isinstance(output, str) and not recipe.trainer.args.get("resume_from_checkpoint") and Path(output).is_dir() and any(Path(output).iterdir()):
-            return [Fault(key="trainer.args.output_dir", found=f"{output} is not empty", cure="Name a new folder, or leave it out: the run folder is used.")]
+        if (
+            isinstance(output, str)
+            and not recipe.trainer.args.get("resume_from_checkpoint")
+            and Path(output).is_dir()
+            and any(Path(output).iterdir())
+        ):
+            return [
+                Fault(
+                    key="trainer.args.output_dir",
+                    found=f"{output} is not empty",
+                    cure="Name a new folder, or leave it out: the run folder is used.",
+                )
+            ]
         return []
 
     def notes(self, recipe: Recipe) -> Sequence[str]:
@@ -206,7 +240,9 @@ class TransformersAdapter:
         return Command(argv=(sys.executable, "-m", "launcher.worker.hf_fetch", model.name))
 
     def trial(self, recipe: Recipe, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
-        args = {key: value for key, value in self.arguments(recipe, rung, budget).items() if key not in ("output_dir", "resume_from_checkpoint")}
+        args = {
+            key: value for key, value in self.arguments(recipe, rung, budget).items() if key not in ("output_dir", "resume_from_checkpoint")
+        }
         payload = {
             "script": f"launcher.worker.hf_{recipe.trainer.task}",
             "argv": _words(args),
@@ -221,7 +257,9 @@ class TransformersAdapter:
         script = f"hf_{recipe.trainer.task}.py"
         ours = Path(hf_env.__file__).parent
         files = {folder / "native" / name: (ours / name).read_text(encoding="utf-8") for name in (script, "hf_run.py")}
-        return Command(argv=(sys.executable, str(folder / "native" / script), *_words(args)), env={"TOKENIZERS_PARALLELISM": "false"}, files=files)
+        return Command(
+            argv=(sys.executable, str(folder / "native" / script), *_words(args)), env={"TOKENIZERS_PARALLELISM": "false"}, files=files
+        )
 
     def runtime(self, command: Command) -> tuple[str, ...]:
         task = Path(command.argv[1]).stem.removeprefix("hf_")
@@ -235,8 +273,19 @@ class TransformersAdapter:
         output = Path(str(recipe.trainer.args.get("output_dir", folder / "run")))
         metrics, state = _json(output / "all_results.json"), _json(output / "trainer_state.json")
         checkpoints = [str(path) for path in sorted(output.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))]
-        found = {"output_dir": str(output), "steps": state.get("global_step"), "epochs": state.get("epoch"), "best_metric": state.get("best_metric")}
-        return {**found, "metrics": {key: value for key, value in metrics.items() if not key.endswith("per_second")}, "checkpoints": checkpoints}
+        found = {
+            "output_dir": str(output),
+            "steps": state.get("global_step"),
+            "epochs": state.get("epoch"),
+            "best_metric": state.get("best_metric"),
+        }
+        if not metrics:
+            return {"output_dir": str(output)}
+        return {
+            **found,
+            "metrics": {key: value for key, value in metrics.items() if not key.endswith("per_second")},
+            "checkpoints": checkpoints,
+        }
 
     def estimate_seconds(self, recipe: Recipe, rung: Rung, report: TrialReport) -> float | None:
         """Steps, and as many evaluations as ``eval_strategy`` says and the one at the end."""
@@ -286,7 +335,10 @@ def _generates(recipe: Recipe) -> bool:
 def _optimizer_problem(value: Value) -> tuple[str, str] | None:
     names = hf_arguments.optimizers()
     if value not in names:
-        return "there is no optimizer of that name", f"{did_you_mean(str(value), names)}For example {_DEFAULT_OPTIMIZER}, adamw_8bit, adafactor."
+        return (
+            "there is no optimizer of that name",
+            f"{did_you_mean(str(value), names)}For example {_DEFAULT_OPTIMIZER}, adamw_8bit, adafactor.",
+        )
     needed = next((package for part, package in reversed(_NEEDS.items()) if part in str(value)), None)
     if needed is not None and importlib.util.find_spec(needed) is None:
         return f"it needs the package {needed}, which is not installed", f"pip install {needed}, or take it out of the ladder."
@@ -300,7 +352,10 @@ def _precision_problem(value: Value, recipe: Recipe) -> tuple[str, str] | None:
     if capability is None:
         return ("a CPU has no fp16 training", "Take fp32 or bf16.") if value == "fp16" and recipe.device.kind != "cuda" else None
     if value == "bf16" and capability < (8, 0):
-        return f"this card (compute capability {capability[0]}.{capability[1]}) has no bf16; Ampere (8.0) is the first that has", "Take fp32 or fp16."
+        return (
+            f"this card (compute capability {capability[0]}.{capability[1]}) has no bf16; Ampere (8.0) is the first that has",
+            "Take fp32 or fp16.",
+        )
     return None
 
 

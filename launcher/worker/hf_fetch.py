@@ -1,6 +1,6 @@
 """Takes a model's name; brings it from the hub into its cache, where trials and the full run find it.
 
-    python -m launcher.worker.hf_fetch OWNER/NAME
+python -m launcher.worker.hf_fetch OWNER/NAME
 """
 
 from __future__ import annotations

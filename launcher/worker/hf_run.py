@@ -31,20 +31,30 @@ class CommonArguments:
 
     model_name_or_path: str = field(metadata={"help": "folder of a model with its tokenizer, or a name on the hub"})
     data: str = field(metadata={"help": "folder or manifest with the training data; see the trainer's own help"})
-    validation_data: str | None = field(default=None, metadata={"help": "folder or manifest to validate on; made from the data where it isn't given"})
+    validation_data: str | None = field(
+        default=None, metadata={"help": "folder or manifest to validate on; made from the data where it isn't given"}
+    )
     validation_fraction: float = field(default=0.1, metadata={"help": "part of the data held back where no validation data is given"})
     text_column: str | None = field(default=None, metadata={"help": "column of the text; guessed where it isn't named"})
-    on_bad_data: str = field(default="stop", metadata={"help": "stop: say what is wrong with which file and train nothing; skip: leave those out"})
-    dtype: str = field(default="float32", metadata={"help": "of the weights: float32, or bfloat16 (frozen weights under LoRA; not for full training)"})
+    on_bad_data: str = field(
+        default="stop", metadata={"help": "stop: say what is wrong with which file and train nothing; skip: leave those out"}
+    )
+    dtype: str = field(
+        default="float32", metadata={"help": "of the weights: float32, or bfloat16 (frozen weights under LoRA; not for full training)"}
+    )
     attn_implementation: str | None = field(default=None, metadata={"help": "sdpa, eager, flash_attention_2; None: transformers chooses"})
     eval_keeps: str = field(
         default="tokens",
-        metadata={"help": "per sample until the end of an evaluation. logits: all that Trainer keeps by itself; tokens: the likeliest; sums: nothing"},
+        metadata={
+            "help": "per sample until the end of an evaluation. logits: all that Trainer keeps by itself; tokens: the likeliest; sums: nothing"
+        },
     )
     lora_rank: int = field(default=0, metadata={"help": "train adapters of this rank instead of all weights (needs peft); 0: all weights"})
     lora_alpha: int | None = field(default=None, metadata={"help": "scale of the adapters; None: twice the rank"})
     lora_dropout: float = field(default=0.0, metadata={"help": "dropout before the adapters"})
-    lora_target_modules: str | None = field(default=None, metadata={"help": "comma separated, or all-linear; None: the trainer's own choice"})
+    lora_target_modules: str | None = field(
+        default=None, metadata={"help": "comma separated, or all-linear; None: the trainer's own choice"}
+    )
 
 
 KEEPS = ("logits", "tokens", "sums")
@@ -103,7 +113,7 @@ def table(path: Path) -> list[dict[str, Any]]:
     except json.JSONDecodeError as error:
         raise Refused(f"{path}: line {error.lineno} is not JSON: {error.msg}") from error
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise Refused(f"{path}: each row must be an object such as {{\"text\": \"...\"}}")
+        raise Refused(f'{path}: each row must be an object such as {{"text": "..."}}')
     return rows
 
 
@@ -169,7 +179,9 @@ def token_weighted(label_smoothing: float = 0.0) -> Callable[..., Any]:
 
         logits = outputs["logits"] if isinstance(outputs, dict) else outputs[0]
         flat = logits.reshape(-1, logits.shape[-1]).float()
-        summed = torch.nn.functional.cross_entropy(flat, labels.reshape(-1), ignore_index=IGNORED, reduction="sum", label_smoothing=label_smoothing)
+        summed = torch.nn.functional.cross_entropy(
+            flat, labels.reshape(-1), ignore_index=IGNORED, reduction="sum", label_smoothing=label_smoothing
+        )
         return summed / (num_items_in_batch if num_items_in_batch is not None else (labels != IGNORED).sum().clamp(min=1))
 
     return loss
@@ -213,9 +225,9 @@ def checked_resume(args: Any) -> str | None:
     if not asked:
         return None
     if asked == "last":
-        from transformers.trainer_utils import get_last_checkpoint
+        from transformers import trainer_utils
 
-        asked = get_last_checkpoint(args.output_dir)
+        asked = trainer_utils.get_last_checkpoint(args.output_dir)  # type: ignore[no-untyped-call,unused-ignore]
         if asked is None:
             raise Refused(f"--resume_from_checkpoint last: {args.output_dir} holds no checkpoint")
     if not (Path(asked) / "trainer_state.json").is_file():

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 if __package__:
-    from launcher.worker import hf_run
-    from launcher.worker.hf_run import CommonArguments, Refused
+    from . import hf_run
+    from .hf_run import CommonArguments, Refused
 else:  # copied beside hf_run.py
     import hf_run  # type: ignore[import-not-found,no-redef]
     from hf_run import CommonArguments, Refused  # type: ignore[no-redef]
@@ -40,10 +40,16 @@ class SpeechArguments(CommonArguments):
     """The trainer's own arguments."""
 
     audio_column: str | None = field(default=None, metadata={"help": "column of the audio file; guessed where it isn't named"})
-    language: str | None = field(default=None, metadata={"help": "spoken language, as Whisper's prompt names it (zh, en, ...); multilingual models"})
+    language: str | None = field(
+        default=None, metadata={"help": "spoken language, as Whisper's prompt names it (zh, en, ...); multilingual models"}
+    )
     task: str = field(default="transcribe", metadata={"help": "transcribe or translate"})
-    label_length: int | None = field(default=None, metadata={"help": "longest transcript in tokens, prompt included; None: the model's limit (448)"})
-    leave_out_longer: bool = field(default=False, metadata={"help": "leave out transcripts over label_length (a lower rung of a ladder), whatever on_bad_data says"})
+    label_length: int | None = field(
+        default=None, metadata={"help": "longest transcript in tokens, prompt included; None: the model's limit (448)"}
+    )
+    leave_out_longer: bool = field(
+        default=False, metadata={"help": "leave out transcripts over label_length (a lower rung of a ladder), whatever on_bad_data says"}
+    )
     audio_seconds: float | None = field(default=None, metadata={"help": "shortens the encoder's window; None: the model's own (30 s)"})
     resample: bool = field(default=False, metadata={"help": "convert other sample rates to 16 kHz instead of calling them bad data"})
     freeze_encoder: bool = field(default=False, metadata={"help": "train the decoder only"})
@@ -62,7 +68,9 @@ class Sample:
 # Data: standard library and soundfile only
 
 
-def read_data(data: str, validation_data: str | None, *, audio_column: str | None, text_column: str | None, fraction: float) -> tuple[list[Sample], list[Sample]]:
+def read_data(
+    data: str, validation_data: str | None, *, audio_column: str | None, text_column: str | None, fraction: float
+) -> tuple[list[Sample], list[Sample]]:
     """(training, validation) samples. Raises ``Refused`` where there is no such data; files are not looked into."""
     train, found_validation = _tables(Path(data).expanduser())
     validation = _tables(Path(validation_data).expanduser())[0] if validation_data is not None else found_validation
@@ -206,7 +214,7 @@ def load(own: SpeechArguments) -> tuple[Any, Any]:
     from transformers import AutoModelForSpeechSeq2Seq, AutoProcessor
 
     try:
-        processor = AutoProcessor.from_pretrained(own.model_name_or_path)
+        processor = AutoProcessor.from_pretrained(own.model_name_or_path)  # type: ignore[no-untyped-call,unused-ignore]
         model = AutoModelForSpeechSeq2Seq.from_pretrained(
             own.model_name_or_path, dtype=hf_run.torch_dtype(own.dtype), attn_implementation=own.attn_implementation
         )

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 if __package__:
-    from launcher.worker import hf_run
-    from launcher.worker.hf_run import CommonArguments, Refused
+    from . import hf_run
+    from .hf_run import CommonArguments, Refused
 else:  # copied beside hf_run.py
     import hf_run  # type: ignore[import-not-found,no-redef]
     from hf_run import CommonArguments, Refused  # type: ignore[no-redef]
@@ -51,7 +51,9 @@ class Text:
 # Data: standard library only
 
 
-def read_data(data: str, validation_data: str | None, *, text_column: str | None, prompt_column: str | None, fraction: float) -> tuple[list[Text], list[Text]]:
+def read_data(
+    data: str, validation_data: str | None, *, text_column: str | None, prompt_column: str | None, fraction: float
+) -> tuple[list[Text], list[Text]]:
     """(training, validation) texts. Raises ``Refused`` where there is no such data."""
     train, found_validation = _tables(Path(data).expanduser())
     validation = _tables(Path(validation_data).expanduser())[0] if validation_data is not None else found_validation
@@ -148,7 +150,9 @@ def cut(rows: Sequence[tuple[list[int], list[int]]], length: int) -> list[tuple[
     short = [(tokens[:length], labels[:length]) for tokens, labels in rows]
     kept = [row for row in short if any(label != hf_run.IGNORED for label in row[1][1:])]
     if longer:
-        print(f"{longer} of {len(rows)} texts are longer than {length} tokens and are cut there; {len(rows) - len(kept)} left out", flush=True)
+        print(
+            f"{longer} of {len(rows)} texts are longer than {length} tokens and are cut there; {len(rows) - len(kept)} left out", flush=True
+        )
     return kept
 
 

@@ -15,7 +15,7 @@ import hashlib
 import importlib
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -225,9 +225,9 @@ class _Trial:
 
     def install(self) -> None:
         """Patches ``Trainer.__init__``, because the script builds its own trainer, and the container of the evaluation loop."""
-        from transformers import trainer as module
-
-        trial, init, add = self, module.Trainer.__init__, module.EvalLoopContainer.add
+        module: Any = importlib.import_module("transformers.trainer")
+        container = module.EvalLoopContainer
+        trial, init, add = self, module.Trainer.__init__, container.add
 
         @functools.wraps(init)
         def begun(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -240,7 +240,7 @@ class _Trial:
             trial.kept(self)
 
         module.Trainer.__init__ = begun
-        module.EvalLoopContainer.add = counted
+        container.add = counted
         if not importlib.import_module("huggingface_hub.constants").HF_HUB_OFFLINE:
             raise RuntimeError("a trial runs with HF_HUB_OFFLINE=1: everything it needs was fetched before")
 
@@ -252,7 +252,12 @@ class _Trial:
         if getattr(args, "train_sampling_strategy", "random") == "batch_rebalance":
             raise NotCovered("train_sampling_strategy=batch_rebalance varies the micro-batch, so no trial can bound it")
         self._trainer = trainer
-        batches, step, evaluation, predict = trainer.get_batch_samples, trainer.training_step, trainer.get_eval_dataloader, trainer.prediction_step
+        batches, step, evaluation, predict = (
+            trainer.get_batch_samples,
+            trainer.training_step,
+            trainer.get_eval_dataloader,
+            trainer.prediction_step,
+        )
 
         def with_ballast(*arguments: Any) -> Any:
             samples, items = batches(*arguments)
@@ -300,7 +305,9 @@ class _Trial:
         self._total_batches = math.ceil(len(lengths) / size)
         self._recorder.measured(validation_samples=len(lengths), validation_batches_total=self._total_batches)
         if len(lengths) < size:
-            self._recorder.note(f"validation has {len(lengths)} samples, fewer than an evaluation micro-batch of {size}: it runs one batch of {len(lengths)}")
+            self._recorder.note(
+                f"validation has {len(lengths)} samples, fewer than an evaluation micro-batch of {size}: one batch of them is run"
+            )
         return torch.utils.data.Subset(dataset, longest_first(lengths)[: self._plan.validation_batches * size])
 
     # -- what happens
@@ -379,7 +386,8 @@ class _Trial:
             self._recorder.measured(growth_bytes_per_batch=more / left)
         self._recorder.fact(validation_keeps_bytes_per_batch=round(per_batch), validation_keeps_bytes_in_all=round(host_bytes))
         if moved:
-            self._recorder.note(f"eval_accumulation_steps={moved} moves predictions to host memory: {host_bytes / 2**20:.0f} MiB there by the end of an evaluation")
+            in_all = f"{host_bytes / 2**20:.0f} MiB by the end of an evaluation"
+            self._recorder.note(f"eval_accumulation_steps={moved} moves predictions to host memory: {in_all}")
 
     def _observe(self, model: Any) -> None:
         args = self._trainer.args
@@ -427,8 +435,8 @@ def _rows(inputs: Mapping[str, Any]) -> int:
 def _fixed_sampler(indices: Sequence[int]) -> Any:
     import torch
 
-    class Fixed(torch.utils.data.Sampler):  # type: ignore[misc]
-        def __iter__(self) -> Any:
+    class Fixed(torch.utils.data.Sampler[int]):
+        def __iter__(self) -> Iterator[int]:
             return iter(indices)
 
         def __len__(self) -> int:
@@ -485,11 +493,11 @@ def changed(table: Mapping[str, str] = RELIED_UPON) -> tuple[str, ...]:
     return tuple(name for name, expected in table.items() if source_hash(name) != expected)
 
 
-def check_transformers(table: Mapping[str, str] = RELIED_UPON, changed_in: Callable[[Mapping[str, str]], tuple[str, ...]] = changed) -> None:
+def check_transformers(table: Mapping[str, str] = RELIED_UPON) -> None:
     """Raises NotCovered unless the installed transformers is one whose inner workings are known here."""
     import transformers
 
-    different = changed_in(table)
+    different = changed(table)
     if different:
         raise NotCovered(
             f"transformers {transformers.__version__} differs from {CHECKED[-1]} in what a trial builds upon: {', '.join(different)}. "

@@ -42,7 +42,12 @@ def locate(name: str) -> Model:
     if folder.is_dir():
         return Model(name=name, place="folder", path=folder)
     if not _HUB_NAME.fullmatch(name) or name.startswith((".", "/", "~")):
-        return Model(name=name, place="nowhere", why=f"{name}: there is no such folder", cure="Name a model's folder, or a model on the hub (owner/name).")
+        return Model(
+            name=name,
+            place="nowhere",
+            why=f"{name}: there is no such folder",
+            cure="Name a model's folder, or a model on the hub (owner/name).",
+        )
     if (cached := _cached(name)) is not None:
         return Model(name=name, place="cache", path=cached)
     return _on_the_hub(name)
@@ -62,18 +67,30 @@ def _cached(name: str) -> Path | None:
 
 def _on_the_hub(name: str) -> Model:
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "TRUE", "YES", "ON"}:
-        return Model(name=name, place="nowhere", why=f"{name} is neither a folder nor in the hub's cache, and HF_HUB_OFFLINE is set", cure=_FETCH)
+        return Model(
+            name=name, place="nowhere", why=f"{name} is neither a folder nor in the hub's cache, and HF_HUB_OFFLINE is set", cure=_FETCH
+        )
     try:
-        from huggingface_hub import get_hf_file_metadata, hf_hub_url
         from huggingface_hub import errors as hub
+        from huggingface_hub import get_hf_file_metadata, hf_hub_url
     except ImportError:
         return Model(name=name, place="nowhere", why="huggingface_hub is not installed", cure="pip install 'autofit[transformers]'.")
     try:
         get_hf_file_metadata(hf_hub_url(name, "config.json"), timeout=10)
     except hub.GatedRepoError:
-        return Model(name=name, place="nowhere", why=f"{name} is gated: its owner grants access", cure="Accept its terms on its page, then log in: hf auth login.")
+        return Model(
+            name=name,
+            place="nowhere",
+            why=f"{name} is gated: its owner grants access",
+            cure="Accept its terms on its page, then log in: hf auth login.",
+        )
     except hub.RepositoryNotFoundError:
-        return Model(name=name, place="nowhere", why=f"the hub has no model {name}, or it is private", cure="Correct the name, or log in: hf auth login.")
+        return Model(
+            name=name,
+            place="nowhere",
+            why=f"the hub has no model {name}, or it is private",
+            cure="Correct the name, or log in: hf auth login.",
+        )
     except hub.EntryNotFoundError:
         return Model(name=name, place="nowhere", why=f"{name} has no config.json", cure="Name a transformers model.")
     except Exception as error:  # whatever stands between us and the hub: no network, a proxy, a broken certificate
@@ -108,15 +125,27 @@ def faults(model: Model, *, key: str, task: str) -> list[Fault]:
     found = []
     config = config_of(model)
     if not config:
-        found.append(Fault(key=key, found=f"{model.path} has no config.json that can be read", cure="Name the folder of a transformers model."))
+        found.append(
+            Fault(key=key, found=f"{model.path} has no config.json that can be read", cure="Name the folder of a transformers model.")
+        )
     elif task == "speech" and config.get("model_type") != "whisper":
-        found.append(Fault(key=key, found=f"{model.name} is a {config.get('model_type')} model", cure="The speech trainer knows Whisper-shaped models."))
+        found.append(
+            Fault(
+                key=key, found=f"{model.name} is a {config.get('model_type')} model", cure="The speech trainer knows Whisper-shaped models."
+            )
+        )
     if not _has(model.path, _TOKENIZER_FILES):
         found.append(Fault(key=key, found=f"{model.path} has no tokenizer ({', '.join(_TOKENIZER_FILES[:3])}, ...)", cure="Save the tokenizer there too: tokenizer.save_pretrained(folder)."))  # fmt: skip
     if task == "speech" and not _has(model.path, _FEATURE_FILES):
         found.append(Fault(key=key, found=f"{model.path} has no feature extractor ({' or '.join(_FEATURE_FILES)})", cure="Save it there too: processor.save_pretrained(folder)."))  # fmt: skip
     if not _has(model.path, _WEIGHTS):
-        found.append(Fault(key=key, found=f"{model.path} has no weights ({' or '.join(_WEIGHTS)})", cure="Save the model there too: model.save_pretrained(folder)."))
+        found.append(
+            Fault(
+                key=key,
+                found=f"{model.path} has no weights ({' or '.join(_WEIGHTS)})",
+                cure="Save the model there too: model.save_pretrained(folder).",
+            )
+        )
     return found
 
 

@@ -6,8 +6,8 @@ import importlib.util
 from collections.abc import Iterable
 from typing import Any
 
-from launcher.adapters import hf_models
-from launcher.adapters.hf_models import Model
+from launcher.adapters.hf import models as hf_models
+from launcher.adapters.hf.models import Model
 from launcher.errors import Fault
 from launcher.schema import Recipe
 from launcher.worker import hf_run, hf_speech, hf_text
@@ -41,7 +41,9 @@ _FORM = {
 
 def _speech_faults(recipe: Recipe, samples: list[hf_speech.Sample], model: Model) -> list[Fault]:
     if importlib.util.find_spec("soundfile") is None:
-        return [Fault(key="data", found="audio is decoded by soundfile, which is not installed", cure="pip install 'autofit[transformers]'.")]
+        return [
+            Fault(key="data", found="audio is decoded by soundfile, which is not installed", cure="pip install 'autofit[transformers]'.")
+        ]
     args = recipe.trainer.args
     if args.get("on_bad_data") == "skip":
         return []

@@ -15,8 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from launcher.errors import BadInput, Fault
-from launcher.recipe import did_you_mean
+from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.worker.hf_run import CommonArguments
 from launcher.worker.hf_speech import SpeechArguments
 from launcher.worker.hf_text import TextArguments
@@ -117,7 +116,9 @@ def optimizers() -> tuple[str, ...]:
     """The names that ``optim`` may have."""
     for node in ast.parse((package() / "training_args.py").read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ClassDef) and node.name == "OptimizerNames":
-            return tuple(line.value.value for line in node.body if isinstance(line, ast.Assign) and isinstance(line.value, ast.Constant))
+            return tuple(
+                str(line.value.value) for line in node.body if isinstance(line, ast.Assign) and isinstance(line.value, ast.Constant)
+            )
     return ()
 
 
@@ -127,7 +128,13 @@ def _fields(path: Path, name: str) -> dict[str, Argument]:
         if isinstance(node, ast.ClassDef) and node.name == name:
             lines = [line for line in node.body if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)]
             return {line.target.id: Argument(types=_types(ast.unparse(line.annotation)), default=_default(line.value)) for line in lines}  # type: ignore[union-attr]
-    raise BadInput([Fault(key="trainer.adapter", found=f"{path} has no class {name}", cure="Install transformers 5: pip install 'transformers>=5,<6'.")])
+    raise BadInput(
+        [
+            Fault(
+                key="trainer.adapter", found=f"{path} has no class {name}", cure="Install transformers 5: pip install 'transformers>=5,<6'."
+            )
+        ]
+    )
 
 
 _SIMPLE = ("int", "float", "bool", "str", "list", "dict", "None")
@@ -163,7 +170,10 @@ def faults(args: Mapping[str, Any], *, task: str) -> list[Fault]:
             found.append(Fault(key=place, found=f"{value!r} can't be set here", cure=ELSEWHERE[key]))
         elif key not in arguments:
             gone = GONE.get(key)
-            cure = gone or f"{did_you_mean(key, arguments)}They are TrainingArguments' and those of `python -m launcher.worker.hf_{task} --help`."
+            cure = (
+                gone
+                or f"{did_you_mean(key, arguments)}They are TrainingArguments' and those of `python -m launcher.worker.hf_{task} --help`."
+            )
             found.append(Fault(key=place, found=f"{value!r}: there is no argument of that name", cure=cure))
         elif problem := _type_problem(arguments[key], value):
             found.append(Fault(key=place, found=f"{value!r} is not {problem}", cure=_number_cure(value, arguments[key])))
@@ -172,7 +182,7 @@ def faults(args: Mapping[str, Any], *, task: str) -> list[Fault]:
 
 def _type_problem(argument: Argument, value: Any) -> str:
     """What the value should have been, or an empty string."""
-    if not argument.types or "str" in argument.types and isinstance(value, str):
+    if not argument.types or ("str" in argument.types and isinstance(value, str)):
         return ""
     name = "None" if value is None else type(value).__name__
     if name in argument.types or (name == "int" and "float" in argument.types):
@@ -191,7 +201,12 @@ _EVERY = ("no", "steps", "epoch")
 
 def _particular(args: Mapping[str, Any], task: str) -> list[Fault]:
     found = []
-    for key, allowed in (("eval_strategy", _EVERY), ("save_strategy", (*_EVERY, "best")), ("on_bad_data", ("stop", "skip")), ("dtype", ("float32", "bfloat16"))):
+    for key, allowed in (
+        ("eval_strategy", _EVERY),
+        ("save_strategy", (*_EVERY, "best")),
+        ("on_bad_data", ("stop", "skip")),
+        ("dtype", ("float32", "bfloat16")),
+    ):
         value = args.get(key)
         if value is False and key.endswith("strategy"):
             found.append(Fault(key=f"trainer.args.{key}", found="false (YAML takes a bare no for false)", cure=f'Write {key}: "no".'))
