@@ -160,6 +160,9 @@ def _default(value: ast.expr | None) -> Any:
         return None
 
 
+_STRATEGIES = ("eval_strategy", "save_strategy", "logging_strategy")
+
+
 def faults(args: Mapping[str, Any], *, task: str) -> list[Fault]:
     """Everything wrong with ``trainer.args``."""
     found: list[Fault] = []
@@ -175,6 +178,8 @@ def faults(args: Mapping[str, Any], *, task: str) -> list[Fault]:
                 or f"{did_you_mean(key, arguments)}They are TrainingArguments' and those of `python -m launcher.worker.hf_{task} --help`."
             )
             found.append(Fault(key=place, found=f"{value!r}: there is no argument of that name", cure=cure))
+        elif value is False and key in _STRATEGIES:
+            found.append(Fault(key=place, found="false (YAML takes a bare no for false)", cure=f'Write {key}: "no".'))
         elif problem := _type_problem(arguments[key], value):
             found.append(Fault(key=place, found=f"{value!r} is not {problem}", cure=_number_cure(value, arguments[key])))
     return found + _particular(args, task)
@@ -208,9 +213,7 @@ def _particular(args: Mapping[str, Any], task: str) -> list[Fault]:
         ("dtype", ("float32", "bfloat16")),
     ):
         value = args.get(key)
-        if value is False and key.endswith("strategy"):
-            found.append(Fault(key=f"trainer.args.{key}", found="false (YAML takes a bare no for false)", cure=f'Write {key}: "no".'))
-        elif isinstance(value, str) and value not in allowed:
+        if isinstance(value, str) and value not in allowed:
             found.append(Fault(key=f"trainer.args.{key}", found=repr(value), cure=f"One of {', '.join(allowed)}."))
     if args.get("train_sampling_strategy") == "batch_rebalance":
         found.append(Fault(key="trainer.args.train_sampling_strategy", found="batch_rebalance varies the micro-batch", cure="Take random or group_by_length: only a fixed micro-batch can be tried."))  # fmt: skip
