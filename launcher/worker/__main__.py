@@ -1,7 +1,8 @@
-"""Takes JOB.json, runs one trial in this process, leaves ``report.json`` in the trial's folder. Exit status 0: the trial went through; 1: it failed.
+"""Takes JOB.json, runs one trial in this process, leaves ``report.json`` in the trial's folder.
 
     python -m launcher.worker JOB.json
 
+Exit status 0: the trial went through; 1: it failed, and the report says how.
 The launcher starts one such process per trial and kills it with everything it started. Should the launcher die first, the kernel kills it.
 """
 

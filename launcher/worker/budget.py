@@ -3,7 +3,7 @@
 CPU: ``RLIMIT_DATA`` at what the data segments hold now plus the cap, so that allocations fail as real ones do: PyTorch's clean
 ``DefaultCPUAllocator`` error. Call it after the imports and before anything is built, since libraries count as base.
 CUDA: the caching allocator's per-process fraction; what context and libraries took outside the allocator is subtracted first.
-No tensor is made here.
+No tensor is made here, save for one on the CPU that starts PyTorch's threads.
 """
 
 from __future__ import annotations
@@ -75,11 +75,22 @@ def data_bytes() -> int:
     raise BudgetError("/proc/self/status has no VmData line")
 
 
+def _start_threads() -> None:
+    """Starts PyTorch's threads, where PyTorch is imported: their stacks (8 MiB each) then count as base, and not as the run's memory.
+
+    Under the limit a thread that cannot be started ends the process without any exception: libgomp calls exit(1).
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.zeros(1 << 20).add_(1)
+
+
 def _limit_cpu(cap_bytes: int) -> tuple[int, int]:
     if sys.platform != "linux":
         raise BudgetError(f"a CPU memory budget needs Linux (RLIMIT_DATA and /proc); this is {sys.platform}. Use a CUDA device, or WSL")
     import resource
 
+    _start_threads()
     base = data_bytes()
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if hard != resource.RLIM_INFINITY and base + cap_bytes > hard:

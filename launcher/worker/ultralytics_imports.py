@@ -10,6 +10,7 @@ from __future__ import annotations
 import cv2  # noqa: F401
 import matplotlib
 import matplotlib.font_manager
+import numpy as np
 import scipy.optimize  # noqa: F401
 import torch
 import torch._inductor  # noqa: F401
@@ -23,4 +24,5 @@ import ultralytics
 import ultralytics.models.yolo
 import ultralytics.utils.plotting  # noqa: F401
 
+np.ones((256, 256)) @ np.ones((256, 256))  # OpenBLAS takes its buffers at its first product, and calls exit(1) where it can't
 polars.read_csv(b"epoch,time\n1,2.0\n", infer_schema_length=None).to_dict(as_series=False)  # as BaseTrainer.read_results_csv

@@ -5,8 +5,9 @@ optimizer are Ultralytics' own, checkpoint and final validation included; replac
 shapes), how many, and where things are written.
 Facts and traps: facts/ultralytics.md; each trap has its test in tests/worker/test_ultralytics_traps.py.
 
-Payload: ``model`` (str), ``task`` (str or None), ``args`` (this rung's native arguments), ``checkpointing`` (bool), ``val_batch`` (int or None),
-``asked_batch`` and ``asked_nbs`` (int), ``cache_dir`` (folder for label caches, shared by a run's trials), ``worst_nms`` (bool, default True).
+Payload: ``model`` (str), ``task`` (str or None), ``args`` (this rung's native arguments), ``checkpointing`` (bool),
+``val_batch`` (int or None), ``asked_batch`` and ``asked_nbs`` (int), ``cache_dir`` (folder for label caches, shared by a run's
+trials), ``worst_nms`` (bool, default True).
 """
 
 from __future__ import annotations

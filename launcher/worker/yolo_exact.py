@@ -251,7 +251,10 @@ def exact(base: Any) -> Any:
             if not isinstance(batch, int) or batch < 1:
                 raise Refused(f"batch={batch} lets Ultralytics choose the batch. Give a whole number of images.")
             if effective % batch:
-                below, above = max(d for d in _divisors(effective) if d < batch), min((d for d in _divisors(effective) if d > batch), default=effective)
+                below, above = (
+                    max(d for d in _divisors(effective) if d < batch),
+                    min((d for d in _divisors(effective) if d > batch), default=effective),
+                )
                 raise Refused(
                     f"batch={batch} does not divide the effective batch of {effective} images "
                     f"(asked: batch={self._asked_batch}, nbs={self._asked_nbs}). Nearest that do: {below} and {above}."

@@ -1,0 +1,165 @@
+"""Fixtures of the worker's tests: tiny data sets, real children, and Ultralytics imported without touching the user's settings."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.report import TrialReport
+from launcher.worker import budget, ultralytics_env
+from launcher.worker.job import Job
+from tests.worker.shapes import ShapesData, make_shapes
+
+ROOT = Path(__file__).parents[2]
+MIB = 2**20
+
+
+@pytest.fixture(scope="session")
+def quiet_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a trial's child on the CPU."""
+    folder = tmp_path_factory.mktemp("environment")
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, **ultralytics_env.prepare(folder), budget.MALLOC_VARIABLE: budget.MALLOC_VALUE, "PYTHONPATH": path}
+
+
+@pytest.fixture(scope="session")
+def yolo_exact(quiet_environment: dict[str, str]) -> Any:
+    """The module under test, imported once: Ultralytics reads its settings and asks for the network at import."""
+    with pytest.MonkeyPatch.context() as patch:
+        for key, value in quiet_environment.items():
+            if key.startswith("YOLO_") or key == "MPLCONFIGDIR":
+                patch.setenv(key, value)
+        from launcher.worker import yolo_exact
+    return yolo_exact
+
+
+@pytest.fixture
+def exact(yolo_exact: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """``yolo_exact`` for one test: its settings and patches are undone afterwards."""
+    monkeypatch.setenv(yolo_exact.ENVIRONMENT_VARIABLE, "{}")
+    yield yolo_exact
+    yolo_exact.configure(yolo_exact.Settings())
+
+
+@pytest.fixture(scope="session")
+def shapes(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., ShapesData]:
+    """Data sets by task, each made once; other arguments make another."""
+    made: dict[str, ShapesData] = {}
+
+    def get(task: str = "detect", **arguments: Any) -> ShapesData:
+        key = json.dumps([task, arguments], sort_keys=True)
+        if key not in made:
+            made[key] = make_shapes(tmp_path_factory.mktemp(f"shapes-{task}") / "data", task, **arguments)
+        return made[key]
+
+    return get
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One trial's child, ended."""
+
+    report: TrialReport
+    status: int
+    output: str
+    folder: Path
+
+
+RunTrial = Callable[..., Ran]
+
+
+@pytest.fixture
+def run_trial(tmp_path: Path, quiet_environment: dict[str, str]) -> RunTrial:
+    """Runs one Ultralytics trial in a child as the launcher does. ``args`` are native arguments on top of small defaults."""
+
+    number = itertools.count()
+
+    def run(
+        data: Path,
+        *,
+        cap_mib: int = 3000,
+        model: str = "yolov8n.yaml",
+        args: dict[str, Any] | None = None,
+        module: str = "launcher.worker.ultralytics_trial",
+        cwd: Path = ROOT,
+        accumulation: int = 2,
+        **payload: Any,
+    ) -> Ran:
+        native = {"data": str(data), "imgsz": 64, "batch": 4, "nbs": 16, "epochs": 100, "device": "cpu", "plots": False, **(args or {})}
+        native = {key: value for key, value in native.items() if value is not ...}
+        folder = tmp_path / f"trial{next(number)}"
+        folder.mkdir()
+        job = Job(
+            module=module,
+            folder=str(folder),
+            device="cpu",
+            cap_bytes=cap_mib * MIB,
+            accumulation=accumulation,
+            payload={
+                "model": model,
+                "task": None,
+                "args": native,
+                "asked_batch": 8,
+                "asked_nbs": 16,
+                "cache_dir": str(tmp_path / "cache"),
+                **payload,
+            },
+        )
+        job.write(folder / "job.json")
+        child = subprocess.run(
+            [sys.executable, "-m", "launcher.worker", str(folder / "job.json")],
+            env=quiet_environment,
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        report = TrialReport.read(job.report_path)
+        assert report is not None, child.stderr
+        return Ran(report=report, status=child.returncode, output=child.stdout + child.stderr, folder=folder)
+
+    return run
+
+
+def contents(*folders: Path) -> dict[str, bytes]:
+    """Every file under ``folders``, byte for byte."""
+    return {str(path): path.read_bytes() for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.fixture(scope="session")
+def exact_run(tmp_path_factory: pytest.TempPathFactory, quiet_environment: dict[str, str], shapes: Callable[..., ShapesData]) -> Path:
+    """A folder with ``native/yolo_exact.py``, copied as the launcher does, and ``run/``, what it trained for one epoch at 64 px."""
+    folder = tmp_path_factory.mktemp("exact run")  # with a blank: Ultralytics' own entrypoint("...") would split there
+    (folder / "native").mkdir()
+    script = folder / "native" / "yolo_exact.py"
+    script.write_text((ROOT / "launcher" / "worker" / "yolo_exact.py").read_text(encoding="utf-8"), encoding="utf-8")
+    words = f"data={shapes(val=3).yaml} imgsz=64 batch=4 nbs=16 epochs=1 device=cpu plots=False".split()
+    command = [
+        sys.executable,
+        str(script),
+        "--asked-batch",
+        "8",
+        "--checkpointing",
+        "--val-batch",
+        "2",
+        "detect",
+        "train",
+        "model=yolov8n.yaml",
+        *words,
+    ]
+    env = {key: value for key, value in quiet_environment.items() if key != "PYTHONPATH"}
+    ran = subprocess.run(
+        [*command, f"save_dir={folder / 'run'}"], cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return folder

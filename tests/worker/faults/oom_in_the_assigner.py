@@ -1,0 +1,24 @@
+"""The label assigner runs out of memory on a whole batch, and on no single image."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from ultralytics.utils.tal import TaskAlignedAssigner
+
+from launcher.worker import ultralytics_trial
+from launcher.worker.job import Job
+from launcher.worker.recorder import Recorder
+
+
+def run(job: Job, recorder: Recorder) -> None:
+    assign = TaskAlignedAssigner._forward
+
+    def failing(self: Any, scores: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if len(scores) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return assign(self, scores, *args, **kwargs)
+
+    TaskAlignedAssigner._forward = failing
+    ultralytics_trial.run(job, recorder)

@@ -1,0 +1,214 @@
+"""The recorder: what it writes, when, and what it makes of exceptions and memory."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher.report import Phase, TrialReport
+from launcher.worker.job import Job
+from launcher.worker.recorder import CpuMeter, Recorder, failure_of
+
+MIB = 2**20
+
+
+class Clock:
+    """Seconds that pass when told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(module="none", folder=str(tmp_path), device="cpu", cap_bytes=512 * MIB, accumulation=2, payload={})
+
+
+def read(job: Job) -> TrialReport:
+    report = TrialReport.read(job.report_path)
+    assert report is not None
+    return report
+
+
+def test_the_report_on_disk_names_the_phase_the_child_is_in(job: Job) -> None:
+    recorder = Recorder(job)
+    assert read(job).phase == Phase.START
+    recorder.phase(Phase.TRAIN)
+    assert read(job).phase == Phase.TRAIN
+
+
+def test_each_phase_is_closed_with_its_seconds_and_batches(job: Job) -> None:
+    clock = Clock()
+    recorder = Recorder(job, clock)
+    clock.now += 3
+    recorder.phase(Phase.TRAIN)
+    for _ in range(4):
+        clock.now += 2
+        recorder.batch()
+    recorder.phase(Phase.VALIDATE)
+    clock.now += 5
+    recorder.batch()
+    recorder.phase(Phase.DONE)
+    uses = read(job).uses
+    assert [(use.phase, use.seconds, use.batches) for use in uses] == [("start", 3, 0), ("train", 8, 4), ("validate", 5, 1)]
+    assert (read(job).train_batches, read(job).validation_batches, read(job).train_again_batches) == (4, 1, 0)
+
+
+def test_step_seconds_leave_out_everything_up_to_the_first_optimizer_step(job: Job) -> None:
+    clock = Clock()
+    recorder = Recorder(job, clock)
+    recorder.phase(Phase.TRAIN)
+    for seconds, steps in ((50, False), (30, True), (2, False), (4, True)):
+        clock.now += seconds
+        if steps:
+            recorder.optimizer_step()
+        recorder.batch()
+    assert recorder.report().step_seconds == 3
+    assert recorder.report().optimizer_steps == 2
+
+
+def test_validation_seconds_leave_out_the_first_batch_where_there_are_more(job: Job) -> None:
+    clock = Clock()
+    recorder = Recorder(job, clock)
+    recorder.phase(Phase.VALIDATE)
+    for seconds in (9, 2, 4):
+        clock.now += seconds
+        recorder.batch()
+    assert recorder.report().validation_batch_seconds == 3
+
+
+def test_validation_seconds_of_a_single_batch_are_that_batch(job: Job) -> None:
+    clock = Clock()
+    recorder = Recorder(job, clock)
+    recorder.phase(Phase.VALIDATE)
+    clock.now += 9
+    recorder.batch()
+    recorder.phase(Phase.TRAIN_AGAIN)
+    assert recorder.report().validation_batch_seconds == 9
+
+
+def test_what_was_observed_noted_and_swallowed_is_in_the_report(job: Job) -> None:
+    recorder = Recorder(job)
+    recorder.observe(micro_batch=4)
+    recorder.observe(image_size=640)
+    recorder.fact(optimizer="AdamW")
+    recorder.note("once")
+    recorder.note("once")
+    recorder.measured(train_samples=12, growth_bytes_per_batch=1.5)
+    recorder.swallowed("the assigner went on alone")
+    report = read(job)  # a swallowed failure is written at once
+    assert report.observed == {"micro_batch": 4, "image_size": 640}
+    assert (report.notes, report.swallowed, report.facts) == (("once",), ("the assigner went on alone",), {"optimizer": "AdamW"})
+    assert (report.train_samples, report.growth_bytes_per_batch) == (12, 1.5)
+
+
+def test_an_unknown_measure_is_refused_by_name(job: Job) -> None:
+    with pytest.raises(TypeError, match="validation_sample; measures are"):
+        Recorder(job).measured(validation_sample=3)
+
+
+def test_a_failure_holds_the_whole_chain_of_exceptions() -> None:
+    def innermost() -> None:
+        raise MemoryError("no room for the buffer")
+
+    def middle() -> None:
+        try:
+            innermost()
+        except MemoryError:
+            raise KeyError("during handling")  # noqa: B904  the implicit context is what is tested
+
+    def outermost() -> None:
+        try:
+            middle()
+        except KeyError as error:
+            raise RuntimeError("saving failed") from error
+
+    with pytest.raises(RuntimeError) as caught:
+        outermost()
+    failure = failure_of(caught.value)
+    assert failure.types[:2] == ("RuntimeError", "Exception")
+    assert {"KeyError", "LookupError", "MemoryError"} <= set(failure.types)
+    assert failure.message.splitlines() == [
+        "RuntimeError: saving failed",
+        "KeyError: 'during handling'",
+        "MemoryError: no room for the buffer",
+    ]
+    assert "innermost" in failure.traceback
+
+
+def test_a_chain_that_bites_its_tail_ends() -> None:
+    first, second = ValueError("first"), ValueError("second")
+    first.__cause__, second.__cause__ = second, first
+    assert failure_of(first).message == "ValueError: first\nValueError: second"
+
+
+def test_a_context_that_was_suppressed_is_not_part_of_the_chain() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        try:
+            raise MemoryError("hidden on purpose")
+        except MemoryError:
+            raise RuntimeError("told") from None
+    assert "MemoryError" not in failure_of(caught.value).types
+
+
+def test_a_failure_closes_the_phase_it_happened_in(job: Job) -> None:
+    recorder = Recorder(job)
+    recorder.phase(Phase.VALIDATE)
+    recorder.failed(MemoryError("no"))
+    report = read(job)
+    assert report.phase == Phase.VALIDATE
+    assert report.uses[-1].phase == Phase.VALIDATE
+    assert report.failure is not None
+    assert report.failure.types[0] == "MemoryError"
+
+
+def test_a_report_is_replaced_whole(job: Job) -> None:
+    recorder = Recorder(job)
+    recorder.phase(Phase.TRAIN)
+    assert [path.name for path in Path(job.folder).iterdir()] == ["report.json"]
+    json.loads(job.report_path.read_text())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the CPU meter reads /proc")
+class TestCpuMeter:
+    def test_a_phase_is_charged_with_the_memory_it_took_and_the_next_is_not(self, job: Job) -> None:
+        from launcher.worker.budget import data_bytes
+
+        recorder = Recorder(job)
+        recorder.budget(512 * MIB, data_bytes())
+        recorder.phase(Phase.TRAIN)
+        taken = bytearray(64 * MIB)
+        taken[::4096] = b"x" * len(taken[::4096])
+        recorder.batch()
+        del taken
+        recorder.phase(Phase.VALIDATE)
+        recorder.phase(Phase.DONE)
+        train, validate = (next(use for use in recorder.report().uses if use.phase == phase) for phase in ("train", "validate"))
+        assert 60 * MIB < train.reserved_bytes < 90 * MIB
+        assert 55 * MIB < train.allocated_bytes < 90 * MIB
+        assert train.device_bytes == train.reserved_bytes
+        assert validate.reserved_bytes < 30 * MIB
+
+    def test_a_peak_between_batches_is_seen_by_the_sampling_thread(self) -> None:
+        import time
+
+        from launcher.worker.budget import data_bytes
+
+        meter = CpuMeter(data_bytes())
+        meter.reset()
+        taken = bytearray(128 * MIB)
+        time.sleep(0.1)
+        del taken
+        assert meter.peaks()[1] > 120 * MIB
+        meter.close()
+
+    def test_closing_ends_the_thread(self) -> None:
+        meter = CpuMeter(0)
+        meter.close()
+        assert not meter._thread.is_alive()

@@ -1,0 +1,246 @@
+"""The truncated real trial: what it does, what it says, where it dies, and that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from launcher.report import Phase
+from launcher.worker import ultralytics_env
+from launcher.worker.ultralytics_trial import densest, label_factor, largest_groups, pad_labels
+from tests.worker.conftest import MIB, Ran, RunTrial, contents
+from tests.worker.shapes import ShapesData
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+def test_a_trial_that_fits_did_its_steps_on_the_worst_data_and_wrote_nothing_of_the_users(
+    run_trial: RunTrial, shapes: Callable[..., ShapesData], tmp_path: Path
+) -> None:
+    """One child for many questions: a child costs 6 s. Its audit hook ends it at the first look at the network."""
+    data = shapes(val=9)
+    cwd = tmp_path / "cwd"
+    cwd.mkdir()
+    (cwd / "runs").mkdir()
+    (cwd / "runs" / "kept.txt").write_text("a run of the user's")
+    before = contents(data.folder, cwd, ultralytics_env.user_config_folder())
+    args = {"imgsz": 64, "multi_scale": 0.5, "epochs": 300, "close_mosaic": 20, "project": "mine", "name": "best"}
+
+    ran = run_trial(data.yaml, args=args, val_batch=4, cwd=cwd, module="tests.worker.faults.offline")
+
+    assert ran.status == 0, ran.output
+    assert contents(data.folder, cwd, ultralytics_env.user_config_folder()) == before
+    report = ran.report
+    assert [note for note in report.notes if note.startswith(("WRITE", "NETWORK"))] == []
+    assert (report.phase, report.failure, report.swallowed) == (Phase.DONE, None, ())
+    assert {path.name for path in ran.folder.iterdir()} == {"job.json", "report.json", "scratch"}
+    written = yaml.safe_load((ran.folder / "scratch" / "run" / "args.yaml").read_text())
+    assert (written["epochs"], written["close_mosaic"], written["project"]) == (300, 20, None)
+    # steps: 2 x 2 micro-batches, validation, 1 x 2 micro-batches
+    assert (report.optimizer_steps, report.train_batches, report.validation_batches, report.train_again_batches) == (3, 4, 2, 2)
+    # the largest size that multi_scale=0.5 can draw at 64 is ceil(96 / 32) * 32; validation pads squares by one stride
+    assert report.observed == {
+        "micro_batch": 4, "image_size": 64, "largest_input": 96, "val_micro_batch": 4, "largest_val_input": 96, "device": "cpu"
+    }  # fmt: skip
+    assert (report.train_samples, report.validation_samples, report.validation_batches_total) == (12, 9, 3)
+    assert any("the densest training image has 25 labels; 100 allowed for after augmentation" in note for note in report.notes)
+    assert report.facts["optimizer"] == "AdamW"
+    assert report.facts["optimizer_was_auto"] is True
+    assert (report.facts["accumulation"], report.facts["effective_batch"], report.facts["images_ignored"]) == (4, 16, 0)
+    assert report.cap_bytes == 3000 * MIB
+    assert report.step_seconds > 0
+    assert report.validation_batch_seconds > 0
+    assert 0 < report.growth_bytes_per_batch < MIB
+    phases = [use.phase for use in report.uses]
+    assert phases == ["start", "setup", "train", "validate", "train_again", "validate"]
+    assert all(use.reserved_bytes > 50 * MIB for use in report.uses[2:])
+
+
+OUT_OF_MEMORY = re.compile(r"DefaultCPUAllocator: can't allocate memory|could not create a primitive|MemoryError|bad_alloc")
+
+
+def assert_out_of_memory(ran: Ran, phase: Phase) -> None:
+    """A real failure at the cap: PyTorch's clean error nearly always; oneDNN's, or the death of a library that does not check, rarely."""
+    assert ran.report.phase == phase, ran.output
+    if ran.report.failure is None:
+        assert ran.status == -signal.SIGSEGV, ran.output
+        return
+    assert ran.status == 1
+    assert OUT_OF_MEMORY.search(ran.report.failure.message), ran.report.failure.message
+    assert ran.report.uses[-1].phase == phase
+    assert ran.report.uses[-1].reserved_bytes > 0.8 * ran.report.cap_bytes
+
+
+def test_too_small_a_budget_really_runs_out_of_memory_in_training(run_trial: RunTrial, shapes: Callable[..., ShapesData]) -> None:
+    assert_out_of_memory(run_trial(shapes().yaml, cap_mib=120, args={"imgsz": 96}), Phase.TRAIN)
+
+
+def test_a_validation_batch_too_large_fails_in_validation_though_training_went_through(
+    run_trial: RunTrial, shapes: Callable[..., ShapesData]
+) -> None:
+    ran = run_trial(shapes(val=32).yaml, cap_mib=225, args={"batch": 2, "imgsz": 160}, val_batch=32)
+    assert_out_of_memory(ran, Phase.VALIDATE)
+    assert (ran.report.train_batches, ran.report.optimizer_steps, ran.report.validation_batches) == (4, 2, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "model", "args", "payload"),
+    [
+        ("segment", "yolo11n-seg.yaml", {"multi_scale": 0.3}, {"checkpointing": True}),
+        ("segment", "yolo26n-seg.yaml", {"overlap_mask": False}, {}),
+        ("pose", "yolov8n-pose.yaml", {}, {"checkpointing": True}),
+        ("pose", "yolo26n-pose.yaml", {}, {}),
+        ("obb", "yolov8n-obb.yaml", {}, {}),
+        ("obb", "yolo26n-obb.yaml", {}, {"checkpointing": True}),
+        ("detect", "yolo26n.yaml", {"rect": True}, {}),
+        ("detect", "yolo11n.yaml", {"single_cls": True, "mixup": 0.5}, {"checkpointing": True}),
+        ("detect", "yolov8n.yaml", {"epochs": 1, "nbs": 4, "plots": True}, {"asked_batch": 4, "asked_nbs": 4, "accumulation": 1}),
+        ("detect", "yolov8n.yaml", {"cache": "disk", "close_mosaic": 0, "val": False, "save": False}, {}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(value) if isinstance(value, dict) else None,
+)
+def test_every_covered_task_and_family_runs_through(
+    run_trial: RunTrial, shapes: Callable[..., ShapesData], task: str, model: str, args: dict[str, Any], payload: dict[str, Any]
+) -> None:
+    data = shapes(task)
+    before = contents(data.folder)
+    ran = run_trial(data.yaml, model=model, args=args, **payload)
+    assert ran.status == 0, ran.output
+    assert ran.report.phase == Phase.DONE
+    assert ran.report.observed["micro_batch"] == 4
+    assert ran.report.validation_batches == 2
+    assert ran.report.train_again_batches >= 1
+    assert contents(data.folder) == before
+
+
+@pytest.mark.slow
+def test_a_trial_from_weights_keeps_what_the_weights_say(run_trial: RunTrial, exact_run: Path, shapes: Callable[..., ShapesData]) -> None:
+    """Trap 6: YOLO(weights).train() takes imgsz from the weights unless told; the full run does, so the trial must."""
+    ran = run_trial(shapes().yaml, model=str(exact_run / "run" / "weights" / "best.pt"), args={"imgsz": ...})
+    assert ran.status == 0, ran.output
+    assert ran.report.observed["image_size"] == 64
+
+
+@pytest.mark.slow
+def test_a_full_run_lives_within_what_its_trial_proved(
+    run_trial: RunTrial, shapes: Callable[..., ShapesData], tmp_path: Path, quiet_environment: dict[str, str]
+) -> None:
+    """The promise itself: the least cap that a trial survives is 90 % of a budget that the full run survives, figures and all."""
+    data = shapes()
+    caps = range(280, 480, 20)
+    fitting = next(cap for cap in caps if run_trial(data.yaml, cap_mib=cap, args={"imgsz": 96, "plots": True}).status == 0)
+    script = Path(ultralytics_env.__file__).parent / "yolo_exact.py"
+    command = [sys.executable, "-m", "launcher.worker.budgeted", "--device", "cpu", "--bytes", str(int(fitting * MIB / 0.9))]
+    command += ["--imports", ",".join(ultralytics_env.IMPORTS), str(script), "--asked-batch", "8", "detect", "train", "model=yolov8n.yaml"]
+    command += f"data={data.yaml} imgsz=96 batch=4 nbs=16 epochs=3 device=cpu save_dir={tmp_path / 'run'}".split()
+    full = subprocess.run(command, env=quiet_environment, capture_output=True, text=True, timeout=300, check=False)
+    assert full.returncode == 0, full.stdout + full.stderr
+    assert "Results saved to" in full.stdout + full.stderr
+
+
+@pytest.mark.parametrize("task", ["classify", "semantic"])
+def test_a_task_that_is_not_covered_is_said(task: str) -> None:
+    from launcher.worker.ultralytics_trial import NotCovered, _refuse_uncovered
+
+    with pytest.raises(NotCovered, match=f"task '{task}' is not covered.*Covered: detect, segment, pose, obb"):
+        _refuse_uncovered(task)
+
+
+class TestWorstData:
+    def test_the_densest_images_fill_the_batch(self) -> None:
+        assert densest([3, 9, 1, 7], 2) == [1, 3]
+
+    def test_fewer_images_than_a_batch_repeat(self) -> None:
+        assert densest([3, 9], 5) == [1, 0, 1, 0, 1]
+
+    def test_rectangular_batches_keep_together_and_the_largest_come_first(self) -> None:
+        group_of, areas = [0, 0, 1, 1, 2], [100, 400, 900]
+        assert largest_groups(group_of, areas, [1, 1, 1, 1, 9], 1) == [[4]]
+        assert largest_groups(group_of, areas, [1, 1, 1, 1, 9], 2) == [[4], [2, 3]]
+
+    def test_the_densest_image_is_among_them(self) -> None:
+        assert largest_groups([0, 0, 1, 1], [100, 400], [9, 1, 1, 1], 2) == [[2, 3], [0, 1]]
+        assert largest_groups([0, 0, 1, 1, 2, 2], [100, 400, 400], [9, 1, 1, 1, 1, 1], 2) == [[2, 3], [0, 1]]
+
+    def test_batches_repeat_where_there_are_too_few(self) -> None:
+        assert largest_groups([0, 0], [100], [1, 2], 3) == [[0, 1]] * 3
+
+    @pytest.mark.parametrize(
+        ("changes", "rect", "factor"),
+        [
+            ({}, False, 4),
+            ({"mosaic": 0.0}, False, 1),
+            ({"mixup": 0.1}, False, 8),
+            ({"copy_paste": 0.3}, False, 4),
+            ({"mixup": 0.1}, True, 1),
+        ],
+        ids=["mosaic", "none", "mixup", "copy-paste-of-boxes", "rect"],
+    )
+    def test_augmentation_multiplies_labels(self, exact: Any, changes: dict[str, float], rect: bool, factor: int) -> None:
+        from ultralytics.cfg import get_cfg
+
+        assert label_factor(get_cfg(overrides={"task": "detect", **changes}), rect) == factor
+
+    @pytest.mark.parametrize("task", ["detect", "obb", "pose", "segment"])
+    def test_padded_labels_leave_the_loss_as_it_was(self, exact: Any, shapes: Callable[..., ShapesData], tmp_path: Path, task: str) -> None:
+        import torch
+
+        from tests.worker.test_yolo_exact_checkpointing import SUFFIXES, trained_batch
+
+        model, batch = trained_batch(exact, task, f"yolov8n{SUFFIXES[task]}.yaml", shapes(task), tmp_path / "run")
+        most = int(torch.bincount(batch["batch_idx"].long()).max())
+        plain = [float(value) for value in model(dict(batch))[1].values()]
+        assert pad_labels(batch, 4 * most, overlap_masks=True) == 4 * most
+        assert int(torch.bincount(batch["batch_idx"].long()).max()) == 4 * most
+        assert batch["batch_idx"].tolist() == sorted(batch["batch_idx"].tolist())
+        assert [float(value) for value in model(dict(batch))[1].values()] == pytest.approx(plain, rel=1e-6)
+
+
+class TestEnvironment:
+    def test_the_users_settings_are_copied_with_sync_off_and_left_alone(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        home = tmp_path / "home" / "Ultralytics"
+        home.mkdir(parents=True)
+        settings = home / "settings.json"
+        settings.write_text(json.dumps({"settings_version": "0.0.8", "datasets_dir": "/data", "sync": True}))
+        monkeypatch.setenv("YOLO_CONFIG_DIR", str(home.parent))
+        before = contents(home)
+
+        environment = ultralytics_env.prepare(tmp_path / "trial")
+
+        copied = json.loads((Path(environment["YOLO_CONFIG_DIR"]) / "Ultralytics" / "settings.json").read_text())
+        assert copied == {"settings_version": "0.0.8", "datasets_dir": "/data", "sync": False}
+        assert contents(home) == before
+
+    def test_every_place_that_ultralytics_writes_to_is_in_the_folder(self, tmp_path: Path) -> None:
+        environment = ultralytics_env.prepare(tmp_path)
+        for key in ("YOLO_CONFIG_DIR", "MPLCONFIGDIR", "TORCHINDUCTOR_CACHE_DIR"):
+            assert Path(environment[key]).is_relative_to(tmp_path)
+            assert Path(environment[key]).is_dir()
+        assert (environment["YOLO_OFFLINE"], environment["YOLO_AUTOINSTALL"]) == ("1", "false")
+
+    def test_a_font_of_the_wanted_name_is_there(self, tmp_path: Path) -> None:
+        """Without one, Ultralytics asks GitHub for it, whatever YOLO_OFFLINE says."""
+        ultralytics_env.prepare(tmp_path)
+        assert (tmp_path / "config" / "Ultralytics" / "Arial.ttf").exists()
+
+    def test_broken_settings_of_the_users_stop_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "home" / "Ultralytics").mkdir(parents=True)
+        (tmp_path / "home" / "Ultralytics" / "settings.json").write_text("{not json")
+        monkeypatch.setenv("YOLO_CONFIG_DIR", str(tmp_path / "home"))
+        ultralytics_env.prepare(tmp_path / "trial")
+
+    def test_preparing_needs_no_torch(self) -> None:
+        program = (
+            "import sys; from launcher.worker import ultralytics_env; assert not {'torch', 'ultralytics', 'matplotlib'} & set(sys.modules)"
+        )
+        subprocess.run([sys.executable, "-c", program], check=True)

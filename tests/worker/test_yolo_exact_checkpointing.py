@@ -1,0 +1,170 @@
+"""Gradient checkpointing of YOLO models: the same training step to the last bit, and checkpoints that need nothing of ours."""
+
+from __future__ import annotations
+
+import copy
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.worker.shapes import ShapesData
+
+SUFFIXES = {"detect": "", "segment": "-seg", "pose": "-pose", "obb": "-obb"}
+TRAINERS = {"detect": "ExactDetectionTrainer", "segment": "ExactSegmentationTrainer", "pose": "ExactPoseTrainer", "obb": "ExactOBBTrainer"}
+
+
+def trained_batch(exact: Any, task: str, model: str, data: ShapesData, folder: Path) -> tuple[torch.nn.Module, dict[str, Any]]:
+    """A model of ``task`` in training mode and a real, preprocessed batch of ``data``."""
+    trainer = getattr(exact, TRAINERS[task])(
+        overrides={
+            "model": model, "data": str(data.yaml), "imgsz": 64, "batch": 4, "epochs": 3, "device": "cpu", "plots": False,
+            "save_dir": str(folder),
+        }
+    )  # fmt: skip
+    trainer._setup_train()
+    trainer._model_train()
+    return trainer.model, trainer.preprocess_batch(next(iter(trainer.train_loader)))
+
+
+def one_step(model: torch.nn.Module, batch: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """Gradients and buffers after one forward and backward pass."""
+    torch.manual_seed(0)
+    loss, _ = model({key: value.clone() if isinstance(value, torch.Tensor) else value for key, value in batch.items()})
+    loss.sum().backward()
+    return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}, dict(model.named_buffers())
+
+
+@pytest.mark.parametrize("family", ["yolov8n", "yolo11n", "yolo26n"])
+@pytest.mark.parametrize("task", list(SUFFIXES))
+def test_a_checkpointed_step_has_the_same_gradients_and_statistics(
+    exact: Any, shapes: Callable[..., ShapesData], tmp_path: Path, task: str, family: str
+) -> None:
+    plain, batch = trained_batch(exact, task, f"{family}{SUFFIXES[task]}.yaml", shapes(task), tmp_path / "run")
+    checkpointed = copy.deepcopy(plain)
+    exact.disable_checkpointing()
+    gradients, buffers = one_step(plain, batch)
+    exact.enable_checkpointing()
+    gradients_again, buffers_again = one_step(checkpointed, batch)
+
+    assert len(gradients) > 50
+    assert gradients.keys() == gradients_again.keys()
+    assert max((gradients[name] - gradients_again[name]).abs().max().item() for name in gradients) == 0
+    assert max((buffers[name].float() - buffers_again[name].float()).abs().max().item() for name in buffers) == 0
+    assert {int(value) for name, value in buffers_again.items() if name.endswith("num_batches_tracked")} == {1}
+
+
+def test_checkpointing_really_keeps_less_for_backward(exact: Any, shapes: Callable[..., ShapesData], tmp_path: Path) -> None:
+    model, batch = trained_batch(exact, "detect", "yolov8n.yaml", shapes(), tmp_path / "run")
+
+    def kept_bytes() -> int:
+        kept: dict[int, int] = {}
+
+        def pack(tensor: torch.Tensor) -> torch.Tensor:
+            kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            outputs = model.predict(batch["img"])
+        del outputs
+        return sum(kept.values())
+
+    exact.disable_checkpointing()
+    plain = kept_bytes()
+    exact.enable_checkpointing()
+    assert kept_bytes() < 0.4 * plain
+
+
+def test_evaluation_is_not_checkpointed(exact: Any, shapes: Callable[..., ShapesData], tmp_path: Path) -> None:
+    model, batch = trained_batch(exact, "detect", "yolov8n.yaml", shapes(), tmp_path / "run")
+    exact.enable_checkpointing()
+    with torch.no_grad():
+        outputs = model.eval()(batch["img"])
+    assert outputs[0].shape[0] == 4
+
+
+@pytest.mark.parametrize("name", ["RTDETRDetectionModel", "WorldModel", "YOLOEModel"])
+def test_models_with_a_forward_loop_of_their_own_are_refused(exact: Any, name: str) -> None:
+    from ultralytics.nn import tasks
+
+    model = getattr(tasks, name).__new__(getattr(tasks, name))
+    assert (
+        exact.why_not_checkpointed(model)
+        == f"{name} cannot be checkpointed: it runs its layers in a loop of its own (RT-DETR, World and YOLOE do)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [({"compile": True}, "--checkpointing with compile"), ({"distill_model": "yolov8s.yaml"}, "--checkpointing with distill_model")],
+    ids=["compile", "distillation"],
+)
+def test_what_cannot_be_combined_with_checkpointing_is_refused(
+    exact: Any, shapes: Callable[..., ShapesData], tmp_path: Path, argument: dict[str, Any], words: str
+) -> None:
+    exact.configure(exact.Settings(checkpointing=True))
+    overrides = {"model": "yolov8n.yaml", "data": str(shapes().yaml), "device": "cpu", "save_dir": str(tmp_path / "run"), **argument}
+    with pytest.raises(exact.Refused, match=words):
+        exact.ExactDetectionTrainer(overrides=overrides)
+
+
+def test_a_trainer_that_is_not_covered_is_refused_by_name(exact: Any) -> None:
+    from ultralytics import RTDETR
+    from ultralytics.models.rtdetr.train import RTDETRTrainer
+
+    class Unbuilt(RTDETR):
+        """The class picks the trainer; the 32 M parameters are not needed for that."""
+
+        def __init__(self) -> None:
+            torch.nn.Module.__init__(self)
+            self.task = "detect"
+
+    assert Unbuilt()._smart_load("trainer") is RTDETRTrainer
+    with pytest.raises(exact.Refused, match=r"RTDETRTrainer is not covered here \(covered: ClassificationTrainer, DetectionTrainer"):
+        exact.trainer_for(Unbuilt())
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_a_checkpointed_run_loads_where_autofit_is_not(exact_run: Path, tmp_path: Path) -> None:
+    program = (
+        "import sys; from ultralytics import YOLO; model = YOLO(sys.argv[1]); model.model.float();"
+        "import torch; model.model.train()(torch.zeros(2, 3, 64, 64));"
+        "assert not [name for name in sys.modules if name.startswith(('launcher', 'yolo_exact'))]; print('loaded', model.task)"
+    )
+    env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "YOLO_EXACT")}
+    env |= {"YOLO_CONFIG_DIR": str(tmp_path), "YOLO_OFFLINE": "1"}
+    for name in ("best.pt", "last.pt"):
+        command = [sys.executable, "-I", "-c", program, str(exact_run / "run" / "weights" / name)]
+        ran = subprocess.run(command, capture_output=True, text=True, env=env, cwd=tmp_path, check=False)
+        assert "loaded detect" in ran.stdout, ran.stderr
+
+
+@pytest.mark.slow
+def test_a_multi_gpu_worker_gets_trainer_and_patch_by_unpickling(exact_run: Path, quiet_environment: dict[str, str]) -> None:
+    """As Ultralytics' own workers do: ``sys.path`` of the parent, cloudpickle by reference, the options from the environment."""
+    pytest.importorskip("cloudpickle")
+    native = exact_run / "native"
+    pickled = exact_run / "trainer.pkl"
+    parent = (
+        f"import sys; sys.path.insert(0, {str(native)!r}); import yolo_exact, cloudpickle, pathlib;"
+        "yolo_exact.configure(yolo_exact.Settings(checkpointing=True, asked_batch=64));"
+        f"pathlib.Path({str(pickled)!r}).write_bytes(cloudpickle.dumps(yolo_exact.ExactDetectionTrainer))"
+    )
+    worker = (
+        f"import sys; sys.path.insert(0, {str(native)!r}); import pickle, pathlib; from ultralytics.nn.tasks import BaseModel;"
+        "assert BaseModel._predict_once.__module__ == 'ultralytics.nn.tasks';"
+        f"trainer = pickle.loads(pathlib.Path({str(pickled)!r}).read_bytes()); import yolo_exact;"
+        "print(trainer.__module__, trainer.__name__, BaseModel._predict_once.__module__, yolo_exact.settings.asked_batch)"
+    )
+    env = {key: value for key, value in quiet_environment.items() if key != "PYTHONPATH"}
+    subprocess.run([sys.executable, "-I", "-c", parent], env=env, cwd=exact_run, check=True)
+    options = '{"checkpointing": true, "asked_batch": 64}'
+    ran = subprocess.run(
+        [sys.executable, "-I", "-c", worker], env={**env, "YOLO_EXACT": options}, cwd=exact_run, capture_output=True, text=True, check=False
+    )
+    assert ran.stdout.split() == ["yolo_exact", "ExactDetectionTrainer", "yolo_exact", "64"], ran.stderr
