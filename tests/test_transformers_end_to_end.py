@@ -57,7 +57,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("task", "mib", "ask"), CASES)
-def test_the_rung_is_the_one_found_by_trying_every_rung(task: str, mib: int, ask: dict[str, Any], spoken: Path, sums: Path, tmp_path: Path) -> None:
+def test_the_rung_is_the_one_found_by_trying_every_rung(
+    task: str, mib: int, ask: dict[str, Any], spoken: Path, sums: Path, tmp_path: Path
+) -> None:
     """Every rung in a process of its own, from the top to the first that fits, against the search's choice."""
     wheels = {
         "micro_batch": {"values": tuple(size for size in (4, 2) if size < ask["micro_batch"])},
@@ -101,12 +103,11 @@ def test_the_printed_command_runs_without_autofit(sums: Path, tmp_path: Path) ->
     asked = recipe(sums, "text", device={"kind": "cpu", "memory": 2048 * MIB})
     result = autofit.fit(job(asked, tmp_path), Silent())
     assert result.command is not None
-    argv = [result.command.argv[0], "-I", *result.command.argv[1:]]  # isolated: nothing of this checkout on the path
-    assert "launcher" not in " ".join(argv[2:])
-    ended = subprocess.run(
-        [sys.executable, "-c", f"import sys, runpy; sys.path.insert(0, {str(Path(argv[2]).parent)!r}); sys.argv = {argv[2:]!r}; runpy.run_path({argv[2]!r}, run_name='__main__')"],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+    assert "launcher" not in result.command.shell()
+    python, script, *words = result.command.argv
+    alone = f"import sys, runpy; sys.path.insert(0, {str(Path(script).parent)!r}); sys.modules['launcher'] = None; sys.argv[:1] = []; "
+    argv = [python, "-P", "-c", f"{alone}runpy.run_path({script!r}, run_name='__main__')", script, *words]
+    ended = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
     assert ended.returncode == 0, ended.stderr
     assert "metrics" in TransformersAdapter().results(asked, folder=result.job.folder.path)
 

@@ -1,4 +1,4 @@
-"""Speaks the ten digits with espeak-ng in several voices, into digits.ogg and digits.json beside this file. Run once; the result is shipped.
+"""Speaks the ten digits with espeak-ng in several voices, into digits.ogg and digits.json beside this file. Run once; that is shipped.
 
     python record_digits.py        needs espeak-ng and soundfile
 
@@ -32,7 +32,7 @@ def spoken(word: str, voice: str) -> np.ndarray:
     length = round(len(wave) * SAMPLE_RATE / rate)
     spectrum = np.fft.rfft(wave)[: length // 2 + 1]
     resampled = np.fft.irfft(spectrum, n=length) * (length / len(wave))
-    return (0.5 * resampled / np.abs(resampled).max()).astype(np.float32)
+    return np.asarray(0.5 * resampled / np.abs(resampled).max(), dtype=np.float32)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Hugging Face transformers' Trainer and Seq2SeqTrainer, in autofit's terms. Translates; transformers is imported only in ``launcher.worker``.
+"""Hugging Face transformers' Trainer and Seq2SeqTrainer, in autofit's terms. Translates; only ``launcher.worker`` imports transformers.
 
 What runs is one of the built-in trainers (``trainer.task``: speech or text), a script that builds transformers' own trainer and hands it
 its own arguments. Trial and full run get the same words. The batch arithmetic is Trainer's: ``per_device_train_batch_size`` x
@@ -50,27 +50,40 @@ class TransformersAdapter:
     wheels: Mapping[str, WheelSpec] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass; per_device_train_batch_size."),
         "label_length": WheelSpec(
-            type=int, rule=WheelRule(floor=32, grid=16, ratio=0.7),
+            type=int,
+            rule=WheelRule(floor=32, grid=16, ratio=0.7),
             help="Longest transcript in tokens, prompt included; longer ones are left out on lower rungs, never cut.",
         ),
-        "audio_seconds": WheelSpec(type=(int, float), help="The encoder's window in seconds; the saved model keeps it. Turned only where the recipe gives values."),
+        "audio_seconds": WheelSpec(
+            type=(int, float), help="The encoder's window in seconds; the saved model keeps it. Turned only by a recipe's values."
+        ),
         "sequence_length": WheelSpec(type=int, rule=WheelRule(floor=128, grid=64, ratio=0.75), help="Most tokens in one row of a batch."),
         "checkpointing": WheelSpec(
-            type=bool, default=False, rule=WheelRule(values=(True,)), help="true or false: gradient checkpointing with expandable segments.",
+            type=bool,
+            default=False,
+            rule=WheelRule(values=(True,)),
+            help="true or false: gradient checkpointing with expandable segments.",
         ),
         "optimizer": WheelSpec(type=str, help="A name of TrainingArguments' optim, such as adamw_torch_fused, adamw_8bit, adafactor."),
         "precision": WheelSpec(type=str, help="fp32, bf16 or fp16 (autocast; the weights and the optimizer stay as they are)."),
         "lora": WheelSpec(type=int, help="Rank of LoRA adapters to train instead of all weights; 0 is all weights. Needs peft."),
-        "model": WheelSpec(type=str, help="A folder with model and tokenizer, or a name on the hub; smaller ones are listed in ladder.wheels.model.values."),
+        "model": WheelSpec(
+            type=str, help="A folder with model and tokenizer, or a name on the hub; smaller ones: ladder.wheels.model.values."
+        ),
         "val_micro_batch": WheelSpec(type=int, acts_in="validation", help="Samples per evaluation batch; per_device_eval_batch_size."),
         "generation_length": WheelSpec(
-            type=int, acts_in="validation", rule=WheelRule(floor=32, grid=8, ratio=0.5), help="Most tokens generated per sample in an evaluation.",
+            type=int,
+            acts_in="validation",
+            rule=WheelRule(floor=32, grid=8, ratio=0.5),
+            help="Most tokens generated per sample in an evaluation.",
         ),
         "val_keeps": WheelSpec(
-            type=str, acts_in="validation", rule=WheelRule(values=("tokens", "sums")),
+            type=str,
+            acts_in="validation",
+            rule=WheelRule(values=("tokens", "sums")),
             help="Kept per sample until the end of an evaluation: logits (Trainer's own way), tokens, or sums (metrics batch by batch).",
         ),
-    }  # fmt: skip
+    }
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ class CommonArguments:
     eval_keeps: str = field(
         default="tokens",
         metadata={
-            "help": "per sample until the end of an evaluation. logits: all that Trainer keeps by itself; tokens: the likeliest; sums: nothing"
+            "help": "kept per sample to the end of an evaluation. logits: what Trainer keeps by itself; tokens: the likeliest; sums: none"
         },
     )
     lora_rank: int = field(default=0, metadata={"help": "train adapters of this rank instead of all weights (needs peft); 0: all weights"})
@@ -65,7 +65,7 @@ def parse(own: type, training: type, argv: Sequence[str]) -> tuple[Any, Any]:
     """(the trainer's own arguments, transformers' training arguments). Exits with usage where they are wrong."""
     from transformers import HfArgumentParser
 
-    found = HfArgumentParser((own, training)).parse_args_into_dataclasses(list(argv), look_for_args_file=False)  # type: ignore[arg-type]
+    found = HfArgumentParser((own, training)).parse_args_into_dataclasses(list(argv), look_for_args_file=False)
     for name, allowed in (("eval_keeps", KEEPS), ("on_bad_data", ON_BAD_DATA)):
         if (value := getattr(found[0], name)) not in allowed:
             raise Refused(f"--{name} {value}: it is one of {', '.join(allowed)}")
@@ -239,8 +239,8 @@ def checked_resume(args: Any) -> str | None:
         if before != now:
             micro, accumulation = args.per_device_train_batch_size, args.gradient_accumulation_steps
             raise Refused(
-                f"{asked} was trained with {before} samples per step, and this run takes {now} ({micro} x {accumulation}): its steps would be "
-                f"miscounted. Keep the product at {before}, for example --gradient_accumulation_steps {max(1, before // micro)}"
+                f"{asked} was trained with {before} samples per step, and this run takes {now} ({micro} x {accumulation}): its steps "
+                f"would be miscounted. Keep the product at {before}, for example --gradient_accumulation_steps {max(1, before // micro)}"
             )
     return str(asked)
 

@@ -10,8 +10,9 @@ Every argument of ``Seq2SeqTrainingArguments`` is understood, in its own words. 
 Bad audio, an empty transcript, a transcript or a clip that the model can't take and another sample rate are named by file before
 training; ``--on_bad_data skip`` leaves those samples out, ``--resample True`` converts sample rates.
 
-Audio is decoded by ``soundfile`` (libsndfile comes inside the wheel: wav, flac, ogg, opus, mp3): no FFmpeg, no torchcodec, one small package.
-Needs torch, transformers >= 5, soundfile, jiwer; ``hf_run.py`` lies beside it. autofit is not needed. Nothing heavy is imported before it is used.
+Audio is decoded by ``soundfile`` (libsndfile is inside its wheel: wav, flac, ogg, opus, mp3): no FFmpeg, no torchcodec.
+Needs torch, transformers >= 5, soundfile, jiwer; ``hf_run.py`` lies beside it. autofit is not needed. Nothing heavy is imported
+before it is used.
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ def faults_of(sample: Sample, *, seconds: float, resample: bool) -> Iterator[str
     if info.frames <= 0 or info.samplerate <= 0:
         yield f"{sample.audio}: it holds no sound"
     elif info.frames > seconds * info.samplerate:
-        yield f"{sample.audio}: {info.frames / info.samplerate:.1f} s are longer than the model's window of {seconds:g} s; cut it with its transcript"
+        yield f"{sample.audio}: {info.frames / info.samplerate:.1f} s are longer than the model's window of {seconds:g} s; cut clip and text"
     if info.samplerate != SAMPLE_RATE and not resample:
         yield f"{sample.audio}: {info.samplerate} Hz instead of {SAMPLE_RATE}; convert it, or set --resample True"
 

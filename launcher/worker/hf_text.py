@@ -6,7 +6,8 @@ Every argument of ``TrainingArguments`` is understood, in its own words. The dat
 ``train`` and ``validation`` tables. A row has a ``text``, or a ``prompt`` and a ``completion``, of which only the completion is learned.
 Padded: one text per row of a batch, cut at ``sequence_length``. Packed: all texts one after the other, in full rows of ``sequence_length``.
 
-Needs torch and transformers >= 5 (peft for LoRA); ``hf_run.py`` lies beside it. autofit is not needed. Nothing heavy is imported before it is used.
+Needs torch and transformers >= 5 (peft for LoRA); ``hf_run.py`` lies beside it. autofit is not needed. Nothing heavy is imported
+before it is used.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Takes a job whose payload is a rung as a command line of a built-in trainer; runs a truncated, real training of it on the worst of the user's data.
+"""Takes a job whose payload is a rung as a built-in trainer's command line; runs a truncated, real training of it on the worst data.
 
 The very script that the full run launches is run, with the very words, through transformers' own loop, loaders, evaluation and optimizer.
 Replaced are which samples come (the longest labels), how many, and everything that writes. Generation is forced to its full length.
-Facts: facts/transformers_scripts_cpu.md, section A; each is guarded by ``RELIED_UPON`` and has its test in tests/worker/test_transformers_trial.py.
+What it relies upon is guarded by ``RELIED_UPON`` and tested in tests/worker/test_transformers_trial.py.
 
 Payload: ``script`` (dotted module with ``main(argv)``), ``argv`` (this rung's own words), ``imports`` (modules to import
 before the budget is taken), ``generates`` (bool: evaluation generates text).
@@ -435,7 +435,7 @@ def _rows(inputs: Mapping[str, Any]) -> int:
 def _fixed_sampler(indices: Sequence[int]) -> Any:
     import torch
 
-    class Fixed(torch.utils.data.Sampler[int]):
+    class Fixed(torch.utils.data.Sampler[int]):  # type: ignore[misc]
         def __iter__(self) -> Iterator[int]:
             return iter(indices)
 

@@ -128,10 +128,15 @@ def test_every_argument_of_the_installed_version_is_known() -> None:
 
 def test_all_faults_are_told_at_once(spoken: Path, tmp_path: Path) -> None:
     faults = found(
-        make(tmp_path / "nowhere", "speech", ask={"optimizer": "adamw_8bits", "precision": "fp16", "sequence_length": 99}, args={"epochs": 3})
+        make(
+            tmp_path / "nowhere", "speech", ask={"optimizer": "adamw_8bits", "precision": "fp16", "sequence_length": 99}, args={"epochs": 3}
+        )
     )
     assert len(faults) == 6, faults
-    assert [key in " ".join(faults) for key in ("ask.optimizer", "ask.precision", "ask.sequence_length", "trainer.args.epochs", "ask.model", "data")]
+    assert [
+        key in " ".join(faults)
+        for key in ("ask.optimizer", "ask.precision", "ask.sequence_length", "trainer.args.epochs", "ask.model", "data")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -197,7 +202,13 @@ def test_bad_audio_is_named_by_file_all_at_once_and_may_be_left_out(own_speech: 
     rows[5] = "0004.flac,"
     (train / "metadata.csv").write_text("\n".join(rows) + "\n")
     faults = found(make(own_speech, "speech"))
-    wanted = ("0000.flac: it can't be decoded", "0001.flac: there is no such file", "0002.flac: 44100 Hz", "0003.flac: 9.0 s are longer", "0004.flac: its transcript")
+    wanted = (
+        "0000.flac: it can't be decoded",
+        "0001.flac: there is no such file",
+        "0002.flac: 44100 Hz",
+        "0003.flac: 9.0 s are longer",
+        "0004.flac: its transcript",
+    )
     assert [word in fault for word, fault in zip(wanted, faults, strict=True)] == [True] * 5
     assert found(make(own_speech, "speech", args={"on_bad_data": "skip"})) == []
 
@@ -226,7 +237,9 @@ def test_a_task_without_a_built_in_trainer_is_refused(sums: Path) -> None:
 
 
 def test_the_estimate_counts_steps_accumulation_and_evaluations(spoken: Path) -> None:
-    recipe = make(spoken, "speech", ask={"micro_batch": 2, "accumulation": 2}, args={"max_steps": 10, "eval_strategy": "steps", "eval_steps": 5})
+    recipe = make(
+        spoken, "speech", ask={"micro_batch": 2, "accumulation": 2}, args={"max_steps": 10, "eval_strategy": "steps", "eval_steps": 5}
+    )
     adapter = TransformersAdapter()
     report = TrialReport(step_seconds=1.0, train_samples=100, validation_batches_total=4, validation_batch_seconds=0.5)
     assert adapter.estimate_seconds(recipe, ladder_of(recipe, adapter).asked, report) == 10 * 2 * 1.0 + 3 * 4 * 0.5

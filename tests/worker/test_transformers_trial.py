@@ -17,9 +17,9 @@ pytest.importorskip("transformers")
 
 from launcher.adapters.transformers import TransformersAdapter
 from launcher.report import Phase, TrialReport
+from launcher.wheels import ladder_of
 from launcher.worker import transformers_trial as trial
 from launcher.worker.job import Job
-from launcher.wheels import ladder_of
 from tests.adapters.contract import cpu_budget, snapshot
 from tests.hf_data import recipe
 from tests.hf_data import spoken as spoken
@@ -44,7 +44,14 @@ def run_trial(folder: Path, data: Path, task: str, *, cap_bytes: int = 2 * GIB, 
     place = folder / "trial"
     place.mkdir()
     plan = adapter.trial(asked, chosen, cpu_budget(), folder=place, cache=folder)
-    job = Job(module=plan.module, folder=str(place), device="cpu", cap_bytes=cap_bytes, accumulation=chosen.accumulation, payload=dict(plan.payload))
+    job = Job(
+        module=plan.module,
+        folder=str(place),
+        device="cpu",
+        cap_bytes=cap_bytes,
+        accumulation=chosen.accumulation,
+        payload=dict(plan.payload),
+    )
     job.scratch.mkdir(exist_ok=True)
     job.write(place / "job.json")
     env = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "OMP_NUM_THREADS": "1", "HOME": str(folder / "home"), **plan.env}

@@ -1,4 +1,4 @@
-"""What a built-in transformers trainer's arguments are: transformers' own, read from the installed source without importing it, and the trainer's.
+"""What a built-in transformers trainer's arguments are: its own, and transformers', read from the installed source without importing it.
 
 ``TrainingArguments`` is a dataclass, and its fields with their types stand in its source as plain statements: enough to refuse a
 misspelt name or a wrong type before anything is launched. Values that need transformers to be judged are judged in the first trial.
@@ -50,7 +50,7 @@ ELSEWHERE: Mapping[str, str] = {
     "deepspeed": "DeepSpeed is not covered: a trial runs one process on one card.",
     "fsdp": "FSDP is not covered: a trial runs one process on one card.",
     "fsdp_config": "FSDP is not covered: a trial runs one process on one card.",
-    "auto_find_batch_size": "It shrinks the batch without saying so, and the effective batch with it. The ladder keeps the effective batch.",
+    "auto_find_batch_size": "It shrinks the batch without saying so, and the effective batch with it; the ladder keeps that.",
     "do_train": "autofit trains.",
     "do_eval": "The built-in trainers evaluate at the end; set eval_strategy for more.",
     "do_predict": "The built-in trainers don't predict.",
@@ -216,10 +216,22 @@ def _particular(args: Mapping[str, Any], task: str) -> list[Fault]:
         if isinstance(value, str) and value not in allowed:
             found.append(Fault(key=f"trainer.args.{key}", found=repr(value), cure=f"One of {', '.join(allowed)}."))
     if args.get("train_sampling_strategy") == "batch_rebalance":
-        found.append(Fault(key="trainer.args.train_sampling_strategy", found="batch_rebalance varies the micro-batch", cure="Take random or group_by_length: only a fixed micro-batch can be tried."))  # fmt: skip
+        found.append(
+            Fault(
+                key="trainer.args.train_sampling_strategy",
+                found="batch_rebalance varies the micro-batch",
+                cure="Take random or group_by_length: only a fixed micro-batch can be tried.",
+            )
+        )
     steps, epochs = value_of(args, "max_steps", task), value_of(args, "num_train_epochs", task)
     if isinstance(steps, int) and steps <= 0 and isinstance(epochs, (int, float)) and epochs <= 0:
         found.append(Fault(key="trainer.args.num_train_epochs", found=f"{epochs} epochs and no max_steps", cure="Set one of them."))
     if args.get("load_best_model_at_end") and args.get("eval_strategy", "no") != args.get("save_strategy", "steps"):
-        found.append(Fault(key="trainer.args.load_best_model_at_end", found="eval_strategy and save_strategy differ", cure="Set both to the same: a best model must have been saved."))  # fmt: skip
+        found.append(
+            Fault(
+                key="trainer.args.load_best_model_at_end",
+                found="eval_strategy and save_strategy differ",
+                cure="Set both to the same: a best model must have been saved.",
+            )
+        )
     return found

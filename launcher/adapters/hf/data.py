@@ -1,4 +1,4 @@
-"""Speech and text data -> what is wrong with it, found without torch. The rules are the trainers' own: the same functions read the data there."""
+"""Speech and text data -> what is wrong with it, found without torch. The rules are the trainers' own: the same functions read it there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which model a name stands for: a folder of this machine, a model in the hub's cache, or one that the hub has. Nothing is downloaded here."""
+"""Which model a name stands for: a folder of this machine, a model in the hub's cache, or one that the hub has. Downloads nothing."""
 
 from __future__ import annotations
 
@@ -94,7 +94,12 @@ def _on_the_hub(name: str) -> Model:
     except hub.EntryNotFoundError:
         return Model(name=name, place="nowhere", why=f"{name} has no config.json", cure="Name a transformers model.")
     except Exception as error:  # whatever stands between us and the hub: no network, a proxy, a broken certificate
-        return Model(name=name, place="nowhere", why=f"{name} is neither a folder nor in the hub's cache, and the hub can't be reached ({type(error).__name__})", cure=_FETCH)  # fmt: skip
+        return Model(
+            name=name,
+            place="nowhere",
+            why=f"{name} is neither a folder nor in the hub's cache, and the hub can't be reached ({type(error).__name__})",
+            cure=_FETCH,
+        )
     return Model(name=name, place="hub")
 
 
@@ -135,9 +140,21 @@ def faults(model: Model, *, key: str, task: str) -> list[Fault]:
             )
         )
     if not _has(model.path, _TOKENIZER_FILES):
-        found.append(Fault(key=key, found=f"{model.path} has no tokenizer ({', '.join(_TOKENIZER_FILES[:3])}, ...)", cure="Save the tokenizer there too: tokenizer.save_pretrained(folder)."))  # fmt: skip
+        found.append(
+            Fault(
+                key=key,
+                found=f"{model.path} has no tokenizer ({', '.join(_TOKENIZER_FILES[:3])}, ...)",
+                cure="Save the tokenizer there too: tokenizer.save_pretrained(folder).",
+            )
+        )
     if task == "speech" and not _has(model.path, _FEATURE_FILES):
-        found.append(Fault(key=key, found=f"{model.path} has no feature extractor ({' or '.join(_FEATURE_FILES)})", cure="Save it there too: processor.save_pretrained(folder)."))  # fmt: skip
+        found.append(
+            Fault(
+                key=key,
+                found=f"{model.path} has no feature extractor ({' or '.join(_FEATURE_FILES)})",
+                cure="Save it there too: processor.save_pretrained(folder).",
+            )
+        )
     if not _has(model.path, _WEIGHTS):
         found.append(
             Fault(
