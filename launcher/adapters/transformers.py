@@ -208,6 +208,7 @@ class TransformersAdapter:
     def notes(self, recipe: Recipe) -> Sequence[str]:
         found = [hf_models.locate(str(name)) for _, name in _values(recipe, "model")]
         notes = [f"{model.name} isn't here yet: it will be fetched from the hub" for model in found if model.place == "hub"]
+        notes += [f"{model.why}: its rungs can't be tried" for model in found if model.place == "unreachable"]
         if recipe.trainer.args.get("on_bad_data") == "skip":
             notes.append("bad samples are left out (trainer.args.on_bad_data=skip); the run's log names them")
         return notes
@@ -247,6 +248,8 @@ class TransformersAdapter:
 
     def fetch(self, recipe: Recipe, rung: Rung) -> Command | None:
         model = hf_models.locate(str(rung.values["model"]))
+        if model.place == "unreachable":
+            raise BadInput([Fault(key="ladder.wheels.model.values", found=f"no rung above fits, and {model.why}", cure=model.cure)])
         if model.place != "hub":
             return None
         hf_models.locate.cache_clear()  # the next rung finds it in the cache

@@ -136,7 +136,7 @@ def faults_of(sample: Sample, *, seconds: float, resample: bool) -> Iterator[str
     if info.frames <= 0 or info.samplerate <= 0:
         yield f"{sample.audio}: it holds no sound"
     elif info.frames > seconds * info.samplerate:
-        yield f"{sample.audio}: {info.frames / info.samplerate:.1f} s are longer than the model's window of {seconds:g} s; cut clip and text"
+        yield f"{sample.audio}: {info.frames / info.samplerate:.1f} s are longer than the model's window of {seconds:g} s; cut both"
     if info.samplerate != SAMPLE_RATE and not resample:
         yield f"{sample.audio}: {info.samplerate} Hz instead of {SAMPLE_RATE}; convert it, or set --resample True"
 

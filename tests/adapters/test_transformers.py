@@ -15,6 +15,7 @@ from launcher.adapters import transformers as adapter_module
 from launcher.adapters.base import Adapter
 from launcher.adapters.hf import arguments, models
 from launcher.adapters.transformers import TransformersAdapter
+from launcher.errors import BadInput
 from launcher.report import TrialReport
 from launcher.schema import Recipe
 from launcher.wheels import ladder_of
@@ -168,6 +169,23 @@ def test_a_hub_model_without_a_network_is_refused(spoken: Path, monkeypatch: pyt
     faults = found(make(spoken, "speech", ask={"model": "someone/whisper-lost"}))
     models.locate.cache_clear()
     assert len(faults) == 1 and "HF_HUB_OFFLINE" in faults[0]
+
+
+def test_a_smaller_model_that_cannot_be_had_hinders_nobody_before_its_rung(
+    spoken: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    models.locate.cache_clear()
+    ladder = {"order": ("micro_batch", "model"), "wheels": {"model": {"values": ("someone/whisper-lost",)}}}
+    recipe, adapter = make(spoken, "speech", ladder=ladder), TransformersAdapter()
+    rungs = ladder_of(recipe, adapter).rungs
+    assert found(recipe) == []
+    assert any("its rungs can't be tried" in note for note in adapter.notes(recipe))
+    assert adapter.fetch(recipe, rungs[0]) is None
+    with pytest.raises(BadInput, match="no rung above fits"):
+        adapter.fetch(recipe, rungs[-1])
+    models.locate.cache_clear()
 
 
 def test_a_model_in_the_hubs_cache_is_found_there(spoken: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

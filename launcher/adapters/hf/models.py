@@ -23,11 +23,11 @@ class Model:
     """Where a model is."""
 
     name: str
-    place: Literal["folder", "cache", "hub", "nowhere"]
+    place: Literal["folder", "cache", "hub", "unreachable", "nowhere"]
     path: Path | None = None
     """Its folder, for ``folder`` and ``cache``."""
     why: str = ""
-    """For ``nowhere``: what was found."""
+    """For ``unreachable`` (the hub may have it, but can't be asked) and ``nowhere``: what was found."""
     cure: str = ""
 
     @property
@@ -68,7 +68,7 @@ def _cached(name: str) -> Path | None:
 def _on_the_hub(name: str) -> Model:
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "TRUE", "YES", "ON"}:
         return Model(
-            name=name, place="nowhere", why=f"{name} is neither a folder nor in the hub's cache, and HF_HUB_OFFLINE is set", cure=_FETCH
+            name=name, place="unreachable", why=f"{name} is neither a folder nor in the hub's cache, and HF_HUB_OFFLINE is set", cure=_FETCH
         )
     try:
         from huggingface_hub import errors as hub
@@ -96,7 +96,7 @@ def _on_the_hub(name: str) -> Model:
     except Exception as error:  # whatever stands between us and the hub: no network, a proxy, a broken certificate
         return Model(
             name=name,
-            place="nowhere",
+            place="unreachable",
             why=f"{name} is neither a folder nor in the hub's cache, and the hub can't be reached ({type(error).__name__})",
             cure=_FETCH,
         )
@@ -122,8 +122,8 @@ def window_seconds(model: Model) -> float:
 
 
 def faults(model: Model, *, key: str, task: str) -> list[Fault]:
-    """What is wrong with a model, as far as its files tell."""
-    if model.place == "nowhere":
+    """What is wrong with a model, as far as its files tell. A fall-back that only the hub may have is no fault: see ``fetch``."""
+    if model.place == "nowhere" or (model.place == "unreachable" and key == "ask.model"):
         return [Fault(key=key, found=model.why, cure=model.cure)]
     if model.path is None:
         return []
