@@ -24,6 +24,7 @@ class Phase(StrEnum):
     TRAIN = "train"  # optimizer steps with accumulation
     VALIDATE = "validate"  # the forced validation pass
     TRAIN_AGAIN = "train_again"  # training goes on after validation: where fragmentation kills
+    FINISH = "finish"  # how a run ends: the best checkpoint loaded beside everything else and validated, figures drawn
     DONE = "done"
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launcher import devices, process
-from launcher.adapters.base import Adapter, Command
+from launcher.adapters.base import Adapter, Command, TrialPlan
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault
 from launcher.ladder import Rung
@@ -69,7 +69,7 @@ def run(recipe: Recipe, adapter: Adapter, rung: Rung, budget: Budget, folder: Ru
         ending = process.wait(child, timeout_s=recipe.trial.timeout_s, stderr=place / "stderr.log")
     shutil.rmtree(job.scratch, ignore_errors=True)
     devices.settle(budget)
-    return _finished(rung, ending, place, budget, job)
+    return _finished(rung, ending, place, budget, job, plan)
 
 
 def _fetched(command: Command, place: Path) -> None:
@@ -91,9 +91,9 @@ def _fetched(command: Command, place: Path) -> None:
         )
 
 
-def _finished(rung: Rung, ending: Ending, place: Path, budget: Budget, job: Job) -> Trial:
+def _finished(rung: Rung, ending: Ending, place: Path, budget: Budget, job: Job, plan: TrialPlan) -> Trial:
     report = TrialReport.read(job.report_path)
-    needs = Needs(optimizer_steps=job.steps, validation_batches=1, observed={"device": budget.kind})
+    needs = Needs(optimizer_steps=job.steps, validation_batches=1, observed={**plan.expects, "device": budget.kind})
     verdict = judge(report, ending, rung=rung, needs=needs, device_bytes=budget.total_bytes)
     trial = Trial(rung=rung, verdict=verdict, report=report or TrialReport(), seconds=ending.seconds, folder=place)
     RunFolder(place.parent.parent).replace_json(

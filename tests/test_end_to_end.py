@@ -128,7 +128,7 @@ def test_one_rung_can_be_tried_alone(place: Path) -> None:
     status, said, err = autofit(place, "trial", "rung=2")
     assert status == 0, err
     assert (said["verdict"], said["rung"]["micro_batch"], said["accumulation"]) == ("fits", 2, 4)
-    assert [use["phase"] for use in said["report"]["uses"]] == ["start", "setup", "train", "validate", "train_again", "validate"]
+    assert [use["phase"] for use in said["report"]["uses"]] == ["start", "setup", "train", "validate", "train_again", "finish"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

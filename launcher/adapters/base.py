@@ -60,6 +60,8 @@ class TrialPlan:
     """Dotted name of the worker module whose ``run(job, recorder)`` is this trainer's trial."""
     payload: Mapping[str, Any]
     """The trainer's own words for this rung, as JSON."""
+    expects: Mapping[str, Value] = field(default_factory=dict)
+    """What must be observed, for wheels whose value is not what the trainer is told (an "at most", say)."""
     env: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -229,11 +229,23 @@ class UltralyticsAdapter:
             "task": self._task(recipe),
             "args": self.arguments(recipe, rung, budget),
             "checkpointing": bool(rung.values.get("checkpointing")),
-            "val_batch": rung.values.get("val_micro_batch"),
+            "val_batch": self._val_batch(recipe, rung),
             **self._asked(recipe),
             "cache_dir": str(cache),
         }
-        return TrialPlan(module="launcher.worker.ultralytics_trial", payload=payload, env=ultralytics_env.prepare(folder / "scratch"))
+        expects = {"val_micro_batch": self._val_batch(recipe, rung)}
+        return TrialPlan(
+            module="launcher.worker.ultralytics_trial", payload=payload, expects=expects, env=ultralytics_env.prepare(folder / "scratch")
+        )
+
+    def _val_batch(self, recipe: Recipe, rung: Rung) -> int | None:
+        """The validation micro-batch, where the wheel says one: never more than Ultralytics' own, so that turning it only saves.
+
+        Its own is twice the micro-batch, and once for obb (engine/trainer.py, 8.4.190).
+        """
+        at_most = rung.values.get("val_micro_batch")
+        own = rung.micro_batch * (1 if self._task(recipe) == "obb" else 2)
+        return min(at_most, own) if isinstance(at_most, int) else None
 
     def _asked(self, recipe: Recipe) -> dict[str, int]:
         """The batch and nominal batch of the asked run: what its warm-up and its automatic optimizer are worked out from."""
@@ -269,8 +281,8 @@ class UltralyticsAdapter:
             options += ["--asked-batch", str(asked["asked_batch"]), "--asked-nbs", str(asked["asked_nbs"])]
         if rung.values.get("checkpointing"):
             options.append("--checkpointing")
-        if rung.values.get("val_micro_batch") is not None:
-            options += ["--val-batch", str(rung.values["val_micro_batch"])]
+        if (val_batch := self._val_batch(recipe, rung)) is not None:
+            options += ["--val-batch", str(val_batch)]
         return tuple(options)
 
     def runtime(self, command: Command) -> tuple[str, ...]:

@@ -330,6 +330,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
         _ending = False
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
+            self._expected: dict[str, int] = {}
             super().__init__(*args, **kwargs)
             self._optimizer_asked = str(self.args.optimizer)
             self.callbacks.clear()
@@ -340,7 +341,9 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
 
         def get_dataloader(self, dataset_path: Any, batch_size: int = 16, rank: int = 0, mode: str = "train") -> Any:
             loader = super().get_dataloader(dataset_path, batch_size=batch_size, rank=rank, mode=mode)
-            _say_samples(recorder, loader, mode, asked=batch_size if mode == "train" else plan.val_batch or batch_size)
+            asked = batch_size if mode == "train" else plan.val_batch or batch_size
+            _say_samples(recorder, loader, mode, asked)
+            self._expected[mode] = min(asked, len(loader.dataset))
             wanted = plan.micro_batches if mode == "train" else plan.validation_batches
             sampler = _module("ultralytics.data.build")._RepeatSampler(worst_batches(loader, wanted))
             object.__setattr__(loader, "batch_sampler", sampler)  # DataLoader forbids a plain assignment
@@ -350,7 +353,8 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             batch = super().preprocess_batch(batch)
             pad_labels(batch, self._label_envelope, self.args.overlap_mask)
             height, width = batch["img"].shape[-2:]
-            _observe_input(recorder, len(batch["img"]), max(height, width), batch["img"].device.type)
+            images = int(plan.arguments["batch"]) if len(batch["img"]) == self._expected["train"] else len(batch["img"])
+            _observe_input(recorder, images, max(height, width), batch["img"].device.type)
             return batch
 
         # -- how much of it
@@ -400,7 +404,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             if not bool(self.loss.isfinite()):
                 recorder.note("the loss was not finite in the trial")
             self._ending = True
-            recorder.phase(Phase.VALIDATE)
+            recorder.phase(Phase.FINISH)
             try:
                 self.final_eval()
                 if self.args.plots:
@@ -422,7 +426,10 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
 
             def watched(batch: Any) -> Any:
                 batch = preprocess(batch)
-                _observe_validation_input(recorder, batch["img"].shape, plan.val_batch, len(validator.dataloader.dataset))
+                images, _, height, width = batch["img"].shape
+                if plan.val_batch and images == self._expected["val"]:
+                    images = plan.val_batch  # a validation set smaller than its batch alters nothing
+                _observe_validation_input(recorder, images, max(height, width))
                 return batch
 
             validator.preprocess = watched
@@ -459,23 +466,18 @@ def _say_samples(recorder: Recorder, loader: Any, mode: str, asked: int) -> None
 
 
 def _observe_input(recorder: Recorder, images: int, side: int, device: str) -> None:
-    """The smallest micro-batch and the largest side that came."""
+    """The smallest micro-batch and the largest side that came. A data set smaller than the micro-batch alters nothing: it is noted."""
     seen = recorder.observed
     recorder.observe(
         micro_batch=min(images, seen.get("micro_batch", images)), largest_input=max(side, seen.get("largest_input", side)), device=device
     )
 
 
-def _observe_validation_input(recorder: Recorder, shape: Sequence[int], at_most: int | None, samples: int) -> None:
-    """The largest validation batch and the largest side that came: the last batch of a data set may be smaller.
-
-    Where all ``samples`` went in one batch of "at most" more, nothing was changed by the trainer, and the asked value is observed.
-    """
-    seen, (images, _, height, width) = recorder.observed, shape
-    whole = at_most is not None and images == samples < at_most
+def _observe_validation_input(recorder: Recorder, images: int, side: int) -> None:
+    """The largest validation batch and the largest side that came: the last batch of a data set may be smaller."""
+    seen = recorder.observed
     recorder.observe(
-        val_micro_batch=at_most if whole else max(images, seen.get("val_micro_batch", 0)),
-        largest_val_input=max(height, width, seen.get("largest_val_input", 0)),
+        val_micro_batch=max(images, seen.get("val_micro_batch", 0)), largest_val_input=max(side, seen.get("largest_val_input", 0))
     )
 
 

@@ -106,6 +106,17 @@ def test_checkpointing_and_a_validation_micro_batch_go_through_the_script(yolo_d
     assert "--checkpointing" in words and words[words.index("--val-batch") + 1] == "2"
 
 
+def test_a_validation_micro_batch_never_exceeds_ultralytics_own(yolo_dataset: Path, tmp_path: Path) -> None:
+    recipe = make(yolo_dataset, ask={"val_micro_batch": 8, "micro_batch": 8}, ladder={"order": ("val_micro_batch", "micro_batch")})
+    ladder = ladder_of(recipe, UltralyticsAdapter())
+    assert [wheel.values for wheel in ladder.wheels if wheel.name == "val_micro_batch"] == [(8, 4, 2, 1)]
+    rung = next(rung for rung in ladder.rungs if rung.values["micro_batch"] == 2 and rung.values["val_micro_batch"] == 8)
+    words, _, _ = native(recipe, rung.index, tmp_path)
+    assert words[words.index("--val-batch") + 1] == "4"
+    plan = UltralyticsAdapter().trial(recipe, rung, cpu_budget(), folder=tmp_path, cache=tmp_path)
+    assert (plan.payload["val_batch"], plan.expects) == (4, {"val_micro_batch": 4})
+
+
 def test_the_script_is_written_beside_the_run(yolo_dataset: Path, tmp_path: Path) -> None:
     adapter, recipe = UltralyticsAdapter(), make(yolo_dataset, ask={"checkpointing": True})
     command = adapter.full_run(recipe, ladder_of(recipe, adapter).asked, cpu_budget(), folder=tmp_path)

@@ -61,7 +61,7 @@ def test_a_trial_that_fits_did_its_steps_on_the_worst_data_and_wrote_nothing_of_
     assert report.validation_batch_seconds > 0
     assert 0 < report.growth_bytes_per_batch < MIB
     phases = [use.phase for use in report.uses]
-    assert phases == ["start", "setup", "train", "validate", "train_again", "validate"]
+    assert phases == ["start", "setup", "train", "validate", "train_again", "finish"]
     assert all(use.reserved_bytes > 50 * MIB for use in report.uses[2:])
 
 
