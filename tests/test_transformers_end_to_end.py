@@ -43,12 +43,14 @@ def job(asked: Recipe, folder: Path) -> autofit.Job:
     return autofit.Job(recipe=asked, adapter=adapter, ladder=ladder_of(asked, adapter), budget=budget, folder=run_folder)
 
 
+# Budgets keep off the rungs' own peaks: what a process holds after setup differs by up to 1.2 MiB from start to start, so that a rung
+# within that of its cap (seen: 53.0 of 54.0 MiB at a budget of 60 MiB) fits in one process and not in the next.
 CASES = [
     ("text", 64, {"micro_batch": 8, "val_micro_batch": 2}),
     ("text", 80, {"micro_batch": 8, "val_micro_batch": 2}),
     ("text", 110, {"micro_batch": 8, "val_micro_batch": 2}),
     ("text", 52, {"micro_batch": 4, "accumulation": 2, "val_micro_batch": 16}),
-    ("text", 60, {"micro_batch": 4, "val_micro_batch": 4, "val_keeps": "logits"}),
+    ("text", 120, {"micro_batch": 4, "val_micro_batch": 4, "val_keeps": "logits"}),
     ("text", 200, {"micro_batch": 4, "val_micro_batch": 4, "val_keeps": "logits"}),
     ("speech", 96, {"micro_batch": 8, "val_micro_batch": 4}),
     ("speech", 110, {"micro_batch": 4, "accumulation": 2, "val_micro_batch": 10}),
