@@ -182,6 +182,7 @@ def fit(job: Job, screen: Screen) -> Fit:
         history.append(search.Tried(rung=tried.rung, verdict=tried.verdict))
         result.trials.append(tried)
         screen.tried(tried, job)
+    job.folder.forget_cache()
     if isinstance(move, search.Chosen):
         result.chosen = next(one for one in result.trials if one.rung.index == move.rung.index)
         result.command = launch.native_command(job.recipe, job.adapter, move.rung, job.budget, job.folder)

@@ -277,6 +277,7 @@ def _trial(draft: Draft, display: Display, as_json: bool) -> Answer:
     display.plan(job)
     display.trying(rung, 1)
     tried = autofit.try_rung(job, rung)
+    job.folder.forget_cache()
     display.tried(tried, job)
     display.report(tried, job)
     record = {"status": "done", **autofit.trial_record(tried), "run_dir": str(job.folder.path), "report": tried.report}

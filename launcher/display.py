@@ -30,6 +30,7 @@ class Display:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._spinner: Status | None = None
+        self._said: set[str] = set()
 
     def plan(self, job: Job) -> None:
         recipe, asked, cap = job.recipe, job.ladder.asked, format_size(job.budget.cap_bytes)
@@ -62,6 +63,9 @@ class Display:
         )
         self._console.print(line)
         for note in trial.report.notes:
+            if note in self._said:
+                continue
+            self._said.add(note)
             self._console.print(Text(f"            {note}", style="dim"))
         if verdict.kind in (Kind.CRASHED, Kind.STALLED, Kind.VACUOUS):
             self._console.print(

@@ -17,6 +17,7 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -96,6 +97,10 @@ class RunFolder:
     def cache(self) -> Path:
         """Shared by all trials of this launch (label caches)."""
         return self.path / "trials" / "cache"
+
+    def forget_cache(self) -> None:
+        """Removes what the trials shared; called when the last of them is over."""
+        shutil.rmtree(self.cache, ignore_errors=True)
 
     def trial(self, rung_index: int) -> Path:
         """The folder of one rung's trial, made on first use."""

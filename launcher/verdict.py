@@ -102,6 +102,7 @@ _SIGNATURES: tuple[tuple[Source, re.Pattern[str]], ...] = tuple(
         ("driver", r"UR_RESULT_ERROR_OUT_OF_(DEVICE_MEMORY|RESOURCES)"),
         ("host", r"DefaultCPUAllocator: (can't allocate memory|not enough memory)"),
         ("host", r"Cannot allocate memory|Unable to allocate [\d.]+ [KMGT]iB|std::bad_alloc|\bMemoryError\b"),
+        ("host", r"OpenBLAS error: Memory allocation still failed"),
         ("host", r"failed to map segment from shared object"),
         ("host", r"Insufficient memory|OutOfMemoryError: Failed to allocate"),  # OpenCV: Failed to allocate N bytes
     )

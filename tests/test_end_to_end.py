@@ -86,7 +86,7 @@ def test_fit_walks_down_on_real_failures_and_touches_nothing_of_the_persons(plac
     run_dir = Path(said["run_dir"])
     assert json.loads((run_dir / "record.json").read_text())["status"] == "done"
     assert (run_dir / "command.sh").read_text().splitlines()[-1] == said["command"]
-    assert not list(run_dir.rglob("scratch")) and not list(run_dir.rglob("*.pt"))
+    assert not list(run_dir.rglob("scratch")) and not (run_dir / "trials" / "cache").exists() and not list(run_dir.rglob("*.pt"))
 
 
 def test_train_runs_to_the_end_and_records_it(place: Path) -> None:

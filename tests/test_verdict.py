@@ -71,6 +71,7 @@ CPU = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't 
         (CPU, "host", 26214400),
         ("numpy._core._exceptions._ArrayMemoryError: Unable to allocate 954. MiB for an array", "host", 954 * 2**20),
         ("terminate called after throwing an instance of 'std::bad_alloc'", "host", None),
+        ("OpenBLAS error: Memory allocation still failed after 10 retries, giving up.", "host", None),
         ("ImportError: libtorch_cuda.so: failed to map segment from shared object", "host", None),
         ("OpenCV(5.0.0) error: (-4:Insufficient memory) Failed to allocate 2764800 bytes in function 'OutOfMemoryError'", "host", 2764800),
         ("RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed.", "workers", None),

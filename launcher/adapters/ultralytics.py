@@ -231,11 +231,13 @@ class UltralyticsAdapter:
             "checkpointing": bool(rung.values.get("checkpointing")),
             "val_batch": self._val_batch(recipe, rung),
             **self._asked(recipe),
-            "cache_dir": str(cache),
+            # On a CPU the labels are scanned anew in each trial, as the full run will: a scan leaves some 30 MiB behind, and a
+            # rung that fits only because an earlier trial had scanned for it would die in the full run (measured).
+            "cache_dir": str(folder / "scratch" / "labels" if budget.kind == "cpu" else cache),
         }
         expects = {"val_micro_batch": self._val_batch(recipe, rung)}
         return TrialPlan(
-            module="launcher.worker.ultralytics_trial", payload=payload, expects=expects, env=ultralytics_env.prepare(folder / "scratch")
+            module="launcher.worker.ultralytics_trial", payload=payload, expects=expects, env=ultralytics_env.prepare(cache / "environment")
         )
 
     def _val_batch(self, recipe: Recipe, rung: Rung) -> int | None:

@@ -117,6 +117,15 @@ def test_a_validation_micro_batch_never_exceeds_ultralytics_own(yolo_dataset: Pa
     assert (plan.payload["val_batch"], plan.expects) == (4, {"val_micro_batch": 4})
 
 
+def test_a_trial_on_a_cpu_scans_labels_as_its_full_run_will(yolo_dataset: Path, tmp_path: Path) -> None:
+    """A scan leaves memory behind; a trial that found the labels of an earlier one would prove less than the run needs."""
+    adapter, recipe = UltralyticsAdapter(), make(yolo_dataset)
+    rungs = ladder_of(recipe, adapter).rungs[:2]
+    plans = [adapter.trial(recipe, rung, cpu_budget(), folder=tmp_path / str(rung.index), cache=tmp_path) for rung in rungs]
+    assert plans[0].payload["cache_dir"] != plans[1].payload["cache_dir"]
+    assert plans[0].env == plans[1].env
+
+
 def test_the_script_is_written_beside_the_run(yolo_dataset: Path, tmp_path: Path) -> None:
     adapter, recipe = UltralyticsAdapter(), make(yolo_dataset, ask={"checkpointing": True})
     command = adapter.full_run(recipe, ladder_of(recipe, adapter).asked, cpu_budget(), folder=tmp_path)

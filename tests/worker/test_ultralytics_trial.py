@@ -144,7 +144,7 @@ def test_a_full_run_lives_within_what_its_trial_proved(
     command += ["--imports", ",".join(ultralytics_env.IMPORTS), str(script), "--asked-batch", "8", "detect", "train", "model=yolov8n.yaml"]
     command += f"data={data.yaml} imgsz=96 batch=4 nbs=16 epochs=3 device=cpu save_dir={tmp_path / 'run'}".split()
     full = subprocess.run(command, env=quiet_environment, capture_output=True, text=True, timeout=300, check=False)
-    assert full.returncode == 0, full.stdout + full.stderr
+    assert full.returncode == 0, f"{full.returncode} at a proven {fitting} MiB\n{full.stdout}{full.stderr}"
     assert "Results saved to" in full.stdout + full.stderr
 
 
