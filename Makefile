@@ -1,10 +1,10 @@
 # `make` prints what there is. Every target works on a fresh machine: it installs what it needs into .venv first.
 PYTHON ?= python3
 BIN    := .venv/bin
-EXTRAS := ultralytics,demo,dev
+EXTRAS := ultralytics,transformers,demo,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-slow check demo demo-separator gpu-check clean
+.PHONY: help install test test-slow check demo demo-separator demo-whisper gpu-check clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | column -t -s '|'
@@ -34,6 +34,9 @@ demo: install   ## the main job on real input, no GPU needed: trials, then a tra
 
 demo-separator: install   ## a person's own script, unchanged: music source separation, no GPU needed
 	$(BIN)/autofit train recipe=separator_demo
+
+demo-whisper: install   ## a tiny Whisper learns spoken numbers, no GPU needed: trials, training, evaluation with generation
+	$(BIN)/autofit train recipe=whisper_demo
 
 gpu-check: install   ## real CUDA failures on emulated cards; needs a GPU
 	$(BIN)/python -m pytest -m gpu -rs

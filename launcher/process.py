@@ -246,5 +246,8 @@ def _pump(reader: int, sink: BinaryIO, stream: BinaryIO | None) -> None:
 
 
 def python_module(module: str, *arguments: str) -> tuple[str, ...]:
-    """argv that runs a module of this installation with this interpreter."""
-    return (sys.executable, "-m", module, *arguments)
+    """argv that runs a module of this installation with this interpreter.
+
+    ``-P`` keeps the working folder out of ``sys.path``: a person's own ``datasets/`` there must not pass for the package of that name.
+    """
+    return (sys.executable, "-P", "-m", module, *arguments)

@@ -26,17 +26,22 @@ from pathlib import Path
 from launcher.worker import budget
 
 
+def _first_on_path(folder: str) -> None:
+    """Makes ``sys.path[0]`` what it would be, had the program been started directly; under ``-P`` this process has no such entry yet."""
+    sys.path[: 0 if sys.flags.safe_path else 1] = [folder]
+
+
 def run_script(path: str, arguments: Sequence[str]) -> None:
     """As ``python PATH ARGUMENTS``."""
     sys.argv[:] = [path, *arguments]
-    sys.path[0] = str(Path(path).resolve().parent)
+    _first_on_path(str(Path(path).resolve().parent))
     runpy.run_path(path, run_name="__main__")
 
 
 def run_module(name: str, arguments: Sequence[str]) -> None:
     """As ``python -m NAME ARGUMENTS``."""
     sys.argv[:] = [name, *arguments]
-    sys.path[0] = str(Path.cwd())
+    _first_on_path(str(Path.cwd()))
     runpy.run_module(name, run_name="__main__", alter_sys=True)
 
 
@@ -44,7 +49,7 @@ def run_entry_point(entry: importlib.metadata.EntryPoint, program: str, argument
     """As the console script that pip made for ``entry``."""
     found = shutil.which(program) or program
     sys.argv[:] = [found, *arguments]
-    sys.path[0] = str(Path(found).resolve().parent)
+    _first_on_path(str(Path(found).resolve().parent))
     sys.exit(entry.load()())
 
 

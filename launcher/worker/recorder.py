@@ -124,6 +124,13 @@ class Recorder:
         """What was observed so far; a copy."""
         return dict(self._observed)
 
+    def peak_so_far(self) -> int:
+        """Most bytes reserved in this phase up to now (as ``PhaseUse.reserved_bytes``); 0 before the budget is taken."""
+        if self._meter is None:
+            return 0
+        self._meter.sample()
+        return self._meter.peaks()[1]
+
     def fact(self, **facts: Any) -> None:
         """Trainer-specific facts that the full run needs."""
         self._facts.update(facts)

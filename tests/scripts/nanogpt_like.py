@@ -1,4 +1,4 @@
-"""As nanoGPT trains: no data loader, settings are globals that --name=value sets, validation by steps and before the first, torch.compile."""
+"""As nanoGPT trains: no data loader, settings are globals that --name=value sets, validation by steps, torch.compile."""
 
 import ast
 import os

@@ -1,0 +1,118 @@
+"""Makes a folder of spoken numbers with their transcripts, and a tiny Whisper to fine-tune on it: seconds, no network, no weights needed.
+
+    python make_speech.py FOLDER
+
+FOLDER/train and FOLDER/validation: audio and metadata.csv (file_name, text). FOLDER/model: a Whisper built from its configuration, with a
+tokenizer trained on the transcripts; its window is 4 s instead of 30, everything else is as in Whisper. The numbers are put together from
+the recordings in digits.ogg (espeak-ng, see record_digits.py). FOLDER appears only when it is whole.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+
+SAMPLE_RATE = 16_000
+WINDOW_SECONDS = 4
+TRAIN, VALIDATION = 240, 48
+MOST_DIGITS = 4
+PAUSE_SECONDS = 0.05
+WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+
+def make_audio(folder: Path, count: int, rng: random.Random) -> None:
+    """``count`` clips of one to four digits in one voice each, with a little noise, and their metadata.csv."""
+    here = Path(__file__).parent
+    recordings, _ = soundfile.read(here / "digits.ogg", dtype="float32")
+    index = json.loads((here / "digits.json").read_text(encoding="utf-8"))
+    voices = sorted({row["voice"] for row in index})
+    spoken = {(row["voice"], row["digit"]): recordings[row["start"] : row["end"]] for row in index}
+    noise = np.random.default_rng(rng.randrange(2**32))
+    pause = np.zeros(round(PAUSE_SECONDS * SAMPLE_RATE), dtype=np.float32)
+    folder.mkdir(parents=True)
+    with (folder / "metadata.csv").open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        table.writerow(["file_name", "text"])
+        for number in range(count):
+            voice = rng.choice(voices)
+            digits = [rng.randrange(10) for _ in range(rng.randint(1, MOST_DIGITS))]
+            parts = [part for digit in digits for part in (spoken[voice, digit], pause)]
+            wave = np.concatenate(parts)
+            wave = wave * rng.uniform(0.6, 1.4) + noise.normal(0, 0.002, len(wave)).astype(np.float32)
+            name = f"{number:04d}.flac"
+            soundfile.write(folder / name, np.clip(wave, -1, 1)[: WINDOW_SECONDS * SAMPLE_RATE], SAMPLE_RATE)
+            table.writerow([name, " ".join(WORDS[digit] for digit in digits)])
+
+
+def tokenizer(texts: list[str]) -> Any:
+    """A Whisper tokenizer trained on ``texts``, with all of Whisper's special tokens in their order."""
+    from tokenizers import ByteLevelBPETokenizer
+    from transformers import AddedToken, WhisperTokenizer
+    from transformers.models.whisper.tokenization_whisper import LANGUAGES
+
+    trained = ByteLevelBPETokenizer()
+    trained.train_from_iterator(texts, vocab_size=300, min_frequency=2, show_progress=False)
+    state = json.loads(trained.to_str())["model"]
+    merges = [tuple(merge) if isinstance(merge, list) else tuple(merge.split(" ")) for merge in state["merges"]]
+    special = ["<|endoftext|>", "<|startoftranscript|>", *(f"<|{code}|>" for code in LANGUAGES)]
+    special += ["<|translate|>", "<|transcribe|>", "<|startoflm|>", "<|startofprev|>", "<|nospeech|>", "<|notimestamps|>"]
+    special += [f"<|{step * 0.02:.2f}|>" for step in range(1501)]
+    first = len(state["vocab"])
+    added = {first + place: AddedToken(text, special=True, normalized=False) for place, text in enumerate(special)}
+    return WhisperTokenizer(vocab=dict(state["vocab"]), merges=merges, added_tokens_decoder=added, pad_token="<|endoftext|>")
+
+
+def make_model(folder: Path, texts: list[str]) -> None:
+    """A Whisper of about a million parameters with its processor; random weights, the same at every call."""
+    import torch
+    from transformers import GenerationConfig, WhisperConfig, WhisperFeatureExtractor, WhisperForConditionalGeneration, WhisperProcessor
+    from transformers.models.whisper.tokenization_whisper import LANGUAGES
+
+    words = tokenizer(texts)
+    number = words.convert_tokens_to_ids
+    torch.manual_seed(0)
+    config = WhisperConfig(
+        vocab_size=len(words), d_model=128, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4,
+        encoder_ffn_dim=512, decoder_ffn_dim=512, max_source_positions=50 * WINDOW_SECONDS, max_target_positions=64, num_mel_bins=80,
+        bos_token_id=number("<|endoftext|>"), eos_token_id=number("<|endoftext|>"), pad_token_id=number("<|endoftext|>"),
+        decoder_start_token_id=number("<|startoftranscript|>"),
+    )  # fmt: skip
+    model = WhisperForConditionalGeneration(config)
+    model.generation_config = GenerationConfig(
+        bos_token_id=config.bos_token_id, eos_token_id=config.eos_token_id, pad_token_id=config.pad_token_id,
+        decoder_start_token_id=config.decoder_start_token_id, max_length=config.max_target_positions, is_multilingual=True,
+        lang_to_id={f"<|{code}|>": number(f"<|{code}|>") for code in LANGUAGES},
+        task_to_id={task: number(f"<|{task}|>") for task in ("translate", "transcribe")},
+        no_timestamps_token_id=number("<|notimestamps|>"), prev_sot_token_id=number("<|startofprev|>"),
+        suppress_tokens=list(range(number("<|notimestamps|>") + 1, len(words))),  # an untrained model would stumble over timestamps
+    )  # fmt: skip
+    extractor = WhisperFeatureExtractor(feature_size=80, chunk_length=WINDOW_SECONDS)
+    model.save_pretrained(folder)
+    WhisperProcessor(extractor, words).save_pretrained(folder)
+
+
+def make(target: Path) -> None:
+    """Makes everything beside ``target`` and moves it there whole."""
+    beside = target.with_name(f"{target.name}.making")
+    shutil.rmtree(beside, ignore_errors=True)
+    rng = random.Random(0)
+    make_audio(beside / "train", TRAIN, rng)
+    make_audio(beside / "validation", VALIDATION, rng)
+    with (beside / "train" / "metadata.csv").open(newline="", encoding="utf-8") as file:
+        texts = [row["text"] for row in csv.DictReader(file)]
+    make_model(beside / "model", texts)
+    beside.rename(target)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python make_speech.py FOLDER")
+    make(Path(sys.argv[1]))

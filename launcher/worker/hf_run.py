@@ -1,0 +1,269 @@
+"""What the built-in transformers trainers share: arguments in, a finished run with its results out.
+
+This file needs nothing but torch and transformers (peft where LoRA is asked); it is copied beside ``hf_speech.py`` or ``hf_text.py``
+into a run folder's ``native/`` and works there without autofit. Nothing heavy is imported before it is needed: the launcher reads the
+trainers' data rules from the same files, and never imports torch.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+SAMPLES_PER_STEP = "samples_per_step.json"
+"""Written into every checkpoint: the effective batch that its step count was counted in."""
+
+IGNORED = -100
+"""The label that no loss counts (torch.nn.functional.cross_entropy's default)."""
+
+
+class Refused(ValueError):
+    """The run cannot be done as asked. The message says why, with every fault, and what would work."""
+
+
+@dataclass(kw_only=True)
+class CommonArguments:
+    """What both trainers take beside the arguments of transformers' own trainer."""
+
+    model_name_or_path: str = field(metadata={"help": "folder of a model with its tokenizer, or a name on the hub"})
+    data: str = field(metadata={"help": "folder or manifest with the training data; see the trainer's own help"})
+    validation_data: str | None = field(
+        default=None, metadata={"help": "folder or manifest to validate on; made from the data where it isn't given"}
+    )
+    validation_fraction: float = field(default=0.1, metadata={"help": "part of the data held back where no validation data is given"})
+    text_column: str | None = field(default=None, metadata={"help": "column of the text; guessed where it isn't named"})
+    on_bad_data: str = field(
+        default="stop", metadata={"help": "stop: say what is wrong with which file and train nothing; skip: leave those out"}
+    )
+    dtype: str = field(
+        default="float32", metadata={"help": "of the weights: float32, or bfloat16 (frozen weights under LoRA; not for full training)"}
+    )
+    attn_implementation: str | None = field(default=None, metadata={"help": "sdpa, eager, flash_attention_2; None: transformers chooses"})
+    eval_keeps: str = field(
+        default="tokens",
+        metadata={
+            "help": "kept per sample to the end of an evaluation. logits: what Trainer keeps by itself; tokens: the likeliest; sums: none"
+        },
+    )
+    lora_rank: int = field(default=0, metadata={"help": "train adapters of this rank instead of all weights (needs peft); 0: all weights"})
+    lora_alpha: int | None = field(default=None, metadata={"help": "scale of the adapters; None: twice the rank"})
+    lora_dropout: float = field(default=0.0, metadata={"help": "dropout before the adapters"})
+    lora_target_modules: str | None = field(
+        default=None, metadata={"help": "comma separated, or all-linear; None: the trainer's own choice"}
+    )
+
+
+KEEPS = ("logits", "tokens", "sums")
+ON_BAD_DATA = ("stop", "skip")
+
+
+def parse(own: type, training: type, argv: Sequence[str]) -> tuple[Any, Any]:
+    """(the trainer's own arguments, transformers' training arguments). Exits with usage where they are wrong."""
+    from transformers import HfArgumentParser
+
+    found = HfArgumentParser((own, training)).parse_args_into_dataclasses(list(argv), look_for_args_file=False)
+    for name, allowed in (("eval_keeps", KEEPS), ("on_bad_data", ON_BAD_DATA)):
+        if (value := getattr(found[0], name)) not in allowed:
+            raise Refused(f"--{name} {value}: it is one of {', '.join(allowed)}")
+    return found[0], found[1]
+
+
+# ---------------------------------------------------------------------------------------------------------------------------------
+# Data, before any training
+
+
+def split_off(samples: Sequence[Any], fraction: float) -> tuple[list[Any], list[Any]]:
+    """(training, validation): every k-th sample is held back, so that the split is the same on every machine and at every start."""
+    if not 0 < fraction < 1:
+        raise Refused(f"--validation_fraction {fraction}: a part between 0 and 1 is held back, or name --validation_data")
+    if len(samples) < 2:
+        raise Refused(f"{len(samples)} sample(s) can't be split into training and validation; name --validation_data")
+    every = max(2, round(1 / fraction))
+    held = [sample for index, sample in enumerate(samples) if index % every == every - 1] or [samples[-1]]
+    chosen = {id(sample) for sample in held}
+    return [sample for sample in samples if id(sample) not in chosen], held
+
+
+def report_bad(faults: Sequence[str], on_bad_data: str, most: int = 50) -> None:
+    """Says what is wrong with the data. Raises ``Refused`` with all of it where nothing may be skipped."""
+    if not faults:
+        return
+    listed = "\n".join(f"  {fault}" for fault in faults[:most]) + (f"\n  ... and {len(faults) - most} more" if len(faults) > most else "")
+    if on_bad_data == "stop":
+        raise Refused(f"{len(faults)} fault(s) in the data; correct them, or leave those samples out with --on_bad_data skip:\n{listed}")
+    print(f"left out, {len(faults)} sample(s):\n{listed}", flush=True)
+
+
+def table(path: Path) -> list[dict[str, Any]]:
+    """The rows of a .csv, .tsv, .jsonl or .json (a list of objects) file. Raises ``Refused`` where it can't be read."""
+    import csv
+
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"{path}: can't be read: {error}") from error
+    if path.suffix in (".csv", ".tsv"):
+        return list(csv.DictReader(text.splitlines(), delimiter="\t" if path.suffix == ".tsv" else ","))
+    try:
+        rows = json.loads(text) if path.suffix == ".json" else [json.loads(line) for line in text.splitlines() if line.strip()]
+    except json.JSONDecodeError as error:
+        raise Refused(f"{path}: line {error.lineno} is not JSON: {error.msg}") from error
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise Refused(f'{path}: each row must be an object such as {{"text": "..."}}')
+    return rows
+
+
+TABLES = (".jsonl", ".csv", ".tsv", ".json")
+VALIDATION_NAMES = ("validation", "valid", "val", "dev", "eval", "test")
+
+
+def column(rows: Sequence[Mapping[str, Any]], asked: str | None, usual: Sequence[str], *, option: str, path: Path) -> str:
+    """The name of a column. Raises ``Refused`` naming those that there are."""
+    there = list(rows[0]) if rows else []
+    if asked is not None and asked in there:
+        return asked
+    found = next((name for name in usual if name in there), None)
+    if asked is None and found is not None:
+        return found
+    looked = f"no column {asked!r}" if asked is not None else f"none of the usual columns ({', '.join(usual)})"
+    raise Refused(f"{path}: {looked}; it has {', '.join(map(str, there)) or 'no columns'}. Name one with --{option}")
+
+
+# ---------------------------------------------------------------------------------------------------------------------------------
+# Model and loss
+
+
+def torch_dtype(name: str) -> Any:
+    """The weights' dtype. Full training wants float32: optimizer steps below bfloat16's 8 bits are lost."""
+    import torch
+
+    dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}.get(name)
+    if dtype is None:
+        raise Refused(f"--dtype {name}: it is float32 or bfloat16")
+    return dtype
+
+
+def with_adapters(model: Any, own: CommonArguments, *, targets: str, task_type: str | None) -> Any:
+    """The model with LoRA adapters to train, or as it was where none are asked."""
+    if not own.lora_rank:
+        return model
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ImportError as error:
+        raise Refused("--lora_rank needs the package peft: pip install peft") from error
+    chosen = own.lora_target_modules or targets
+    config = LoraConfig(
+        r=own.lora_rank,
+        lora_alpha=own.lora_alpha or 2 * own.lora_rank,
+        lora_dropout=own.lora_dropout,
+        target_modules=chosen if "," not in chosen and chosen == "all-linear" else chosen.split(","),
+        task_type=task_type,
+    )
+    model.enable_input_require_grads()  # checkpointed blocks need an input that carries gradients when all weights are frozen
+    return get_peft_model(model, config)
+
+
+def token_weighted(label_smoothing: float = 0.0) -> Callable[..., Any]:
+    """A ``compute_loss_func`` for Trainer that weighs every label token of an optimizer step equally, whatever the micro-batch.
+
+    Trainer (5.23) takes any model whose ``forward`` has ``**kwargs`` for one that divides by ``num_items_in_batch`` itself. Whisper has
+    them and doesn't: its mean per micro-batch is summed, so that gradients grow with the accumulation. With this function they don't.
+    """
+
+    def loss(outputs: Any, labels: Any, num_items_in_batch: Any = None) -> Any:
+        import torch
+
+        logits = outputs["logits"] if isinstance(outputs, dict) else outputs[0]
+        flat = logits.reshape(-1, logits.shape[-1]).float()
+        summed = torch.nn.functional.cross_entropy(
+            flat, labels.reshape(-1), ignore_index=IGNORED, reduction="sum", label_smoothing=label_smoothing
+        )
+        return summed / (num_items_in_batch if num_items_in_batch is not None else (labels != IGNORED).sum().clamp(min=1))
+
+    return loss
+
+
+def likeliest(logits: Any, labels: Any) -> Any:
+    """``preprocess_logits_for_metrics``: token numbers instead of a row of scores for each, and no other output kept."""
+    scores = logits[0] if isinstance(logits, (tuple, list)) else logits
+    return scores.argmax(dim=-1)
+
+
+# ---------------------------------------------------------------------------------------------------------------------------------
+# The run
+
+
+def remember_samples_per_step(trainer: Any) -> None:
+    """Every checkpoint says in which effective batch its steps were counted: see ``checked_resume``."""
+    from transformers import TrainerCallback
+
+    class Remember(TrainerCallback):  # type: ignore[misc]
+        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            if state.is_world_process_zero and folder.is_dir():
+                (folder / SAMPLES_PER_STEP).write_text(json.dumps({"samples_per_step": samples_per_step(args)}), encoding="utf-8")
+
+    trainer.add_callback(Remember())
+
+
+def samples_per_step(args: Any) -> int:
+    """The effective batch: samples per optimizer step, over all processes."""
+    return int(args.per_device_train_batch_size * args.gradient_accumulation_steps * max(1, args.world_size))
+
+
+def checked_resume(args: Any) -> str | None:
+    """The checkpoint to go on from, or None. ``last`` is the newest one in the output folder.
+
+    Another micro-batch is fine where the effective batch is the same: the sample stream then goes on exactly. With another one
+    Trainer would reinterpret its step count, repeat or miss samples and end at another step (transformers issues 43708, 25956).
+    """
+    asked = args.resume_from_checkpoint
+    if not asked:
+        return None
+    if asked == "last":
+        from transformers import trainer_utils
+
+        asked = trainer_utils.get_last_checkpoint(args.output_dir)  # type: ignore[no-untyped-call,unused-ignore]
+        if asked is None:
+            raise Refused(f"--resume_from_checkpoint last: {args.output_dir} holds no checkpoint")
+    if not (Path(asked) / "trainer_state.json").is_file():
+        raise Refused(f"--resume_from_checkpoint {asked}: there is no trainer_state.json in it")
+    saved = Path(asked) / SAMPLES_PER_STEP
+    if saved.is_file():
+        before = json.loads(saved.read_text(encoding="utf-8"))["samples_per_step"]
+        now = samples_per_step(args)
+        if before != now:
+            micro, accumulation = args.per_device_train_batch_size, args.gradient_accumulation_steps
+            raise Refused(
+                f"{asked} was trained with {before} samples per step, and this run takes {now} ({micro} x {accumulation}): its steps "
+                f"would be miscounted. Keep the product at {before}, for example --gradient_accumulation_steps {max(1, before // micro)}"
+            )
+    return str(asked)
+
+
+def finish(trainer: Any, args: Any) -> Mapping[str, Any]:
+    """Trains to the end, saves the model, evaluates it; ``all_results.json`` in the output folder holds what came of it."""
+    resume = checked_resume(args)
+    remember_samples_per_step(trainer)
+    trained = trainer.train(resume_from_checkpoint=resume)
+    trainer.save_model()
+    trainer.save_state()
+    trainer.log_metrics("train", trained.metrics)
+    trainer.save_metrics("train", trained.metrics)
+    metrics = trainer.evaluate()
+    trainer.log_metrics("eval", metrics)
+    trainer.save_metrics("eval", metrics)
+    return dict(metrics)
+
+
+def perplexity(loss: float) -> float:
+    """exp(loss), without an overflow."""
+    return math.exp(min(loss, 700.0))
+
+
+def longest(lengths: Iterable[int]) -> int:
+    return max(lengths, default=0)

@@ -1,0 +1,263 @@
+"""Rungs in transformers' own words, and everything wrong with a recipe found without importing it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from launcher.adapters import transformers as adapter_module
+from launcher.adapters.base import Adapter
+from launcher.adapters.hf import arguments, models
+from launcher.adapters.transformers import TransformersAdapter
+from launcher.errors import BadInput
+from launcher.report import TrialReport
+from launcher.schema import Recipe
+from launcher.wheels import ladder_of
+from tests.adapters.contract import AdapterContract, cpu_budget
+from tests.hf_data import recipe as make
+from tests.hf_data import spoken as spoken
+from tests.hf_data import sums as sums
+
+
+class TestSpeech(AdapterContract):
+    @pytest.fixture
+    def adapter(self) -> Adapter:
+        return TransformersAdapter()
+
+    @pytest.fixture
+    def recipe(self, spoken: Path) -> Recipe:
+        return make(spoken, "speech")
+
+
+class TestText(AdapterContract):
+    @pytest.fixture
+    def adapter(self) -> Adapter:
+        return TransformersAdapter()
+
+    @pytest.fixture
+    def recipe(self, sums: Path) -> Recipe:
+        return make(sums, "text", ask={"val_keeps": "logits"})
+
+
+@pytest.fixture
+def own_speech(spoken: Path, tmp_path: Path) -> Path:
+    """A copy that a test may break."""
+    return Path(shutil.copytree(spoken, tmp_path / "mine"))
+
+
+def found(recipe: Recipe) -> list[str]:
+    return [str(fault) for fault in TransformersAdapter().check(recipe)]
+
+
+def words_of(recipe: Recipe, rung: int = 0) -> dict[str, str]:
+    adapter = TransformersAdapter()
+    argv = adapter.full_run(recipe, ladder_of(recipe, adapter).rungs[rung], cpu_budget(), folder=Path("/runs/one")).argv[2:]
+    return {key.removeprefix("--"): value for key, value in zip(argv[::2], argv[1::2], strict=True)}
+
+
+def test_every_rung_keeps_the_effective_batch_in_transformers_own_words(spoken: Path) -> None:
+    recipe = make(spoken, "speech", ask={"micro_batch": 6, "accumulation": 2})
+    rungs = ladder_of(recipe, TransformersAdapter()).rungs
+    for number in range(len(rungs)):
+        words = words_of(recipe, number)
+        assert int(words["per_device_train_batch_size"]) * int(words["gradient_accumulation_steps"]) == 12
+
+
+def test_checkpointing_is_non_reentrant_and_turns_the_cache_off(spoken: Path) -> None:
+    words = words_of(make(spoken, "speech", ask={"checkpointing": True}))
+    assert words["activation_checkpointing"] == "True"
+    assert json.loads(words["activation_checkpointing_kwargs"]) == {"use_reentrant": False}
+    assert words["use_cache"] == "False"
+
+
+def test_trial_and_full_run_get_the_same_words(spoken: Path, tmp_path: Path) -> None:
+    recipe, adapter = make(spoken, "speech", ask={"precision": "bf16"}), TransformersAdapter()
+    rung = ladder_of(recipe, adapter).asked
+    plan = adapter.trial(recipe, rung, cpu_budget(), folder=tmp_path, cache=tmp_path)
+    command = adapter.full_run(recipe, rung, cpu_budget(), folder=tmp_path)
+    assert list(command.argv[2:]) == ["--output_dir", str(tmp_path / "run"), *plan.payload["argv"]]
+
+
+def test_evaluation_has_wheels_that_act_only_there(spoken: Path) -> None:
+    ladder = ladder_of(make(spoken, "speech", ask={"val_micro_batch": 8}), TransformersAdapter())
+    first = ladder.wheels[0]
+    assert (first.name, first.values, first.acts_in) == ("val_micro_batch", (8, 4, 2, 1), "validation")
+    assert [dict(rung.values)["micro_batch"] for rung in ladder.rungs[:4]] == [4, 4, 4, 4]
+
+
+def test_transcripts_are_left_out_only_on_rungs_below_what_was_asked(spoken: Path) -> None:
+    ladder = {"order": ("label_length", "micro_batch"), "wheels": {"label_length": {"values": (32,)}}}
+    recipe = make(spoken, "speech", ask={"label_length": 48, "generation_length": None}, ladder=ladder)
+    assert "leave_out_longer" not in words_of(recipe, 0)
+    assert words_of(recipe, 1)["leave_out_longer"] == "True"
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ({"learning_rat": 1e-4}, "Did you mean 'learning_rate'"),
+        ({"learning_rate": "5e-6"}, "without quotes"),
+        ({"per_device_train_batch_size": 4}, "ask.micro_batch"),
+        ({"auto_find_batch_size": True}, "shrinks the batch without saying so"),
+        ({"evaluation_strategy": "epoch"}, "eval_strategy"),
+        ({"warmup_ratio": 0.1}, "warmup_steps"),
+        ({"eval_strategy": False}, "bare no"),
+        ({"eval_strategy": "sometimes"}, "no, steps, epoch"),
+        ({"train_sampling_strategy": "batch_rebalance"}, "varies the micro-batch"),
+        ({"load_best_model_at_end": True}, "eval_strategy and save_strategy differ"),
+        ({"fsdp": "full_shard"}, "not covered"),
+        ({"max_steps": 1.5}, "is not int"),
+    ],
+)
+def test_arguments_are_refused_with_what_would_work(sums: Path, args: dict[str, Any], said: str) -> None:
+    faults = found(make(sums, "text", args=args))
+    assert len(faults) == 1 and said in faults[0], faults
+
+
+def test_every_argument_of_the_installed_version_is_known() -> None:
+    known = arguments.known("speech")
+    assert {"learning_rate", "activation_checkpointing", "predict_with_generate", "language", "lora_rank"} <= known.keys()
+    assert known["learning_rate"].types == {"float"} and known["max_steps"].default == -1
+    assert "adamw_torch_fused" in arguments.optimizers()
+
+
+def test_all_faults_are_told_at_once(spoken: Path, tmp_path: Path) -> None:
+    faults = found(
+        make(
+            tmp_path / "nowhere", "speech", ask={"optimizer": "adamw_8bits", "precision": "fp16", "sequence_length": 99}, args={"epochs": 3}
+        )
+    )
+    assert len(faults) == 6, faults
+    assert [
+        key in " ".join(faults)
+        for key in ("ask.optimizer", "ask.precision", "ask.sequence_length", "trainer.args.epochs", "ask.model", "data")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        ({"optimizer": "adamw_8bit"}, "bitsandbytes"),
+        ({"precision": "fp8"}, "fp32, bf16, fp16"),
+        ({"generation_length": 999}, "over the 64"),
+        ({"val_keeps": "everything"}, "logits, tokens, sums"),
+        ({"lora": -1}, "rank"),
+        ({"model": "./no/such/folder"}, "no such folder"),
+    ],
+)
+def test_wheels_are_refused_with_what_would_work(spoken: Path, ask: dict[str, Any], said: str) -> None:
+    faults = found(make(spoken, "speech", ask=ask))
+    assert len(faults) == 1 and said in faults[0], faults
+
+
+def test_bf16_is_refused_on_a_card_without_it(spoken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapter_module, "compute_capability", lambda index: (7, 5))
+    faults = found(make(spoken, "speech", ask={"precision": "bf16"}, device={"kind": "auto"}))
+    assert len(faults) == 1 and "compute capability 7.5" in faults[0]
+
+
+def test_a_hub_model_without_a_network_is_refused(spoken: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    models.locate.cache_clear()
+    faults = found(make(spoken, "speech", ask={"model": "someone/whisper-lost"}))
+    models.locate.cache_clear()
+    assert len(faults) == 1 and "HF_HUB_OFFLINE" in faults[0]
+
+
+def test_a_smaller_model_that_cannot_be_had_hinders_nobody_before_its_rung(
+    spoken: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    models.locate.cache_clear()
+    ladder = {"order": ("micro_batch", "model"), "wheels": {"model": {"values": ("someone/whisper-lost",)}}}
+    recipe, adapter = make(spoken, "speech", ladder=ladder), TransformersAdapter()
+    rungs = ladder_of(recipe, adapter).rungs
+    assert found(recipe) == []
+    assert any("its rungs can't be tried" in note for note in adapter.notes(recipe))
+    assert adapter.fetch(recipe, rungs[0]) is None
+    with pytest.raises(BadInput, match="no rung above fits"):
+        adapter.fetch(recipe, rungs[-1])
+    models.locate.cache_clear()
+
+
+def test_a_model_in_the_hubs_cache_is_found_there(spoken: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    place = tmp_path / "models--someone--whisper-mine"
+    (place / "refs").mkdir(parents=True)
+    (place / "refs" / "main").write_text("abc")
+    shutil.copytree(spoken / "model", place / "snapshots" / "abc")
+    models.locate.cache_clear()
+    assert models.locate("someone/whisper-mine").place == "cache"
+    assert found(make(spoken, "speech", ask={"model": "someone/whisper-mine"})) == []
+
+
+def test_a_model_folder_without_its_parts_is_refused_part_by_part(own_speech: Path) -> None:
+    for name in ("tokenizer.json", "processor_config.json", "model.safetensors"):
+        (own_speech / "model" / name).unlink()
+    models.locate.cache_clear()
+    faults = found(make(own_speech, "speech"))
+    assert [word in fault for word, fault in zip(("no tokenizer", "no feature extractor", "no weights"), faults, strict=True)] == [True] * 3
+
+
+def test_bad_audio_is_named_by_file_all_at_once_and_may_be_left_out(own_speech: Path) -> None:
+    import numpy as np
+    import soundfile
+
+    train = own_speech / "train"
+    (train / "0000.flac").write_bytes(b"not audio")
+    (train / "0001.flac").unlink()
+    soundfile.write(train / "0002.flac", np.zeros(44_100, dtype=np.float32), 44_100)
+    soundfile.write(train / "0003.flac", np.zeros(9 * 16_000, dtype=np.float32), 16_000)
+    rows = (train / "metadata.csv").read_text().splitlines()
+    rows[5] = "0004.flac,"
+    (train / "metadata.csv").write_text("\n".join(rows) + "\n")
+    faults = found(make(own_speech, "speech"))
+    wanted = (
+        "0000.flac: it can't be decoded",
+        "0001.flac: there is no such file",
+        "0002.flac: 44100 Hz",
+        "0003.flac: 9.0 s are longer",
+        "0004.flac: its transcript",
+    )
+    assert [word in fault for word, fault in zip(wanted, faults, strict=True)] == [True] * 5
+    assert found(make(own_speech, "speech", args={"on_bad_data": "skip"})) == []
+
+
+def test_a_column_that_is_not_there_is_named_with_those_that_are(spoken: Path) -> None:
+    faults = found(make(spoken, "speech", args={"text_column": "words"}))
+    assert len(faults) == 1 and "no column 'words'; it has file_name, text" in faults[0]
+
+
+@pytest.mark.parametrize("form", ["manifest", "one folder", "named folders"])
+def test_the_usual_forms_of_speech_data_are_accepted(own_speech: Path, form: str) -> None:
+    rows = [line.split(",", 1) for line in (own_speech / "train" / "metadata.csv").read_text().splitlines()[1:]]
+    if form == "manifest":
+        text = "".join(json.dumps({"audio_filepath": f"train/{name}", "text": said}) + "\n" for name, said in rows)
+        (own_speech / "manifest.jsonl").write_text(text)
+        assert found(make(own_speech, "speech").model_copy(update={"data": str(own_speech / "manifest.jsonl")})) == []
+    elif form == "one folder":
+        assert found(make(own_speech, "speech").model_copy(update={"data": str(own_speech / "train")})) == []
+    else:
+        (own_speech / "validation").rename(own_speech / "dev")
+        assert found(make(own_speech, "speech")) == []
+
+
+def test_a_task_without_a_built_in_trainer_is_refused(sums: Path) -> None:
+    assert "Did you mean 'speech'" in found(make(sums, "speach"))[0]
+
+
+def test_the_estimate_counts_steps_accumulation_and_evaluations(spoken: Path) -> None:
+    recipe = make(
+        spoken, "speech", ask={"micro_batch": 2, "accumulation": 2}, args={"max_steps": 10, "eval_strategy": "steps", "eval_steps": 5}
+    )
+    adapter = TransformersAdapter()
+    report = TrialReport(step_seconds=1.0, train_samples=100, validation_batches_total=4, validation_batch_seconds=0.5)
+    assert adapter.estimate_seconds(recipe, ladder_of(recipe, adapter).asked, report) == 10 * 2 * 1.0 + 3 * 4 * 0.5

@@ -1,0 +1,157 @@
+"""A truncated, real training of the built-in transformers trainers: what it does, measures, keeps from writing, and notices."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from launcher.adapters.transformers import TransformersAdapter
+from launcher.report import Phase, TrialReport
+from launcher.wheels import ladder_of
+from launcher.worker import transformers_trial as trial
+from launcher.worker.job import Job
+from tests.adapters.contract import cpu_budget, snapshot
+from tests.hf_data import recipe
+from tests.hf_data import spoken as spoken
+from tests.hf_data import sums as sums
+
+GIB = 2**30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    report: TrialReport
+    returncode: int
+    stderr: str
+    folder: Path
+
+
+def run_trial(folder: Path, data: Path, task: str, *, cap_bytes: int = 2 * GIB, rung: int = 0, **more: Any) -> Tried:
+    """One rung of a small recipe in a process of its own, as the launcher starts it."""
+    asked = recipe(data, task, **more)
+    adapter = TransformersAdapter()
+    chosen = ladder_of(asked, adapter).rungs[rung]
+    place = folder / "trial"
+    place.mkdir()
+    plan = adapter.trial(asked, chosen, cpu_budget(), folder=place, cache=folder)
+    job = Job(
+        module=plan.module,
+        folder=str(place),
+        device="cpu",
+        cap_bytes=cap_bytes,
+        accumulation=chosen.accumulation,
+        payload=dict(plan.payload),
+    )
+    job.scratch.mkdir(exist_ok=True)
+    job.write(place / "job.json")
+    env = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "OMP_NUM_THREADS": "1", "HOME": str(folder / "home"), **plan.env}
+    (folder / "home").mkdir()
+    argv = [sys.executable, "-P", "-m", "launcher.worker", str(place / "job.json")]
+    ended = subprocess.run(argv, env=env, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+    report = TrialReport.read(job.report_path)
+    assert report is not None, ended.stderr
+    return Tried(report=report, returncode=ended.returncode, stderr=ended.stderr, folder=folder)
+
+
+def observed(report: TrialReport, wheels: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: report.observed.get(name) for name in wheels}
+
+
+def test_a_speech_trial_sees_every_phase_at_the_rung_that_was_asked_and_leaves_nothing_behind(spoken: Path, tmp_path: Path) -> None:
+    before = snapshot(spoken)
+    tried = run_trial(tmp_path, spoken, "speech", ask={"micro_batch": 2, "accumulation": 4, "precision": "bf16"}, args={"save_steps": 1})
+    report = tried.report
+    assert tried.returncode == 0, tried.stderr
+    assert report.phase == Phase.DONE
+    assert (report.optimizer_steps, report.train_batches, report.validation_batches, report.train_again_batches) == (3, 4, 2, 2)
+    wanted = {"micro_batch": 2, "val_micro_batch": 4, "generation_length": 16, "precision": "bf16", "checkpointing": False, "device": "cpu"}
+    assert observed(report, wanted) == wanted
+    assert (report.train_samples, report.validation_samples, report.validation_batches_total) == (24, 10, 3)
+    assert report.facts["effective_batch"] == 8
+    assert any("16 tokens, its full length" in note for note in report.notes)
+    assert snapshot(spoken) == before
+    assert not list((tmp_path / "home").rglob("*"))
+    assert {path.name for path in tmp_path.iterdir()} == {"trial", "home"}
+
+
+def test_an_evaluation_that_keeps_logits_is_measured_and_extrapolated_to_the_whole_set(sums: Path, tmp_path: Path) -> None:
+    keeping = run_trial(tmp_path, sums, "text", ask={"val_keeps": "logits", "sequence_length": 64, "val_micro_batch": 2}).report
+    vocabulary = json.loads((sums / "model" / "config.json").read_text())["vocab_size"]
+    per_row = 64 * vocabulary * 4 + 64 * 8 + 4  # logits, labels, a loss
+    assert keeping.facts["validation_keeps_bytes_per_batch"] == pytest.approx(2 * per_row, rel=0.01)
+    left = keeping.validation_batches_total - keeping.validation_batches
+    in_all = keeping.facts["validation_keeps_bytes_in_all"]
+    assert in_all == pytest.approx(2 * per_row * keeping.validation_batches_total, rel=0.01)
+    assert in_all * 0.9 < keeping.growth_bytes_per_batch * left < in_all * 2.1  # joined anew at every batch: up to twice as much
+
+
+def test_checkpointing_lowers_the_peak_of_training_and_is_really_on(sums: Path, tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "saving").mkdir()
+    plain = run_trial(tmp_path / "plain", sums, "text", ask={"micro_batch": 8}).report
+    saving = run_trial(tmp_path / "saving", sums, "text", ask={"micro_batch": 8, "checkpointing": True}).report
+    peaks = [next(use.reserved_bytes for use in report.uses if use.phase == Phase.TRAIN) for report in (plain, saving)]
+    assert saving.observed["checkpointing"] is True and saving.facts["use_cache"] is False
+    assert peaks[1] < 0.9 * peaks[0]
+
+
+def test_a_cap_that_is_too_small_is_a_real_allocation_failure_in_training(sums: Path, tmp_path: Path) -> None:
+    tried = run_trial(tmp_path, sums, "text", ask={"micro_batch": 16}, cap_bytes=60 * 2**20)
+    assert tried.returncode == 1
+    assert tried.report.phase == Phase.TRAIN
+    assert tried.report.failure is not None and "DefaultCPUAllocator" in tried.report.failure.message
+
+
+def test_what_transformers_would_refuse_in_the_full_run_is_refused_in_the_trial(sums: Path, tmp_path: Path) -> None:
+    tried = run_trial(tmp_path, sums, "text", args={"lr_scheduler_type": "sideways"})
+    assert tried.returncode == 1
+    assert tried.report.failure is not None and "sideways" in tried.report.failure.message
+
+
+def test_the_installed_transformers_is_the_one_whose_inner_workings_were_checked() -> None:
+    """When this fails, read what changed, mend the trial where it needs it, then renew the hash."""
+    assert trial.changed(trial.RELIED_UPON) == ()
+
+
+def test_another_transformers_is_refused_by_name() -> None:
+    with pytest.raises(trial.NotCovered, match=r"differs from .*Trainer.evaluate\. Install a checked version"):
+        trial.check_transformers({"transformers.trainer:Trainer.evaluate": "0"})
+    assert trial.source_hash("transformers.trainer:Trainer.gone").startswith("missing")
+
+
+def test_the_worst_batch_is_that_of_the_longest_samples_every_time() -> None:
+    assert trial.worst_batches([3, 9, 1, 7], micro_batch=2, count=2) == [1, 3, 1, 3]
+    assert trial.worst_batches([3, 9], micro_batch=3, count=1) == [1, 0, 1]
+
+
+def test_a_data_set_that_does_not_tell_its_lengths_is_not_covered() -> None:
+    with pytest.raises(trial.NotCovered, match="doesn't say how long its samples are"):
+        trial.lengths_of(object())
+
+
+@pytest.mark.parametrize(
+    ("batches", "joins", "moved", "expected"),
+    [
+        (10, False, None, 80),  # eight more batches of ten bytes on top of the peak
+        (10, True, None, 120),  # the last join holds the old and the new: 50 + 80 + 90 - 100
+        (100, True, None, 1_920),
+        (100, False, None, 980),
+        (100, True, 4, 20),  # moved to host memory after every fourth batch
+        (2, True, None, 0),
+    ],
+)
+def test_what_an_evaluation_needs_beyond_its_first_batches(batches: int, joins: bool, moved: int | None, expected: float) -> None:
+    found = trial.needed_beyond_peak(
+        kept_per_batch=10, batches_seen=2, batches_total=batches, live_bytes=50, peak_bytes=100, joins=joins, moved_every=moved
+    )
+    assert found == expected
