@@ -4,7 +4,7 @@ BIN    := .venv/bin
 EXTRAS := ultralytics,transformers,demo,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-slow check demo demo-whisper gpu-check clean
+.PHONY: help install test test-slow check demo demo-separator demo-whisper gpu-check clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | column -t -s '|'
@@ -31,6 +31,9 @@ check: install   ## what CI runs: lint, types, tests
 
 demo: install   ## the main job on real input, no GPU needed: trials, then a training to the end
 	$(BIN)/autofit train recipe=yolo_demo
+
+demo-separator: install   ## a person's own script, unchanged: music source separation, no GPU needed
+	$(BIN)/autofit train recipe=separator_demo
 
 demo-whisper: install   ## a tiny Whisper learns spoken numbers, no GPU needed: trials, training, evaluation with generation
 	$(BIN)/autofit train recipe=whisper_demo

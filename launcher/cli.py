@@ -9,13 +9,14 @@ import json
 import os
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from launcher import __version__
 from launcher.errors import BadInput, ExitCode, Interrupted, did_you_mean
-from launcher.places import home
+from launcher.places import DRAFTED, home, recipe_folders
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -32,6 +33,9 @@ autofit: the training launcher that never runs out of memory
   autofit fit    recipe=NAME data=...             trials only: the rung that fits and the native command
   autofit ladder recipe=NAME                      every rung it may fall back to; nothing is run
   autofit trial  recipe=NAME data=... rung=7      one rung, really tried
+  autofit run [--fit-only] [KEY=VALUE] -- COMMAND the same for a command line you have, without a recipe:
+                                                  autofit run -- python train.py --batch-size 64
+  autofit init -- COMMAND                         write down what was understood of it as a recipe of your own
 
 KEY=VALUE are Hydra overrides: ask.micro_batch=48  ladder=keep_quality  device=cpu  device.memory=16GiB
 trainer.args.epochs=100 (the trainer's own arguments, in its own words).
@@ -54,6 +58,8 @@ def main() -> None:
 def run(argv: Sequence[str]) -> int:
     """Runs one command line; returns the exit status."""
     words = list(argv)
+    if words[:1] in (["run"], ["init"]):
+        return _command_line(words)
     if any(word in ("-sc", "--shell-completion", "--shell_completion") for word in words):
         return _complete(words)
     as_json = "--json" in words
@@ -66,7 +72,7 @@ def run(argv: Sequence[str]) -> int:
         return ExitCode.DONE
     verb, *rest = words
     if verb not in VERBS and verb != "recipes":
-        known = [*VERBS, "recipes"]
+        known = [*VERBS, "recipes", "run", "init"]
         print(f"autofit: unknown verb {verb!r}. {did_you_mean(verb, known)}Known: {', '.join(known)}.", file=sys.stderr)
         return ExitCode.BAD_INPUT
     if {"-h", "--help"} & set(rest):
@@ -90,6 +96,67 @@ def _groups() -> str:
     return "\n".join(
         ["", "Configuration groups (GROUP=OPTION):", *lines, "", "--cfg job shows the whole configuration, --hydra-help Hydra's own flags."]
     )
+
+
+# -- a command line in the place of a recipe ---------------------------------------------------------------------------
+
+
+def _command_line(words: Sequence[str]) -> int:
+    """``run`` and ``init``: the words after ``--`` are a command of the person's, those before it are ours."""
+    verb, *ours = words[: words.index("--")] if "--" in words else words
+    theirs = list(words[words.index("--") + 1 :]) if "--" in words else []
+    if {"-h", "--help"} & set(ours):
+        print(HELP, end="")
+        return ExitCode.DONE
+    from launcher.commandline import draft, recognise
+
+    as_json = "--json" in ours
+    fit_only = "--fit-only" in ours
+    ours = [word for word in ours if word not in ("--json", "--fit-only")]
+    out = sys.stderr if as_json else sys.stdout
+    try:
+        understood = recognise.understand(theirs)
+        recognise.refuse_doubts(understood, overrides=ours)
+    except BadInput as refused:
+        for fault in refused.faults:
+            print(fault, file=sys.stderr)
+        if as_json:
+            faults = [{"key": fault.key, "found": fault.found, "cure": fault.cure, "where": fault.where} for fault in refused.faults]
+            print(json.dumps({"status": "bad_input", "faults": faults}))
+        return ExitCode.BAD_INPUT
+    name = recognise.name_of(understood)
+    print(
+        f"autofit takes this for {understood.adapter}:",
+        *(f"  {line}" for line in draft.beliefs(understood)),
+        sep="\n",
+        file=out,
+        flush=True,
+    )
+    for doubt in understood.doubts:
+        print(f"  in doubt: {doubt}", file=out, flush=True)
+    text = draft.recipe(understood, name=name)
+    if verb == "init":
+        return _keep(text, Path("recipes") / f"{name}.yaml", as_json)
+    with tempfile.TemporaryDirectory(prefix="autofit-") as folder:
+        (Path(folder) / f"{name}.yaml").write_text(text, encoding="utf-8")
+        DRAFTED.append(Path(folder))
+        try:
+            return _composed("fit" if fit_only else "train", [f"recipe={name}", *ours], as_json)
+        finally:
+            DRAFTED.remove(Path(folder))
+
+
+def _keep(text: str, path: Path, as_json: bool) -> int:
+    """Writes a new recipe; never over one that is there."""
+    if path.exists():
+        print(f"autofit: {path} is there already; it was not changed. Rename it, or edit it.", file=sys.stderr)
+        return ExitCode.BAD_INPUT
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    print(f"written: {path}", file=sys.stderr if as_json else sys.stdout)
+    if as_json:
+        print(json.dumps({"status": "done", "recipe": str(path)}))
+    return ExitCode.DONE
 
 
 # -- Hydra ------------------------------------------------------------------------------------------------------------
@@ -160,7 +227,7 @@ def _complete(words: list[str]) -> int:
     typed = line.split()
     if any(word.startswith("query=") for word in words) and not (len(typed) > 1 and typed[1] in VERBS):
         if len(typed) < 2 or (len(typed) == 2 and not line.endswith(" ")):
-            print(" ".join([*VERBS, "recipes"]))
+            print(" ".join([*VERBS, "recipes", "run", "init"]))
         return ExitCode.DONE
     if len(typed) > 1:
         os.environ["COMP_LINE"] = line.replace(f" {typed[1]}", "", 1)
@@ -296,8 +363,7 @@ VERBS: dict[str, Callable[[Draft, Display, bool], Answer]] = {
 
 def _recipe_files() -> dict[str, Path]:
     """Recipe name -> file; the person's own hide built-in ones of the same name."""
-    folders = (home() / "recipes", Path.cwd() / "recipes")
-    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
+    return {path.stem: path for folder in recipe_folders() for path in sorted(folder.glob("*.yaml"))}
 
 
 def _recipes(as_json: bool) -> int:

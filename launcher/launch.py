@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import BinaryIO
 
 from launcher import process
@@ -20,7 +21,7 @@ def native_command(recipe: Recipe, adapter: Adapter, rung: Rung, budget: Budget,
     """The full run in the trainer's own words, needing nothing of autofit; its files are written, the line saved as command.sh."""
     command = adapter.full_run(recipe, rung, budget, folder=folder.path)
     env = {**_worth_showing(allocator_environment(budget, rung)), **command.env}
-    command = Command(argv=command.argv, env=env, files=command.files)
+    command = replace(command, env=env)
     for path, text in command.files.items():
         folder.replace(path, text)
     header = f"#!/bin/sh\n# What autofit launches at rung {rung.index}; it needs the trainer, not autofit."
@@ -35,7 +36,10 @@ def start(command: Command, adapter: Adapter, rung: Rung, budget: Budget, folder
     ``launcher.worker.budgeted``, which takes the budget first: otherwise nothing would hold the run to it.
     """
     argv = command.argv
-    if budget.emulated:
+    if budget.emulated and command.foreign:
+        limits = ("--device", budget.kind, "--device-index", str(budget.index), "--bytes", str(budget.budget_bytes))
+        argv = process.python_module("launcher.worker.budgeted", *limits, "--at-first-model", str(folder.native / "budget.json"), *argv)
+    elif budget.emulated:
         imports = ",".join(adapter.runtime(command))
         limits = ("--device", budget.kind, "--bytes", str(budget.budget_bytes), "--imports", imports)
         argv = process.python_module("launcher.worker.budgeted", *limits, *_program(argv))

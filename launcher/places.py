@@ -9,3 +9,12 @@ def home() -> Path:
     """The folder that holds conf/, recipes/ and examples/: inside the package in a wheel, beside it in a checkout."""
     package = Path(__file__).resolve().parent
     return package if (package / "conf").is_dir() else package.parent
+
+
+DRAFTED: list[Path] = []
+"""Folders with recipes that were written from a command line (``autofit run -- COMMAND``), the last one strongest."""
+
+
+def recipe_folders() -> tuple[Path, ...]:
+    """Where recipes are: the built-in ones, the person's own, drafted ones. Of two with one name the later counts."""
+    return (home() / "recipes", Path.cwd() / "recipes", *DRAFTED)

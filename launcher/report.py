@@ -85,6 +85,10 @@ class TrialReport:
     """Memory failures the trainer hid from us (own batch halving, work moved to the CPU, allocator retries that failed)."""
     notes: tuple[str, ...] = ()
     """What a reader of the verdict should know (which data was the worst case, what was not covered)."""
+    absent: tuple[str, ...] = ()
+    """Phases that the full run doesn't have: the trial followed it to its own end and they never came. Not owed then."""
+    hint: str = ""
+    """Where the trial fell short: what it could not see, and what would let it, in words for people."""
     facts: dict[str, Any] = field(default_factory=dict)
     """Trainer-specific facts that the full run needs (the resolved optimizer, say)."""
 
@@ -113,6 +117,6 @@ class TrialReport:
         if failure is not None:
             failure = Failure(types=tuple(failure["types"]), message=failure["message"], traceback=failure["traceback"])
         uses = tuple(PhaseUse(**use) for use in raw.pop("uses", ()))
-        for key in ("swallowed", "notes"):
+        for key in ("swallowed", "notes", "absent"):
             raw[key] = tuple(raw.get(key, ()))
         return cls(failure=failure, uses=uses, **raw)

@@ -10,7 +10,7 @@ from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigResult
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
-from launcher.places import home
+from launcher.places import recipe_folders
 
 GROUP = "recipe"
 
@@ -47,8 +47,8 @@ def _inside(config_path: str) -> str:
 
 
 class RecipePath(SearchPathPlugin):
-    """Puts both folders in front of Hydra's search path."""
+    """Puts the folders in front of Hydra's search path."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        for folder in (home() / "recipes", Path.cwd() / "recipes"):
+        for folder in recipe_folders():
             search_path.prepend("autofit", f"recipes://{folder}")

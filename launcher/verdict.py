@@ -176,7 +176,7 @@ def judge(report: TrialReport | None, ending: Ending, *, rung: Rung, needs: Need
             source=failed.source,
             asked_bytes=failed.asked_bytes,
             peak_bytes=peak,
-            why=_out_of_memory_words(failed, phase),
+            why=_out_of_memory_words(failed, phase) + _giant(failed, report.cap_bytes, rung),
             evidence=failed.line,
         )
     if ending.timed_out:
@@ -189,9 +189,6 @@ def judge(report: TrialReport | None, ending: Ending, *, rung: Rung, needs: Need
         )
     if report.failure is not None or ending.returncode != 0:
         return _crash(report, ending, peak)
-    if phase != Phase.DONE or (short := _short_of(report, needs)):
-        why = f"the trial ended in phase {phase}" if phase != Phase.DONE else f"the trial did only {short}"
-        return Verdict(kind=Kind.VACUOUS, phase=phase, peak_bytes=peak, why=why, evidence=ending.stderr_tail)
     if report.swallowed:
         return Verdict(
             kind=Kind.ALTERED,
@@ -200,6 +197,10 @@ def judge(report: TrialReport | None, ending: Ending, *, rung: Rung, needs: Need
             why=f"the trainer hid a memory failure: {report.swallowed[0]}",
             evidence="\n".join(report.swallowed),
         )
+    if phase != Phase.DONE or (short := _short_of(report, needs)):
+        why = f"the trial ended in phase {phase}" if phase != Phase.DONE else f"the trial did only {short}"
+        why = f"{why}: {report.hint}" if report.hint else why
+        return Verdict(kind=Kind.VACUOUS, phase=phase, peak_bytes=peak, why=why, evidence=ending.stderr_tail)
     if other := altered(report.observed, {**rung.values, **needs.observed}):
         return Verdict(kind=Kind.ALTERED, phase=phase, peak_bytes=peak, why=f"the trainer ran {other}", evidence=repr(report.observed))
     used = max((use.device_bytes for use in report.uses), default=0)
@@ -259,6 +260,21 @@ def _out_of_memory_words(failed: MemoryFailure, phase: str) -> str:
     return f"out of memory in phase {phase}{asked} ({failed.source}){cure}"
 
 
+_LENGTHS = ("segment", "sequence_length")
+_GIANT = 0.4  # of the cap, in one allocation: an attention matrix, not a batch of many tensors
+
+
+def _giant(failed: MemoryFailure, cap_bytes: int, rung: Rung) -> str:
+    """What one allocation of a large part of the whole budget means, where a length could be shortened; else nothing."""
+    length = next((name for name in _LENGTHS if rung.values.get(name) is not None), None)
+    if length is None or not failed.asked_bytes or not cap_bytes or failed.asked_bytes < _GIANT * cap_bytes:
+        return ""
+    return (
+        f"; that one allocation is {failed.asked_bytes / cap_bytes:.0%} of the cap: a tensor that grows with the {length} (attention: with "
+        f"its square), which a shorter {length} cures better than a smaller batch"
+    )
+
+
 def _crash(report: TrialReport, ending: Ending, peak: int) -> Verdict:
     if report.failure is not None:
         message = report.failure.message.strip().splitlines() or ["no message"]
@@ -273,12 +289,12 @@ def _crash(report: TrialReport, ending: Ending, peak: int) -> Verdict:
 
 
 def _short_of(report: TrialReport, needs: Needs) -> str:
-    for done, needed, what in (
-        (report.optimizer_steps, needs.optimizer_steps, "optimizer steps"),
-        (report.validation_batches, needs.validation_batches, "validation batches"),
-        (report.train_again_batches, needs.train_again_batches, "training batches after validation"),
+    for phase, done, needed, what in (
+        (Phase.TRAIN, report.optimizer_steps, needs.optimizer_steps, "optimizer steps"),
+        (Phase.VALIDATE, report.validation_batches, needs.validation_batches, "validation batches"),
+        (Phase.TRAIN_AGAIN, report.train_again_batches, needs.train_again_batches, "training batches after validation"),
     ):
-        if done < needed:
+        if done < needed and phase not in report.absent:
             return f"{done} of {needed} {what}"
     return ""
 

@@ -179,3 +179,34 @@ def test_faults_of_every_part_are_told_together(tmp_path: Path) -> None:
     said = answer(autofit("train", "recipe=yolo_demo", *words, "--json", cwd=tmp_path))
     assert {fault["key"] for fault in said["faults"]} == {"ask.micro_bach", "device.headroom", "trainer.args.epoch", "trial.steps", "data"}
     assert all(fault["where"] for fault in said["faults"])
+
+
+def test_run_without_a_command_or_a_known_batch_asks_with_an_example(tmp_path: Path) -> None:
+    assert "there is no command" in autofit("run", cwd=tmp_path).stderr
+    (tmp_path / "t.py").write_text("print('hello')")
+    done = autofit("run", "--", "python", "t.py", cwd=tmp_path)
+    assert done.returncode == 1 and "trainer.args.spelled.micro_batch=--my-batch" in done.stderr
+    assert answer(autofit("run", "--json", "--", "python", "t.py", cwd=tmp_path))["status"] == "bad_input"
+    assert [path.name for path in tmp_path.iterdir()] == ["t.py"]
+
+
+def test_init_writes_a_recipe_that_composes_and_never_overwrites(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("train: {batch_size: 8, accum: 2}\ndata: {segment: 441000}\n")
+    (tmp_path / "t.py").write_text("")
+    command = ("init", "--", "python", "t.py", "--config", "c.yaml", "--json", "--help")
+    done = autofit(*command, cwd=tmp_path)
+    assert done.returncode == 0 and "written: recipes/t.yaml" in done.stdout
+    said = answer(autofit("ladder", "recipe=t", "--json", cwd=tmp_path))
+    assert said["effective_batch"] == 16 and list(said["rungs"][0]["rung"]) == ["micro_batch", "segment"]
+    assert autofit(*command, cwd=tmp_path).returncode == 1
+
+
+@pytest.mark.slow
+def test_run_takes_a_command_line_to_the_rung_that_fits_and_trains(tmp_path: Path) -> None:
+    script = str(Path(__file__).parent.parent / "examples" / "classifier" / "train.py")
+    command = ("python", script, "--batch-size", "512", "--epochs", "1", "--width", "32")
+    done = autofit("run", "device=cpu", "device.memory=200MiB", "--json", "--", *command, cwd=tmp_path)
+    said = answer(done)
+    assert said["status"] == "done", done.stderr
+    assert said["rung"]["micro_batch"] < 512 and said["trials"][0]["verdict"] == "out_of_memory"
+    assert said["effective_batch"] == 512 and (tmp_path / "out" / "best_model.pth").exists()

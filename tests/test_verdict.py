@@ -185,3 +185,25 @@ def test_a_report_survives_being_written_and_read(tmp_path) -> None:  # type: ig
     assert TrialReport.read(tmp_path / "report.json") == report
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
     assert TrialReport.read(tmp_path / "none.json") is None
+
+
+def test_one_giant_allocation_is_said_to_be_the_lengths() -> None:
+    report = dataclasses.replace(failed(CPU, phase=Phase.TRAIN), cap_bytes=40 * 2**20)
+    rung = dataclasses.replace(RUNG, values={"micro_batch": 8, "segment": 661500})
+    verdict = judge(report, Ending(returncode=1), rung=rung, needs=NEEDS, device_bytes=2**40)
+    assert "62% of the cap" in verdict.why and "a shorter segment" in verdict.why
+
+
+def test_phases_a_run_does_not_have_are_not_owed() -> None:
+    report = but(validation_batches=0, train_again_batches=0)
+    assert judged(report).kind is Kind.VACUOUS
+    assert judged(dataclasses.replace(report, absent=("validate", "train_again"))).fits
+    assert not judged(dataclasses.replace(report, absent=("validate",))).fits
+
+
+def test_a_vacuous_trial_says_what_would_let_it_see() -> None:
+    assert judged(but(phase="setup", hint="say --val-every 1")).why == "the trial ended in phase setup: say --val-every 1"
+
+
+def test_a_hidden_memory_failure_counts_before_a_short_trial() -> None:
+    assert judged(but(optimizer_steps=0, swallowed=("no memory",))).kind is Kind.ALTERED

@@ -44,6 +44,9 @@ class Command:
     """Variables set on top of the launcher's own environment."""
     files: Mapping[Path, str] = field(default_factory=dict)
     """Files to write first: path -> text."""
+    foreign: bool = False
+    """A program of the person's own, in any interpreter and with processes of its own: a budget is taken from outside, in each of its
+    Python processes, when that builds its first model (as in its trial), and not by a wrapper around it."""
 
     def shell(self) -> str:
         """The command as a person would type it."""

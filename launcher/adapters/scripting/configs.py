@@ -1,0 +1,134 @@
+"""A configuration file's text and a dotted key -> its value; and the text with another value there, all else byte for byte.
+
+YAML and JSON values are found by the parser's own marks and replaced in the text, so comments, order, anchors and numbers that
+another parser reads otherwise (1e-4) stay as they are. TOML is edited by line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+SUFFIXES = (".yaml", ".yml", ".json", ".toml")
+
+
+class NoSuchKey(KeyError):
+    """The file doesn't have the key."""
+
+
+def load(text: str, suffix: str) -> Any:
+    """The file as plain values. ValueError where it can't be read."""
+    try:
+        if suffix == ".toml":
+            return tomllib.loads(text)
+        if suffix == ".json":
+            return json.loads(text)
+        return yaml.load(text, Loader=_Lenient)
+    except (yaml.YAMLError, tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(str(error).splitlines()[0]) from error
+
+
+class _Lenient(yaml.SafeLoader):
+    """Reads the shape of files with tags of other people's (!!python/tuple); what they would construct doesn't matter here."""
+
+
+def _any_tag(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        return loader.construct_mapping(node)
+    if isinstance(node, yaml.SequenceNode):
+        return loader.construct_sequence(node)
+    assert isinstance(node, yaml.ScalarNode)
+    return loader.construct_scalar(node)
+
+
+_Lenient.add_multi_constructor("", _any_tag)
+
+
+def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every dotted key with its value; lists are values."""
+    if isinstance(value, Mapping):
+        for key, inside in value.items():
+            yield from leaves(inside, f"{prefix}.{key}" if prefix else str(key))
+    elif prefix:
+        yield prefix, value
+
+
+def get(value: Any, key: str) -> Any:
+    """What stands at a dotted key. Raises NoSuchKey."""
+    for part in key.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            raise NoSuchKey(key)
+        value = value[part]
+    return value
+
+
+def edited(text: str, suffix: str, changes: Mapping[str, Any]) -> str:
+    """The text with the values of ``changes`` at their dotted keys. Raises NoSuchKey."""
+    for key, value in changes.items():
+        text = _toml(text, key, value) if suffix == ".toml" else _marked(text, key, value)
+    return text
+
+
+def _marked(text: str, key: str, value: Any) -> str:
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    for part in key.split("."):
+        if not isinstance(node, yaml.MappingNode):
+            raise NoSuchKey(key)
+        found = [inside for name, inside in node.value if name.value == part]
+        if not found:
+            raise NoSuchKey(key)
+        node = found[-1]
+    assert node is not None
+    before, after = text[: node.start_mark.index], text[node.end_mark.index :]
+    spelled = json.dumps(value)
+    if node.start_mark.index == node.end_mark.index:  # "key:" with nothing behind it
+        spelled = f" {spelled}"
+    elif isinstance(node, (yaml.MappingNode, yaml.SequenceNode)) and not node.flow_style:
+        spelled += "\n"  # a block ends where the next key begins
+        indent = re.search(r"[ \t]*\Z", text[: node.end_mark.index])
+        spelled += indent.group() if indent and after else ""
+    return f"{before}{spelled}{after}"
+
+
+def _toml(text: str, key: str, value: Any) -> str:
+    get(tomllib.loads(text), key)  # the key is there, or NoSuchKey
+    *tables, name = key.split(".")
+    section: list[str] = []
+    lines = text.splitlines(keepends=True)
+    for at, line in enumerate(lines):
+        if header := re.match(r"\s*\[([^\[\]]+)\]", line):
+            section = [part.strip().strip("\"'") for part in header.group(1).split(".")]
+        elif match := re.match(r"(\s*([\w.\"'-]+)\s*=\s*)(.*?)(\s*(#.*)?)(\r?\n?)\Z", line):
+            said = [part.strip("\"'") for part in match.group(2).split(".")]
+            if [*section, *said] == [*tables, name]:
+                if match.group(3).count("[") != match.group(3).count("]"):
+                    raise ValueError(f"{key} stands over several lines, which can't be edited")
+                lines[at] = f"{match.group(1)}{_toml_value(value)}{match.group(4)}{match.group(6)}"
+                changed = "".join(lines)
+                assert get(tomllib.loads(changed), key) == value
+                return changed
+    raise ValueError(f"{key} stands in an inline table, which can't be edited")
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    return json.dumps(value)
+
+
+def named(words: Sequence[str]) -> str | None:
+    """The configuration file that a command line names: after a flag that says so, else the only such file among the words."""
+    for at, word in enumerate(words):
+        flag, equals, value = word.partition("=")
+        if flag.lstrip("-") in ("config", "cfg", "c", "conf", "config-file", "config_file", "config-path", "config_path"):
+            path = value if equals else (words[at + 1] if at + 1 < len(words) else "")
+            if Path(path).suffix in SUFFIXES:
+                return path
+    found = [word for word in words if Path(word).suffix in SUFFIXES and Path(word).is_file()]
+    return found[0] if len(found) == 1 else None

@@ -1,0 +1,84 @@
+"""``trainer.args`` of a script's recipe -> a frozen value, or every fault at once."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, ValidationError
+
+from launcher.errors import BadInput, Fault, did_you_mean
+from launcher.schema import Part, Value
+
+Words = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda said: tuple(shlex.split(said)) if isinstance(said, str) else tuple(said) if isinstance(said, list) else said),
+]
+"""A list of words, or one text that is split as a shell would."""
+
+
+class Validation(Part):
+    """How a trial gets to see a validation pass, where it doesn't by itself."""
+
+    force: Words = ()
+    """Words added to the command in trials only, such as --val-every 1."""
+    none: bool = False
+    """True: the script has no validation at all, although it looks as if it had."""
+
+
+class Resume(Part):
+    """How the script goes on from a checkpoint of its own."""
+
+    words: Words
+    """Words to add; {checkpoint} stands for the file, as in --resume {checkpoint}."""
+    newest: str
+    """Glob of the checkpoints, {run} being the run's folder; the newest is taken."""
+    keeps: tuple[str, ...] = ("micro_batch", "accumulation", "segment", "sequence_length", "image_size", "checkpointing", "val_micro_batch")
+    """Wheels that may be turned with the checkpoint still loadable; a model of another shape can't load it."""
+
+
+class ScriptArgs(Part):
+    """The script, and how each setting is spelled in its own words."""
+
+    command: Annotated[Words, Field(min_length=1)]
+    """The command line that trains, as a person would type it."""
+    config: str | None = None
+    """The configuration file named in the command (its path there); autofit passes a changed copy. Null: there is none."""
+    spelled: dict[str, str] = Field(default={})
+    """Wheel (or ``data``) -> spelling: --flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, key= (Hydra), env:NAME."""
+    presets: dict[str, dict[str, dict[str, Any]]] = Field(default={})
+    """Wheel -> named value -> the settings it stands for: spelling (or dotted key of the config file) -> value."""
+    set: dict[str, Any] = Field(default={})
+    """Settings for every rung: spelling -> value; {run} in a text is the full run's folder (in a trial, one that is removed)."""
+    env: dict[str, str] = Field(default={})
+    """Environment variables for trials and the full run."""
+    validation: Validation = Validation()
+    resume: Resume | None = None
+    metrics: str | None = None
+    """File with the run's metrics (.json, .jsonl or .csv; the last row counts), {run} being the run's folder."""
+
+
+def read(args: Mapping[str, Any]) -> ScriptArgs:
+    """The arguments, validated. Raises BadInput with a fault for each wrong key."""
+    try:
+        return ScriptArgs.model_validate_json(json.dumps(dict(args)))
+    except ValidationError as error:
+        raise BadInput([_fault(dict(one)) for one in error.errors()]) from error
+
+
+def _fault(detail: dict[str, Any]) -> Fault:
+    loc = [str(part) for part in detail["loc"]]
+    key = ".".join(["trainer.args", *loc])
+    if detail["type"] == "extra_forbidden":
+        known = ScriptArgs.model_fields if len(loc) == 1 else ()
+        cure = f"{did_you_mean(loc[-1], known)}Known: {', '.join(sorted(known))}." if known else "Leave it out."
+        return Fault(key=key, found=f"no such key (value {detail['input']!r})", cure=cure)
+    if detail["type"] == "missing":
+        return Fault(key=key, found="no value is set", cure=f"Give one: {key}='python train.py --config c.yaml'.")
+    return Fault(key=key, found=f"found {detail['input']!r}", cure=f"{detail['msg']}.")
+
+
+Settings = Mapping[str, Value | list[Any]]
+"""Spelling -> value."""

@@ -1,0 +1,89 @@
+"""Settings in a script's own words: spelling and value -> the command line, the environment and the config file's changes. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+FORMS = "--flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, key= (Hydra), env:NAME"
+
+
+@dataclass(slots=True)
+class Line:
+    """A command line being changed."""
+
+    words: list[str]
+    env: dict[str, str] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+    """Dotted key -> value, for the copy of the configuration file."""
+
+    def set(self, spelling: str, value: Any) -> None:
+        """Says ``value`` in the words of ``spelling``; in place where the command says it already, else at its end."""
+        form, name = kind(spelling)
+        if form == "env":
+            self.env[name] = _text(value)
+        elif form == "config":
+            self.config[name] = value
+        elif form == "switch":
+            self._switch(name, bool(value))
+        elif form == "word":
+            self._joined(name, f"{name}={_text(value)}", prefixes=("", "+", "++"))
+        elif form == "joined":
+            self._joined(name, f"{name}={_text(value)}")
+        else:
+            self._flag(name, _text(value))
+
+    def _flag(self, flag: str, value: str) -> None:
+        for at, word in enumerate(self.words):
+            if word == flag and at + 1 < len(self.words):
+                self.words[at + 1] = value
+                return
+            if word.startswith(f"{flag}="):
+                self.words[at] = f"{flag}={value}"
+                return
+        self.words += [flag, value]
+
+    def _joined(self, name: str, said: str, prefixes: tuple[str, ...] = ("",)) -> None:
+        for at, word in enumerate(self.words):
+            for prefix in prefixes:
+                if word.startswith(f"{prefix}{name}="):
+                    self.words[at] = f"{prefix}{said}"
+                    return
+        if name in self.words and (at := self.words.index(name)) + 1 < len(self.words):
+            self.words[at : at + 2] = [said]
+            return
+        self.words.append(said)
+
+    def _switch(self, name: str, on: bool) -> None:
+        yes, _, no = name.partition("/")
+        self.words = [word for word in self.words if word not in (yes, no or yes)]
+        if on:
+            self.words.append(yes)
+        elif no:
+            self.words.append(no)
+
+
+def kind(spelling: str) -> tuple[str, str]:
+    """(form, name) of a spelling: flag, joined (--flag=), switch, config, env or word (key=).
+
+    Raises ValueError for anything else.
+    """
+    for prefix in ("switch", "config", "env"):
+        if spelling.startswith(f"{prefix}:") and len(spelling) > len(prefix) + 1:
+            return prefix, spelling.split(":", 1)[1]
+    if re.fullmatch(r"-[\w.-]+=", spelling):
+        return "joined", spelling[:-1]
+    if re.fullmatch(r"-[\w.-]+", spelling):
+        return "flag", spelling
+    if re.fullmatch(r"[\w][\w./@-]*=", spelling):
+        return "word", spelling[:-1]
+    raise ValueError(f"{spelling!r} is no spelling; these are: {FORMS}")
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, (list, tuple)):
+        return f"[{','.join(map(_text, value))}]"
+    return str(value)

@@ -1,0 +1,1 @@
+"""A command line that a person already has -> the recipe it amounts to. Nothing of it is run."""

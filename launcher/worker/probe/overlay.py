@@ -1,0 +1,303 @@
+"""Writes of the script go to a folder of the trial's instead of where they are meant to; reads see them there first.
+
+Every path outside the kept folders has a twin under the overlay's root. Opening for writing opens the twin (after copying what is
+there, for appending); reading, listing and asking for a file take the twin where there is one. What is removed or renamed away is
+only noted as gone. So a script that reads back the checkpoint it has just written finds it, and nothing of the person's changes.
+
+Reach: Python's own file functions (open, os, pathlib, shutil, tempfile), torch.save and torch.load, safetensors. Not reached:
+libraries that open files for writing in C (soundfile, OpenCV, HDF5), and other programs that the script starts.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import errno
+import functools
+import io
+import os
+import shutil
+import stat as stats
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_PASSED = ("/dev", "/proc", "/sys", "/run")
+
+
+class Overlay:
+    """The twin of the file system. ``install`` patches this process for good; forked children inherit it."""
+
+    def __init__(self, root: Path, *, kept: Sequence[Path] = ()) -> None:
+        """``kept``: folders that are written to as they are, beside the root itself and devices."""
+        self._root = str(root.resolve())
+        self._files = os.path.join(self._root, "files")
+        self._gone_list = os.path.join(self._root, "gone")
+        self._kept = (*_PASSED, self._root, *(str(path.resolve()) for path in kept))
+        self._os = {name: getattr(os, name) for name in _OS_NAMES}
+        self._open = builtins.open
+        self._gone_seen: tuple[int, frozenset[str]] = (-1, frozenset())
+        os.makedirs(self._files, exist_ok=True)
+
+    # -- paths
+
+    def twin(self, path: Any) -> tuple[str, str] | None:
+        """(the real path, its twin), or None where the path is left alone."""
+        if isinstance(path, int) or path is None:
+            return None
+        with contextlib.suppress(TypeError, ValueError):
+            text = os.fsdecode(os.fspath(path))
+            real = os.path.abspath(text)
+            if not any(real == kept or real.startswith(f"{kept}/") for kept in self._kept):
+                return real, self._files + real
+        return None
+
+    def _there(self, path: str) -> bool:
+        with contextlib.suppress(OSError):
+            self._os["lstat"](path)
+            return True
+        return False
+
+    def _is_gone(self, real: str) -> bool:
+        """Removed by the script, itself or with a folder above it, and not made again since."""
+        gone = self._gone()
+        if not gone:
+            return False
+        while len(real) > 1:
+            if real in gone:
+                return True
+            real = os.path.dirname(real)
+        return False
+
+    def _gone(self) -> frozenset[str]:
+        """What is noted as gone, by any of the trial's processes."""
+        try:
+            size = self._os["stat"](self._gone_list).st_size
+        except OSError:
+            return frozenset()
+        if self._gone_seen[0] != size:
+            with self._open(self._gone_list, encoding="utf-8") as file:
+                self._gone_seen = (size, frozenset(line.rstrip("\n") for line in file))
+        return self._gone_seen[1]
+
+    def _note_gone(self, real: str) -> None:
+        with self._open(self._gone_list, "a", encoding="utf-8") as file:
+            file.write(f"{real}\n")
+
+    def visible(self, path: Any) -> Any:
+        """The path to read from: the twin where there is one. A path that is gone gives its (absent) twin."""
+        both = self.twin(path)
+        if both is None:
+            return path
+        real, twin = both
+        if self._there(twin):
+            there = self._os["lstat"](twin)
+            if stats.S_ISDIR(there.st_mode) and self._there(real) and not self._is_gone(real):
+                return path
+            return twin
+        return twin if self._is_gone(real) else path
+
+    def writable(self, path: Any, *, keep: bool) -> Any:
+        """The path to write to: the twin, with its folder, and (``keep``) with what is there now."""
+        both = self.twin(path)
+        if both is None:
+            return path
+        real, twin = both
+        folder = os.path.dirname(real)
+        if not os.path.isdir(self.visible(folder)):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        if not self._there(twin):
+            self._folder(os.path.dirname(twin))
+            if keep and self._there(real) and not self._is_gone(real) and os.path.isfile(real):
+                with self._open(real, "rb") as source, self._open(twin, "wb") as target:
+                    shutil.copyfileobj(source, target)
+        return twin
+
+    def _folder(self, path: str) -> None:
+        missing = []
+        while not self._there(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        for one in reversed(missing):
+            with contextlib.suppress(FileExistsError):
+                self._os["mkdir"](one)
+
+    # -- functions
+
+    def install(self) -> None:
+        """Puts the overlay's functions in the place of Python's."""
+        opened = self.open
+        builtins.open = io.open = opened
+        for name in _READERS:
+            setattr(os, name, self._reader(self._os[name]))
+        for name in _CHANGERS:
+            setattr(os, name, self._changer(self._os[name]))
+        os.open, os.mkdir, os.rmdir, os.listdir, os.scandir = self.os_open, self.mkdir, self.remove, self.listdir, self.scandir
+        os.remove = os.unlink = self.remove
+        os.rename = os.replace = self.rename
+        os.symlink, os.link = self.symlink, self.link
+        setattr(shutil, "rmtree", self.rmtree)  # noqa: B010  # a plain function in the place of a callable object
+
+    def open(self, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        if isinstance(mode, str) and any(letter in mode for letter in "wax+"):
+            return self._open(self.writable(file, keep="w" not in mode), mode, *args, **kwargs)
+        return self._open(self.visible(file), mode, *args, **kwargs)
+
+    def os_open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        path = self._at(path, dir_fd)
+        path = self.writable(path, keep=not flags & os.O_TRUNC) if flags & _WRITING else self.visible(path)
+        number: int = self._os["open"](path, flags, mode)
+        return number
+
+    def _at(self, path: Any, dir_fd: int | None) -> Any:
+        """The whole path, where it was given relative to an open folder."""
+        if dir_fd is None or os.path.isabs(os.fspath(path)):
+            return path
+        return os.path.join(self._meant(self._os["readlink"](f"/proc/self/fd/{dir_fd}")), os.fsdecode(path))
+
+    def _meant(self, path: str) -> str:
+        """The path a twin stands for."""
+        return path.removeprefix(self._files) or "/" if path.startswith(self._files) else path
+
+    def _reader(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def read(path: Any, *args: Any, **kwargs: Any) -> Any:
+            if kwargs.get("dir_fd") is not None:
+                path = self._at(path, kwargs.pop("dir_fd"))
+            return function(self.visible(path), *args, **kwargs)
+
+        return read
+
+    def _changer(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def change(path: Any, *args: Any, **kwargs: Any) -> Any:
+            return function(self.writable(path, keep=True), *args, **kwargs)
+
+        return change
+
+    def mkdir(self, path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+        path = self._at(path, dir_fd)
+        both = self.twin(path)
+        if both is None:
+            self._os["mkdir"](path, mode)
+            return
+        if self._there(self.visible(path)):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+        self._os["mkdir"](self.writable(path, keep=False), mode)
+
+    def remove(self, path: Any, *, dir_fd: int | None = None) -> None:
+        path = self._at(path, dir_fd)
+        both = self.twin(path)
+        if both is None:
+            self._os["rmdir" if os.path.isdir(path) and not os.path.islink(path) else "remove"](path)
+            return
+        real, twin = both
+        if not self._there(self.visible(path)):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        if self._there(twin):
+            shutil_remove(self._os, twin)
+        if self._there(real):
+            self._note_gone(real)
+
+    def rmtree(self, path: Any, ignore_errors: bool = False, onerror: Any = None, **kwargs: Any) -> None:
+        both = self.twin(path)
+        try:
+            if both is None:
+                shutil_remove(self._os, os.fspath(path))
+                return
+            if not self._there(self.visible(path)):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+            self.remove(path)
+        except OSError:
+            if not ignore_errors:
+                raise
+
+    def rename(self, src: Any, dst: Any, **kwargs: Any) -> None:
+        if self.twin(src) is None and self.twin(dst) is None:
+            self._os["replace"](src, dst)
+            return
+        if os.path.isdir(self.visible(src)):
+            source = self.visible(src)
+            target = self.writable(dst, keep=False)
+            shutil.copytree(source, target, dirs_exist_ok=True)
+        else:
+            with self._open(self.visible(src), "rb") as source, self._open(self.writable(dst, keep=False), "wb") as target:
+                shutil.copyfileobj(source, target)
+        if self.twin(src) is not None:
+            self.remove(src)
+        else:
+            shutil_remove(self._os, os.fspath(src))
+
+    def symlink(self, src: Any, dst: Any, *args: Any, **kwargs: Any) -> None:
+        target = self.writable(dst, keep=False)
+        self._os["symlink"](src, target)
+
+    def link(self, src: Any, dst: Any, **kwargs: Any) -> None:
+        shutil.copyfile(self.visible(src), self.writable(dst, keep=False))
+
+    def listdir(self, path: Any = ".") -> list[Any]:
+        both = self.twin(path)
+        if both is None:
+            names: list[Any] = self._os["listdir"](path)
+            return names
+        real, twin = both
+        found: list[str] = []
+        if not self._there(self.visible(path)):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        if self._there(real) and not self._is_gone(real):
+            found += [name for name in self._os["listdir"](real) if not self._is_gone(os.path.join(real, name))]
+        if self._there(twin):
+            found += [name for name in self._os["listdir"](twin) if name not in found]
+        return [os.fsencode(name) for name in found] if isinstance(path, bytes) else found
+
+    def scandir(self, path: Any = ".") -> Any:
+        both = self.twin(path)
+        if both is None or not self._there(both[1]):
+            return self._os["scandir"](path)
+        real, twin = both
+        entries = {entry.name: entry for entry in self._os["scandir"](twin)}
+        if self._there(real) and not self._is_gone(real):
+            for entry in self._os["scandir"](real):
+                if not self._is_gone(entry.path):
+                    entries.setdefault(entry.name, entry)
+        return _Entries(iter(entries.values()))
+
+
+class _Entries:
+    """What ``os.scandir`` gives: an iterator that can be closed."""
+
+    def __init__(self, entries: Iterator[Any]) -> None:
+        self._entries = entries
+
+    def __iter__(self) -> _Entries:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._entries)
+
+    def __enter__(self) -> _Entries:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def shutil_remove(real_os: dict[str, Any], path: str) -> None:
+    """Removes a file or a whole folder, by the operating system's own functions."""
+    if stats.S_ISDIR(real_os["lstat"](path).st_mode):
+        for name in real_os["listdir"](path):
+            shutil_remove(real_os, os.path.join(path, name))
+        real_os["rmdir"](path)
+    else:
+        real_os["remove"](path)
+
+
+_READERS = ("stat", "lstat", "access", "readlink", "chdir")
+_CHANGERS = ("chmod", "utime", "chown", "truncate")
+_OS_NAMES = (
+    *_READERS, *_CHANGERS, "open", "mkdir", "rmdir", "listdir", "scandir", "remove", "rename", "replace", "symlink", "link",
+)  # fmt: skip

@@ -1,0 +1,156 @@
+"""The script adapter: the contract, how settings are spelled, changed copies of configuration files, and faults in words."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from launcher.adapters.base import Adapter
+from launcher.adapters.script import ScriptAdapter
+from launcher.adapters.scripting import configs
+from launcher.adapters.scripting.spelling import Line, kind
+from launcher.schema import LadderRules, Recipe, TrainerRules, Value, WheelRule
+from launcher.wheels import ladder_of
+from tests.adapters.contract import AdapterContract, cpu_budget
+
+CONFIG = """\
+# mine
+train: {batch: 8, accum: 2, lr: 1e-4}   # flow
+data:
+  segment: 441000  # samples
+model:
+  layers: 12
+  ffn:
+    - 1024
+    - 1024
+"""
+
+
+def project(folder: Path, **ask: Value) -> Recipe:
+    """A script with a YAML file, as a recipe."""
+    (folder / "train.py").write_text("import torch\n")
+    (folder / "c.yaml").write_text(CONFIG)
+    args = {
+        "command": ["python", str(folder / "train.py"), "--config", str(folder / "c.yaml")],
+        "config": str(folder / "c.yaml"),
+        "spelled": {
+            "micro_batch": "config:train.batch", "accumulation": "config:train.accum", "segment": "config:data.segment",
+            "checkpointing": "switch:--ckpt",
+        },
+        "presets": {"model": {"large": {"model.layers": 12, "model.ffn": [1024, 1024]}, "small": {"model.layers": 4, "model.ffn": [96]}}},
+        "resume": {"words": "--resume {checkpoint}", "newest": "{run}/*.pth"},
+    }  # fmt: skip
+    return Recipe(
+        name="mine",
+        ask={"micro_batch": 8, "accumulation": 2, "segment": 441000, "checkpointing": False, "model": "large", **ask},
+        trainer=TrainerRules(adapter="script", args=args),
+        ladder=LadderRules(order=("micro_batch", "segment", "checkpointing", "model"), wheels={"segment": WheelRule(values=(220500,))}),
+    )
+
+
+class TestScript(AdapterContract):
+    @pytest.fixture
+    def adapter(self) -> Adapter:
+        return ScriptAdapter()
+
+    @pytest.fixture
+    def recipe(self, tmp_path: Path) -> Recipe:
+        return project(tmp_path)
+
+
+def changed(recipe: Recipe, **args: object) -> Recipe:
+    trainer = recipe.trainer.model_copy(update={"args": {**recipe.trainer.args, **args}})
+    return recipe.model_copy(update={"trainer": trainer})
+
+
+def test_a_rung_changes_a_copy_of_the_config_and_nothing_else_in_it(tmp_path: Path) -> None:
+    recipe, adapter = project(tmp_path), ScriptAdapter()
+    rung = next(one for one in ladder_of(recipe, adapter).rungs if one.values["model"] == "small" and one.micro_batch == 2)
+    command = adapter.full_run(recipe, rung, cpu_budget(), folder=tmp_path / "run")
+    ((path, text),) = command.files.items()
+    assert command.argv[-1] == str(path) and path == tmp_path / "run" / "native" / f"c.rung{rung.index}.yaml"
+    held = yaml.safe_load(text)
+    assert held["train"] == {"batch": 2, "accum": 8, "lr": "1e-4"} and held["model"] == {"layers": 4, "ffn": [96]}
+    assert "# mine" in text and "# flow" in text and "lr: 1e-4" in text
+    assert (tmp_path / "c.yaml").read_text() == CONFIG
+
+
+def test_a_preset_keeps_no_checkpoint_and_a_shorter_segment_does(tmp_path: Path) -> None:
+    recipe, adapter = project(tmp_path), ScriptAdapter()
+    rungs = ladder_of(recipe, adapter).rungs
+    shorter = next(one for one in rungs if one.values["segment"] == 220500)
+    smaller = next(one for one in rungs if one.values["model"] == "small")
+    assert adapter.checkpoint_loads(recipe, rungs[0], shorter) and not adapter.checkpoint_loads(recipe, rungs[0], smaller)
+    (tmp_path / "run").mkdir()
+    for name in ("a.pth", "b.pth"):
+        (tmp_path / "run" / name).write_text("")
+    newest = adapter.newest_checkpoint(recipe, folder=tmp_path)
+    assert newest is not None
+    command = adapter.full_run(recipe, shorter, cpu_budget(), folder=tmp_path)
+    assert adapter.resumed(recipe, command, newest).argv[-2:] == ("--resume", str(newest))
+
+
+@pytest.mark.parametrize(
+    ("args", "ask", "words"),
+    [
+        ({"command": "python nowhere.py"}, {}, "there is no script 'nowhere.py'"),
+        ({"command": "no-such-program x"}, {}, "'no-such-program' is no program"),
+        ({"spelled": {"micro_batch": "config:train.bach", "accumulation": "--a", "segment": "--s"}}, {}, "Did you mean 'train.batch'?"),
+        ({"spelled": {"micro_batch": "what?", "accumulation": "--a", "segment": "--s"}}, {}, "is no spelling"),
+        ({"config": "other.yaml"}, {}, "doesn't stand in the command"),
+        ({"spelled": {"micro_batch": "--b", "segment": "--s"}}, {}, "a lower micro-batch needs more accumulation"),
+        ({"comand": "x"}, {}, "Did you mean 'command'?"),
+        ({}, {"model": "lage"}, "Did you mean 'large'?"),
+    ],
+)  # fmt: skip
+def test_faults_are_told_in_words(tmp_path: Path, args: dict[str, object], ask: dict[str, Value], words: str) -> None:
+    faults = ScriptAdapter().check(changed(project(tmp_path, **ask), **args))
+    assert any(words in str(fault) for fault in faults), faults
+
+
+@pytest.mark.parametrize(
+    ("words", "spelling", "value", "becomes"),
+    [
+        (["t.py", "--b", "8"], "--b", 4, ["t.py", "--b", "4"]),
+        (["t.py", "--b=8"], "--b", 4, ["t.py", "--b=4"]),
+        (["t.py"], "--b", 4, ["t.py", "--b", "4"]),
+        (["t.py", "--b=8"], "--b=", 4, ["t.py", "--b=4"]),
+        (["t.py", "+train.b=8"], "train.b=", 4, ["t.py", "+train.b=4"]),
+        (["t.py"], "train.b=", [1, 2], ["t.py", "train.b=[1,2]"]),
+        (["t.py", "--x"], "switch:--x", False, ["t.py"]),
+        (["t.py"], "switch:--x/--no-x", False, ["t.py", "--no-x"]),
+        (["t.py", "--no-x"], "switch:--x/--no-x", True, ["t.py", "--x"]),
+    ],
+)  # fmt: skip
+def test_spelling(words: list[str], spelling: str, value: object, becomes: list[str]) -> None:
+    line = Line(words=words)
+    line.set(spelling, value)
+    assert line.words == becomes
+
+
+def test_other_spellings_go_to_the_environment_and_the_config() -> None:
+    line = Line(words=[])
+    line.set("env:BATCH", 4)
+    line.set("config:a.b", 5)
+    assert (line.env, line.config, line.words) == ({"BATCH": "4"}, {"a.b": 5}, [])
+    with pytest.raises(ValueError, match="is no spelling"):
+        kind("two words")
+
+
+def test_toml_and_json_are_edited_in_place() -> None:
+    toml = "a = 1\n[t]\nb = 3 # c\nx.y = 'q'\n"
+    edited = configs.edited(toml, ".toml", {"t.b": 5, "t.x.y": "z", "a": 2})
+    assert tomllib.loads(edited) == {"a": 2, "t": {"b": 5, "x": {"y": "z"}}} and "# c" in edited
+    assert configs.edited('{"a": {"b": [1, 2]}, "c": 1e-4}', ".json", {"a.b": [3]}) == '{"a": {"b": [3]}, "c": 1e-4}'
+    for suffix in (".toml", ".json", ".yaml"):
+        with pytest.raises(configs.NoSuchKey):
+            configs.edited({".toml": "a = 1", ".json": '{"a": 1}', ".yaml": "a: 1"}[suffix], suffix, {"b": 1})
+
+
+def test_tags_of_other_peoples_are_no_obstacle() -> None:
+    text = "a: !!python/tuple [1, 2]\nb: !mine {c: 1}\n"
+    assert configs.get(configs.load(text, ".yaml"), "b.c") == 1
+    assert configs.edited(text, ".yaml", {"b.c": 7}) == "a: !!python/tuple [1, 2]\nb: !mine {c: 7}\n"

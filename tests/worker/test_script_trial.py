@@ -1,0 +1,196 @@
+"""Real scripts that never heard of autofit, really tried on the CPU: every way to train and validate that we know, and every fault."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher import trial
+from launcher.adapters.script import ScriptAdapter
+from launcher.ladder import Ladder
+from launcher.record import RunFolder
+from launcher.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
+from launcher.trial import Trial
+from launcher.verdict import Kind
+from launcher.wheels import ladder_of
+from launcher.worker.probe.session import steady_growth
+from tests.adapters.contract import cpu_budget, snapshot
+
+SCRIPTS = Path(__file__).parent.parent / "scripts"
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+MIB = 2**20
+
+
+def recipe(command: list[str], *, micro_batch: int = 64, timeout_s: float = 240.0, **args: object) -> Recipe:
+    words = {"micro_batch": "--batch-size", "accumulation": "--accum", **args.pop("spelled", {})}  # type: ignore[dict-item]
+    return Recipe(
+        name="test", ask={"micro_batch": micro_batch},
+        trainer=TrainerRules(adapter="script", args={"command": command, "spelled": words, **args}),
+        ladder=LadderRules(order=("micro_batch",), wheels={"micro_batch": WheelRule(floor=2)}),
+        device=DeviceRules(kind="cpu"), trial=TrialRules(timeout_s=timeout_s),
+    )  # fmt: skip
+
+
+def tried(
+    name: str, tmp_path: Path, *words: str, cap: int = 512 * MIB, rung: int = 0, launcher: tuple[str, ...] = (), **kwargs: object
+) -> Trial:
+    """One rung of a script in tests/scripts (or a path), run in an empty folder of its own."""
+    script = str(SCRIPTS / f"{name}.py") if "/" not in name else str(EXAMPLES / name)
+    command = [*(launcher or (sys.executable,)), script, *words]
+    made = recipe(command, **kwargs)  # type: ignore[arg-type]
+    adapter = ScriptAdapter()
+    ladder: Ladder = ladder_of(made, adapter)
+    place = tmp_path / "work"
+    place.mkdir(exist_ok=True)
+    before = os.getcwd()
+    os.chdir(place)
+    try:
+        assert adapter.check(made) == []
+        return trial.run(made, adapter, ladder.rungs[rung], cpu_budget(cap), RunFolder.create(tmp_path / "runs", "test"))
+    finally:
+        os.chdir(before)
+
+
+def fits(done: Trial) -> bool:
+    assert done.verdict.kind is Kind.FITS, f"{done.verdict.why}\n{done.verdict.evidence}\n{done.report}"
+    return True
+
+
+def said(done: Trial, text: str) -> bool:
+    return any(text in note for note in done.report.notes)
+
+
+def test_a_script_that_reads_back_what_it_writes_fits_and_nothing_of_the_persons_is_touched(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "precious.txt").write_text("mine")
+    (work / "log.txt").write_text("epoch -1\n")
+    before = snapshot(work)
+    done = tried("reads_back", tmp_path)
+    assert fits(done) and done.report.train_again_batches >= 1
+    assert snapshot(work) == before and not (work / "out").exists()
+    assert not (done.folder / "scratch").exists()
+
+
+def test_an_endless_iterator_is_fast_forwarded_to_its_validation(tmp_path: Path) -> None:
+    done = tried("endless_iterator", tmp_path, rung=1)
+    assert fits(done)
+    assert done.report.facts["forwarded"] and done.report.observed["micro_batch"] == 32
+
+
+def test_a_script_without_validation_fits_and_says_so(tmp_path: Path) -> None:
+    done = tried("never_validates", tmp_path)
+    assert fits(done) and said(done, "never validates")
+    assert done.report.absent == ("validate", "train_again")
+
+
+def test_one_long_item_is_found_and_comes_first(tmp_path: Path) -> None:
+    done = tried("longest_item", tmp_path, cap=100 * MIB)
+    assert done.verdict.kind is Kind.OUT_OF_MEMORY and done.verdict.phase == "train"
+    assert said(done, "longest first: 400 of 400 items sampled, sizes from 640 to 64000")
+
+
+def test_a_script_that_ignores_its_flags_is_altered(tmp_path: Path) -> None:
+    done = tried("ignores_flags", tmp_path)
+    assert done.verdict.kind is Kind.ALTERED and "micro_batch=32 instead of 64" in done.verdict.why
+
+
+def test_a_script_that_leaves_before_training_is_vacuous(tmp_path: Path) -> None:
+    done = tried("exits_early", tmp_path)
+    assert done.verdict.kind is Kind.VACUOUS and "before its first optimizer step" in done.verdict.why
+
+
+def test_predictions_kept_in_validation_are_extrapolated_to_the_whole_set(tmp_path: Path) -> None:
+    done = tried("keeps_predictions", tmp_path, cap=40 * MIB, micro_batch=256)
+    assert done.report.growth_bytes_per_batch == pytest.approx(256 * 256 * 8 * 4, rel=0.2)
+    assert done.verdict.kind is Kind.OUT_OF_MEMORY and "validation keeps" in done.verdict.why
+
+
+def test_only_growth_that_goes_on_counts() -> None:
+    assert steady_growth([0, 50, 60, 70]) == 10
+    assert steady_growth([0, 50, 60, 60]) == 0
+    assert steady_growth([0, 50, 60, 400]) == 0
+
+
+def test_a_crash_at_import_is_a_crash_with_the_scripts_own_words(tmp_path: Path) -> None:
+    done = tried("crashes_at_import", tmp_path)
+    assert done.verdict.kind is Kind.CRASHED and "no_such_package_anywhere" in done.verdict.why
+
+
+def test_a_script_that_hangs_is_stalled(tmp_path: Path) -> None:
+    assert tried("hangs", tmp_path, timeout_s=12.0).verdict.kind is Kind.STALLED
+
+
+def test_a_python_that_keeps_the_probe_out_never_fits(tmp_path: Path) -> None:
+    done = tried("val_at_the_end", tmp_path, launcher=(sys.executable, "-I"))
+    assert done.verdict.kind is Kind.VACUOUS and "keep the probe out" in done.verdict.why
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["val_every_10_epochs", "val_by_length", "bare_next", "iterable", "compiled", "trains_in_eval_mode"])
+def test_a_way_to_train_and_validate(tmp_path: Path, name: str) -> None:
+    done = tried(name, tmp_path, rung=1)
+    assert fits(done) and done.report.validation_batches >= 1 and done.report.train_again_batches >= 1
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_loop_as_nanogpts_is_cut_without_any_data_loader(tmp_path: Path) -> None:
+    spelled = {"micro_batch": "--batch_size=", "accumulation": "--gradient_accumulation_steps="}
+    done = tried("nanogpt_like", tmp_path, rung=1, spelled=spelled)
+    assert fits(done) and done.report.observed["micro_batch"] == 32 and done.report.validation_batches == 4
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_validation_after_the_last_step_needs_no_training_after_it(tmp_path: Path) -> None:
+    done = tried("val_at_the_end", tmp_path)
+    assert fits(done) and done.report.absent == ("train_again",)
+
+
+@pytest.mark.slow
+def test_a_script_that_catches_running_out_of_memory_is_altered(tmp_path: Path) -> None:
+    done = tried("catches_oom", tmp_path, "--width", "3000", cap=60 * MIB)
+    assert done.verdict.kind is Kind.ALTERED and "hid a memory failure" in done.verdict.why
+
+
+@pytest.mark.slow
+def test_two_processes_of_torchrun(tmp_path: Path) -> None:
+    done = tried("two_processes", tmp_path, launcher=("torchrun", "--nproc_per_node", "2"), rung=2)
+    assert fits(done)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "words", "spelled"),
+    [
+        ("classifier/train.py", ("--workers", "2"), {}),
+        ("accelerate/train.py", (), {"micro_batch": "--batch_size", "accumulation": "--gradient_accumulation_steps"}),
+        ("lightning/train.py", (), {"micro_batch": "--batch_size", "accumulation": "--accumulate_grad_batches"}),
+        (
+            "hf_trainer/train.py",
+            ("--output_dir", "out", "--eval_strategy", "epoch"),
+            {"micro_batch": "--per_device_train_batch_size", "accumulation": "--gradient_accumulation_steps"},
+        ),
+    ],
+)
+def test_an_example_is_driven_unchanged(tmp_path: Path, script: str, words: tuple[str, ...], spelled: dict[str, str]) -> None:
+    if "lightning" in script:
+        pytest.importorskip("lightning")
+    if "hf" in script:
+        pytest.importorskip("transformers")
+    if "accelerate" in script:
+        pytest.importorskip("accelerate")
+    done = tried(script, tmp_path, *words, cap=2048 * MIB, rung=1, spelled=spelled)
+    assert fits(done) and done.report.observed["micro_batch"] == 32
+    assert list((tmp_path / "work").iterdir()) in ([], [tmp_path / "work" / "out"])
+
+
+@pytest.mark.slow
+def test_the_reports_of_a_trial_are_plain_values(tmp_path: Path) -> None:
+    done = tried("val_at_the_end", tmp_path)
+    assert json.loads((done.folder / "verdict.json").read_text())["verdict"]["kind"] == "fits"
