@@ -16,7 +16,7 @@ from launcher.schema import Recipe
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-def _maker(name: str) -> ModuleType:
+def maker(name: str) -> ModuleType:
     """An example's own maker, by path: the tests use what the demos use."""
     spec = importlib.util.spec_from_file_location(f"make_{name}", EXAMPLES / name / f"make_{name}.py")
     assert spec is not None and spec.loader is not None
@@ -27,7 +27,7 @@ def _maker(name: str) -> ModuleType:
 
 def make_spoken(root: Path, *, train: int = 24, validation: int = 10) -> Path:
     """Folder with train/, validation/ and model/."""
-    maker = _maker("speech")
+    maker = maker("speech")
     rng = random.Random(0)
     maker.make_audio(root / "train", train, rng)
     maker.make_audio(root / "validation", validation, rng)
@@ -37,7 +37,7 @@ def make_spoken(root: Path, *, train: int = 24, validation: int = 10) -> Path:
 
 def make_sums(root: Path, *, train: int = 400, validation: int = 200) -> Path:
     """Folder with train.jsonl, validation.jsonl and model/."""
-    maker = _maker("text")
+    maker = maker("text")
     root.mkdir(parents=True, exist_ok=True)
     rng = random.Random(0)
     maker.make_table(root / "train.jsonl", train, rng)

@@ -14,6 +14,7 @@ import json
 import random
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,11 @@ WINDOW_SECONDS = 4
 TRAIN, VALIDATION = 240, 48
 MOST_DIGITS = 4
 PAUSE_SECONDS = 0.05
+TINY = {
+    "d_model": 128, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 512, "decoder_ffn_dim": 512, "max_source_positions": 50 * WINDOW_SECONDS, "max_target_positions": 64,
+}  # fmt: skip
+"""The demo's Whisper, in WhisperConfig's words."""
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
@@ -70,8 +76,11 @@ def tokenizer(texts: list[str]) -> Any:
     return WhisperTokenizer(vocab=dict(state["vocab"]), merges=merges, added_tokens_decoder=added, pad_token="<|endoftext|>")
 
 
-def make_model(folder: Path, texts: list[str]) -> None:
-    """A Whisper of about a million parameters with its processor; random weights, the same at every call."""
+def make_model(folder: Path, texts: list[str], shape: Mapping[str, int] = TINY) -> None:
+    """A Whisper of ``shape`` (about a million parameters) with its processor; random weights, the same at every call.
+
+    ``shape`` may give a ``vocab_size`` above the tokenizer's: those tokens are never said.
+    """
     import torch
     from transformers import GenerationConfig, WhisperConfig, WhisperFeatureExtractor, WhisperForConditionalGeneration, WhisperProcessor
     from transformers.models.whisper.tokenization_whisper import LANGUAGES
@@ -80,8 +89,7 @@ def make_model(folder: Path, texts: list[str]) -> None:
     number = words.convert_tokens_to_ids
     torch.manual_seed(0)
     config = WhisperConfig(
-        vocab_size=len(words), d_model=128, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4,
-        encoder_ffn_dim=512, decoder_ffn_dim=512, max_source_positions=50 * WINDOW_SECONDS, max_target_positions=64, num_mel_bins=80,
+        **{"vocab_size": len(words), "num_mel_bins": 80, **shape},
         bos_token_id=number("<|endoftext|>"), eos_token_id=number("<|endoftext|>"), pad_token_id=number("<|endoftext|>"),
         decoder_start_token_id=number("<|startoftranscript|>"),
     )  # fmt: skip
@@ -92,9 +100,9 @@ def make_model(folder: Path, texts: list[str]) -> None:
         lang_to_id={f"<|{code}|>": number(f"<|{code}|>") for code in LANGUAGES},
         task_to_id={task: number(f"<|{task}|>") for task in ("translate", "transcribe")},
         no_timestamps_token_id=number("<|notimestamps|>"), prev_sot_token_id=number("<|startofprev|>"),
-        suppress_tokens=list(range(number("<|notimestamps|>") + 1, len(words))),  # an untrained model would stumble over timestamps
+        suppress_tokens=list(range(number("<|notimestamps|>") + 1, config.vocab_size)),  # an untrained model would stumble over timestamps
     )  # fmt: skip
-    extractor = WhisperFeatureExtractor(feature_size=80, chunk_length=WINDOW_SECONDS)
+    extractor = WhisperFeatureExtractor(feature_size=config.num_mel_bins, chunk_length=config.max_source_positions // 50)
     model.save_pretrained(folder)
     WhisperProcessor(extractor, words).save_pretrained(folder)
 

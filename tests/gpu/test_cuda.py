@@ -6,52 +6,16 @@ Every case builds its model from a .yaml and makes its data, so that no network 
 
 from __future__ import annotations
 
-import importlib.metadata
-import json
-import platform
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from launcher import devices, nvml
+from launcher import devices
 from launcher.sizes import GIB
 from tests.conftest import write_yolo_dataset
+from tests.gpu.figures import NEEDS_GPU, autofit, predicted_device_bytes, write_figures
 
-ROOT = Path(__file__).parent.parent.parent
-RESULTS = ROOT / "benchmarks" / "results" / "gpu-check.jsonl"
-
-with nvml.opened() as (_, absence):
-    pytestmark = [pytest.mark.gpu, pytest.mark.skipif(absence is not None, reason=f"no GPU: {absence.found if absence else ''}")]
-
-
-def autofit(cwd: Path, *words: str) -> tuple[int, dict[str, Any], str]:
-    argv = [sys.executable, "-m", "launcher", *words, "--json"]
-    done = subprocess.run(argv, cwd=cwd, env=None, capture_output=True, text=True, timeout=900, check=False)
-    return done.returncode, json.loads(done.stdout.splitlines()[-1]), done.stderr
-
-
-def write_figures(case: str, said: dict[str, Any]) -> None:
-    versions = {name: importlib.metadata.version(name) for name in ("torch", "ultralytics")}
-    line = {
-        "case": case,
-        "card": said["device"]["name"],
-        "emulated_by": "the allocator's cap",
-        "python": platform.python_version(),
-        **versions,
-        "budget_bytes": said["device"]["budget_bytes"],
-        "cap_bytes": said["device"]["cap_bytes"],
-        "trials": [
-            {key: one[key] for key in ("rung_index", "rung", "verdict", "phase", "peak_bytes", "seconds")} for one in said["trials"]
-        ],
-        "rung": said["rung"],
-        "run": said.get("run"),
-    }
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    with RESULTS.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
+pytestmark = NEEDS_GPU
 
 
 @pytest.fixture
@@ -76,17 +40,14 @@ def test_an_emulated_card_really_runs_out_and_the_chosen_rungs_full_run_stays_un
     data = ("data=dataset/data.yaml", "trainer.args.epochs=3", "trainer.args.workers=0")
     status, said, err = autofit(place, "train", f"recipe={recipe}", *data, *words)
     assert status == 0, err
-    write_figures(f"{recipe} on {card}", said)
+    write_figures(f"{recipe} on {card}", said, packages=("torch", "ultralytics"))
     cap = said["device"]["cap_bytes"]
     assert cap == int(said["device"]["budget_bytes"] * 0.9)
     failures = [one for one in said["trials"] if one["verdict"] == "out_of_memory"]
     assert failures, "what these recipes ask for does not fit these cards (SCENARIOS S1, S2)"
     assert all(one["source"] in ("allocator", "driver") for one in failures)
     assert all(one["peak_bytes"] <= cap for one in said["trials"])
-    chosen = said["trials"][-1]
-    report = json.loads((Path(chosen["folder"]) / "report.json").read_text())
-    predicted = max(use["device_bytes"] for use in report["uses"])
-    assert said["run"]["peak_device_bytes"] <= predicted * 1.02, "the full run must stay under what its trial saw"
+    assert said["run"]["peak_device_bytes"] <= predicted_device_bytes(said) * 1.02, "the full run must stay under what its trial saw"
 
 
 def test_nothing_is_left_on_the_card_after_a_failed_trial(place: Path) -> None:
