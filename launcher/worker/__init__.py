@@ -8,6 +8,6 @@ Ultralytics         ultralytics_trial, on top of yolo_exact (the yolo command wi
 transformers        transformers_trial, on top of hf_run with hf_speech or hf_text (the trainers that recipes launch)
 any script          script_trial starts the person's own command; probe/ is loaded into each of its Python processes
 
-``yolo_exact``, ``hf_run``, ``hf_speech`` and ``hf_text`` import nothing of autofit: they are copied into a run's folder and work without it.
-Outside this folder only ``job`` and the ``*_env`` modules (standard library only) are imported.
+``yolo_exact``, ``hf_run``, ``hf_speech`` and ``hf_text`` import nothing of autofit: a run's folder gets copies that work without it.
+Outside this folder only ``job`` and the ``*_env`` modules are imported: standard library only.
 """
