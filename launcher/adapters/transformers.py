@@ -287,7 +287,7 @@ class TransformersAdapter:
     def results(self, recipe: Recipe, *, folder: Path) -> Mapping[str, Any]:
         """The last evaluation's metrics and the steps done, from all_results.json and trainer_state.json."""
         output = Path(str(recipe.trainer.args.get("output_dir", folder / "run")))
-        metrics, state = _json(output / "all_results.json"), _json(output / "trainer_state.json")
+        metrics, state = hf_models.read_json(output / "all_results.json"), hf_models.read_json(output / "trainer_state.json")
         checkpoints = [str(path) for path in sorted(output.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))]
         found = {
             "output_dir": str(output),
@@ -415,11 +415,3 @@ def _words(args: Mapping[str, Any]) -> tuple[str, ...]:
         else:
             words.append(json.dumps(value) if isinstance(value, dict) else str(value))
     return tuple(words)
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -108,13 +108,13 @@ _FETCH = "Fetch it where there is a network (hf download NAME), or name a folder
 
 def config_of(model: Model) -> dict[str, Any]:
     """Its config.json; empty where it isn't here or can't be read."""
-    return _json(model.path / "config.json") if model.path is not None else {}
+    return read_json(model.path / "config.json") if model.path is not None else {}
 
 
 def window_seconds(model: Model) -> float:
     """Seconds of audio that a Whisper-shaped model takes; Whisper's 30 where nothing is said."""
     for name in reversed(_FEATURE_FILES):
-        said = _json(model.path / name) if model.path is not None else {}
+        said = read_json(model.path / name) if model.path is not None else {}
         extractor = said.get("feature_extractor", said)
         if isinstance(extractor, dict) and isinstance(extractor.get("chunk_length"), (int, float)):
             return float(extractor["chunk_length"])
@@ -170,7 +170,8 @@ def _has(folder: Path, patterns: tuple[str, ...]) -> bool:
     return any(next(folder.glob(pattern), None) is not None for pattern in patterns)
 
 
-def _json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty where there is none that can be read."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
