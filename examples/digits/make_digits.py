@@ -4,7 +4,7 @@ In: a folder to make. Out: images/{train,val}/*.jpg, labels/{train,val}/*.txt (Y
 of the page) and data.yaml. The handwriting is the test set of E. Alpaydin and C. Kaynak's "Optical Recognition of
 Handwritten Digits" (UCI), 1,797 images of 8 x 8, which ship with scikit-learn: nothing is downloaded.
 
-    python make_digits.py datasets/digits [--pages 240] [--size 320]
+    python make_digits.py data/digits [--pages 240] [--size 320]
 
 Training and validation pages use different handwriting. Most pages hold 3 to 8 large digits, every tenth about 16
 smaller ones: the dense pages are what a memory trial must find. The same parameters and library versions give the same bytes.
@@ -59,7 +59,7 @@ class Parameters:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Build the digits detection dataset.")
-    parser.add_argument("folder", type=Path, help="where to put it, for example datasets/digits")
+    parser.add_argument("folder", type=Path, help="where to put it, for example data/digits")
     parser.add_argument("--pages", type=int, default=240, help="training pages; validation gets a quarter (240)")
     parser.add_argument("--size", type=int, default=320, help="width and height of a page in pixels (320)")
     parser.add_argument("--seed", type=int, default=0, help="another seed draws other pages (0)")
