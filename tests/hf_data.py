@@ -27,23 +27,23 @@ def maker(name: str) -> ModuleType:
 
 def make_spoken(root: Path, *, train: int = 24, validation: int = 10) -> Path:
     """Folder with train/, validation/ and model/."""
-    maker = maker("speech")
+    example = maker("speech")
     rng = random.Random(0)
-    maker.make_audio(root / "train", train, rng)
-    maker.make_audio(root / "validation", validation, rng)
-    maker.make_model(root / "model", ["one two three four five six seven eight nine zero"] * 4)
+    example.make_audio(root / "train", train, rng)
+    example.make_audio(root / "validation", validation, rng)
+    example.make_model(root / "model", ["one two three four five six seven eight nine zero"] * 4)
     return root
 
 
 def make_sums(root: Path, *, train: int = 400, validation: int = 200) -> Path:
     """Folder with train.jsonl, validation.jsonl and model/."""
-    maker = maker("text")
+    example = maker("text")
     root.mkdir(parents=True, exist_ok=True)
     rng = random.Random(0)
-    maker.make_table(root / "train.jsonl", train, rng)
-    maker.make_table(root / "validation.jsonl", validation, rng)
+    example.make_table(root / "train.jsonl", train, rng)
+    example.make_table(root / "validation.jsonl", validation, rng)
     rows = [json.loads(line) for line in (root / "train.jsonl").read_text().splitlines()]
-    maker.make_model(root / "model", [row["prompt"] + row["completion"] for row in rows])
+    example.make_model(root / "model", [row["prompt"] + row["completion"] for row in rows])
     return root
 
 

@@ -2,7 +2,8 @@
 
 Model, tokenizer and recordings are what the demo makes, the model in Whisper's own sizes: no network, no weights. The transcripts are short
 (a dozen tokens of the 448 that the model takes), so activations are those of the full 30 s window with a small decoder. Figures go to
-``benchmarks/results/gpu-check.jsonl``. The large model takes some 35 GB of host memory and disk between its making and the last save.
+``benchmarks/results/gpu-check.jsonl``. Weights on disk, computed:
+large 6.2 GB, medium 3.1 GB, and 6.2 GB that a run saves, removed after each case.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from launcher.sizes import GIB
 from tests.gpu.figures import NEEDS_GPU, autofit, predicted_device_bytes, write_figures
 from tests.hf_data import maker
 
@@ -81,11 +81,3 @@ def test_whisper_breeze_on_an_emulated_card_runs_to_its_end_below_what_its_trial
     assert said["effective_batch"] == 16
     assert said["results"]["steps"] == 4 and "eval_wer" in said["results"]["metrics"]
     assert said["run"]["peak_device_bytes"] <= predicted_device_bytes(said) * 1.02, "the full run must stay under what its trial saw"
-
-
-def test_a_card_that_is_too_small_for_the_optimizer_fails_in_training_and_says_so(spoken: Path, place: Path) -> None:
-    words = ("device=cuda", "device.memory=24GiB", "ask.micro_batch=1", "ask.accumulation=16", "ask.checkpointing=true", "rung=0")
-    status, said, err = autofit(place, "trial", *asked(spoken), *words)
-    assert (status, said["verdict"], said["phase"]) == (3, "out_of_memory", "train"), err
-    assert said["source"] in ("allocator", "driver")
-    assert said["peak_bytes"] <= 24 * GIB * 0.9
