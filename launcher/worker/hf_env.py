@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 IMPORTS = (
+    "launcher.worker.hf_run",  # first: hides a folder named datasets from transformers
     "torch",
     "torch._dynamo",
     "torch._inductor",

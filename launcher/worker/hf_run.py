@@ -7,12 +7,28 @@ trainers' data rules from the same files, and never imports torch.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+
+def hide_folder_named_datasets() -> None:
+    """Makes a person's ``datasets/`` folder on the path count as what it is: transformers takes it for the package and fails.
+
+    A package has a file it is loaded from; a plain folder has none. Must come before transformers is imported.
+    """
+    if "datasets" not in sys.modules:
+        found = importlib.util.find_spec("datasets")
+        if found is not None and found.origin is None:
+            sys.modules["datasets"] = None  # type: ignore[assignment]  # "known not to be there" to find_spec and import
+
+
+hide_folder_named_datasets()
 
 SAMPLES_PER_STEP = "samples_per_step.json"
 """Written into every checkpoint: the effective batch that its step count was counted in."""

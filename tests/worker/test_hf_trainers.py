@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -182,3 +185,14 @@ def test_packed_rows_hold_every_token_in_order() -> None:
     rows = [([1, 2, 3], [-100, 2, 3]), ([4, 5], [4, 5]), ([6], [6])]
     assert hf_text.packed(rows, 2) == [([1, 2], [-100, 2]), ([3, 4], [3, 4]), ([5, 6], [5, 6])]
     assert hf_text.packed(rows, 99) == [([1, 2, 3, 4, 5, 6], [-100, 2, 3, 4, 5, 6])]
+
+
+def test_a_folder_named_datasets_is_not_taken_for_the_package(tmp_path: Path) -> None:
+    """An editable checkout, or a script's own folder, puts it on the path; transformers then failed in its data loader."""
+    (tmp_path / "datasets" / "mine").mkdir(parents=True)
+    code = (
+        "import sys; from launcher.worker import hf_run; from transformers.utils import is_datasets_available;"
+        "sys.exit(is_datasets_available())"
+    )
+    env = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parent.parent.parent}"}
+    assert subprocess.run([sys.executable, "-c", code], env=env, check=False).returncode == 0
