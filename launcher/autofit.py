@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeVar
 
-from launcher import devices, launch, search, supervise, trial, wheels
+from launcher import devices, launch, process, search, supervise, trial, wheels
 from launcher import recipe as recipes
 from launcher.adapters.base import Adapter, Command, load_adapter
 from launcher.devices import Budget
@@ -226,18 +225,14 @@ def _make_data(recipe: Recipe) -> None:
     """Runs the recipe's ``prepare`` command where its data isn't there yet."""
     if recipe.prepare is None or recipe.data is None or Path(recipe.data).exists():
         return
-    try:
-        made = subprocess.run(recipe.prepare, capture_output=True, text=True, check=False)
-        said = (made.stderr or made.stdout).strip()[-2000:]
-        failed = made.returncode != 0 or not Path(recipe.data).exists()
-    except OSError as error:
-        failed, said = True, str(error)
+    status, said = process.output_of(recipe.prepare)
+    failed = status != 0 or not Path(recipe.data).exists()
     if failed:
         raise BadInput(
             [
                 Fault(
                     key="prepare",
-                    found=f"`{' '.join(recipe.prepare)}` did not make {recipe.data}: {said}",
+                    found=f"`{' '.join(recipe.prepare)}` did not make {recipe.data}: {said.strip()[-2000:]}",
                     cure="Run it by hand, or set data=.",
                 )
             ]

@@ -245,6 +245,15 @@ def _pump(reader: int, sink: BinaryIO, stream: BinaryIO | None) -> None:
     os.close(reader)
 
 
+def output_of(argv: Sequence[str]) -> tuple[int, str]:
+    """(exit status, what it said) of a short command that is waited for; 127 and the reason where it can't be started."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    except OSError as error:
+        return 127, str(error)
+    return done.returncode, done.stderr or done.stdout
+
+
 def python_module(module: str, *arguments: str) -> tuple[str, ...]:
     """argv that runs a module of this installation with this interpreter.
 
