@@ -121,7 +121,7 @@ class Display:
                 f"[green]done[/] in {_duration(outcome.seconds)}; record: {escape(str(fit.job.folder.final))}", highlight=False
             )
             for name, value in _flat(results):
-                self._console.print(Text(f"  {name:<28} {value}"))
+                self._console.print(Text(f"  {name:<28} {value}"), soft_wrap=True)
             return
         reason = f": {outcome.memory_failure.line}" if outcome.memory_failure else ""
         self._console.print(f"[red]the full run failed[/] with exit status {outcome.returncode}{escape(reason)}", highlight=False)
@@ -191,5 +191,7 @@ def _flat(results: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     for name, value in results.items():
         if isinstance(value, Mapping):
             yield from _flat(value)
-        else:
+        elif isinstance(value, (list, tuple)):
+            yield name, ", ".join(map(str, value))
+        elif value is not None:
             yield name, f"{value:.4f}" if isinstance(value, float) else str(value)
