@@ -96,10 +96,6 @@ class TrialReport:
     def peak_reserved_bytes(self) -> int:
         return max((use.reserved_bytes for use in self.uses), default=0)
 
-    @property
-    def peak_allocated_bytes(self) -> int:
-        return max((use.allocated_bytes for use in self.uses), default=0)
-
     def write(self, path: Path) -> None:
         """Replaces ``path`` whole: a reader sees the old report or this one, never a torn file."""
         beside = path.with_name(f".{path.name}.{os.getpid()}")

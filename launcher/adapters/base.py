@@ -29,8 +29,6 @@ class WheelSpec:
     """What a value must be."""
     help: str
     """One line: what it is, in the field's words."""
-    default: Value = None
-    """Asked value where the recipe says nothing. None: the wheel is not part of the configuration."""
     rule: WheelRule = field(default_factory=WheelRule)
     acts_in: ActsIn = "both"
 

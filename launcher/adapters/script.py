@@ -43,7 +43,7 @@ class ScriptAdapter:
         "sequence_length": WheelSpec(type=int, help="Tokens per sample.", rule=WheelRule(grid=8, ratio=0.5, floor=8)),
         "image_size": WheelSpec(type=int, help="Image size in pixels.", rule=WheelRule(grid=32, ratio=0.8, floor=32)),
         "checkpointing": WheelSpec(
-            type=bool, default=False, rule=WheelRule(values=(True,)), help="true or false: gradient checkpointing, where the script has it."
+            type=bool, rule=WheelRule(values=(True,)), help="true or false: gradient checkpointing, where the script has it."
         ),
         "val_micro_batch": WheelSpec(
             type=int, rule=WheelRule(values=(8, 4, 2, 1)), acts_in="validation", help="Samples per validation batch."

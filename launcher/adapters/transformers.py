@@ -60,7 +60,6 @@ class TransformersAdapter:
         "sequence_length": WheelSpec(type=int, rule=WheelRule(floor=128, grid=64, ratio=0.75), help="Most tokens in one row of a batch."),
         "checkpointing": WheelSpec(
             type=bool,
-            default=False,
             rule=WheelRule(values=(True,)),
             help="true or false: gradient checkpointing with expandable segments.",
         ),

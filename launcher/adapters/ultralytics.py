@@ -48,7 +48,6 @@ class UltralyticsAdapter:
         ),
         "checkpointing": WheelSpec(
             type=bool,
-            default=False,
             rule=WheelRule(values=(True,)),
             help="true or false: gradient checkpointing with expandable segments.",
         ),

@@ -18,13 +18,7 @@ def recipe(understood: Understood, *, name: str) -> str:
     accumulates = "accumulation" in wheels
     order = [wheel for wheel in _ORDER if wheel in wheels and (wheel != "micro_batch" or accumulates) and _turns(wheels[wheel])]
     lines = [
-        *_head(understood, name),
-        "defaults:",
-        "  - override /trainer: script",
-        "  - override /ladder: script",
-        "  - _self_",
-        "",
-        f"summary: {as_text('`' + ' '.join(understood.words)[:100] + '`')}",
+        *_head(understood, name, groups=("trainer: script", "ladder: script")),
         "",
         "ask:                       # the configuration as it stands: rung 0",
         *(f"  {wheel}: {as_text(belief.value)}   # {_from(belief)}" for wheel, belief in wheels.items()),
@@ -85,12 +79,7 @@ def _shorter(value: Any, part: float, wheel: str) -> Any:
 
 def _ultralytics(understood: Understood, *, name: str) -> str:
     lines = [
-        *_head(understood, name),
-        "defaults:",
-        "  - override /trainer: ultralytics",
-        "  - _self_",
-        "",
-        f"summary: {as_text('`' + ' '.join(understood.words)[:100] + '`')}",
+        *_head(understood, name, groups=("trainer: ultralytics",)),
         *([f"data: {as_text(understood.data)}"] if understood.data else []),
         "",
         "ask:                       # the configuration as it stands: rung 0",
@@ -105,7 +94,8 @@ def _ultralytics(understood: Understood, *, name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _head(understood: Understood, name: str) -> list[str]:
+def _head(understood: Understood, name: str, *, groups: Sequence[str]) -> list[str]:
+    """Header, defaults list and summary. ``groups``: the options that the recipe overrides, as ``group: option``."""
     believed = [f"#   {belief.wheel:<16} {as_text(belief.value):<10} {_from(belief)}" for belief in understood.beliefs]
     return [
         "# @package _global_",
@@ -114,6 +104,11 @@ def _head(understood: Understood, name: str) -> list[str]:
         *(f"#   in doubt: {doubt}" for doubt in understood.doubts),
         "#",
         f"# Launch:   autofit train recipe={name}",
+        "defaults:",
+        *(f"  - override /{group}" for group in groups),
+        "  - _self_",
+        "",
+        f"summary: {as_text('`' + ' '.join(understood.words)[:100] + '`')}",
     ]
 
 

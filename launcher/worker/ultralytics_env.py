@@ -36,19 +36,6 @@ def prepare(folder: Path) -> dict[str, str]:
     }
 
 
-def bytecode_cache(folder: Path) -> dict[str, str]:
-    """Where this Python may not write byte code and torch has none, a place for it: saves some 8 s per trial after the first.
-
-    Empty where the installed packages have their byte code, which is the usual case.
-    """
-    torch = importlib.util.find_spec("torch")
-    compiled = torch is not None and torch.origin is not None and any((Path(torch.origin).parent / "__pycache__").glob("__init__.*"))
-    if compiled or not sys.dont_write_bytecode:
-        return {}
-    folder.mkdir(parents=True, exist_ok=True)
-    return {"PYTHONPYCACHEPREFIX": str(folder), "PYTHONDONTWRITEBYTECODE": ""}
-
-
 def user_config_folder() -> Path:
     """Where Ultralytics keeps the user's settings (``get_user_config_dir``, ultralytics/utils/__init__.py)."""
     chosen = os.environ.get("YOLO_CONFIG_DIR")
