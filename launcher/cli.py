@@ -291,27 +291,27 @@ Answer = tuple[int, dict[str, Any]]
 
 
 def _train(draft: Draft, display: Display, as_json: bool) -> Answer:
-    from launcher import autofit
+    from launcher import story
 
     show = (sys.stderr.buffer if as_json else sys.stdout.buffer, sys.stderr.buffer)
     sys.stdout.flush()
-    result, record = autofit.train(autofit.prepare(draft), display, show=show)
+    result, record = story.train(story.prepare(draft), display, show=show)
     return result.exit_code, record
 
 
 def _fit(draft: Draft, display: Display, as_json: bool) -> Answer:
-    from launcher import autofit
+    from launcher import story
 
-    result = autofit.fit(autofit.prepare(draft), display)
+    result = story.fit(story.prepare(draft), display)
     if result.command is not None:
         display.launching(result)
     return result.exit_code, result.as_record()
 
 
 def _ladder(draft: Draft, display: Display, as_json: bool) -> Answer:
-    from launcher import autofit
+    from launcher import story
 
-    ladder = autofit.ladder_of(draft)
+    ladder = story.ladder_of(draft)
     display.ladder(ladder)
     return ExitCode.DONE, {
         "status": "done",
@@ -321,11 +321,11 @@ def _ladder(draft: Draft, display: Display, as_json: bool) -> Answer:
 
 
 def _trial(draft: Draft, display: Display, as_json: bool) -> Answer:
-    from launcher import autofit
+    from launcher import story
     from launcher.errors import Fault
     from launcher.verdict import Kind
 
-    ladder = autofit.ladder_of(draft)
+    ladder = story.ladder_of(draft)
     wanted = draft.recipe.rung if draft.recipe is not None else None
     if wanted is None or wanted >= len(ladder.rungs):
         found = "no rung is named" if wanted is None else f"there is no rung {wanted}"
@@ -339,15 +339,15 @@ def _trial(draft: Draft, display: Display, as_json: bool) -> Answer:
                 )
             ]
         )
-    job = autofit.prepare(draft)
+    job = story.prepare(draft)
     rung = job.ladder.rungs[wanted]
     display.plan(job)
     display.trying(rung, 1)
-    tried = autofit.try_rung(job, rung)
+    tried = story.try_rung(job, rung)
     job.folder.forget_cache()
     display.tried(tried, job)
     display.report(tried, job)
-    record = {"status": "done", **autofit.trial_record(tried), "run_dir": str(job.folder.path), "report": tried.report}
+    record = {"status": "done", **story.trial_record(tried), "run_dir": str(job.folder.path), "report": tried.report}
     job.folder.replace_json(job.folder.final, record)
     status = ExitCode.DONE if tried.verdict.fits else ExitCode.NO_RUNG_FITS
     return (ExitCode.TRIAL_CRASHED if tried.verdict.kind in (Kind.CRASHED, Kind.STALLED, Kind.VACUOUS) else status), record

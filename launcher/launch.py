@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import BinaryIO
 
 from launcher import process
-from launcher.adapters.base import Adapter, Command
 from launcher.devices import Budget
 from launcher.ladder import Rung
 from launcher.process import Child
 from launcher.record import RunFolder
 from launcher.schema import Recipe
+from launcher.trainers.base import Adapter, Command
 from launcher.trial import allocator_environment
 
 

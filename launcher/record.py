@@ -3,7 +3,7 @@
 runs/autofit/RECIPE-DATE-TIME/
   recipe.yaml          the composed recipe, as validated
   events.jsonl         one line per event: time (UTC), event, what happened
-  trials/NN/           job.json, report.json, stdout.log, stderr.log, verdict.json of rung NN
+  trials/NNN/          orders.json, report.json, stdout.log, stderr.log, verdict.json of rung NNN
   native/              what the full run needs to be repeated without autofit
   command.sh           the equivalent native command
   run/                 what the trainer itself wrote

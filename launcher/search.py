@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from launcher.contract.report import Phase
 from launcher.ladder import Ladder, Rung
-from launcher.report import Phase
 from launcher.verdict import Kind, Verdict
 
 

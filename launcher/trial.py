@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launcher import devices, process
-from launcher.adapters.base import Adapter, Command, TrialPlan
+from launcher.contract.orders import Orders
+from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault
 from launcher.ladder import Rung
 from launcher.record import RunFolder
-from launcher.report import TrialReport
 from launcher.schema import Recipe
+from launcher.trainers.base import Adapter, Command, TrialPlan
 from launcher.verdict import Ending, Needs, Verdict, judge
-from launcher.worker.job import Job
 
 CHECKPOINTING = "checkpointing"
 
@@ -45,7 +45,7 @@ def run(recipe: Recipe, adapter: Adapter, rung: Rung, budget: Budget, folder: Ru
     if (fetch := adapter.fetch(recipe, rung)) is not None:
         _fetched(fetch, place)
     plan = adapter.trial(recipe, rung, budget, folder=place, cache=folder.cache)
-    job = Job(
+    orders = Orders(
         module=plan.module,
         folder=str(place),
         device=budget.kind,
@@ -57,19 +57,19 @@ def run(recipe: Recipe, adapter: Adapter, rung: Rung, budget: Budget, folder: Ru
         steps_after=recipe.trial.steps_after,
         payload=dict(plan.payload),
     )
-    job.scratch.mkdir(exist_ok=True)
-    job.write(place / "job.json")
+    orders.scratch.mkdir(exist_ok=True)
+    orders.write(place / "orders.json")
     child = process.start(
-        process.python_module("launcher.worker", str(place / "job.json")),
+        process.python_module("launcher.worker", str(place / "orders.json")),
         env={**allocator_environment(budget, rung), **plan.env},
         stdout=place / "stdout.log",
         stderr=place / "stderr.log",
     )
     with process.forward_signals(child, grace_s=1.0):
         ending = process.wait(child, timeout_s=recipe.trial.timeout_s, stderr=place / "stderr.log")
-    shutil.rmtree(job.scratch, ignore_errors=True)
+    shutil.rmtree(orders.scratch, ignore_errors=True)
     devices.settle(budget)
-    return _finished(rung, ending, place, budget, job, plan)
+    return _finished(rung, ending, place, budget, orders, plan)
 
 
 def _fetched(command: Command, place: Path) -> None:
@@ -91,9 +91,9 @@ def _fetched(command: Command, place: Path) -> None:
         )
 
 
-def _finished(rung: Rung, ending: Ending, place: Path, budget: Budget, job: Job, plan: TrialPlan) -> Trial:
-    report = TrialReport.read(job.report_path)
-    needs = Needs(optimizer_steps=job.steps, validation_batches=1, observed={**plan.expects, "device": budget.kind})
+def _finished(rung: Rung, ending: Ending, place: Path, budget: Budget, orders: Orders, plan: TrialPlan) -> Trial:
+    report = TrialReport.read(orders.report_path)
+    needs = Needs(optimizer_steps=orders.steps, validation_batches=1, observed={**plan.expects, "device": budget.kind})
     verdict = judge(report, ending, rung=rung, needs=needs, device_bytes=budget.total_bytes)
     trial = Trial(rung=rung, verdict=verdict, report=report or TrialReport(), seconds=ending.seconds, folder=place)
     RunFolder(place.parent.parent).replace_json(

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
+from launcher.contract.report import Phase, TrialReport
 from launcher.ladder import Rung
-from launcher.report import Phase, TrialReport
 from launcher.schema import Value
 
 Source = Literal["allocator", "driver", "host", "workers"]

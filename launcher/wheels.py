@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from launcher.adapters.base import Adapter, WheelSpec
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import MICRO_BATCH, Ladder, Wheel, build, divisors_down, sizes_down
 from launcher.schema import Recipe, Value, WheelRule
+from launcher.trainers.base import Adapter, WheelSpec
 
 
 def ladder_of(recipe: Recipe, adapter: Adapter) -> Ladder:

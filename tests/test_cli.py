@@ -44,7 +44,7 @@ def test_help_is_one_page(tmp_path: Path, words: tuple[str, ...]) -> None:
 
 def test_no_verb_ever_imports_torch(tmp_path: Path) -> None:
     code = (
-        "import sys; from launcher import cli, autofit, display, recipe, wheels, trial, launch, supervise;"
+        "import sys; from launcher import cli, story, display, recipe, wheels, trial, launch, supervise;"
         "cli.run(['ladder', 'recipe=yolo_demo']); sys.exit('torch' in sys.modules or 'ultralytics' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=False).returncode == 0

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from launcher.adapters.ultralytics import UltralyticsAdapter
-from launcher.autofit import Fit, Job
+from launcher.contract.report import TrialReport
 from launcher.display import Display
 from launcher.errors import Fault
 from launcher.record import RunFolder
-from launcher.report import TrialReport
+from launcher.story import Fit, Job
+from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from launcher.trial import Trial
 from launcher.verdict import Kind, Verdict
 from launcher.wheels import ladder_of

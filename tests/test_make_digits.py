@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from launcher.adapters.yolo import data as yolo_data
+from launcher.trainers.ultralytics import data as yolo_data
 
 SCRIPT = Path(__file__).parent.parent / "examples" / "digits" / "make_digits.py"
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from launcher import recipe as recipes
-from launcher.adapters.base import known_adapters, load_adapter
-from launcher.adapters.ultralytics import UltralyticsAdapter
 from launcher.errors import BadInput, Fault
 from launcher.recipe import Draft, Provenance
+from launcher.trainers.base import known_adapters, load_adapter
+from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from launcher.wheels import ladder_of
 
 GOOD: dict[str, Any] = {

@@ -13,10 +13,11 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from launcher import autofit, devices
-from launcher.adapters.transformers import TransformersAdapter
+from launcher import devices, story
 from launcher.record import RunFolder
 from launcher.schema import Recipe
+from launcher.story import Job
+from launcher.trainers.transformers.adapter import TransformersAdapter
 from launcher.verdict import Kind
 from launcher.wheels import ladder_of
 from tests.hf_data import make_sums, recipe
@@ -35,12 +36,12 @@ class Silent:
         return lambda *_: None
 
 
-def job(asked: Recipe, folder: Path) -> autofit.Job:
+def job(asked: Recipe, folder: Path) -> Job:
     adapter = TransformersAdapter()
     assert adapter.check(asked) == []
     budget = devices.find("cpu", memory_bytes=asked.device.memory, headroom=asked.device.headroom)
     run_folder = RunFolder.create(folder, "case")
-    return autofit.Job(recipe=asked, adapter=adapter, ladder=ladder_of(asked, adapter), budget=budget, folder=run_folder)
+    return Job(recipe=asked, adapter=adapter, ladder=ladder_of(asked, adapter), budget=budget, folder=run_folder)
 
 
 # Budgets keep off the rungs' own peaks: what a process holds after setup differs by up to 1.2 MiB from start to start, so that a rung
@@ -73,12 +74,12 @@ def test_the_rung_is_the_one_found_by_trying_every_rung(
     asked = recipe({"speech": spoken, "text": sums}[task], task, ask={"checkpointing": False, **ask}, ladder=ladder, device=device)
     reference, kinds = job(asked, tmp_path), []
     for rung in reference.ladder.rungs:
-        kinds.append(autofit.try_rung(reference, rung).verdict.kind)
+        kinds.append(story.try_rung(reference, rung).verdict.kind)
         if kinds[-1] is Kind.FITS:
             break
     assert set(kinds) <= {Kind.FITS, Kind.OUT_OF_MEMORY}, kinds
     wanted = len(kinds) - 1 if kinds[-1] is Kind.FITS else None
-    result = autofit.fit(job(asked, tmp_path), Silent())
+    result = story.fit(job(asked, tmp_path), Silent())
     chosen = result.chosen.rung.index if result.chosen else None
     print(f"\n{task} {mib} MiB {ask}: rung {chosen}, {len(result.trials)} trials instead of {len(kinds)}")
     assert chosen == wanted, kinds
@@ -103,7 +104,7 @@ def test_a_demo_goes_down_a_real_ladder_trains_and_evaluates_to_the_end(name: st
 
 def test_the_printed_command_runs_without_autofit(sums: Path, tmp_path: Path) -> None:
     asked = recipe(sums, "text", device={"kind": "cpu", "memory": 2048 * MIB})
-    result = autofit.fit(job(asked, tmp_path), Silent())
+    result = story.fit(job(asked, tmp_path), Silent())
     assert result.command is not None
     assert "launcher" not in result.command.shell()
     python, script, *words = result.command.argv
@@ -122,7 +123,7 @@ def test_an_evaluation_said_to_overflow_really_does_and_one_said_to_fit_does_not
         ask = {"micro_batch": 2, "sequence_length": 64, "val_micro_batch": 8, "val_keeps": "logits"}
         asked = recipe(data, "text", ask=ask, device={"kind": "cpu", "memory": mib * MIB, "headroom": 0.0})
         one = job(asked, tmp_path)
-        verdict = autofit.try_rung(one, one.ladder.asked).verdict
+        verdict = story.try_rung(one, one.ladder.asked).verdict
         said[mib] = verdict.kind
         command = one.adapter.full_run(asked, one.ladder.asked, one.budget, folder=tmp_path / f"full{mib}")
         for path, text in command.files.items():

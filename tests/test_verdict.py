@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
+from launcher.contract.report import Failure, Phase, PhaseUse, TrialReport
 from launcher.ladder import Rung
-from launcher.report import Failure, Phase, PhaseUse, TrialReport
 from launcher.verdict import Ending, Kind, Needs, Verdict, judge, memory_failure
 
 RUNG = Rung(index=0, values={"micro_batch": 8, "image_size": 640}, position=(0, 0), accumulation=2)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from launcher.adapters.scripting import configs
 from launcher.commandline import flags
 from launcher.errors import BadInput, Fault
+from launcher.trainers.script import configs
 
 KEY = "command line after --"
 

@@ -1,6 +1,6 @@
-"""Takes JOB.json, runs one trial in this process, leaves ``report.json`` in the trial's folder.
+"""Takes ORDERS.json, runs one trial in this process, leaves ``report.json`` in the trial's folder.
 
-    python -m launcher.worker JOB.json
+    python -m launcher.worker ORDERS.json
 
 Exit status 0: the trial went through; 1: it failed, and the report says how.
 The launcher starts one such process per trial and kills it with everything it started. Should the launcher die first, the kernel kills it.
@@ -18,8 +18,8 @@ import sys
 import traceback
 from pathlib import Path
 
+from launcher.contract.orders import Orders
 from launcher.worker import budget
-from launcher.worker.job import Job
 from launcher.worker.recorder import Recorder
 
 PR_SET_PDEATHSIG = 1
@@ -32,12 +32,12 @@ def die_with_parent() -> None:
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def run(job: Job) -> int:
-    """Runs the trial that ``job`` names. Whatever ends it is in the report; nothing is raised."""
-    recorder = Recorder(job)
+def run(orders: Orders) -> int:
+    """Runs the trial that ``orders`` names. Whatever ends it is in the report; nothing is raised."""
+    recorder = Recorder(orders)
     try:
-        job.scratch.mkdir(parents=True, exist_ok=True)
-        importlib.import_module(job.module).run(job, recorder)
+        orders.scratch.mkdir(parents=True, exist_ok=True)
+        importlib.import_module(orders.module).run(orders, recorder)
     except BaseException as error:  # SystemExit of a trainer and KeyboardInterrupt are failures of the trial too
         budget.lift()  # writing needs memory, and there is none left
         recorder.failed(error)
@@ -48,9 +48,9 @@ def run(job: Job) -> int:
 
 def main(argv: list[str]) -> int:
     if len(argv) != 1:
-        print("usage: python -m launcher.worker JOB.json", file=sys.stderr)
+        print("usage: python -m launcher.worker ORDERS.json", file=sys.stderr)
         return 2
-    return run(Job.read(Path(argv[0])))
+    return run(Orders.read(Path(argv[0])))
 
 
 if __name__ == "__main__":

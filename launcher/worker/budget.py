@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from launcher.worker.job import Job
+from launcher.contract.orders import Orders
 
 MALLOC_VARIABLE = "MALLOC_MMAP_THRESHOLD_"
 MALLOC_VALUE = "65536"
@@ -24,13 +24,13 @@ class BudgetError(RuntimeError):
     """The budget cannot be made real on this machine, or is too small for the device's own needs."""
 
 
-def take(job: Job) -> tuple[int, int]:
-    """Caps this process as ``job`` says. Returns (bytes really allowed above the base, base bytes); see ``TrialReport``."""
-    return limit(device=job.device, cap_bytes=job.cap_bytes, device_index=job.device_index)
+def take(orders: Orders) -> tuple[int, int]:
+    """Caps this process as ``orders`` says. Returns (bytes really allowed above the base, base bytes); see ``TrialReport``."""
+    return limit(device=orders.device, cap_bytes=orders.cap_bytes, device_index=orders.device_index)
 
 
 def limit(*, device: str, cap_bytes: int, device_index: int = 0) -> tuple[int, int]:
-    """As ``take``, without a job. Complaints go to stderr: a budget that means less than it says must not be silent."""
+    """As ``take``, without a orders. Complaints go to stderr: a budget that means less than it says must not be silent."""
     if cap_bytes <= 0:
         raise BudgetError(f"a budget of {cap_bytes} bytes allows nothing")
     if device == "cuda":

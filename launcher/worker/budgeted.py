@@ -79,13 +79,13 @@ def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 
 def start_foreign(settings: Path, words: Sequence[str], *, device: str, device_index: int, cap_bytes: int) -> None:
     """Becomes the command itself, every Python process of which takes the budget at its first model."""
-    from launcher.worker import script_trial
-    from launcher.worker.job import Job
-    from launcher.worker.probe.settings import Settings
+    from launcher.contract.orders import Orders
+    from launcher.trainers.script.inside import trial as script_trial
+    from launcher.trainers.script.inside.probe.settings import Settings
 
-    job = Job(module="", folder="", device=device, device_index=device_index, cap_bytes=cap_bytes, accumulation=1, payload={})
+    orders = Orders(module="", folder="", device=device, device_index=device_index, cap_bytes=cap_bytes, accumulation=1, payload={})
     settings.parent.mkdir(parents=True, exist_ok=True)
-    Settings(records=str(settings.parent), job=dataclasses.asdict(job), budget_only=True).write(settings)
+    Settings(records=str(settings.parent), orders=dataclasses.asdict(orders), budget_only=True).write(settings)
     os.execvpe(words[0], list(words), {**os.environ, **script_trial.injected(settings)})
 
 

@@ -15,8 +15,8 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from launcher.report import Failure, Phase, PhaseUse, TrialReport
-from launcher.worker.job import Job
+from launcher.contract.orders import Orders
+from launcher.contract.report import Failure, Phase, PhaseUse, TrialReport
 
 SAMPLE_PERIOD_S = 0.002
 """Between two looks at the data segments; a look costs some 3 microseconds, and the interpreter's lock once."""
@@ -50,8 +50,8 @@ class Meter(Protocol):
 class Recorder:
     """The growing report of one trial. One thread only, save for the meter's own."""
 
-    def __init__(self, job: Job, clock: Callable[[], float] = time.monotonic) -> None:
-        self._job = job
+    def __init__(self, orders: Orders, clock: Callable[[], float] = time.monotonic) -> None:
+        self._orders = orders
         self._clock = clock
         self._meter: Meter | None = None
         self._phase = Phase.START
@@ -76,7 +76,7 @@ class Recorder:
     def budget(self, cap_bytes: int, base_bytes: int) -> None:
         """The budget was taken (``budget.take``): metering starts here, above this base."""
         self._cap_bytes, self._base_bytes = cap_bytes, base_bytes
-        self._meter = CudaMeter(self._job.device_index) if self._job.device == "cuda" else CpuMeter(base_bytes)
+        self._meter = CudaMeter(self._orders.device_index) if self._orders.device == "cuda" else CpuMeter(base_bytes)
         self._meter.reset()
         self.write()
 
@@ -185,7 +185,7 @@ class Recorder:
         )
 
     def write(self) -> None:
-        self.report().write(self._job.report_path)
+        self.report().write(self._orders.report_path)
 
     def _only_validation_batch(self) -> float:
         """Seconds per batch of a validation that had a single one: nothing better is known."""

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from launcher.adapters.base import Adapter
+from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.ladder import Ladder
 from launcher.record import plain
-from launcher.report import TrialReport
 from launcher.schema import Recipe
+from launcher.trainers.base import Adapter
 from launcher.wheels import ladder_of
 
 
@@ -45,7 +45,7 @@ class AdapterContract:
         return ladder_of(recipe, adapter)
 
     def test_it_is_found_by_its_entry_point(self, adapter: Adapter) -> None:
-        from launcher.adapters.base import load_adapter
+        from launcher.trainers.base import load_adapter
 
         assert type(load_adapter(adapter.name)) is type(adapter)
 

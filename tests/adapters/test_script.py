@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from launcher.adapters.base import Adapter
-from launcher.adapters.script import ScriptAdapter
-from launcher.adapters.scripting import configs
-from launcher.adapters.scripting.spelling import Line, kind
 from launcher.schema import LadderRules, Recipe, TrainerRules, Value, WheelRule
+from launcher.trainers.base import Adapter
+from launcher.trainers.script import configs
+from launcher.trainers.script.adapter import ScriptAdapter
+from launcher.trainers.script.spelling import Line, kind
 from launcher.wheels import ladder_of
 from tests.adapters.contract import AdapterContract, cpu_budget
 

@@ -11,13 +11,13 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from launcher.adapters import transformers as adapter_module
-from launcher.adapters.base import Adapter
-from launcher.adapters.hf import arguments, models
-from launcher.adapters.transformers import TransformersAdapter
+from launcher.contract.report import TrialReport
 from launcher.errors import BadInput
-from launcher.report import TrialReport
 from launcher.schema import Recipe
+from launcher.trainers.base import Adapter
+from launcher.trainers.transformers import adapter as adapter_module
+from launcher.trainers.transformers import arguments, models
+from launcher.trainers.transformers.adapter import TransformersAdapter
 from launcher.wheels import ladder_of
 from tests.adapters.contract import AdapterContract, cpu_budget
 from tests.hf_data import recipe as make

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from launcher.adapters.base import Adapter
-from launcher.adapters.ultralytics import UltralyticsAdapter
-from launcher.adapters.yolo import arguments as yolo_arguments
 from launcher.ladder import Ladder
 from launcher.schema import Recipe
+from launcher.trainers.base import Adapter
+from launcher.trainers.ultralytics import arguments as yolo_arguments
+from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from launcher.wheels import ladder_of
 from tests.adapters.contract import AdapterContract, cpu_budget
 
@@ -137,7 +137,7 @@ def test_a_bare_model_name_is_from_scratch_where_no_weights_can_be_had_and_says_
     yolo_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("launcher.adapters.yolo.models.fetchable", lambda name: False)
+    monkeypatch.setattr("launcher.trainers.ultralytics.models.fetchable", lambda name: False)
     adapter, recipe = UltralyticsAdapter(), make(yolo_dataset, ask={"model": "yolo11s"})
     assert adapter.check(recipe) == []
     assert "FROM SCRATCH" in adapter.notes(recipe)[0]
@@ -150,7 +150,7 @@ def test_weights_insisted_on_that_can_not_be_had_are_refused_with_the_cure(
     yolo_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("launcher.adapters.yolo.models.fetchable", lambda name: False)
+    monkeypatch.setattr("launcher.trainers.ultralytics.models.fetchable", lambda name: False)
     (fault,) = UltralyticsAdapter().check(make(yolo_dataset, ask={"model": "yolo11s.pt"}))
     assert fault.key == "ask.model" and "can't be fetched" in fault.found and "ask.model=yolo11s.yaml" in fault.cure
 
@@ -159,7 +159,7 @@ def test_smaller_weights_that_can_not_be_had_are_left_out_of_the_ladder_with_a_n
     yolo_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("launcher.adapters.yolo.models.fetchable", lambda name: False)
+    monkeypatch.setattr("launcher.trainers.ultralytics.models.fetchable", lambda name: False)
     for name in ("yolo11m.pt", "yolo11n.pt"):
         (tmp_path / name).write_bytes(b"weights")
     adapter, recipe = UltralyticsAdapter(), make(yolo_dataset, ask={"model": "yolo11m.pt"})

@@ -1,4 +1,4 @@
-"""launcher.adapters.yolo.data and yolo_labels: one small dataset for each fault, named for it."""
+"""launcher.trainers.ultralytics.data and yolo_labels: one small dataset for each fault, named for it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from launcher.adapters.yolo import data as yolo_data
-from launcher.adapters.yolo import labels as yolo_labels
-from launcher.adapters.yolo import models as yolo_models
-from launcher.adapters.yolo.data import DatasetFacts
 from launcher.errors import Fault
+from launcher.trainers.ultralytics import data as yolo_data
+from launcher.trainers.ultralytics import labels as yolo_labels
+from launcher.trainers.ultralytics import models as yolo_models
+from launcher.trainers.ultralytics.data import DatasetFacts
 
 BOX = "0 0.5 0.5 0.2 0.2"
 TRIANGLE = "0 0.1 0.1 0.9 0.1 0.5 0.9"

@@ -1,4 +1,4 @@
-"""launcher.adapters.yolo.models: names, files and folders, compared with the installed package's own source."""
+"""launcher.trainers.ultralytics.models: names, files and folders, compared with the installed package's own source."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.adapters.yolo import models as yolo_models
-from launcher.adapters.yolo.models import fetchable, locate, network_is_there, smaller
+from launcher.trainers.ultralytics import models as yolo_models
+from launcher.trainers.ultralytics.models import fetchable, locate, network_is_there, smaller
 
 
 @pytest.fixture(autouse=True)
@@ -158,7 +158,7 @@ def test_settings_are_read_from_the_config_dir_and_defaults_hold_without(tmp_pat
 
 def test_ultralytics_and_torch_are_never_imported() -> None:
     code = (
-        "import sys; from launcher.adapters.yolo import models as m; m.smaller('yolov8x.pt'); m.locate('yolov8x.yaml');"
+        "import sys; from launcher.trainers.ultralytics import models as m; m.smaller('yolov8x.pt'); m.locate('yolov8x.yaml');"
         "print([n for n in ('torch', 'ultralytics', 'numpy') if n in sys.modules])"
     )
     repo = Path(__file__).parent.parent

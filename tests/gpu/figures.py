@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from launcher import nvml
-from launcher.report import TrialReport
+from launcher.contract.report import TrialReport
 
 RESULTS = Path(__file__).parent.parent.parent / "benchmarks" / "results" / "gpu-check.jsonl"
 

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from launcher.report import TrialReport
-from launcher.worker import budget, ultralytics_env
-from launcher.worker.job import Job
+from launcher.contract.orders import Orders
+from launcher.contract.report import TrialReport
+from launcher.trainers.ultralytics import environment as ultralytics_env
+from launcher.worker import budget
 from tests.worker.shapes import ShapesData, make_shapes
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +39,7 @@ def yolo_exact(quiet_environment: dict[str, str]) -> Any:
         for key, value in quiet_environment.items():
             if key.startswith("YOLO_") or key == "MPLCONFIGDIR":
                 patch.setenv(key, value)
-        from launcher.worker import yolo_exact
+        from launcher.trainers.ultralytics.native import yolo_exact
     return yolo_exact
 
 
@@ -89,7 +90,7 @@ def run_trial(tmp_path: Path, quiet_environment: dict[str, str]) -> RunTrial:
         cap_mib: int = 3000,
         model: str = "yolov8n.yaml",
         args: dict[str, Any] | None = None,
-        module: str = "launcher.worker.ultralytics_trial",
+        module: str = "launcher.trainers.ultralytics.inside.trial",
         cwd: Path = ROOT,
         accumulation: int = 2,
         **payload: Any,
@@ -98,7 +99,7 @@ def run_trial(tmp_path: Path, quiet_environment: dict[str, str]) -> RunTrial:
         native = {key: value for key, value in native.items() if value is not ...}
         folder = tmp_path / f"trial{next(number)}"
         folder.mkdir()
-        job = Job(
+        orders = Orders(
             module=module,
             folder=str(folder),
             device="cpu",
@@ -114,9 +115,9 @@ def run_trial(tmp_path: Path, quiet_environment: dict[str, str]) -> RunTrial:
                 **payload,
             },
         )
-        job.write(folder / "job.json")
+        orders.write(folder / "orders.json")
         child = subprocess.run(
-            [sys.executable, "-m", "launcher.worker", str(folder / "job.json")],
+            [sys.executable, "-m", "launcher.worker", str(folder / "orders.json")],
             env=quiet_environment,
             cwd=cwd,
             capture_output=True,
@@ -124,7 +125,7 @@ def run_trial(tmp_path: Path, quiet_environment: dict[str, str]) -> RunTrial:
             timeout=300,
             check=False,
         )
-        report = TrialReport.read(job.report_path)
+        report = TrialReport.read(orders.report_path)
         assert report is not None, child.stderr
         return Ran(report=report, status=child.returncode, output=child.stdout + child.stderr, folder=folder)
 

@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from launcher.worker import hf_run, hf_speech, hf_text
+from launcher.trainers.transformers.native import hf_run, hf_speech, hf_text
 from tests.hf_data import spoken as spoken
 from tests.hf_data import sums as sums
 

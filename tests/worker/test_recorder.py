@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.report import Phase, TrialReport
-from launcher.worker.job import Job
+from launcher.contract.orders import Orders
+from launcher.contract.report import Phase, TrialReport
 from launcher.worker.recorder import CpuMeter, Recorder, failure_of
 
 MIB = 2**20
@@ -26,26 +26,26 @@ class Clock:
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Job:
-    return Job(module="none", folder=str(tmp_path), device="cpu", cap_bytes=512 * MIB, accumulation=2, payload={})
+def orders(tmp_path: Path) -> Orders:
+    return Orders(module="none", folder=str(tmp_path), device="cpu", cap_bytes=512 * MIB, accumulation=2, payload={})
 
 
-def read(job: Job) -> TrialReport:
-    report = TrialReport.read(job.report_path)
+def read(orders: Orders) -> TrialReport:
+    report = TrialReport.read(orders.report_path)
     assert report is not None
     return report
 
 
-def test_the_report_on_disk_names_the_phase_the_child_is_in(job: Job) -> None:
-    recorder = Recorder(job)
-    assert read(job).phase == Phase.START
+def test_the_report_on_disk_names_the_phase_the_child_is_in(orders: Orders) -> None:
+    recorder = Recorder(orders)
+    assert read(orders).phase == Phase.START
     recorder.phase(Phase.TRAIN)
-    assert read(job).phase == Phase.TRAIN
+    assert read(orders).phase == Phase.TRAIN
 
 
-def test_each_phase_is_closed_with_its_seconds_and_batches(job: Job) -> None:
+def test_each_phase_is_closed_with_its_seconds_and_batches(orders: Orders) -> None:
     clock = Clock()
-    recorder = Recorder(job, clock)
+    recorder = Recorder(orders, clock)
     clock.now += 3
     recorder.phase(Phase.TRAIN)
     for _ in range(4):
@@ -55,14 +55,14 @@ def test_each_phase_is_closed_with_its_seconds_and_batches(job: Job) -> None:
     clock.now += 5
     recorder.batch()
     recorder.phase(Phase.DONE)
-    uses = read(job).uses
+    uses = read(orders).uses
     assert [(use.phase, use.seconds, use.batches) for use in uses] == [("start", 3, 0), ("train", 8, 4), ("validate", 5, 1)]
-    assert (read(job).train_batches, read(job).validation_batches, read(job).train_again_batches) == (4, 1, 0)
+    assert (read(orders).train_batches, read(orders).validation_batches, read(orders).train_again_batches) == (4, 1, 0)
 
 
-def test_step_seconds_leave_out_everything_up_to_the_first_optimizer_step(job: Job) -> None:
+def test_step_seconds_leave_out_everything_up_to_the_first_optimizer_step(orders: Orders) -> None:
     clock = Clock()
-    recorder = Recorder(job, clock)
+    recorder = Recorder(orders, clock)
     recorder.phase(Phase.TRAIN)
     for seconds, steps in ((50, False), (30, True), (2, False), (4, True)):
         clock.now += seconds
@@ -73,9 +73,9 @@ def test_step_seconds_leave_out_everything_up_to_the_first_optimizer_step(job: J
     assert recorder.report().optimizer_steps == 2
 
 
-def test_validation_seconds_leave_out_the_first_batch_where_there_are_more(job: Job) -> None:
+def test_validation_seconds_leave_out_the_first_batch_where_there_are_more(orders: Orders) -> None:
     clock = Clock()
-    recorder = Recorder(job, clock)
+    recorder = Recorder(orders, clock)
     recorder.phase(Phase.VALIDATE)
     for seconds in (9, 2, 4):
         clock.now += seconds
@@ -83,9 +83,9 @@ def test_validation_seconds_leave_out_the_first_batch_where_there_are_more(job: 
     assert recorder.report().validation_batch_seconds == 3
 
 
-def test_validation_seconds_of_a_single_batch_are_that_batch(job: Job) -> None:
+def test_validation_seconds_of_a_single_batch_are_that_batch(orders: Orders) -> None:
     clock = Clock()
-    recorder = Recorder(job, clock)
+    recorder = Recorder(orders, clock)
     recorder.phase(Phase.VALIDATE)
     clock.now += 9
     recorder.batch()
@@ -93,8 +93,8 @@ def test_validation_seconds_of_a_single_batch_are_that_batch(job: Job) -> None:
     assert recorder.report().validation_batch_seconds == 9
 
 
-def test_what_was_observed_noted_and_swallowed_is_in_the_report(job: Job) -> None:
-    recorder = Recorder(job)
+def test_what_was_observed_noted_and_swallowed_is_in_the_report(orders: Orders) -> None:
+    recorder = Recorder(orders)
     recorder.observe(micro_batch=4)
     recorder.observe(image_size=640)
     recorder.fact(optimizer="AdamW")
@@ -102,15 +102,15 @@ def test_what_was_observed_noted_and_swallowed_is_in_the_report(job: Job) -> Non
     recorder.note("once")
     recorder.measured(train_samples=12, growth_bytes_per_batch=1.5)
     recorder.swallowed("the assigner went on alone")
-    report = read(job)  # a swallowed failure is written at once
+    report = read(orders)  # a swallowed failure is written at once
     assert report.observed == {"micro_batch": 4, "image_size": 640}
     assert (report.notes, report.swallowed, report.facts) == (("once",), ("the assigner went on alone",), {"optimizer": "AdamW"})
     assert (report.train_samples, report.growth_bytes_per_batch) == (12, 1.5)
 
 
-def test_an_unknown_measure_is_refused_by_name(job: Job) -> None:
+def test_an_unknown_measure_is_refused_by_name(orders: Orders) -> None:
     with pytest.raises(TypeError, match="validation_sample; measures are"):
-        Recorder(job).measured(validation_sample=3)
+        Recorder(orders).measured(validation_sample=3)
 
 
 def test_a_failure_holds_the_whole_chain_of_exceptions() -> None:
@@ -157,30 +157,30 @@ def test_a_context_that_was_suppressed_is_not_part_of_the_chain() -> None:
     assert "MemoryError" not in failure_of(caught.value).types
 
 
-def test_a_failure_closes_the_phase_it_happened_in(job: Job) -> None:
-    recorder = Recorder(job)
+def test_a_failure_closes_the_phase_it_happened_in(orders: Orders) -> None:
+    recorder = Recorder(orders)
     recorder.phase(Phase.VALIDATE)
     recorder.failed(MemoryError("no"))
-    report = read(job)
+    report = read(orders)
     assert report.phase == Phase.VALIDATE
     assert report.uses[-1].phase == Phase.VALIDATE
     assert report.failure is not None
     assert report.failure.types[0] == "MemoryError"
 
 
-def test_a_report_is_replaced_whole(job: Job) -> None:
-    recorder = Recorder(job)
+def test_a_report_is_replaced_whole(orders: Orders) -> None:
+    recorder = Recorder(orders)
     recorder.phase(Phase.TRAIN)
-    assert [path.name for path in Path(job.folder).iterdir()] == ["report.json"]
-    json.loads(job.report_path.read_text())
+    assert [path.name for path in Path(orders.folder).iterdir()] == ["report.json"]
+    json.loads(orders.report_path.read_text())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the CPU meter reads /proc")
 class TestCpuMeter:
-    def test_a_phase_is_charged_with_the_memory_it_took_and_the_next_is_not(self, job: Job) -> None:
+    def test_a_phase_is_charged_with_the_memory_it_took_and_the_next_is_not(self, orders: Orders) -> None:
         from launcher.worker.budget import data_bytes
 
-        recorder = Recorder(job)
+        recorder = Recorder(orders)
         recorder.budget(512 * MIB, data_bytes())
         recorder.phase(Phase.TRAIN)
         taken = bytearray(64 * MIB)

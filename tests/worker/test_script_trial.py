@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from launcher import trial
-from launcher.adapters.script import ScriptAdapter
 from launcher.ladder import Ladder
 from launcher.record import RunFolder
 from launcher.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
+from launcher.trainers.script.adapter import ScriptAdapter
+from launcher.trainers.script.inside.probe.session import steady_growth
 from launcher.trial import Trial
 from launcher.verdict import Kind
 from launcher.wheels import ladder_of
-from launcher.worker.probe.session import steady_growth
 from tests.adapters.contract import cpu_budget, snapshot
 
 SCRIPTS = Path(__file__).parent.parent / "scripts"

@@ -15,11 +15,11 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from launcher.adapters.transformers import TransformersAdapter
-from launcher.report import Phase, TrialReport
+from launcher.contract.orders import Orders
+from launcher.contract.report import Phase, TrialReport
+from launcher.trainers.transformers.adapter import TransformersAdapter
+from launcher.trainers.transformers.inside import trial
 from launcher.wheels import ladder_of
-from launcher.worker import transformers_trial as trial
-from launcher.worker.job import Job
 from tests.adapters.contract import cpu_budget, snapshot
 from tests.hf_data import recipe
 from tests.hf_data import spoken as spoken
@@ -44,7 +44,7 @@ def run_trial(folder: Path, data: Path, task: str, *, cap_bytes: int = 2 * GIB, 
     place = folder / "trial"
     place.mkdir()
     plan = adapter.trial(asked, chosen, cpu_budget(), folder=place, cache=folder)
-    job = Job(
+    orders = Orders(
         module=plan.module,
         folder=str(place),
         device="cpu",
@@ -52,13 +52,13 @@ def run_trial(folder: Path, data: Path, task: str, *, cap_bytes: int = 2 * GIB, 
         accumulation=chosen.accumulation,
         payload=dict(plan.payload),
     )
-    job.scratch.mkdir(exist_ok=True)
-    job.write(place / "job.json")
+    orders.scratch.mkdir(exist_ok=True)
+    orders.write(place / "orders.json")
     env = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "OMP_NUM_THREADS": "1", "HOME": str(folder / "home"), **plan.env}
     (folder / "home").mkdir()
-    argv = [sys.executable, "-P", "-m", "launcher.worker", str(place / "job.json")]
+    argv = [sys.executable, "-P", "-m", "launcher.worker", str(place / "orders.json")]
     ended = subprocess.run(argv, env=env, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
-    report = TrialReport.read(job.report_path)
+    report = TrialReport.read(orders.report_path)
     assert report is not None, ended.stderr
     return Tried(report=report, returncode=ended.returncode, stderr=ended.stderr, folder=folder)
 

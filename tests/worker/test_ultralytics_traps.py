@@ -23,9 +23,9 @@ from typing import Any
 
 import pytest
 
-from launcher.report import Phase
-from launcher.worker.job import Job
-from launcher.worker.ultralytics_trial import Plan, TrialDone
+from launcher.contract.orders import Orders
+from launcher.contract.report import Phase
+from launcher.trainers.ultralytics.inside.trial import Plan, TrialDone
 from tests.worker.conftest import RunTrial, contents
 from tests.worker.shapes import ShapesData, make_shapes
 
@@ -99,29 +99,29 @@ def test_a_fraction_of_the_data_leaves_the_users_label_cache_alone(run_trial: Ru
 
 
 def test_the_users_epochs_and_what_hangs_on_them_are_kept(tmp_path: Path) -> None:
-    plan = Plan.of(job(tmp_path, {"epochs": 1, "close_mosaic": 10, "patience": 3, "fraction": 0.5, "data": "d.yaml"}))
+    plan = Plan.of(orders(tmp_path, {"epochs": 1, "close_mosaic": 10, "patience": 3, "fraction": 0.5, "data": "d.yaml"}))
     kept = {key: plan.arguments[key] for key in ("epochs", "close_mosaic", "patience", "fraction", "data")}
     assert kept == {"epochs": 1, "close_mosaic": 10, "patience": 3, "fraction": 0.5, "data": "d.yaml"}
 
 
 def test_loggers_find_the_full_runs_trainer_and_not_the_trials(exact: Any, tmp_path: Path) -> None:
-    from launcher.worker.ultralytics_trial import _trial_class
+    from launcher.trainers.ultralytics.inside.trial import _trial_class
 
     trainer = exact.ExactDetectionTrainer
     assert "Trainer" in trainer.__name__
     assert (trainer.__module__, trainer.__qualname__) == (exact.__name__, "ExactDetectionTrainer")
-    trial = _trial_class(trainer, Plan.of(job(tmp_path, {})), recorder=None, scans=())  # type: ignore[arg-type]
+    trial = _trial_class(trainer, Plan.of(orders(tmp_path, {})), recorder=None, scans=())  # type: ignore[arg-type]
     assert "Trainer" not in trial.__name__
 
 
 def test_a_trial_never_resumes(tmp_path: Path) -> None:
-    assert Plan.of(job(tmp_path, {"resume": True})).arguments["resume"] is False
+    assert Plan.of(orders(tmp_path, {"resume": True})).arguments["resume"] is False
 
 
 def test_the_end_of_a_trial_passes_every_except_exception() -> None:
     assert not issubclass(TrialDone, Exception)
 
 
-def job(folder: Path, args: dict[str, Any]) -> Job:
+def orders(folder: Path, args: dict[str, Any]) -> Orders:
     payload = {"model": "yolov8n.yaml", "args": args, "asked_batch": 8, "asked_nbs": 16, "cache_dir": str(folder / "cache")}
-    return Job(module="none", folder=str(folder), device="cpu", cap_bytes=2**30, accumulation=2, payload=payload)
+    return Orders(module="none", folder=str(folder), device="cpu", cap_bytes=2**30, accumulation=2, payload=payload)

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from launcher.report import Phase
-from launcher.worker import ultralytics_env
-from launcher.worker.ultralytics_trial import densest, label_factor, largest_groups, pad_labels
+from launcher.contract.report import Phase
+from launcher.trainers.ultralytics import environment as ultralytics_env
+from launcher.trainers.ultralytics.inside.trial import densest, label_factor, largest_groups, pad_labels
 from tests.worker.conftest import MIB, Ran, RunTrial, contents
 from tests.worker.shapes import ShapesData
 
@@ -42,7 +42,7 @@ def test_a_trial_that_fits_did_its_steps_on_the_worst_data_and_wrote_nothing_of_
     report = ran.report
     assert [note for note in report.notes if note.startswith(("WRITE", "NETWORK"))] == []
     assert (report.phase, report.failure, report.swallowed) == (Phase.DONE, None, ())
-    assert {path.name for path in ran.folder.iterdir()} == {"job.json", "report.json", "scratch"}
+    assert {path.name for path in ran.folder.iterdir()} == {"orders.json", "report.json", "scratch"}
     written = yaml.safe_load((ran.folder / "scratch" / "run" / "args.yaml").read_text())
     assert (written["epochs"], written["close_mosaic"], written["project"]) == (300, 20, None)
     # steps: 2 x 2 micro-batches, validation, 1 x 2 micro-batches
@@ -150,7 +150,7 @@ def test_a_full_run_lives_within_what_its_trial_proved(
 
 @pytest.mark.parametrize("task", ["classify", "semantic"])
 def test_a_task_that_is_not_covered_is_said(task: str) -> None:
-    from launcher.worker.ultralytics_trial import NotCovered, _refuse_uncovered
+    from launcher.trainers.ultralytics.inside.trial import NotCovered, _refuse_uncovered
 
     with pytest.raises(NotCovered, match=f"task '{task}' is not covered.*Covered: detect, segment, pose, obb"):
         _refuse_uncovered(task)

@@ -210,12 +210,12 @@ class TestVersionGuard:
         exact.check_ultralytics()
 
     def test_nothing_that_the_trial_builds_upon_has_changed(self, exact: Any) -> None:
-        from launcher.worker import ultralytics_trial
+        from launcher.trainers.ultralytics.inside import trial as ultralytics_trial
 
         assert exact.changed(ultralytics_trial.RELIED_UPON) == ()
 
     def test_every_function_that_is_overridden_or_patched_is_watched(self, exact: Any) -> None:
-        from launcher.worker import ultralytics_trial
+        from launcher.trainers.ultralytics.inside import trial as ultralytics_trial
 
         watched = {name.rpartition(".")[2].rpartition(":")[2] for name in (*exact.RELIED_UPON, *ultralytics_trial.RELIED_UPON)}
         overridden = {

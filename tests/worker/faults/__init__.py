@@ -1,1 +1,1 @@
-"""Trainers named for their fault: each module's ``run(job, recorder)`` is an Ultralytics trial in which one thing goes wrong."""
+"""Trainers named for their fault: each module's ``run(orders, recorder)`` is an Ultralytics trial in which one thing goes wrong."""

@@ -8,18 +8,18 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from launcher.worker import ultralytics_trial
-from launcher.worker.job import Job
+from launcher.contract.orders import Orders
+from launcher.trainers.ultralytics.inside import trial as ultralytics_trial
 from launcher.worker.recorder import Recorder
 
 NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto")
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
-def run(job: Job, recorder: Recorder) -> None:
+def run(orders: Orders, recorder: Recorder) -> None:
     allowed = tuple(
         str(Path(path).resolve())
-        for path in (job.folder, job.payload["cache_dir"], os.environ["YOLO_CONFIG_DIR"], os.environ["MPLCONFIGDIR"])
+        for path in (orders.folder, orders.payload["cache_dir"], os.environ["YOLO_CONFIG_DIR"], os.environ["MPLCONFIGDIR"])
     )
     temporary = tuple(f"{tempfile.gettempdir()}/{name}" for name in ("torchinductor_", "tmp", "pymp-"))
 
@@ -33,4 +33,4 @@ def run(job: Job, recorder: Recorder) -> None:
                 recorder.note(f"WRITE {path}")
 
     sys.addaudithook(watch)
-    ultralytics_trial.run(job, recorder)
+    ultralytics_trial.run(orders, recorder)

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from ultralytics.nn.tasks import DetectionModel
 
-from launcher.worker import ultralytics_trial
-from launcher.worker.job import Job
+from launcher.contract.orders import Orders
+from launcher.trainers.ultralytics.inside import trial as ultralytics_trial
 from launcher.worker.recorder import Recorder
 
 
-def run(job: Job, recorder: Recorder) -> None:
+def run(orders: Orders, recorder: Recorder) -> None:
     forward = DetectionModel.forward
 
     def failing(self: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
@@ -21,4 +21,4 @@ def run(job: Job, recorder: Recorder) -> None:
         return forward(self, x, *args, **kwargs)
 
     DetectionModel.forward = failing
-    ultralytics_trial.run(job, recorder)
+    ultralytics_trial.run(orders, recorder)

@@ -1,0 +1,49 @@
+"""What a trial's child is told, as a frozen value read from ``orders.json``. Standard library only."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Orders:
+    """One trial, spelled out for the child."""
+
+    module: str
+    """Dotted name of the module whose ``run(orders, recorder)`` is this trainer's trial."""
+    folder: str
+    """The trial's own folder: ``report.json`` is written here, and ``scratch/`` takes whatever the trainer must write."""
+    device: str
+    """"cpu" or "cuda"."""
+    device_index: int = 0
+    """Index of the card as NVML and CUDA_DEVICE_ORDER=PCI_BUS_ID number it; the child sees only this one, as cuda:0."""
+    cap_bytes: int
+    """Hard cap on device memory: budget x (1 - headroom)."""
+    accumulation: int
+    """Gradient accumulation steps of this rung in the full run. The trial may use min(accumulation, 2): the peak is the same."""
+    steps: int = 2
+    """Optimizer steps before validation; at least 2, since optimizer state exists only after the first."""
+    validation_batches: int = 2
+    steps_after: int = 1
+    """Optimizer steps after validation."""
+    payload: dict[str, Any]
+    """The trainer's own words, from its adapter."""
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(dataclasses.asdict(self), indent=1), encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Orders:
+        return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+    @property
+    def report_path(self) -> Path:
+        return Path(self.folder) / "report.json"
+
+    @property
+    def scratch(self) -> Path:
+        return Path(self.folder) / "scratch"

@@ -1,0 +1,353 @@
+"""Somebody's own training script, in autofit's terms: nothing of it is edited, and it never hears of us.
+
+The recipe names the command and how each wheel is spelled in it (``scripting.rules.ScriptArgs``); a trial is the very command with
+the probe loaded from outside (``launcher.trainers.script.inside.trial``), the full run is the very command.
+"""
+
+from __future__ import annotations
+
+import csv
+import glob
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from launcher.contract.report import TrialReport
+from launcher.devices import Budget
+from launcher.errors import BadInput, Fault, did_you_mean
+from launcher.ladder import Rung
+from launcher.schema import Recipe, Value, WheelRule
+from launcher.trainers.base import Command, TrialPlan, WheelSpec
+from launcher.trainers.script import configs, rules
+from launcher.trainers.script.rules import ScriptArgs
+from launcher.trainers.script.spelling import Line, kind
+
+MOST_ACCUMULATION = 4
+"""Micro-batches per optimizer step in a trial."""
+
+
+class ScriptAdapter:
+    """Any command that trains with PyTorch."""
+
+    name = "script"
+    wheels: Mapping[str, WheelSpec] = {
+        "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass."),
+        "segment": WheelSpec(
+            type=(int, float),
+            help="Length of one training sample, in the script's own unit (audio: samples or seconds).",
+            rule=WheelRule(ratio=0.67),
+        ),
+        "sequence_length": WheelSpec(type=int, help="Tokens per sample.", rule=WheelRule(grid=8, ratio=0.5, floor=8)),
+        "image_size": WheelSpec(type=int, help="Image size in pixels.", rule=WheelRule(grid=32, ratio=0.8, floor=32)),
+        "checkpointing": WheelSpec(
+            type=bool, rule=WheelRule(values=(True,)), help="true or false: gradient checkpointing, where the script has it."
+        ),
+        "val_micro_batch": WheelSpec(
+            type=int, rule=WheelRule(values=(8, 4, 2, 1)), acts_in="validation", help="Samples per validation batch."
+        ),
+        "model": WheelSpec(type=str, help="A named group of settings (trainer.args.presets.model), largest first."),
+    }
+
+    # -- what is asked ------------------------------------------------------------------------------------------------
+
+    def accumulation(self, recipe: Recipe) -> int:
+        return 1
+
+    def lesser(self, recipe: Recipe, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
+        """The presets that stand behind the asked one in the recipe, down to the floor."""
+        presets = recipe.trainer.args.get("presets")
+        names = list(presets.get(wheel, {})) if isinstance(presets, Mapping) else []
+        behind = names[names.index(asked) + 1 :] if asked in names else []
+        if floor is None or floor == asked:
+            return behind if floor is None else ()
+        if floor not in behind:
+            raise ValueError(f"floor {floor!r} is none of the presets behind {asked!r}: {', '.join(behind) or 'there are none'}")
+        return behind[: behind.index(str(floor)) + 1]
+
+    def check(self, recipe: Recipe) -> list[Fault]:
+        try:
+            args = rules.read(recipe.trainer.args)
+        except BadInput as refused:
+            return list(refused.faults)
+        return [*_command_faults(args), *_spelling_faults(recipe, args), *_config_faults(recipe, args), *_data_faults(recipe)]
+
+    def notes(self, recipe: Recipe) -> Sequence[str]:
+        args = rules.read(recipe.trainer.args)
+        notes = []
+        if "accumulation" not in args.spelled:
+            notes.append(
+                "the script's word for accumulation is not known, so the micro-batch stays as asked (trainer.args.spelled.accumulation)"
+            )
+        if args.validation.none:
+            notes.append("the recipe says that the script never validates: only training is proven")
+        return notes
+
+    def fetch(self, recipe: Recipe, rung: Rung) -> Command | None:
+        return None
+
+    # -- a rung in the script's words -----------------------------------------------------------------------------------
+
+    def line(self, recipe: Recipe, rung: Rung, *, run: Path, accumulation: int | None = None) -> Line:
+        """The command of one rung. ``run``: what {run} stands for. ``accumulation``: another than the rung's."""
+        args = rules.read(recipe.trainer.args)
+        line = Line(words=list(args.command), env=dict(args.env))
+        for spelled, value in args.set.items():
+            line.set(spelled, value.replace("{run}", str(run)) if isinstance(value, str) else value)
+        if recipe.data is not None and "data" in args.spelled:
+            line.set(args.spelled["data"], recipe.data)
+        values: dict[str, Any] = {**rung.values, "accumulation": accumulation or rung.accumulation}
+        for wheel, value in values.items():
+            if value is None:
+                continue
+            for spelled, said in args.presets.get(wheel, {}).get(str(value), {}).items():
+                line.set(_in_config(spelled), said)
+            if (spelling := _spelling(recipe, args, wheel)) is not None:
+                line.set(spelling, value)
+        return line
+
+    def _placed(
+        self, recipe: Recipe, rung: Rung, *, place: Path, run: Path, accumulation: int | None = None
+    ) -> tuple[Line, dict[Path, str]]:
+        """The command with the changed copy of its configuration file in ``place``; that file's text."""
+        args = rules.read(recipe.trainer.args)
+        line = self.line(recipe, rung, run=run, accumulation=accumulation)
+        if args.config is None or not line.config:
+            return line, {}
+        source = Path(args.config)
+        copy = place / f"{source.stem}.rung{rung.index}{source.suffix}"
+        text = configs.edited(source.read_text(encoding="utf-8"), source.suffix, line.config)
+        line.words = [_replaced(word, args.config, str(copy)) for word in line.words]
+        return line, {copy: text}
+
+    def trial(self, recipe: Recipe, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
+        args = rules.read(recipe.trainer.args)
+        run = folder / "scratch" / "run"
+        line, files = self._placed(recipe, rung, place=folder / "config", run=run, accumulation=_in_trial(args, rung))
+        payload = {
+            "accumulation": _in_trial(args, rung),
+            "argv": [*line.words, *args.validation.force],
+            "env": {**line.env, **_hidden_cards(budget)},
+            "files": {str(path): text for path, text in files.items()},
+            "micro_batch": rung.micro_batch,
+            "validation": "none" if args.validation.none else "seek",
+        }
+        return TrialPlan(module="launcher.trainers.script.inside.trial", payload=payload)
+
+    def full_run(self, recipe: Recipe, rung: Rung, budget: Budget, *, folder: Path) -> Command:
+        line, files = self._placed(recipe, rung, place=folder / "native", run=folder / "run")
+        return Command(argv=tuple(line.words), env={**line.env, **_hidden_cards(budget)}, files=files, foreign=True)
+
+    def runtime(self, command: Command) -> tuple[str, ...]:
+        return ()
+
+    # -- what came of it --------------------------------------------------------------------------------------------------
+
+    def results(self, recipe: Recipe, *, folder: Path) -> Mapping[str, Any]:
+        """The last row of the recipe's metrics file, and the newest checkpoint, where the recipe says where they are."""
+        args = rules.read(recipe.trainer.args)
+        found: dict[str, Any] = {}
+        if args.metrics is not None and (row := _last_row(Path(args.metrics.replace("{run}", str(folder / "run"))))):
+            found["metrics"] = row
+        if (newest := self.newest_checkpoint(recipe, folder=folder)) is not None:
+            found["checkpoints"] = {"newest": str(newest)}
+        return found
+
+    def estimate_seconds(self, recipe: Recipe, rung: Rung, report: TrialReport) -> float | None:
+        return None  # how long the script trains is its own affair
+
+    # -- going on from a checkpoint ----------------------------------------------------------------------------------------
+
+    def newest_checkpoint(self, recipe: Recipe, *, folder: Path) -> Path | None:
+        """The newest checkpoint the recipe's glob finds, or None."""
+        resume = rules.read(recipe.trainer.args).resume
+        if resume is None:
+            return None
+        found = [Path(path) for path in glob.glob(resume.newest.replace("{run}", str(folder / "run")), recursive=True)]
+        return max(found, key=lambda path: path.stat().st_mtime, default=None)
+
+    def checkpoint_loads(self, recipe: Recipe, saved_at: Rung, wanted: Rung) -> bool:
+        """Whether a checkpoint of one rung can be loaded at another: only wheels that the recipe says keep it may differ."""
+        resume = rules.read(recipe.trainer.args).resume
+        turned = {wheel for wheel, value in wanted.values.items() if saved_at.values.get(wheel) != value}
+        return resume is not None and turned <= set(resume.keeps)
+
+    def resumed(self, recipe: Recipe, command: Command, checkpoint: Path) -> Command:
+        """The command that goes on from a checkpoint. The recipe must say how (``trainer.args.resume``)."""
+        resume = rules.read(recipe.trainer.args).resume
+        assert resume is not None
+        words = tuple(word.replace("{checkpoint}", str(checkpoint)) for word in resume.words)
+        return Command(argv=(*command.argv, *words), env=command.env, files=command.files, foreign=command.foreign)
+
+
+def _in_trial(args: ScriptArgs, rung: Rung) -> int:
+    """Accumulation in a trial: four micro-batches peak as four hundred do. As it is for Hugging Face's Trainer, which holds all inputs."""
+    holds_all = "gradient_accumulation_steps" in args.spelled.get("accumulation", "")
+    return rung.accumulation if holds_all else min(rung.accumulation, MOST_ACCUMULATION)
+
+
+def _hidden_cards(budget: Budget) -> dict[str, str]:
+    """A script takes a card where it sees one: on a CPU budget it must see none."""
+    return {"CUDA_VISIBLE_DEVICES": ""} if budget.kind == "cpu" else {}
+
+
+def _spelling(recipe: Recipe, args: ScriptArgs, wheel: str) -> str | None:
+    rule = recipe.ladder.wheels.get(wheel)
+    return args.spelled.get(wheel) or (rule.argument if rule is not None else None)
+
+
+def _in_config(spelled: str) -> str:
+    """In presets a bare dotted key means the configuration file."""
+    try:
+        kind(spelled)
+    except ValueError:
+        return f"config:{spelled}"
+    return spelled
+
+
+def _replaced(word: str, path: str, copy: str) -> str:
+    flag, equals, value = word.partition("=")
+    if word == path:
+        return copy
+    return f"{flag}={copy}" if equals and value == path else word
+
+
+def _last_row(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".json":
+            row = json.loads(text)
+            return row if isinstance(row, dict) else dict(row[-1])
+        if path.suffix == ".jsonl":
+            return dict(json.loads(text.strip().splitlines()[-1]))
+        rows = list(csv.DictReader(text.splitlines()))
+    except (OSError, ValueError, IndexError, TypeError):
+        return {}
+    return {key: _number(value) for key, value in rows[-1].items()} if rows else {}
+
+
+def _number(text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Faults
+
+
+def _command_faults(args: ScriptArgs) -> list[Fault]:
+    """A program or script that isn't there."""
+    key = "trainer.args.command"
+    program = args.command[0]
+    if shutil.which(program) is None:
+        return [
+            Fault(
+                key=key, found=f"{program!r} is no program that can be started", cure="Begin with python, torchrun, or a program on PATH."
+            )
+        ]
+    script = next((word for word in args.command[:] if word.endswith(".py") and not word.startswith("-")), None)
+    if script is not None and not Path(script).is_file():
+        near = [str(path.relative_to(Path.cwd())) for path in Path.cwd().glob("**/*.py")][:500] if not os.path.isabs(script) else []
+        return [Fault(key=key, found=f"there is no script {script!r} in {Path.cwd()}", cure=f"{did_you_mean(script, near)}Give its path.")]
+    return []
+
+
+def _spelling_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
+    faults = []
+    said = {f"trainer.args.spelled.{wheel}": text for wheel, text in args.spelled.items()}
+    said |= {f"ladder.wheels.{wheel}.argument": rule.argument for wheel, rule in recipe.ladder.wheels.items() if rule.argument}
+    for key, text in said.items():
+        try:
+            kind(text)
+        except ValueError as error:
+            faults.append(Fault(key=key, found=str(error), cure="For example --batch-size, or config:train.batch_size."))
+    known = {*ScriptAdapter.wheels, *recipe.ladder.wheels, "accumulation", "data"}
+    for wheel in args.spelled.keys() - known:
+        cure = f"{did_you_mean(wheel, known)}Known: {', '.join(sorted(known))}; a wheel of your own needs ladder.wheels.{wheel}.argument."
+        faults.append(Fault(key=f"trainer.args.spelled.{wheel}", found="no wheel of that name", cure=cure))
+    for wheel, value in recipe.ask.items():
+        presets = args.presets.get(wheel)
+        if presets is not None and value is not None and str(value) not in presets:
+            cure = f"{did_you_mean(str(value), presets)}Known: {', '.join(presets)}."
+            faults.append(Fault(key=f"ask.{wheel}", found=f"there is no preset {value!r}", cure=cure))
+        if value is not None and presets is None and wheel != "accumulation" and _spelling(recipe, args, wheel) is None:
+            cure = f"Say how the script spells it, for example trainer.args.spelled.{wheel}=--{wheel.replace('_', '-')}."
+            faults.append(Fault(key=f"ask.{wheel}", found="the script has no known word for it", cure=cure))
+    accumulation, micro_batch = recipe.ask.get("accumulation"), recipe.ladder.wheels.get("micro_batch")
+    turns = "micro_batch" in recipe.ladder.order and (micro_batch is None or micro_batch.floor != recipe.ask.get("micro_batch"))
+    if "accumulation" not in args.spelled and (turns or accumulation not in (None, 1)):
+        cure = (
+            "Say how: trainer.args.spelled.accumulation=--accum (or config:train.accum). A script without accumulation can't keep its "
+            "effective batch: set ladder.wheels.micro_batch.floor to the asked one."
+        )
+        faults.append(
+            Fault(
+                key="trainer.args.spelled.accumulation",
+                found="a lower micro-batch needs more accumulation, and no word for it is known",
+                cure=cure,
+            )
+        )
+    return faults
+
+
+def _config_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
+    """Keys that the configuration file doesn't have."""
+    wanted = {f"trainer.args.spelled.{wheel}": text for wheel, text in args.spelled.items()}
+    wanted |= {f"ladder.wheels.{wheel}.argument": rule.argument for wheel, rule in recipe.ladder.wheels.items() if rule.argument}
+    wanted |= {f"trainer.args.set.{text}": text for text in args.set}
+    wanted |= {
+        f"trainer.args.presets.{wheel}.{name}.{text}": _in_config(text)
+        for wheel, presets in args.presets.items() for name, preset in presets.items() for text in preset
+    }  # fmt: skip
+    keys = {place: text.removeprefix("config:") for place, text in wanted.items() if text.startswith("config:")}
+    if not keys and args.config is None:
+        return []
+    if args.config is None:
+        return [
+            Fault(
+                key="trainer.args.config",
+                found="settings are spelled config:..., but no file is named",
+                cure="Name the file as in the command.",
+            )
+        ]
+    path = Path(args.config)
+    if not any(_replaced(word, args.config, "") != word for word in args.command):
+        cure = f"Write it as the command does: {', '.join(args.command)}."
+        return [
+            Fault(key="trainer.args.config", found=f"{args.config} doesn't stand in the command, so no copy could be passed", cure=cure)
+        ]
+    if path.suffix not in configs.SUFFIXES:
+        return [
+            Fault(
+                key="trainer.args.config",
+                found=f"{path.suffix or 'no suffix'}: not a form that is known",
+                cure=f"Known: {', '.join(configs.SUFFIXES)}.",
+            )
+        ]
+    try:
+        text = path.read_text(encoding="utf-8")
+        held = configs.load(text, path.suffix)
+    except (OSError, ValueError) as error:
+        return [Fault(key="trainer.args.config", found=f"{path} can't be read: {error}", cure="Correct the file or its path.")]
+    faults = []
+    for place, key in keys.items():
+        try:
+            configs.get(held, key)
+            configs.edited(text, path.suffix, {key: 1})
+        except configs.NoSuchKey:
+            known = [name for name, _ in configs.leaves(held)]
+            cure = f"{did_you_mean(key, known)}It has: {', '.join(known[:20])}{', ...' if len(known) > 20 else ''}."
+            faults.append(Fault(key=place, found=f"{path} has no key {key!r}", cure=cure))
+        except ValueError as error:
+            faults.append(Fault(key=place, found=f"{path}: {error}", cure="Give the key a line of its own."))
+    return faults
+
+
+def _data_faults(recipe: Recipe) -> list[Fault]:
+    if recipe.data is not None and not Path(recipe.data).expanduser().exists():
+        return [Fault(key="data", found=f"{recipe.data} isn't there", cure="Give its path: data=...")]
+    return []

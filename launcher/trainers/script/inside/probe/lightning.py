@@ -1,0 +1,64 @@
+"""Hooks into Lightning's ``Trainer``: limits in its own terms, and a callback that tells the phases apart.
+
+It plans its validations by the length of its data loader, so ending a pass early would only lose them.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from launcher.contract.report import Phase
+from launcher.trainers.script.inside.probe.forward import observe_micro_batch
+from launcher.trainers.script.inside.probe.session import Session
+from launcher.trainers.script.inside.probe.worst import batch_size, length
+
+_UNWANTED = ("ModelCheckpoint", "EarlyStopping", "OnExceptionCheckpoint", "LearningRateFinder", "BatchSizeFinder")
+
+
+def install(session: Session, module: Any) -> None:
+    """Patches the Trainer of ``lightning.pytorch`` or ``pytorch_lightning``."""
+    trainer = module.Trainer
+    fit = trainer.fit
+
+    class Probe(module.Callback):  # type: ignore[misc]
+        def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:
+            session.training()
+            if session.recorder is None or "micro_batch" in session.recorder.observed:
+                return
+            loader = trainer.train_dataloader
+            size = batch_size(loader, batch)
+            if size is not None:
+                observe_micro_batch(session, size)
+            session.recorder.note("training data as Lightning draws it")
+            session.recorder.measured(train_samples=length(getattr(loader, "dataset", None)))
+
+        def on_train_batch_end(self, *_: Any, **__: Any) -> None:
+            if session.phase is Phase.TRAIN_AGAIN and session.steps_after >= max(session.orders.steps_after, 1):
+                session.finish()
+
+        def on_validation_start(self, *_: Any, **__: Any) -> None:
+            session.validating()
+
+        def on_validation_batch_end(self, *_: Any, **__: Any) -> None:
+            session.validation_batch()
+
+        def on_validation_end(self, *_: Any, **__: Any) -> None:
+            session.validation_ended()
+
+    @functools.wraps(fit)
+    def fitted(this: Any, *args: Any, **kwargs: Any) -> Any:
+        session.open()
+        session.passive = True
+        this.callbacks = [callback for callback in this.callbacks if not any(cls.__name__ in _UNWANTED for cls in type(callback).__mro__)]
+        this.callbacks.append(Probe())
+        this.limit_train_batches = session.wanted * max(int(this.accumulate_grad_batches), 1)
+        this.limit_val_batches = session.wanted_validation if this.limit_val_batches else 0
+        this.num_sanity_val_steps = 0
+        this.check_val_every_n_epoch, this.val_check_interval = 1, 1.0
+        this.fit_loop.max_epochs, this.fit_loop.min_epochs = 3, None
+        this.fit_loop.epoch_loop.max_steps = -1
+        this.save_checkpoint = lambda *args, **kwargs: None
+        return fit(this, *args, **kwargs)
+
+    trainer.fit = fitted

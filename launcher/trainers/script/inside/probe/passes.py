@@ -1,0 +1,233 @@
+"""Passes over a ``torch.utils.data.DataLoader``: classified, cut, replayed, and begun with the worst batches there are."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import sys
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+from launcher.contract.report import Phase
+from launcher.trainers.script.inside.probe import worst
+from launcher.trainers.script.inside.probe.forward import observe_micro_batch
+from launcher.trainers.script.inside.probe.session import Session
+
+ENDLESS = 1000
+"""Batches of a fast-forwarded pass whose length nobody knows."""
+
+
+class Passes:
+    """All passes of one process."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        session.passes = self
+        self.open: list[Pass] = []
+        self.replay: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self.original: Any = None
+
+    def install(self) -> None:
+        from torch.utils.data import DataLoader
+
+        self.original = DataLoader.__iter__
+
+        @functools.wraps(self.original)
+        def begun(loader: Any) -> Any:
+            if not self.session.active or self.session.passive:
+                return self.original(loader)
+            return Pass(self, loader)
+
+        DataLoader.__iter__ = begun
+
+    def evaluating(self) -> bool:
+        """Whether a validation pass is open."""
+        return any(one.kind == "eval" for one in self.open)
+
+    def all_train(self) -> None:
+        """A backward pass came: what is open with gradients is training, whatever mode the model is in."""
+        for one in self.open:
+            one.kind = "train"
+
+    def not_training(self) -> None:
+        """The model ran without gradients: an open pass that has trained nothing yet is a validation pass after all."""
+        for one in reversed(self.open):
+            if one.kind == "train" and not one.trained:
+                one.kind = "eval"
+                self.session.validating()
+                return
+
+
+class Pass:
+    """An iterator over one pass. The loader's own iterator is made when its first batch is really wanted."""
+
+    def __init__(self, passes: Passes, loader: Any) -> None:
+        self._passes, self._session, self._loader = passes, passes.session, loader
+        self._real: Any = None
+        self.kind = ""
+        self.trained = False
+        """A backward pass followed one of its batches."""
+        self._served = 0
+        self._steps_before = self._session.steps
+        self._bears_an_end = True
+        self._whole = False
+        """A training pass goes on to its length: it must, or it was asked to."""
+        self._ended = False
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if self._real is None:
+            self._real = self._begin()
+        return getattr(self._real, name)
+
+    def __next__(self) -> Any:
+        session = self._session
+        if self._ended:
+            raise StopIteration
+        if not session.active:
+            return next(self._iterator())
+        if not self.kind:
+            self._classify()
+            self._passes.open.append(self)
+            self._bears_an_end = _bears_an_end(sys._getframe(1))
+            self._whole = session.settings.mode == "full" or not self._bears_an_end
+        if self.kind == "eval":
+            return self._next_eval()
+        return self._next_train()
+
+    # -- the two kinds
+
+    def _classify(self) -> None:
+        import torch
+
+        roots = list(self._session.roots)
+        largest = max(roots, key=lambda root: sum(p.numel() for p in root.parameters()), default=None)
+        switched = largest is not None and not largest.training and not self._session.trains_in_eval_mode
+        evaluates = not torch.is_grad_enabled() or switched
+        self.kind = "eval" if evaluates else "train"
+
+    def _next_eval(self) -> Any:
+        session = self._session
+        session.validating()
+        if self._served:
+            session.validation_batch()
+        if self._served >= session.wanted_validation and self._bears_an_end:
+            return self._end()
+        return self._draw()
+
+    def _next_train(self) -> Any:
+        session = self._session
+        if self._served and session.steps > self._steps_before:
+            self.trained = True
+        if self._due():
+            return self._end()
+        session.training()
+        if session.forwarding or (self._whole and session.proven and not session.validated):
+            if self._whole:
+                session.start_forwarding()
+            if session.forwarding and self._loader in self._passes.replay:
+                self._served += 1
+                return self._passes.replay[self._loader]
+        batch = self._draw()
+        if session.proven and session.phase is Phase.TRAIN:
+            self._passes.replay[self._loader] = batch
+        return batch
+
+    def _due(self) -> bool:
+        """Whether this training pass ends here."""
+        session = self._session
+        if session.phase is Phase.TRAIN_AGAIN or session.validated:
+            return False
+        if self._whole:
+            return session.forwarding and self._served >= self._length()
+        return self._served > 0 and session.proven
+
+    def _length(self) -> int:
+        try:
+            return len(self._loader)
+        except TypeError:
+            return ENDLESS
+
+    # -- batches
+
+    def _iterator(self) -> Any:
+        if self._real is None:
+            self._real = self._begin()
+        return self._real
+
+    def _begin(self) -> Any:
+        session = self._session
+        if session.active and session.recorder is not None and self.kind:
+            self._tell()
+            with worst.first(self._loader, session, self.kind):
+                return self._passes.original(self._loader)
+        return self._passes.original(self._loader)
+
+    def _tell(self) -> None:
+        recorder = self._session.recorder
+        assert recorder is not None
+        samples = worst.length(getattr(self._loader, "dataset", None))
+        batches = worst.length(self._loader)
+        if self.kind == "train" and samples and self._session.phase is Phase.TRAIN:
+            recorder.measured(train_samples=samples)
+        if self.kind == "eval" and batches and self._session.proven:
+            recorder.measured(validation_batches_total=batches, **({"validation_samples": samples} if samples else {}))
+
+    def _draw(self) -> Any:
+        try:
+            batch = next(self._iterator())
+        except StopIteration:
+            self._close()
+            raise
+        except Exception as error:
+            self._session.swallowed_perhaps(error)
+            raise
+        self._served += 1
+        if self._served == 1:
+            self._observe(batch)
+        return batch
+
+    def _observe(self, batch: Any) -> None:
+        recorder = self._session.recorder
+        if recorder is None:
+            return
+        size = worst.batch_size(self._loader, batch)
+        if size is None:
+            return
+        if self.kind == "train":
+            if self._session.phase is Phase.TRAIN:
+                observe_micro_batch(self._session, size)
+        elif self._session.proven:
+            recorder.fact(validation_batch=size)
+
+    def _end(self) -> Any:
+        """Ends the pass early."""
+        if self._real is not None and hasattr(self._real, "_shutdown_workers") and not self._loader.persistent_workers:
+            self._real._shutdown_workers()
+        self._close()
+        raise StopIteration
+
+    def _close(self) -> None:
+        self._ended = True
+        self._real = None
+        if self in self._passes.open:
+            self._passes.open.remove(self)
+        if self.kind == "eval":
+            self._session.validation_ended()
+        else:
+            self._session.pass_ended()
+
+
+def _bears_an_end(frame: Any) -> bool:
+    """Whether the code that asks for a batch goes on when there is none: a ``for`` loop, or one that knows StopIteration."""
+    code = frame.f_code
+    name = dis.opname[code.co_code[frame.f_lasti]] if 0 <= frame.f_lasti < len(code.co_code) else "FOR_ITER"
+    return not name.startswith(("CALL", "PRECALL")) or "StopIteration" in code.co_names

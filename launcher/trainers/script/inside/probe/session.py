@@ -1,0 +1,328 @@
+"""Takes what the hooks see in one process; decides phase, cut, fast-forward and end of the trial, and keeps its report.
+
+The life of a trial in a script that nobody prepared for it:
+
+  SETUP          from the first module that is built (the budget is taken then, after the imports)
+  TRAIN          from the first training batch, for ``steps`` optimizer steps
+  (forwarding)   where no validation has come by then: forward, backward and step of the model become stubs, weights, gradients and
+                 optimizer states stay where they are, and the script is let run until it validates or ends
+  VALIDATE       a pass without gradients, really run, cut after some batches
+  TRAIN_AGAIN    real steps again; then the process ends
+
+A validation before the first ``steps`` steps is run, but counts for nothing: optimizer states are not there yet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import os
+import sys
+import time
+from typing import Any
+
+from launcher.contract.orders import Orders
+from launcher.contract.report import Phase
+from launcher.trainers.script.inside.probe.settings import Settings
+from launcher.worker import budget
+from launcher.worker.recorder import Recorder
+
+SLACK_STEPS = 2
+"""Real optimizer steps after the wanted ones before fast-forward begins: the usual validation comes by then."""
+SLACK_PASSES = 3
+LEAST_VALIDATION = 4
+"""Validation batches that are let through where there are so many: growth from batch to batch shows from the third on."""
+
+
+class Session:
+    """One process's part in a trial. Hooks call its methods; it acts by ``forwarding``, ``want_end`` and by ending the process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.orders = Orders(**settings.orders)
+        self.recorder: Recorder | None = None
+        self.phase = Phase.START
+        self.steps = 0
+        self.steps_after = 0
+        self.validated = False
+        """A validation after the wanted steps has been seen to its (cut) end."""
+        self.eval_batches = 0
+        self.eval_signs = False
+        """Something looked like validation after the wanted steps, whether or not it was seen through."""
+        self.forwarding = False
+        self.trains_in_eval_mode = False
+        """A backward pass came while the model stood in evaluation mode: only gradients tell training from validation then."""
+        self.passes: Any = None
+        """``passes.Passes``, which sets itself here."""
+        self.passive = False
+        """A trainer's own hooks (Hugging Face, Lightning) steer; the generic ones only count."""
+        self.forward_began = 0.0
+        self.passes_after = 0
+        self.train_samples = 0
+        self.roots: list[Any] = []
+        self._counts: dict[int, int] = {}
+        self._live: list[int] = []
+        self._dead = False
+        self.on_forwarding: list[Any] = []
+
+    # -- budget and report
+
+    @property
+    def active(self) -> bool:
+        return self.recorder is not None and not self._dead
+
+    def open(self) -> None:
+        """Takes the budget, once: everything that is made from here on is inside it."""
+        if self.recorder is not None or self._dead:
+            return
+        if self.orders.device == "cpu":
+            import torch._dynamo  # noqa: F401  # every optimizer imports it: a library, so part of the base
+        if self.settings.budget_only:
+            self._dead = True
+            budget.take(self.orders)
+            return
+        folder = os.path.join(self.settings.records, str(os.getpid()))
+        os.makedirs(folder, exist_ok=True)
+        self.recorder = Recorder(dataclasses.replace(self.orders, folder=folder))
+        self.recorder.budget(*budget.take(self.orders))
+        for complaint in budget.complaints(self.orders.device):
+            self.recorder.note(complaint)
+        self._to(Phase.SETUP)
+
+    def forked(self) -> None:
+        """In a forked child (a data loader's worker, say): it is no part of the trial."""
+        self._dead = True
+        self.forwarding = False
+
+    def at_exit(self) -> None:
+        """The script has ended by itself: by its end, by sys.exit or by an exception."""
+        if self._dead:
+            return
+        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        if self.recorder is None and error is None:
+            return
+        with contextlib.suppress(Exception):
+            budget.lift()
+        if self.recorder is None:
+            folder = os.path.join(self.settings.records, str(os.getpid()))
+            os.makedirs(folder, exist_ok=True)
+            self.recorder = Recorder(dataclasses.replace(self.orders, folder=folder))
+        self._facts(ended="exit")
+        if isinstance(error, BaseException) and not isinstance(error, SystemExit):
+            if self.forwarding:
+                self._facts(failed_forwarding=True)
+            self.recorder.failed(error)
+        else:
+            self.recorder.write()
+
+    def _facts(self, **more: Any) -> None:
+        assert self.recorder is not None
+        if self.phase is Phase.VALIDATE and self.proven and self.eval_batches:
+            self.validated = True  # the last thing it did
+        self.recorder.fact(
+            eval_signs=self.eval_signs, validated=self.validated, forwarded=self.forward_began > 0, mode=self.settings.mode, **more
+        )
+
+    def _to(self, phase: Phase) -> None:
+        if self.recorder is not None and phase is not self.phase:
+            self.phase = phase
+            self.recorder.phase(phase)
+
+    # -- what the hooks see
+
+    @property
+    def wanted(self) -> int:
+        return max(self.orders.steps, 2)
+
+    @property
+    def wanted_validation(self) -> int:
+        return max(self.orders.validation_batches, LEAST_VALIDATION)
+
+    @property
+    def proven(self) -> bool:
+        """The wanted steps before validation are done."""
+        return self.steps >= self.wanted
+
+    def training(self) -> None:
+        """A real micro-batch of training begins."""
+        if not self.active:
+            return
+        if self.phase is Phase.VALIDATE and self.proven and self.eval_batches:
+            self.validated = True
+        if self.phase is Phase.VALIDATE and self.validated:
+            if self.forwarding and _distributed() is not None:
+                return  # all ranks leave fast-forward together, at the next stub step
+            self.stop_forwarding()
+            self._to(Phase.TRAIN_AGAIN)
+        elif self.phase in (Phase.SETUP, Phase.VALIDATE):
+            self._to(Phase.TRAIN)
+
+    def backward_done(self) -> None:
+        """A real backward pass is through."""
+        if self.active and self.recorder is not None:
+            if not self.trains_in_eval_mode and any(not root.training for root in self.roots):
+                self.trains_in_eval_mode = True
+                self.passes.all_train()
+            self.training()
+            self.recorder.batch()
+
+    def stepped(self, optimizer: Any) -> None:
+        """An optimizer really stepped. With several, the one that stepped least often counts."""
+        if not self.active or self.recorder is None:
+            return
+        key = id(optimizer)
+        self._counts[key] = self._counts.get(key, 0) + 1
+        least = min(self._counts.values())
+        if least <= self.steps and len(self._counts) > 1:
+            return
+        self.steps = max(self.steps, least)
+        self.recorder.optimizer_step()
+        if self.steps == 1:
+            self._observe_device(optimizer)
+        if self.phase is Phase.TRAIN_AGAIN:
+            self.steps_after += 1
+            if self.steps_after >= max(self.orders.steps_after, 1) and not self.passive:
+                self.finish()
+        elif self.steps >= self.wanted + SLACK_STEPS and not self.passive:
+            self.start_forwarding()
+
+    def _observe_device(self, optimizer: Any) -> None:
+        assert self.recorder is not None
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                self.recorder.observe(device=parameter.device.type)
+                return
+
+    def validating(self) -> None:
+        """A validation begins or goes on."""
+        if self.active:
+            self.eval_signs = self.eval_signs or self.proven
+            if self.phase in (Phase.SETUP, Phase.TRAIN):
+                self._to(Phase.VALIDATE)
+
+    def validation_batch(self) -> None:
+        """A validation batch is through."""
+        if not self.active or self.recorder is None:
+            return
+        if not self.proven:
+            self.recorder.sample()
+            return
+        self.eval_batches += 1
+        self.recorder.batch()
+        self._live.append(_live_bytes(self.orders.device))
+        if len(self._live) >= 4:
+            self.recorder.measured(growth_bytes_per_batch=float(steady_growth(self._live)))
+
+    def validation_ended(self) -> None:
+        """A validation pass came to its end, the script's or ours."""
+        if self.active and self.phase is Phase.VALIDATE and self.proven and self.eval_batches:
+            self.validated = True
+            self._live.clear()
+
+    def pass_ended(self) -> None:
+        """A training pass came to its end."""
+        if self.active and self.proven and not self.validated:
+            self.passes_after += 1
+            if self.passes_after > SLACK_PASSES:
+                self.start_forwarding()
+
+    # -- fast-forward
+
+    def start_forwarding(self) -> None:
+        if not self.forwarding and not self.validated and self.active and not self.passive:
+            self.forwarding = True
+            self.forward_began = self.forward_began or time.monotonic()
+            for act in self.on_forwarding:
+                act(True)
+
+    def stop_forwarding(self) -> None:
+        if self.forwarding:
+            self.forwarding = False
+            for act in self.on_forwarding:
+                act(False)
+
+    def forwarded_step(self) -> None:
+        """A stub step of fast-forward; all ranks go in step, so that they leave it together."""
+        if self._any_rank(self.validated):
+            self.validated = True
+            self._to(Phase.VALIDATE)
+            self.stop_forwarding()
+        elif time.monotonic() - self.forward_began > self.settings.follow_s:
+            assert self.recorder is not None
+            self._facts(ended="given_up")
+            self.recorder.write()
+            self._leave(0)
+
+    def _any_rank(self, said: bool) -> bool:
+        """Whether any rank says so; every rank must ask at the same step."""
+        dist = _distributed()
+        if dist is None:
+            return False
+        import torch
+
+        device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+        flag = torch.tensor([int(said)], device=device)
+        dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+        return bool(flag.item())
+
+    # -- the end
+
+    def finish(self) -> None:
+        """Everything was seen: writes the report and ends the process. Doesn't return."""
+        assert self.recorder is not None
+        dist = _distributed()
+        if dist is not None:
+            with contextlib.suppress(Exception):
+                dist.barrier()  # nobody leaves while another still needs it
+        self._facts(ended="done")
+        self._to(Phase.DONE)
+        self.recorder.write()
+        self._leave(0)
+
+    def _leave(self, status: int) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        os._exit(status)
+
+    def swallowed_perhaps(self, error: BaseException) -> None:
+        """A memory failure passed through: the script may catch it and go on. Where it ends the script, that end counts."""
+        if self.active and self.recorder is not None and _is_memory(error):
+            with contextlib.suppress(Exception):
+                self.recorder.swallowed(f"{type(error).__name__}: {str(error).strip().splitlines()[0][:300]}")
+
+
+def steady_growth(live: list[int]) -> int:
+    """Bytes that every batch adds for good: the least of the last steps, 0 unless all of them grow. The first batch warms up."""
+    deltas = [after - before for before, after in itertools.pairwise(live[1:])]
+    least, most = min(deltas), max(deltas)
+    return least if least > 0 and most <= 2 * least else 0
+
+
+def _live_bytes(device: str) -> int:
+    if device == "cuda":
+        import torch
+
+        return int(torch.cuda.memory_allocated())
+    return budget.data_bytes()
+
+
+def _distributed() -> Any:
+    """torch.distributed where a group of several is up, else None."""
+    import torch.distributed as dist
+
+    return dist if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1 else None
+
+
+def world_size() -> int:
+    """Data-parallel processes, as far as can be told."""
+    dist = _distributed()
+    return int(dist.get_world_size()) if dist is not None else 1
+
+
+def _is_memory(error: BaseException) -> bool:
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    text = str(error)
+    return isinstance(error, RuntimeError) and ("out of memory" in text or "can't allocate memory" in text)

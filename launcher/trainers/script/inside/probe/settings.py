@@ -1,0 +1,39 @@
+"""What a probe is told, as a frozen value read from a JSON file. Standard library only."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+VARIABLE = "AUTOFIT_PROBE"
+"""Environment variable with the path of the settings' file; inherited by every child process."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """One attempt at a trial, or (``budget_only``) a full run that is held to a budget."""
+
+    records: str
+    """Folder that gets PID/report.json of each process that trains."""
+    orders: dict[str, Any] = field(default_factory=dict)
+    """``launcher.contract.orders.Orders`` as a dictionary."""
+    overlay: str = ""
+    """Folder that takes what the script writes; empty: writes go where they go."""
+    kept: tuple[str, ...] = ()
+    """Folders beside the overlay's that are written to as they are: the trial's own temporary one."""
+    mode: str = "cut"
+    """cut: a pass over the training data ends after the steps wanted. full: it goes on to its length, fast-forwarded."""
+    follow_s: float = 120.0
+    """Seconds of fast-forward after which the search for a validation pass is given up."""
+    budget_only: bool = False
+    """True: only the budget is taken, at the same moment as in a trial; nothing is watched, cut or redirected."""
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(dataclasses.asdict(self), indent=1), encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Settings:
+        return cls(**json.loads(path.read_text(encoding="utf-8")))

@@ -1,0 +1,216 @@
+"""Hooks into torch, once it is imported: modules built and switched, backward passes, optimizer steps, data loader passes.
+
+No module hooks are used, so that torch.compile sees the model it would see without us.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from launcher.trainers.script.inside.probe.forward import Forward
+from launcher.trainers.script.inside.probe.passes import Passes
+from launcher.trainers.script.inside.probe.session import Session
+
+
+def install(session: Session) -> None:
+    """Patches torch for this session."""
+    modules = _Modules(session)
+    modules.install()
+    if session.settings.budget_only:
+        return
+    steps = _Steps(session, modules)
+    steps.install()
+    Passes(session).install()
+
+
+class _Modules:
+    """Which modules there are, which of them are nobody's children (roots), and when they are switched to evaluation."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._all: dict[int, weakref.ref[Any]] = {}
+        """By identity: some modules hash by what they hold."""
+        self._depth = 0
+
+    def install(self) -> None:
+        import torch
+
+        session, known = self._session, self._all
+        module = torch.nn.Module
+        made, switch, clear = module.__init__, module.train, module.zero_grad
+
+        @functools.wraps(made)
+        def built(this: Any, *args: Any, **kwargs: Any) -> None:
+            if session.recorder is None and not session._dead and not _importing():
+                session.open()
+            made(this, *args, **kwargs)
+            if not session.settings.budget_only:
+                key = id(this)
+                known[key] = weakref.ref(this, lambda gone: known.pop(key, None))
+
+        module.__init__ = built
+        if session.settings.budget_only:
+            return
+
+        @functools.wraps(switch)
+        def train(this: Any, mode: bool = True) -> Any:
+            self._depth += 1
+            try:
+                return switch(this, mode)
+            finally:
+                self._depth -= 1
+                if not self._depth and not mode:
+                    self.adopt(this)
+
+        @functools.wraps(clear)
+        def zero_grad(this: Any, set_to_none: bool = True) -> None:
+            if not session.forwarding:  # gradients stay where they are
+                clear(this, set_to_none)
+
+        module.train, module.zero_grad = train, zero_grad
+
+    def adopt(self, root: Any) -> None:
+        """Takes ``root`` as (one of) the model(s), where it is as large as any seen before."""
+        session = self._session
+        if not session.active or session.passive or any(root is known for known in session.roots):
+            return
+        if isinstance(root, _script_types()):
+            return
+        size = _size(root)
+        if size and size >= max((_size(known) for known in session.roots), default=0) / 2:
+            self._take(root)
+
+    def adopt_of(self, optimizer: Any) -> None:
+        """Takes the outermost modules that hold the optimizer's parameters."""
+        session = self._session
+        if not session.active or session.passive:
+            return
+        wanted = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        everything = [module for known in list(self._all.values()) if (module := known()) is not None]
+        children = {id(child) for one in everything for child in one.children() if child is not one}
+        for one in everything:
+            if id(one) in children or any(one is root for root in session.roots) or isinstance(one, _script_types()):
+                continue
+            if any(id(parameter) in wanted for parameter in one.parameters()):
+                self._take(one)
+
+    def _take(self, root: Any) -> None:
+        inner = [known for known in self._session.roots if any(known is part for part in root.modules())]
+        for known in inner:  # it has been wrapped since (data parallel, compiled)
+            Forward.remove(known)
+            self._session.roots.remove(known)
+        self._session.roots.append(root)
+        Forward.put(root, self._session)
+
+
+def _script_types() -> tuple[type, ...]:
+    import torch
+
+    return (torch.jit.ScriptModule,)
+
+
+def _size(module: Any) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def _importing() -> bool:
+    """Whether some library is being imported just now: modules that it builds at import are part of it."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
+
+
+class _Steps:
+    """Backward passes and optimizer steps, real ones counted, stubs in fast-forward."""
+
+    def __init__(self, session: Session, modules: _Modules) -> None:
+        self._session, self._modules = session, modules
+        self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._stubbed: dict[int, tuple[Any, dict[str, Any]]] = {}
+
+    def install(self) -> None:
+        import torch
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        session = self._session
+        session.on_forwarding.append(self._forwarding)
+        backward = torch.autograd.backward
+
+        @functools.wraps(backward)
+        def counted(*args: Any, **kwargs: Any) -> None:
+            if session.forwarding:
+                return
+            try:
+                backward(*args, **kwargs)
+            except Exception as error:
+                session.swallowed_perhaps(error)
+                raise
+            session.backward_done()
+
+        torch.autograd.backward = counted
+
+        def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
+            if optimizer not in self._optimizers:
+                self._optimizers.add(optimizer)
+                self._modules.adopt_of(optimizer)
+            session.stepped(optimizer)
+
+        register_optimizer_step_post_hook(stepped)
+        scaler = torch.amp.GradScaler
+        for name in ("unscale_", "update"):
+            setattr(scaler, name, self._unless_forwarding(getattr(scaler, name)))
+        scale_and_step = scaler.step
+
+        @functools.wraps(scale_and_step)
+        def step(this: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            if session.forwarding:
+                return optimizer.step()
+            return scale_and_step(this, optimizer, *args, **kwargs)
+
+        scaler.step = step
+
+    def _unless_forwarding(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        session = self._session
+
+        @functools.wraps(method)
+        def maybe(this: Any, *args: Any, **kwargs: Any) -> Any:
+            return None if session.forwarding else method(this, *args, **kwargs)
+
+        return maybe
+
+    def _forwarding(self, on: bool) -> None:
+        """Gives every optimizer a stub ``step`` and ``zero_grad`` of its own, or its own methods back."""
+        session = self._session
+        if not on:
+            for optimizer, before in self._stubbed.values():
+                for name in ("step", "zero_grad"):
+                    optimizer.__dict__.pop(name, None)
+                optimizer.__dict__.update(before)
+            self._stubbed.clear()
+            return
+        first = True
+        for optimizer in list(self._optimizers):
+            before = {name: optimizer.__dict__[name] for name in ("step", "zero_grad") if name in optimizer.__dict__}
+            self._stubbed[id(optimizer)] = (optimizer, before)
+            optimizer.step = _stub_step(session if first else None)
+            optimizer.zero_grad = _nothing
+            first = False
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    return None
+
+
+def _stub_step(session: Session | None) -> Callable[..., None]:
+    def step(*args: Any, **kwargs: Any) -> None:
+        if session is not None and session.forwarding:
+            session.forwarded_step()
+
+    return step

@@ -1,0 +1,106 @@
+"""Hooks into transformers' ``Trainer``: steps as it counts them, an evaluation right after them, then training again.
+
+Its loop decides when to evaluate by callbacks, so a callback steers it; nothing is cut by ending its data loader. ``generate`` is
+held to its full length: an early end of sentence hides the largest key/value cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import Any
+
+from launcher.contract.report import Phase
+from launcher.trainers.script.inside.probe.session import Session
+
+NEVER_ENDS = 1 << 20
+
+
+def install(session: Session, module: Any) -> None:
+    """Patches ``transformers.trainer``."""
+    trainer = module.Trainer
+    made, evaluate, loader = trainer.__init__, trainer.evaluate, trainer.get_eval_dataloader
+
+    class Probe(module.TrainerCallback):  # type: ignore[misc]
+        def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+            generation = getattr(model, "generation_config", None)
+            if generation is not None and getattr(args, "predict_with_generate", False):
+                generation.min_length = NEVER_ENDS
+            if session.recorder is not None:
+                session.recorder.observe(micro_batch=args.per_device_train_batch_size)
+                session.recorder.note("training data as Hugging Face's Trainer draws it")
+            session.training()
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
+            control.should_save = control.should_log = False
+            control.should_evaluate = False
+            if session.phase is Phase.TRAIN_AGAIN:
+                if session.steps_after >= max(session.orders.steps_after, 1):
+                    session.finish()
+            elif session.proven and not session.validated:
+                if evaluates(self.trainer):
+                    control.should_evaluate = True
+                elif session.steps >= session.wanted:
+                    control.should_training_stop = True  # what comes after training is the script's own affair
+            return control
+
+        def on_prediction_step(self, *_: Any, **__: Any) -> None:
+            session.validation_batch()
+
+        def on_evaluate(self, *_: Any, **__: Any) -> None:
+            session.validation_ended()
+
+    def evaluates(this: Any) -> bool:
+        return str(getattr(this.args.eval_strategy, "value", this.args.eval_strategy)) != "no" and this.eval_dataset is not None
+
+    @functools.wraps(made)
+    def begun(this: Any, *args: Any, **kwargs: Any) -> None:
+        session.open()
+        session.passive = True
+        made(this, *args, **kwargs)
+        probe = Probe()
+        probe.trainer = this
+        this.add_callback(probe)
+        this.args.save_strategy = module.SaveStrategy.NO
+        for name in ("load_best_model_at_end", "push_to_hub", "eval_on_start"):
+            setattr(this.args, name, False)
+
+    @functools.wraps(evaluate)
+    def evaluated(this: Any, *args: Any, **kwargs: Any) -> Any:
+        session.validating()
+        return evaluate(this, *args, **kwargs)
+
+    @functools.wraps(loader)
+    def get_eval_dataloader(this: Any, eval_dataset: Any = None) -> Any:
+        whole = loader(this, eval_dataset)
+        if session.recorder is not None and session.proven:
+            with contextlib.suppress(TypeError):  # a data set without a length
+                session.recorder.measured(validation_batches_total=len(whole), validation_samples=len(whole.dataset))
+        return _Some(whole, session.wanted_validation)
+
+    trainer.__init__, trainer.evaluate, trainer.get_eval_dataloader = begun, evaluated, get_eval_dataloader
+    for name in ("_save_checkpoint", "save_model", "_save", "push_to_hub"):
+        if hasattr(trainer, name):
+            setattr(trainer, name, lambda *args, **kwargs: None)
+
+
+class _Some:
+    """The first batches of a data loader, which is otherwise itself."""
+
+    def __init__(self, loader: Any, count: int) -> None:
+        self.__dict__.update(_loader=loader, _count=count)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._loader, name, value)
+
+    def __len__(self) -> int:
+        return int(min(len(self._loader), self._count))
+
+    def __iter__(self) -> Any:
+        for number, batch in enumerate(self._loader):
+            if number >= self._count:
+                return
+            yield batch

@@ -1,0 +1,177 @@
+"""The worst data: longest items first where items differ in size, otherwise as drawn; the report says which.
+
+Items are read in a forked child, so that nothing the data set opens, caches or allocates is left in the script's own process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from launcher.trainers.script.inside.probe.session import Session
+
+SAMPLE_ITEMS = 2000
+SAMPLE_SECONDS = 4.0
+
+
+def length(thing: Any) -> int:
+    """len(), or 0 where there is none."""
+    try:
+        return len(thing)
+    except (TypeError, NotImplementedError):
+        return 0
+
+
+@contextlib.contextmanager
+def first(loader: Any, session: Session, kind: str) -> Iterator[None]:
+    """While open, an iterator made of ``loader`` begins with the longest items. Changes nothing where sizes don't vary."""
+    order = _longest(loader, session, kind)
+    sampler = getattr(loader, "batch_sampler", None)
+    if order is None or sampler is None:
+        yield
+        return
+    size = getattr(sampler, "batch_size", None) or getattr(loader, "batch_size", None) or 1
+    wanted = (
+        (session.wanted + 2) * max(session.orders.payload.get("accumulation", session.orders.accumulation), 1)
+        if kind == "train"
+        else session.wanted_validation
+    )
+    batches = [(order * (size // len(order) + 1))[:size]] * wanted
+    loader.__dict__["batch_sampler"] = _First(sampler, batches)
+    try:
+        yield
+    finally:
+        loader.__dict__["batch_sampler"] = sampler
+
+
+class _First:
+    """A batch sampler with some batches in the place of its first ones."""
+
+    def __init__(self, sampler: Any, batches: Sequence[Sequence[int]]) -> None:
+        self._sampler, self._batches = sampler, batches
+
+    def __len__(self) -> int:
+        return len(self._sampler)
+
+    def __iter__(self) -> Iterator[Any]:
+        own = iter(self._sampler)
+        for batch in self._batches:
+            if next(own, None) is None:
+                return
+            yield list(batch)
+        yield from own
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sampler, name)
+
+
+def _longest(loader: Any, session: Session, kind: str) -> list[int] | None:
+    """Indices of the sampled items, longest first, or None where the data is taken as drawn. Says which, once for each kind."""
+    done: dict[int, list[int] | None] = session.__dict__.setdefault("sampled", {})
+    dataset = getattr(loader, "dataset", None)
+    key = id(dataset)
+    if key in done:
+        return done[key]
+    word = "training" if kind == "train" else "validation"
+    done[key] = None
+    total = length(dataset)
+    assert session.recorder is not None
+    if not hasattr(type(dataset), "__getitem__") or not total or getattr(loader, "batch_sampler", None) is None:
+        session.recorder.note(f"{word} data as drawn: its items can't be picked")
+        return None
+    sizes = _sizes(dataset, _spread(total))
+    if not sizes:
+        session.recorder.note(f"{word} data as drawn: its items could not be sampled")
+    elif len(set(sizes.values())) == 1:
+        session.recorder.note(f"{word} data as drawn: {len(sizes)} sampled items have one size")
+    else:
+        least, most = min(sizes.values()), max(sizes.values())
+        session.recorder.note(f"{word} data longest first: {len(sizes)} of {total} items sampled, sizes from {least} to {most}")
+        done[key] = sorted(sizes, key=lambda index: -sizes[index])
+    return done[key]
+
+
+def _spread(total: int) -> list[int]:
+    """Indices of a sample, evenly spread, a coarse one first, so that any beginning of it is spread too."""
+    wanted = min(total, SAMPLE_ITEMS)
+    even = [index * total // wanted for index in range(wanted)]
+    return [*even[::16], *(index for at, index in enumerate(even) if at % 16)]
+
+
+def _sizes(dataset: Any, indices: Sequence[int]) -> dict[int, int]:
+    """Index -> size of the item, for as many as could be read in time, by a forked child."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        try:
+            _measure(dataset, indices, writer)
+        finally:
+            os._exit(0)
+    os.close(writer)
+    text = b""
+    deadline = time.monotonic() + SAMPLE_SECONDS + 2.0
+    while (left := deadline - time.monotonic()) > 0:
+        ready, _, _ = select.select([reader], [], [], left)
+        chunk = os.read(reader, 65536) if ready else b""
+        if not chunk:
+            break
+        text += chunk
+    os.close(reader)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, 0)
+    found: dict[int, int] = {}
+    for line in text.decode("ascii", errors="replace").splitlines():
+        with contextlib.suppress(ValueError):
+            index, size = json.loads(line)
+            found[index] = size
+    return found
+
+
+def _measure(dataset: Any, indices: Sequence[int], writer: int) -> None:
+    import torch
+
+    torch.set_num_threads(1)  # as data loader workers do: a forked child must not meet the parent's threads
+    deadline = time.monotonic() + SAMPLE_SECONDS
+    for index in indices:
+        if time.monotonic() > deadline:
+            return
+        os.write(writer, f"[{index}, {item_size(dataset[index])}]\n".encode("ascii"))
+
+
+def item_size(item: Any) -> int:
+    """How much there is in an item: elements of tensors and arrays, lengths of texts and lists of numbers."""
+    if hasattr(item, "numel"):
+        return int(item.numel())
+    if hasattr(item, "size") and hasattr(item, "dtype"):
+        return int(item.size)
+    if isinstance(item, (str, bytes)):
+        return len(item)
+    if isinstance(item, dict):
+        return sum(item_size(value) for value in item.values())
+    if isinstance(item, (list, tuple)):
+        return sum(item_size(value) for value in item)
+    if hasattr(item, "size") and isinstance(item.size, tuple):  # a PIL image
+        return int(item.size[0]) * int(item.size[1])
+    return 1
+
+
+def batch_size(loader: Any, batch: Any) -> int | None:
+    """Samples per batch: as the loader says, or the leading dimension of the batch's largest tensor."""
+    for said in (getattr(loader, "batch_size", None), getattr(getattr(loader, "batch_sampler", None), "batch_size", None)):
+        if isinstance(said, int) and not isinstance(said, bool):
+            return said
+    import torch
+    from torch.utils import _pytree
+
+    leaves = _pytree.tree_flatten(batch)[0]
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dim()]
+    return int(max(tensors, key=lambda tensor: tensor.numel()).shape[0]) if tensors else None

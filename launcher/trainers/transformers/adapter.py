@@ -1,0 +1,417 @@
+"""Hugging Face transformers' Trainer and Seq2SeqTrainer, in autofit's terms. Translates; only ``launcher.worker`` imports transformers.
+
+What runs is one of the built-in trainers (``trainer.task``: speech or text), a script that builds transformers' own trainer and hands it
+its own arguments. Trial and full run get the same words. The batch arithmetic is Trainer's: ``per_device_train_batch_size`` x
+``gradient_accumulation_steps`` x processes samples per optimizer step, so every rung keeps the effective batch exactly.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from launcher import nvml
+from launcher.contract.report import TrialReport
+from launcher.devices import Budget
+from launcher.errors import BadInput, Fault, did_you_mean
+from launcher.ladder import Rung
+from launcher.schema import Recipe, Value, WheelRule
+from launcher.trainers.base import Command, TrialPlan, WheelSpec
+from launcher.trainers.transformers import arguments as hf_arguments
+from launcher.trainers.transformers import data as hf_data
+from launcher.trainers.transformers import environment
+from launcher.trainers.transformers import models as hf_models
+from launcher.trainers.transformers.native import hf_run
+
+TASKS = ("speech", "text")
+PRECISIONS = ("fp32", "bf16", "fp16")
+_SPEECH_ONLY = ("label_length", "audio_seconds", "generation_length")
+_TEXT_ONLY = ("sequence_length",)
+_DEFAULT_OPTIMIZER = "adamw_torch_fused"
+_NEEDS = {
+    "bnb": "bitsandbytes",
+    "8bit": "bitsandbytes",
+    "paged": "bitsandbytes",
+    "lion_": "bitsandbytes",
+    "torch_8bit": "torchao",
+    "torch_4bit": "torchao",
+}
+
+
+class TransformersAdapter:
+    """Whisper-shaped speech models and causal language models, by transformers' own trainers."""
+
+    name = "transformers"
+    wheels: Mapping[str, WheelSpec] = {
+        "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass; per_device_train_batch_size."),
+        "label_length": WheelSpec(
+            type=int,
+            rule=WheelRule(floor=32, grid=16, ratio=0.7),
+            help="Longest transcript in tokens, prompt included; longer ones are left out on lower rungs, never cut.",
+        ),
+        "audio_seconds": WheelSpec(
+            type=(int, float), help="The encoder's window in seconds; the saved model keeps it. Turned only by a recipe's values."
+        ),
+        "sequence_length": WheelSpec(type=int, rule=WheelRule(floor=128, grid=64, ratio=0.75), help="Most tokens in one row of a batch."),
+        "checkpointing": WheelSpec(
+            type=bool,
+            rule=WheelRule(values=(True,)),
+            help="true or false: gradient checkpointing with expandable segments.",
+        ),
+        "optimizer": WheelSpec(type=str, help="A name of TrainingArguments' optim, such as adamw_torch_fused, adamw_8bit, adafactor."),
+        "precision": WheelSpec(type=str, help="fp32, bf16 or fp16 (autocast; the weights and the optimizer stay as they are)."),
+        "lora": WheelSpec(type=int, help="Rank of LoRA adapters to train instead of all weights; 0 is all weights. Needs peft."),
+        "model": WheelSpec(
+            type=str, help="A folder with model and tokenizer, or a name on the hub; smaller ones: ladder.wheels.model.values."
+        ),
+        "val_micro_batch": WheelSpec(type=int, acts_in="validation", help="Samples per evaluation batch; per_device_eval_batch_size."),
+        "generation_length": WheelSpec(
+            type=int,
+            acts_in="validation",
+            rule=WheelRule(floor=32, grid=8, ratio=0.5),
+            help="Most tokens generated per sample in an evaluation.",
+        ),
+        "val_keeps": WheelSpec(
+            type=str,
+            acts_in="validation",
+            rule=WheelRule(values=("tokens", "sums")),
+            help="Kept per sample until the end of an evaluation: logits (Trainer's own way), tokens, or sums (metrics batch by batch).",
+        ),
+    }
+
+    # -- what is asked ------------------------------------------------------------------------------------------------
+
+    def accumulation(self, recipe: Recipe) -> int:
+        """Trainer's own: 1."""
+        return 1
+
+    def lesser(self, recipe: Recipe, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
+        """Halves of the evaluation micro-batch; nothing for other wheels: which smaller model means the same only a recipe can say."""
+        if wheel != "val_micro_batch" or isinstance(asked, bool) or not isinstance(asked, int):
+            return ()
+        if floor is not None and (isinstance(floor, bool) or not isinstance(floor, int) or not 1 <= floor <= asked):
+            raise ValueError(f"floor {floor!r} is not a whole number from 1 to the asked {asked}")
+        halves = [asked >> shift for shift in range(1, asked.bit_length())]
+        return [size for size in halves if floor is None or size >= floor]
+
+    def check(self, recipe: Recipe) -> list[Fault]:
+        task = recipe.trainer.task
+        if task not in TASKS:
+            cure = f"{did_you_mean(str(task), TASKS)}Known: {', '.join(TASKS)}."
+            return [Fault(key="trainer.task", found=f"there is no built-in trainer for {task!r}", cure=cure)]
+        try:
+            faults = hf_arguments.faults(recipe.trainer.args, task=task)
+        except BadInput as refused:
+            return list(refused.faults)
+        faults += self._wheel_faults(recipe, task)
+        to_be_made = recipe.prepare is not None and recipe.data is not None and not Path(recipe.data).exists()
+        asked = hf_models.Model(name="", place="nowhere")
+        if not to_be_made:  # a demo makes its model with its data
+            model_faults, asked = self._model_faults(recipe, task)
+            faults += model_faults
+        faults += hf_data.inspect(recipe, task, asked)
+        return faults + self._destination_faults(recipe)
+
+    def _wheel_faults(self, recipe: Recipe, task: str) -> list[Fault]:
+        faults = []
+        for name in _TEXT_ONLY if task == "speech" else _SPEECH_ONLY:
+            if recipe.ask.get(name) is not None:
+                faults.append(Fault(key=f"ask.{name}", found=f"the {task} trainer has no {name}", cure="Leave it out."))
+        for key, value in _values(recipe, "optimizer"):
+            if problem := _optimizer_problem(value):
+                faults.append(Fault(key=key, found=f"{value!r}: {problem[0]}", cure=problem[1]))
+        for key, value in _values(recipe, "precision"):
+            if problem := _precision_problem(value, recipe):
+                faults.append(Fault(key=key, found=f"{value!r}: {problem[0]}", cure=problem[1]))
+        for key, value in _values(recipe, "val_keeps"):
+            if value not in hf_run.KEEPS:
+                faults.append(Fault(key=key, found=f"{value!r}", cure=f"One of {', '.join(hf_run.KEEPS)}."))
+        for key, value in _values(recipe, "lora"):
+            if isinstance(value, int) and value < 0:
+                faults.append(Fault(key=key, found=f"rank {value}", cure="0 (all weights), or a rank such as 16."))
+            elif value and importlib.util.find_spec("peft") is None:
+                faults.append(
+                    Fault(key=key, found="LoRA needs the package peft, which is not installed", cure="pip install 'autofit[lora]'.")
+                )
+        faults += self._generation_faults(recipe, task)
+        return faults
+
+    def _generation_faults(self, recipe: Recipe, task: str) -> list[Fault]:
+        generates = _generates(recipe)
+        if task == "speech" and recipe.ask.get("generation_length") is not None and not generates:
+            return [
+                Fault(
+                    key="ask.generation_length",
+                    found="evaluation doesn't generate",
+                    cure="Set trainer.args.predict_with_generate=true, or leave it out.",
+                )
+            ]
+        return []
+
+    def _model_faults(self, recipe: Recipe, task: str) -> tuple[list[Fault], hf_models.Model]:
+        """Faults of every model of the ladder, and the asked one."""
+        faults = []
+        asked = recipe.ask.get("model")
+        if not isinstance(asked, str):
+            nothing = hf_models.Model(name="", place="nowhere")
+            return [
+                Fault(key="ask.model", found="no model is named", cure="For example ask.model=openai/whisper-small, or a folder.")
+            ], nothing
+        for key, name in _values(recipe, "model"):
+            model = hf_models.locate(str(name))
+            faults += hf_models.faults(model, key=key, task=task)
+            faults += self._length_faults(recipe, model) if key == "ask.model" else []
+        return faults, hf_models.locate(asked)
+
+    def _length_faults(self, recipe: Recipe, model: hf_models.Model) -> list[Fault]:
+        """Lengths over what the model has positions for."""
+        config = hf_models.config_of(model)
+        limits = {
+            "label_length": config.get("max_target_positions"),
+            "generation_length": config.get("max_target_positions"),
+            "sequence_length": config.get("max_position_embeddings"),
+            "audio_seconds": hf_models.window_seconds(model),
+        }
+        faults = []
+        for name, limit in limits.items():
+            value = recipe.ask.get(name)
+            if isinstance(limit, (int, float)) and isinstance(value, (int, float)) and value > limit:
+                faults.append(
+                    Fault(key=f"ask.{name}", found=f"{value} is over the {limit:g} that {model.name} has", cure=f"At most {limit:g}.")
+                )
+        return faults
+
+    def _destination_faults(self, recipe: Recipe) -> list[Fault]:
+        """A folder that already holds something is never trained into, unless that is what is gone on from."""
+        output = recipe.trainer.args.get("output_dir")
+        if (
+            isinstance(output, str)
+            and not recipe.trainer.args.get("resume_from_checkpoint")
+            and Path(output).is_dir()
+            and any(Path(output).iterdir())
+        ):
+            return [
+                Fault(
+                    key="trainer.args.output_dir",
+                    found=f"{output} is not empty",
+                    cure="Name a new folder, or leave it out: the run folder is used.",
+                )
+            ]
+        return []
+
+    def notes(self, recipe: Recipe) -> Sequence[str]:
+        found = [hf_models.locate(str(name)) for _, name in _values(recipe, "model")]
+        notes = [f"{model.name} isn't here yet: it will be fetched from the hub" for model in found if model.place == "hub"]
+        notes += [f"{model.why}: its rungs can't be tried" for model in found if model.place == "unreachable"]
+        if recipe.trainer.args.get("on_bad_data") == "skip":
+            notes.append("bad samples are left out (trainer.args.on_bad_data=skip); the run's log names them")
+        return notes
+
+    # -- a rung in transformers' words ----------------------------------------------------------------------------------
+
+    def arguments(self, recipe: Recipe, rung: Rung, budget: Budget) -> dict[str, Any]:
+        """The native arguments of one rung, save for the output folder."""
+        values, task = rung.values, str(recipe.trainer.task)
+        args: dict[str, Any] = {
+            "model_name_or_path": _place(str(values["model"])),
+            "data": _place(str(recipe.data)),
+            **recipe.trainer.args,
+            "per_device_train_batch_size": rung.micro_batch,
+            "gradient_accumulation_steps": rung.accumulation,
+            "activation_checkpointing": bool(values.get("checkpointing")),
+            "optim": values.get("optimizer") or _DEFAULT_OPTIMIZER,
+        }
+        if values.get("checkpointing"):
+            args["activation_checkpointing_kwargs"] = {"use_reentrant": False}
+            args["use_cache"] = False
+        if values.get("precision") in ("bf16", "fp16"):
+            args[str(values["precision"])] = True
+        for wheel, argument in _ARGUMENTS.items():
+            if values.get(wheel) is not None:
+                args[argument] = values[wheel]
+        if rung.position and values.get("label_length") != recipe.ask.get("label_length"):
+            args["leave_out_longer"] = True
+        if budget.kind == "cpu":
+            args["use_cpu"] = True
+        if task == "speech":
+            args.setdefault("predict_with_generate", True)
+        for name, rule in recipe.ladder.wheels.items():
+            if rule.argument and values.get(name) is not None:
+                args[rule.argument] = values[name]
+        return args
+
+    def fetch(self, recipe: Recipe, rung: Rung) -> Command | None:
+        model = hf_models.locate(str(rung.values["model"]))
+        if model.place == "unreachable":
+            raise BadInput([Fault(key="ladder.wheels.model.values", found=f"no rung above fits, and {model.why}", cure=model.cure)])
+        if model.place != "hub":
+            return None
+        hf_models.locate.cache_clear()  # the next rung finds it in the cache
+        return Command(argv=(sys.executable, "-m", "launcher.trainers.transformers.inside.fetch", model.name))
+
+    def trial(self, recipe: Recipe, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
+        args = {
+            key: value for key, value in self.arguments(recipe, rung, budget).items() if key not in ("output_dir", "resume_from_checkpoint")
+        }
+        payload = {
+            "script": f"launcher.trainers.transformers.native.hf_{recipe.trainer.task}",
+            "argv": _words(args),
+            "imports": list(_imports(str(recipe.trainer.task), str(args["model_name_or_path"]))),
+            "generates": bool(args.get("predict_with_generate")),
+        }
+        return TrialPlan(module="launcher.trainers.transformers.inside.trial", payload=payload, env=environment.prepare(folder / "scratch"))
+
+    def full_run(self, recipe: Recipe, rung: Rung, budget: Budget, *, folder: Path) -> Command:
+        """``python native/hf_speech.py ...``: a copy of the built-in trainer, which needs nothing of autofit."""
+        args = {"output_dir": str(folder / "run"), **self.arguments(recipe, rung, budget)}
+        script = f"hf_{recipe.trainer.task}.py"
+        ours = Path(hf_run.__file__).parent
+        files = {folder / "native" / name: (ours / name).read_text(encoding="utf-8") for name in (script, "hf_run.py")}
+        return Command(
+            argv=(sys.executable, str(folder / "native" / script), *_words(args)), env={"TOKENIZERS_PARALLELISM": "false"}, files=files
+        )
+
+    def runtime(self, command: Command) -> tuple[str, ...]:
+        task = Path(command.argv[1]).stem.removeprefix("hf_")
+        model = command.argv[command.argv.index("--model_name_or_path") + 1]
+        return (*environment.IMPORTS, *_imports(task, model))
+
+    # -- what came of it --------------------------------------------------------------------------------------------------
+
+    def results(self, recipe: Recipe, *, folder: Path) -> Mapping[str, Any]:
+        """The last evaluation's metrics and the steps done, from all_results.json and trainer_state.json."""
+        output = Path(str(recipe.trainer.args.get("output_dir", folder / "run")))
+        metrics, state = hf_models.read_json(output / "all_results.json"), hf_models.read_json(output / "trainer_state.json")
+        checkpoints = [str(path) for path in sorted(output.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))]
+        found = {
+            "output_dir": str(output),
+            "steps": state.get("global_step"),
+            "epochs": state.get("epoch"),
+            "best_metric": state.get("best_metric"),
+        }
+        if not metrics:
+            return {"output_dir": str(output)}
+        return {
+            **found,
+            "metrics": {key: value for key, value in metrics.items() if not key.endswith("per_second")},
+            "checkpoints": checkpoints,
+        }
+
+    def estimate_seconds(self, recipe: Recipe, rung: Rung, report: TrialReport) -> float | None:
+        """Steps, and as many evaluations as ``eval_strategy`` says and the one at the end."""
+        if not report.step_seconds or not report.train_samples:
+            return None
+        task, args = str(recipe.trainer.task), recipe.trainer.args
+        per_epoch = math.ceil(report.train_samples / rung.effective_batch)
+        steps = hf_arguments.value_of(args, "max_steps", task) or -1
+        if steps <= 0:
+            steps = math.ceil(per_epoch * hf_arguments.value_of(args, "num_train_epochs", task))
+        evaluations = 1.0
+        strategy = args.get("eval_strategy", "no")
+        if strategy == "epoch":
+            evaluations += steps / per_epoch
+        elif strategy == "steps":
+            every = args.get("eval_steps") or args.get("logging_steps") or 500
+            evaluations += 1 / every if every < 1 else steps // every
+        seconds = steps * rung.accumulation * report.step_seconds
+        return float(seconds + evaluations * report.validation_batches_total * report.validation_batch_seconds)
+
+
+_ARGUMENTS = {
+    "label_length": "label_length",
+    "audio_seconds": "audio_seconds",
+    "sequence_length": "sequence_length",
+    "lora": "lora_rank",
+    "val_micro_batch": "per_device_eval_batch_size",
+    "generation_length": "generation_max_length",
+    "val_keeps": "eval_keeps",
+}
+"""Wheel -> the argument that it turns, where it is a plain value."""
+
+
+def _values(recipe: Recipe, wheel: str) -> list[tuple[str, Value]]:
+    """(key, value) of everything that a wheel can stand at."""
+    asked = recipe.ask.get(wheel)
+    rule = recipe.ladder.wheels.get(wheel)
+    turns = wheel in recipe.ladder.order and rule is not None and rule.values is not None
+    found = [(f"ask.{wheel}", asked)] if asked is not None else []
+    return found + ([(f"ladder.wheels.{wheel}.values", value) for value in rule.values or ()] if turns and rule is not None else [])
+
+
+def _generates(recipe: Recipe) -> bool:
+    return recipe.trainer.task == "speech" and bool(recipe.trainer.args.get("predict_with_generate", True))
+
+
+def _optimizer_problem(value: Value) -> tuple[str, str] | None:
+    names = hf_arguments.optimizers()
+    if value not in names:
+        return (
+            "there is no optimizer of that name",
+            f"{did_you_mean(str(value), names)}For example {_DEFAULT_OPTIMIZER}, adamw_8bit, adafactor.",
+        )
+    needed = next((package for part, package in reversed(_NEEDS.items()) if part in str(value)), None)
+    if needed is not None and importlib.util.find_spec(needed) is None:
+        return f"it needs the package {needed}, which is not installed", f"pip install {needed}, or take it out of the ladder."
+    return None
+
+
+def _precision_problem(value: Value, recipe: Recipe) -> tuple[str, str] | None:
+    if value not in PRECISIONS:
+        return "there is no such precision", f"One of {', '.join(PRECISIONS)}."
+    capability = compute_capability(recipe.device.index) if recipe.device.kind != "cpu" else None
+    if capability is None:
+        return ("a CPU has no fp16 training", "Take fp32 or bf16.") if value == "fp16" and recipe.device.kind != "cuda" else None
+    if value == "bf16" and capability < (8, 0):
+        return (
+            f"this card (compute capability {capability[0]}.{capability[1]}) has no bf16; Ampere (8.0) is the first that has",
+            "Take fp32 or fp16.",
+        )
+    return None
+
+
+def compute_capability(index: int) -> tuple[int, int] | None:
+    """The card's compute capability, as NVML tells it; None without a card. ``index`` counts among the visible ones."""
+    with nvml.opened() as (api, absence):
+        if absence is not None:
+            return None
+        numbers, absence = nvml.visible(api, os.environ)
+        if absence is not None or index >= len(numbers):
+            return None
+        major, minor = api.nvmlDeviceGetCudaComputeCapability(api.nvmlDeviceGetHandleByIndex(numbers[index]))
+        return int(major), int(minor)
+
+
+def _imports(task: str, model: str) -> tuple[str, ...]:
+    """What a run of this model imports beside ``environment.IMPORTS``."""
+    if task == "speech":
+        return environment.SPEECH_IMPORTS
+    kind = hf_models.config_of(hf_models.locate(model)).get("model_type")
+    module = f"transformers.models.{kind}.modeling_{kind}"
+    known = isinstance(kind, str) and (hf_arguments.package() / "models" / kind / f"modeling_{kind}.py").is_file()
+    return (module, *(("peft",) if importlib.util.find_spec("peft") is not None else ())) if known else ()
+
+
+def _place(path: str) -> str:
+    """Absolute, where it is a path of this machine: a native command works from anywhere."""
+    local = Path(path).expanduser()
+    return str(local.absolute()) if local.exists() else path
+
+
+def _words(args: Mapping[str, Any]) -> tuple[str, ...]:
+    """Arguments as HfArgumentParser reads them."""
+    words: list[str] = []
+    for key, value in args.items():
+        if value is None:
+            continue
+        words.append(f"--{key}")
+        if isinstance(value, (list, tuple)):
+            words += [str(one) for one in value]
+        else:
+            words.append(json.dumps(value) if isinstance(value, dict) else str(value))
+    return tuple(words)

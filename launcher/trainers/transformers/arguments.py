@@ -1,0 +1,236 @@
+"""What a built-in transformers trainer's arguments are: its own, and transformers', read from the installed source without importing it.
+
+``TrainingArguments`` is a dataclass, and its fields with their types stand in its source as plain statements: enough to refuse a
+misspelt name or a wrong type before anything is launched. Values that need transformers to be judged are judged in the first trial.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from launcher.errors import BadInput, Fault, did_you_mean
+from launcher.trainers.transformers.native.hf_run import CommonArguments
+from launcher.trainers.transformers.native.hf_speech import SpeechArguments
+from launcher.trainers.transformers.native.hf_text import TextArguments
+
+OWN: Mapping[str, type[CommonArguments]] = {"speech": SpeechArguments, "text": TextArguments}
+"""Task -> the arguments of its built-in trainer."""
+
+ELSEWHERE: Mapping[str, str] = {
+    "per_device_train_batch_size": "It is the ladder's: set ask.micro_batch (samples per device and forward pass).",
+    "gradient_accumulation_steps": "It is the ladder's: set ask.accumulation; every rung keeps micro_batch x accumulation.",
+    "per_device_eval_batch_size": "It is the ladder's: set ask.val_micro_batch.",
+    "activation_checkpointing": "It is the ladder's: set ask.checkpointing.",
+    "activation_checkpointing_kwargs": "Set ask.checkpointing; it is non-reentrant.",
+    "gradient_checkpointing": "It is the ladder's: set ask.checkpointing.",
+    "gradient_checkpointing_kwargs": "Set ask.checkpointing; it is non-reentrant.",
+    "bf16": "Set ask.precision=bf16.",
+    "fp16": "Set ask.precision=fp16.",
+    "optim": "Set ask.optimizer.",
+    "generation_max_length": "It is the ladder's: set ask.generation_length.",
+    "label_length": "It is the ladder's: set ask.label_length.",
+    "audio_seconds": "It is the ladder's: set ask.audio_seconds.",
+    "sequence_length": "It is the ladder's: set ask.sequence_length.",
+    "lora_rank": "It is the ladder's: set ask.lora.",
+    "eval_keeps": "It is the ladder's: set ask.val_keeps.",
+    "batch_eval_metrics": "Set ask.val_keeps=sums.",
+    "model_name_or_path": "It is the ladder's: set ask.model.",
+    "data": "Set data= (top level).",
+    "leave_out_longer": "autofit sets it where ask.label_length has been lowered.",
+    "use_cpu": "Set device=cpu.",
+    "no_cuda": "Set device=cpu.",
+    "local_rank": "One process is covered.",
+    "deepspeed": "DeepSpeed is not covered: a trial runs one process on one card.",
+    "fsdp": "FSDP is not covered: a trial runs one process on one card.",
+    "fsdp_config": "FSDP is not covered: a trial runs one process on one card.",
+    "auto_find_batch_size": "It shrinks the batch without saying so, and the effective batch with it; the ladder keeps that.",
+    "do_train": "autofit trains.",
+    "do_eval": "The built-in trainers evaluate at the end; set eval_strategy for more.",
+    "do_predict": "The built-in trainers don't predict.",
+    "label_names": "The built-in trainer knows them.",
+    "remove_unused_columns": "The built-in trainer knows its columns.",
+}
+"""Arguments that have their own place in a recipe, or none at all: name -> what to do instead."""
+
+GONE: Mapping[str, str] = {
+    "evaluation_strategy": "It is eval_strategy since transformers 4.41.",
+    "warmup_ratio": "Gone in transformers 5: set warmup_steps (below 1 it is a part of all steps).",
+    "group_by_length": "It is train_sampling_strategy=group_by_length in transformers 5.",
+    "overwrite_output_dir": "Gone in transformers 5, and never needed here: every launch has a new folder.",
+    "logging_dir": "Gone in transformers 5.",
+    "save_safetensors": "Gone in transformers 5: safetensors it is.",
+    "tokenizer": "Gone in transformers 5; the model's own tokenizer is used.",
+    "per_gpu_train_batch_size": "Set ask.micro_batch.",
+    "max_label_length": "Set ask.label_length.",
+    "max_seq_length": "Set ask.sequence_length.",
+    "max_length": "Set ask.sequence_length (text) or ask.label_length (speech).",
+    "model_max_length": "Set ask.sequence_length.",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Argument:
+    """One argument."""
+
+    types: frozenset[str]
+    """Of int, float, bool, str, list, dict, None; empty where its type says nothing."""
+    default: Any
+    """None too where the source computes it."""
+
+
+def package() -> Path:
+    """The installed transformers. Raises BadInput where there is none."""
+    spec = importlib.util.find_spec("transformers")
+    if spec is None or not spec.submodule_search_locations:
+        raise BadInput([Fault(key="trainer.adapter", found="transformers is not installed", cure="pip install 'autofit[transformers]'.")])
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+@lru_cache(maxsize=2)
+def known(task: str) -> Mapping[str, Argument]:
+    """Every argument of the trainer for ``task``: "speech" or "text"."""
+    root = package()
+    found = _fields(root / "training_args.py", "TrainingArguments")
+    if task == "speech":
+        found |= _fields(root / "training_args_seq2seq.py", "Seq2SeqTrainingArguments")
+    for field in dataclasses.fields(OWN[task]):
+        default = None if field.default is dataclasses.MISSING else field.default
+        found[field.name] = Argument(types=_types(str(field.type)), default=default)
+    return found
+
+
+def value_of(args: Mapping[str, Any], key: str, task: str) -> Any:
+    """The argument as the trainer will see it: the recipe's, or the default."""
+    return args.get(key, known(task)[key].default)
+
+
+@lru_cache(maxsize=1)
+def optimizers() -> tuple[str, ...]:
+    """The names that ``optim`` may have."""
+    for node in ast.parse((package() / "training_args.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef) and node.name == "OptimizerNames":
+            return tuple(
+                str(line.value.value) for line in node.body if isinstance(line, ast.Assign) and isinstance(line.value, ast.Constant)
+            )
+    return ()
+
+
+def _fields(path: Path, name: str) -> dict[str, Argument]:
+    """The annotated fields of one dataclass."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            lines = [line for line in node.body if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)]
+            return {line.target.id: Argument(types=_types(ast.unparse(line.annotation)), default=_default(line.value)) for line in lines}  # type: ignore[union-attr]
+    raise BadInput(
+        [
+            Fault(
+                key="trainer.adapter", found=f"{path} has no class {name}", cure="Install transformers 5: pip install 'transformers>=5,<6'."
+            )
+        ]
+    )
+
+
+_SIMPLE = ("int", "float", "bool", "str", "list", "dict", "None")
+
+
+def _types(annotation: str) -> frozenset[str]:
+    """The simple types that an annotation allows; its parameters (``dict[str, ...]``) don't count."""
+    outer = annotation.replace('"', "").replace("'", "")
+    while "[" in outer:
+        at = outer.index("[")
+        outer = outer[:at] + outer[outer.rindex("]") + 1 :]
+    names = [part.strip().rsplit(".", 1)[-1] for part in outer.split("|")]
+    return frozenset(name for name in names if name in _SIMPLE)
+
+
+def _default(value: ast.expr | None) -> Any:
+    if isinstance(value, ast.Call):
+        given = {word.arg: word.value for word in value.keywords}
+        value = given.get("default")
+    try:
+        return None if value is None else ast.literal_eval(value)
+    except ValueError:
+        return None
+
+
+_STRATEGIES = ("eval_strategy", "save_strategy", "logging_strategy")
+
+
+def faults(args: Mapping[str, Any], *, task: str) -> list[Fault]:
+    """Everything wrong with ``trainer.args``."""
+    found: list[Fault] = []
+    arguments = known(task)
+    for key, value in args.items():
+        place = f"trainer.args.{key}"
+        if key in ELSEWHERE:
+            found.append(Fault(key=place, found=f"{value!r} can't be set here", cure=ELSEWHERE[key]))
+        elif key not in arguments:
+            gone = GONE.get(key)
+            cure = (
+                gone or f"{did_you_mean(key, arguments)}They are TrainingArguments' and those of a run folder's native/hf_{task}.py --help."
+            )
+            found.append(Fault(key=place, found=f"{value!r}: there is no argument of that name", cure=cure))
+        elif value is False and key in _STRATEGIES:
+            found.append(Fault(key=place, found="false (YAML takes a bare no for false)", cure=f'Write {key}: "no".'))
+        elif problem := _type_problem(arguments[key], value):
+            found.append(Fault(key=place, found=f"{value!r} is not {problem}", cure=_number_cure(value, arguments[key])))
+    return found + _particular(args, task)
+
+
+def _type_problem(argument: Argument, value: Any) -> str:
+    """What the value should have been, or an empty string."""
+    if not argument.types or ("str" in argument.types and isinstance(value, str)):
+        return ""
+    name = "None" if value is None else type(value).__name__
+    if name in argument.types or (name == "int" and "float" in argument.types):
+        return ""
+    return " or ".join(sorted(argument.types - {"None"}))
+
+
+def _number_cure(value: Any, argument: Argument) -> str:
+    if isinstance(value, str) and argument.types & {"int", "float"}:
+        return "Write a number without quotes, such as 5.0e-6 (YAML takes 5e-6 for a text)."
+    return f"Default: {argument.default!r}."
+
+
+_EVERY = ("no", "steps", "epoch")
+
+
+def _particular(args: Mapping[str, Any], task: str) -> list[Fault]:
+    found = []
+    for key, allowed in (
+        ("eval_strategy", _EVERY),
+        ("save_strategy", (*_EVERY, "best")),
+        ("on_bad_data", ("stop", "skip")),
+        ("dtype", ("float32", "bfloat16")),
+    ):
+        value = args.get(key)
+        if isinstance(value, str) and value not in allowed:
+            found.append(Fault(key=f"trainer.args.{key}", found=repr(value), cure=f"One of {', '.join(allowed)}."))
+    if args.get("train_sampling_strategy") == "batch_rebalance":
+        found.append(
+            Fault(
+                key="trainer.args.train_sampling_strategy",
+                found="batch_rebalance varies the micro-batch",
+                cure="Take random or group_by_length: only a fixed micro-batch can be tried.",
+            )
+        )
+    steps, epochs = value_of(args, "max_steps", task), value_of(args, "num_train_epochs", task)
+    if isinstance(steps, int) and steps <= 0 and isinstance(epochs, (int, float)) and epochs <= 0:
+        found.append(Fault(key="trainer.args.num_train_epochs", found=f"{epochs} epochs and no max_steps", cure="Set one of them."))
+    if args.get("load_best_model_at_end") and args.get("eval_strategy", "no") != args.get("save_strategy", "steps"):
+        found.append(
+            Fault(
+                key="trainer.args.load_best_model_at_end",
+                found="eval_strategy and save_strategy differ",
+                cure="Set both to the same: a best model must have been saved.",
+            )
+        )
+    return found

@@ -1,0 +1,64 @@
+"""Speech and text data -> what is wrong with it, found without torch. The rules are the trainers' own: the same functions read it there."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable
+from typing import Any
+
+from launcher.errors import Fault
+from launcher.schema import Recipe
+from launcher.trainers.transformers import models as hf_models
+from launcher.trainers.transformers.models import Model
+from launcher.trainers.transformers.native import hf_run, hf_speech, hf_text
+
+MOST_FILES = 20_000
+"""Audio headers read before a launch; the trainer itself reads all."""
+MOST_FAULTS = 20
+
+
+def inspect(recipe: Recipe, task: str, model: Model) -> list[Fault]:
+    """Everything wrong with the data. ``model`` is the asked one: it says how long a clip may be."""
+    if recipe.data is None:
+        return [Fault(key="data", found="no data is named", cure="Give a folder or a manifest: data=path/to/folder.")]
+    args = recipe.trainer.args
+    common: dict[str, Any] = {"text_column": args.get("text_column"), "fraction": args.get("validation_fraction", 0.1)}
+    try:
+        if task == "speech":
+            read = hf_speech.read_data(recipe.data, args.get("validation_data"), audio_column=args.get("audio_column"), **common)
+            return _speech_faults(recipe, [*read[0], *read[1]], model)
+        texts = hf_text.read_data(recipe.data, args.get("validation_data"), prompt_column=args.get("prompt_column"), **common)
+    except hf_run.Refused as refused:
+        return [Fault(key="data", found=str(refused), cure=_FORM[task])]
+    return [] if args.get("on_bad_data") == "skip" else _listed(hf_text.empty([*texts[0], *texts[1]]), all_=len(texts[0]) + len(texts[1]))
+
+
+_FORM = {
+    "speech": "A folder with metadata.csv (file_name,text), one with train and validation folders of that form, or a manifest.",
+    "text": "A .jsonl, .csv or .json table with a text column, or a folder with train and validation tables.",
+}
+
+
+def _speech_faults(recipe: Recipe, samples: list[hf_speech.Sample], model: Model) -> list[Fault]:
+    if importlib.util.find_spec("soundfile") is None:
+        return [
+            Fault(key="data", found="audio is decoded by soundfile, which is not installed", cure="pip install 'autofit[transformers]'.")
+        ]
+    args = recipe.trainer.args
+    if args.get("on_bad_data") == "skip":
+        return []
+    asked = recipe.ask.get("audio_seconds")
+    seconds = float(asked) if isinstance(asked, (int, float)) else hf_models.window_seconds(model)
+    resample = bool(args.get("resample", False))
+    wrong = (fault for sample in samples[:MOST_FILES] for fault in hf_speech.faults_of(sample, seconds=seconds, resample=resample))
+    return _listed(wrong, all_=len(samples))
+
+
+def _listed(wrong: Iterable[str], *, all_: int) -> list[Fault]:
+    """One fault for each thing that is wrong, the first of them by name, the rest by number."""
+    faults = list(wrong)
+    cure = "Correct it, or leave such samples out: trainer.args.on_bad_data=skip."
+    listed = [Fault(key="data", found=fault, cure=cure) for fault in faults[:MOST_FAULTS]]
+    if len(faults) > MOST_FAULTS:
+        listed.append(Fault(key="data", found=f"{len(faults) - MOST_FAULTS} more faults in {all_} samples", cure=cure))
+    return listed

@@ -1,0 +1,366 @@
+"""Ultralytics YOLO training, in autofit's terms. Translates; the trainer itself is imported only in ``launcher.worker``.
+
+The batch arithmetic (engine/trainer.py of 8.4.190): Ultralytics steps after ``max(round(nbs / batch), 1)`` micro-batches and
+applies ``weight_decay * batch * accumulate / nbs``. A rung with micro-batch B keeps the asked effective batch E exactly by
+``batch=B nbs=E weight_decay=wd0*E/nbs0``: the applied decay is then the asked one.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from launcher import devices
+from launcher.contract.report import TrialReport
+from launcher.devices import Budget
+from launcher.errors import BadInput, Fault
+from launcher.ladder import Rung
+from launcher.schema import Recipe, Value, WheelRule
+from launcher.trainers.base import Command, TrialPlan, WheelSpec
+from launcher.trainers.ultralytics import arguments as yolo_arguments
+from launcher.trainers.ultralytics import data as yolo_data
+from launcher.trainers.ultralytics import environment
+from launcher.trainers.ultralytics import models as yolo_models
+
+TASKS = ("detect", "segment", "pose", "obb")
+_EXACT = "yolo_exact.py"
+_STRIDE = 32  # of every YOLO detector up to P5; P6 models have 64, for which Ultralytics rounds up itself
+_SUFFIX_TASK = {"-seg": "segment", "-pose": "pose", "-obb": "obb", "-cls": "classify", "-sem": "semantic", "-depth": "depth"}
+_NOT_CHECKPOINTED = ("rtdetr", "world", "yoloe")
+
+
+class UltralyticsAdapter:
+    """Detect, segment, pose and obb training by Ultralytics."""
+
+    name = "ultralytics"
+    wheels: Mapping[str, WheelSpec] = {
+        "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass; Ultralytics' batch on one GPU."),
+        "image_size": WheelSpec(
+            type=int,
+            help="Training image size in pixels (imgsz), a multiple of the model's stride.",
+            rule=WheelRule(floor=320, grid=32, ratio=0.8),
+        ),
+        "checkpointing": WheelSpec(
+            type=bool,
+            rule=WheelRule(values=(True,)),
+            help="true or false: gradient checkpointing with expandable segments.",
+        ),
+        "model": WheelSpec(type=str, help="yolov8x.pt (weights), yolov8x.yaml (from scratch), or yolov8x (weights where they can be had)."),
+        "multi_scale": WheelSpec(
+            type=float,
+            rule=WheelRule(values=(0.0,)),
+            help="Sizes are drawn from image_size x (1 +- this fraction), 0 to 1.",
+        ),
+        "val_micro_batch": WheelSpec(
+            type=int,
+            rule=WheelRule(values=(8, 4, 2, 1)),
+            acts_in="validation",
+            help="At most so many samples per validation batch; unset, it is Ultralytics' own: twice the micro-batch (obb: once).",
+        ),
+    }
+
+    def __init__(self) -> None:
+        self._resolved: dict[str, tuple[str, str]] = {}
+        self._data_notes: tuple[str, ...] = ()
+
+    # -- what is asked ------------------------------------------------------------------------------------------------
+
+    def accumulation(self, recipe: Recipe) -> int:
+        """Ultralytics' own: max(round(nbs / batch), 1)."""
+        micro_batch = recipe.ask["micro_batch"]
+        nbs = yolo_arguments.value_of(recipe.trainer.args, "nbs")
+        assert isinstance(micro_batch, int)
+        return max(round(nbs / micro_batch), 1) if isinstance(nbs, int) and nbs > 0 else 1
+
+    def lesser(self, recipe: Recipe, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
+        """Smaller sizes of the same family, for the model; nothing for other wheels. The floor is a size letter or a model."""
+        if wheel != "model":
+            return ()
+        smaller = yolo_models.smaller(str(asked)) if floor is None else yolo_models.down_to(str(asked), str(floor))
+        try:
+            pretrained = self._resolve(str(asked)).endswith(".pt")
+        except BadInput:
+            return smaller  # check() will refuse the asked one, with the reason
+        return [model for model in smaller if self._can_be_had(model, pretrained=pretrained)]
+
+    def _can_be_had(self, model: str, *, pretrained: bool) -> bool:
+        """Whether a smaller model starts as the asked one does: never from scratch in the place of weights."""
+        try:
+            found = self._resolve(model).endswith(".pt") == pretrained
+        except BadInput:
+            found = False
+        if not found:
+            self._resolved[model] = (model, f"{model} isn't here and can't be fetched: its rungs are left out")
+        return found
+
+    def check(self, recipe: Recipe) -> list[Fault]:
+        args = recipe.trainer.args
+        faults = yolo_arguments.faults(args, asked=recipe.ask)
+        task = self._task(recipe)
+        if task not in TASKS:
+            faults.append(Fault(key="trainer.task", found=f"task {task!r} is not covered", cure=f"Covered: {', '.join(TASKS)}."))
+        faults += self._model_faults(recipe)
+        if recipe.data is None:
+            faults.append(Fault(key="data", found="no data set is named", cure="Give the path of its data.yaml: data=path/to/data.yaml."))
+        elif task in TASKS:
+            facts, data_faults = yolo_data.inspect(recipe.data, task, single_cls=bool(args.get("single_cls")))
+            faults += data_faults
+            self._data_notes = facts.notes if facts else ()
+        faults += self._size_faults(recipe) + self._shared_memory_faults(recipe) + self._destination_faults(recipe)
+        return faults
+
+    def notes(self, recipe: Recipe) -> Sequence[str]:
+        asked = str(recipe.ask.get("model"))
+        said = [note for model, (_, note) in self._resolved.items() if note and (model == asked or "left out" in note)]
+        return [*said, *self._data_notes]
+
+    def _task(self, recipe: Recipe) -> str:
+        if recipe.trainer.task:
+            return recipe.trainer.task
+        stem = Path(str(recipe.ask.get("model"))).stem
+        return next((task for suffix, task in _SUFFIX_TASK.items() if suffix in stem), "detect")
+
+    def _model_faults(self, recipe: Recipe) -> list[Fault]:
+        model = recipe.ask.get("model")
+        if not isinstance(model, str):
+            return [Fault(key="ask.model", found="no model is named", cure="For example ask.model=yolo11l.pt.")]
+        faults = []
+        if recipe.ask.get("checkpointing") and any(name in model.lower() for name in _NOT_CHECKPOINTED):
+            faults.append(
+                Fault(
+                    key="ask.checkpointing",
+                    found=f"{model} has a forward pass of its own",
+                    cure="Take checkpointing out of the ladder for it.",
+                )
+            )
+        try:
+            self._resolve(model)
+        except BadInput as refused:
+            faults += refused.faults
+        return faults
+
+    def _resolve(self, model: str) -> str:
+        """The file that a model value stands for. Raises BadInput where it isn't here and can't be fetched."""
+        if model not in self._resolved:
+            self._resolved[model] = _resolved(model)
+        return self._resolved[model][0]
+
+    def _size_faults(self, recipe: Recipe) -> list[Fault]:
+        """Ultralytics rounds a size off the stride up and goes on: another run than asked."""
+        size = recipe.ask.get("image_size")
+        if not isinstance(size, int) or size % _STRIDE == 0:
+            return []
+        nearest = f"{size // _STRIDE * _STRIDE} or {(size // _STRIDE + 1) * _STRIDE}"
+        return [Fault(key="ask.image_size", found=f"{size} is not a multiple of the stride {_STRIDE}", cure=f"Ask for {nearest}.")]
+
+    def _shared_memory_faults(self, recipe: Recipe) -> list[Fault]:
+        """Data loader workers hand over whole batches through /dev/shm; too small a one kills them mid-epoch."""
+        workers = yolo_arguments.value_of(recipe.trainer.args, "workers")
+        size, micro_batch = recipe.ask.get("image_size") or 640, recipe.ask.get("micro_batch")
+        free = devices.shared_memory_free()
+        if not (isinstance(workers, int) and isinstance(size, int) and isinstance(micro_batch, int)) or workers < 1 or free is None:
+            return []
+        if recipe.device.kind == "cpu":  # Ultralytics uses no workers on a CPU
+            return []
+        batch_bytes = micro_batch * 3 * size * size  # uint8 images; labels are small beside them
+        needed = batch_bytes * min(workers, os.cpu_count() or 1)  # every worker holds at least the batch it is handing over
+        if needed <= free:
+            return []
+        batch, left = devices.format_size(batch_bytes), devices.format_size(free)
+        found = f"{workers} workers hand over batches of {batch} through /dev/shm, which has {left} free"
+        return [
+            Fault(key="trainer.args.workers", found=found, cure="Set trainer.args.workers=0, or enlarge /dev/shm (docker run --shm-size).")
+        ]
+
+    def _destination_faults(self, recipe: Recipe) -> list[Fault]:
+        """A folder that already holds something is never trained into."""
+        save_dir = recipe.trainer.args.get("save_dir")
+        if isinstance(save_dir, str) and Path(save_dir).is_dir() and any(Path(save_dir).iterdir()):
+            return [
+                Fault(
+                    key="trainer.args.save_dir",
+                    found=f"{save_dir} is not empty",
+                    cure="Name a new folder, or leave it out: the run folder is used.",
+                )
+            ]
+        return []
+
+    # -- a rung in Ultralytics' words -----------------------------------------------------------------------------------
+
+    def arguments(self, recipe: Recipe, rung: Rung, budget: Budget) -> dict[str, Any]:
+        """The native arguments of one rung."""
+        values = rung.values
+        args: dict[str, Any] = {
+            "model": self._resolve(str(values["model"])),
+            "data": str(Path(str(recipe.data)).expanduser().absolute()) if Path(str(recipe.data)).exists() else recipe.data,
+            **recipe.trainer.args,
+            "batch": rung.micro_batch * rung.world_size,
+            "nbs": rung.effective_batch,
+            "device": "cpu" if budget.kind == "cpu" else "0",
+        }
+        nbs = yolo_arguments.value_of(recipe.trainer.args, "nbs")
+        if rung.effective_batch != nbs:
+            args["weight_decay"] = yolo_arguments.value_of(recipe.trainer.args, "weight_decay") * rung.effective_batch / nbs
+        if values.get("image_size") is not None:
+            args["imgsz"] = values["image_size"]
+        if values.get("multi_scale") is not None:
+            args["multi_scale"] = values["multi_scale"]
+        for name, rule in recipe.ladder.wheels.items():
+            if rule.argument and values.get(name) is not None:
+                args[rule.argument] = values[name]
+        return args
+
+    def fetch(self, recipe: Recipe, rung: Rung) -> Command | None:
+        model = self._resolve(str(rung.values["model"]))
+        if not model.endswith(".pt") or yolo_models.locate(model).path is not None:
+            return None
+        return Command(argv=(sys.executable, "-m", "launcher.trainers.ultralytics.inside.fetch", model))
+
+    def trial(self, recipe: Recipe, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
+        payload = {
+            "model": self._resolve(str(rung.values["model"])),
+            "task": self._task(recipe),
+            "args": self.arguments(recipe, rung, budget),
+            "checkpointing": bool(rung.values.get("checkpointing")),
+            "val_batch": self._val_batch(recipe, rung),
+            **self._asked(recipe),
+            # On a CPU the labels are scanned anew in each trial, as the full run will: a scan leaves some 30 MiB behind, and a
+            # rung that fits only because an earlier trial had scanned for it would die in the full run (measured).
+            "cache_dir": str(folder / "scratch" / "labels" if budget.kind == "cpu" else cache),
+        }
+        expects = {"val_micro_batch": self._val_batch(recipe, rung)}
+        return TrialPlan(
+            module="launcher.trainers.ultralytics.inside.trial",
+            payload=payload,
+            expects=expects,
+            env=environment.prepare(cache / "environment"),
+        )
+
+    def _val_batch(self, recipe: Recipe, rung: Rung) -> int | None:
+        """The validation micro-batch, where the wheel says one: never more than Ultralytics' own, so that turning it only saves.
+
+        Its own is twice the micro-batch, and once for obb (engine/trainer.py, 8.4.190).
+        """
+        at_most = rung.values.get("val_micro_batch")
+        own = rung.micro_batch * (1 if self._task(recipe) == "obb" else 2)
+        return min(at_most, own) if isinstance(at_most, int) else None
+
+    def _asked(self, recipe: Recipe) -> dict[str, int]:
+        """The batch and nominal batch of the asked run: what its warm-up and its automatic optimizer are worked out from."""
+        micro_batch = recipe.ask["micro_batch"]
+        accumulation = recipe.ask.get("accumulation")
+        assert isinstance(micro_batch, int)
+        nbs = micro_batch * accumulation if isinstance(accumulation, int) else yolo_arguments.value_of(recipe.trainer.args, "nbs")
+        return {"asked_batch": micro_batch, "asked_nbs": int(nbs)}
+
+    def full_run(self, recipe: Recipe, rung: Rung, budget: Budget, *, folder: Path) -> Command:
+        """``yolo ...`` where its command line can say the rung exactly, else the same line through ``native/yolo_exact.py``.
+
+        It can't say: gradient checkpointing, a validation micro-batch, or a warm-up whose effective batch is the asked one
+        when the micro-batch is lower (Ultralytics ramps accumulation from 1 to nbs / batch over the warm-up epochs).
+        """
+        args = self.arguments(recipe, rung, budget)
+        if not any(key in args for key in ("project", "name", "save_dir")):
+            args["save_dir"] = str(folder / "run")
+        words = tuple(f"{key}={_spelled(value)}" for key, value in args.items())
+        options = self._options(recipe, rung)
+        if not options:
+            return Command(argv=("yolo", self._task(recipe), "train", *words))
+        script = folder / "native" / _EXACT
+        text = (Path(environment.__file__).parent / "native" / _EXACT).read_text(encoding="utf-8")
+        return Command(argv=(sys.executable, str(script), *options, self._task(recipe), "train", *words), files={script: text})
+
+    def _options(self, recipe: Recipe, rung: Rung) -> tuple[str, ...]:
+        options: list[str] = []
+        asked = self._asked(recipe)
+        ramps = yolo_arguments.value_of(recipe.trainer.args, "warmup_epochs") > 0
+        automatic = yolo_arguments.value_of(recipe.trainer.args, "optimizer") == "auto"
+        if rung.micro_batch != asked["asked_batch"] and (ramps or automatic):
+            options += ["--asked-batch", str(asked["asked_batch"]), "--asked-nbs", str(asked["asked_nbs"])]
+        if rung.values.get("checkpointing"):
+            options.append("--checkpointing")
+        if (val_batch := self._val_batch(recipe, rung)) is not None:
+            options += ["--val-batch", str(val_batch)]
+        return tuple(options)
+
+    def runtime(self, command: Command) -> tuple[str, ...]:
+        return environment.IMPORTS
+
+    # -- what came of it --------------------------------------------------------------------------------------------------
+
+    def results(self, recipe: Recipe, *, folder: Path) -> Mapping[str, Any]:
+        """The best epoch's metrics (by mAP50-95) from Ultralytics' results.csv, and its checkpoints."""
+        save_dir = self._save_dir(recipe, folder)
+        rows = _rows(save_dir / "results.csv")
+        if not rows:
+            return {"save_dir": str(save_dir)}
+        key = next((name for name in rows[0] if name.startswith("metrics/mAP50-95")), None)
+        best = max(rows, key=lambda row: row.get(key, 0.0)) if key else rows[-1]
+        checkpoints = {name: str(path) for name in ("best", "last") if (path := save_dir / "weights" / f"{name}.pt").exists()}
+        metrics = {name: value for name, value in best.items() if name.startswith("metrics/")}
+        return {
+            "save_dir": str(save_dir),
+            "epochs": len(rows),
+            "best_epoch": int(best.get("epoch", 0)),
+            "metrics": metrics,
+            "checkpoints": checkpoints,
+        }
+
+    def _save_dir(self, recipe: Recipe, folder: Path) -> Path:
+        args = recipe.trainer.args
+        if "save_dir" in args:
+            return Path(str(args["save_dir"]))
+        return folder / "run"
+
+    def estimate_seconds(self, recipe: Recipe, rung: Rung, report: TrialReport) -> float | None:
+        if not report.step_seconds or not report.train_samples:
+            return None
+        epochs = yolo_arguments.value_of(recipe.trainer.args, "epochs")
+        batches = math.ceil(report.train_samples / rung.micro_batch)
+        seconds = batches * report.step_seconds + report.validation_batches_total * report.validation_batch_seconds
+        return float(epochs * seconds)
+
+
+def _resolved(model: str) -> tuple[str, str]:
+    """(the file Ultralytics is given, a note for people or nothing). Raises BadInput where it isn't here and can't be fetched."""
+    found = yolo_models.locate(model)
+    if found.kind == "bare":
+        if found.path is not None:
+            return f"{model}.pt", ""
+        if yolo_models.fetchable(f"{model}.pt"):
+            return f"{model}.pt", f"{model}.pt isn't here yet: Ultralytics will download it"
+        return (
+            f"{model}.yaml",
+            f"{model}.pt isn't here and can't be fetched: {model} trains FROM SCRATCH; ask.model={model}.pt would insist on weights",
+        )
+    if found.kind in ("weights", "architecture"):
+        if found.path is not None:
+            return model, ""
+        if yolo_models.fetchable(model):
+            return model, f"{model} isn't here yet: Ultralytics will download it"
+    looked = ", ".join(str(path) for path in found.looked_in) or "nowhere: it isn't a .pt or .yaml file"
+    cure = (
+        f"Put the file there, or train from scratch: ask.model={Path(model).stem}.yaml."
+        if found.kind == "weights"
+        else "Name a .pt or .yaml model."
+    )
+    raise BadInput([Fault(key="ask.model", found=f"{model!r} isn't here and can't be fetched (looked for {looked})", cure=cure)])
+
+
+def _spelled(value: Any) -> str:
+    """A value as the yolo command reads it."""
+    return json.dumps(value) if isinstance(value, (list, tuple, dict)) else str(value)
+
+
+def _rows(path: Path) -> list[dict[str, float]]:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return [{key.strip(): float(value) for key, value in row.items() if key and value} for row in csv.DictReader(file)]
+    except (FileNotFoundError, ValueError):
+        return []

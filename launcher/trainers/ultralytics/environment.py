@@ -1,0 +1,73 @@
+"""Takes a folder; gives the environment in which Ultralytics writes only there and never asks the network. Standard library only.
+
+The launcher calls ``prepare`` before it starts a trial. Facts: facts/ultralytics.md, section 2 ("Disk writes", "Network") and trap 9.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+IMPORTS = ("launcher.trainers.ultralytics.inside.imports",)
+"""What trial and full run import before a CPU budget is taken (``budgeted --imports``): the same in both, so the base is the same."""
+
+
+def prepare(folder: Path) -> dict[str, str]:
+    """Makes ``folder`` (may be shared by the trials of a run) and returns what to add to a child's environment.
+
+    The user's own Ultralytics settings (data sets and weights folders) are copied, with ``sync`` off; theirs are not touched.
+    """
+    config = folder / "config" / "Ultralytics"  # Ultralytics adds the last part to YOLO_CONFIG_DIR by itself
+    for made in (config, folder / "matplotlib", folder / "inductor"):
+        made.mkdir(parents=True, exist_ok=True)
+    _copy_settings(config)
+    _copy_font(config)
+    return {
+        "YOLO_CONFIG_DIR": str(folder / "config"),
+        "YOLO_OFFLINE": "1",
+        "YOLO_AUTOINSTALL": "false",
+        "MPLCONFIGDIR": str(folder / "matplotlib"),
+        "MPLBACKEND": "Agg",
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+    }
+
+
+def user_config_folder() -> Path:
+    """Where Ultralytics keeps the user's settings (``get_user_config_dir``, ultralytics/utils/__init__.py)."""
+    chosen = os.environ.get("YOLO_CONFIG_DIR")
+    if chosen:
+        return Path(chosen).expanduser() / "Ultralytics"
+    if sys.platform == "win32":
+        return Path.home() / "AppData" / "Roaming" / "Ultralytics"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "Ultralytics"
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "Ultralytics"
+
+
+def _copy_settings(config: Path) -> None:
+    try:
+        settings = json.loads((user_config_folder() / "settings.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return  # none yet: Ultralytics writes its defaults into our folder
+    settings["sync"] = False
+    (config / "settings.json").write_text(json.dumps(settings, indent=2), encoding="utf-8")
+
+
+def _copy_font(config: Path) -> None:
+    """``check_font`` asks GitHub for Arial.ttf unless a file of that name is there; YOLO_OFFLINE does not stop it."""
+    wanted = config / "Arial.ttf"
+    if wanted.exists():
+        return
+    matplotlib = importlib.util.find_spec("matplotlib")
+    candidates = [user_config_folder() / "Arial.ttf"]
+    if matplotlib is not None and matplotlib.origin is not None:
+        candidates.append(Path(matplotlib.origin).parent / "mpl-data" / "fonts" / "ttf" / "DejaVuSans.ttf")
+    for candidate in candidates:
+        if candidate.is_file():
+            shutil.copyfile(candidate, wanted)
+            return
+    wanted.touch()
