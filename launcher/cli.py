@@ -266,14 +266,14 @@ def _guarded(verb: str, config: DictConfig, hydra_config: Any, as_json: bool) ->
         status, answer = VERBS[verb](recipes.read(config, _provenance(hydra_config)), Display(console), as_json)
     except BadInput as refused:
         Display(_console(stderr=True)).faults(refused.faults)
-        from launcher.record import plain
+        from launcher.contract.files import plain
 
         status, answer = refused.exit_code, {"status": "bad_input", "faults": plain(refused.faults)}
     except (Interrupted, KeyboardInterrupt) as stopped:
         print(f"autofit: {stopped or 'interrupted'}; no process is left behind", file=sys.stderr)
         status, answer = ExitCode.INTERRUPTED, {"status": "interrupted"}
     if as_json:
-        from launcher.record import plain
+        from launcher.contract.files import plain
 
         sys.stderr.flush()
         print(json.dumps(plain(answer)), flush=True)

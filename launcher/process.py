@@ -30,8 +30,8 @@ from typing import BinaryIO
 
 import psutil
 
+from launcher.contract.ending import Ending
 from launcher.errors import Interrupted
-from launcher.verdict import Ending
 
 log = logging.getLogger(__name__)
 

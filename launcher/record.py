@@ -13,18 +13,16 @@ runs/autofit/RECIPE-DATE-TIME/
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from launcher.contract import files
 from launcher.errors import BadInput, Fault
 
 
@@ -110,36 +108,15 @@ class RunFolder:
 
     def event(self, event: str, **what: Any) -> None:
         """Appends one line; one write, so that lines of a crash are whole or absent."""
-        line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **plain(what)})
+        line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **files.plain(what)})
         with self.events.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
             file.flush()
             os.fsync(file.fileno())
 
     def replace(self, path: Path, text: str) -> None:
-        """Writes beside, then renames: a reader sees the old file or the new one."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
+        """A file of this folder, whole or not at all."""
+        files.replace(path, text)
 
     def replace_json(self, path: Path, value: Any) -> None:
-        self.replace(path, json.dumps(plain(value), indent=2) + "\n")
-
-
-def plain(value: Any) -> Any:
-    """Dataclasses, enums, paths and tuples as JSON knows them."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(item) for item in value]
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, Path):
-        return str(value)
-    return value
+        files.replace_json(path, value)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launcher import devices, process
+from launcher.contract.ending import Ending
 from launcher.contract.orders import Orders
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
@@ -18,7 +19,7 @@ from launcher.ladder import Rung
 from launcher.record import RunFolder
 from launcher.schema import Recipe
 from launcher.trainers.base import Adapter, Command, TrialPlan
-from launcher.verdict import Ending, Needs, Verdict, judge
+from launcher.verdict import Needs, Verdict, judge
 
 CHECKPOINTING = "checkpointing"
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
+from launcher.contract.ending import Ending
 from launcher.contract.report import Phase, TrialReport
 from launcher.ladder import Rung
 from launcher.schema import Value
@@ -57,19 +58,6 @@ class Verdict:
     def lower_rung_may_help(self) -> bool:
         """True for every failure of memory; a crash, a stall or a vacuous trial stops the walk at once."""
         return self.kind in (Kind.OUT_OF_MEMORY, Kind.SPILLED, Kind.ALTERED)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Ending:
-    """How a child process ended, as the launcher saw it from outside."""
-
-    returncode: int
-    """As ``subprocess`` gives it: negative for a signal."""
-    timed_out: bool = False
-    seconds: float = 0.0
-    peak_data_bytes: int = 0
-    """Most VmData seen, for a child that a signal ended before it could report."""
-    stderr_tail: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from launcher.contract.files import plain
 from launcher.errors import BadInput
-from launcher.record import RunFolder, plain
+from launcher.record import RunFolder
 from launcher.verdict import Kind, Verdict
 
 NOW = datetime(2026, 11, 21, 12, 0, 0)
@@ -47,6 +48,7 @@ def test_a_full_disk_leaves_the_old_record_whole(tmp_path: Path, monkeypatch: py
     with pytest.raises(OSError, match="No space left"):
         folder.replace_json(folder.final, {"status": "after"})
     assert json.loads(folder.final.read_text()) == {"status": "before"}
+    assert sorted(path.name for path in folder.path.iterdir()) == ["record.json", "trials"], "nothing half-written lies beside"
 
 
 def test_events_are_one_line_of_json_each_in_order(tmp_path: Path) -> None:

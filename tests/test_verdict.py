@@ -7,9 +7,10 @@ import signal
 
 import pytest
 
+from launcher.contract.ending import Ending
 from launcher.contract.report import Failure, Phase, PhaseUse, TrialReport
 from launcher.ladder import Rung
-from launcher.verdict import Ending, Kind, Needs, Verdict, judge, memory_failure
+from launcher.verdict import Kind, Needs, Verdict, judge, memory_failure
 
 RUNG = Rung(index=0, values={"micro_batch": 8, "image_size": 640}, position=(0, 0), accumulation=2)
 NEEDS = Needs(optimizer_steps=2, validation_batches=2, observed={"device": "cpu"})

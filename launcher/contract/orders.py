@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from launcher.contract import files
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,7 +35,7 @@ class Orders:
     """The trainer's own words, from its adapter."""
 
     def write(self, path: Path) -> None:
-        path.write_text(json.dumps(dataclasses.asdict(self), indent=1), encoding="utf-8")
+        files.replace_json(path, self)
 
     @classmethod
     def read(cls, path: Path) -> Orders:

@@ -7,13 +7,13 @@ All sizes are bytes, all times are monotonic seconds.
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import os
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+from launcher.contract import files
 
 
 class Phase(StrEnum):
@@ -98,9 +98,7 @@ class TrialReport:
 
     def write(self, path: Path) -> None:
         """Replaces ``path`` whole: a reader sees the old report or this one, never a torn file."""
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
-        beside.write_text(json.dumps(dataclasses.asdict(self), indent=1), encoding="utf-8")
-        os.replace(beside, path)
+        files.replace_json(path, self)
 
     @classmethod
     def read(cls, path: Path) -> TrialReport | None:

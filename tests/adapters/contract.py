@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from launcher.contract.files import plain
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.ladder import Ladder
-from launcher.record import plain
 from launcher.schema import Recipe
 from launcher.trainers.base import Adapter
 from launcher.wheels import ladder_of
