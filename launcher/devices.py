@@ -17,11 +17,8 @@ from typing import Any
 from launcher import host
 from launcher import nvml as nvml_module
 from launcher.errors import BadInput, Fault
-from launcher.host import disk_free, shared_memory_free
 from launcher.nvml import Card, Neighbour
-from launcher.sizes import GIB, MIB, format_size, parse_size
-
-__all__ = ["Budget", "Neighbour", "disk_free", "find", "format_size", "parse_size", "settle", "shared_memory_free", "used_bytes"]
+from launcher.sizes import GIB, MIB, format_size
 
 CPU_SHARE = 0.80
 """Part of the available host memory that is budgeted when ``device.memory`` says nothing."""

@@ -13,9 +13,9 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from launcher.devices import format_size
 from launcher.errors import Fault
 from launcher.ladder import Ladder, Rung
+from launcher.sizes import format_size
 from launcher.story import Fit, Job
 from launcher.supervise import Outcome
 from launcher.trial import Trial

@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import BinaryIO
 
 from launcher import process
+from launcher.allocator import allocator_environment
 from launcher.devices import Budget
 from launcher.ladder import Rung
 from launcher.process import Child
 from launcher.record import RunFolder
 from launcher.schema import Recipe
 from launcher.trainers.base import Adapter, Command
-from launcher.trial import allocator_environment
 
 
 def native_command(recipe: Recipe, adapter: Adapter, rung: Rung, budget: Budget, folder: RunFolder) -> Command:

@@ -30,6 +30,7 @@ from typing import BinaryIO
 
 import psutil
 
+from launcher import procfs
 from launcher.contract.ending import Ending
 from launcher.errors import Interrupted
 
@@ -209,11 +210,10 @@ def tail(path: Path, *, most_bytes: int = _TAIL_BYTES) -> str:
 
 
 def _data_bytes(pid: int) -> int:
-    """VmData of a process (Linux), 0 where it can't be read. It is what RLIMIT_DATA limits (proc(5), getrlimit(2))."""
+    """VmData of a process, 0 where it can't be read: it has ended, or this is no Linux."""
     try:
-        with open(f"/proc/{pid}/statm", "rb") as file:
-            return int(file.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, IndexError, ValueError):
+        return procfs.data_bytes(pid)
+    except OSError:
         return 0
 
 

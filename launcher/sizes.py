@@ -7,12 +7,13 @@ import re
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 
-_UNITS = {
+UNITS = {
     "": 1, "B": 1,
     "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
     "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": 2**40,
 }  # fmt: skip
-_BY_LOWER = {unit.lower(): unit for unit in _UNITS}
+"""Unit as it is written -> bytes."""
+_BY_LOWER = {unit.lower(): unit for unit in UNITS}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 
@@ -28,9 +29,9 @@ def parse_size(text: str | int) -> int:
     unit = _BY_LOWER.get(written.lower())
     if unit is None:
         raise ValueError(f"{text!r}: {_unknown(number, written)}")
-    if "." in number and _UNITS[unit] == 1:
+    if "." in number and UNITS[unit] == 1:
         raise ValueError(f"{text!r} is a fraction of a byte; write it as 16GiB or 800MiB")
-    size = int(float(number) * _UNITS[unit]) if "." in number else int(number) * _UNITS[unit]
+    size = int(float(number) * UNITS[unit]) if "." in number else int(number) * UNITS[unit]
     if size <= 0:
         raise ValueError(f"{text!r} is not above zero")
     return size

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeVar
 
-from launcher import devices, launch, process, search, supervise, trial, wheels
+from launcher import devices, host, launch, process, search, supervise, trial, wheels
 from launcher import recipe as recipes
 from launcher.devices import Budget
 from launcher.errors import BadInput, ExitCode, Fault
@@ -16,6 +16,7 @@ from launcher.ladder import Ladder, Rung
 from launcher.recipe import Draft
 from launcher.record import RunFolder
 from launcher.schema import Recipe
+from launcher.sizes import format_size
 from launcher.supervise import Outcome
 from launcher.trainers.base import Adapter, Command, load_adapter
 from launcher.trial import Trial
@@ -147,11 +148,10 @@ LEAST_DISK_BYTES = 512 * 2**20
 
 def _disk_faults(root: Path) -> list[Fault]:
     """A disk too full for a run is told before the trials, not after the first epoch."""
-    there = next(folder for folder in (root.absolute(), *root.absolute().parents) if folder.exists())
-    free = devices.disk_free(there)
+    free = host.disk_free(root)
     if free >= LEAST_DISK_BYTES:
         return []
-    found = f"{root} has {devices.format_size(free)} of disk left, too little for checkpoints"
+    found = f"{root} has {format_size(free)} of disk left, too little for checkpoints"
     return [Fault(key="run.root", found=found, cure="Free space there, or set run.root to a folder on another disk.")]
 
 

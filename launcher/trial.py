@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import os
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from launcher import devices, process
+from launcher.allocator import allocator_environment
 from launcher.contract.ending import Ending
 from launcher.contract.orders import Orders
 from launcher.contract.report import TrialReport
@@ -20,8 +18,6 @@ from launcher.record import RunFolder
 from launcher.schema import Recipe
 from launcher.trainers.base import Adapter, Command, TrialPlan
 from launcher.verdict import Needs, Verdict, judge
-
-CHECKPOINTING = "checkpointing"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,33 +97,3 @@ def _finished(rung: Rung, ending: Ending, place: Path, budget: Budget, orders: O
         place / "verdict.json", {"rung": rung, "verdict": verdict, "seconds": ending.seconds, "ending": ending}
     )
     return trial
-
-
-def allocator_environment(budget: Budget, rung: Rung) -> dict[str, str]:
-    """Variables that decide how memory is allocated: the same in the trial and in the full run.
-
-    CPU: a fixed mmap threshold gives every tensor back to the kernel at once, so that the budget tracks live bytes
-    (measured: the largest batch under RLIMIT_DATA repeats to the unit; without it glibc's heap fragments).
-    CUDA: cards numbered as NVML does, and expandable segments on the rungs that checkpoint, unless the user's own
-    environment says otherwise.
-    """
-    if budget.kind == "cpu":
-        return {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
-    env = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": str(budget.index)}
-    if rung.values.get(CHECKPOINTING):
-        name = _allocator_variable(os.environ, importlib.metadata.version("torch"))
-        said = os.environ.get(name, "")
-        env[name] = said if "expandable_segments" in said else ",".join(filter(None, [said, "expandable_segments:True"]))
-    return env
-
-
-def _allocator_variable(environ: Mapping[str, str], torch_version: str) -> str:
-    """The variable that this torch reads its allocator's settings from: the person's own where they set one.
-
-    PYTORCH_ALLOC_CONF is the primary name since 2.9; PYTORCH_CUDA_ALLOC_CONF is read by all versions (c10/core/AllocatorConfig.h).
-    """
-    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
-        if environ.get(name):
-            return name
-    major, minor = (int(part) for part in torch_version.split(".")[:2])
-    return "PYTORCH_ALLOC_CONF" if (major, minor) >= (2, 9) else "PYTORCH_CUDA_ALLOC_CONF"

@@ -16,6 +16,7 @@ from launcher.contract.ending import Ending
 from launcher.contract.report import Phase, TrialReport
 from launcher.ladder import Rung
 from launcher.schema import Value
+from launcher.sizes import UNITS
 
 Source = Literal["allocator", "driver", "host", "workers"]
 
@@ -111,7 +112,6 @@ _ASKED = (
     (re.compile(r"Unable to allocate ([\d.]+) ([KMGT]?i?B)"), None),
     (re.compile(r"Requested size: ([\d.]+) ([KMGT]?i?B)"), None),
 )
-_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
 def memory_failure(text: str, *, types: Iterable[str] = ()) -> MemoryFailure | None:
@@ -129,7 +129,7 @@ def memory_failure(text: str, *, types: Iterable[str] = ()) -> MemoryFailure | N
 def _asked_bytes(text: str) -> int | None:
     for pattern, unit in _ASKED:
         if match := pattern.search(text):
-            scale = unit if unit is not None else _UNITS.get(match.group(2), 1)
+            scale = unit if unit is not None else UNITS.get(match.group(2), 1)
             return int(float(match.group(1)) * scale)
     return None
 

@@ -148,7 +148,7 @@ def test_a_full_disk_is_told_before_anything_is_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("launcher.devices.disk_free", lambda path: 3 * 2**20)
+    monkeypatch.setattr("launcher.host.disk_free", lambda path: 3 * 2**20)
     assert cli.run(["train", "recipe=yolo_demo", f"data={write_yolo_dataset(tmp_path / 'dataset')}"]) == 1
     assert "run.root: runs/autofit has 3 MiB of disk left" in capfd.readouterr().err
     assert not (tmp_path / "runs").exists()

@@ -15,10 +15,11 @@ import psutil
 import pynvml
 import pytest
 
-from launcher import devices, host
+from launcher import host
 from launcher import nvml as nvml_module
-from launcher.devices import Budget, find, format_size, parse_size
+from launcher.devices import Budget, find
 from launcher.errors import BadInput, Fault
+from launcher.sizes import format_size, parse_size
 
 GIB, MIB = 2**30, 2**20
 GONE = 2**22 + 1
@@ -541,8 +542,8 @@ def test_sizes_are_written_for_people(size: int, text: str) -> None:
 
 
 def test_space_is_told_also_where_the_folder_is_not_made_yet(tmp_path: Path) -> None:
-    assert devices.disk_free(tmp_path / "not" / "yet") > 0
-    shared = devices.shared_memory_free()
+    assert host.disk_free(tmp_path / "not" / "yet") > 0
+    shared = host.shared_memory_free()
     assert shared is None or shared > 0
 
 

@@ -8,28 +8,17 @@ The launcher starts one such process per trial and kills it with everything it s
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import faulthandler
 import importlib
 import os
-import signal
 import sys
 import traceback
 from pathlib import Path
 
 from launcher.contract.orders import Orders
 from launcher.worker import budget
+from launcher.worker.lifeline import die_with_parent
 from launcher.worker.recorder import Recorder
-
-PR_SET_PDEATHSIG = 1
-
-
-def die_with_parent() -> None:
-    """Asks the kernel to kill this process when the thread that started it ends (prctl(2)); Linux only, best effort."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):  # another C library: the launcher's own kill remains
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def run(orders: Orders) -> int:

@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 
+from launcher import procfs
+from launcher.allocator import MALLOC_VALUE, MALLOC_VARIABLE
 from launcher.contract.orders import Orders
-
-MALLOC_VARIABLE = "MALLOC_MMAP_THRESHOLD_"
-MALLOC_VALUE = "65536"
-"""glibc raises its mmap threshold by itself and then keeps freed tensors on a fragmenting heap: half of a budget can go there.
-With this threshold every tensor goes back to the kernel at once, and a cap means live bytes. Read by glibc at process start only."""
+from launcher.worker.driver import used_by_nvml
 
 
 class BudgetError(RuntimeError):
@@ -30,7 +27,7 @@ def take(orders: Orders) -> tuple[int, int]:
 
 
 def limit(*, device: str, cap_bytes: int, device_index: int = 0) -> tuple[int, int]:
-    """As ``take``, without a orders. Complaints go to stderr: a budget that means less than it says must not be silent."""
+    """As ``take``, without orders. Complaints go to stderr: a budget that means less than it says must not be silent."""
     if cap_bytes <= 0:
         raise BudgetError(f"a budget of {cap_bytes} bytes allows nothing")
     if device == "cuda":
@@ -66,15 +63,6 @@ def lift() -> None:
 # CPU
 
 
-def data_bytes() -> int:
-    """VmData of this process: private writable memory without stacks, which is what RLIMIT_DATA counts since Linux 4.7."""
-    with open("/proc/self/status", encoding="ascii") as status:
-        for line in status:
-            if line.startswith("VmData:"):
-                return int(line.split()[1]) * 1024
-    raise BudgetError("/proc/self/status has no VmData line")
-
-
 def _start_threads() -> None:
     """Starts PyTorch's threads, where PyTorch is imported: their stacks (8 MiB each) then count as base, and not as the run's memory.
 
@@ -91,7 +79,7 @@ def _limit_cpu(cap_bytes: int) -> tuple[int, int]:
     import resource
 
     _start_threads()
-    base = data_bytes()
+    base = procfs.data_bytes()
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if hard != resource.RLIM_INFINITY and base + cap_bytes > hard:
         raise BudgetError(
@@ -110,7 +98,7 @@ def _limit_cuda(cap_bytes: int, device_index: int) -> tuple[int, int]:
 
     if not torch.cuda.is_available():
         raise BudgetError("device 'cuda' was asked for, but PyTorch sees no CUDA device (torch.cuda.is_available() is False)")
-    used = _nvml_used(device_index)
+    used = used_by_nvml(device_index)
     before = used() if used else None
     torch.cuda.init()
     torch.cuda.synchronize()  # creates the context
@@ -122,15 +110,3 @@ def _limit_cuda(cap_bytes: int, device_index: int) -> tuple[int, int]:
         raise BudgetError(f"the CUDA context alone takes {overhead} bytes; a budget of {cap_bytes} leaves nothing for the trainer")
     torch.cuda.set_per_process_memory_fraction(min(1.0, allowed / total))
     return min(allowed, total), overhead
-
-
-def _nvml_used(device_index: int) -> Callable[[], int] | None:
-    """A function giving the bytes in use on the card, by NVML; None where NVML cannot be had."""
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByIndex(device_index)
-    except Exception:  # no package, no driver library, no permission
-        return None
-    return lambda: int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)

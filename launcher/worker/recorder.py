@@ -8,18 +8,19 @@ Nothing is decided here; ``verdict`` in the launcher judges.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from launcher import procfs
 from launcher.contract.orders import Orders
 from launcher.contract.report import Failure, Phase, PhaseUse, TrialReport
+from launcher.worker.driver import used_by_nvml, used_by_runtime
 
 SAMPLE_PERIOD_S = 0.002
-"""Between two looks at the data segments; a look costs some 3 microseconds, and the interpreter's lock once."""
+"""Between two looks at the data segments; each costs the interpreter's lock once."""
 
 MEASURES = frozenset({"growth_bytes_per_batch", "validation_batches_total", "train_samples", "validation_samples"})
 """Fields of the report that only the trainer's module can know."""
@@ -243,25 +244,14 @@ def failure_of(error: BaseException) -> Failure:
 # Meters
 
 
-def _status_bytes(key: str) -> int:
-    """A size in /proc/self/status, which the kernel gives in KiB."""
-    with open("/proc/self/status", encoding="ascii") as status:
-        for line in status:
-            if line.startswith(key + ":"):
-                return int(line.split()[1]) * 1024
-    raise KeyError(key)
-
-
 class CpuMeter:
     """Resident size (VmHWM) and data segments (VmData, what RLIMIT_DATA counts) of this process above a base."""
 
     def __init__(self, base_bytes: int) -> None:
         """``base_bytes``: VmData when the budget was taken."""
-        self._page_bytes = os.sysconf("SC_PAGE_SIZE")
-        self._stack_bytes = _status_bytes("VmStk")  # statm counts the stack with the data
+        self._segments = procfs.DataSegments()
         self._base_bytes = base_bytes
-        self._resident_base = _status_bytes("VmRSS")
-        self._statm = os.open("/proc/self/statm", os.O_RDONLY)
+        self._resident_base = procfs.status_bytes("VmRSS")
         self._peak = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="autofit-vmdata", daemon=True)
@@ -274,8 +264,7 @@ class CpuMeter:
             self._look()
 
     def _look(self) -> None:
-        data_and_stack = int(os.pread(self._statm, 128, 0).split()[5]) * self._page_bytes
-        self._peak = max(self._peak, data_and_stack - self._stack_bytes)
+        self._peak = max(self._peak, self._segments.now())
 
     def reset(self) -> None:
         with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w", encoding="ascii") as clear_refs:
@@ -287,7 +276,7 @@ class CpuMeter:
         self._look()
 
     def peaks(self) -> tuple[int, int, int]:
-        resident = max(0, _status_bytes("VmHWM") - self._resident_base)
+        resident = max(0, procfs.status_bytes("VmHWM") - self._resident_base)
         data = max(0, self._peak - self._base_bytes)
         return resident, data, data
 
@@ -310,7 +299,7 @@ class CudaMeter:
         import torch
 
         self._cuda = torch.cuda
-        self._driver_used = _driver_meter(device_index)
+        self._driver_used = used_by_nvml(device_index) or used_by_runtime
         self._device_peak = 0
         self._ooms = self._retries = 0
 
@@ -339,21 +328,3 @@ class CudaMeter:
 
     def close(self) -> None:
         pass
-
-
-def _driver_meter(device_index: int) -> Callable[[], int]:
-    """A function giving the bytes in use on the card, neighbours included: by NVML, or by the CUDA runtime without it."""
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByIndex(device_index)
-        return lambda: int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
-    except Exception:  # no package, no driver library, no permission: the runtime knows the same sum
-        import torch
-
-        def used() -> int:
-            free, total = torch.cuda.mem_get_info()
-            return int(total - free)
-
-        return used

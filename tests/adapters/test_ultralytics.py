@@ -221,7 +221,7 @@ def test_a_folder_that_holds_something_is_not_trained_into(yolo_dataset: Path, t
 
 
 def test_a_small_shared_memory_is_refused_before_workers_die_in_it(yolo_dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("launcher.devices.shared_memory_free", lambda: 64 * 2**20)
+    monkeypatch.setattr("launcher.host.shared_memory_free", lambda: 64 * 2**20)
     recipe = make(yolo_dataset, ask={"micro_batch": 64, "image_size": 1280}, args={"workers": 8}, device={"kind": "cuda"})
     (fault,) = UltralyticsAdapter().check(recipe)
     assert fault.key == "trainer.args.workers" and "/dev/shm" in fault.found and "workers=0" in fault.cure

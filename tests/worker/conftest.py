@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from launcher import allocator
 from launcher.contract.orders import Orders
 from launcher.contract.report import TrialReport
 from launcher.trainers.ultralytics import environment as ultralytics_env
-from launcher.worker import budget
 from tests.worker.shapes import ShapesData, make_shapes
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +29,7 @@ def quiet_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str
     """The environment of a trial's child on the CPU."""
     folder = tmp_path_factory.mktemp("environment")
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return {**os.environ, **ultralytics_env.prepare(folder), budget.MALLOC_VARIABLE: budget.MALLOC_VALUE, "PYTHONPATH": path}
+    return {**os.environ, **ultralytics_env.prepare(folder), **allocator.MALLOC, "PYTHONPATH": path}
 
 
 @pytest.fixture(scope="session")
@@ -143,7 +143,6 @@ def exact_run(tmp_path_factory: pytest.TempPathFactory, quiet_environment: dict[
     folder = tmp_path_factory.mktemp("exact run")  # with a blank: Ultralytics' own entrypoint("...") would split there
     (folder / "native").mkdir()
     script = folder / "native" / "yolo_exact.py"
-    script.write_text((ROOT / "launcher" / "worker" / "yolo_exact.py").read_text(encoding="utf-8"), encoding="utf-8")
     words = f"data={shapes(val=3).yaml} imgsz=64 batch=4 nbs=16 epochs=1 device=cpu plots=False".split()
     command = [
         sys.executable,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from launcher import allocator
 from launcher.worker import budget
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a CPU budget is RLIMIT_DATA, which only Linux has")
@@ -23,7 +24,7 @@ print(json.dumps({"argv": sys.argv, "path": sys.path[0], "name": __name__, "main
 def budgeted(*words: str, mib: int = 256, cwd: Path | None = None, malloc: bool = True) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     if malloc:
-        env[budget.MALLOC_VARIABLE] = budget.MALLOC_VALUE
+        env[allocator.MALLOC_VARIABLE] = allocator.MALLOC_VALUE
     command = [sys.executable, "-m", "launcher.worker.budgeted", "--device", "cpu", "--bytes", str(mib * MIB), *words]
     return subprocess.run(command, capture_output=True, text=True, env=env, cwd=cwd, timeout=60, check=False)
 
@@ -88,7 +89,7 @@ def test_the_limit_is_real(tmp_path: Path) -> None:
 def test_imports_count_as_base(tmp_path: Path) -> None:
     write(tmp_path / "heavy.py", "KEPT = bytearray(200 << 20)")
     script = write(tmp_path / "train.py", "import heavy; x = bytearray(200 << 20); print('fits')")
-    path = {**os.environ, "PYTHONPATH": f"{Path(__file__).parents[2]}{os.pathsep}{tmp_path}", budget.MALLOC_VARIABLE: budget.MALLOC_VALUE}
+    path = {**os.environ, **allocator.MALLOC, "PYTHONPATH": f"{Path(__file__).parents[2]}{os.pathsep}{tmp_path}"}
     command = [sys.executable, "-m", "launcher.worker.budgeted", "--device", "cpu", "--bytes", str(256 * MIB)]
     with_imports = subprocess.run([*command, "--imports", "json,heavy", script], env=path, capture_output=True, text=True, check=False)
     without = subprocess.run([*command, script], env=path, capture_output=True, text=True, check=False)
@@ -98,7 +99,7 @@ def test_imports_count_as_base(tmp_path: Path) -> None:
 
 def test_a_budget_on_a_fragmenting_heap_is_said_loudly(tmp_path: Path) -> None:
     script = write(tmp_path / "train.py", "pass")
-    assert f"WARNING: {budget.MALLOC_VARIABLE} is not set, not 65536" in budgeted(script, malloc=False).stderr
+    assert f"WARNING: {allocator.MALLOC_VARIABLE} is not set, not 65536" in budgeted(script, malloc=False).stderr
     assert budgeted(script).stderr == ""
 
 

@@ -178,7 +178,7 @@ def test_a_report_is_replaced_whole(orders: Orders) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="the CPU meter reads /proc")
 class TestCpuMeter:
     def test_a_phase_is_charged_with_the_memory_it_took_and_the_next_is_not(self, orders: Orders) -> None:
-        from launcher.worker.budget import data_bytes
+        from launcher.procfs import data_bytes
 
         recorder = Recorder(orders)
         recorder.budget(512 * MIB, data_bytes())
@@ -198,7 +198,7 @@ class TestCpuMeter:
     def test_a_peak_between_batches_is_seen_by_the_sampling_thread(self) -> None:
         import time
 
-        from launcher.worker.budget import data_bytes
+        from launcher.procfs import data_bytes
 
         meter = CpuMeter(data_bytes())
         meter.reset()

@@ -16,12 +16,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher import devices
+from launcher import host
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault
 from launcher.ladder import Rung
 from launcher.schema import Recipe, Value, WheelRule
+from launcher.sizes import format_size
 from launcher.trainers.base import Command, TrialPlan, WheelSpec
 from launcher.trainers.ultralytics import arguments as yolo_arguments
 from launcher.trainers.ultralytics import data as yolo_data
@@ -163,7 +164,7 @@ class UltralyticsAdapter:
         """Data loader workers hand over whole batches through /dev/shm; too small a one kills them mid-epoch."""
         workers = yolo_arguments.value_of(recipe.trainer.args, "workers")
         size, micro_batch = recipe.ask.get("image_size") or 640, recipe.ask.get("micro_batch")
-        free = devices.shared_memory_free()
+        free = host.shared_memory_free()
         if not (isinstance(workers, int) and isinstance(size, int) and isinstance(micro_batch, int)) or workers < 1 or free is None:
             return []
         if recipe.device.kind == "cpu":  # Ultralytics uses no workers on a CPU
@@ -172,7 +173,7 @@ class UltralyticsAdapter:
         needed = batch_bytes * min(workers, os.cpu_count() or 1)  # every worker holds at least the batch it is handing over
         if needed <= free:
             return []
-        batch, left = devices.format_size(batch_bytes), devices.format_size(free)
+        batch, left = format_size(batch_bytes), format_size(free)
         found = f"{workers} workers hand over batches of {batch} through /dev/shm, which has {left} free"
         return [
             Fault(key="trainer.args.workers", found=found, cure="Set trainer.args.workers=0, or enlarge /dev/shm (docker run --shm-size).")

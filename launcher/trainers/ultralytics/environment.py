@@ -9,7 +9,9 @@ import importlib.util
 import json
 import os
 import shutil
+import stat
 import sys
+import tempfile
 from pathlib import Path
 
 IMPORTS = ("launcher.trainers.ultralytics.inside.imports",)
@@ -37,15 +39,32 @@ def prepare(folder: Path) -> dict[str, str]:
 
 
 def user_config_folder() -> Path:
-    """Where Ultralytics keeps the user's settings (``get_user_config_dir``, ultralytics/utils/__init__.py)."""
-    chosen = os.environ.get("YOLO_CONFIG_DIR")
-    if chosen:
+    """Where Ultralytics keeps the user's settings, as its ``get_user_config_dir`` finds it; nothing is made here."""
+    wanted = _wanted_config_folder()
+    above = next((place for place in (wanted, *wanted.parents) if place.exists()), wanted)
+    if above == wanted or (above.is_dir() and os.access(above, os.W_OK)) or not hasattr(os, "getuid"):
+        return wanted
+    spare = Path(tempfile.gettempdir()) / f"Ultralytics-{os.getuid()}"  # its way out where the home can't be written
+    return spare if _private(spare) else wanted
+
+
+def _wanted_config_folder() -> Path:
+    if chosen := os.environ.get("YOLO_CONFIG_DIR"):
         return Path(chosen).expanduser() / "Ultralytics"
     if sys.platform == "win32":
         return Path.home() / "AppData" / "Roaming" / "Ultralytics"
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support" / "Ultralytics"
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "Ultralytics"
+    return Path(os.environ.get("XDG_CONFIG_HOME", Path.home() / ".config")) / "Ultralytics"  # an empty one means here, to Ultralytics too
+
+
+def _private(folder: Path) -> bool:
+    """Whether Ultralytics would trust a folder in the shared temporary one: a real folder, ours, open to nobody else."""
+    try:
+        info = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(info.st_mode) and (info.st_uid, info.st_mode & 0o777) == (os.getuid(), 0o700)
 
 
 def _copy_settings(config: Path) -> None:

@@ -11,15 +11,15 @@ import functools
 import importlib.util
 import json
 import os
-import platform
 import re
 import socket
-import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
+
+from launcher.trainers.ultralytics import environment
 
 _SIZED = re.compile(r"(?P<family>yoloe?-?v?(?P<version>\d+))(?P<letter>[a-z])(?P<rest>6?u?(?:-[a-z0-9-]+)?)")
 _LETTERS = {"9": "ecmst", "10": "xlbmsn"}
@@ -201,21 +201,8 @@ def package_datasets() -> tuple[Path, ...]:
 
 
 def settings_path() -> Path:
-    """The user's Ultralytics settings.json, whether or not it exists (``get_user_config_dir``)."""
-    if folder := os.environ.get("YOLO_CONFIG_DIR"):
-        config = Path(folder).expanduser() / "Ultralytics"
-    elif platform.system() == "Windows":
-        config = Path.home() / "AppData" / "Roaming" / "Ultralytics"
-    elif platform.system() == "Darwin":
-        config = Path.home() / "Library" / "Application Support" / "Ultralytics"
-    else:
-        config = Path(os.environ.get("XDG_CONFIG_HOME", Path.home() / ".config")) / "Ultralytics"
-    if not config.is_dir() and hasattr(os, "getuid"):  # Ultralytics' way out where the home can't be written
-        spare = Path(tempfile.gettempdir()) / f"Ultralytics-{os.getuid()}"
-        above = next((folder for folder in config.parents if folder.is_dir()), config)
-        if spare.is_dir() and not os.access(above, os.W_OK):
-            config = spare
-    return config / "settings.json"
+    """The user's Ultralytics settings.json, whether or not it exists."""
+    return environment.user_config_folder() / "settings.json"
 
 
 def _setting(key: str) -> str | None:

@@ -10,13 +10,11 @@ Payload: ``argv`` (list of words), ``cwd``, ``env`` (added), ``files`` (path -> 
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +24,7 @@ from launcher.contract.orders import Orders
 from launcher.contract.report import Failure, Phase, TrialReport
 from launcher.trainers.script.inside.probe import settings as probe_settings
 from launcher.trainers.script.inside.probe.settings import Settings
+from launcher.worker.lifeline import die_with_parent
 from launcher.worker.recorder import Recorder
 
 SHIM = Path(__file__).parent / "probe" / "shim"
@@ -89,7 +88,7 @@ def _attempt_in(orders: Orders, mode: str, place: Path, records: Path, temporary
         **injected(settings),
     }
     child = subprocess.Popen(
-        orders.payload["argv"], cwd=orders.payload.get("cwd") or None, env=env, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent
+        orders.payload["argv"], cwd=orders.payload.get("cwd") or None, env=env, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent
     )
     status = child.wait()
     broken = Path(f"{settings}.failed")
@@ -104,11 +103,6 @@ def injected(settings: Path) -> dict[str, str]:
     """Variables that load the probe into every Python process of a command."""
     paths = [str(SHIM), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {"PYTHONPATH": os.pathsep.join(paths), probe_settings.VARIABLE: str(settings)}
-
-
-def _die_with_parent() -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
 
 
 def _die_alike(number: int) -> None:

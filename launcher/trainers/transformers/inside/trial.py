@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from launcher import procfs
 from launcher.contract.orders import Orders
 from launcher.contract.report import Phase
 from launcher.trainers.transformers.environment import IMPORTS
@@ -360,7 +361,7 @@ class _Trial:
 
     def _live_bytes(self) -> int:
         if self._plan.on_cpu:
-            return max(0, budget.data_bytes() - self._base_bytes)
+            return max(0, procfs.data_bytes() - self._base_bytes)
         import torch
 
         return int(torch.cuda.memory_allocated())

@@ -22,6 +22,7 @@ import sys
 import time
 from typing import Any
 
+from launcher import procfs
 from launcher.contract.orders import Orders
 from launcher.contract.report import Phase
 from launcher.trainers.script.inside.probe.settings import Settings
@@ -305,7 +306,7 @@ def _live_bytes(device: str) -> int:
         import torch
 
         return int(torch.cuda.memory_allocated())
-    return budget.data_bytes()
+    return procfs.data_bytes()
 
 
 def _distributed() -> Any:

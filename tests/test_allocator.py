@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from launcher.allocator import allocator_environment, allocator_variable
 from launcher.ladder import Rung
-from launcher.trial import _allocator_variable, allocator_environment
 from tests.adapters.contract import cpu_budget
 
 PLAIN = Rung(index=0, values={"micro_batch": 8, "checkpointing": False}, position=(0, 0), accumulation=2)
@@ -41,4 +45,10 @@ def test_the_persons_own_allocator_settings_are_kept(monkeypatch: pytest.MonkeyP
     ("version", "name"), [("2.6.0", "PYTORCH_CUDA_ALLOC_CONF"), ("2.9.1+cu130", "PYTORCH_ALLOC_CONF"), ("2.15.0", "PYTORCH_ALLOC_CONF")]
 )
 def test_the_variable_is_the_one_that_this_torch_reads(version: str, name: str) -> None:
-    assert _allocator_variable({}, version) == name
+    assert allocator_variable({}, version) == name
+
+
+def test_the_trainers_process_reads_the_same_words_with_the_standard_library_alone() -> None:
+    code = "import sys; before = {*sys.modules}; import launcher.allocator; print({name.split('.')[0] for name in {*sys.modules} - before})"
+    shown = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
+    assert ast.literal_eval(shown.stdout) <= {"launcher", *sys.stdlib_module_names}

@@ -1,0 +1,31 @@
+"""A process's number -> its memory as Linux's /proc tells it, in bytes. Standard library only: both sides of the wall ask."""
+
+from __future__ import annotations
+
+import os
+
+
+def status_bytes(key: str, pid: int | str = "self") -> int:
+    """A size in /proc/PID/status, which the kernel gives in KiB. Raises OSError where there is none: a process that has ended, say."""
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as status:
+        for line in status:
+            if line.startswith(key + ":"):
+                return int(line.split()[1]) * 1024
+    raise OSError(f"/proc/{pid}/status has no {key} line")
+
+
+def data_bytes(pid: int | str = "self") -> int:
+    """VmData: private writable memory without stacks, which is what RLIMIT_DATA counts since Linux 4.7 (getrlimit(2), proc(5))."""
+    return status_bytes("VmData", pid)
+
+
+class DataSegments:
+    """VmData of this process for who looks often: one file held open, one read a look, some 3 microseconds."""
+
+    def __init__(self) -> None:
+        self._page_bytes = os.sysconf("SC_PAGE_SIZE")
+        self._stack_bytes = status_bytes("VmStk")  # statm counts the stack with the data
+        self._statm = os.open("/proc/self/statm", os.O_RDONLY)
+
+    def now(self) -> int:
+        return int(os.pread(self._statm, 128, 0).split()[5]) * self._page_bytes - self._stack_bytes

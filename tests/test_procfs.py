@@ -1,0 +1,39 @@
+"""What /proc says of memory is the same whoever asks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from launcher import procfs
+
+MIB = 2**20
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+def test_a_look_that_is_cheap_says_what_the_status_file_says() -> None:
+    assert procfs.DataSegments().now() == pytest.approx(procfs.data_bytes(), abs=MIB)
+
+
+def test_memory_that_is_taken_is_seen_by_both() -> None:
+    segments = procfs.DataSegments()
+    before, looked = procfs.data_bytes(), segments.now()
+    taken = bytearray(64 * MIB)
+    assert procfs.data_bytes() - before == pytest.approx(len(taken), rel=0.05)
+    assert segments.now() - looked == pytest.approx(len(taken), rel=0.05)
+
+
+def test_another_process_is_asked_by_its_number() -> None:
+    assert procfs.data_bytes(os.getpid()) == pytest.approx(procfs.data_bytes(), abs=MIB)
+
+
+def test_a_process_that_has_ended_has_no_memory_to_tell_of() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended and is still listed
+        with pytest.raises(OSError, match="no VmData line"):
+            procfs.data_bytes(child.pid)
+    with pytest.raises(OSError):
+        procfs.data_bytes(child.pid)
