@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, ValidationError
 
 from launcher.errors import BadInput, Fault, did_you_mean
-from launcher.schema import Part, Value
+from launcher.schema import Part
 
 Words = Annotated[
     tuple[str, ...],
@@ -78,7 +78,3 @@ def _fault(detail: dict[str, Any]) -> Fault:
     if detail["type"] == "missing":
         return Fault(key=key, found="no value is set", cure=f"Give one: {key}='python train.py --config c.yaml'.")
     return Fault(key=key, found=f"found {detail['input']!r}", cure=f"{detail['msg']}.")
-
-
-Settings = Mapping[str, Value | list[Any]]
-"""Spelling -> value."""

@@ -1,6 +1,7 @@
 """Takes a folder; gives the environment in which Ultralytics writes only there and never asks the network. Standard library only.
 
-The launcher calls ``prepare`` before it starts a trial. Facts: facts/ultralytics.md, section 2 ("Disk writes", "Network") and trap 9.
+The launcher calls ``prepare`` before it starts a trial. Left to itself Ultralytics writes settings and a font beside the user's own,
+asks for updates and installs packages; a settings folder that is new drops the user's data and weights folders, so they are copied.
 """
 
 from __future__ import annotations

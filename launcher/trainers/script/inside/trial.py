@@ -1,11 +1,11 @@
-"""Takes a orders whose payload is somebody's own command line; runs the command itself with the probe loaded into it from outside,
+"""Takes orders whose payload is somebody's own command line; runs the command itself with the probe loaded into it from outside,
 and puts together what its processes saw.
 
 This process only watches: the command runs with its own interpreter, its own launcher (torchrun, accelerate) and its own arguments.
 Where it ended without a validation pass, it is tried once more with the whole length of its training passes fast-forwarded.
 
-Payload: ``argv`` (list of words), ``cwd``, ``env`` (added), ``files`` (path -> text, written first), ``micro_batch`` (as asked),
-``length_wheels`` and ``hint`` (texts for a person), ``validation`` ("seek" or "none").
+Payload: ``argv`` (list of words), ``env`` (added), ``files`` (path -> text, written first), ``micro_batch`` (as asked),
+``accumulation`` (micro-batches per optimizer step in the trial), ``validation`` ("seek" or "none").
 """
 
 from __future__ import annotations
@@ -41,11 +41,12 @@ QUIET = {
     "PYTHONUNBUFFERED": "1",
 }
 """No uploads, no downloads, no caches beside the person's files."""
+FORCE = 'make it validate early with trainer.args.validation: {force: "--val-every 1"} (words of the script\'s own), or say {none: true}'
 _TAIL_CHARACTERS = 20_000
 
 
 def run(orders: Orders, recorder: Recorder) -> None:
-    """The trial. Leaves the report in the orders's folder whatever happened; a signal that ended the script ends this process too."""
+    """The trial. Leaves the report in the trial's folder whatever happened; a signal that ended the script ends this process too."""
     for path, text in orders.payload.get("files", {}).items():
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text, encoding="utf-8")
@@ -87,9 +88,7 @@ def _attempt_in(orders: Orders, mode: str, place: Path, records: Path, temporary
         **{key: str(value) for key, value in orders.payload.get("env", {}).items()},
         **injected(settings),
     }
-    child = subprocess.Popen(
-        orders.payload["argv"], cwd=orders.payload.get("cwd") or None, env=env, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent
-    )
+    child = subprocess.Popen(orders.payload["argv"], env=env, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
     status = child.wait()
     broken = Path(f"{settings}.failed")
     if broken.exists():
@@ -148,7 +147,7 @@ def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> Trial
         report = dataclasses.replace(report, failure=_exit_failure(status, orders))
     if report.failure is not None and report.facts.get("failed_forwarding"):
         report = dataclasses.replace(
-            report, failure=None, hint=f"fast-forward broke the script ({report.failure.message.splitlines()[0]}); {_force(orders)}"
+            report, failure=None, hint=f"fast-forward broke the script ({report.failure.message.splitlines()[0]}); {FORCE}"
         )
     if report.failure is None and report.phase != Phase.DONE:
         report = _ended_early(report, orders)
@@ -159,7 +158,7 @@ def _ended_early(report: TrialReport, orders: Orders) -> TrialReport:
     """The script came to its own end: what it doesn't have needs no proof, what could not be seen is said."""
     facts = report.facts
     if facts.get("ended") == "given_up":
-        return dataclasses.replace(report, hint=f"no validation came however long the script was fast-forwarded; {_force(orders)}")
+        return dataclasses.replace(report, hint=f"no validation came however long the script was fast-forwarded; {FORCE}")
     if not report.optimizer_steps:
         return dataclasses.replace(report, hint="the script ended before its first optimizer step")
     if facts.get("validated"):
@@ -169,12 +168,7 @@ def _ended_early(report: TrialReport, orders: Orders) -> TrialReport:
         note = "the script was followed to its end and never validates: only training is proven"
         absent = (Phase.VALIDATE.value, Phase.TRAIN_AGAIN.value)
         return dataclasses.replace(report, phase=Phase.DONE.value, absent=absent, notes=(*report.notes, note))
-    return dataclasses.replace(report, hint=f"the script ended, and its validation could not be followed; {_force(orders)}")
-
-
-def _force(orders: Orders) -> str:
-    hint = 'make it validate early with trainer.args.validation: {force: "--val-every 1"} (words of the script\'s own), or say {none: true}'
-    return str(orders.payload.get("hint") or hint)
+    return dataclasses.replace(report, hint=f"the script ended, and its validation could not be followed; {FORCE}")
 
 
 def _exit_failure(status: int, orders: Orders) -> Failure | None:

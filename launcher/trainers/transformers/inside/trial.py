@@ -1,4 +1,4 @@
-"""Takes a orders whose payload is a rung as a built-in trainer's command line; runs a truncated, real training of it on the worst data.
+"""Takes orders whose payload is a rung as a built-in trainer's command line; runs a truncated, real training of it on the worst data.
 
 The very script that the full run launches is run, with the very words, through transformers' own loop, loaders, evaluation and optimizer.
 Replaced are which samples come (the longest labels), how many, and everything that writes. Generation is forced to its full length.

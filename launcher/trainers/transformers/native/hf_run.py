@@ -11,7 +11,7 @@ import importlib.util
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -279,7 +279,3 @@ def finish(trainer: Any, args: Any) -> Mapping[str, Any]:
 def perplexity(loss: float) -> float:
     """exp(loss), without an overflow."""
     return math.exp(min(loss, 700.0))
-
-
-def longest(lengths: Iterable[int]) -> int:
-    return max(lengths, default=0)

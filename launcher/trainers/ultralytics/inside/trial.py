@@ -1,13 +1,14 @@
-"""Takes a orders whose payload is a rung in Ultralytics' own words; runs a truncated, real training of it on the worst of the user's data.
+"""Takes orders whose payload is a rung in Ultralytics' own words; runs a truncated, real training of it on the worst of the user's data.
 
 Built on ``yolo_exact``'s trainers, so that what is proven here is what runs. The training loop, the loaders, the validator and the
 optimizer are Ultralytics' own, checkpoint and final validation included; replaced are which images come (the densest, the largest
 shapes), how many, and where things are written.
-Facts and traps: facts/ultralytics.md; each trap has its test in tests/worker/test_ultralytics_traps.py.
+Where Ultralytics would hide a failure of memory or write into the user's folders, a comment here says what holds it off, and
+the traps' own tests show it.
 
 Payload: ``model`` (str), ``task`` (str or None), ``args`` (this rung's native arguments), ``checkpointing`` (bool),
 ``val_batch`` (int or None), ``asked_batch`` and ``asked_nbs`` (int), ``cache_dir`` (folder for label caches, shared by a run's
-trials), ``worst_nms`` (bool, default True).
+trials).
 """
 
 from __future__ import annotations
@@ -116,7 +117,6 @@ class Plan:
     asked_batch: int
     asked_nbs: int
     cache_folder: Path
-    worst_nms: bool
     accumulation: int
     """Micro-batches per optimizer step here: min(the rung's, 2); the second micro-batch of the second step is the peak."""
     steps: int
@@ -151,7 +151,6 @@ class Plan:
             asked_batch=payload["asked_batch"],
             asked_nbs=payload["asked_nbs"],
             cache_folder=cache_folder,
-            worst_nms=bool(payload.get("worst_nms", True)),
             accumulation=min(max(orders.accumulation, 1), 2),
             steps=max(orders.steps, 2),
             validation_batches=max(orders.validation_batches, 2),
@@ -205,7 +204,7 @@ def _keep_label_caches_away(folder: Path) -> list[tuple[int, int, int, int, int]
 
 
 def _no_downloads() -> None:
-    """``YOLO_OFFLINE`` still lets files be fetched (facts, section 2, "Network"); a trial fetches nothing."""
+    """``YOLO_OFFLINE`` still lets files be fetched; a trial fetches nothing."""
 
     def refuse(url: str, *_: Any, **__: Any) -> None:
         raise ConnectionError(f"a trial downloads nothing, and this was asked for: {url}. Fetch it once beforehand, or give its path")
@@ -216,7 +215,7 @@ def _no_downloads() -> None:
 
 
 def _report_assigner_failures(recorder: Recorder) -> None:
-    """The label assigner survives running out of memory, image by image and hundreds of times slower (facts, trap 2)."""
+    """The label assigner survives running out of memory, image by image and hundreds of times slower."""
     assigner = _module("ultralytics.utils.tal").TaskAlignedAssigner
 
     def get(self: Any) -> bool:
@@ -421,7 +420,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
 
         def _watch_validator(self) -> None:
             validator, preprocess = self.validator, self.validator.preprocess
-            _worst_nms(self, plan, recorder)
+            _worst_nms(self, recorder)
             self._kept: list[int] = []
 
             def watched(batch: Any) -> Any:
@@ -510,7 +509,7 @@ def _kept_bytes(validator: Any, device: str) -> int:
     return sum(int(array.nbytes) for array in arrays) + 512 * len(validator.jdict)
 
 
-def _worst_nms(trainer: Any, plan: Plan, recorder: Recorder) -> None:
+def _worst_nms(trainer: Any, recorder: Recorder) -> None:
     """An untrained model passes hardly a box on to NMS, a half-trained one up to 30,000 per image; here ``conf=0`` passes them all.
 
     Costs 0.17 s per image of 80 classes at 640 px on one CPU core; Ultralytics itself ends it after 2 s + 0.05 s per image.
@@ -518,9 +517,7 @@ def _worst_nms(trainer: Any, plan: Plan, recorder: Recorder) -> None:
     Ultralytics raises ``conf`` for them. There, as many boxes go through as a trained model fires on the densest image.
     """
     validator = trainer.validator
-    if not plan.worst_nms:
-        recorder.note("non-maximum suppression saw only the boxes of the untrained model (worst_nms=false)")
-    elif trainer.args.task != "obb":
+    if trainer.args.task != "obb":
         validator.args.conf = 0.0
     else:
         most = max((len(label["cls"]) for label in trainer.test_loader.dataset.labels), default=0)

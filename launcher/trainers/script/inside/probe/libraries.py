@@ -31,7 +31,7 @@ def _torch(module: Any, overlay: Overlay, session: Session) -> None:
             save(obj, f, *args, **kwargs)
             return
         target = overlay.writable(f, keep=False)
-        if session.forwarding and overlay._there(target):
+        if session.forwarding and overlay.there(target):
             return  # saved before, and nothing has been trained since
         save(obj, target, *args, **kwargs)
 

@@ -53,7 +53,7 @@ class Overlay:
                 return real, self._files + real
         return None
 
-    def _there(self, path: str) -> bool:
+    def there(self, path: str) -> bool:
         with contextlib.suppress(OSError):
             self._os["lstat"](path)
             return True
@@ -91,9 +91,9 @@ class Overlay:
         if both is None:
             return path
         real, twin = both
-        if self._there(twin):
+        if self.there(twin):
             there = self._os["lstat"](twin)
-            if stats.S_ISDIR(there.st_mode) and self._there(real) and not self._is_gone(real):
+            if stats.S_ISDIR(there.st_mode) and self.there(real) and not self._is_gone(real):
                 return path
             return twin
         return twin if self._is_gone(real) else path
@@ -107,16 +107,16 @@ class Overlay:
         folder = os.path.dirname(real)
         if not os.path.isdir(self.visible(folder)):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        if not self._there(twin):
+        if not self.there(twin):
             self._folder(os.path.dirname(twin))
-            if keep and self._there(real) and not self._is_gone(real) and os.path.isfile(real):
+            if keep and self.there(real) and not self._is_gone(real) and os.path.isfile(real):
                 with self._open(real, "rb") as source, self._open(twin, "wb") as target:
                     shutil.copyfileobj(source, target)
         return twin
 
     def _folder(self, path: str) -> None:
         missing = []
-        while not self._there(path):
+        while not self.there(path):
             missing.append(path)
             path = os.path.dirname(path)
         for one in reversed(missing):
@@ -182,7 +182,7 @@ class Overlay:
         if both is None:
             self._os["mkdir"](path, mode)
             return
-        if self._there(self.visible(path)):
+        if self.there(self.visible(path)):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         self._os["mkdir"](self.writable(path, keep=False), mode)
 
@@ -193,11 +193,11 @@ class Overlay:
             self._os["rmdir" if os.path.isdir(path) and not os.path.islink(path) else "remove"](path)
             return
         real, twin = both
-        if not self._there(self.visible(path)):
+        if not self.there(self.visible(path)):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        if self._there(twin):
+        if self.there(twin):
             shutil_remove(self._os, twin)
-        if self._there(real):
+        if self.there(real):
             self._note_gone(real)
 
     def rmtree(self, path: Any, ignore_errors: bool = False, onerror: Any = None, **kwargs: Any) -> None:
@@ -206,7 +206,7 @@ class Overlay:
             if both is None:
                 shutil_remove(self._os, os.fspath(path))
                 return
-            if not self._there(self.visible(path)):
+            if not self.there(self.visible(path)):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
             self.remove(path)
         except OSError:
@@ -243,21 +243,21 @@ class Overlay:
             return names
         real, twin = both
         found: list[str] = []
-        if not self._there(self.visible(path)):
+        if not self.there(self.visible(path)):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        if self._there(real) and not self._is_gone(real):
+        if self.there(real) and not self._is_gone(real):
             found += [name for name in self._os["listdir"](real) if not self._is_gone(os.path.join(real, name))]
-        if self._there(twin):
+        if self.there(twin):
             found += [name for name in self._os["listdir"](twin) if name not in found]
         return [os.fsencode(name) for name in found] if isinstance(path, bytes) else found
 
     def scandir(self, path: Any = ".") -> Any:
         both = self.twin(path)
-        if both is None or not self._there(both[1]):
+        if both is None or not self.there(both[1]):
             return self._os["scandir"](path)
         real, twin = both
         entries = {entry.name: entry for entry in self._os["scandir"](twin)}
-        if self._there(real) and not self._is_gone(real):
+        if self.there(real) and not self._is_gone(real):
             for entry in self._os["scandir"](real):
                 if not self._is_gone(entry.path):
                     entries.setdefault(entry.name, entry)

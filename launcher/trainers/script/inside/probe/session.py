@@ -60,14 +60,20 @@ class Session:
         """A trainer's own hooks (Hugging Face, Lightning) steer; the generic ones only count."""
         self.forward_began = 0.0
         self.passes_after = 0
-        self.train_samples = 0
         self.roots: list[Any] = []
         self._counts: dict[int, int] = {}
         self._live: list[int] = []
         self._dead = False
+        self.sampled: dict[int, list[int] | None] = {}
+        """Data set, by identity -> its items as ``worst`` orders them; None: taken as drawn."""
         self.on_forwarding: list[Any] = []
 
     # -- budget and report
+
+    @property
+    def settled(self) -> bool:
+        """The budget is taken, or never will be in this process."""
+        return self.recorder is not None or self._dead
 
     @property
     def active(self) -> bool:
@@ -75,7 +81,7 @@ class Session:
 
     def open(self) -> None:
         """Takes the budget, once: everything that is made from here on is inside it."""
-        if self.recorder is not None or self._dead:
+        if self.settled:
             return
         if self.orders.device == "cpu":
             import torch._dynamo  # noqa: F401  # every optimizer imports it: a library, so part of the base

@@ -45,7 +45,7 @@ class _Modules:
 
         @functools.wraps(made)
         def built(this: Any, *args: Any, **kwargs: Any) -> None:
-            if session.recorder is None and not session._dead and not _importing():
+            if not session.settled and not _importing():
                 session.open()
             made(this, *args, **kwargs)
             if not session.settings.budget_only:

@@ -73,7 +73,7 @@ class _First:
 
 def _longest(loader: Any, session: Session, kind: str) -> list[int] | None:
     """Indices of the sampled items, longest first, or None where the data is taken as drawn. Says which, once for each kind."""
-    done: dict[int, list[int] | None] = session.__dict__.setdefault("sampled", {})
+    done = session.sampled
     dataset = getattr(loader, "dataset", None)
     key = id(dataset)
     if key in done:
