@@ -241,6 +241,6 @@ class TestEnvironment:
 
     def test_preparing_needs_no_torch(self) -> None:
         program = (
-            "import sys; from launcher.worker import ultralytics_env; assert not {'torch', 'ultralytics', 'matplotlib'} & set(sys.modules)"
+            "import sys, launcher.trainers.ultralytics.environment; assert not {'torch', 'ultralytics', 'matplotlib'} & set(sys.modules)"
         )
         subprocess.run([sys.executable, "-c", program], check=True)
