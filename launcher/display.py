@@ -14,9 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from launcher.errors import Fault
+from launcher.job import Job
 from launcher.ladder import Ladder, Rung
 from launcher.sizes import format_size
-from launcher.story import Fit, Job
+from launcher.story import Fit
 from launcher.supervise import Outcome
 from launcher.trial import Trial
 from launcher.verdict import Kind
@@ -41,7 +42,7 @@ class Display:
             f"ladder  {len(job.ladder.rungs)} rungs; the effective batch stays {job.ladder.effective_batch} on all of them",
             f"record  {escape(str(job.folder.path))}",
         ]
-        lines += [f"[yellow]note[/]    {escape(note)}" for note in (*job.budget.notes, *job.adapter.notes(recipe))]
+        lines += [f"[yellow]note[/]    {escape(note)}" for note in (*job.budget.notes, *job.adapter.notes())]
         self._console.print(Panel("\n".join(lines), box=box.ROUNDED, title="autofit", title_align="left", expand=False))
 
     def trying(self, rung: Rung, number: int) -> None:
@@ -99,7 +100,7 @@ class Display:
     def _row(self, trial: Trial, job: Job) -> Iterable[str]:
         report, verdict = trial.report, trial.verdict
         per_sample = report.step_seconds / trial.rung.micro_batch if report.step_seconds else None
-        estimate = job.adapter.estimate_seconds(job.recipe, trial.rung, report) if verdict.fits else None
+        estimate = job.adapter.estimate_seconds(trial.rung, report) if verdict.fits else None
         yield str(trial.rung.index)
         yield from (_value(trial.rung.values[wheel.name]) for wheel in job.ladder.wheels)
         yield str(trial.rung.accumulation)

@@ -12,13 +12,14 @@ from launcher import devices, host, launch, process, search, supervise, trial, w
 from launcher import recipe as recipes
 from launcher.devices import Budget
 from launcher.errors import BadInput, ExitCode, Fault
+from launcher.job import Job
 from launcher.ladder import Ladder, Rung
 from launcher.recipe import Draft
 from launcher.record import RunFolder
 from launcher.schema import Recipe
 from launcher.sizes import format_size
 from launcher.supervise import Outcome
-from launcher.trainers.base import Adapter, Command, load_adapter
+from launcher.trainers.base import Command, load_adapter
 from launcher.trial import Trial
 
 T = TypeVar("T")
@@ -33,17 +34,6 @@ class Screen(Protocol):
     def summary(self, fit: Fit) -> None: ...
     def launching(self, fit: Fit) -> None: ...
     def ended(self, fit: Fit, outcome: Outcome, results: Mapping[str, Any]) -> None: ...
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Job:
-    """A recipe that can be tried: everything that can be checked without running the trainer has been."""
-
-    recipe: Recipe
-    adapter: Adapter
-    ladder: Ladder
-    budget: Budget
-    folder: RunFolder
 
 
 @dataclass(kw_only=True, slots=True)
@@ -106,7 +96,7 @@ def ladder_of(draft: Draft) -> Ladder:
     ladder: Ladder | None = None
     if draft.recipe is not None:
         try:
-            ladder = wheels.ladder_of(draft.recipe, load_adapter(draft.recipe.trainer.adapter))
+            ladder = wheels.ladder_of(load_adapter(draft.recipe.trainer.adapter)(draft.recipe))
         except BadInput as refused:
             faults += refused.faults
     if faults or ladder is None:
@@ -124,22 +114,22 @@ def prepare(draft: Draft) -> Job:
         raise BadInput(draft.faults)
     faults = list(draft.faults)
     try:
-        adapter = load_adapter(recipe.trainer.adapter)
+        adapter = load_adapter(recipe.trainer.adapter)(recipe)
     except BadInput as refused:
         raise BadInput(draft.provenance.placed([*faults, *refused.faults])) from refused
-    ladder = _collect(faults, lambda: wheels.ladder_of(recipe, adapter))
+    ladder = _collect(faults, lambda: wheels.ladder_of(adapter))
     budget = _collect(faults, lambda: _budget(recipe))
     if not faults:
         _collect(faults, lambda: _make_data(recipe))
     to_be_made = recipe.prepare is not None and recipe.data is not None and not Path(recipe.data).exists()
     faults += _disk_faults(Path(recipe.run.root))
-    faults += [fault for fault in adapter.check(recipe) if not (to_be_made and fault.key == "data")]
+    faults += [fault for fault in adapter.check() if not (to_be_made and fault.key == "data")]
     if faults or ladder is None or budget is None:
         raise BadInput(draft.provenance.placed(faults))
     folder = RunFolder.create(Path(recipe.run.root), recipe.name)
     folder.replace(folder.recipe, recipes.as_yaml(recipe))
     folder.event("prepared", recipe=recipe.name, device=budget, rungs=len(ladder.rungs), effective_batch=ladder.effective_batch)
-    return Job(recipe=recipe, adapter=adapter, ladder=ladder, budget=budget, folder=folder)
+    return Job(adapter=adapter, ladder=ladder, budget=budget, folder=folder)
 
 
 LEAST_DISK_BYTES = 512 * 2**20
@@ -184,7 +174,7 @@ def fit(job: Job, screen: Screen) -> Fit:
     job.folder.forget_cache()
     if isinstance(move, search.Chosen):
         result.chosen = next(one for one in result.trials if one.rung.index == move.rung.index)
-        result.command = launch.native_command(job.recipe, job.adapter, move.rung, job.budget, job.folder)
+        result.command = launch.native_command(job, move.rung)
         result.status = "done"
     elif move.why == "not_memory":
         result.status = result.trials[-1].verdict.kind.value
@@ -198,7 +188,7 @@ def fit(job: Job, screen: Screen) -> Fit:
 def try_rung(job: Job, rung: Rung) -> Trial:
     """One rung, really tried and recorded."""
     job.folder.event("trial_started", rung_index=rung.index, rung=dict(rung.values), accumulation=rung.accumulation)
-    tried = trial.run(job.recipe, job.adapter, rung, job.budget, job.folder)
+    tried = trial.run(job, rung)
     job.folder.event("trial_ended", **trial_record(tried))
     return tried
 
@@ -210,9 +200,9 @@ def train(job: Job, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> tuple
         return result, result.as_record()
     screen.launching(result)
     job.folder.event("run_started", rung_index=result.chosen.rung.index, command=result.command.shell())
-    child = launch.start(result.command, job.adapter, result.chosen.rung, job.budget, job.folder, show=show)
-    outcome = supervise.follow(child, job.budget, job.folder)
-    results = dict(job.adapter.results(job.recipe, folder=job.folder.path)) if outcome.done else {}
+    child = launch.start(job, result.chosen.rung, result.command, show=show)
+    outcome = supervise.follow(job, child)
+    results = dict(job.adapter.results(folder=job.folder.path)) if outcome.done else {}
     result.status = "done" if outcome.done else "failed"
     record = {**result.as_record(), "run": outcome, "results": results}
     job.folder.replace_json(job.folder.final, record)

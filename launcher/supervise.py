@@ -11,6 +11,7 @@ import psutil
 
 from launcher import devices, process
 from launcher.devices import Budget
+from launcher.job import Job
 from launcher.process import Child
 from launcher.record import RunFolder
 from launcher.verdict import MemoryFailure, memory_failure
@@ -37,9 +38,10 @@ class Outcome:
         return self.returncode == 0
 
 
-def follow(child: Child, budget: Budget, folder: RunFolder) -> Outcome:
+def follow(job: Job, child: Child) -> Outcome:
     """Waits for the run's end, noting its memory every half minute. Raises Interrupted once a signal has ended it."""
-    watch = _Watch(child, budget, folder)
+    folder = job.folder
+    watch = _Watch(child, job.budget, folder)
     with process.forward_signals(child):
         ending = process.wait(child, each_poll=watch, stderr=folder.run_stderr)
     said = ending.stderr_tail + process.tail(folder.run_stdout)

@@ -11,12 +11,10 @@ from launcher.allocator import allocator_environment
 from launcher.contract.ending import Ending
 from launcher.contract.orders import Orders
 from launcher.contract.report import TrialReport
-from launcher.devices import Budget
 from launcher.errors import BadInput, Fault
+from launcher.job import Job
 from launcher.ladder import Rung
-from launcher.record import RunFolder
-from launcher.schema import Recipe
-from launcher.trainers.base import Adapter, Command, TrialPlan
+from launcher.trainers.base import Command, TrialPlan
 from launcher.verdict import Needs, Verdict, judge
 
 
@@ -31,29 +29,18 @@ class Trial:
     folder: Path
 
 
-def run(recipe: Recipe, adapter: Adapter, rung: Rung, budget: Budget, folder: RunFolder) -> Trial:
+def run(job: Job, rung: Rung) -> Trial:
     """Tries one rung in a process of its own, which is gone with all its children when this returns.
 
     The trainer's output goes to ``stdout.log`` and ``stderr.log`` of the trial's folder, what it writes to ``scratch/`` there,
     which is removed. Raises Interrupted on a signal.
     """
-    place = folder.trial(rung.index)
-    folder.cache.mkdir(exist_ok=True)
-    if (fetch := adapter.fetch(recipe, rung)) is not None:
+    place, budget, rules = job.folder.trial(rung.index), job.budget, job.recipe.trial
+    job.folder.cache.mkdir(exist_ok=True)
+    if (fetch := job.adapter.fetch(rung)) is not None:
         _fetched(fetch, place)
-    plan = adapter.trial(recipe, rung, budget, folder=place, cache=folder.cache)
-    orders = Orders(
-        module=plan.module,
-        folder=str(place),
-        device=budget.kind,
-        device_index=budget.index,
-        cap_bytes=budget.cap_bytes,
-        accumulation=rung.accumulation,
-        steps=recipe.trial.steps,
-        validation_batches=recipe.trial.validation_batches,
-        steps_after=recipe.trial.steps_after,
-        payload=dict(plan.payload),
-    )
+    plan = job.adapter.trial(rung, budget, folder=place, cache=job.folder.cache)
+    orders = _orders(job, rung, plan, place)
     orders.scratch.mkdir(exist_ok=True)
     orders.write(place / "orders.json")
     child = process.start(
@@ -63,10 +50,10 @@ def run(recipe: Recipe, adapter: Adapter, rung: Rung, budget: Budget, folder: Ru
         stderr=place / "stderr.log",
     )
     with process.forward_signals(child, grace_s=1.0):
-        ending = process.wait(child, timeout_s=recipe.trial.timeout_s, stderr=place / "stderr.log")
+        ending = process.wait(child, timeout_s=rules.timeout_s, stderr=place / "stderr.log")
     shutil.rmtree(orders.scratch, ignore_errors=True)
     devices.settle(budget)
-    return _finished(rung, ending, place, budget, orders, plan)
+    return _finished(job, rung, ending, orders, plan)
 
 
 def _fetched(command: Command, place: Path) -> None:
@@ -88,12 +75,27 @@ def _fetched(command: Command, place: Path) -> None:
         )
 
 
-def _finished(rung: Rung, ending: Ending, place: Path, budget: Budget, orders: Orders, plan: TrialPlan) -> Trial:
-    report = TrialReport.read(orders.report_path)
-    needs = Needs(optimizer_steps=orders.steps, validation_batches=1, observed={**plan.expects, "device": budget.kind})
-    verdict = judge(report, ending, rung=rung, needs=needs, device_bytes=budget.total_bytes)
-    trial = Trial(rung=rung, verdict=verdict, report=report or TrialReport(), seconds=ending.seconds, folder=place)
-    RunFolder(place.parent.parent).replace_json(
-        place / "verdict.json", {"rung": rung, "verdict": verdict, "seconds": ending.seconds, "ending": ending}
+def _orders(job: Job, rung: Rung, plan: TrialPlan, place: Path) -> Orders:
+    """What the trial's child is told."""
+    return Orders(
+        module=plan.module,
+        folder=str(place),
+        device=job.budget.kind,
+        device_index=job.budget.index,
+        cap_bytes=job.budget.cap_bytes,
+        accumulation=rung.accumulation,
+        steps=job.recipe.trial.steps,
+        validation_batches=job.recipe.trial.validation_batches,
+        steps_after=job.recipe.trial.steps_after,
+        payload=dict(plan.payload),
     )
+
+
+def _finished(job: Job, rung: Rung, ending: Ending, orders: Orders, plan: TrialPlan) -> Trial:
+    report = TrialReport.read(orders.report_path)
+    needs = Needs(optimizer_steps=orders.steps, validation_batches=1, observed={**plan.expects, "device": job.budget.kind})
+    verdict = judge(report, ending, rung=rung, needs=needs, device_bytes=job.budget.total_bytes)
+    trial = Trial(rung=rung, verdict=verdict, report=report or TrialReport(), seconds=ending.seconds, folder=Path(orders.folder))
+    told = {"rung": rung, "verdict": verdict, "seconds": ending.seconds, "ending": ending}
+    job.folder.replace_json(trial.folder / "verdict.json", told)
     return trial

@@ -138,12 +138,15 @@ _DEATHS_BY_FULL_MEMORY = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
 _NEAR_CAP = 0.9  # a native library that does not check its allocation dies at the cap, not far below it
 
 
-def _at_the_cap(report: TrialReport, ending: Ending) -> bool:
-    """Whether the most memory that anyone saw in use is nearly all that the trial was allowed."""
+_THREAD_BYTES = 8 * 2**20  # the stack that a new thread asks for at once (RLIMIT_STACK's usual value)
+
+
+def _at_the_cap(report: TrialReport, ending: Ending, *, wanted_bytes: int = 0) -> bool:
+    """Whether the most memory that anyone saw in use, with what was asked for beside it, is nearly all that the trial was allowed."""
     if not report.cap_bytes:
         return False
     seen = max(report.peak_reserved_bytes, ending.peak_data_bytes - report.base_bytes)
-    return seen >= _NEAR_CAP * report.cap_bytes
+    return seen + wanted_bytes >= _NEAR_CAP * report.cap_bytes
 
 
 def judge(report: TrialReport | None, ending: Ending, *, rung: Rung, needs: Needs, device_bytes: int) -> Verdict:
@@ -231,7 +234,7 @@ def _failure(report: TrialReport, ending: Ending) -> MemoryFailure | None:
         return found
     if report.failure is None and ending.returncode == -signal.SIGKILL:
         return MemoryFailure(source="host", line="killed (SIGKILL), as the kernel's out-of-memory killer does", asked_bytes=None)
-    if not _at_the_cap(report, ending):
+    if not _at_the_cap(report, ending, wanted_bytes=_THREAD_BYTES if "can't start new thread" in said else 0):
         return None
     full = f"with all of its {report.cap_bytes} bytes in use"
     if report.failure is None and -ending.returncode in _DEATHS_BY_FULL_MEMORY:

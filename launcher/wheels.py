@@ -10,22 +10,23 @@ from launcher.schema import Recipe, Value, WheelRule
 from launcher.trainers.base import Adapter, WheelSpec
 
 
-def ladder_of(recipe: Recipe, adapter: Adapter) -> Ladder:
-    """The recipe's ladder.
+def ladder_of(adapter: Adapter) -> Ladder:
+    """The ladder of the recipe that ``adapter`` is bound to.
 
     Raises BadInput with all faults of ``ask`` and ``ladder``: unknown wheels, wrong types, impossible floors, values off their grid.
     """
-    faults = _ask_faults(recipe, adapter)
+    recipe = adapter.recipe
+    faults = _ask_faults(adapter)
     wheels: list[Wheel] = []
     effective = 0
     if not faults:
-        accumulation = recipe.ask.get("accumulation") or adapter.accumulation(recipe)
+        accumulation = recipe.ask.get("accumulation") or adapter.accumulation()
         micro_batch = recipe.ask[MICRO_BATCH]
         assert isinstance(micro_batch, int) and isinstance(accumulation, int)
         effective = micro_batch * accumulation
         for name in _turning(recipe):
             try:
-                wheels.append(_wheel(name, recipe, adapter, effective))
+                wheels.append(_wheel(name, adapter, effective))
             except ValueError as error:
                 faults.append(Fault(key=f"ladder.wheels.{name}", found=str(error), cure=_WHEEL_CURE.format(name=name)))
     if faults:
@@ -43,8 +44,9 @@ def _turning(recipe: Recipe) -> list[str]:
     return [name for name in recipe.ladder.order if recipe.ask.get(name) is not None or name in recipe.ask] + fixed
 
 
-def _ask_faults(recipe: Recipe, adapter: Adapter) -> list[Fault]:
+def _ask_faults(adapter: Adapter) -> list[Fault]:
     """What is wrong with the names and values under ``ask`` and the names under ``ladder``."""
+    recipe = adapter.recipe
     wheels = {*adapter.wheels, *(name for name, rule in recipe.ladder.wheels.items() if rule.argument)}
     known = wheels | set(_ASK_ONLY)
     faults = [fault for name, value in recipe.ask.items() if (fault := _value_fault(name, value, adapter, known)) is not None]
@@ -75,8 +77,9 @@ def _value_fault(name: str, value: Value, adapter: Adapter, known: set[str]) -> 
     return None
 
 
-def _wheel(name: str, recipe: Recipe, adapter: Adapter, effective: int) -> Wheel:
+def _wheel(name: str, adapter: Adapter, effective: int) -> Wheel:
     """One wheel with its values. ValueError says in words what can't be."""
+    recipe = adapter.recipe
     spec = adapter.wheels.get(name)
     asked = recipe.ask[name]
     rule = _merged(recipe.ladder.wheels.get(name), spec.rule if spec else WheelRule(), asked)
@@ -91,7 +94,7 @@ def _wheel(name: str, recipe: Recipe, adapter: Adapter, effective: int) -> Wheel
     elif rule.grid is not None:
         values = _sizes(name, asked, rule)
     else:
-        values = (asked, *adapter.lesser(recipe, name, asked, floor=rule.floor))
+        values = (asked, *adapter.lesser(name, asked, floor=rule.floor))
     if rule.values is not None and rule.grid is not None:
         for value in values[1:]:
             if isinstance(value, int) and value % rule.grid:

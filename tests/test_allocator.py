@@ -12,7 +12,7 @@ import pytest
 
 from launcher.allocator import allocator_environment, allocator_variable
 from launcher.ladder import Rung
-from tests.adapters.contract import cpu_budget
+from launcher.trainers.suite import cpu_budget
 
 PLAIN = Rung(index=0, values={"micro_batch": 8, "checkpointing": False}, position=(0, 0), accumulation=2)
 CHECKPOINTED = Rung(index=1, values={"micro_batch": 8, "checkpointing": True}, position=(0, 1), accumulation=2)

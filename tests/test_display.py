@@ -10,21 +10,22 @@ from rich.console import Console
 from launcher.contract.report import TrialReport
 from launcher.display import Display
 from launcher.errors import Fault
+from launcher.job import Job
 from launcher.record import RunFolder
-from launcher.story import Fit, Job
+from launcher.story import Fit
+from launcher.trainers.suite import cpu_budget
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from launcher.trial import Trial
 from launcher.verdict import Kind, Verdict
 from launcher.wheels import ladder_of
-from tests.adapters.contract import cpu_budget
 from tests.adapters.test_ultralytics import make
 
 
 def job(tmp_path: Path) -> Job:
-    adapter = UltralyticsAdapter()
     recipe = make("data.yaml").model_copy(update={"summary": "odd [/red] words [bold]", "name": "mine[0]"})
+    adapter = UltralyticsAdapter(recipe)
     folder = RunFolder.create(tmp_path, "mine")
-    return Job(recipe=recipe, adapter=adapter, ladder=ladder_of(recipe, adapter), budget=cpu_budget(), folder=folder)
+    return Job(adapter=adapter, ladder=ladder_of(adapter), budget=cpu_budget(), folder=folder)
 
 
 def shown(draw: object) -> str:

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from launcher.process import TOKEN
-from tests.adapters.contract import snapshot
+from launcher.trainers.suite import snapshot
 from tests.conftest import write_yolo_dataset
 
 ROOT = Path(__file__).parent.parent

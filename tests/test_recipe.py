@@ -34,7 +34,7 @@ def ladder_faults(**changes: Any) -> dict[str, Fault]:
     checked = draft(**changes)
     assert checked.recipe is not None
     try:
-        ladder_of(checked.recipe, UltralyticsAdapter())
+        ladder_of(UltralyticsAdapter(checked.recipe))
     except BadInput as refused:
         return {fault.key: fault for fault in (*checked.faults, *refused.faults)}
     return {fault.key: fault for fault in checked.faults}
@@ -116,7 +116,7 @@ def test_a_wheel_of_the_users_own_turns_one_of_the_trainers_arguments() -> None:
         ladder={"order": ["micro_batch", "mosaic"], "wheels": {"mosaic": {"values": [0.0], "argument": "mosaic"}}},
     )
     assert checked.recipe is not None
-    ladder = ladder_of(checked.recipe, UltralyticsAdapter())
+    ladder = ladder_of(UltralyticsAdapter(checked.recipe))
     assert [wheel.values for wheel in ladder.wheels if wheel.name == "mosaic"] == [(1.0, 0.0)]
 
 
@@ -137,7 +137,7 @@ def test_fall_backs_are_what_lies_behind_the_asked_value(asked: int, values: tup
         ladder={"order": ["micro_batch", "mine"], "wheels": {"mine": {"values": list(values), "argument": "close_mosaic"}}},
     )
     assert checked.recipe is not None
-    ladder = ladder_of(checked.recipe, UltralyticsAdapter())
+    ladder = ladder_of(UltralyticsAdapter(checked.recipe))
     assert [wheel.values for wheel in ladder.wheels if wheel.name == "mine"] == [kept]
 
 
@@ -152,20 +152,20 @@ def test_fall_backs_are_what_lies_behind_the_asked_value(asked: int, values: tup
 def test_the_floor_of_the_model_is_a_size_whatever_model_is_asked(model: str, floor: str, kept: list[str]) -> None:
     checked = draft(ask={"model": model}, ladder={"wheels": {"model": {"floor": floor}}})
     assert checked.recipe is not None
-    ladder = ladder_of(checked.recipe, UltralyticsAdapter())
+    ladder = ladder_of(UltralyticsAdapter(checked.recipe))
     assert [list(wheel.values) for wheel in ladder.wheels if wheel.name == "model"] == [kept]
 
 
 def test_the_adapters_own_floor_never_forbids_what_is_asked() -> None:
     checked = draft(ask={"image_size": 160})
     assert checked.recipe is not None
-    assert {rung.values["image_size"] for rung in ladder_of(checked.recipe, UltralyticsAdapter()).rungs} == {160}
+    assert {rung.values["image_size"] for rung in ladder_of(UltralyticsAdapter(checked.recipe)).rungs} == {160}
 
 
 def test_what_stands_in_no_order_stays_as_asked() -> None:
     checked = draft(ladder={"order": ["micro_batch"]})
     assert checked.recipe is not None
-    ladder = ladder_of(checked.recipe, UltralyticsAdapter())
+    ladder = ladder_of(UltralyticsAdapter(checked.recipe))
     assert {rung.values["image_size"] for rung in ladder.rungs} == {1280}
 
 
@@ -237,7 +237,7 @@ def test_whatever_a_recipe_says_it_becomes_a_ladder_or_faults_with_cures(changes
     faults = list(checked.faults)
     if checked.recipe is not None:
         try:
-            ladder = ladder_of(checked.recipe, UltralyticsAdapter())
+            ladder = ladder_of(UltralyticsAdapter(checked.recipe))
             assert len({rung.effective_batch for rung in ladder.rungs}) == 1
         except BadInput as refused:
             faults += refused.faults

@@ -14,9 +14,9 @@ import pytest
 pytest.importorskip("transformers")
 
 from launcher import devices, story
+from launcher.job import Job
 from launcher.record import RunFolder
 from launcher.schema import Recipe
-from launcher.story import Job
 from launcher.trainers.transformers.adapter import TransformersAdapter
 from launcher.verdict import Kind
 from launcher.wheels import ladder_of
@@ -37,11 +37,11 @@ class Silent:
 
 
 def job(asked: Recipe, folder: Path) -> Job:
-    adapter = TransformersAdapter()
-    assert adapter.check(asked) == []
+    adapter = TransformersAdapter(asked)
+    assert adapter.check() == []
     budget = devices.find("cpu", memory_bytes=asked.device.memory, headroom=asked.device.headroom)
     run_folder = RunFolder.create(folder, "case")
-    return Job(recipe=asked, adapter=adapter, ladder=ladder_of(asked, adapter), budget=budget, folder=run_folder)
+    return Job(adapter=adapter, ladder=ladder_of(adapter), budget=budget, folder=run_folder)
 
 
 # Budgets keep off the rungs' own peaks: what a process holds after setup differs by up to 1.2 MiB from start to start, so that a rung
@@ -112,7 +112,7 @@ def test_the_printed_command_runs_without_autofit(sums: Path, tmp_path: Path) ->
     argv = [python, "-P", "-c", f"{alone}runpy.run_path({script!r}, run_name='__main__')", script, *words]
     ended = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
     assert ended.returncode == 0, ended.stderr
-    assert "metrics" in TransformersAdapter().results(asked, folder=result.job.folder.path)
+    assert "metrics" in TransformersAdapter(asked).results(folder=result.job.folder.path)
 
 
 def test_an_evaluation_said_to_overflow_really_does_and_one_said_to_fit_does_not(tmp_path: Path) -> None:
@@ -125,12 +125,11 @@ def test_an_evaluation_said_to_overflow_really_does_and_one_said_to_fit_does_not
         one = job(asked, tmp_path)
         verdict = story.try_rung(one, one.ladder.asked).verdict
         said[mib] = verdict.kind
-        command = one.adapter.full_run(asked, one.ladder.asked, one.budget, folder=tmp_path / f"full{mib}")
+        command = one.adapter.full_run(one.ladder.asked, one.budget, folder=tmp_path / f"full{mib}")
         for path, text in command.files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        limits = ["--device", "cpu", "--bytes", str(mib * MIB), "--imports", ",".join(one.adapter.runtime(command))]
-        argv = [sys.executable, "-P", "-m", "launcher.worker.budgeted", *limits, *command.argv[1:]]
+        argv = one.adapter.held(command, one.budget, folder=tmp_path / f"full{mib}").argv
         env = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
         ended = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=600)
         done[mib] = Kind.FITS if ended.returncode == 0 else Kind.OUT_OF_MEMORY

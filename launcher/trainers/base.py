@@ -1,22 +1,26 @@
 """The seam between autofit and a trainer. An adapter translates; it never runs, searches, judges or supervises.
 
-Adding a trainer is one module that implements ``Adapter``, named in the entry-point group ``autofit.adapters``; the contract
-suite in ``tests/adapters/contract.py`` says what it owes.
+Adding a trainer is one folder (or one installed package) with a class that implements ``Adapter``, named in the entry-point group
+``autofit.adapters``; ``launcher.trainers.suite`` says what it owes and tests it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
+from launcher import process
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import ActsIn, Rung
 from launcher.schema import Recipe, Value, WheelRule
+from launcher.understood import Understood
 
 GROUP = "autofit.adapters"
 
@@ -42,9 +46,6 @@ class Command:
     """Variables set on top of the launcher's own environment."""
     files: Mapping[Path, str] = field(default_factory=dict)
     """Files to write first: path -> text."""
-    foreign: bool = False
-    """A program of the person's own, in any interpreter and with processes of its own: a budget is taken from outside, in each of its
-    Python processes, when that builds its first model (as in its trial), and not by a wrapper around it."""
 
     def shell(self) -> str:
         """The command as a person would type it."""
@@ -67,42 +68,77 @@ class TrialPlan:
 
 
 class Adapter(Protocol):
-    """Translates a rung into one trainer's own words, and its results back."""
+    """One trainer's translator, bound to one recipe: a rung in the trainer's own words, and its results back.
 
-    name: str
-    wheels: Mapping[str, WheelSpec]
+    The class says what it knows of any recipe; an instance is made for one and answers for that. No method depends on another
+    having been called before it.
+    """
 
-    def check(self, recipe: Recipe) -> list[Fault]:
+    name: ClassVar[str]
+    """As it stands in ``trainer.adapter``, and in the entry point."""
+    wheels: ClassVar[Mapping[str, WheelSpec]]
+    recipe: Recipe
+
+    def __init__(self, recipe: Recipe) -> None: ...
+
+    @classmethod
+    def recognise(cls, words: Sequence[str]) -> Understood | None:
+        """What a command line of a person's amounts to; None where it is none of this trainer's.
+
+        Raises BadInput where it is this trainer's and trains nothing, or can't be followed.
+        """
+
+    def check(self) -> list[Fault]:
         """Everything wrong with the recipe's trainer arguments and data, found without running anything. Writes nothing."""
 
-    def accumulation(self, recipe: Recipe) -> int:
+    def accumulation(self) -> int:
         """Gradient accumulation steps of the asked configuration, where the recipe doesn't say."""
 
-    def lesser(self, recipe: Recipe, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
+    def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
         """What this trainer can fall back to from ``asked``, best first, down to ``floor`` (smaller models, say); empty where it
         knows nothing. Raises ValueError, in words, for a floor that means nothing to it.
         """
 
-    def notes(self, recipe: Recipe) -> Sequence[str]:
+    def notes(self) -> Sequence[str]:
         """What a person should know before anything is tried (weights that will be trained from scratch, say)."""
 
-    def fetch(self, recipe: Recipe, rung: Rung) -> Command | None:
+    def fetch(self, rung: Rung) -> Command | None:
         """What must be downloaded before this rung can be tried without a network; None where everything is here."""
 
-    def trial(self, recipe: Recipe, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
+    def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         """The trial of one rung. ``folder`` is the trial's own, ``cache`` is shared by all trials of a launch."""
 
-    def full_run(self, recipe: Recipe, rung: Rung, budget: Budget, *, folder: Path) -> Command:
+    def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         """The full run at ``rung``, as the trainer's own native command. ``folder`` is the launch's own."""
 
-    def results(self, recipe: Recipe, *, folder: Path) -> Mapping[str, Any]:
+    def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
+        """The same full run, held to ``budget`` where the device itself wouldn't (a smaller card, a CPU's budget). See ``budgeted``."""
+
+    def results(self, *, folder: Path) -> Mapping[str, Any]:
         """What the finished run achieved, read from what the trainer wrote: metrics, where the checkpoints lie."""
 
-    def runtime(self, command: Command) -> tuple[str, ...]:
-        """The modules that a full run under an emulated budget imports before the budget is taken."""
-
-    def estimate_seconds(self, recipe: Recipe, rung: Rung, report: TrialReport) -> float | None:
+    def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         """Estimated time of the full run, from the trial's step times; None where the trial can't say."""
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Holding a full run to a budget
+
+
+def budgeted(command: Command, budget: Budget, *, imports: Sequence[str]) -> Command:
+    """The same program inside ``launcher.worker.budgeted``, which imports what the trial imported, takes the budget and runs it."""
+    argv = command.argv[1:] if command.argv[0] in (sys.executable, "python", "python3") else command.argv
+    return held_by("launcher.worker.budgeted", replace(command, argv=argv), budget, "--imports", ",".join(imports))
+
+
+def held_by(module: str, command: Command, budget: Budget, *options: str) -> Command:
+    """The command behind a module of autofit's that takes ``--device``, ``--device-index`` and ``--bytes`` first."""
+    limits = ("--device", budget.kind, "--device-index", str(budget.index), "--bytes", str(budget.budget_bytes))
+    return replace(command, argv=process.python_module(module, *limits, *options, *command.argv))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Which adapters there are
 
 
 def known_adapters() -> list[str]:
@@ -110,15 +146,26 @@ def known_adapters() -> list[str]:
     return sorted(entry.name for entry in entry_points(group=GROUP))
 
 
-def load_adapter(name: str) -> Adapter:
+def adapters() -> Iterator[type[Adapter]]:
+    """Every installed adapter, by name. One that can't be loaded (a broken plugin) is passed over; naming it says why."""
+    for name in known_adapters():
+        with suppress(BadInput):
+            yield load_adapter(name)
+
+
+def load_adapter(name: str) -> type[Adapter]:
     """The adapter of that name.
 
-    Raises BadInput naming the known ones.
+    Raises BadInput naming the known ones, or what keeps it from being loaded.
     """
     found = [entry for entry in entry_points(group=GROUP) if entry.name == name]
     if not found:
         known = known_adapters()
         cure = f"{did_you_mean(name, known)}Known: {', '.join(known) or 'none; is autofit installed?'}."
         raise BadInput([Fault(key="trainer.adapter", found=f"unknown adapter {name!r}", cure=cure)])
-    adapter: Adapter = found[0].load()()
+    try:
+        adapter: type[Adapter] = found[0].load()
+    except Exception as error:  # a package of somebody else's: whatever it raises while it is imported
+        wrong = f"the adapter {name!r} ({found[0].value}) can't be loaded: {type(error).__name__}: {error}"
+        raise BadInput([Fault(key="trainer.adapter", found=wrong, cure="Reinstall or remove its package.")]) from error
     return adapter

@@ -5,18 +5,14 @@
 PROGRAM is a path to a script, a console entry point of an installed package (``yolo``), or ``-m module``. A leading ``python`` is dropped.
 ``sys.argv`` (changed in place: a package imported before the budget may hold on to the list, as ``ultralytics.cfg.ARGV`` does),
 ``sys.path[0]``, ``__main__`` and the exit status are the program's own. On a CPU start it with MALLOC_MMAP_THRESHOLD_=65536.
-With ``--at-first-model FILE`` the program may be any command: it is started as it is, with a probe (settings in FILE) that takes the
-budget in each of its Python processes when that builds its first model.
 The launcher runs full runs so where the device is an emulated, smaller card, or a CPU with a budget.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import importlib
 import importlib.metadata
-import os
 import runpy
 import shutil
 import sys
@@ -77,31 +73,16 @@ def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     return argv[:end], argv[end:]
 
 
-def start_foreign(settings: Path, words: Sequence[str], *, device: str, device_index: int, cap_bytes: int) -> None:
-    """Becomes the command itself, every Python process of which takes the budget at its first model."""
-    from launcher.contract.orders import Orders
-    from launcher.trainers.script.inside import trial as script_trial
-    from launcher.trainers.script.inside.probe.settings import Settings
-
-    orders = Orders(module="", folder="", device=device, device_index=device_index, cap_bytes=cap_bytes, accumulation=1, payload={})
-    settings.parent.mkdir(parents=True, exist_ok=True)
-    Settings(records=str(settings.parent), orders=dataclasses.asdict(orders), budget_only=True).write(settings)
-    os.execvpe(words[0], list(words), {**os.environ, **script_trial.injected(settings)})
-
-
 def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m launcher.worker.budgeted", allow_abbrev=False)
     parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
     parser.add_argument("--device-index", type=int, default=0, help="index of the card as NVML numbers it; it is cuda:0 in here")
     parser.add_argument("--bytes", type=int, required=True, help="cap on device memory above what the imports take")
-    parser.add_argument("--at-first-model", type=Path, help="start any command; its processes take the budget at their first model")
     parser.add_argument("--imports", default="", help="modules to import before the cap is set, comma separated")
     options, program = _split(argv)
     chosen = parser.parse_args(options)
     if not program:
         parser.error("no program to run")
-    if chosen.at_first_model is not None:
-        start_foreign(chosen.at_first_model, program, device=chosen.device, device_index=chosen.device_index, cap_bytes=chosen.bytes)
     for name in filter(None, chosen.imports.split(",")):
         importlib.import_module(name)
     budget.limit(device=chosen.device, cap_bytes=chosen.bytes, device_index=chosen.device_index)

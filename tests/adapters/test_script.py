@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from pathlib import Path
 
@@ -9,12 +10,11 @@ import pytest
 import yaml
 
 from launcher.schema import LadderRules, Recipe, TrainerRules, Value, WheelRule
-from launcher.trainers.base import Adapter
 from launcher.trainers.script import configs
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.script.spelling import Line, kind
+from launcher.trainers.suite import AdapterSuite, cpu_budget
 from launcher.wheels import ladder_of
-from tests.adapters.contract import AdapterContract, cpu_budget
 
 CONFIG = """\
 # mine
@@ -51,14 +51,22 @@ def project(folder: Path, **ask: Value) -> Recipe:
     )
 
 
-class TestScript(AdapterContract):
-    @pytest.fixture
-    def adapter(self) -> Adapter:
-        return ScriptAdapter()
+class TestScript(AdapterSuite):
+    adapter_type = ScriptAdapter
 
     @pytest.fixture
-    def recipe(self, tmp_path: Path) -> Recipe:
-        return project(tmp_path)
+    def recipe(self) -> Recipe:
+        script = Path(__file__).parents[2] / "examples" / "classifier" / "train.py"
+        args = {
+            "command": [sys.executable, str(script), "--batch-size", "8", "--accum", "1", "--epochs", "1"],
+            "spelled": {"micro_batch": "--batch-size", "accumulation": "--accum"},
+        }
+        return Recipe(
+            name="mine",
+            ask={"micro_batch": 8},
+            trainer=TrainerRules(adapter="script", args=args),
+            ladder=LadderRules(order=("micro_batch",)),
+        )
 
 
 def changed(recipe: Recipe, **args: object) -> Recipe:
@@ -67,9 +75,9 @@ def changed(recipe: Recipe, **args: object) -> Recipe:
 
 
 def test_a_rung_changes_a_copy_of_the_config_and_nothing_else_in_it(tmp_path: Path) -> None:
-    recipe, adapter = project(tmp_path), ScriptAdapter()
-    rung = next(one for one in ladder_of(recipe, adapter).rungs if one.values["model"] == "small" and one.micro_batch == 2)
-    command = adapter.full_run(recipe, rung, cpu_budget(), folder=tmp_path / "run")
+    adapter = ScriptAdapter(project(tmp_path))
+    rung = next(one for one in ladder_of(adapter).rungs if one.values["model"] == "small" and one.micro_batch == 2)
+    command = adapter.full_run(rung, cpu_budget(), folder=tmp_path / "run")
     ((path, text),) = command.files.items()
     assert command.argv[-1] == str(path) and path == tmp_path / "run" / "native" / f"c.rung{rung.index}.yaml"
     held = yaml.safe_load(text)
@@ -79,18 +87,18 @@ def test_a_rung_changes_a_copy_of_the_config_and_nothing_else_in_it(tmp_path: Pa
 
 
 def test_a_preset_keeps_no_checkpoint_and_a_shorter_segment_does(tmp_path: Path) -> None:
-    recipe, adapter = project(tmp_path), ScriptAdapter()
-    rungs = ladder_of(recipe, adapter).rungs
+    adapter = ScriptAdapter(project(tmp_path))
+    rungs = ladder_of(adapter).rungs
     shorter = next(one for one in rungs if one.values["segment"] == 220500)
     smaller = next(one for one in rungs if one.values["model"] == "small")
-    assert adapter.checkpoint_loads(recipe, rungs[0], shorter) and not adapter.checkpoint_loads(recipe, rungs[0], smaller)
+    assert adapter.checkpoint_loads(rungs[0], shorter) and not adapter.checkpoint_loads(rungs[0], smaller)
     (tmp_path / "run").mkdir()
     for name in ("a.pth", "b.pth"):
         (tmp_path / "run" / name).write_text("")
-    newest = adapter.newest_checkpoint(recipe, folder=tmp_path)
+    newest = adapter.newest_checkpoint(folder=tmp_path)
     assert newest is not None
-    command = adapter.full_run(recipe, shorter, cpu_budget(), folder=tmp_path)
-    assert adapter.resumed(recipe, command, newest).argv[-2:] == ("--resume", str(newest))
+    command = adapter.full_run(shorter, cpu_budget(), folder=tmp_path)
+    assert adapter.resumed(command, newest).argv[-2:] == ("--resume", str(newest))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +115,7 @@ def test_a_preset_keeps_no_checkpoint_and_a_shorter_segment_does(tmp_path: Path)
     ],
 )  # fmt: skip
 def test_faults_are_told_in_words(tmp_path: Path, args: dict[str, object], ask: dict[str, Value], words: str) -> None:
-    faults = ScriptAdapter().check(changed(project(tmp_path, **ask), **args))
+    faults = ScriptAdapter(changed(project(tmp_path, **ask), **args)).check()
     assert any(words in str(fault) for fault in faults), faults
 
 

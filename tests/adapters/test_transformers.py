@@ -14,31 +14,26 @@ pytest.importorskip("transformers")
 from launcher.contract.report import TrialReport
 from launcher.errors import BadInput
 from launcher.schema import Recipe
-from launcher.trainers.base import Adapter
+from launcher.trainers.suite import AdapterSuite, cpu_budget
 from launcher.trainers.transformers import adapter as adapter_module
 from launcher.trainers.transformers import arguments, models
 from launcher.trainers.transformers.adapter import TransformersAdapter
 from launcher.wheels import ladder_of
-from tests.adapters.contract import AdapterContract, cpu_budget
 from tests.hf_data import recipe as make
 from tests.hf_data import spoken as spoken
 from tests.hf_data import sums as sums
 
 
-class TestSpeech(AdapterContract):
-    @pytest.fixture
-    def adapter(self) -> Adapter:
-        return TransformersAdapter()
+class TestSpeech(AdapterSuite):
+    adapter_type = TransformersAdapter
 
     @pytest.fixture
     def recipe(self, spoken: Path) -> Recipe:
         return make(spoken, "speech")
 
 
-class TestText(AdapterContract):
-    @pytest.fixture
-    def adapter(self) -> Adapter:
-        return TransformersAdapter()
+class TestText(AdapterSuite):
+    adapter_type = TransformersAdapter
 
     @pytest.fixture
     def recipe(self, sums: Path) -> Recipe:
@@ -52,18 +47,18 @@ def own_speech(spoken: Path, tmp_path: Path) -> Path:
 
 
 def found(recipe: Recipe) -> list[str]:
-    return [str(fault) for fault in TransformersAdapter().check(recipe)]
+    return [str(fault) for fault in TransformersAdapter(recipe).check()]
 
 
 def words_of(recipe: Recipe, rung: int = 0) -> dict[str, str]:
-    adapter = TransformersAdapter()
-    argv = adapter.full_run(recipe, ladder_of(recipe, adapter).rungs[rung], cpu_budget(), folder=Path("/runs/one")).argv[2:]
+    adapter = TransformersAdapter(recipe)
+    argv = adapter.full_run(ladder_of(adapter).rungs[rung], cpu_budget(), folder=Path("/runs/one")).argv[2:]
     return {key.removeprefix("--"): value for key, value in zip(argv[::2], argv[1::2], strict=True)}
 
 
 def test_every_rung_keeps_the_effective_batch_in_transformers_own_words(spoken: Path) -> None:
     recipe = make(spoken, "speech", ask={"micro_batch": 6, "accumulation": 2})
-    rungs = ladder_of(recipe, TransformersAdapter()).rungs
+    rungs = ladder_of(TransformersAdapter(recipe)).rungs
     for number in range(len(rungs)):
         words = words_of(recipe, number)
         assert int(words["per_device_train_batch_size"]) * int(words["gradient_accumulation_steps"]) == 12
@@ -77,15 +72,15 @@ def test_checkpointing_is_non_reentrant_and_turns_the_cache_off(spoken: Path) ->
 
 
 def test_trial_and_full_run_get_the_same_words(spoken: Path, tmp_path: Path) -> None:
-    recipe, adapter = make(spoken, "speech", ask={"precision": "bf16"}), TransformersAdapter()
-    rung = ladder_of(recipe, adapter).asked
-    plan = adapter.trial(recipe, rung, cpu_budget(), folder=tmp_path, cache=tmp_path)
-    command = adapter.full_run(recipe, rung, cpu_budget(), folder=tmp_path)
+    adapter = TransformersAdapter(make(spoken, "speech", ask={"precision": "bf16"}))
+    rung = ladder_of(adapter).asked
+    plan = adapter.trial(rung, cpu_budget(), folder=tmp_path, cache=tmp_path)
+    command = adapter.full_run(rung, cpu_budget(), folder=tmp_path)
     assert list(command.argv[2:]) == ["--output_dir", str(tmp_path / "run"), *plan.payload["argv"]]
 
 
 def test_evaluation_has_wheels_that_act_only_there(spoken: Path) -> None:
-    ladder = ladder_of(make(spoken, "speech", ask={"val_micro_batch": 8}), TransformersAdapter())
+    ladder = ladder_of(TransformersAdapter(make(spoken, "speech", ask={"val_micro_batch": 8})))
     first = ladder.wheels[0]
     assert (first.name, first.values, first.acts_in) == ("val_micro_batch", (8, 4, 2, 1), "validation")
     assert [dict(rung.values)["micro_batch"] for rung in ladder.rungs[:4]] == [4, 4, 4, 4]
@@ -178,13 +173,13 @@ def test_a_smaller_model_that_cannot_be_had_hinders_nobody_before_its_rung(
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     models.locate.cache_clear()
     ladder = {"order": ("micro_batch", "model"), "wheels": {"model": {"values": ("someone/whisper-lost",)}}}
-    recipe, adapter = make(spoken, "speech", ladder=ladder), TransformersAdapter()
-    rungs = ladder_of(recipe, adapter).rungs
-    assert found(recipe) == []
-    assert any("its rungs can't be tried" in note for note in adapter.notes(recipe))
-    assert adapter.fetch(recipe, rungs[0]) is None
+    adapter = TransformersAdapter(make(spoken, "speech", ladder=ladder))
+    rungs = ladder_of(adapter).rungs
+    assert adapter.check() == []
+    assert any("its rungs can't be tried" in note for note in adapter.notes())
+    assert adapter.fetch(rungs[0]) is None
     with pytest.raises(BadInput, match="no rung above fits"):
-        adapter.fetch(recipe, rungs[-1])
+        adapter.fetch(rungs[-1])
     models.locate.cache_clear()
 
 
@@ -258,6 +253,6 @@ def test_the_estimate_counts_steps_accumulation_and_evaluations(spoken: Path) ->
     recipe = make(
         spoken, "speech", ask={"micro_batch": 2, "accumulation": 2}, args={"max_steps": 10, "eval_strategy": "steps", "eval_steps": 5}
     )
-    adapter = TransformersAdapter()
+    adapter = TransformersAdapter(recipe)
     report = TrialReport(step_seconds=1.0, train_samples=100, validation_batches_total=4, validation_batch_seconds=0.5)
-    assert adapter.estimate_seconds(recipe, ladder_of(recipe, adapter).asked, report) == 10 * 2 * 1.0 + 3 * 4 * 0.5
+    assert adapter.estimate_seconds(ladder_of(adapter).asked, report) == 10 * 2 * 1.0 + 3 * 4 * 0.5

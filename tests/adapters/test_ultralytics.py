@@ -10,11 +10,10 @@ import pytest
 
 from launcher.ladder import Ladder
 from launcher.schema import Recipe
-from launcher.trainers.base import Adapter
+from launcher.trainers.suite import AdapterSuite, cpu_budget
 from launcher.trainers.ultralytics import arguments as yolo_arguments
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from launcher.wheels import ladder_of
-from tests.adapters.contract import AdapterContract, cpu_budget
 
 
 def make(data: Path | str, *, ask: dict[str, Any] | None = None, args: dict[str, Any] | None = None, **more: Any) -> Recipe:
@@ -32,10 +31,8 @@ def make(data: Path | str, *, ask: dict[str, Any] | None = None, args: dict[str,
     )
 
 
-class TestUltralytics(AdapterContract):
-    @pytest.fixture
-    def adapter(self) -> Adapter:
-        return UltralyticsAdapter()
+class TestUltralytics(AdapterSuite):
+    adapter_type = UltralyticsAdapter
 
     @pytest.fixture
     def recipe(self, yolo_dataset: Path) -> Recipe:
@@ -44,9 +41,9 @@ class TestUltralytics(AdapterContract):
 
 def native(recipe: Recipe, index: int, tmp_path: Path) -> tuple[list[str], dict[str, str], Ladder]:
     """(words before the arguments, arguments, ladder) of one rung's full run."""
-    adapter = UltralyticsAdapter()
-    ladder = ladder_of(recipe, adapter)
-    argv = adapter.full_run(recipe, ladder.rungs[index], cpu_budget(), folder=tmp_path).argv
+    adapter = UltralyticsAdapter(recipe)
+    ladder = ladder_of(adapter)
+    argv = adapter.full_run(ladder.rungs[index], cpu_budget(), folder=tmp_path).argv
     words = [word for word in argv if "=" not in word]
     return words, dict(word.split("=", 1) for word in argv if "=" in word), ladder
 
@@ -108,27 +105,27 @@ def test_checkpointing_and_a_validation_micro_batch_go_through_the_script(yolo_d
 
 def test_a_validation_micro_batch_never_exceeds_ultralytics_own(yolo_dataset: Path, tmp_path: Path) -> None:
     recipe = make(yolo_dataset, ask={"val_micro_batch": 8, "micro_batch": 8}, ladder={"order": ("val_micro_batch", "micro_batch")})
-    ladder = ladder_of(recipe, UltralyticsAdapter())
+    ladder = ladder_of(UltralyticsAdapter(recipe))
     assert [wheel.values for wheel in ladder.wheels if wheel.name == "val_micro_batch"] == [(8, 4, 2, 1)]
     rung = next(rung for rung in ladder.rungs if rung.values["micro_batch"] == 2 and rung.values["val_micro_batch"] == 8)
     words, _, _ = native(recipe, rung.index, tmp_path)
     assert words[words.index("--val-batch") + 1] == "4"
-    plan = UltralyticsAdapter().trial(recipe, rung, cpu_budget(), folder=tmp_path, cache=tmp_path)
+    plan = UltralyticsAdapter(recipe).trial(rung, cpu_budget(), folder=tmp_path, cache=tmp_path)
     assert (plan.payload["val_batch"], plan.expects) == (4, {"val_micro_batch": 4})
 
 
 def test_a_trial_on_a_cpu_scans_labels_as_its_full_run_will(yolo_dataset: Path, tmp_path: Path) -> None:
     """A scan leaves memory behind; a trial that found the labels of an earlier one would prove less than the run needs."""
-    adapter, recipe = UltralyticsAdapter(), make(yolo_dataset)
-    rungs = ladder_of(recipe, adapter).rungs[:2]
-    plans = [adapter.trial(recipe, rung, cpu_budget(), folder=tmp_path / str(rung.index), cache=tmp_path) for rung in rungs]
+    adapter = UltralyticsAdapter(make(yolo_dataset))
+    rungs = ladder_of(adapter).rungs[:2]
+    plans = [adapter.trial(rung, cpu_budget(), folder=tmp_path / str(rung.index), cache=tmp_path) for rung in rungs]
     assert plans[0].payload["cache_dir"] != plans[1].payload["cache_dir"]
     assert plans[0].env == plans[1].env
 
 
 def test_the_script_is_written_beside_the_run(yolo_dataset: Path, tmp_path: Path) -> None:
-    adapter, recipe = UltralyticsAdapter(), make(yolo_dataset, ask={"checkpointing": True})
-    command = adapter.full_run(recipe, ladder_of(recipe, adapter).asked, cpu_budget(), folder=tmp_path)
+    adapter = UltralyticsAdapter(make(yolo_dataset, ask={"checkpointing": True}))
+    command = adapter.full_run(ladder_of(adapter).asked, cpu_budget(), folder=tmp_path)
     assert list(command.files) == [tmp_path / "native" / "yolo_exact.py"]
     assert shlex.split(command.shell()) == list(command.argv)
 
@@ -138,12 +135,12 @@ def test_a_bare_model_name_is_from_scratch_where_no_weights_can_be_had_and_says_
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("launcher.trainers.ultralytics.models.fetchable", lambda name: False)
-    adapter, recipe = UltralyticsAdapter(), make(yolo_dataset, ask={"model": "yolo11s"})
-    assert adapter.check(recipe) == []
-    assert "FROM SCRATCH" in adapter.notes(recipe)[0]
-    assert adapter.arguments(recipe, ladder_of(recipe, adapter).asked, cpu_budget())["model"] == "yolo11s.yaml"
+    adapter = UltralyticsAdapter(make(yolo_dataset, ask={"model": "yolo11s"}))
+    assert adapter.check() == []
+    assert "FROM SCRATCH" in adapter.notes()[0]
+    assert adapter.arguments(ladder_of(adapter).asked, cpu_budget())["model"] == "yolo11s.yaml"
     (tmp_path / "yolo11s.pt").write_bytes(b"weights")
-    assert UltralyticsAdapter().fetch(recipe, ladder_of(recipe, adapter).asked) is None
+    assert UltralyticsAdapter(adapter.recipe).fetch(ladder_of(adapter).asked) is None
 
 
 def test_weights_insisted_on_that_can_not_be_had_are_refused_with_the_cure(
@@ -151,7 +148,7 @@ def test_weights_insisted_on_that_can_not_be_had_are_refused_with_the_cure(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("launcher.trainers.ultralytics.models.fetchable", lambda name: False)
-    (fault,) = UltralyticsAdapter().check(make(yolo_dataset, ask={"model": "yolo11s.pt"}))
+    (fault,) = UltralyticsAdapter(make(yolo_dataset, ask={"model": "yolo11s.pt"})).check()
     assert fault.key == "ask.model" and "can't be fetched" in fault.found and "ask.model=yolo11s.yaml" in fault.cure
 
 
@@ -162,9 +159,9 @@ def test_smaller_weights_that_can_not_be_had_are_left_out_of_the_ladder_with_a_n
     monkeypatch.setattr("launcher.trainers.ultralytics.models.fetchable", lambda name: False)
     for name in ("yolo11m.pt", "yolo11n.pt"):
         (tmp_path / name).write_bytes(b"weights")
-    adapter, recipe = UltralyticsAdapter(), make(yolo_dataset, ask={"model": "yolo11m.pt"})
-    assert {rung.values["model"] for rung in ladder_of(recipe, adapter).rungs} == {"yolo11m.pt", "yolo11n.pt"}
-    assert any("yolo11s.pt" in note for note in adapter.notes(recipe))
+    adapter = UltralyticsAdapter(make(yolo_dataset, ask={"model": "yolo11m.pt"}))
+    assert {rung.values["model"] for rung in ladder_of(adapter).rungs} == {"yolo11m.pt", "yolo11n.pt"}
+    assert any("yolo11s.pt" in note for note in adapter.notes())
 
 
 @pytest.mark.parametrize(
@@ -185,7 +182,7 @@ def test_smaller_weights_that_can_not_be_had_are_left_out_of_the_ladder_with_a_n
     ],
 )
 def test_an_argument_ultralytics_would_trip_over_is_refused_with_its_cure(yolo_dataset: Path, args: dict[str, Any], words: str) -> None:
-    faults = [fault for fault in UltralyticsAdapter().check(make(yolo_dataset, args=args)) if fault.key.startswith("trainer.args.")]
+    faults = [fault for fault in UltralyticsAdapter(make(yolo_dataset, args=args)).check() if fault.key.startswith("trainer.args.")]
     assert faults and any(words in fault.cure for fault in faults)
 
 
@@ -200,36 +197,36 @@ def test_every_default_of_the_installed_ultralytics_passes_its_own_check() -> No
 
 def test_an_argument_said_twice_is_refused(yolo_dataset: Path) -> None:
     recipe = make(yolo_dataset, ask={"multi_scale": 0.5}, args={"multi_scale": 0.2})
-    assert [fault.key for fault in UltralyticsAdapter().check(recipe)] == ["trainer.args.multi_scale"]
+    assert [fault.key for fault in UltralyticsAdapter(recipe).check()] == ["trainer.args.multi_scale"]
 
 
 def test_a_size_off_the_stride_is_refused(yolo_dataset: Path) -> None:
-    (fault,) = UltralyticsAdapter().check(make(yolo_dataset, ask={"image_size": 100}))
+    (fault,) = UltralyticsAdapter(make(yolo_dataset, ask={"image_size": 100})).check()
     assert fault.key == "ask.image_size" and fault.cure == "Ask for 96 or 128."
 
 
 def test_a_task_that_is_not_covered_is_refused(yolo_dataset: Path) -> None:
-    faults = UltralyticsAdapter().check(make(yolo_dataset, ask={"model": "yolov8s-cls.yaml"}))
+    faults = UltralyticsAdapter(make(yolo_dataset, ask={"model": "yolov8s-cls.yaml"})).check()
     assert any(fault.key == "trainer.task" and "detect, segment, pose, obb" in fault.cure for fault in faults)
 
 
 def test_a_folder_that_holds_something_is_not_trained_into(yolo_dataset: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "precious.txt").write_text("x")
-    (fault,) = UltralyticsAdapter().check(make(yolo_dataset, args={"save_dir": str(tmp_path / "mine")}))
+    (fault,) = UltralyticsAdapter(make(yolo_dataset, args={"save_dir": str(tmp_path / "mine")})).check()
     assert fault.key == "trainer.args.save_dir" and "not empty" in fault.found
 
 
 def test_a_small_shared_memory_is_refused_before_workers_die_in_it(yolo_dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("launcher.host.shared_memory_free", lambda: 64 * 2**20)
     recipe = make(yolo_dataset, ask={"micro_batch": 64, "image_size": 1280}, args={"workers": 8}, device={"kind": "cuda"})
-    (fault,) = UltralyticsAdapter().check(recipe)
+    (fault,) = UltralyticsAdapter(recipe).check()
     assert fault.key == "trainer.args.workers" and "/dev/shm" in fault.found and "workers=0" in fault.cure
 
 
 def test_checkpointing_of_a_model_with_a_forward_of_its_own_is_refused(yolo_dataset: Path) -> None:
     recipe = make(yolo_dataset, ask={"model": "yolov8s-world.yaml", "checkpointing": True})
-    assert any(fault.key == "ask.checkpointing" for fault in UltralyticsAdapter().check(recipe))
+    assert any(fault.key == "ask.checkpointing" for fault in UltralyticsAdapter(recipe).check())
 
 
 def test_the_best_epoch_is_read_from_what_ultralytics_wrote(yolo_dataset: Path, tmp_path: Path) -> None:
@@ -239,6 +236,6 @@ def test_the_best_epoch_is_read_from_what_ultralytics_wrote(yolo_dataset: Path, 
     (tmp_path / "run" / "results.csv").write_text(
         "epoch,time,metrics/mAP50(B),metrics/mAP50-95(B)\n1,1.0,0.2,0.1\n2,2.0,0.5,0.4\n3,3.0,0.4,0.3\n"
     )
-    results = UltralyticsAdapter().results(make(yolo_dataset), folder=tmp_path)
+    results = UltralyticsAdapter(make(yolo_dataset)).results(folder=tmp_path)
     assert results["best_epoch"] == 2 and results["metrics"] == {"metrics/mAP50(B)": 0.5, "metrics/mAP50-95(B)": 0.4}
     assert results["checkpoints"] == {"best": str(weights / "best.pt")}

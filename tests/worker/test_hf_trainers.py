@@ -191,7 +191,7 @@ def test_a_folder_named_datasets_is_not_taken_for_the_package(tmp_path: Path) ->
     """An editable checkout, or a script's own folder, puts it on the path; transformers then failed in its data loader."""
     (tmp_path / "datasets" / "mine").mkdir(parents=True)
     code = (
-        "import sys; from launcher.worker import hf_run; from transformers.utils import is_datasets_available;"
+        "import sys; from launcher.trainers.transformers.native import hf_run; from transformers.utils import is_datasets_available;"
         "sys.exit(is_datasets_available())"
     )
     env = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parent.parent.parent}"}

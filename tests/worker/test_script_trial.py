@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 
 from launcher import trial
+from launcher.job import Job
 from launcher.ladder import Ladder
 from launcher.record import RunFolder
 from launcher.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.script.inside.probe.session import steady_growth
+from launcher.trainers.suite import cpu_budget, snapshot
 from launcher.trial import Trial
 from launcher.verdict import Kind
 from launcher.wheels import ladder_of
-from tests.adapters.contract import cpu_budget, snapshot
 
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -42,15 +43,18 @@ def tried(
     script = str(SCRIPTS / f"{name}.py") if "/" not in name else str(EXAMPLES / name)
     command = [*(launcher or (sys.executable,)), script, *words]
     made = recipe(command, **kwargs)  # type: ignore[arg-type]
-    adapter = ScriptAdapter()
-    ladder: Ladder = ladder_of(made, adapter)
+    adapter = ScriptAdapter(made)
+    ladder: Ladder = ladder_of(adapter)
     place = tmp_path / "work"
     place.mkdir(exist_ok=True)
     before = os.getcwd()
     os.chdir(place)
     try:
-        assert adapter.check(made) == []
-        return trial.run(made, adapter, ladder.rungs[rung], cpu_budget(cap), RunFolder.create(tmp_path / "runs", "test"))
+        assert adapter.check() == []
+        return trial.run(
+            Job(adapter=adapter, ladder=ladder, budget=cpu_budget(cap), folder=RunFolder.create(tmp_path / "runs", "test")),
+            ladder.rungs[rung],
+        )
     finally:
         os.chdir(before)
 

@@ -17,10 +17,10 @@ pytest.importorskip("transformers")
 
 from launcher.contract.orders import Orders
 from launcher.contract.report import Phase, TrialReport
+from launcher.trainers.suite import cpu_budget, snapshot
 from launcher.trainers.transformers.adapter import TransformersAdapter
 from launcher.trainers.transformers.inside import trial
 from launcher.wheels import ladder_of
-from tests.adapters.contract import cpu_budget, snapshot
 from tests.hf_data import recipe
 from tests.hf_data import spoken as spoken
 from tests.hf_data import sums as sums
@@ -38,12 +38,11 @@ class Tried:
 
 def run_trial(folder: Path, data: Path, task: str, *, cap_bytes: int = 2 * GIB, rung: int = 0, **more: Any) -> Tried:
     """One rung of a small recipe in a process of its own, as the launcher starts it."""
-    asked = recipe(data, task, **more)
-    adapter = TransformersAdapter()
-    chosen = ladder_of(asked, adapter).rungs[rung]
+    adapter = TransformersAdapter(recipe(data, task, **more))
+    chosen = ladder_of(adapter).rungs[rung]
     place = folder / "trial"
     place.mkdir()
-    plan = adapter.trial(asked, chosen, cpu_budget(), folder=place, cache=folder)
+    plan = adapter.trial(chosen, cpu_budget(), folder=place, cache=folder)
     orders = Orders(
         module=plan.module,
         folder=str(place),

@@ -12,18 +12,20 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import Rung
 from launcher.schema import Recipe, Value, WheelRule
-from launcher.trainers.base import Command, TrialPlan, WheelSpec
-from launcher.trainers.script import configs, rules
+from launcher.trainers.base import Command, TrialPlan, WheelSpec, held_by
+from launcher.trainers.script import configs, recognise, rules
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.spelling import Line, kind
+from launcher.understood import Understood
 
 MOST_ACCUMULATION = 4
 """Micro-batches per optimizer step in a trial."""
@@ -32,8 +34,8 @@ MOST_ACCUMULATION = 4
 class ScriptAdapter:
     """Any command that trains with PyTorch."""
 
-    name = "script"
-    wheels: Mapping[str, WheelSpec] = {
+    name: ClassVar[str] = "script"
+    wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass."),
         "segment": WheelSpec(
             type=(int, float),
@@ -51,14 +53,26 @@ class ScriptAdapter:
         "model": WheelSpec(type=str, help="A named group of settings (trainer.args.presets.model), largest first."),
     }
 
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+
+    @classmethod
+    def recognise(cls, words: Sequence[str]) -> Understood | None:
+        return recognise.understand(words)
+
+    @cached_property
+    def args(self) -> ScriptArgs:
+        """The recipe's ``trainer.args``, validated. Raises BadInput with a fault for each wrong key."""
+        return rules.read(self.recipe.trainer.args)
+
     # -- what is asked ------------------------------------------------------------------------------------------------
 
-    def accumulation(self, recipe: Recipe) -> int:
+    def accumulation(self) -> int:
         return 1
 
-    def lesser(self, recipe: Recipe, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
+    def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
         """The presets that stand behind the asked one in the recipe, down to the floor."""
-        presets = recipe.trainer.args.get("presets")
+        presets = self.recipe.trainer.args.get("presets")
         names = list(presets.get(wheel, {})) if isinstance(presets, Mapping) else []
         behind = names[names.index(asked) + 1 :] if asked in names else []
         if floor is None or floor == asked:
@@ -67,119 +81,118 @@ class ScriptAdapter:
             raise ValueError(f"floor {floor!r} is none of the presets behind {asked!r}: {', '.join(behind) or 'there are none'}")
         return behind[: behind.index(str(floor)) + 1]
 
-    def check(self, recipe: Recipe) -> list[Fault]:
+    def check(self) -> list[Fault]:
         try:
-            args = rules.read(recipe.trainer.args)
+            args = self.args
         except BadInput as refused:
             return list(refused.faults)
-        return [*_command_faults(args), *_spelling_faults(recipe, args), *_config_faults(recipe, args), *_data_faults(recipe)]
+        return [
+            *_command_faults(args),
+            *_spelling_faults(self.recipe, args),
+            *_config_faults(self.recipe, args),
+            *_data_faults(self.recipe),
+        ]
 
-    def notes(self, recipe: Recipe) -> Sequence[str]:
-        args = rules.read(recipe.trainer.args)
+    def notes(self) -> Sequence[str]:
         notes = []
-        if "accumulation" not in args.spelled:
+        if "accumulation" not in self.args.spelled:
             notes.append(
                 "the script's word for accumulation is not known, so the micro-batch stays as asked (trainer.args.spelled.accumulation)"
             )
-        if args.validation.none:
+        if self.args.validation.none:
             notes.append("the recipe says that the script never validates: only training is proven")
         return notes
 
-    def fetch(self, recipe: Recipe, rung: Rung) -> Command | None:
+    def fetch(self, rung: Rung) -> Command | None:
         return None
 
     # -- a rung in the script's words -----------------------------------------------------------------------------------
 
-    def line(self, recipe: Recipe, rung: Rung, *, run: Path, accumulation: int | None = None) -> Line:
+    def line(self, rung: Rung, *, run: Path, accumulation: int | None = None) -> Line:
         """The command of one rung. ``run``: what {run} stands for. ``accumulation``: another than the rung's."""
-        args = rules.read(recipe.trainer.args)
-        line = Line(words=list(args.command), env=dict(args.env))
-        for spelled, value in args.set.items():
+        line = Line(words=list(self.args.command), env=dict(self.args.env))
+        for spelled, value in self.args.set.items():
             line.set(spelled, value.replace("{run}", str(run)) if isinstance(value, str) else value)
-        if recipe.data is not None and "data" in args.spelled:
-            line.set(args.spelled["data"], recipe.data)
+        if self.recipe.data is not None and "data" in self.args.spelled:
+            line.set(self.args.spelled["data"], self.recipe.data)
         values: dict[str, Any] = {**rung.values, "accumulation": accumulation or rung.accumulation}
         for wheel, value in values.items():
             if value is None:
                 continue
-            for spelled, said in args.presets.get(wheel, {}).get(str(value), {}).items():
+            for spelled, said in self.args.presets.get(wheel, {}).get(str(value), {}).items():
                 line.set(_in_config(spelled), said)
-            if (spelling := _spelling(recipe, args, wheel)) is not None:
+            if (spelling := _spelling(self.recipe, self.args, wheel)) is not None:
                 line.set(spelling, value)
         return line
 
-    def _placed(
-        self, recipe: Recipe, rung: Rung, *, place: Path, run: Path, accumulation: int | None = None
-    ) -> tuple[Line, dict[Path, str]]:
+    def _placed(self, rung: Rung, *, place: Path, run: Path, accumulation: int | None = None) -> tuple[Line, dict[Path, str]]:
         """The command with the changed copy of its configuration file in ``place``; that file's text."""
-        args = rules.read(recipe.trainer.args)
-        line = self.line(recipe, rung, run=run, accumulation=accumulation)
-        if args.config is None or not line.config:
+        line = self.line(rung, run=run, accumulation=accumulation)
+        if self.args.config is None or not line.config:
             return line, {}
-        source = Path(args.config)
+        source = Path(self.args.config)
         copy = place / f"{source.stem}.rung{rung.index}{source.suffix}"
         text = configs.edited(source.read_text(encoding="utf-8"), source.suffix, line.config)
-        line.words = [_replaced(word, args.config, str(copy)) for word in line.words]
+        line.words = [_replaced(word, self.args.config, str(copy)) for word in line.words]
         return line, {copy: text}
 
-    def trial(self, recipe: Recipe, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
-        args = rules.read(recipe.trainer.args)
+    def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         run = folder / "scratch" / "run"
-        line, files = self._placed(recipe, rung, place=folder / "config", run=run, accumulation=_in_trial(args, rung))
+        line, files = self._placed(rung, place=folder / "config", run=run, accumulation=_in_trial(self.args, rung))
         payload = {
-            "accumulation": _in_trial(args, rung),
-            "argv": [*line.words, *args.validation.force],
+            "accumulation": _in_trial(self.args, rung),
+            "argv": [*line.words, *self.args.validation.force],
             "env": {**line.env, **_hidden_cards(budget)},
             "files": {str(path): text for path, text in files.items()},
             "micro_batch": rung.micro_batch,
-            "validation": "none" if args.validation.none else "seek",
+            "validation": "none" if self.args.validation.none else "seek",
         }
         return TrialPlan(module="launcher.trainers.script.inside.trial", payload=payload)
 
-    def full_run(self, recipe: Recipe, rung: Rung, budget: Budget, *, folder: Path) -> Command:
-        line, files = self._placed(recipe, rung, place=folder / "native", run=folder / "run")
-        return Command(argv=tuple(line.words), env={**line.env, **_hidden_cards(budget)}, files=files, foreign=True)
+    def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
+        line, files = self._placed(rung, place=folder / "native", run=folder / "run")
+        return Command(argv=tuple(line.words), env={**line.env, **_hidden_cards(budget)}, files=files)
 
-    def runtime(self, command: Command) -> tuple[str, ...]:
-        return ()
+    def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
+        """The very command: each of its Python processes takes the budget when it builds its first model, as in its trial."""
+        return held_by("launcher.trainers.script.inside.held", command, budget, "--settings", str(folder / "native" / "budget.json"))
 
     # -- what came of it --------------------------------------------------------------------------------------------------
 
-    def results(self, recipe: Recipe, *, folder: Path) -> Mapping[str, Any]:
+    def results(self, *, folder: Path) -> Mapping[str, Any]:
         """The last row of the recipe's metrics file, and the newest checkpoint, where the recipe says where they are."""
-        args = rules.read(recipe.trainer.args)
         found: dict[str, Any] = {}
-        if args.metrics is not None and (row := _last_row(Path(args.metrics.replace("{run}", str(folder / "run"))))):
+        if self.args.metrics is not None and (row := _last_row(Path(self.args.metrics.replace("{run}", str(folder / "run"))))):
             found["metrics"] = row
-        if (newest := self.newest_checkpoint(recipe, folder=folder)) is not None:
+        if (newest := self.newest_checkpoint(folder=folder)) is not None:
             found["checkpoints"] = {"newest": str(newest)}
         return found
 
-    def estimate_seconds(self, recipe: Recipe, rung: Rung, report: TrialReport) -> float | None:
+    def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         return None  # how long the script trains is its own affair
 
     # -- going on from a checkpoint ----------------------------------------------------------------------------------------
 
-    def newest_checkpoint(self, recipe: Recipe, *, folder: Path) -> Path | None:
+    def newest_checkpoint(self, *, folder: Path) -> Path | None:
         """The newest checkpoint the recipe's glob finds, or None."""
-        resume = rules.read(recipe.trainer.args).resume
+        resume = self.args.resume
         if resume is None:
             return None
         found = [Path(path) for path in glob.glob(resume.newest.replace("{run}", str(folder / "run")), recursive=True)]
         return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
-    def checkpoint_loads(self, recipe: Recipe, saved_at: Rung, wanted: Rung) -> bool:
+    def checkpoint_loads(self, saved_at: Rung, wanted: Rung) -> bool:
         """Whether a checkpoint of one rung can be loaded at another: only wheels that the recipe says keep it may differ."""
-        resume = rules.read(recipe.trainer.args).resume
+        resume = self.args.resume
         turned = {wheel for wheel, value in wanted.values.items() if saved_at.values.get(wheel) != value}
         return resume is not None and turned <= set(resume.keeps)
 
-    def resumed(self, recipe: Recipe, command: Command, checkpoint: Path) -> Command:
+    def resumed(self, command: Command, checkpoint: Path) -> Command:
         """The command that goes on from a checkpoint. The recipe must say how (``trainer.args.resume``)."""
-        resume = rules.read(recipe.trainer.args).resume
+        resume = self.args.resume
         assert resume is not None
         words = tuple(word.replace("{checkpoint}", str(checkpoint)) for word in resume.words)
-        return Command(argv=(*command.argv, *words), env=command.env, files=command.files, foreign=command.foreign)
+        return Command(argv=(*command.argv, *words), env=command.env, files=command.files)
 
 
 def _in_trial(args: ScriptArgs, rung: Rung) -> int:

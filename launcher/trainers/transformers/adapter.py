@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from launcher import nvml
 from launcher.contract.report import TrialReport
@@ -22,12 +22,13 @@ from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import Rung
 from launcher.schema import Recipe, Value, WheelRule
-from launcher.trainers.base import Command, TrialPlan, WheelSpec
+from launcher.trainers.base import Command, TrialPlan, WheelSpec, budgeted
 from launcher.trainers.transformers import arguments as hf_arguments
 from launcher.trainers.transformers import data as hf_data
 from launcher.trainers.transformers import environment
 from launcher.trainers.transformers import models as hf_models
 from launcher.trainers.transformers.native import hf_run
+from launcher.understood import Understood
 
 TASKS = ("speech", "text")
 PRECISIONS = ("fp32", "bf16", "fp16")
@@ -47,8 +48,8 @@ _NEEDS = {
 class TransformersAdapter:
     """Whisper-shaped speech models and causal language models, by transformers' own trainers."""
 
-    name = "transformers"
-    wheels: Mapping[str, WheelSpec] = {
+    name: ClassVar[str] = "transformers"
+    wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass; per_device_train_batch_size."),
         "label_length": WheelSpec(
             type=int,
@@ -85,13 +86,20 @@ class TransformersAdapter:
         ),
     }
 
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+
+    @classmethod
+    def recognise(cls, words: Sequence[str]) -> Understood | None:
+        return None  # its commands are scripts of our own, launched from recipes; another's script is the script adapter's
+
     # -- what is asked ------------------------------------------------------------------------------------------------
 
-    def accumulation(self, recipe: Recipe) -> int:
+    def accumulation(self) -> int:
         """Trainer's own: 1."""
         return 1
 
-    def lesser(self, recipe: Recipe, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
+    def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
         """Halves of the evaluation micro-batch; nothing for other wheels: which smaller model means the same only a recipe can say."""
         if wheel != "val_micro_batch" or isinstance(asked, bool) or not isinstance(asked, int):
             return ()
@@ -100,51 +108,51 @@ class TransformersAdapter:
         halves = [asked >> shift for shift in range(1, asked.bit_length())]
         return [size for size in halves if floor is None or size >= floor]
 
-    def check(self, recipe: Recipe) -> list[Fault]:
-        task = recipe.trainer.task
+    def check(self) -> list[Fault]:
+        task = self.recipe.trainer.task
         if task not in TASKS:
             cure = f"{did_you_mean(str(task), TASKS)}Known: {', '.join(TASKS)}."
             return [Fault(key="trainer.task", found=f"there is no built-in trainer for {task!r}", cure=cure)]
         try:
-            faults = hf_arguments.faults(recipe.trainer.args, task=task)
+            faults = hf_arguments.faults(self.recipe.trainer.args, task=task)
         except BadInput as refused:
             return list(refused.faults)
-        faults += self._wheel_faults(recipe, task)
-        to_be_made = recipe.prepare is not None and recipe.data is not None and not Path(recipe.data).exists()
+        faults += self._wheel_faults(task)
+        to_be_made = self.recipe.prepare is not None and self.recipe.data is not None and not Path(self.recipe.data).exists()
         asked = hf_models.Model(name="", place="nowhere")
         if not to_be_made:  # a demo makes its model with its data
-            model_faults, asked = self._model_faults(recipe, task)
+            model_faults, asked = self._model_faults(task)
             faults += model_faults
-        faults += hf_data.inspect(recipe, task, asked)
-        return faults + self._destination_faults(recipe)
+        faults += hf_data.inspect(self.recipe, task, asked)
+        return faults + self._destination_faults()
 
-    def _wheel_faults(self, recipe: Recipe, task: str) -> list[Fault]:
+    def _wheel_faults(self, task: str) -> list[Fault]:
         faults = []
         for name in _TEXT_ONLY if task == "speech" else _SPEECH_ONLY:
-            if recipe.ask.get(name) is not None:
+            if self.recipe.ask.get(name) is not None:
                 faults.append(Fault(key=f"ask.{name}", found=f"the {task} trainer has no {name}", cure="Leave it out."))
-        for key, value in _values(recipe, "optimizer"):
+        for key, value in _values(self.recipe, "optimizer"):
             if problem := _optimizer_problem(value):
                 faults.append(Fault(key=key, found=f"{value!r}: {problem[0]}", cure=problem[1]))
-        for key, value in _values(recipe, "precision"):
-            if problem := _precision_problem(value, recipe):
+        for key, value in _values(self.recipe, "precision"):
+            if problem := _precision_problem(value, self.recipe):
                 faults.append(Fault(key=key, found=f"{value!r}: {problem[0]}", cure=problem[1]))
-        for key, value in _values(recipe, "val_keeps"):
+        for key, value in _values(self.recipe, "val_keeps"):
             if value not in hf_run.KEEPS:
                 faults.append(Fault(key=key, found=f"{value!r}", cure=f"One of {', '.join(hf_run.KEEPS)}."))
-        for key, value in _values(recipe, "lora"):
+        for key, value in _values(self.recipe, "lora"):
             if isinstance(value, int) and value < 0:
                 faults.append(Fault(key=key, found=f"rank {value}", cure="0 (all weights), or a rank such as 16."))
             elif value and importlib.util.find_spec("peft") is None:
                 faults.append(
                     Fault(key=key, found="LoRA needs the package peft, which is not installed", cure="pip install 'autofit[lora]'.")
                 )
-        faults += self._generation_faults(recipe, task)
+        faults += self._generation_faults(task)
         return faults
 
-    def _generation_faults(self, recipe: Recipe, task: str) -> list[Fault]:
-        generates = _generates(recipe)
-        if task == "speech" and recipe.ask.get("generation_length") is not None and not generates:
+    def _generation_faults(self, task: str) -> list[Fault]:
+        generates = _generates(self.recipe)
+        if task == "speech" and self.recipe.ask.get("generation_length") is not None and not generates:
             return [
                 Fault(
                     key="ask.generation_length",
@@ -154,22 +162,22 @@ class TransformersAdapter:
             ]
         return []
 
-    def _model_faults(self, recipe: Recipe, task: str) -> tuple[list[Fault], hf_models.Model]:
+    def _model_faults(self, task: str) -> tuple[list[Fault], hf_models.Model]:
         """Faults of every model of the ladder, and the asked one."""
         faults = []
-        asked = recipe.ask.get("model")
+        asked = self.recipe.ask.get("model")
         if not isinstance(asked, str):
             nothing = hf_models.Model(name="", place="nowhere")
             return [
                 Fault(key="ask.model", found="no model is named", cure="For example ask.model=openai/whisper-small, or a folder.")
             ], nothing
-        for key, name in _values(recipe, "model"):
+        for key, name in _values(self.recipe, "model"):
             model = hf_models.locate(str(name))
             faults += hf_models.faults(model, key=key, task=task)
-            faults += self._length_faults(recipe, model) if key == "ask.model" else []
+            faults += self._length_faults(model) if key == "ask.model" else []
         return faults, hf_models.locate(asked)
 
-    def _length_faults(self, recipe: Recipe, model: hf_models.Model) -> list[Fault]:
+    def _length_faults(self, model: hf_models.Model) -> list[Fault]:
         """Lengths over what the model has positions for."""
         config = hf_models.config_of(model)
         limits = {
@@ -180,19 +188,19 @@ class TransformersAdapter:
         }
         faults = []
         for name, limit in limits.items():
-            value = recipe.ask.get(name)
+            value = self.recipe.ask.get(name)
             if isinstance(limit, (int, float)) and isinstance(value, (int, float)) and value > limit:
                 faults.append(
                     Fault(key=f"ask.{name}", found=f"{value} is over the {limit:g} that {model.name} has", cure=f"At most {limit:g}.")
                 )
         return faults
 
-    def _destination_faults(self, recipe: Recipe) -> list[Fault]:
+    def _destination_faults(self) -> list[Fault]:
         """A folder that already holds something is never trained into, unless that is what is gone on from."""
-        output = recipe.trainer.args.get("output_dir")
+        output = self.recipe.trainer.args.get("output_dir")
         if (
             isinstance(output, str)
-            and not recipe.trainer.args.get("resume_from_checkpoint")
+            and not self.recipe.trainer.args.get("resume_from_checkpoint")
             and Path(output).is_dir()
             and any(Path(output).iterdir())
         ):
@@ -205,23 +213,23 @@ class TransformersAdapter:
             ]
         return []
 
-    def notes(self, recipe: Recipe) -> Sequence[str]:
-        found = [hf_models.locate(str(name)) for _, name in _values(recipe, "model")]
+    def notes(self) -> Sequence[str]:
+        found = [hf_models.locate(str(name)) for _, name in _values(self.recipe, "model")]
         notes = [f"{model.name} isn't here yet: it will be fetched from the hub" for model in found if model.place == "hub"]
         notes += [f"{model.why}: its rungs can't be tried" for model in found if model.place == "unreachable"]
-        if recipe.trainer.args.get("on_bad_data") == "skip":
+        if self.recipe.trainer.args.get("on_bad_data") == "skip":
             notes.append("bad samples are left out (trainer.args.on_bad_data=skip); the run's log names them")
         return notes
 
     # -- a rung in transformers' words ----------------------------------------------------------------------------------
 
-    def arguments(self, recipe: Recipe, rung: Rung, budget: Budget) -> dict[str, Any]:
+    def arguments(self, rung: Rung, budget: Budget) -> dict[str, Any]:
         """The native arguments of one rung, save for the output folder."""
-        values, task = rung.values, str(recipe.trainer.task)
+        values, task = rung.values, str(self.recipe.trainer.task)
         args: dict[str, Any] = {
             "model_name_or_path": _place(str(values["model"])),
-            "data": _place(str(recipe.data)),
-            **recipe.trainer.args,
+            "data": _place(str(self.recipe.data)),
+            **self.recipe.trainer.args,
             "per_device_train_batch_size": rung.micro_batch,
             "gradient_accumulation_steps": rung.accumulation,
             "activation_checkpointing": bool(values.get("checkpointing")),
@@ -235,18 +243,18 @@ class TransformersAdapter:
         for wheel, argument in _ARGUMENTS.items():
             if values.get(wheel) is not None:
                 args[argument] = values[wheel]
-        if rung.position and values.get("label_length") != recipe.ask.get("label_length"):
+        if rung.position and values.get("label_length") != self.recipe.ask.get("label_length"):
             args["leave_out_longer"] = True
         if budget.kind == "cpu":
             args["use_cpu"] = True
         if task == "speech":
             args.setdefault("predict_with_generate", True)
-        for name, rule in recipe.ladder.wheels.items():
+        for name, rule in self.recipe.ladder.wheels.items():
             if rule.argument and values.get(name) is not None:
                 args[rule.argument] = values[name]
         return args
 
-    def fetch(self, recipe: Recipe, rung: Rung) -> Command | None:
+    def fetch(self, rung: Rung) -> Command | None:
         model = hf_models.locate(str(rung.values["model"]))
         if model.place == "unreachable":
             raise BadInput([Fault(key="ladder.wheels.model.values", found=f"no rung above fits, and {model.why}", cure=model.cure)])
@@ -255,38 +263,36 @@ class TransformersAdapter:
         hf_models.locate.cache_clear()  # the next rung finds it in the cache
         return Command(argv=(sys.executable, "-m", "launcher.trainers.transformers.inside.fetch", model.name))
 
-    def trial(self, recipe: Recipe, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
-        args = {
-            key: value for key, value in self.arguments(recipe, rung, budget).items() if key not in ("output_dir", "resume_from_checkpoint")
-        }
+    def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
+        args = {key: value for key, value in self.arguments(rung, budget).items() if key not in ("output_dir", "resume_from_checkpoint")}
         payload = {
-            "script": f"launcher.trainers.transformers.native.hf_{recipe.trainer.task}",
+            "script": f"launcher.trainers.transformers.native.hf_{self.recipe.trainer.task}",
             "argv": _words(args),
-            "imports": list(_imports(str(recipe.trainer.task), str(args["model_name_or_path"]))),
+            "imports": list(_imports(str(self.recipe.trainer.task), str(args["model_name_or_path"]))),
             "generates": bool(args.get("predict_with_generate")),
         }
         return TrialPlan(module="launcher.trainers.transformers.inside.trial", payload=payload, env=environment.prepare(folder / "scratch"))
 
-    def full_run(self, recipe: Recipe, rung: Rung, budget: Budget, *, folder: Path) -> Command:
+    def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         """``python native/hf_speech.py ...``: a copy of the built-in trainer, which needs nothing of autofit."""
-        args = {"output_dir": str(folder / "run"), **self.arguments(recipe, rung, budget)}
-        script = f"hf_{recipe.trainer.task}.py"
+        args = {"output_dir": str(folder / "run"), **self.arguments(rung, budget)}
+        script = f"hf_{self.recipe.trainer.task}.py"
         ours = Path(hf_run.__file__).parent
         files = {folder / "native" / name: (ours / name).read_text(encoding="utf-8") for name in (script, "hf_run.py")}
         return Command(
             argv=(sys.executable, str(folder / "native" / script), *_words(args)), env={"TOKENIZERS_PARALLELISM": "false"}, files=files
         )
 
-    def runtime(self, command: Command) -> tuple[str, ...]:
+    def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
         task = Path(command.argv[1]).stem.removeprefix("hf_")
         model = command.argv[command.argv.index("--model_name_or_path") + 1]
-        return (*environment.IMPORTS, *_imports(task, model))
+        return budgeted(command, budget, imports=(*environment.IMPORTS, *_imports(task, model)))
 
     # -- what came of it --------------------------------------------------------------------------------------------------
 
-    def results(self, recipe: Recipe, *, folder: Path) -> Mapping[str, Any]:
+    def results(self, *, folder: Path) -> Mapping[str, Any]:
         """The last evaluation's metrics and the steps done, from all_results.json and trainer_state.json."""
-        output = Path(str(recipe.trainer.args.get("output_dir", folder / "run")))
+        output = Path(str(self.recipe.trainer.args.get("output_dir", folder / "run")))
         metrics, state = hf_models.read_json(output / "all_results.json"), hf_models.read_json(output / "trainer_state.json")
         checkpoints = [str(path) for path in sorted(output.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))]
         found = {
@@ -303,11 +309,11 @@ class TransformersAdapter:
             "checkpoints": checkpoints,
         }
 
-    def estimate_seconds(self, recipe: Recipe, rung: Rung, report: TrialReport) -> float | None:
+    def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         """Steps, and as many evaluations as ``eval_strategy`` says and the one at the end."""
         if not report.step_seconds or not report.train_samples:
             return None
-        task, args = str(recipe.trainer.task), recipe.trainer.args
+        task, args = str(self.recipe.trainer.task), self.recipe.trainer.args
         per_epoch = math.ceil(report.train_samples / rung.effective_batch)
         steps = hf_arguments.value_of(args, "max_steps", task) or -1
         if steps <= 0:

@@ -13,8 +13,10 @@ import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from launcher import host
 from launcher.contract.report import TrialReport
@@ -23,11 +25,12 @@ from launcher.errors import BadInput, Fault
 from launcher.ladder import Rung
 from launcher.schema import Recipe, Value, WheelRule
 from launcher.sizes import format_size
-from launcher.trainers.base import Command, TrialPlan, WheelSpec
+from launcher.trainers.base import Command, TrialPlan, WheelSpec, budgeted
 from launcher.trainers.ultralytics import arguments as yolo_arguments
 from launcher.trainers.ultralytics import data as yolo_data
-from launcher.trainers.ultralytics import environment
+from launcher.trainers.ultralytics import environment, recognise
 from launcher.trainers.ultralytics import models as yolo_models
+from launcher.understood import Understood
 
 TASKS = ("detect", "segment", "pose", "obb")
 _EXACT = "yolo_exact.py"
@@ -39,8 +42,8 @@ _NOT_CHECKPOINTED = ("rtdetr", "world", "yoloe")
 class UltralyticsAdapter:
     """Detect, segment, pose and obb training by Ultralytics."""
 
-    name = "ultralytics"
-    wheels: Mapping[str, WheelSpec] = {
+    name: ClassVar[str] = "ultralytics"
+    wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass; Ultralytics' batch on one GPU."),
         "image_size": WheelSpec(
             type=int,
@@ -66,73 +69,79 @@ class UltralyticsAdapter:
         ),
     }
 
-    def __init__(self) -> None:
-        self._resolved: dict[str, tuple[str, str]] = {}
-        self._data_notes: tuple[str, ...] = ()
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+
+    @classmethod
+    def recognise(cls, words: Sequence[str]) -> Understood | None:
+        return recognise.understand(words)
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 
-    def accumulation(self, recipe: Recipe) -> int:
+    def accumulation(self) -> int:
         """Ultralytics' own: max(round(nbs / batch), 1)."""
-        micro_batch = recipe.ask["micro_batch"]
-        nbs = yolo_arguments.value_of(recipe.trainer.args, "nbs")
+        micro_batch = self.recipe.ask["micro_batch"]
+        nbs = yolo_arguments.value_of(self.recipe.trainer.args, "nbs")
         assert isinstance(micro_batch, int)
         return max(round(nbs / micro_batch), 1) if isinstance(nbs, int) and nbs > 0 else 1
 
-    def lesser(self, recipe: Recipe, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
-        """Smaller sizes of the same family, for the model; nothing for other wheels. The floor is a size letter or a model."""
+    def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
+        """Smaller sizes of the same family, for the model; nothing for other wheels. The floor is a size letter or a model.
+
+        One that would start otherwise than the asked one (from scratch in the place of weights) is left out.
+        """
         if wheel != "model":
             return ()
-        smaller = yolo_models.smaller(str(asked)) if floor is None else yolo_models.down_to(str(asked), str(floor))
-        try:
-            pretrained = self._resolve(str(asked)).endswith(".pt")
-        except BadInput:
-            return smaller  # check() will refuse the asked one, with the reason
-        return [model for model in smaller if self._can_be_had(model, pretrained=pretrained)]
+        return [model for model in _smaller(str(asked), floor) if starts_alike(model, str(asked))]
 
-    def _can_be_had(self, model: str, *, pretrained: bool) -> bool:
-        """Whether a smaller model starts as the asked one does: never from scratch in the place of weights."""
-        try:
-            found = self._resolve(model).endswith(".pt") == pretrained
-        except BadInput:
-            found = False
-        if not found:
-            self._resolved[model] = (model, f"{model} isn't here and can't be fetched: its rungs are left out")
-        return found
-
-    def check(self, recipe: Recipe) -> list[Fault]:
-        args = recipe.trainer.args
-        faults = yolo_arguments.faults(args, asked=recipe.ask)
-        task = self._task(recipe)
+    def check(self) -> list[Fault]:
+        args = self.recipe.trainer.args
+        faults = yolo_arguments.faults(args, asked=self.recipe.ask)
+        task = self._task()
         if task not in TASKS:
             faults.append(Fault(key="trainer.task", found=f"task {task!r} is not covered", cure=f"Covered: {', '.join(TASKS)}."))
-        faults += self._model_faults(recipe)
-        if recipe.data is None:
+        faults += self._model_faults()
+        if self.recipe.data is None:
             faults.append(Fault(key="data", found="no data set is named", cure="Give the path of its data.yaml: data=path/to/data.yaml."))
         elif task in TASKS:
-            facts, data_faults = yolo_data.inspect(recipe.data, task, single_cls=bool(args.get("single_cls")))
-            faults += data_faults
-            self._data_notes = facts.notes if facts else ()
-        faults += self._size_faults(recipe) + self._shared_memory_faults(recipe) + self._destination_faults(recipe)
+            faults += self._data[1]
+        faults += self._size_faults() + self._shared_memory_faults() + self._destination_faults()
         return faults
 
-    def notes(self, recipe: Recipe) -> Sequence[str]:
-        asked = str(recipe.ask.get("model"))
-        said = [note for model, (_, note) in self._resolved.items() if note and (model == asked or "left out" in note)]
-        return [*said, *self._data_notes]
+    @cached_property
+    def _data(self) -> tuple[yolo_data.DatasetFacts | None, Sequence[Fault]]:
+        """What the data set holds, and what is wrong with it; looked at once."""
+        task = self._task()
+        if self.recipe.data is None or task not in TASKS:
+            return None, ()
+        return yolo_data.inspect(self.recipe.data, task, single_cls=bool(self.recipe.trainer.args.get("single_cls")))
 
-    def _task(self, recipe: Recipe) -> str:
-        if recipe.trainer.task:
-            return recipe.trainer.task
-        stem = Path(str(recipe.ask.get("model"))).stem
+    def notes(self) -> Sequence[str]:
+        asked, (facts, _) = str(self.recipe.ask.get("model")), self._data
+        left_out = [model for model in self._fallbacks() if not starts_alike(model, asked)]
+        said = [note for note in (start_of(asked).note,) if note]
+        said += [f"{model} isn't here and can't be fetched: its rungs are left out" for model in left_out]
+        return [*said, *(facts.notes if facts else ())]
+
+    def _fallbacks(self) -> Sequence[str]:
+        """The smaller models that this recipe's ladder may turn to, whether they are here or not."""
+        rule = self.recipe.ladder.wheels.get("model")
+        if "model" not in self.recipe.ladder.order or (rule is not None and rule.values is not None):
+            return ()
+        return _smaller(str(self.recipe.ask.get("model")), rule.floor if rule is not None else None)
+
+    def _task(self) -> str:
+        if self.recipe.trainer.task:
+            return self.recipe.trainer.task
+        stem = Path(str(self.recipe.ask.get("model"))).stem
         return next((task for suffix, task in _SUFFIX_TASK.items() if suffix in stem), "detect")
 
-    def _model_faults(self, recipe: Recipe) -> list[Fault]:
-        model = recipe.ask.get("model")
+    def _model_faults(self) -> list[Fault]:
+        model = self.recipe.ask.get("model")
         if not isinstance(model, str):
             return [Fault(key="ask.model", found="no model is named", cure="For example ask.model=yolo11l.pt.")]
         faults = []
-        if recipe.ask.get("checkpointing") and any(name in model.lower() for name in _NOT_CHECKPOINTED):
+        if self.recipe.ask.get("checkpointing") and any(name in model.lower() for name in _NOT_CHECKPOINTED):
             faults.append(
                 Fault(
                     key="ask.checkpointing",
@@ -141,33 +150,27 @@ class UltralyticsAdapter:
                 )
             )
         try:
-            self._resolve(model)
+            start_of(model)
         except BadInput as refused:
             faults += refused.faults
         return faults
 
-    def _resolve(self, model: str) -> str:
-        """The file that a model value stands for. Raises BadInput where it isn't here and can't be fetched."""
-        if model not in self._resolved:
-            self._resolved[model] = _resolved(model)
-        return self._resolved[model][0]
-
-    def _size_faults(self, recipe: Recipe) -> list[Fault]:
+    def _size_faults(self) -> list[Fault]:
         """Ultralytics rounds a size off the stride up and goes on: another run than asked."""
-        size = recipe.ask.get("image_size")
+        size = self.recipe.ask.get("image_size")
         if not isinstance(size, int) or size % _STRIDE == 0:
             return []
         nearest = f"{size // _STRIDE * _STRIDE} or {(size // _STRIDE + 1) * _STRIDE}"
         return [Fault(key="ask.image_size", found=f"{size} is not a multiple of the stride {_STRIDE}", cure=f"Ask for {nearest}.")]
 
-    def _shared_memory_faults(self, recipe: Recipe) -> list[Fault]:
+    def _shared_memory_faults(self) -> list[Fault]:
         """Data loader workers hand over whole batches through /dev/shm; too small a one kills them mid-epoch."""
-        workers = yolo_arguments.value_of(recipe.trainer.args, "workers")
-        size, micro_batch = recipe.ask.get("image_size") or 640, recipe.ask.get("micro_batch")
+        workers = yolo_arguments.value_of(self.recipe.trainer.args, "workers")
+        size, micro_batch = self.recipe.ask.get("image_size") or 640, self.recipe.ask.get("micro_batch")
         free = host.shared_memory_free()
         if not (isinstance(workers, int) and isinstance(size, int) and isinstance(micro_batch, int)) or workers < 1 or free is None:
             return []
-        if recipe.device.kind == "cpu":  # Ultralytics uses no workers on a CPU
+        if self.recipe.device.kind == "cpu":  # Ultralytics uses no workers on a CPU
             return []
         batch_bytes = micro_batch * 3 * size * size  # uint8 images; labels are small beside them
         needed = batch_bytes * min(workers, os.cpu_count() or 1)  # every worker holds at least the batch it is handing over
@@ -179,9 +182,9 @@ class UltralyticsAdapter:
             Fault(key="trainer.args.workers", found=found, cure="Set trainer.args.workers=0, or enlarge /dev/shm (docker run --shm-size).")
         ]
 
-    def _destination_faults(self, recipe: Recipe) -> list[Fault]:
+    def _destination_faults(self) -> list[Fault]:
         """A folder that already holds something is never trained into."""
-        save_dir = recipe.trainer.args.get("save_dir")
+        save_dir = self.recipe.trainer.args.get("save_dir")
         if isinstance(save_dir, str) and Path(save_dir).is_dir() and any(Path(save_dir).iterdir()):
             return [
                 Fault(
@@ -194,48 +197,48 @@ class UltralyticsAdapter:
 
     # -- a rung in Ultralytics' words -----------------------------------------------------------------------------------
 
-    def arguments(self, recipe: Recipe, rung: Rung, budget: Budget) -> dict[str, Any]:
+    def arguments(self, rung: Rung, budget: Budget) -> dict[str, Any]:
         """The native arguments of one rung."""
         values = rung.values
         args: dict[str, Any] = {
-            "model": self._resolve(str(values["model"])),
-            "data": str(Path(str(recipe.data)).expanduser().absolute()) if Path(str(recipe.data)).exists() else recipe.data,
-            **recipe.trainer.args,
+            "model": start_of(str(values["model"])).file,
+            "data": str(Path(str(self.recipe.data)).expanduser().absolute()) if Path(str(self.recipe.data)).exists() else self.recipe.data,
+            **self.recipe.trainer.args,
             "batch": rung.micro_batch * rung.world_size,
             "nbs": rung.effective_batch,
             "device": "cpu" if budget.kind == "cpu" else "0",
         }
-        nbs = yolo_arguments.value_of(recipe.trainer.args, "nbs")
+        nbs = yolo_arguments.value_of(self.recipe.trainer.args, "nbs")
         if rung.effective_batch != nbs:
-            args["weight_decay"] = yolo_arguments.value_of(recipe.trainer.args, "weight_decay") * rung.effective_batch / nbs
+            args["weight_decay"] = yolo_arguments.value_of(self.recipe.trainer.args, "weight_decay") * rung.effective_batch / nbs
         if values.get("image_size") is not None:
             args["imgsz"] = values["image_size"]
         if values.get("multi_scale") is not None:
             args["multi_scale"] = values["multi_scale"]
-        for name, rule in recipe.ladder.wheels.items():
+        for name, rule in self.recipe.ladder.wheels.items():
             if rule.argument and values.get(name) is not None:
                 args[rule.argument] = values[name]
         return args
 
-    def fetch(self, recipe: Recipe, rung: Rung) -> Command | None:
-        model = self._resolve(str(rung.values["model"]))
+    def fetch(self, rung: Rung) -> Command | None:
+        model = start_of(str(rung.values["model"])).file
         if not model.endswith(".pt") or yolo_models.locate(model).path is not None:
             return None
         return Command(argv=(sys.executable, "-m", "launcher.trainers.ultralytics.inside.fetch", model))
 
-    def trial(self, recipe: Recipe, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
+    def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         payload = {
-            "model": self._resolve(str(rung.values["model"])),
-            "task": self._task(recipe),
-            "args": self.arguments(recipe, rung, budget),
+            "model": start_of(str(rung.values["model"])).file,
+            "task": self._task(),
+            "args": self.arguments(rung, budget),
             "checkpointing": bool(rung.values.get("checkpointing")),
-            "val_batch": self._val_batch(recipe, rung),
-            **self._asked(recipe),
+            "val_batch": self._val_batch(rung),
+            **self._asked(),
             # On a CPU the labels are scanned anew in each trial, as the full run will: a scan leaves some 30 MiB behind, and a
             # rung that fits only because an earlier trial had scanned for it would die in the full run (measured).
             "cache_dir": str(folder / "scratch" / "labels" if budget.kind == "cpu" else cache),
         }
-        expects = {"val_micro_batch": self._val_batch(recipe, rung)}
+        expects = {"val_micro_batch": self._val_batch(rung)}
         return TrialPlan(
             module="launcher.trainers.ultralytics.inside.trial",
             payload=payload,
@@ -243,61 +246,61 @@ class UltralyticsAdapter:
             env=environment.prepare(cache / "environment"),
         )
 
-    def _val_batch(self, recipe: Recipe, rung: Rung) -> int | None:
+    def _val_batch(self, rung: Rung) -> int | None:
         """The validation micro-batch, where the wheel says one: never more than Ultralytics' own, so that turning it only saves.
 
         Its own is twice the micro-batch, and once for obb (engine/trainer.py, 8.4.190).
         """
         at_most = rung.values.get("val_micro_batch")
-        own = rung.micro_batch * (1 if self._task(recipe) == "obb" else 2)
+        own = rung.micro_batch * (1 if self._task() == "obb" else 2)
         return min(at_most, own) if isinstance(at_most, int) else None
 
-    def _asked(self, recipe: Recipe) -> dict[str, int]:
+    def _asked(self) -> dict[str, int]:
         """The batch and nominal batch of the asked run: what its warm-up and its automatic optimizer are worked out from."""
-        micro_batch = recipe.ask["micro_batch"]
-        accumulation = recipe.ask.get("accumulation")
+        micro_batch = self.recipe.ask["micro_batch"]
+        accumulation = self.recipe.ask.get("accumulation")
         assert isinstance(micro_batch, int)
-        nbs = micro_batch * accumulation if isinstance(accumulation, int) else yolo_arguments.value_of(recipe.trainer.args, "nbs")
+        nbs = micro_batch * accumulation if isinstance(accumulation, int) else yolo_arguments.value_of(self.recipe.trainer.args, "nbs")
         return {"asked_batch": micro_batch, "asked_nbs": int(nbs)}
 
-    def full_run(self, recipe: Recipe, rung: Rung, budget: Budget, *, folder: Path) -> Command:
+    def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         """``yolo ...`` where its command line can say the rung exactly, else the same line through ``native/yolo_exact.py``.
 
         It can't say: gradient checkpointing, a validation micro-batch, or a warm-up whose effective batch is the asked one
         when the micro-batch is lower (Ultralytics ramps accumulation from 1 to nbs / batch over the warm-up epochs).
         """
-        args = self.arguments(recipe, rung, budget)
+        args = self.arguments(rung, budget)
         if not any(key in args for key in ("project", "name", "save_dir")):
             args["save_dir"] = str(folder / "run")
         words = tuple(f"{key}={_spelled(value)}" for key, value in args.items())
-        options = self._options(recipe, rung)
+        options = self._options(rung)
         if not options:
-            return Command(argv=("yolo", self._task(recipe), "train", *words))
+            return Command(argv=("yolo", self._task(), "train", *words))
         script = folder / "native" / _EXACT
         text = (Path(environment.__file__).parent / "native" / _EXACT).read_text(encoding="utf-8")
-        return Command(argv=(sys.executable, str(script), *options, self._task(recipe), "train", *words), files={script: text})
+        return Command(argv=(sys.executable, str(script), *options, self._task(), "train", *words), files={script: text})
 
-    def _options(self, recipe: Recipe, rung: Rung) -> tuple[str, ...]:
+    def _options(self, rung: Rung) -> tuple[str, ...]:
         options: list[str] = []
-        asked = self._asked(recipe)
-        ramps = yolo_arguments.value_of(recipe.trainer.args, "warmup_epochs") > 0
-        automatic = yolo_arguments.value_of(recipe.trainer.args, "optimizer") == "auto"
+        asked = self._asked()
+        ramps = yolo_arguments.value_of(self.recipe.trainer.args, "warmup_epochs") > 0
+        automatic = yolo_arguments.value_of(self.recipe.trainer.args, "optimizer") == "auto"
         if rung.micro_batch != asked["asked_batch"] and (ramps or automatic):
             options += ["--asked-batch", str(asked["asked_batch"]), "--asked-nbs", str(asked["asked_nbs"])]
         if rung.values.get("checkpointing"):
             options.append("--checkpointing")
-        if (val_batch := self._val_batch(recipe, rung)) is not None:
+        if (val_batch := self._val_batch(rung)) is not None:
             options += ["--val-batch", str(val_batch)]
         return tuple(options)
 
-    def runtime(self, command: Command) -> tuple[str, ...]:
-        return environment.IMPORTS
+    def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
+        return budgeted(command, budget, imports=environment.IMPORTS)
 
     # -- what came of it --------------------------------------------------------------------------------------------------
 
-    def results(self, recipe: Recipe, *, folder: Path) -> Mapping[str, Any]:
+    def results(self, *, folder: Path) -> Mapping[str, Any]:
         """The best epoch's metrics (by mAP50-95) from Ultralytics' results.csv, and its checkpoints."""
-        save_dir = self._save_dir(recipe, folder)
+        save_dir = self._save_dir(folder)
         rows = _rows(save_dir / "results.csv")
         if not rows:
             return {"save_dir": str(save_dir)}
@@ -313,38 +316,65 @@ class UltralyticsAdapter:
             "checkpoints": checkpoints,
         }
 
-    def _save_dir(self, recipe: Recipe, folder: Path) -> Path:
-        args = recipe.trainer.args
+    def _save_dir(self, folder: Path) -> Path:
+        args = self.recipe.trainer.args
         if "save_dir" in args:
             return Path(str(args["save_dir"]))
         return folder / "run"
 
-    def estimate_seconds(self, recipe: Recipe, rung: Rung, report: TrialReport) -> float | None:
+    def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         if not report.step_seconds or not report.train_samples:
             return None
-        epochs = yolo_arguments.value_of(recipe.trainer.args, "epochs")
+        epochs = yolo_arguments.value_of(self.recipe.trainer.args, "epochs")
         batches = math.ceil(report.train_samples / rung.micro_batch)
         seconds = batches * report.step_seconds + report.validation_batches_total * report.validation_batch_seconds
         return float(epochs * seconds)
 
 
-def _resolved(model: str) -> tuple[str, str]:
-    """(the file Ultralytics is given, a note for people or nothing). Raises BadInput where it isn't here and can't be fetched."""
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a model value stands for."""
+
+    file: str
+    """What Ultralytics is given: ``.pt`` (weights) or ``.yaml`` (from scratch)."""
+    note: str = ""
+    """What a person should know of it, or nothing."""
+
+
+def _smaller(asked: str, floor: Value) -> Sequence[str]:
+    """Smaller sizes of the same family, largest first. Raises ValueError for a floor that means nothing."""
+    return yolo_models.smaller(asked) if floor is None else yolo_models.down_to(asked, str(floor))
+
+
+def starts_alike(model: str, asked: str) -> bool:
+    """Whether a smaller model starts as the asked one does. True where the asked one can't be had: ``check`` says so."""
+    try:
+        pretrained = start_of(asked).file.endswith(".pt")
+    except BadInput:
+        return True
+    try:
+        return start_of(model).file.endswith(".pt") == pretrained
+    except BadInput:
+        return False
+
+
+def start_of(model: str) -> Start:
+    """What ``model`` stands for. Raises BadInput where it isn't here and can't be fetched."""
     found = yolo_models.locate(model)
     if found.kind == "bare":
         if found.path is not None:
-            return f"{model}.pt", ""
+            return Start(f"{model}.pt")
         if yolo_models.fetchable(f"{model}.pt"):
-            return f"{model}.pt", f"{model}.pt isn't here yet: Ultralytics will download it"
-        return (
+            return Start(f"{model}.pt", f"{model}.pt isn't here yet: Ultralytics will download it")
+        return Start(
             f"{model}.yaml",
             f"{model}.pt isn't here and can't be fetched: {model} trains FROM SCRATCH; ask.model={model}.pt would insist on weights",
         )
     if found.kind in ("weights", "architecture"):
         if found.path is not None:
-            return model, ""
+            return Start(model)
         if yolo_models.fetchable(model):
-            return model, f"{model} isn't here yet: Ultralytics will download it"
+            return Start(model, f"{model} isn't here yet: Ultralytics will download it")
     looked = ", ".join(str(path) for path in found.looked_in) or "nowhere: it isn't a .pt or .yaml file"
     cure = (
         f"Put the file there, or train from scratch: ask.model={Path(model).stem}.yaml."

@@ -52,7 +52,7 @@ class Flag:
     """A setting that a script understands."""
 
     spelling: str
-    """In the words of ``adapters.scripting.spelling``."""
+    """In the words of ``spelling``."""
     default: Any = None
     where: str = ""
 

@@ -1,0 +1,39 @@
+"""Takes a person's command and a budget; becomes that command, each Python process of which takes the budget at its first model.
+
+    python -m launcher.trainers.script.inside.held --device cpu --bytes 2000000000 --settings FILE COMMAND [ARGS...]
+
+FILE is written for the probe that is loaded into the command's processes, as in its trial. The command itself is not changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from launcher.contract.orders import Orders
+from launcher.trainers.script.inside.probe.settings import Settings
+from launcher.trainers.script.inside.trial import injected
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(prog="python -m launcher.trainers.script.inside.held", allow_abbrev=False)
+    parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
+    parser.add_argument("--device-index", type=int, default=0, help="index of the card as NVML numbers it; it is cuda:0 in here")
+    parser.add_argument("--bytes", type=int, required=True, help="cap on device memory above what the imports take")
+    parser.add_argument("--settings", type=Path, required=True, help="where the probe's settings are written")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    chosen = parser.parse_args(argv)
+    orders = Orders(
+        module="", folder="", device=chosen.device, device_index=chosen.device_index, cap_bytes=chosen.bytes, accumulation=1, payload={}
+    )
+    chosen.settings.parent.mkdir(parents=True, exist_ok=True)
+    Settings(records=str(chosen.settings.parent), orders=dataclasses.asdict(orders), budget_only=True).write(chosen.settings)
+    os.execvpe(chosen.command[0], chosen.command, {**os.environ, **injected(chosen.settings)})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

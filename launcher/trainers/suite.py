@@ -1,0 +1,143 @@
+"""What an adapter owes, as tests that are shipped: subclass it, name your adapter, give a recipe, and pytest runs it all.
+
+    from launcher.trainers.suite import AdapterSuite
+
+    class TestMyTrainer(AdapterSuite):
+        adapter_type = MyAdapter
+
+        @pytest.fixture
+        def recipe(self, tmp_path):      # a small one that check() accepts and that trains on a CPU in seconds
+            return Recipe(name="mine", ask={"micro_batch": 4}, trainer=TrainerRules(adapter="mine", args={...}))
+
+Needs pytest and the trainer itself: two of the tests are real trials on a CPU budget, one that fits and one that can't.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from launcher import trial
+from launcher.contract.files import plain
+from launcher.contract.report import TrialReport
+from launcher.devices import Budget
+from launcher.job import Job
+from launcher.ladder import Ladder
+from launcher.record import RunFolder
+from launcher.schema import Recipe
+from launcher.sizes import GIB, MIB
+from launcher.trainers.base import Adapter, load_adapter
+from launcher.verdict import Kind
+from launcher.wheels import ladder_of
+
+
+def cpu_budget(size: int = GIB) -> Budget:
+    """A CPU's budget of that many bytes, without headroom."""
+    return Budget(
+        kind="cpu", index=0, name="test", total_bytes=size * 4, free_bytes=size * 4, budget_bytes=size, cap_bytes=size,
+        headroom=0.0, neighbours=(), emulated=True, notes=(),
+    )  # fmt: skip
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    """Every file below ``folder``: path -> content."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+class AdapterSuite:
+    """See the module's docstring."""
+
+    adapter_type: ClassVar[type[Adapter]]
+    enough_bytes: ClassVar[int] = 4 * GIB
+    """A CPU budget in which the recipe's asked rung fits."""
+    hopeless_bytes: ClassVar[int] = 8 * MIB
+    """A CPU budget in which it can't."""
+
+    @pytest.fixture
+    def adapter(self, recipe: Recipe) -> Adapter:
+        return self.adapter_type(recipe)
+
+    @pytest.fixture
+    def ladder(self, adapter: Adapter) -> Ladder:
+        return ladder_of(adapter)
+
+    def test_it_is_found_by_its_entry_point(self) -> None:
+        assert load_adapter(self.adapter_type.name) is self.adapter_type
+
+    def test_it_knows_the_micro_batch_and_says_what_each_wheel_is(self) -> None:
+        assert "micro_batch" in self.adapter_type.wheels
+        assert all(spec.help for spec in self.adapter_type.wheels.values())
+
+    def test_it_recognises_no_command_that_is_nobodys(self) -> None:
+        understood = self.adapter_type.recognise(["no-such-program", "--whatever"])
+        assert understood is None or understood.general
+
+    def test_it_accepts_a_good_recipe_and_writes_nothing(self, adapter: Adapter, tmp_path: Path) -> None:
+        before = snapshot(tmp_path)
+        assert adapter.check() == []
+        assert snapshot(tmp_path) == before
+
+    def test_no_method_waits_for_another(self, recipe: Recipe, tmp_path: Path) -> None:
+        checked = self.adapter_type(recipe)
+        checked.check()
+        assert list(self.adapter_type(recipe).notes()) == list(checked.notes())
+
+    def test_its_accumulation_is_a_whole_number(self, adapter: Adapter) -> None:
+        assert adapter.accumulation() >= 1
+
+    def test_every_rung_has_a_trial_in_plain_values(self, adapter: Adapter, ladder: Ladder, tmp_path: Path) -> None:
+        for rung in ladder.rungs:
+            plan = adapter.trial(rung, cpu_budget(), folder=tmp_path / "trial", cache=tmp_path)
+            assert importlib.util.find_spec(plan.module) is not None
+            assert json.loads(json.dumps(plan.payload)) == plain(plan.payload)
+            assert all(isinstance(value, str) for value in plan.env.values())
+
+    def test_every_rung_has_its_own_full_run_that_does_not_need_autofit(self, adapter: Adapter, ladder: Ladder, tmp_path: Path) -> None:
+        commands = [adapter.full_run(rung, cpu_budget(), folder=tmp_path / "run") for rung in ladder.rungs]
+        assert len({command.shell() for command in commands}) == len(ladder.rungs)
+        for command in commands:
+            assert "launcher" not in Path(command.argv[0]).name
+            for text in command.files.values():
+                assert "import launcher" not in text and "from launcher" not in text
+
+    def test_a_full_run_held_to_a_budget_is_the_same_program(self, adapter: Adapter, ladder: Ladder, tmp_path: Path) -> None:
+        command = adapter.full_run(ladder.asked, cpu_budget(), folder=tmp_path / "run")
+        held = adapter.held(command, cpu_budget(), folder=tmp_path / "run")
+        assert held.argv[-len(command.argv) + 1 :] == command.argv[1:] and str(cpu_budget().budget_bytes) in held.argv
+
+    def test_it_never_imports_torch(self) -> None:
+        module = self.adapter_type.__module__
+        code = f"import sys, {module}; sys.exit(int(any(name in sys.modules for name in ('torch', 'ultralytics', 'transformers'))))"
+        assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+    def test_a_folder_where_nothing_was_trained_has_results_without_metrics(self, adapter: Adapter, tmp_path: Path) -> None:
+        assert "metrics" not in adapter.results(folder=tmp_path)
+
+    def test_it_estimates_only_from_a_trial_that_measured(self, adapter: Adapter, ladder: Ladder) -> None:
+        assert adapter.estimate_seconds(ladder.asked, TrialReport()) is None
+        report = TrialReport(step_seconds=0.5, train_samples=100, validation_batches_total=2, validation_batch_seconds=1.0)
+        estimate = adapter.estimate_seconds(ladder.asked, report)
+        assert estimate is None or estimate > 0
+
+    def test_a_real_trial_with_enough_memory_fits_and_leaves_nothing_behind(self, adapter: Adapter, ladder: Ladder, tmp_path: Path) -> None:
+        before = snapshot(tmp_path)
+        tried = self._tried(adapter, ladder, self.enough_bytes, tmp_path)
+        assert tried.verdict.kind is Kind.FITS, f"{tried.verdict.why}\n{tried.verdict.evidence}"
+        assert tried.report.observed.get("micro_batch") == ladder.asked.micro_batch
+        assert not (tried.folder / "scratch").exists()
+        assert {name: content for name, content in snapshot(tmp_path).items() if not name.startswith("runs/")} == before
+
+    def test_a_real_trial_without_enough_memory_says_so(self, adapter: Adapter, ladder: Ladder, tmp_path: Path) -> None:
+        tried = self._tried(adapter, ladder, self.hopeless_bytes, tmp_path)
+        assert tried.verdict.kind is Kind.OUT_OF_MEMORY, f"{tried.verdict.why}\n{tried.verdict.evidence}"
+
+    @staticmethod
+    def _tried(adapter: Adapter, ladder: Ladder, size: int, tmp_path: Path) -> trial.Trial:
+        folder = RunFolder.create(tmp_path / "runs", "suite")
+        return trial.run(Job(adapter=adapter, ladder=ladder, budget=cpu_budget(size), folder=folder), ladder.asked)
