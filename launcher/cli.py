@@ -295,8 +295,8 @@ def _train(draft: Draft, display: Display, as_json: bool) -> Answer:
 
     show = (sys.stderr.buffer if as_json else sys.stdout.buffer, sys.stderr.buffer)
     sys.stdout.flush()
-    result, record = story.train(story.prepare(draft), display, show=show)
-    return result.exit_code, record
+    result = story.train(story.prepare(draft), display, show=show)
+    return result.exit_code, result.as_record()
 
 
 def _fit(draft: Draft, display: Display, as_json: bool) -> Answer:
@@ -323,6 +323,7 @@ def _ladder(draft: Draft, display: Display, as_json: bool) -> Answer:
 def _trial(draft: Draft, display: Display, as_json: bool) -> Answer:
     from launcher import story
     from launcher.errors import Fault
+    from launcher.fit import trial_record
     from launcher.verdict import Kind
 
     ladder = story.ladder_of(draft)
@@ -347,7 +348,7 @@ def _trial(draft: Draft, display: Display, as_json: bool) -> Answer:
     job.folder.forget_cache()
     display.tried(tried, job)
     display.report(tried, job)
-    record = {"status": "done", **story.trial_record(tried), "run_dir": str(job.folder.path), "report": tried.report}
+    record = {"status": "done", **trial_record(tried), "run_dir": str(job.folder.path), "report": tried.report}
     job.folder.replace_json(job.folder.final, record)
     status = ExitCode.DONE if tried.verdict.fits else ExitCode.NO_RUNG_FITS
     return (ExitCode.TRIAL_CRASHED if tried.verdict.kind in (Kind.CRASHED, Kind.STALLED, Kind.VACUOUS) else status), record

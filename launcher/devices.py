@@ -22,6 +22,9 @@ from launcher.sizes import GIB, MIB, format_size
 
 CPU_SHARE = 0.80
 """Part of the available host memory that is budgeted when ``device.memory`` says nothing."""
+CEILING = 1.5
+"""A CPU trial's allocations fail at this many times its budget: a library that would skip a figure or take another kernel for want
+of memory finds it, and what the run would have needed is seen. docs/decisions/011."""
 NOMINAL = 1.07
 """A card sold as 16 GiB offers programs a little less (15.6 to 15.99 GiB): asking for the size on the box is asking for all of it."""
 SETTLED_BYTES = 64 * MIB
@@ -46,6 +49,9 @@ class Budget:
     """What the run may plan with: ``device.memory`` (all of the card by default), less what others already use."""
     cap_bytes: int
     """What a trial is held to: int(budget_bytes * (1 - headroom))."""
+    ceiling_bytes: int
+    """Where allocations of a trial really fail. On a CPU above the cap, so that nothing bends under it and the need is measured:
+    a trial fits where it *stayed* below the cap. On a card the cap itself, which keeps the driver from spilling."""
     headroom: float
     neighbours: tuple[Neighbour, ...]
     emulated: bool
@@ -244,6 +250,7 @@ def _on_card(card: Card, memory_bytes: int | None, headroom: float, notes: tuple
         free_bytes=card.free_bytes,
         budget_bytes=budget,
         cap_bytes=int(budget * (1 - headroom)),
+        ceiling_bytes=int(budget * (1 - headroom)),
         headroom=headroom,
         neighbours=card.neighbours,
         emulated=asked < card.total_bytes,
@@ -288,6 +295,7 @@ def _on_cpu(index: int, memory_bytes: int | None, headroom: float, notes: Sequen
         free_bytes=free,
         budget_bytes=budget,
         cap_bytes=int(budget * (1 - headroom)),
+        ceiling_bytes=max(budget, min(int(budget * CEILING), int(free * CPU_SHARE))),
         headroom=headroom,
         neighbours=(),
         emulated=memory_bytes is not None,

@@ -13,15 +13,18 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
+from launcher.contract.report import Phase
 from launcher.errors import Fault
+from launcher.fit import Fit, status_of
+from launcher.fit import Status as FitStatus
 from launcher.job import Job
 from launcher.ladder import Ladder, Rung
 from launcher.sizes import format_size
-from launcher.story import Fit
-from launcher.supervise import Outcome
 from launcher.trial import Trial
 from launcher.verdict import Kind
 
+NEAR_CAP = 0.97
+"""A fit above this part of its cap is told to be close."""
 _COLOURS = {Kind.FITS: "green", Kind.OUT_OF_MEMORY: "red", Kind.SPILLED: "red", Kind.ALTERED: "yellow"}
 
 
@@ -32,6 +35,7 @@ class Display:
         self._console = console
         self._spinner: Status | None = None
         self._said: set[str] = set()
+        self._trial = ""
 
     def plan(self, job: Job) -> None:
         recipe, asked, cap = job.recipe, job.ladder.asked, format_size(job.budget.cap_bytes)
@@ -46,12 +50,19 @@ class Display:
         self._console.print(Panel("\n".join(lines), box=box.ROUNDED, title="autofit", title_align="left", expand=False))
 
     def trying(self, rung: Rung, number: int) -> None:
-        text = f"trial {number}: rung {rung.index}  {_words(rung)}"
+        self._trial = f"trial {number}: rung {rung.index}  {_words(rung)}"
         if self._console.is_terminal:
-            self._spinner = self._console.status(text)
+            self._spinner = self._console.status(self._trial)
             self._spinner.start()
         else:
-            self._console.print(text, highlight=False)
+            self._console.print(self._trial, highlight=False)
+
+    def phase(self, phase: str, seconds: float, *, new: bool) -> None:
+        """The trial under way is in this phase, so many seconds after its start; without a terminal only a new phase is told."""
+        if self._spinner is not None:
+            self._spinner.update(f"{escape(self._trial)}  [dim]{phase} {seconds:.0f} s[/]")
+        elif new:
+            self._console.print(Text(f"            {phase} at {seconds:.1f} s", style="dim"))
 
     def tried(self, trial: Trial, job: Job) -> None:
         self._stop_spinner()
@@ -60,7 +71,7 @@ class Display:
             f"  rung {trial.rung.index:>3}  ",
             (f"{verdict.kind.value:<14}", _COLOURS.get(verdict.kind, "magenta")),
             f" {_size(verdict.peak_bytes):>9}  {trial.seconds:5.1f} s  ",
-            "" if verdict.fits else verdict.why,
+            _room(trial, job) if verdict.fits else verdict.why,
         )
         self._console.print(line)
         for note in trial.report.notes:
@@ -68,7 +79,7 @@ class Display:
                 continue
             self._said.add(note)
             self._console.print(Text(f"            {note}", style="dim"))
-        if verdict.kind in (Kind.CRASHED, Kind.STALLED, Kind.VACUOUS):
+        if status_of(verdict.kind) is not FitStatus.NO_RUNG_FITS and not verdict.fits:
             self._console.print(
                 Panel(Text(verdict.evidence.strip()[-4000:] or "(it said nothing)"), title="the trainer's own words", box=box.ROUNDED)
             )
@@ -87,11 +98,7 @@ class Display:
             table.add_row(*self._row(trial, job), style="bold" if trial.verdict.fits else None)
         self._console.print(table)
         if fit.chosen is None:
-            tried = f"{len(fit.trials)} of {len(job.ladder.rungs)} rungs tried, the others dominated by them"
-            words = {"no_rung_fits": f"No rung fits {job.budget}: {tried}. Lower a floor, add a wheel, or give it more memory."}
-            self._console.print(
-                words.get(fit.status, f"Stopped: the trainer {fit.status} in a trial, which no lower rung would cure."), style="red"
-            )
+            self._console.print(_why_none(fit), style="red", highlight=False)
             return
         given_up = job.ladder.given_up(fit.chosen.rung)
         text = ", ".join(f"{name} {_value(used)} instead of {_value(asked)}" for name, (asked, used) in given_up.items())
@@ -116,17 +123,43 @@ class Display:
         self._console.print(Text("  " + fit.command.shell(), style="cyan"), soft_wrap=True)
         self._console.print()
 
-    def ended(self, fit: Fit, outcome: Outcome, results: Mapping[str, Any]) -> None:
+    def heartbeat(self, seconds: float, used_bytes: int, peak_bytes: int, job: Job) -> None:
+        """How much of the budget the run uses, where its trainer can't tell (a CPU: it shows 0G)."""
+        if used_bytes and job.budget.kind == "cpu":
+            budget = format_size(job.budget.budget_bytes)
+            words = f"autofit: {_duration(seconds)}, memory {format_size(used_bytes)} of {budget} (peak {format_size(peak_bytes)})"
+            self._console.print(Text(f"\n{words}", style="dim"))
+
+    def ended(self, fit: Fit) -> None:
+        outcome = fit.outcome
+        assert outcome is not None
         if outcome.done:
-            self._console.print(
-                f"[green]done[/] in {_duration(outcome.seconds)}; record: {escape(str(fit.job.folder.final))}", highlight=False
-            )
-            for name, value in _flat(results):
+            took = f"[green]done[/] in {_duration(outcome.seconds)}; record: {escape(str(fit.job.folder.final))}"
+            self._console.print(took, highlight=False, soft_wrap=True)
+            for name, value in _flat(fit.results):
                 self._console.print(Text(f"  {name:<28} {value}"), soft_wrap=True)
-            return
-        reason = f": {outcome.memory_failure.line}" if outcome.memory_failure else ""
-        self._console.print(f"[red]the full run failed[/] with exit status {outcome.returncode}{escape(reason)}", highlight=False)
-        self._console.print(Text(f"its words: {fit.job.folder.run_stderr} and {fit.job.folder.run_stdout}"))
+        else:
+            reason = f": {outcome.memory_failure.line}" if outcome.memory_failure else ""
+            failed = f"[red]the full run failed[/] with exit status {outcome.returncode}{escape(reason)}"
+            self._console.print(failed, highlight=False, soft_wrap=True)
+            self._console.print(Text(f"its words: {fit.job.folder.run_stderr} and {fit.job.folder.run_stdout}"), soft_wrap=True)
+        self._memory(fit)
+
+    def _memory(self, fit: Fit) -> None:
+        """The run held against its trial, and what it lost to memory on the way."""
+        memory, lost = fit.memory, fit.outcome.lost_to_memory if fit.outcome is not None else ()
+        if memory is not None and memory.ratio is not None:
+            run, trial, cap, budget = map(
+                format_size, (memory.run_peak_bytes, memory.trial_peak_bytes, memory.cap_bytes, memory.budget_bytes)
+            )
+            self._console.print(Text(f"  {'memory':<28} run {run}, trial {trial} ({memory.ratio:.1%}), cap {cap}, budget {budget}"))
+            if memory.above_trial:
+                self._console.print(
+                    Text(f"the run needed more than its trial had shown: please report this, with {fit.job.folder.path}", style="yellow"),
+                    soft_wrap=True,
+                )
+        for line in lost:
+            self._console.print(Text(f"lost to memory, and the trainer went on: {line}", style="yellow"), soft_wrap=True)
 
     def report(self, trial: Trial, job: Job) -> None:
         """One trial, phase by phase."""
@@ -167,6 +200,27 @@ class Display:
         if self._spinner is not None:
             self._spinner.stop()
             self._spinner = None
+
+
+def _room(trial: Trial, job: Job) -> str:
+    """How near the cap a trial that fits came."""
+    cap, peak = trial.report.cap_bytes or job.budget.cap_bytes, trial.verdict.peak_bytes
+    if not peak:
+        return ""
+    near = ", close to it" if peak > NEAR_CAP * cap else ""
+    return f"{format_size(cap - peak)} below the cap of {format_size(cap)}{near}"
+
+
+def _why_none(fit: Fit) -> str:
+    """Why nothing is launched, and what would help."""
+    job = fit.job
+    if fit.status is not FitStatus.NO_RUNG_FITS:
+        return f"Stopped: the trainer {fit.status} in a trial, which no lower rung would cure."
+    tried = f"{len(fit.trials)} of {len(job.ladder.rungs)} rungs tried, the others dominated by them"
+    cure = "Lower a floor, add a wheel, or give it more memory."
+    if fit.trials and all(trial.verdict.phase == Phase.FINISH for trial in fit.trials):
+        cure = "All of them failed at the end of a run (final validation, figures): set trainer.args.plots=False, or give it more memory."
+    return f"No rung fits {job.budget}: {tried}. {cure}"
 
 
 def _words(rung: Rung) -> str:

@@ -8,6 +8,7 @@ from typing import BinaryIO
 
 from launcher import process
 from launcher.allocator import allocator_environment
+from launcher.contract.orders import HELD
 from launcher.job import Job
 from launcher.ladder import Rung
 from launcher.process import Child
@@ -35,7 +36,7 @@ def start(job: Job, rung: Rung, command: Command, *, show: tuple[BinaryIO, Binar
     """
     if job.budget.emulated:
         command = job.adapter.held(command, job.budget, folder=job.folder.path)
-    env = {**allocator_environment(job.budget, rung), **command.env}
+    env = {**allocator_environment(job.budget, rung), **command.env, HELD: str(job.folder.held)}
     return process.start(command.argv, env=env, stdout=job.folder.run_stdout, stderr=job.folder.run_stderr, show=show)
 
 

@@ -232,10 +232,14 @@ def _terminal_like(stream: BinaryIO) -> tuple[int, int]:
 
 def _pump(reader: int, sink: BinaryIO, stream: BinaryIO | None) -> None:
     """Copies bytes until the writing end is closed. A pseudo-terminal says that by EIO."""
-    shown = stream
+    shown, kept = stream, True
     with contextlib.suppress(OSError), sink:
         while chunk := os.read(reader, 65536):
-            sink.write(chunk)
+            if kept:
+                try:
+                    sink.write(chunk)
+                except OSError:
+                    kept = False  # a full disk: the child goes on, and is still shown
             if shown is not None:
                 try:
                     shown.write(chunk)

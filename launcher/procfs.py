@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 
@@ -20,12 +21,18 @@ def data_bytes(pid: int | str = "self") -> int:
 
 
 class DataSegments:
-    """VmData of this process for who looks often: one file held open, one read a look, some 3 microseconds."""
+    """VmData of a process for who looks often: one file held open, one read a look, some 3 microseconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, pid: int | str = "self") -> None:
+        """Raises OSError where the process has ended."""
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
-        self._stack_bytes = status_bytes("VmStk")  # statm counts the stack with the data
-        self._statm = os.open("/proc/self/statm", os.O_RDONLY)
+        self._stack_bytes = status_bytes("VmStk", pid)  # statm counts the stack with the data
+        self._statm = os.open(f"/proc/{pid}/statm", os.O_RDONLY)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError, AttributeError):
+            os.close(self._statm)
 
     def now(self) -> int:
+        """Bytes. Raises OSError or IndexError once the process has ended."""
         return int(os.pread(self._statm, 128, 0).split()[5]) * self._page_bytes - self._stack_bytes

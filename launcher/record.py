@@ -6,6 +6,7 @@ runs/autofit/RECIPE-DATE-TIME/
   trials/NNN/          orders.json, report.json, stdout.log, stderr.log, verdict.json of rung NNN
   native/              what the full run needs to be repeated without autofit
   command.sh           the equivalent native command
+  held/PID.json        what libraries held in a process of the full run when it took its budget
   run/                 what the trainer itself wrote
   run.stdout.log, run.stderr.log
   record.json          the final record; the same that --json prints
@@ -17,6 +18,7 @@ import json
 import os
 import re
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -88,6 +90,11 @@ class RunFolder:
         return self.path / "run.stderr.log"
 
     @property
+    def held(self) -> Path:
+        """Where the processes of a full run tell the base above which they hold themselves to the budget."""
+        return self.path / "held"
+
+    @property
     def final(self) -> Path:
         return self.path / "record.json"
 
@@ -107,9 +114,12 @@ class RunFolder:
         return path
 
     def event(self, event: str, **what: Any) -> None:
-        """Appends one line; one write, so that lines of a crash are whole or absent."""
+        """Appends one line; one write, so that lines of a crash are whole or absent.
+
+        A line that can't be written (a full disk) is left out: telling what happens must not end it.
+        """
         line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **files.plain(what)})
-        with self.events.open("a", encoding="utf-8") as file:
+        with suppress(OSError), self.events.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
             file.flush()
             os.fsync(file.fileno())

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, TypeVar
+from typing import BinaryIO, Protocol, TypeVar
 
 from launcher import devices, host, launch, process, search, supervise, trial, wheels
 from launcher import recipe as recipes
 from launcher.devices import Budget
-from launcher.errors import BadInput, ExitCode, Fault
+from launcher.errors import BadInput, Fault, Interrupted
+from launcher.fit import Fit, Status, status_of, trial_record
 from launcher.job import Job
 from launcher.ladder import Ladder, Rung
 from launcher.recipe import Draft
 from launcher.record import RunFolder
 from launcher.schema import Recipe
 from launcher.sizes import format_size
-from launcher.supervise import Outcome
 from launcher.trainers.base import Command, load_adapter
 from launcher.trial import Trial
 
@@ -30,64 +30,12 @@ class Screen(Protocol):
 
     def plan(self, job: Job) -> None: ...
     def trying(self, rung: Rung, number: int) -> None: ...
+    def phase(self, phase: str, seconds: float, *, new: bool) -> None: ...
     def tried(self, trial: Trial, job: Job) -> None: ...
     def summary(self, fit: Fit) -> None: ...
     def launching(self, fit: Fit) -> None: ...
-    def ended(self, fit: Fit, outcome: Outcome, results: Mapping[str, Any]) -> None: ...
-
-
-@dataclass(kw_only=True, slots=True)
-class Fit:
-    """What the trials said."""
-
-    job: Job
-    trials: list[Trial] = field(default_factory=list)
-    chosen: Trial | None = None
-    command: Command | None = None
-    status: str = "no_rung_fits"
-    seconds: float = 0.0
-
-    @property
-    def exit_code(self) -> ExitCode:
-        return {"done": ExitCode.DONE, "no_rung_fits": ExitCode.NO_RUNG_FITS, "failed": ExitCode.RUN_FAILED}.get(
-            self.status, ExitCode.TRIAL_CRASHED
-        )
-
-    def as_record(self) -> dict[str, Any]:
-        """The final record, which is also what ``--json`` prints."""
-        rung = self.chosen.rung if self.chosen else None
-        return {
-            "status": self.status,
-            "recipe": self.job.recipe.name,
-            "rung": dict(rung.values) if rung else None,
-            "rung_index": rung.index if rung else None,
-            "accumulation": rung.accumulation if rung else None,
-            "effective_batch": self.job.ladder.effective_batch,
-            "given_up": {name: {"asked": a, "used": b} for name, (a, b) in self.job.ladder.given_up(rung).items()} if rung else None,
-            "trials": [trial_record(one) for one in self.trials],
-            "run_dir": str(self.job.folder.path),
-            "command": self.command.shell() if self.command else None,
-            "device": self.job.budget,
-            "trial_seconds": self.seconds,
-        }
-
-
-def trial_record(tried: Trial) -> dict[str, Any]:
-    """One trial as ``--json`` prints it."""
-    return {
-        "rung_index": tried.rung.index,
-        "rung": dict(tried.rung.values),
-        "accumulation": tried.rung.accumulation,
-        "effective_batch": tried.rung.effective_batch,
-        "verdict": tried.verdict.kind,
-        "phase": tried.verdict.phase,
-        "peak_bytes": tried.verdict.peak_bytes,
-        "seconds": round(tried.seconds, 3),
-        "why": tried.verdict.why,
-        "source": tried.verdict.source,
-        "asked_bytes": tried.verdict.asked_bytes,
-        "folder": str(tried.folder),
-    }
+    def heartbeat(self, seconds: float, used_bytes: int, peak_bytes: int, job: Job) -> None: ...
+    def ended(self, fit: Fit) -> None: ...
 
 
 def ladder_of(draft: Draft) -> Ladder:
@@ -160,55 +108,96 @@ def _budget(recipe: Recipe) -> Budget:
 
 
 def fit(job: Job, screen: Screen) -> Fit:
-    """Tries rungs until one fits. The record is written as it happens, and whole at the end."""
+    """Tries rungs until one fits. The record is written as it happens, and says in the end what really happened."""
     result = Fit(job=job)
-    began = time.monotonic()
+    with _recorded(result):
+        _walk(result, screen)
+        screen.summary(result)
+    return result
+
+
+def train(job: Job, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> Fit:
+    """Fits, then launches the full run at the rung that fits and sees it to its end."""
+    result = Fit(job=job)
+    with _recorded(result):
+        _walk(result, screen)
+        screen.summary(result)
+        if result.chosen is not None and result.command is not None:
+            _run(result, result.chosen.rung, result.command, screen, show=show)
+    if result.outcome is not None:
+        screen.ended(result)
+    return result
+
+
+@contextmanager
+def _recorded(result: Fit) -> Iterator[None]:
+    """While open, the record says what is going on; whatever ends it, record and events have that end. A full disk ends nothing."""
+    folder = result.job.folder
+    _write(result)
+    try:
+        yield
+    except (Interrupted, KeyboardInterrupt):
+        result.status = Status.INTERRUPTED
+        raise
+    except BaseException:
+        result.status = Status.STOPPED
+        raise
+    finally:
+        folder.forget_cache()
+        _write(result)
+        folder.event("finished", status=result.status, memory=result.memory, results=result.results)
+
+
+def _write(result: Fit) -> None:
+    with suppress(OSError):  # a disk that is full: what was there stays
+        result.job.folder.replace_json(result.job.folder.final, result.as_record())
+
+
+def _walk(result: Fit, screen: Screen) -> None:
+    """Trials, one after another, until a rung fits or nothing is left to try."""
+    job, began = result.job, time.monotonic()
     screen.plan(job)
     history: list[search.Tried] = []
     while isinstance(move := search.next_move(job.ladder, history, policy=job.recipe.ladder.search), search.Try):
         screen.trying(move.rung, len(history) + 1)
-        tried = try_rung(job, move.rung)
+        tried = try_rung(job, move.rung, screen)
         history.append(search.Tried(rung=tried.rung, verdict=tried.verdict))
         result.trials.append(tried)
         screen.tried(tried, job)
+        _write(result)
     job.folder.forget_cache()
+    result.status = Status.NO_RUNG_FITS
     if isinstance(move, search.Chosen):
         result.chosen = next(one for one in result.trials if one.rung.index == move.rung.index)
         result.command = launch.native_command(job, move.rung)
-        result.status = "done"
+        result.status = Status.DONE
     elif move.why == "not_memory":
-        result.status = result.trials[-1].verdict.kind.value
-    result.seconds = time.monotonic() - began
+        result.status = status_of(result.trials[-1].verdict.kind)
+    result.trial_seconds = time.monotonic() - began
     job.folder.event("fitted", status=result.status, rung_index=result.chosen.rung.index if result.chosen else None)
-    job.folder.replace_json(job.folder.final, result.as_record())
-    screen.summary(result)
-    return result
 
 
-def try_rung(job: Job, rung: Rung) -> Trial:
+def _run(result: Fit, rung: Rung, command: Command, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> None:
+    """The full run, from its launch to its results."""
+    job = result.job
+    result.status = Status.RUNNING
+    _write(result)
+    screen.launching(result)
+    job.folder.event("run_started", rung_index=rung.index, command=command.shell())
+    child = launch.start(job, rung, command, show=show)
+    assert result.chosen is not None
+    result.outcome = supervise.follow(job, child, base_bytes=result.chosen.report.base_bytes, told=screen.heartbeat)
+    result.status = Status.DONE if result.outcome.done else Status.FAILED
+    if result.outcome.done:
+        result.results = dict(job.adapter.results(folder=job.folder.path))
+
+
+def try_rung(job: Job, rung: Rung, screen: Screen | None = None) -> Trial:
     """One rung, really tried and recorded."""
     job.folder.event("trial_started", rung_index=rung.index, rung=dict(rung.values), accumulation=rung.accumulation)
-    tried = trial.run(job, rung)
+    tried = trial.run(job, rung, told=screen.phase if screen is not None else None)
     job.folder.event("trial_ended", **trial_record(tried))
     return tried
-
-
-def train(job: Job, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> tuple[Fit, dict[str, Any]]:
-    """Fits, then launches the full run at the rung that fits and sees it to its end. Returns the fit and the final record."""
-    result = fit(job, screen)
-    if result.chosen is None or result.command is None:
-        return result, result.as_record()
-    screen.launching(result)
-    job.folder.event("run_started", rung_index=result.chosen.rung.index, command=result.command.shell())
-    child = launch.start(job, result.chosen.rung, result.command, show=show)
-    outcome = supervise.follow(job, child)
-    results = dict(job.adapter.results(folder=job.folder.path)) if outcome.done else {}
-    result.status = "done" if outcome.done else "failed"
-    record = {**result.as_record(), "run": outcome, "results": results}
-    job.folder.replace_json(job.folder.final, record)
-    job.folder.event("finished", status=result.status, results=results)
-    screen.ended(result, outcome, results)
-    return result, record
 
 
 def _make_data(recipe: Recipe) -> None:

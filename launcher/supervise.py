@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from launcher import devices, process
-from launcher.devices import Budget
 from launcher.job import Job
+from launcher.memory_failure import MemoryFailure, lost_in, memory_failure
 from launcher.process import Child
-from launcher.record import RunFolder
-from launcher.verdict import MemoryFailure, memory_failure
+from launcher.usage import Usage
 
 HEARTBEAT_S = 30.0
 SAMPLE_S = 1.0
@@ -30,27 +30,43 @@ class Outcome:
     """Most resident memory of the run's process (host)."""
     peak_device_bytes: int
     """Most that the run had in use on its card, context included, sampled each second; 0 on a CPU."""
+    peak_bytes: int
+    """Most memory that the run used, in the measure of its trial (``usage.Usage``); 0 where it could not be seen."""
     memory_failure: MemoryFailure | None
-    """Set where a failed run's own words say that memory ran out."""
+    """Set where a failed run's own words say that memory ran out: the last of them, which ended it."""
+    lost_to_memory: tuple[str, ...] = ()
+    """Memory failures that the run's logs speak of and that it got over: a figure was not drawn, say."""
 
     @property
     def done(self) -> bool:
         return self.returncode == 0
 
 
-def follow(job: Job, child: Child) -> Outcome:
-    """Waits for the run's end, noting its memory every half minute. Raises Interrupted once a signal has ended it."""
+def follow(job: Job, child: Child, *, base_bytes: int, told: Callable[..., None] | None = None) -> Outcome:
+    """Waits for the run's end, noting its memory every half minute. Raises Interrupted once a signal has ended it.
+
+    ``base_bytes``: what libraries held in the trial's process when its budget was taken;
+    ``told`` hears (seconds, used bytes, peak bytes, job) with each heartbeat.
+    """
     folder = job.folder
-    watch = _Watch(child, job.budget, folder)
-    with process.forward_signals(child):
-        ending = process.wait(child, each_poll=watch, stderr=folder.run_stderr)
-    said = ending.stderr_tail + process.tail(folder.run_stdout)
+    usage = Usage(child.pid, job.budget, folder.held, base_bytes=base_bytes)
+    watch = _Watch(child, job, usage, told)
+    usage.start()
+    try:
+        with process.forward_signals(child):
+            ending = process.wait(child, each_poll=watch, stderr=folder.run_stderr)
+    finally:
+        usage.stop()
+    failure = memory_failure(ending.stderr_tail + process.tail(folder.run_stdout), last=True) if ending.returncode else None
+    lost = lost_in(folder.run_stdout, folder.run_stderr)
     outcome = Outcome(
         returncode=ending.returncode,
         seconds=ending.seconds,
         peak_resident_bytes=watch.peak_bytes,
         peak_device_bytes=watch.peak_device_bytes,
-        memory_failure=memory_failure(said) if ending.returncode else None,
+        peak_bytes=usage.peak_bytes,
+        memory_failure=failure,
+        lost_to_memory=tuple(line for line in lost if failure is None or line != failure.line),
     )
     folder.event("run_ended", outcome=outcome)
     return outcome
@@ -59,11 +75,12 @@ def follow(job: Job, child: Child) -> Outcome:
 class _Watch:
     """Called at every poll; cheap. Samples memory, and records a heartbeat twice a minute."""
 
-    def __init__(self, child: Child, budget: Budget, folder: RunFolder) -> None:
+    def __init__(self, child: Child, job: Job, usage: Usage, told: Callable[..., None] | None) -> None:
         self._process = psutil.Process(child.pid)
-        self._budget = budget
-        self._folder = folder
-        self._sampled = self._told = time.monotonic()
+        self._job = job
+        self._usage = usage
+        self._tell = told
+        self._began = self._sampled = self._told = time.monotonic()
         self.peak_bytes = 0
         self.peak_device_bytes = 0
 
@@ -74,12 +91,15 @@ class _Watch:
         self._sampled = now
         with contextlib.suppress(psutil.Error):
             resident = self._process.memory_info().rss
-            device = devices.used_bytes(self._budget)
+            device = devices.used_bytes(self._job.budget)
             self.peak_bytes = max(self.peak_bytes, resident)
             self.peak_device_bytes = max(self.peak_device_bytes, device)
             if now - self._told >= HEARTBEAT_S:
                 self._told = now
-                self._folder.event("heartbeat", resident_bytes=resident, device_bytes=device, log_bytes=_size(self._folder.run_stdout))
+                if self._tell is not None:
+                    self._tell(now - self._began, self._usage.now_bytes, self._usage.peak_bytes, self._job)
+                used = {"resident_bytes": resident, "device_bytes": device, "used_bytes": self._usage.now_bytes}
+                self._job.folder.event("heartbeat", **used, peak_bytes=self._usage.peak_bytes, log_bytes=_size(self._job.folder.run_stdout))
 
 
 def _size(path: Path) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,12 +12,16 @@ from launcher import devices, process
 from launcher.allocator import allocator_environment
 from launcher.contract.ending import Ending
 from launcher.contract.orders import Orders
-from launcher.contract.report import TrialReport
+from launcher.contract.report import Phase, TrialReport
 from launcher.errors import BadInput, Fault
 from launcher.job import Job
 from launcher.ladder import Rung
+from launcher.memory_failure import lost_in
 from launcher.trainers.base import Command, TrialPlan
 from launcher.verdict import Needs, Verdict, judge
+
+LOOK_S = 0.5
+"""Between two looks at the phase of a running trial."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,11 +35,11 @@ class Trial:
     folder: Path
 
 
-def run(job: Job, rung: Rung) -> Trial:
+def run(job: Job, rung: Rung, *, told: Callable[..., None] | None = None) -> Trial:
     """Tries one rung in a process of its own, which is gone with all its children when this returns.
 
     The trainer's output goes to ``stdout.log`` and ``stderr.log`` of the trial's folder, what it writes to ``scratch/`` there,
-    which is removed. Raises Interrupted on a signal.
+    which is removed. ``told`` hears (phase, seconds, new=) as the trial goes on. Raises Interrupted on a signal.
     """
     place, budget, rules = job.folder.trial(rung.index), job.budget, job.recipe.trial
     job.folder.cache.mkdir(exist_ok=True)
@@ -50,10 +56,31 @@ def run(job: Job, rung: Rung) -> Trial:
         stderr=place / "stderr.log",
     )
     with process.forward_signals(child, grace_s=1.0):
-        ending = process.wait(child, timeout_s=rules.timeout_s, stderr=place / "stderr.log")
+        ending = process.wait(
+            child, timeout_s=rules.timeout_s, each_poll=_Phases(orders.report_path, told) if told else None, stderr=place / "stderr.log"
+        )
     shutil.rmtree(orders.scratch, ignore_errors=True)
     devices.settle(budget)
     return _finished(job, rung, ending, orders, plan)
+
+
+class _Phases:
+    """Called at every poll: looks twice a second at the phase that the child's report is in, and tells it."""
+
+    def __init__(self, report: Path, told: Callable[..., None]) -> None:
+        self._report, self._told = report, told
+        self._began = self._looked = time.monotonic()
+        self._phase = ""
+
+    def __call__(self) -> None:
+        now = time.monotonic()
+        if now - self._looked < LOOK_S:
+            return
+        self._looked = now
+        report = TrialReport.read(self._report)
+        phase = report.phase if report is not None else Phase.START.value
+        self._told(phase, now - self._began, new=phase != self._phase)
+        self._phase = phase
 
 
 def _fetched(command: Command, place: Path) -> None:
@@ -83,6 +110,7 @@ def _orders(job: Job, rung: Rung, plan: TrialPlan, place: Path) -> Orders:
         device=job.budget.kind,
         device_index=job.budget.index,
         cap_bytes=job.budget.cap_bytes,
+        ceiling_bytes=job.budget.ceiling_bytes,
         accumulation=rung.accumulation,
         steps=job.recipe.trial.steps,
         validation_batches=job.recipe.trial.validation_batches,
@@ -94,7 +122,8 @@ def _orders(job: Job, rung: Rung, plan: TrialPlan, place: Path) -> Orders:
 def _finished(job: Job, rung: Rung, ending: Ending, orders: Orders, plan: TrialPlan) -> Trial:
     report = TrialReport.read(orders.report_path)
     needs = Needs(optimizer_steps=orders.steps, validation_batches=1, observed={**plan.expects, "device": job.budget.kind})
-    verdict = judge(report, ending, rung=rung, needs=needs, device_bytes=job.budget.total_bytes)
+    logs = [Path(orders.folder) / name for name in ("stdout.log", "stderr.log")]
+    verdict = judge(report, ending, rung=rung, needs=needs, device_bytes=job.budget.total_bytes, lost=lost_in(*logs))
     trial = Trial(rung=rung, verdict=verdict, report=report or TrialReport(), seconds=ending.seconds, folder=Path(orders.folder))
     told = {"rung": rung, "verdict": verdict, "seconds": ending.seconds, "ending": ending}
     job.folder.replace_json(trial.folder / "verdict.json", told)

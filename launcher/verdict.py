@@ -1,34 +1,33 @@
-"""What a trial did -> a Verdict with its evidence. Pure; the table of memory failures' texts lives here.
+"""What a trial did -> a Verdict with its evidence. Pure.
 
-Sources of the texts: strings of PyTorch 1.x to 2.15, CUDA, NCCL and glibc, real failures under RLIMIT_DATA, public threads.
+Need is measured, not squeezed: a trial fits where it stayed below its cap while there was more to be had (docs/decisions/011).
 """
 
 from __future__ import annotations
 
-import re
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Any
 
 from launcher.contract.ending import Ending
-from launcher.contract.report import Phase, TrialReport
+from launcher.contract.report import OVER_CAP, Phase, TrialReport
 from launcher.ladder import Rung
+from launcher.memory_failure import MemoryFailure, Source, maybe_memory, memory_failure
 from launcher.schema import Value
-from launcher.sizes import UNITS
-
-Source = Literal["allocator", "driver", "host", "workers"]
+from launcher.sizes import format_size
 
 
 class Kind(StrEnum):
-    """The seven ways a trial can end. Only ``FITS`` launches."""
+    """The eight ways a trial can end. Only ``FITS`` launches."""
 
     FITS = "fits"
     OUT_OF_MEMORY = "out_of_memory"
     SPILLED = "spilled"  # ran, but out of the card
     ALTERED = "altered"  # the trainer ran something else than asked
     VACUOUS = "vacuous"  # did not really do its steps and its validation
+    DIVERGED = "diverged"  # the loss was not finite: memory has nothing to do with it
     CRASHED = "crashed"
     STALLED = "stalled"
 
@@ -57,153 +56,164 @@ class Verdict:
 
     @property
     def lower_rung_may_help(self) -> bool:
-        """True for every failure of memory; a crash, a stall or a vacuous trial stops the walk at once."""
+        """True for every failure of memory; a crash, a stall, a loss that is not finite or a vacuous trial stops the walk at once."""
         return self.kind in (Kind.OUT_OF_MEMORY, Kind.SPILLED, Kind.ALTERED)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MemoryFailure:
-    """A memory failure recognised in text."""
-
-    source: Source
-    line: str
-    asked_bytes: int | None
-
-
-# (source, pattern). First match wins, so the particular come before the general.
-_NOT_MEMORY = re.compile(r"out of resource: shared memory|virtual-address-space \(VSZ\) exhaustion|can't start new thread")
-_SIGNATURES: tuple[tuple[Source, re.Pattern[str]], ...] = tuple(
-    (source, re.compile(pattern))  # type: ignore[misc]
-    for source, pattern in (
-        ("workers", r"DataLoader worker .*is killed by signal"),
-        ("workers", r"DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly"),
-        ("workers", r"insufficient shared memory \(shm\)"),
-        ("workers", r"unable to (allocate|open) shared memory"),
-        ("allocator", r"(CUDA|HIP|XPU) out of memory"),
-        ("allocator", r"MPS backend out of memory"),
-        ("allocator", r"would exceed allowed memory"),
-        ("allocator", r"memory allocation failed with OOM on device|memory mapping failed with OOM on device"),
-        ("allocator", r"Evaluation hit an out-of-memory error|No executable batch size found, reached zero"),
-        ("driver", r"(CUDA|HIP)( driver)? error: out of memory|cuda runtime error \(2\) : out of memory|cudaErrorMemoryAllocation"),
-        ("driver", r"CUDA ran out of memory outside PyTorch's allocator"),
-        ("driver", r"CU(BLAS|SOLVER|SPARSE|FFT|DNN)_STATUS_\w*ALLOC(ATION)?_FAILED"),
-        ("driver", r"Failed to CUDA (calloc|malloc|host alloc)|Cuda failure 2 'out of memory'"),
-        ("driver", r"UR_RESULT_ERROR_OUT_OF_(DEVICE_MEMORY|RESOURCES)"),
-        ("host", r"DefaultCPUAllocator: (can't allocate memory|not enough memory)"),
-        ("host", r"Cannot allocate memory|Unable to allocate [\d.]+ [KMGT]iB|std::bad_alloc|\bMemoryError\b"),
-        ("host", r"OpenBLAS error: Memory allocation still failed"),
-        ("host", r"failed to map segment from shared object"),
-        ("host", r"Insufficient memory|OutOfMemoryError: Failed to allocate"),  # OpenCV: Failed to allocate N bytes
-    )
-)
-# Texts that also have causes other than memory: they count as memory only where the memory really stood at its cap.
-_MAYBE = re.compile(
-    r"could not (create|execute) a (primitive|memory)"  # oneDNN, seen under RLIMIT_DATA
-    r"|unable to find an engine to execute this computation|No valid execution plans built"
-    r"|CUDNN_STATUS_(INTERNAL_ERROR|NOT_SUPPORTED|EXECUTION_FAILED)"
-    r"|CUBLAS_STATUS_(NOT_INITIALIZED|INTERNAL_ERROR|EXECUTION_FAILED)"
-    r"|can't start new thread"  # a thread's stack is data, too
-)
-_OOM_CLASSES = frozenset({"OutOfMemoryError", "MemoryError", "_ArrayMemoryError"})
-_ASKED = (
-    (re.compile(r"Tried to allocate ([\d.]+) ([KMGT]?i?B)"), None),
-    (re.compile(r"you tried to allocate (\d+) bytes"), 1),
-    (re.compile(r"Failed to allocate (\d+) bytes"), 1),
-    (re.compile(r"Unable to allocate ([\d.]+) ([KMGT]?i?B)"), None),
-    (re.compile(r"Requested size: ([\d.]+) ([KMGT]?i?B)"), None),
-)
-
-
-def memory_failure(text: str, *, types: Iterable[str] = ()) -> MemoryFailure | None:
-    """The memory failure that ``text`` (a whole exception chain, or all of stderr) speaks of, or None."""
-    for source, pattern in _SIGNATURES:
-        for line in text.splitlines():
-            if pattern.search(line) and not _NOT_MEMORY.search(line):
-                return MemoryFailure(source=source, line=line.strip()[:500], asked_bytes=_asked_bytes(line))
-    if _OOM_CLASSES & {name.rsplit(".", 1)[-1] for name in types}:
-        first = text.strip().splitlines()[0] if text.strip() else "MemoryError"
-        return MemoryFailure(source="host", line=first[:500], asked_bytes=_asked_bytes(text))
-    return None
-
-
-def _asked_bytes(text: str) -> int | None:
-    for pattern, unit in _ASKED:
-        if match := pattern.search(text):
-            scale = unit if unit is not None else UNITS.get(match.group(2), 1)
-            return int(float(match.group(1)) * scale)
-    return None
-
-
 _DEATHS_BY_FULL_MEMORY = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
-_NEAR_CAP = 0.9  # a native library that does not check its allocation dies at the cap, not far below it
-
-
+_NEAR_LIMIT = 0.9  # a native library that does not check its allocation dies at the limit, not far below it
 _THREAD_BYTES = 8 * 2**20  # the stack that a new thread asks for at once (RLIMIT_STACK's usual value)
 
 
-def _at_the_cap(report: TrialReport, ending: Ending, *, wanted_bytes: int = 0) -> bool:
+def _at_the_limit(report: TrialReport, ending: Ending, *, wanted_bytes: int = 0) -> bool:
     """Whether the most memory that anyone saw in use, with what was asked for beside it, is nearly all that the trial was allowed."""
-    if not report.cap_bytes:
+    limit = report.ceiling_bytes or report.cap_bytes
+    if not limit:
         return False
     seen = max(report.peak_reserved_bytes, ending.peak_data_bytes - report.base_bytes)
-    return seen + wanted_bytes >= _NEAR_CAP * report.cap_bytes
+    return seen + wanted_bytes >= _NEAR_LIMIT * limit
 
 
-def judge(report: TrialReport | None, ending: Ending, *, rung: Rung, needs: Needs, device_bytes: int) -> Verdict:
+def judge(report: TrialReport | None, ending: Ending, *, rung: Rung, needs: Needs, device_bytes: int, lost: Sequence[str] = ()) -> Verdict:
     """The verdict on one trial.
 
-    ``needs`` is what the trial was told to do, ``device_bytes`` the physical size of the device. A trial fits only
-    where it finished, did all its steps and its validation, ran the rung that was asked, and stayed on the device.
+    ``needs`` is what the trial was told to do, ``device_bytes`` the physical size of the device, ``lost`` the memory failures
+    that the trial's own logs speak of. A trial fits only where it finished, did all its steps and its validation, ran the rung
+    that was asked, stayed below its cap and on the device, and lost nothing to memory on the way.
     """
-    if report is None:
-        report = TrialReport()
-    peak = report.peak_reserved_bytes
-    phase = report.phase
-    failed = _failure(report, ending)
-    if failed is not None:
-        return Verdict(
-            kind=Kind.OUT_OF_MEMORY,
-            phase=phase,
-            source=failed.source,
-            asked_bytes=failed.asked_bytes,
-            peak_bytes=peak,
-            why=_out_of_memory_words(failed, phase) + _giant(failed, report.cap_bytes, rung),
-            evidence=failed.line,
-        )
-    if ending.timed_out:
-        return Verdict(
-            kind=Kind.STALLED,
-            phase=phase,
-            peak_bytes=peak,
-            why=f"no end after {ending.seconds:.0f} s, in phase {phase}",
-            evidence=ending.stderr_tail,
-        )
-    if report.failure is not None or ending.returncode != 0:
-        return _crash(report, ending, peak)
-    if report.swallowed:
-        return Verdict(
-            kind=Kind.ALTERED,
-            phase=phase,
-            peak_bytes=peak,
-            why=f"the trainer hid a memory failure: {report.swallowed[0]}",
-            evidence="\n".join(report.swallowed),
-        )
-    if phase != Phase.DONE or (short := _short_of(report, needs)):
-        why = f"the trial ended in phase {phase}" if phase != Phase.DONE else f"the trial did only {short}"
-        why = f"{why}: {report.hint}" if report.hint else why
-        return Verdict(kind=Kind.VACUOUS, phase=phase, peak_bytes=peak, why=why, evidence=ending.stderr_tail)
-    if other := altered(report.observed, {**rung.values, **needs.observed}):
-        return Verdict(kind=Kind.ALTERED, phase=phase, peak_bytes=peak, why=f"the trainer ran {other}", evidence=repr(report.observed))
-    used = max((use.device_bytes for use in report.uses), default=0)
-    if used > device_bytes:
-        return Verdict(
-            kind=Kind.SPILLED,
-            phase=phase,
-            peak_bytes=peak,
-            why=f"{used} bytes in use on a device of {device_bytes}: the driver spilled to host memory",
-            evidence=repr(report.uses),
-        )
-    return _grown(report, peak) or Verdict(kind=Kind.FITS, phase=phase, peak_bytes=peak, why="fits")
+    seen = _Seen(report=report or TrialReport(), ending=ending, rung=rung, needs=needs, device_bytes=device_bytes, lost=tuple(lost))
+    found = (verdict for check in _CHECKS if (verdict := check(seen)) is not None)
+    return next(found, _verdict(seen, Kind.FITS, "fits"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Seen:
+    """Everything a verdict is made of."""
+
+    report: TrialReport
+    ending: Ending
+    rung: Rung
+    needs: Needs
+    device_bytes: int
+    lost: tuple[str, ...]
+
+
+def _verdict(seen: _Seen, kind: Kind, why: str, **more: Any) -> Verdict:
+    return Verdict(kind=kind, phase=more.pop("phase", seen.report.phase), why=why, peak_bytes=_peak(seen), **more)
+
+
+def _peak(seen: _Seen) -> int:
+    return seen.report.peak_reserved_bytes
+
+
+def _refused(seen: _Seen) -> Verdict | None:
+    """An allocation failed, and the trial with it."""
+    failed = _failure(seen.report, seen.ending)
+    if failed is None:
+        return None
+    why = _out_of_memory_words(failed, seen.report.phase) + _giant(failed, seen.report.cap_bytes, seen.rung)
+    return _verdict(seen, Kind.OUT_OF_MEMORY, why, source=failed.source, asked_bytes=failed.asked_bytes, evidence=failed.line)
+
+
+def _over_the_cap(seen: _Seen) -> Verdict | None:
+    """The trial got the memory it needed, and that was more than the cap. A crash for another reason comes before this."""
+    report, cap = seen.report, seen.report.cap_bytes
+    if report.failure is not None and OVER_CAP not in report.failure.types:
+        return None
+    over = next((use for use in report.uses if cap and use.reserved_bytes > cap), None)
+    if over is None:
+        return None
+    why = f"needs {format_size(over.reserved_bytes)} in phase {over.phase}, {format_size(over.reserved_bytes - cap)} over the cap"
+    return _verdict(seen, Kind.OUT_OF_MEMORY, why, phase=over.phase, source="measured", evidence=repr(over))
+
+
+def _stalled(seen: _Seen) -> Verdict | None:
+    if not seen.ending.timed_out:
+        return None
+    why = f"no end after {seen.ending.seconds:.0f} s, in phase {seen.report.phase}"
+    return _verdict(seen, Kind.STALLED, why, evidence=seen.ending.stderr_tail)
+
+
+def _crashed(seen: _Seen) -> Verdict | None:
+    report, ending = seen.report, seen.ending
+    if report.failure is not None:
+        message = report.failure.message.strip().splitlines() or ["no message"]
+        name = report.failure.types[0] if report.failure.types else "Exception"
+        return _verdict(seen, Kind.CRASHED, f"{name}: {message[0]}", evidence=report.failure.traceback)
+    if ending.returncode == 0:
+        return None
+    how = f"signal {signal.Signals(-ending.returncode).name}" if ending.returncode < 0 else f"exit status {ending.returncode}"
+    return _verdict(seen, Kind.CRASHED, f"ended by {how} in phase {report.phase}", evidence=ending.stderr_tail)
+
+
+def _hidden(seen: _Seen) -> Verdict | None:
+    """A failure that the trainer, a library, a thread or a worker got over: the run would lose what the trial lost."""
+    if swallowed := seen.report.swallowed:
+        return _verdict(seen, Kind.ALTERED, f"the trainer hid a memory failure: {swallowed[0]}", evidence="\n".join(swallowed))
+    if not seen.lost:
+        return None
+    why = f"something was lost to memory and the trainer went on: {seen.lost[0]}"
+    return _verdict(seen, Kind.OUT_OF_MEMORY, why, source="host", evidence="\n".join(seen.lost))
+
+
+def _diverged(seen: _Seen) -> Verdict | None:
+    if seen.report.loss_finite is not False:
+        return None
+    why = "the loss was not finite: training would go on with nothing learned (learning rate, precision or data; no lower rung cures it)"
+    return _verdict(seen, Kind.DIVERGED, why, evidence=seen.ending.stderr_tail)
+
+
+def _vacuous(seen: _Seen) -> Verdict | None:
+    report = seen.report
+    short = _short_of(report, seen.needs)
+    if report.phase == Phase.DONE and not short:
+        return None
+    why = f"the trial ended in phase {report.phase}" if report.phase != Phase.DONE else f"the trial did only {short}"
+    why = f"{why}: {report.hint}" if report.hint else why
+    return _verdict(seen, Kind.VACUOUS, why, evidence=seen.ending.stderr_tail)
+
+
+def _altered(seen: _Seen) -> Verdict | None:
+    other = altered(seen.report.observed, {**seen.rung.values, **seen.needs.observed})
+    return _verdict(seen, Kind.ALTERED, f"the trainer ran {other}", evidence=repr(seen.report.observed)) if other else None
+
+
+def _spilled(seen: _Seen) -> Verdict | None:
+    used = max((use.device_bytes for use in seen.report.uses), default=0)
+    if used <= seen.device_bytes:
+        return None
+    why = f"{used} bytes in use on a device of {seen.device_bytes}: the driver spilled to host memory"
+    return _verdict(seen, Kind.SPILLED, why, evidence=repr(seen.report.uses))
+
+
+def _grown(seen: _Seen) -> Verdict | None:
+    """A trial that fits, but whose validation would fill the cap before the whole set has gone through."""
+    report, cap = seen.report, seen.report.cap_bytes
+    left = report.validation_batches_total - report.validation_batches
+    kept = int(report.growth_bytes_per_batch * left)
+    validation = max((use.reserved_bytes for use in report.uses if use.phase == Phase.VALIDATE), default=_peak(seen))
+    if left <= 0 or kept <= 0 or not cap or validation + kept <= cap:
+        return None
+    why = (
+        f"validation keeps {report.growth_bytes_per_batch / 2**20:.1f} MiB per batch; after all {report.validation_batches_total} "
+        f"batches that is {format_size(validation + kept)}, over the cap of {format_size(cap)}"
+    )
+    return _verdict(seen, Kind.OUT_OF_MEMORY, why, phase=Phase.VALIDATE, source="measured", evidence=why)
+
+
+_CHECKS: tuple[Callable[[_Seen], Verdict | None], ...] = (
+    _refused,
+    _over_the_cap,
+    _stalled,
+    _crashed,
+    _hidden,
+    _diverged,
+    _vacuous,
+    _altered,
+    _spilled,
+    _grown,
+)
+"""In this order: the first that says something is the verdict."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -234,14 +244,14 @@ def _failure(report: TrialReport, ending: Ending) -> MemoryFailure | None:
         return found
     if report.failure is None and ending.returncode == -signal.SIGKILL:
         return MemoryFailure(source="host", line="killed (SIGKILL), as the kernel's out-of-memory killer does", asked_bytes=None)
-    if not _at_the_cap(report, ending, wanted_bytes=_THREAD_BYTES if "can't start new thread" in said else 0):
+    if not _at_the_limit(report, ending, wanted_bytes=_THREAD_BYTES if "can't start new thread" in said else 0):
         return None
-    full = f"with all of its {report.cap_bytes} bytes in use"
+    full = f"with all of its {report.ceiling_bytes or report.cap_bytes} bytes in use"
     if report.failure is None and -ending.returncode in _DEATHS_BY_FULL_MEMORY:
         name = signal.Signals(-ending.returncode).name
         return MemoryFailure(source="host", line=f"{name} {full}: a library that does not check its allocation", asked_bytes=None)
-    if maybe := next((line for line in said.splitlines() if _MAYBE.search(line)), None):
-        return MemoryFailure(source="host", line=f"{maybe.strip()[:400]} ({full})", asked_bytes=None)
+    if maybe := maybe_memory(said):
+        return MemoryFailure(source="host", line=f"{maybe[:400]} ({full})", asked_bytes=None)
     return None
 
 
@@ -266,19 +276,6 @@ def _giant(failed: MemoryFailure, cap_bytes: int, rung: Rung) -> str:
     )
 
 
-def _crash(report: TrialReport, ending: Ending, peak: int) -> Verdict:
-    if report.failure is not None:
-        message = report.failure.message.strip().splitlines() or ["no message"]
-        name = report.failure.types[0] if report.failure.types else "Exception"
-        return Verdict(
-            kind=Kind.CRASHED, phase=report.phase, peak_bytes=peak, why=f"{name}: {message[0]}", evidence=report.failure.traceback
-        )
-    how = f"signal {signal.Signals(-ending.returncode).name}" if ending.returncode < 0 else f"exit status {ending.returncode}"
-    return Verdict(
-        kind=Kind.CRASHED, phase=report.phase, peak_bytes=peak, why=f"ended by {how} in phase {report.phase}", evidence=ending.stderr_tail
-    )
-
-
 def _short_of(report: TrialReport, needs: Needs) -> str:
     for phase, done, needed, what in (
         (Phase.TRAIN, report.optimizer_steps, needs.optimizer_steps, "optimizer steps"),
@@ -288,17 +285,3 @@ def _short_of(report: TrialReport, needs: Needs) -> str:
         if done < needed and phase not in report.absent:
             return f"{done} of {needed} {what}"
     return ""
-
-
-def _grown(report: TrialReport, peak: int) -> Verdict | None:
-    """A trial that fits, but whose validation would fill the cap before the whole set has gone through."""
-    left = report.validation_batches_total - report.validation_batches
-    kept = report.growth_bytes_per_batch * left
-    validation = max((use.reserved_bytes for use in report.uses if use.phase == Phase.VALIDATE), default=peak)
-    if left <= 0 or kept <= 0 or not report.cap_bytes or validation + kept <= report.cap_bytes:
-        return None
-    why = (
-        f"validation keeps {report.growth_bytes_per_batch / 2**20:.1f} MiB per batch; after all {report.validation_batches_total} "
-        f"batches that is {(validation + kept) / 2**30:.2f} GiB, over the cap of {report.cap_bytes / 2**30:.2f} GiB"
-    )
-    return Verdict(kind=Kind.OUT_OF_MEMORY, phase=Phase.VALIDATE, source="allocator", peak_bytes=peak, why=why, evidence=why)

@@ -10,9 +10,9 @@ from rich.console import Console
 from launcher.contract.report import TrialReport
 from launcher.display import Display
 from launcher.errors import Fault
+from launcher.fit import Fit, Status
 from launcher.job import Job
 from launcher.record import RunFolder
-from launcher.story import Fit
 from launcher.trainers.suite import cpu_budget
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from launcher.trial import Trial
@@ -43,7 +43,7 @@ def test_the_table_shows_each_tried_rung_and_what_was_given_up(tmp_path: Path) -
         Trial(rung=here.ladder.rungs[0], verdict=failed, report=TrialReport(), seconds=8.8, folder=tmp_path),
         Trial(rung=here.ladder.rungs[1], verdict=fits, report=report, seconds=12.0, folder=tmp_path),
     ]
-    text = shown(lambda screen: screen.summary(Fit(job=here, trials=trials, chosen=trials[1], status="done")))
+    text = shown(lambda screen: screen.summary(Fit(job=here, trials=trials, chosen=trials[1], status=Status.DONE)))
     assert "out_of_memory in train" in text and "900 MiB" in text
     assert "200.0 ms" in text, "0.4 s for a micro-batch of 2"
     assert "44 s" in text, "2 epochs x (50 x 0.4 + 2 x 1.0) s"
@@ -51,7 +51,7 @@ def test_the_table_shows_each_tried_rung_and_what_was_given_up(tmp_path: Path) -
 
 
 def test_no_rung_fits_says_what_could_be_done(tmp_path: Path) -> None:
-    text = shown(lambda screen: screen.summary(Fit(job=job(tmp_path))))
+    text = shown(lambda screen: screen.summary(Fit(job=job(tmp_path), status=Status.NO_RUNG_FITS)))
     assert "No rung fits" in text and "Lower a floor, add a wheel, or give it more memory." in text
 
 

@@ -10,7 +10,8 @@ import pytest
 from launcher.contract.ending import Ending
 from launcher.contract.report import Failure, Phase, PhaseUse, TrialReport
 from launcher.ladder import Rung
-from launcher.verdict import Kind, Needs, Verdict, judge, memory_failure
+from launcher.memory_failure import memory_failure
+from launcher.verdict import Kind, Needs, Verdict, judge
 
 RUNG = Rung(index=0, values={"micro_batch": 8, "image_size": 640}, position=(0, 0), accumulation=2)
 NEEDS = Needs(optimizer_steps=2, validation_batches=2, observed={"device": "cpu"})

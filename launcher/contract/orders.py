@@ -9,6 +9,9 @@ from typing import Any
 
 from launcher.contract import files
 
+HELD = "AUTOFIT_HELD"
+"""Environment variable of a full run: the folder in which its processes tell the base above which they hold themselves to the budget."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Orders:
@@ -23,7 +26,9 @@ class Orders:
     device_index: int = 0
     """Index of the card as NVML and CUDA_DEVICE_ORDER=PCI_BUS_ID number it; the child sees only this one, as cuda:0."""
     cap_bytes: int
-    """Hard cap on device memory: budget x (1 - headroom)."""
+    """What the trial must stay below on its device: budget x (1 - headroom)."""
+    ceiling_bytes: int = 0
+    """Where allocations fail (``Budget.ceiling_bytes``); 0: at the cap."""
     accumulation: int
     """Gradient accumulation steps of this rung in the full run. The trial may use min(accumulation, 2): the peak is the same."""
     steps: int = 2

@@ -28,6 +28,10 @@ class Phase(StrEnum):
     DONE = "done"
 
 
+OVER_CAP = "OverCap"
+"""Name of the exception by which a trial's child ends as soon as a phase has needed more than the cap."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseUse:
     """What one phase used, at most, and how long it took."""
@@ -69,12 +73,16 @@ class TrialReport:
     train_again_batches: int = 0
     uses: tuple[PhaseUse, ...] = ()
     cap_bytes: int = 0
-    """What the child was really allowed above its base (the allocator's cap, or RLIMIT_DATA less the base)."""
+    """What the trial must stay below, above its base: budget x (1 - headroom), less what the device itself doesn't leave."""
+    ceiling_bytes: int = 0
+    """Where its allocations really fail, above its base (the allocator's cap, or RLIMIT_DATA less the base)."""
     base_bytes: int = 0
     """CPU: VmData when the cap was set. CUDA: what context and libraries took outside the allocator."""
     step_seconds: float = 0.0
     """Seconds of one micro-batch, forward and backward with its share of the optimizer step, after the first."""
     validation_batch_seconds: float = 0.0
+    loss_finite: bool | None = None
+    """Whether every training loss that was seen was a finite number; None where none was seen."""
     growth_bytes_per_batch: float = 0.0
     """What validation keeps for good per validation batch on the device (gathered predictions); 0 where nothing is kept."""
     validation_batches_total: int = 0

@@ -8,12 +8,16 @@ No tensor is made here, save for one on the CPU that starts PyTorch's threads.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from dataclasses import dataclass
+from pathlib import Path
 
 from launcher import procfs
 from launcher.allocator import MALLOC_VALUE, MALLOC_VARIABLE
-from launcher.contract.orders import Orders
+from launcher.contract.files import replace
+from launcher.contract.orders import HELD, Orders
 from launcher.worker.driver import used_by_nvml
 
 
@@ -21,9 +25,20 @@ class BudgetError(RuntimeError):
     """The budget cannot be made real on this machine, or is too small for the device's own needs."""
 
 
-def take(orders: Orders) -> tuple[int, int]:
-    """Caps this process as ``orders`` says. Returns (bytes really allowed above the base, base bytes); see ``TrialReport``."""
-    return limit(device=orders.device, cap_bytes=orders.cap_bytes, device_index=orders.device_index)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Taken:
+    """What a trial's process really got; the fields are ``TrialReport``'s."""
+
+    cap_bytes: int
+    ceiling_bytes: int
+    base_bytes: int
+
+
+def take(orders: Orders) -> Taken:
+    """Limits this process to the orders' ceiling. The cap is lowered as well where the device itself leaves less."""
+    ceiling = max(orders.ceiling_bytes, orders.cap_bytes)
+    allowed, base = limit(device=orders.device, cap_bytes=ceiling, device_index=orders.device_index)
+    return Taken(cap_bytes=min(orders.cap_bytes, orders.cap_bytes - (ceiling - allowed)), ceiling_bytes=allowed, base_bytes=base)
 
 
 def limit(*, device: str, cap_bytes: int, device_index: int = 0) -> tuple[int, int]:
@@ -36,7 +51,16 @@ def limit(*, device: str, cap_bytes: int, device_index: int = 0) -> tuple[int, i
         raise BudgetError(f"no memory budget can be made for device {device!r}; only 'cpu' and 'cuda' have one")
     for complaint in complaints(device):
         print(f"autofit: WARNING: {complaint}", file=sys.stderr, flush=True)
-    return _limit_cpu(cap_bytes)
+    allowed, base = _limit_cpu(cap_bytes)
+    _tell_base(base)
+    return allowed, base
+
+
+def _tell_base(base_bytes: int) -> None:
+    """In a full run: leaves this process's base where the launcher looks for it, so that it can tell the run's need from outside."""
+    folder = os.environ.get(HELD)
+    if folder:
+        replace(Path(folder) / f"{os.getpid()}.json", json.dumps({"base_bytes": base_bytes}))
 
 
 def complaints(device: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from launcher import procfs
 from launcher.contract.orders import Orders
 from launcher.contract.report import Failure, Phase, PhaseUse, TrialReport
+from launcher.worker.budget import Taken
 from launcher.worker.driver import used_by_nvml, used_by_runtime
 
 SAMPLE_PERIOD_S = 0.002
@@ -48,6 +49,10 @@ class Meter(Protocol):
         """Stops metering."""
 
 
+class OverCap(BaseException):
+    """A phase needed more than the cap. A BaseException: no handler of a trainer's may take it for a failure it can get over."""
+
+
 class Recorder:
     """The growing report of one trial. One thread only, save for the meter's own."""
 
@@ -68,22 +73,28 @@ class Recorder:
         self._measures: dict[str, Any] = {}
         self._swallowed: list[str] = []
         self._notes: list[str] = []
-        self._cap_bytes = self._base_bytes = 0
+        self._taken = Taken(cap_bytes=0, ceiling_bytes=0, base_bytes=0)
+        self._loss_finite: bool | None = None
         self._failure: Failure | None = None
         self.write()
 
     # -- what happens
 
-    def budget(self, cap_bytes: int, base_bytes: int) -> None:
+    def budget(self, taken: Taken) -> None:
         """The budget was taken (``budget.take``): metering starts here, above this base."""
-        self._cap_bytes, self._base_bytes = cap_bytes, base_bytes
-        self._meter = CudaMeter(self._orders.device_index) if self._orders.device == "cuda" else CpuMeter(base_bytes)
+        self._taken = taken
+        self._meter = CudaMeter(self._orders.device_index) if self._orders.device == "cuda" else CpuMeter(taken.base_bytes)
         self._meter.reset()
         self.write()
 
     def phase(self, phase: Phase) -> None:
-        """A phase begins; the one before it is closed with its peaks, and the report is written."""
+        """A phase begins; the one before it is closed with its peaks, and the report is written.
+
+        Raises OverCap where the phase that ends needed more than the cap: the trial has failed, and the rest would cost time only.
+        """
         self._close_phase()
+        if self._taken.cap_bytes and self._uses[-1].reserved_bytes > self._taken.cap_bytes:
+            raise OverCap(f"phase {self._phase.value} needed {self._uses[-1].reserved_bytes} bytes, the cap is {self._taken.cap_bytes}")
         self._phase = phase
         if self._meter is not None:
             self._meter.reset()
@@ -136,6 +147,10 @@ class Recorder:
         """Trainer-specific facts that the full run needs."""
         self._facts.update(facts)
 
+    def loss(self, *, finite: bool) -> None:
+        """Whether a training loss was a finite number; one that was not is enough."""
+        self._loss_finite = finite and self._loss_finite is not False
+
     def measured(self, **measures: float) -> None:
         """Sets those of ``MEASURES`` that are named."""
         unknown = measures.keys() - MEASURES
@@ -158,7 +173,8 @@ class Recorder:
         """The trial ended by ``error``: closes the phase it died in and writes the report."""
         self._failure = failure_of(error)
         with contextlib.suppress(Exception):  # a broken CUDA context must not cost us the report
-            self._close_phase(raised=True)
+            if not isinstance(error, OverCap):  # its phase is closed
+                self._close_phase(raised=True)
         if self._meter is not None:
             self._meter.close()
         self.write()
@@ -175,8 +191,10 @@ class Recorder:
             validation_batches=self._batches[Phase.VALIDATE],
             train_again_batches=self._batches[Phase.TRAIN_AGAIN],
             uses=tuple(self._uses),
-            cap_bytes=self._cap_bytes,
-            base_bytes=self._base_bytes,
+            cap_bytes=self._taken.cap_bytes,
+            ceiling_bytes=self._taken.ceiling_bytes,
+            base_bytes=self._taken.base_bytes,
+            loss_finite=self._loss_finite,
             step_seconds=_mean(self._intervals["train"]),
             validation_batch_seconds=_mean(self._intervals["validate"]) or self._only_validation_batch(),
             swallowed=tuple(self._swallowed),

@@ -10,6 +10,7 @@ import pytest
 
 from launcher.contract.orders import Orders
 from launcher.contract.report import Phase, TrialReport
+from launcher.worker.budget import Taken
 from launcher.worker.recorder import CpuMeter, Recorder, failure_of
 
 MIB = 2**20
@@ -181,7 +182,7 @@ class TestCpuMeter:
         from launcher.procfs import data_bytes
 
         recorder = Recorder(orders)
-        recorder.budget(512 * MIB, data_bytes())
+        recorder.budget(Taken(cap_bytes=512 * MIB, ceiling_bytes=512 * MIB, base_bytes=data_bytes()))
         recorder.phase(Phase.TRAIN)
         taken = bytearray(64 * MIB)
         taken[::4096] = b"x" * len(taken[::4096])

@@ -71,12 +71,12 @@ def run(orders: Orders, recorder: Recorder) -> None:
     plan = Plan.of(orders)
     script = importlib.import_module(plan.script)
     script.arguments(plan.full_argv)  # what the full run would refuse is refused now
-    cap_bytes, base_bytes = budget.take(orders)
-    recorder.budget(cap_bytes, base_bytes)
+    taken = budget.take(orders)
+    recorder.budget(taken)
     for complaint in budget.complaints(orders.device):
         recorder.note(complaint)
     recorder.phase(Phase.SETUP)
-    trial = _Trial(plan, recorder, base_bytes)
+    trial = _Trial(plan, recorder, taken.base_bytes)
     trial.install()
     try:
         script.main(plan.argv)
@@ -220,7 +220,6 @@ class _Trial:
         self._trainer: Any = None
         self._generated: list[int] = []
         self._total_batches = 0
-        self._loss_was_finite = True
 
     # -- patches
 
@@ -268,7 +267,7 @@ class _Trial:
         def watched_step(model: Any, inputs: Any, *arguments: Any) -> Any:
             self.saw_micro_batch(_rows(inputs))
             loss = step(model, inputs, *arguments)
-            self._loss_was_finite = self._loss_was_finite and bool(loss.isfinite())
+            self._recorder.loss(finite=bool(loss.isfinite()))
             return loss
 
         def watched_prediction(model: Any, inputs: Any, *arguments: Any, **options: Any) -> Any:
@@ -329,8 +328,6 @@ class _Trial:
             control.should_evaluate = True
             control.should_save = self._plan.on_cpu  # a checkpoint takes host memory, which is what a CPU's budget is made of
         elif self._steps >= self._plan.steps + self._plan.steps_after:
-            if not self._loss_was_finite:
-                self._recorder.note("the loss was not finite in the trial")
             raise TrialDone
 
     def evaluated(self) -> None:

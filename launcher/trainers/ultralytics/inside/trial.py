@@ -75,7 +75,7 @@ def run(orders: Orders, recorder: Recorder) -> None:
     yolo_exact.check_ultralytics()
     yolo_exact.check_ultralytics(RELIED_UPON)
     plan = Plan.of(orders)
-    recorder.budget(*budget.take(orders))
+    recorder.budget(budget.take(orders))
     for complaint in budget.complaints(orders.device):
         recorder.note(complaint)
     recorder.phase(Phase.SETUP)
@@ -395,13 +395,12 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
 
         def _batch_ended(self) -> None:
             recorder.batch()
+            recorder.loss(finite=bool(self.loss.isfinite().all()))
             if self._steps >= plan.steps + plan.steps_after:
                 self._finish()
 
         def _finish(self) -> None:
             """As a run ends: the best checkpoint is loaded beside everything else and validated; then the figures."""
-            if not bool(self.loss.isfinite()):
-                recorder.note("the loss was not finite in the trial")
             self._ending = True
             recorder.phase(Phase.FINISH)
             try:

@@ -27,7 +27,7 @@ from launcher.contract.orders import Orders
 from launcher.contract.report import Phase
 from launcher.trainers.script.inside.probe.settings import Settings
 from launcher.worker import budget
-from launcher.worker.recorder import Recorder
+from launcher.worker.recorder import OverCap, Recorder
 
 SLACK_STEPS = 2
 """Real optimizer steps after the wanted ones before fast-forward begins: the usual validation comes by then."""
@@ -92,7 +92,7 @@ class Session:
         folder = os.path.join(self.settings.records, str(os.getpid()))
         os.makedirs(folder, exist_ok=True)
         self.recorder = Recorder(dataclasses.replace(self.orders, folder=folder))
-        self.recorder.budget(*budget.take(self.orders))
+        self.recorder.budget(budget.take(self.orders))
         for complaint in budget.complaints(self.orders.device):
             self.recorder.note(complaint)
         self._to(Phase.SETUP)
@@ -134,7 +134,11 @@ class Session:
     def _to(self, phase: Phase) -> None:
         if self.recorder is not None and phase is not self.phase:
             self.phase = phase
-            self.recorder.phase(phase)
+            try:
+                self.recorder.phase(phase)
+            except OverCap as over:
+                self.recorder.failed(over)
+                self._leave(1)
 
     # -- what the hooks see
 

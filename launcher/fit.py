@@ -1,0 +1,147 @@
+"""What the trials of a launch said, and how the launch stands: plain values, and their shape in the record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from launcher.errors import ExitCode
+from launcher.job import Job
+from launcher.supervise import Outcome
+from launcher.trainers.base import Command
+from launcher.trial import Trial
+from launcher.verdict import Kind
+
+
+class Status(StrEnum):
+    """How a launch stands, or how it ended. What ``record.json`` says is what really happened."""
+
+    TRYING = "trying"  # trials are being made; found in a record whose launcher is gone: it was killed then
+    RUNNING = "running"  # the full run is on its way; likewise
+    DONE = "done"
+    NO_RUNG_FITS = "no_rung_fits"
+    CRASHED = "crashed"  # a trial ended so, which no lower rung cures; likewise the next three
+    STALLED = "stalled"
+    VACUOUS = "vacuous"
+    DIVERGED = "diverged"
+    FAILED = "failed"  # the full run
+    INTERRUPTED = "interrupted"
+    STOPPED = "stopped"  # autofit itself could not go on
+
+
+_EXIT_CODES = {
+    Status.DONE: ExitCode.DONE,
+    Status.NO_RUNG_FITS: ExitCode.NO_RUNG_FITS,
+    Status.FAILED: ExitCode.RUN_FAILED,
+    Status.INTERRUPTED: ExitCode.INTERRUPTED,
+    **dict.fromkeys((Status.CRASHED, Status.STALLED, Status.VACUOUS, Status.DIVERGED), ExitCode.TRIAL_CRASHED),
+}
+_OF_TRIAL = {
+    Kind.CRASHED: Status.CRASHED,
+    Kind.STALLED: Status.STALLED,
+    Kind.VACUOUS: Status.VACUOUS,
+    Kind.DIVERGED: Status.DIVERGED,
+}
+
+
+def status_of(kind: Kind) -> Status:
+    """The status of a launch that a trial's verdict has ended; NO_RUNG_FITS for one that a lower rung may cure."""
+    return _OF_TRIAL.get(kind, Status.NO_RUNG_FITS)
+
+
+@dataclass(kw_only=True, slots=True)
+class Fit:
+    """One launch as far as it has come."""
+
+    job: Job
+    trials: list[Trial] = field(default_factory=list)
+    chosen: Trial | None = None
+    command: Command | None = None
+    status: Status = Status.TRYING
+    trial_seconds: float = 0.0
+    outcome: Outcome | None = None
+    """How the full run ended."""
+    results: dict[str, Any] = field(default_factory=dict)
+    """What the full run achieved."""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return _EXIT_CODES.get(self.status, ExitCode.BAD_INPUT)
+
+    @property
+    def memory(self) -> Memory | None:
+        """The run's peak beside its trial's, once both are known."""
+        if self.outcome is None or self.chosen is None:
+            return None
+        budget = self.job.budget
+        return Memory(
+            trial_peak_bytes=self.chosen.verdict.peak_bytes,
+            run_peak_bytes=self.outcome.peak_bytes,
+            cap_bytes=budget.cap_bytes,
+            budget_bytes=budget.budget_bytes,
+        )
+
+    def as_record(self) -> dict[str, Any]:
+        """The record, which is also what ``--json`` prints."""
+        rung, job = self.chosen.rung if self.chosen else None, self.job
+        given_up = {name: {"asked": asked, "used": used} for name, (asked, used) in job.ladder.given_up(rung).items()} if rung else None
+        ran = {"run": self.outcome, "memory": self.memory, "results": self.results} if self.outcome is not None else {}
+        return {
+            "status": self.status,
+            "recipe": job.recipe.name,
+            "rung": dict(rung.values) if rung else None,
+            "rung_index": rung.index if rung else None,
+            "accumulation": rung.accumulation if rung else None,
+            "effective_batch": job.ladder.effective_batch,
+            "given_up": given_up,
+            "trials": [trial_record(one) for one in self.trials],
+            "run_dir": str(job.folder.path),
+            "command": self.command.shell() if self.command else None,
+            "device": job.budget,
+            "trial_seconds": self.trial_seconds,
+            **ran,
+        }
+
+
+REPORTED = 1.02
+"""A run above its trial by more than this is told, and a report asked for."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Memory:
+    """A full run held against its trial, in the trial's own measure. Bytes."""
+
+    trial_peak_bytes: int
+    run_peak_bytes: int
+    """0 where it could not be seen."""
+    cap_bytes: int
+    budget_bytes: int
+
+    @property
+    def ratio(self) -> float | None:
+        """Run peak over trial peak; None where one of them is unknown."""
+        return self.run_peak_bytes / self.trial_peak_bytes if self.run_peak_bytes and self.trial_peak_bytes else None
+
+    @property
+    def above_trial(self) -> bool:
+        """The run needed noticeably more than its trial had shown."""
+        return self.ratio is not None and self.ratio > REPORTED
+
+
+def trial_record(tried: Trial) -> dict[str, Any]:
+    """One trial as ``--json`` prints it."""
+    return {
+        "rung_index": tried.rung.index,
+        "rung": dict(tried.rung.values),
+        "accumulation": tried.rung.accumulation,
+        "effective_batch": tried.rung.effective_batch,
+        "verdict": tried.verdict.kind,
+        "phase": tried.verdict.phase,
+        "peak_bytes": tried.verdict.peak_bytes,
+        "seconds": round(tried.seconds, 3),
+        "why": tried.verdict.why,
+        "source": tried.verdict.source,
+        "asked_bytes": tried.verdict.asked_bytes,
+        "folder": str(tried.folder),
+    }
