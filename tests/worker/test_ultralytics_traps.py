@@ -1,4 +1,4 @@
-"""The traps of facts/ultralytics.md, section 0, each with what holds it off.
+"""Eleven ways in which Ultralytics would make a trial lie or touch the user's files, each with what holds it off.
 
 | trap | held off by |
 |---|---|
