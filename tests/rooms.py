@@ -184,6 +184,21 @@ def names_nothing(tree: Tree) -> list[str]:
     return [f"{module} names {name}" for module, name in _named(tree) if not _is_there(tree, name)]
 
 
+ONESELF = ("self", "this", "cls", "super()")
+
+
+def reaches_for_private_names(tree: Tree) -> list[str]:
+    """Underscored names that another module of the tree defines, imported or asked of a value that isn't one's own."""
+    own = {module: _private_names(parsed) for module, parsed in tree.parsed.items()}
+    faults = []
+    for module, parsed in tree.parsed.items():
+        others = {name for other, names in own.items() if other != module for name in names} - own[module]
+        asked = {node.attr for node in ast.walk(parsed) if isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ONESELF}
+        asked |= {alias.name for node, _ in _import_statements(parsed) if "_future_" not in ast.unparse(node) for alias in node.names}
+        faults += [f"{module} reaches for {name}" for name in sorted(asked & others)]
+    return faults
+
+
 THEIRS = frozenset({r"modeling_\w+\.py"})
 """Files of a trainer's own package that an adapter looks for."""
 
@@ -279,6 +294,14 @@ def _import_statements(node: ast.AST, at_once: bool = True) -> Iterator[tuple[as
 
 def _for_types_only(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
+def _private_names(parsed: ast.Module) -> set[str]:
+    """Single underscored names that a module defines: functions, classes, constants, and attributes of its objects."""
+    names = {node.name for node in ast.walk(parsed) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    names |= {node.id for node in ast.walk(parsed) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    names |= {node.attr for node in ast.walk(parsed) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+    return {name for name in names if name.startswith("_") and not name.startswith("__") and name != "_"}
 
 
 def _named(tree: Tree) -> Iterator[tuple[str, str]]:

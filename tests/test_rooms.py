@@ -24,6 +24,7 @@ RULES: tuple[Rule, ...] = (
     rooms.circles,
     rooms.names_nothing,
     rooms.copies_nothing,
+    rooms.reaches_for_private_names,
 )
 
 
@@ -68,6 +69,10 @@ def test_every_file_that_an_adapter_copies_is_there(house: Tree) -> None:
     assert rooms.copies_nothing(house) == []
 
 
+def test_no_module_reaches_for_anothers_underscored_names(house: Tree) -> None:
+    assert rooms.reaches_for_private_names(house) == []
+
+
 def test_every_entry_point_is_there() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     groups = [project["scripts"], *project["entry-points"].values()]
@@ -83,7 +88,7 @@ SOUND = {
     "cli.py": "import json\nfrom launcher.trainers.mine import adapter\n",
     "process.py": "import subprocess\n",
     "contract/__init__.py": "",
-    "contract/files.py": "import json\n",
+    "contract/files.py": "import json\ndef _beside():\n    pass\n",
     "contract/report.py": "from launcher.contract import files\n",
     "worker/__init__.py": "",
     "worker/recorder.py": "from launcher.contract.report import x\ndef later():\n    import torch\n",
@@ -144,6 +149,8 @@ def test_a_sound_house_has_no_faults(rule: Rule, tmp_path: Path) -> None:
         (rooms.names_nothing, "cli", "def f(task):\n    return f'launcher.trainers.mine.native.xy_{task}'", "native.xy_"),
         (rooms.copies_nothing, "trainers__mine__adapter", "MORE = 'gone.py'", "gone"),
         (rooms.copies_nothing, "trainers__mine__adapter", "def f(task):\n    return f'xy_{task}.py'", "xy_"),
+        (rooms.reaches_for_private_names, "process", "from launcher.contract.files import _beside", "process reaches for _beside"),
+        (rooms.reaches_for_private_names, "process", "def f(files):\n    return files._beside", "process reaches for _beside"),
     ],
 )  # fmt: skip
 def test_a_broken_wall_is_noticed(rule: Rule, where: str, text: str, said: str, tmp_path: Path) -> None:
