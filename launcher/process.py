@@ -1,6 +1,7 @@
 """A command -> one child process in a session of its own, its output, and how it ended.
 
-The only module that starts, signals or ends processes.
+On the launcher's side the only module that starts, signals or ends processes. Inside a trainer's process ``trainers.script.inside``
+starts the person's command, and its probe a child that reads a data set.
 
 Every child carries a token in its environment, so that at the end all of its descendants are found and ended, those that left
 its session included.

@@ -3,7 +3,9 @@
 runs/autofit/RECIPE-DATE-TIME/
   recipe.yaml          the composed recipe, as validated
   events.jsonl         one line per event: time (UTC), event, what happened
-  trials/NNN/          orders.json, report.json, stdout.log, stderr.log, verdict.json of rung NNN
+  trials/NNN/          orders.json, report.json, stdout.log, stderr.log, verdict.json of rung NNN; fetch.log where a model was
+                       downloaded for it, config/ where a script is given a changed configuration file
+  trials/NNN/scratch/  what its trainer writes, and trials/cache/, what the trials share: both only while trials run
   native/              what the full run needs to be repeated without autofit
   command.sh           the equivalent native command
   held/PID.json        what libraries held in a process of the full run when it took its budget

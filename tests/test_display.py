@@ -18,7 +18,7 @@ from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from launcher.trial import Trial
 from launcher.verdict import Kind, Verdict
 from launcher.wheels import ladder_of
-from tests.adapters.test_ultralytics import make
+from tests.trainers.ultralytics.test_adapter import make
 
 
 def job(tmp_path: Path) -> Job:

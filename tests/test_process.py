@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pty
 import signal
-import subprocess
 import sys
 import textwrap
 import threading
@@ -157,10 +156,3 @@ def test_a_child_of_a_launcher_inside_a_child_is_found_from_outside(tmp_path: Pa
     process.wait(started(tmp_path, inner, PIDS=str(tmp_path / "pids"), D=str(tmp_path)))
     pid = int(wait_for(tmp_path / "pids"))
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-
-
-def test_only_this_module_starts_processes() -> None:
-    package = Path(process.__file__).parent
-    outside = [path for path in package.glob("*.py") if path.name != "process.py"]
-    assert subprocess  # the module this is about
-    assert not [path.name for path in outside if "import subprocess" in path.read_text()]

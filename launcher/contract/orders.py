@@ -1,4 +1,4 @@
-"""What a trial's child is told, as a frozen value read from ``orders.json``. Standard library only."""
+"""What a trial's child is told, as a frozen value read from ``orders.json``."""
 
 from __future__ import annotations
 

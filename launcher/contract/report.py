@@ -1,7 +1,7 @@
 """The one contract between a trial's child and the launcher: what the child writes, as plain values.
 
 The child (``launcher.worker``) replaces ``report.json`` whole at every change of phase, so that even a child that dies of
-a signal leaves the phase it died in. The launcher only reads it. Standard library only: both sides import this module.
+a signal leaves the phase it died in. The launcher only reads it.
 All sizes are bytes, all times are monotonic seconds.
 """
 

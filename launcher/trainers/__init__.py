@@ -1,1 +1,1 @@
-"""One module per trainer, each translating a rung into that trainer's own words. ``base`` is the seam."""
+"""One folder per trainer, each translating a rung into that trainer's own words. ``base`` is the seam, ``suite`` what an adapter owes."""

@@ -1,13 +1,12 @@
-"""What runs inside the trainer's process. Only modules in this folder import torch or a trainer's package.
+"""What every trainer's process shares: a trial in it, its memory and its report.
 
 The launcher starts ``python -m launcher.worker ORDERS.json`` and reads back ``report.json``.
 
-for every trainer   __main__, orders: one trial in this process      recorder: phases, steps and peaks -> the report
-                    budget: the hard cap                          budgeted: a full run under an emulated budget
-Ultralytics         ultralytics_trial, on top of yolo_exact (the yolo command with what its command line can't say)
-transformers        transformers_trial, on top of hf_run with hf_speech or hf_text (the trainers that recipes launch)
-any script          script_trial starts the person's own command; probe/ is loaded into each of its Python processes
+__main__   one trial in this process: its orders in, the exit status out      recorder   phases, steps and peaks -> the report
+budget     the hard cap                                                       budgeted   a full run under an emulated budget
+driver     what is in use on a card                                           lifeline   no process outlives the one that started it
 
-``yolo_exact``, ``hf_run``, ``hf_speech`` and ``hf_text`` import nothing of autofit: a run's folder gets copies that work without it.
-Outside this folder only ``orders`` and the ``*_env`` modules are imported: standard library only.
+What only one trainer needs stands in that trainer's room, ``trainers/NAME/inside``, and what is copied into a run's folder in
+``trainers/NAME/native``. Nothing outside a process of a trainer's imports this folder or an ``inside``; tests/test_rooms.py says so.
+Both sides import ``contract``, ``allocator`` and ``procfs``: standard library only.
 """

@@ -2,7 +2,7 @@
 
 The very script that the full run launches is run, with the very words, through transformers' own loop, loaders, evaluation and optimizer.
 Replaced are which samples come (the longest labels), how many, and everything that writes. Generation is forced to its full length.
-What it relies upon is guarded by ``RELIED_UPON`` and tested in tests/worker/test_transformers_trial.py.
+What it relies upon is guarded by ``RELIED_UPON`` and tested in tests/trainers/transformers/inside/test_trial.py.
 
 Payload: ``script`` (dotted module with ``main(argv)``), ``argv`` (this rung's own words), ``imports`` (modules to import
 before the budget is taken), ``generates`` (bool: evaluation generates text).

@@ -18,9 +18,9 @@ from launcher import allocator
 from launcher.contract.orders import Orders
 from launcher.contract.report import TrialReport
 from launcher.trainers.ultralytics import environment as ultralytics_env
-from tests.worker.shapes import ShapesData, make_shapes
+from tests.trainers.ultralytics.shapes import ShapesData, make_shapes
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 MIB = 2**20
 
 

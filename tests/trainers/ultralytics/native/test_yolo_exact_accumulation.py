@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.worker.shapes import ShapesData
+from tests.trainers.ultralytics.shapes import ShapesData
 
 IMAGES = 24
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.worker.shapes import ShapesData
+from tests.trainers.ultralytics.shapes import ShapesData
 
 SUFFIXES = {"detect": "", "segment": "-seg", "pose": "-pose", "obb": "-obb"}
 TRAINERS = {"detect": "ExactDetectionTrainer", "segment": "ExactSegmentationTrainer", "pose": "ExactPoseTrainer", "obb": "ExactOBBTrainer"}

@@ -19,9 +19,9 @@ from launcher.trainers.transformers import adapter as adapter_module
 from launcher.trainers.transformers import arguments, models
 from launcher.trainers.transformers.adapter import TransformersAdapter
 from launcher.wheels import ladder_of
-from tests.hf_data import recipe as make
-from tests.hf_data import spoken as spoken
-from tests.hf_data import sums as sums
+from tests.trainers.transformers.hf_data import recipe as make
+from tests.trainers.transformers.hf_data import spoken as spoken
+from tests.trainers.transformers.hf_data import sums as sums
 
 
 class TestSpeech(AdapterSuite):

@@ -17,8 +17,8 @@ import yaml
 from launcher.contract.report import Phase
 from launcher.trainers.ultralytics import environment as ultralytics_env
 from launcher.trainers.ultralytics.inside.trial import densest, label_factor, largest_groups, pad_labels
-from tests.worker.conftest import MIB, Ran, RunTrial, contents
-from tests.worker.shapes import ShapesData
+from tests.trainers.ultralytics.conftest import MIB, Ran, RunTrial, contents
+from tests.trainers.ultralytics.shapes import ShapesData
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -35,7 +35,7 @@ def test_a_trial_that_fits_did_its_steps_on_the_worst_data_and_wrote_nothing_of_
     before = contents(data.folder, cwd, ultralytics_env.user_config_folder())
     args = {"imgsz": 64, "multi_scale": 0.5, "epochs": 300, "close_mosaic": 20, "project": "mine", "name": "best"}
 
-    ran = run_trial(data.yaml, args=args, val_batch=4, cwd=cwd, module="tests.worker.faults.offline")
+    ran = run_trial(data.yaml, args=args, val_batch=4, cwd=cwd, module="tests.trainers.ultralytics.inside.faults.offline")
 
     assert ran.status == 0, ran.output
     assert contents(data.folder, cwd, ultralytics_env.user_config_folder()) == before
@@ -139,7 +139,7 @@ def test_a_full_run_lives_within_what_its_trial_proved(
     data = shapes()
     caps = range(280, 480, 20)
     fitting = next(cap for cap in caps if run_trial(data.yaml, cap_mib=cap, args={"imgsz": 96, "plots": True}).status == 0)
-    script = Path(ultralytics_env.__file__).parent / "yolo_exact.py"
+    script = Path(ultralytics_env.__file__).parent / "native" / "yolo_exact.py"
     command = [sys.executable, "-m", "launcher.worker.budgeted", "--device", "cpu", "--bytes", str(int(fitting * MIB / 0.9))]
     command += ["--imports", ",".join(ultralytics_env.IMPORTS), str(script), "--asked-batch", "8", "detect", "train", "model=yolov8n.yaml"]
     command += f"data={data.yaml} imgsz=96 batch=4 nbs=16 epochs=3 device=cpu save_dir={tmp_path / 'run'}".split()
@@ -195,7 +195,7 @@ class TestWorstData:
     def test_padded_labels_leave_the_loss_as_it_was(self, exact: Any, shapes: Callable[..., ShapesData], tmp_path: Path, task: str) -> None:
         import torch
 
-        from tests.worker.test_yolo_exact_checkpointing import SUFFIXES, trained_batch
+        from tests.trainers.ultralytics.native.test_yolo_exact_checkpointing import SUFFIXES, trained_batch
 
         model, batch = trained_batch(exact, task, f"yolov8n{SUFFIXES[task]}.yaml", shapes(task), tmp_path / "run")
         most = int(torch.bincount(batch["batch_idx"].long()).max())

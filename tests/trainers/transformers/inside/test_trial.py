@@ -21,9 +21,9 @@ from launcher.trainers.suite import cpu_budget, snapshot
 from launcher.trainers.transformers.adapter import TransformersAdapter
 from launcher.trainers.transformers.inside import trial
 from launcher.wheels import ladder_of
-from tests.hf_data import recipe
-from tests.hf_data import spoken as spoken
-from tests.hf_data import sums as sums
+from tests.trainers.transformers.hf_data import recipe
+from tests.trainers.transformers.hf_data import spoken as spoken
+from tests.trainers.transformers.hf_data import sums as sums
 
 GIB = 2**30
 

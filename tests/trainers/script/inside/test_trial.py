@@ -21,8 +21,8 @@ from launcher.trial import Trial
 from launcher.verdict import Kind
 from launcher.wheels import ladder_of
 
-SCRIPTS = Path(__file__).parent.parent / "scripts"
-EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+SCRIPTS = Path(__file__).parents[3] / "scripts"
+EXAMPLES = Path(__file__).parents[4] / "examples"
 MIB = 2**20
 
 

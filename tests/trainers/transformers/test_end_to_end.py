@@ -20,9 +20,9 @@ from launcher.schema import Recipe
 from launcher.trainers.transformers.adapter import TransformersAdapter
 from launcher.verdict import Kind
 from launcher.wheels import ladder_of
-from tests.hf_data import make_sums, recipe
-from tests.hf_data import spoken as spoken
-from tests.hf_data import sums as sums
+from tests.trainers.transformers.hf_data import make_sums, recipe
+from tests.trainers.transformers.hf_data import spoken as spoken
+from tests.trainers.transformers.hf_data import sums as sums
 
 pytestmark = pytest.mark.slow
 

@@ -56,7 +56,7 @@ class TestScript(AdapterSuite):
 
     @pytest.fixture
     def recipe(self) -> Recipe:
-        script = Path(__file__).parents[2] / "examples" / "classifier" / "train.py"
+        script = Path(__file__).parents[3] / "examples" / "classifier" / "train.py"
         args = {
             "command": [sys.executable, str(script), "--batch-size", "8", "--accum", "1", "--epochs", "1"],
             "spelled": {"micro_batch": "--batch-size", "accumulation": "--accum"},

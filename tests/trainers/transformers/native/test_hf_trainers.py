@@ -16,8 +16,8 @@ import pytest
 pytest.importorskip("transformers")
 
 from launcher.trainers.transformers.native import hf_run, hf_speech, hf_text
-from tests.hf_data import spoken as spoken
-from tests.hf_data import sums as sums
+from tests.trainers.transformers.hf_data import spoken as spoken
+from tests.trainers.transformers.hf_data import sums as sums
 
 pytestmark = pytest.mark.filterwarnings("default")  # transformers warns of its own futures
 
@@ -194,5 +194,5 @@ def test_a_folder_named_datasets_is_not_taken_for_the_package(tmp_path: Path) ->
         "import sys; from launcher.trainers.transformers.native import hf_run; from transformers.utils import is_datasets_available;"
         "sys.exit(is_datasets_available())"
     )
-    env = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parent.parent.parent}"}
+    env = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[4]}"}
     assert subprocess.run([sys.executable, "-c", code], env=env, check=False).returncode == 0

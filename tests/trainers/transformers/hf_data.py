@@ -13,7 +13,7 @@ import pytest
 
 from launcher.schema import Recipe
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def maker(name: str) -> ModuleType:

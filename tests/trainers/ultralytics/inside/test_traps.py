@@ -1,16 +1,16 @@
-"""The traps of facts/ultralytics.md, section 0, each with what holds it off.
+"""Eleven ways in which Ultralytics would make a trial lie or touch the user's files, each with what holds it off.
 
 | trap | held off by |
 |---|---|
 | 1 in-loop OOM retry halves the batch | test_the_full_runs_trainer_does_not_halve_its_batch, and in a whole trial (slow) below it |
 | 2 the assigner swallows OOM | test_an_assigner_that_swallows_an_out_of_memory_error_is_reported |
-| 3 DDP removes an existing save_dir | no trial spawns DDP; all save into scratch: test_ultralytics_trial.py::test_a_trial_that_fits_... |
+| 3 DDP removes an existing save_dir | no trial spawns DDP; all save into scratch: test_trial.py::test_a_trial_that_fits_... |
 | 4 fraction= rewrites the label cache | test_a_fraction_of_the_data_leaves_the_users_label_cache_alone |
 | 5 epochs=1 is no faithful trial | test_the_users_epochs_and_what_hangs_on_them_are_kept |
-| 6 weights bring imgsz, data, single_cls | test_ultralytics_trial.py::test_a_trial_from_weights_keeps_what_the_weights_say |
+| 6 weights bring imgsz, data, single_cls | test_trial.py::test_a_trial_from_weights_keeps_what_the_weights_say |
 | 7 loggers go by the class's name | test_loggers_find_the_full_runs_trainer_and_not_the_trials |
 | 8 resume on a finished checkpoint starts anew | test_a_trial_never_resumes; the launcher checks checkpoints before a real resume |
-| 9 a new YOLO_CONFIG_DIR drops settings | test_ultralytics_trial.py::TestEnvironment |
+| 9 a new YOLO_CONFIG_DIR drops settings | test_trial.py::TestEnvironment |
 | 10 no checkpoint, no end of train() | a trial ends by an exception of its own: test_the_end_of_a_trial_passes_every_except_exception |
 | 11 DDP needs cloudpickle | trials run in one process; the full run's need is checked by the launcher before it starts several |
 """
@@ -26,8 +26,8 @@ import pytest
 from launcher.contract.orders import Orders
 from launcher.contract.report import Phase
 from launcher.trainers.ultralytics.inside.trial import Plan, TrialDone
-from tests.worker.conftest import RunTrial, contents
-from tests.worker.shapes import ShapesData, make_shapes
+from tests.trainers.ultralytics.conftest import RunTrial, contents
+from tests.trainers.ultralytics.shapes import ShapesData, make_shapes
 
 
 def test_the_full_runs_trainer_does_not_halve_its_batch(exact: Any, shapes: Callable[..., ShapesData], tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_the_full_runs_trainer_does_not_halve_its_batch(exact: Any, shapes: Call
 def test_an_out_of_memory_error_in_the_loop_ends_the_trial_instead_of_halving_the_batch(
     run_trial: RunTrial, shapes: Callable[..., ShapesData]
 ) -> None:
-    ran = run_trial(shapes().yaml, module="tests.worker.faults.oom_in_every_forward")
+    ran = run_trial(shapes().yaml, module="tests.trainers.ultralytics.inside.faults.oom_in_every_forward")
     assert ran.status == 1
     assert ran.report.phase == Phase.TRAIN
     assert ran.report.failure is not None
@@ -69,7 +69,7 @@ def test_an_out_of_memory_error_in_the_loop_ends_the_trial_instead_of_halving_th
 
 
 def test_an_assigner_that_swallows_an_out_of_memory_error_is_reported(run_trial: RunTrial, shapes: Callable[..., ShapesData]) -> None:
-    ran = run_trial(shapes().yaml, module="tests.worker.faults.oom_in_the_assigner")
+    ran = run_trial(shapes().yaml, module="tests.trainers.ultralytics.inside.faults.oom_in_the_assigner")
     assert ran.status == 0, ran.output
     assert ran.report.phase == Phase.DONE
     assert ran.report.swallowed[0].startswith("TaskAlignedAssigner ran out of memory (batch 4, ")

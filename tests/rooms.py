@@ -1,0 +1,338 @@
+"""A package's source tree -> what its modules import, start and name, by reading them (ast); nothing of it is run."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+PACKAGE = "launcher"
+HEAVY = frozenset({"torch", "torchvision", "ultralytics", "transformers", "accelerate", "peft", "lightning", "pytorch_lightning"})
+"""What the launcher's own process never loads."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported name."""
+
+    name: str
+    """Dotted: the module of the tree where it is one, else as it is written."""
+    relative: bool
+    at_once: bool
+    """It is imported when its module is: outside of functions and of ``if TYPE_CHECKING``."""
+
+
+class Tree:
+    """All modules below ``root``, which holds the package's folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        paths = sorted((root / PACKAGE).rglob("*.py"))
+        self.paths: Mapping[str, Path] = {_dotted(path.relative_to(root)): path for path in paths}
+
+    @cached_property
+    def parsed(self) -> Mapping[str, ast.Module]:
+        return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in self.paths.items()}
+
+    @cached_property
+    def imports(self) -> Mapping[str, tuple[Import, ...]]:
+        return {name: tuple(self._imports(name)) for name in self.paths}
+
+    def _imports(self, module: str) -> Iterator[Import]:
+        for node, at_once in _import_statements(self.parsed[module]):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield Import(self._module_of(alias.name), False, at_once)
+                continue
+            base = self._base(module, node)
+            for alias in node.names:
+                yield Import(self._module_of(f"{base}.{alias.name}", base), bool(node.level), at_once)
+
+    def _base(self, module: str, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        package = module if self.paths[module].name == "__init__.py" else module.rpartition(".")[0]
+        above = package.split(".")[: len(package.split(".")) - node.level + 1]
+        return ".".join([*above, *filter(None, [node.module])])
+
+    def _module_of(self, name: str, otherwise: str | None = None) -> str:
+        """The module of the tree that ``name`` is; else ``otherwise``, the module it is taken from."""
+        return name if name in self.paths or otherwise is None else otherwise
+
+    def loaded_by(self, module: str) -> set[str]:
+        """Every module, of the tree or not, that is imported when ``module`` is."""
+        found: set[str] = set()
+        waiting = [module]
+        while waiting:
+            name = waiting.pop()
+            if name not in found:
+                found.add(name)
+                waiting += [above for above in _packages(name) if above in self.paths]
+                waiting += [one.name for one in self.imports.get(name, ()) if one.at_once]
+        return found - {module}
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Where a module stands
+
+
+def room_of(module: str, room: str) -> str | None:
+    """The dotted name of the ``room`` (inside, native) that a module stands in, or None."""
+    parts = module.split(".")
+    return ".".join(parts[: parts.index(room) + 1]) if room in parts else None
+
+
+def outside(module: str) -> bool:
+    """Whether a module is of the launcher's own process: not of the worker, not of a trainer's inside or native."""
+    in_worker = module == f"{PACKAGE}.worker" or module.startswith(f"{PACKAGE}.worker.")
+    return not in_worker and room_of(module, "inside") is None and room_of(module, "native") is None
+
+
+def _top(name: str) -> str:
+    return name.split(".")[0]
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The walls: each gives the faults it finds, as sentences
+
+
+def reaches_into_an_inside(tree: Tree) -> list[str]:
+    return [
+        f"{module} imports {one.name}"
+        for module, imports in tree.imports.items()
+        for one in imports
+        if (room := room_of(one.name, "inside")) is not None and _top(one.name) == PACKAGE and room_of(module, "inside") != room
+    ]
+
+
+def native_knows_autofit(tree: Tree) -> list[str]:
+    """A relative import within the room is its neighbour in the run's folder, too."""
+    return [
+        f"{module} imports {one.name}"
+        for module, imports in tree.imports.items()
+        if (room := room_of(module, "native")) is not None
+        for one in imports
+        if _top(one.name) == PACKAGE and not (one.relative and (one.name == room or one.name.startswith(f"{room}.")))
+    ]
+
+
+def contract_leans_on_others(tree: Tree) -> list[str]:
+    room = f"{PACKAGE}.contract"
+    return [
+        f"{module} imports {one.name}"
+        for module, imports in tree.imports.items()
+        if module == room or module.startswith(f"{room}.")
+        for one in imports
+        if _top(one.name) not in sys.stdlib_module_names and one.name != room and not one.name.startswith(f"{room}.")
+    ]
+
+
+def launcher_loads_a_trainer(tree: Tree) -> list[str]:
+    """Directly, at the top or in a function; or by a module of the tree that does so as soon as it is imported."""
+    faults = []
+    for module, imports in tree.imports.items():
+        if not outside(module):
+            continue
+        for one in imports:
+            heavy = sorted({_top(name) for name in ({one.name} | tree.loaded_by(one.name))} & HEAVY)
+            if heavy:
+                faults.append(f"{module} imports {one.name}" + (f", which loads {', '.join(heavy)}" if one.name in tree.paths else ""))
+    return faults
+
+
+def launcher_imports_the_worker(tree: Tree) -> list[str]:
+    room = f"{PACKAGE}.worker"
+    return [
+        f"{module} imports {one.name}"
+        for module, imports in tree.imports.items()
+        if outside(module)
+        for one in imports
+        if one.name == room or one.name.startswith(f"{room}.")
+    ]
+
+
+def probe_needs_a_package(tree: Tree) -> list[str]:
+    """A script's own interpreter has no package of autofit's: what the probe loads there at once is of the standard library."""
+    faults = []
+    for module in tree.paths:
+        if ".probe" in module or module.startswith(f"{PACKAGE}.contract") or module == f"{PACKAGE}.worker.recorder":
+            others = {_top(name) for name in tree.loaded_by(module)} - sys.stdlib_module_names - {PACKAGE}
+            faults += [f"{module} loads {name}" for name in sorted(others)]
+    return faults
+
+
+def circles(tree: Tree) -> list[str]:
+    """A circle of modules that import each other as they are imported."""
+    graph = {}
+    for module, imports in tree.imports.items():
+        wanted = {name for one in imports if one.at_once for name in (one.name, *_packages(one.name)) if name in tree.paths}
+        graph[module] = wanted - {module, *_packages(module)}  # a package is there before its modules are
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return [" -> ".join(reversed(error.args[1]))]
+    return []
+
+
+def names_nothing(tree: Tree) -> list[str]:
+    """Texts that name a module of the package, or something in one, where there is none: trial plans, ``-m`` lines, docstrings."""
+    return [f"{module} names {name}" for module, name in _named(tree) if not _is_there(tree, name)]
+
+
+ONESELF = ("self", "this", "cls", "super()")
+
+
+def reaches_for_private_names(tree: Tree) -> list[str]:
+    """Underscored names that another module of the tree defines, imported or asked of a value that isn't one's own."""
+    own = {module: _private_names(parsed) for module, parsed in tree.parsed.items()}
+    faults = []
+    for module, parsed in tree.parsed.items():
+        others = {name for other, names in own.items() if other != module for name in names} - own[module]
+        asked = {node.attr for node in ast.walk(parsed) if isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ONESELF}
+        asked |= {alias.name for node, _ in _import_statements(parsed) if "_future_" not in ast.unparse(node) for alias in node.names}
+        faults += [f"{module} reaches for {name}" for name in sorted(asked & others)]
+    return faults
+
+
+THEIRS = frozenset({r"modeling_\w+\.py"})
+"""Files of a trainer's own package that an adapter looks for."""
+
+
+def copies_nothing(tree: Tree) -> list[str]:
+    """File names in an adapter's code that its native/ folder doesn't have; ``{...}`` in an f-string stands for anything."""
+    faults = []
+    for module, parsed in tree.parsed.items():
+        if not module.endswith(".adapter") or not (native := tree.paths[module].parent / "native").is_dir():
+            continue
+        for pattern in _file_names(parsed):
+            if pattern not in THEIRS and not any(re.fullmatch(pattern, path.name) for path in native.glob("*.py")):
+                faults.append(f"{module} names {pattern}, which is not in {native.name}/")
+    return faults
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What a module does and claims
+
+
+STARTERS = re.compile(r"(posix_)?spawn\w*|fork(pty)?|kill(pg)?|system|popen")
+"""Functions of ``os``."""
+
+
+def starts_processes(tree: Tree) -> set[str]:
+    """Modules that start, signal or end a process. (Becoming another program, and leaving one's own, is neither.)"""
+    return {module for module in tree.paths if _starts(tree, module)}
+
+
+def _starts(tree: Tree, module: str) -> bool:
+    if {_top(one.name) for one in tree.imports[module]} & {"subprocess", "multiprocessing", "pty"}:
+        return True
+    called = [node.func for node in ast.walk(tree.parsed[module]) if isinstance(node, ast.Call)]
+    return any(_starts_or_ends(call) for call in called if isinstance(call, ast.Attribute))
+
+
+def _starts_or_ends(call: ast.Attribute) -> bool:
+    of_os = isinstance(call.value, ast.Name) and call.value.id == "os"
+    return bool(STARTERS.fullmatch(call.attr)) if of_os else call.attr in ("kill", "terminate", "send_signal")
+
+
+def payload_keys_read(tree: Tree, room: str) -> set[str]:
+    """Keys of a trial's payload that the modules of an ``inside`` room read."""
+    found = set()
+    for module, parsed in tree.parsed.items():
+        if room_of(module, "inside") == room:
+            found |= set(_payload_keys(parsed))
+    return found
+
+
+def payload_keys_told(tree: Tree, room: str) -> set[str]:
+    """Keys of a trial's payload that the docstring of its module lists: the words in double backquotes that open a description."""
+    text = ast.get_docstring(tree.parsed[f"{room}.trial"]) or ""
+    paragraph = text[text.index("Payload:") :].split("\n\n")[0]
+    return set(re.findall(r"``(\w+)``(?!\))", re.sub(r"\([^()]*\)", "", paragraph)))
+
+
+def _payload_keys(parsed: ast.Module) -> Iterator[str]:
+    for node in ast.walk(parsed):
+        if isinstance(node, ast.Subscript) and _is_payload(node.value):
+            yield str(ast.literal_eval(node.slice))
+        elif isinstance(node, ast.Call) and isinstance(get := node.func, ast.Attribute) and get.attr == "get" and _is_payload(get.value):
+            yield str(ast.literal_eval(node.args[0]))
+
+
+def _is_payload(node: ast.expr) -> bool:
+    return (isinstance(node, ast.Attribute) and node.attr == "payload") or (isinstance(node, ast.Name) and node.id == "payload")
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _dotted(path: Path) -> str:
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _packages(module: str) -> list[str]:
+    """The packages that a module lies in, which are imported before it."""
+    parts = module.split(".")
+    return [".".join(parts[:length]) for length in range(1, len(parts))]
+
+
+def _import_statements(node: ast.AST, at_once: bool = True) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.Import, ast.ImportFrom)):
+            yield child, at_once
+        elif isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)) or _for_types_only(child):
+            yield from _import_statements(child, False)
+        else:
+            yield from _import_statements(child, at_once)
+
+
+def _for_types_only(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
+def _private_names(parsed: ast.Module) -> set[str]:
+    """Single underscored names that a module defines: functions, classes, constants, and attributes of its objects."""
+    names = {node.name for node in ast.walk(parsed) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    names |= {node.id for node in ast.walk(parsed) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    names |= {node.attr for node in ast.walk(parsed) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+    return {name for name in names if name.startswith("_") and not name.startswith("__") and name != "_"}
+
+
+def _named(tree: Tree) -> Iterator[tuple[str, str]]:
+    for module, parsed in tree.parsed.items():
+        for node in ast.walk(parsed):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                for name in re.findall(rf"(?<![\w./]){PACKAGE}(?:\.\w+)+", node.value):
+                    yield module, name
+
+
+def _is_there(tree: Tree, name: str) -> bool:
+    """A module, the beginning of one that an f-string goes on with (``..._``), or something that a module defines."""
+    if name in tree.paths:
+        return True
+    if name.endswith("_"):
+        return any(path.startswith(name) for path in tree.paths)
+    owner, _, attribute = name.rpartition(".")
+    return owner in tree.paths and attribute in _defined(tree.parsed[owner])
+
+
+def _defined(parsed: ast.Module) -> set[str]:
+    names = {node.name for node in parsed.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    targets = [target for node in parsed.body if isinstance(node, ast.Assign) for target in node.targets]
+    return names | {target.id for target in targets if isinstance(target, ast.Name)}
+
+
+def _file_names(parsed: ast.Module) -> Iterator[str]:
+    for node in ast.walk(parsed):
+        if isinstance(node, ast.JoinedStr):
+            parts = [re.escape(str(part.value)) if isinstance(part, ast.Constant) else r"\w+" for part in node.values]
+            if parts[-1].endswith(r"\.py") and parts[0] != r"\w+":
+                yield "".join(parts)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"\w+\.py", node.value):
+            yield re.escape(node.value)
