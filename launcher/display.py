@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
@@ -13,14 +13,16 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from launcher.errors import Fault
-from launcher.job import Job
-from launcher.ladder import Ladder, Rung
 from launcher.sizes import format_size
-from launcher.story import Fit
-from launcher.supervise import Outcome
-from launcher.trial import Trial
 from launcher.verdict import Kind
+
+if TYPE_CHECKING:  # what is drawn comes from elsewhere; a fault of the command line is told without loading the story
+    from launcher.errors import Fault
+    from launcher.job import Job
+    from launcher.ladder import Ladder, Rung
+    from launcher.story import Fit
+    from launcher.supervise import Outcome
+    from launcher.trial import Trial
 
 _COLOURS = {Kind.FITS: "green", Kind.OUT_OF_MEMORY: "red", Kind.SPILLED: "red", Kind.ALTERED: "yellow"}
 

@@ -34,6 +34,7 @@ class Screen(Protocol):
     def summary(self, fit: Fit) -> None: ...
     def launching(self, fit: Fit) -> None: ...
     def ended(self, fit: Fit, outcome: Outcome, results: Mapping[str, Any]) -> None: ...
+    def report(self, trial: Trial, job: Job) -> None: ...
 
 
 @dataclass(kw_only=True, slots=True)
@@ -227,3 +228,24 @@ def _make_data(recipe: Recipe) -> None:
                 )
             ]
         )
+
+
+def try_one(draft: Draft, screen: Screen) -> tuple[Trial, dict[str, Any]]:
+    """Tries the one rung that the recipe names (``rung``). Returns the trial and the final record."""
+    last = len(ladder_of(draft).rungs) - 1
+    wanted = draft.recipe.rung if draft.recipe is not None else None
+    if wanted is None or wanted > last:
+        found = "no rung is named" if wanted is None else f"there is no rung {wanted}"
+        cure = f"Give one from 0 to {last}; `autofit ladder` numbers them."
+        raise BadInput([Fault(key="rung", found=found, cure=cure, where="command line")])
+    job = prepare(draft)
+    rung = job.ladder.rungs[wanted]
+    screen.plan(job)
+    screen.trying(rung, 1)
+    tried = try_rung(job, rung)
+    job.folder.forget_cache()
+    screen.tried(tried, job)
+    screen.report(tried, job)
+    record = {"status": "done", **trial_record(tried), "run_dir": str(job.folder.path), "report": tried.report}
+    job.folder.replace_json(job.folder.final, record)
+    return tried, record
