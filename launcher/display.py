@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
@@ -14,14 +14,15 @@ from rich.table import Table
 from rich.text import Text
 
 from launcher.contract.report import Phase
-from launcher.errors import Fault
-from launcher.fit import Fit, status_of
-from launcher.fit import Status as FitStatus
-from launcher.job import Job
-from launcher.ladder import Ladder, Rung
 from launcher.sizes import format_size
-from launcher.trial import Trial
 from launcher.verdict import Kind
+
+if TYPE_CHECKING:  # what is drawn comes from elsewhere; a fault of the command line is told without loading the story
+    from launcher.errors import Fault
+    from launcher.fit import Fit
+    from launcher.job import Job
+    from launcher.ladder import Ladder, Rung
+    from launcher.trial import Trial
 
 NEAR_CAP = 0.97
 """A fit above this part of its cap is told to be close."""
@@ -79,7 +80,7 @@ class Display:
                 continue
             self._said.add(note)
             self._console.print(Text(f"            {note}", style="dim"))
-        if status_of(verdict.kind) is not FitStatus.NO_RUNG_FITS and not verdict.fits:
+        if not verdict.fits and not verdict.lower_rung_may_help:
             self._console.print(
                 Panel(Text(verdict.evidence.strip()[-4000:] or "(it said nothing)"), title="the trainer's own words", box=box.ROUNDED)
             )
@@ -214,7 +215,7 @@ def _room(trial: Trial, job: Job) -> str:
 def _why_none(fit: Fit) -> str:
     """Why nothing is launched, and what would help."""
     job = fit.job
-    if fit.status is not FitStatus.NO_RUNG_FITS:
+    if fit.trials and not fit.trials[-1].verdict.lower_rung_may_help:
         return f"Stopped: the trainer {fit.status} in a trial, which no lower rung would cure."
     tried = f"{len(fit.trials)} of {len(job.ladder.rungs)} rungs tried, the others dominated by them"
     cure = "Lower a floor, add a wheel, or give it more memory."

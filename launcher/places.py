@@ -11,10 +11,6 @@ def home() -> Path:
     return package if (package / "conf").is_dir() else package.parent
 
 
-DRAFTED: list[Path] = []
-"""Folders with recipes that were written from a command line (``autofit run -- COMMAND``), the last one strongest."""
-
-
 def recipe_folders() -> tuple[Path, ...]:
-    """Where recipes are: the built-in ones, the person's own, drafted ones. Of two with one name the later counts."""
-    return (home() / "recipes", Path.cwd() / "recipes", *DRAFTED)
+    """Where recipes are: the built-in ones, then the person's own. Of two with one name the later counts."""
+    return (home() / "recipes", Path.cwd() / "recipes")

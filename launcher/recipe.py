@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails
 
 from launcher.errors import Fault, did_you_mean
 from launcher.schema import Recipe, WheelRule
+from launcher.understood import PLACE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,20 +27,26 @@ class Provenance:
     """The command line's overrides, as typed."""
     files: tuple[Path, ...] = ()
     """The YAML files that were composed, strongest first."""
+    drafted: str | None = None
+    """The text of a recipe that is in no file: what was understood of a command. Stronger than the files."""
 
     def placed(self, faults: Iterable[Fault]) -> list[Fault]:
         """The faults with the file or command line that their keys came from."""
         return [fault if fault.where else replace(fault, where=self.where(fault.key)) for fault in faults]
 
     def where(self, key: str) -> str:
-        """The place that gave ``key`` its value: "command line", a file, or the first file where nothing says it."""
+        """The place that gave ``key`` its value: "command line", a file, or the recipe where nothing says it."""
         for override in self.overrides:
             name = override.split("=", 1)[0].lstrip("+~").replace("/", ".")
             if name and (key == name or key.startswith(f"{name}.") or name.startswith(f"{key}.")):
                 return "command line"
+        if self.drafted is not None and _text_says(self.drafted, key.split(".")):
+            return PLACE
         for file in self.files:
             if _says(file, key.split(".")):
                 return _short(file)
+        if self.drafted is not None:
+            return PLACE
         return _short(self.files[0]) if self.files else ""
 
 
@@ -138,11 +145,19 @@ def _fields_at(loc: Sequence[str | int]) -> list[str]:
 def _says(file: Path, parts: Sequence[str]) -> bool:
     """Whether a YAML file itself gives the key (its package header decides where its keys go)."""
     try:
-        node: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError):
+        text = file.read_text(encoding="utf-8")
+    except (OSError, ValueError):
         return False
-    if "@package _global_" not in file.read_text(encoding="utf-8") and file.parent.name == parts[0]:
+    if "@package _global_" not in text and file.parent.name == parts[0]:
         parts = parts[1:]
+    return _text_says(text, parts)
+
+
+def _text_says(text: str, parts: Sequence[str]) -> bool:
+    try:
+        node: Any = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return False
     for part in parts:
         if not isinstance(node, Mapping) or part not in node:
             return False

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, Protocol, TypeVar
+from typing import Any, BinaryIO, Protocol, TypeVar
 
 from launcher import devices, host, launch, process, search, supervise, trial, wheels
 from launcher import recipe as recipes
@@ -36,6 +36,7 @@ class Screen(Protocol):
     def launching(self, fit: Fit) -> None: ...
     def heartbeat(self, seconds: float, used_bytes: int, peak_bytes: int, job: Job) -> None: ...
     def ended(self, fit: Fit) -> None: ...
+    def report(self, trial: Trial, job: Job) -> None: ...
 
 
 def ladder_of(draft: Draft) -> Ladder:
@@ -216,3 +217,24 @@ def _make_data(recipe: Recipe) -> None:
                 )
             ]
         )
+
+
+def try_one(draft: Draft, screen: Screen) -> tuple[Trial, dict[str, Any]]:
+    """Tries the one rung that the recipe names (``rung``). Returns the trial and the final record."""
+    last = len(ladder_of(draft).rungs) - 1
+    wanted = draft.recipe.rung if draft.recipe is not None else None
+    if wanted is None or wanted > last:
+        found = "no rung is named" if wanted is None else f"there is no rung {wanted}"
+        cure = f"Give one from 0 to {last}; `autofit ladder` numbers them."
+        raise BadInput([Fault(key="rung", found=found, cure=cure, where="command line")])
+    job = prepare(draft)
+    rung = job.ladder.rungs[wanted]
+    screen.plan(job)
+    screen.trying(rung, 1)
+    tried = try_rung(job, rung, screen)
+    job.folder.forget_cache()
+    screen.tried(tried, job)
+    screen.report(tried, job)
+    record = {"status": "done", **trial_record(tried), "run_dir": str(job.folder.path), "report": tried.report}
+    job.folder.replace_json(job.folder.final, record)
+    return tried, record

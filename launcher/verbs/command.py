@@ -1,0 +1,63 @@
+"""Verbs that take a command of the person's after ``--``: run, init."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from launcher import compose
+from launcher.errors import BadInput, ExitCode, Fault
+from launcher.verbs.base import Answer, Call, Task
+from launcher.verbs.recipe import fit_draft, train_draft
+
+if TYPE_CHECKING:
+    from launcher.understood import Understood
+
+FIT_ONLY = "--fit-only"
+
+
+def run(call: Call) -> Iterator[Task]:
+    """The command as a recipe that is written nowhere, then as with any recipe."""
+    from launcher.commandline import draft, recognise
+
+    understood = _understood(call)
+    name = recognise.name_of(understood)
+    body = fit_draft if FIT_ONLY in call.flags else train_draft
+    drafted = {name: draft.recipe(understood, name=name)}
+    drafts = compose.drafts([f"recipe={name}", *call.words], program=f"autofit {call.verb}", drafted=drafted)
+    return (partial(body, one, call.terminal) for one in drafts)
+
+
+def init(call: Call) -> Iterator[Task]:
+    """The command as a recipe of the person's own, in ./recipes."""
+    from launcher.commandline import draft, recognise
+
+    understood = _understood(call)
+    name = recognise.name_of(understood)
+    text = draft.recipe(understood, name=name)
+    yield lambda: _kept(text, Path("recipes") / f"{name}.yaml", call)
+
+
+def _understood(call: Call) -> Understood:
+    """What the command is taken for, and says so."""
+    from launcher.commandline import draft, recognise
+
+    understood = recognise.understand(call.command)
+    recognise.refuse_doubts(understood, overrides=call.words)
+    call.terminal.say(f"autofit takes this for {understood.adapter}:", *(f"  {line}" for line in draft.beliefs(understood)))
+    for doubt in understood.doubts:
+        call.terminal.say(f"  in doubt: {doubt}")
+    return understood
+
+
+def _kept(text: str, path: Path, call: Call) -> Answer:
+    """Writes a new recipe; never over one that is there."""
+    if path.exists():
+        found, cure = f"{path} is there already; it was not changed", "Rename it, or edit it."
+        raise BadInput([Fault(key="", where="autofit", found=found, cure=cure)])
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    call.terminal.say(f"written: {path}")
+    return Answer(status=ExitCode.DONE, record={"status": "done", "recipe": str(path)})

@@ -1,0 +1,74 @@
+"""Verbs that take a recipe: train, fit, ladder, trial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from launcher import compose
+from launcher.errors import ExitCode
+from launcher.terminal import Terminal
+from launcher.verbs.base import Answer, Call, Task
+
+if TYPE_CHECKING:
+    from launcher.recipe import Draft
+
+
+def train(call: Call) -> Iterator[Task]:
+    return _each(call, train_draft)
+
+
+def fit(call: Call) -> Iterator[Task]:
+    return _each(call, fit_draft)
+
+
+def ladder(call: Call) -> Iterator[Task]:
+    return _each(call, _ladder)
+
+
+def trial(call: Call) -> Iterator[Task]:
+    return _each(call, _trial)
+
+
+def _each(call: Call, body: Callable[[Draft, Terminal], Answer]) -> Iterator[Task]:
+    """The verb's body for each recipe that the words compose to."""
+    return (partial(body, draft, call.terminal) for draft in compose.drafts(call.words, program=f"autofit {call.verb}"))
+
+
+def train_draft(draft: Draft, terminal: Terminal) -> Answer:
+    """Trials, then the full run at the rung that fits."""
+    from launcher import story
+
+    result = story.train(story.prepare(draft), terminal.display(), show=terminal.streams())
+    return Answer(status=result.exit_code, record=result.as_record())
+
+
+def fit_draft(draft: Draft, terminal: Terminal) -> Answer:
+    """Trials, and the command that they would launch."""
+    from launcher import story
+
+    display = terminal.display()
+    result = story.fit(story.prepare(draft), display)
+    if result.command is not None:
+        display.launching(result)
+    return Answer(status=result.exit_code, record=result.as_record())
+
+
+def _ladder(draft: Draft, terminal: Terminal) -> Answer:
+    from launcher import story
+
+    ladder = story.ladder_of(draft)
+    terminal.display().ladder(ladder)
+    rungs = [{"rung_index": one.index, "rung": dict(one.values), "accumulation": one.accumulation} for one in ladder.rungs]
+    return Answer(status=ExitCode.DONE, record={"status": "done", "effective_batch": ladder.effective_batch, "rungs": rungs})
+
+
+def _trial(draft: Draft, terminal: Terminal) -> Answer:
+    from launcher import story
+
+    tried, record = story.try_one(draft, terminal.display())
+    status = ExitCode.DONE if tried.verdict.fits else ExitCode.NO_RUNG_FITS
+    if not tried.verdict.fits and not tried.verdict.lower_rung_may_help:
+        status = ExitCode.TRIAL_CRASHED
+    return Answer(status=status, record=record)

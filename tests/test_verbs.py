@@ -1,0 +1,78 @@
+"""The table of verbs: what is in it is in the help, in completion and in what is said of an unknown verb; and who may print or exit."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launcher import cli
+from launcher.errors import ExitCode
+from launcher.verbs import table
+from launcher.verbs.base import Answer, Call, Job, Takes, Verb
+
+LAUNCHER = Path(cli.__file__).parent
+
+
+def juggle(call: Call) -> Iterator[Job]:
+    for _ in range(2):
+        yield lambda: Answer(status=ExitCode.RUN_FAILED, record={"flags": sorted(call.flags), "words": call.words, "command": call.command})
+
+
+def juggling(takes: Takes) -> tuple[Verb, ...]:
+    new = Verb(name="juggle", usage="--high THINGS", help="keeps three in the air", takes=takes, run=juggle, flags=("--high",))
+    return (*table.VERBS, new)
+
+
+def test_a_verb_added_to_the_table_is_in_help_completion_and_the_message_on_an_unknown_verb(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(table, "VERBS", juggling(Takes.FOLDER))
+    cli.run(["--help"])
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "autofit juggle --high THINGS keeps three in the air" in lines
+    monkeypatch.setenv("COMP_LINE", "autofit ")
+    cli.run(["-sc", "query=bash"])
+    assert "juggle" in capsys.readouterr().out.split()
+    monkeypatch.setenv("COMP_LINE", "autofit juggle ")
+    cli.run(["-sc", "query=bash"])
+    assert capsys.readouterr().out.split() == ["--high"]
+    assert cli.run(["jugle"]) == 1
+    err = capsys.readouterr().err
+    assert "Did you mean 'juggle'?" in err and err.rstrip().endswith("juggle.")
+
+
+def test_a_verb_gets_its_flags_its_words_and_its_command_and_each_job_answers_for_itself(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(table, "VERBS", juggling(Takes.COMMAND))
+    assert cli.run(["juggle", "--json", "a=b", "--high", "--", "x", "--json", "--high"]) == 5
+    line = '{"flags": ["--high"], "words": ["a=b"], "command": ["x", "--json", "--high"]}\n'
+    assert capsys.readouterr().out == 2 * line
+
+
+def test_every_line_of_the_help_is_about_a_verb_that_is_there() -> None:
+    for verb in table.VERBS:
+        assert f"  autofit {verb.name} " in table.help_text() and verb.help in table.help_text()
+        assert "\n" not in verb.help, "one line"
+    assert all(len(line) <= 140 for line in table.help_text().splitlines())
+
+
+def test_only_the_terminal_prints_and_only_cli_exits() -> None:
+    """In the launcher's own process, that is: what runs in the trainer's prints as it likes."""
+    said = {
+        str(path.relative_to(LAUNCHER)): names
+        for path in LAUNCHER.rglob("*.py")
+        if not {"worker", "inside", "native"} & set(path.relative_to(LAUNCHER).parts) and (names := _spoken(path))
+    }
+    assert {file for file, names in said.items() if names & {"print", "sys.stdout", "sys.stderr"}} == {"terminal.py"}
+    assert {file for file, names in said.items() if names & {"exit", "sys.exit", "SystemExit"}} == {"cli.py"}
+
+
+def _spoken(path: Path) -> set[str]:
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    names = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    dotted = {f"{node.value.id}.{node.attr}" for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)}
+    return (names | dotted) & {"print", "exit", "SystemExit", "sys.stdout", "sys.stderr", "sys.exit"}
