@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -176,6 +178,13 @@ def test_a_report_is_replaced_whole(orders: Orders) -> None:
     json.loads(orders.report_path.read_text())
 
 
+def _fill(filled: Any, done: Any) -> None:
+    kept = bytearray(300 * MIB)
+    filled.set()
+    done.wait(30)
+    del kept
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the CPU meter reads /proc")
 class TestCpuMeter:
     def test_a_phase_is_charged_with_the_memory_it_took_and_the_next_is_not(self, orders: Orders) -> None:
@@ -207,6 +216,24 @@ class TestCpuMeter:
         time.sleep(0.1)
         del taken
         assert meter.peaks()[1] > 120 * MIB
+        meter.close()
+
+    def test_a_process_that_was_forked_is_metered_by_itself(self) -> None:
+        """A loader worker is held to the limit as this process is, and dies of it by itself."""
+        meter = CpuMeter(data_bytes())
+        meter.reset()
+        fork = multiprocessing.get_context("fork")
+        filled, done = fork.Event(), fork.Event()
+        worker = fork.Process(target=_fill, args=(filled, done))
+        worker.start()
+        meter.watch(worker.pid or 0)
+        assert filled.wait(30)
+        meter.sample()
+        done.set()
+        worker.join()
+        assert meter.peaks()[1] > 250 * MIB
+        meter.reset()  # it has ended: nothing is left to look at
+        assert meter.peaks()[1] < 250 * MIB
         meter.close()
 
     def test_closing_ends_the_thread(self) -> None:

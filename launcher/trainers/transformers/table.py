@@ -159,9 +159,8 @@ _REFUSED = _each(
     sortish_sampler="The built-in trainer doesn't use it; set train_sampling_strategy.",
 )
 _RESUMED = _all(
-    Kind.HARMLESS,
-    "a checkpoint is loaded before the first batch, its weights and its optimizer state into those that are there: less than the trial's "
-    "own loading of the best weights beside gradients' memory and optimizer state",
+    Kind.RUNS,
+    "the checkpoint is really loaded, weights and optimizer state; the trial then counts its steps from 0",
     "resume_from_checkpoint restore_callback_states_from_checkpoint",
 )
 
