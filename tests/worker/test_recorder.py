@@ -12,6 +12,7 @@ import pytest
 
 from launcher.contract.orders import Orders
 from launcher.contract.report import Phase, TrialReport
+from launcher.procfs import data_bytes
 from launcher.worker.budget import Taken
 from launcher.worker.recorder import CpuMeter, Recorder, failure_of
 
@@ -188,7 +189,6 @@ def _fill(filled: Any, done: Any) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="the CPU meter reads /proc")
 class TestCpuMeter:
     def test_a_phase_is_charged_with_the_memory_it_took_and_the_next_is_not(self, orders: Orders) -> None:
-        from launcher.procfs import data_bytes
 
         recorder = Recorder(orders)
         recorder.budget(Taken(cap_bytes=512 * MIB, ceiling_bytes=512 * MIB, base_bytes=data_bytes()))
@@ -207,8 +207,6 @@ class TestCpuMeter:
 
     def test_a_peak_between_batches_is_seen_by_the_sampling_thread(self) -> None:
         import time
-
-        from launcher.procfs import data_bytes
 
         meter = CpuMeter(data_bytes())
         meter.reset()
