@@ -62,7 +62,8 @@ _DATA = _all(
 )
 _EVALUATION = _all(
     Kind.RUNS,
-    "the trial validates beside everything that training holds, and once more at its end as the run does",
+    "the trial validates beside everything that training holds, and once more at its end as the run does (half precision in all of it "
+    "is refused for speech, whose features stay float32)",
     "bf16_full_eval fp16_full_eval prediction_loss_only eval_use_gather_object include_for_metrics eval_accumulation_steps "
     "predict_with_generate generation_num_beams generation_config metric_for_best_model greater_is_better eval_on_start",
 )

@@ -261,6 +261,16 @@ def test_what_no_trial_can_show_is_refused_where_host_memory_is_the_budget(sums:
     assert found(make(sums, "text", args=args, device={"kind": "auto"})) == []
 
 
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [({"bf16_full_eval": True}, "Set ask.precision"), ({"train_sampling_strategy": "group_by_length"}, "decode every clip")],
+)
+def test_what_only_speech_cannot_have_is_refused_there(args: dict[str, Any], said: str, spoken: Path, sums: Path) -> None:
+    faults = found(make(spoken, "speech", args=args))
+    assert len(faults) == 1 and said in faults[0], faults
+    assert found(make(sums, "text", args=args)) == []
+
+
 def test_a_column_that_is_not_there_is_named_with_those_that_are(spoken: Path) -> None:
     faults = found(make(spoken, "speech", args={"text_column": "words"}))
     assert len(faults) == 1 and "no column 'words'; it has file_name, text" in faults[0]
