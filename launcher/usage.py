@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+import time
 from pathlib import Path
 
 from launcher import devices, procfs
@@ -16,8 +17,10 @@ from launcher.devices import Budget
 
 PERIOD_S = 0.005
 """Between two looks at the data segments; a look at one process costs some 10 microseconds."""
-SLOW_PERIOD_S = 0.5
-"""Between two looks at the driver, and for processes that have joined."""
+JOIN_PERIOD_S = 0.1
+"""Between two looks for processes that have told their base."""
+DRIVER_PERIOD_S = 0.5
+"""Between two looks at the driver."""
 
 
 class Usage:
@@ -44,15 +47,14 @@ class Usage:
 
     def _run(self) -> None:
         if self._budget.kind == "cuda":
-            while not self._stop.wait(SLOW_PERIOD_S):
+            while not self._stop.wait(DRIVER_PERIOD_S):
                 self._saw(devices.used_bytes(self._budget))
             return
-        looks = round(SLOW_PERIOD_S / PERIOD_S)
+        joined = 0.0
         while not self._stop.wait(PERIOD_S):
-            if looks >= round(SLOW_PERIOD_S / PERIOD_S):
+            if time.monotonic() - joined > JOIN_PERIOD_S:
                 self._join()
-                looks = 0
-            looks += 1
+                joined = time.monotonic()
             self._saw(max((self._of(pid) for pid in list(self._watched)), default=0))
 
     def _saw(self, size: int) -> None:
