@@ -113,7 +113,7 @@ def _refused(key: str, found: str, cure: str) -> BadInput:
     return BadInput([Fault(key=key, found=found, cure=cure, where="command line")])
 
 
-_OWN_KEY = re.compile(r"^(ask|trainer|ladder|device|trial|run|supervise)\.[^=]*=")
+_OWN_KEY = re.compile(r"^(ask|trainer|ladder|device|trial|run)\.[^=]*=")
 
 
 def _added_or_overridden(word: str) -> str:

@@ -1,6 +1,6 @@
 """Somebody's own training script, in autofit's terms: nothing of it is edited, and it never hears of us.
 
-The recipe names the command and how each wheel is spelled in it (``scripting.rules.ScriptArgs``); a trial is the very command with
+The recipe names the command and how each wheel is spelled in it (``rules.ScriptArgs``); a trial is the very command with
 the probe loaded from outside (``launcher.trainers.script.inside.trial``), the full run is the very command.
 """
 

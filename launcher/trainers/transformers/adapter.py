@@ -1,4 +1,4 @@
-"""Hugging Face transformers' Trainer and Seq2SeqTrainer, in autofit's terms. Translates; only ``launcher.worker`` imports transformers.
+"""Hugging Face transformers' Trainer and Seq2SeqTrainer, in autofit's terms. Translates; only ``inside`` and ``native`` import it.
 
 What runs is one of the built-in trainers (``trainer.task``: speech or text), a script that builds transformers' own trainer and hands it
 its own arguments. Trial and full run get the same words. The batch arithmetic is Trainer's: ``per_device_train_batch_size`` x

@@ -1,4 +1,4 @@
-"""Ultralytics YOLO training, in autofit's terms. Translates; the trainer itself is imported only in ``launcher.worker``.
+"""Ultralytics YOLO training, in autofit's terms. Translates; only ``inside`` and ``native`` import the trainer itself.
 
 The batch arithmetic (engine/trainer.py of 8.4.190): Ultralytics steps after ``max(round(nbs / batch), 1)`` micro-batches and
 applies ``weight_decay * batch * accumulate / nbs``. A rung with micro-batch B keeps the asked effective batch E exactly by
