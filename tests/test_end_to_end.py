@@ -85,8 +85,12 @@ def test_fit_walks_down_on_real_failures_and_touches_nothing_of_the_persons(plac
     assert after == before, "data set, label caches, settings and folder are as they were"
     run_dir = Path(said["run_dir"])
     assert json.loads((run_dir / "record.json").read_text())["status"] == "done"
-    assert (run_dir / "command.sh").read_text().splitlines()[-1] == said["command"]
     assert not list(run_dir.rglob("scratch")) and not (run_dir / "trials" / "cache").exists() and not list(run_dir.rglob("*.pt"))
+    *_, folder, words = (run_dir / "command.sh").read_text().splitlines()
+    assert folder.startswith(f"cd {place}") and words.endswith(said["command"].removeprefix("yolo"))
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(place), "YOLO_CONFIG_DIR": str(place / "home"), "YOLO_OFFLINE": "1"}
+    done = subprocess.run([run_dir / "command.sh"], cwd="/", env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
 
 
 def test_train_runs_to_the_end_and_records_it(place: Path) -> None:
