@@ -163,7 +163,7 @@ def test_a_disk_that_fills_takes_the_log_and_nothing_else(tmp_path: Path) -> Non
     with shown.open("wb") as out, (tmp_path / "err").open("wb") as err:
         child = process.start(
             (sys.executable, "-c", "for i in range(20000): print('a line of the trainer', i)"),
-            stdout=Path("/dev/full"), stderr=tmp_path / "stderr", show=(out, err),
+            env={}, stdout=Path("/dev/full"), stderr=tmp_path / "stderr", show=(out, err),
         )  # fmt: skip
         ending = process.wait(child)
     assert ending.returncode == 0 and shown.read_text().splitlines()[-1] == "a line of the trainer 19999"
