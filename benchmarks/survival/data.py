@@ -196,7 +196,7 @@ def _clip(rng: random.Random, path: Path, seconds: float, rate: int) -> None:
 def _text(target: Path, data: Mapping[str, Any], rng: random.Random) -> None:
     """Texts from one word to several times the length of a row, and a Llama.
 
-    ``length``: where rows are packed, so many tokens each are enough for ``train`` and ``val`` full rows.
+    ``length``: of a packed row; each text then has words enough for about one, so that rows are as many as texts.
     """
     example = _maker("text")
     few, many = data["words"]
@@ -205,7 +205,7 @@ def _text(target: Path, data: Mapping[str, Any], rng: random.Random) -> None:
     for part, name in (("train", "train.jsonl"), ("val", "validation.jsonl")):
         rows = []
         for number in range(data[part]):
-            least = data["length"] // 2
+            least = data["length"] // 4
             count = many if number == 0 else max(least, int(few + (many - few) * rng.random() ** 3))
             said = [rng.choice(vocabulary) for _ in range(count)]
             cut = rng.randint(0, len(said) // 2)

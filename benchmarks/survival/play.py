@@ -31,6 +31,8 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 AMPLE_BYTES = 6 * 2**30
 """The budget under which needs are measured."""
+IN_REACH = 6
+"""A budget is aimed at one of so many rungs: each one above it costs a trial."""
 AT_CAP = 0.98
 """A run that failed with so much of its budget in use died of memory, whatever it says."""
 VERSIONS = ("autofit", "torch", "ultralytics", "transformers", "numpy")
@@ -173,39 +175,29 @@ def _argv(case: Case, name: str, places: Mapping[str, str], budget: int) -> list
 
 
 def _measured(case: Case, name: str, place: Path, table: Table) -> tuple[Row, int | None]:
-    """Really tries the asked rung and up to two more with ample memory; returns what was found, and a budget near one of the needs."""
+    """Really tries the rung that the case is aimed at with ample memory; returns what was found, and a budget near its need."""
     ladder = _command([_program(), "ladder", "--json", f"recipe={name}", "device=cpu", *case.overrides], place, table, table.trial_s)
     rungs = ladder.answer.get("rungs")
     if not rungs:
         return {"status": "refused", "words": ladder.last_words}, None
-    needs: list[Row] = []
-    for index in _aimed(case, len(rungs)):
-        words = ["trial", "--json", f"recipe={name}", f"rung={index}", *_device(case, _ample()), *case.overrides]
-        tried = _command([_program(), *words], place, table, table.trial_s)
-        needs.append({key: tried.answer.get(key) for key in ("rung_index", "rung", "verdict", "peak_bytes", "why", "seconds")})
-        if tried.answer.get("verdict") != "fits":
-            faults = tried.answer.get("faults") or []
-            words = [tried.answer.get("why") or "", *(json.dumps(fault) for fault in faults), *tried.last_words]
-            status = "refused" if tried.answer.get("status") == "bad_input" else "trial_failed"
-            return {"status": status, "needs": needs, "rungs": len(rungs), "words": [word for word in words if word][:25]}, None
-    aim, budget = aimed_budget(case, needs, rungs=len(rungs))
-    return {"needs": needs, "rungs": len(rungs), "aim": aim}, budget
+    index = int(case.aim * min(len(rungs), IN_REACH))
+    words = ["trial", "--json", f"recipe={name}", f"rung={index}", *_device(case, _ample()), *case.overrides]
+    tried = _command([_program(), *words], place, table, table.trial_s)
+    row = {
+        "rungs": len(rungs),
+        "aim": index,
+        "need": {key: tried.answer.get(key) for key in ("rung", "verdict", "peak_bytes", "why", "seconds")},
+    }
+    if tried.answer.get("verdict") != "fits":
+        faults = [json.dumps(fault) for fault in tried.answer.get("faults", ())]
+        said = [*filter(None, [tried.answer.get("why")]), *faults, *tried.last_words]
+        return {**row, "status": "refused" if faults else "trial_failed", "words": said}, None
+    return row, budget_for(case, tried.answer["peak_bytes"], last=index == len(rungs) - 1)
 
 
-def _aimed(case: Case, rungs: int) -> list[int]:
-    """Which rungs are measured: the asked one, and two drawn from those that can be reached in a few trials."""
-    near = min(rungs, 8)
-    return sorted({0, *(int(part * near) for part in case.aims[:2])})
-
-
-def aimed_budget(case: Case, needs: Sequence[Row], *, rungs: int) -> tuple[int, int]:
-    """(rung aimed at, budget whose cap is the case's factor times the need of that rung).
-
-    Below its need the rung must not be the last: nothing would be launched.
-    """
-    drawn = needs[int(case.aims[2] * len(needs))]
-    factor = max(case.factor, 1.0) if drawn["rung_index"] == rungs - 1 else case.factor
-    return int(drawn["rung_index"]), int(drawn["peak_bytes"] * factor / (1 - case.headroom))
+def budget_for(case: Case, need: int, *, last: bool) -> int:
+    """The budget whose cap is the case's factor times ``need``. The last rung gets what it needs: else nothing would be launched."""
+    return int(need * (max(case.factor, 1.0) if last else case.factor) / (1 - case.headroom))
 
 
 def _ample() -> int:

@@ -81,7 +81,7 @@ def test_every_recipe_and_every_command_has_a_ladder_that_autofit_accepts(tmp_pa
 
     places = {"data": "d", "python": sys.executable, "here": str(play.HERE), "root": str(ROOT)}
     (tmp_path / "recipes").mkdir()
-    for seed in range(10):
+    for seed in range(20):
         case = cases.make(seed)
         if case.recipe is None:
             continue
@@ -95,15 +95,14 @@ def test_every_recipe_and_every_command_has_a_ladder_that_autofit_accepts(tmp_pa
 # -- budgets --------------------------------------------------------------------------------------------------------------
 
 
-def test_the_budget_lies_at_the_factor_of_the_rung_it_is_aimed_at() -> None:
-    case = cases.Case(seed=0, trainer="yolo", task="detect", data={}, headroom=0.1, factor=0.97, aims=(0.0, 0.0, 0.6))
-    needs = [{"rung_index": 0, "peak_bytes": 900}, {"rung_index": 3, "peak_bytes": 450}]
-    assert play.aimed_budget(case, needs, rungs=6) == (3, int(450 * 0.97 / 0.9))
+def test_the_budget_lies_at_the_factor_of_the_need_it_is_aimed_at() -> None:
+    case = cases.Case(seed=0, trainer="yolo", task="detect", data={}, headroom=0.1, factor=0.97, aim=0.6)
+    assert play.budget_for(case, 450, last=False) == int(450 * 0.97 / 0.9)
 
 
 def test_the_last_rung_gets_what_it_needs_else_nothing_would_be_launched() -> None:
-    case = cases.Case(seed=0, trainer="yolo", task="detect", data={}, headroom=0.1, factor=0.97, aims=(0.0, 0.0, 0.0))
-    assert play.aimed_budget(case, [{"rung_index": 0, "peak_bytes": 900}], rungs=1) == (0, 1000)
+    case = cases.Case(seed=0, trainer="yolo", task="detect", data={}, headroom=0.1, factor=0.97, aim=0.0)
+    assert play.budget_for(case, 900, last=True) == 1000
 
 
 # -- outcomes -------------------------------------------------------------------------------------------------------------
