@@ -1,7 +1,7 @@
 # `make` prints what there is. Every target works on a fresh machine: it installs what it needs into .venv first.
 PYTHON ?= python3
 BIN    := .venv/bin
-EXTRAS := ultralytics,transformers,lora,demo,dev
+EXTRAS := ultralytics,transformers,sentence-transformers,lora,demo,dev
 
 .DEFAULT_GOAL := help
 .PHONY: help install test test-slow check demo demo-separator demo-whisper gpu-check survival clean
