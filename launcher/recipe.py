@@ -14,7 +14,8 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from launcher.errors import Fault, did_you_mean
+from launcher.errors import COMMAND_LINE, Fault, did_you_mean
+from launcher.places import short
 from launcher.schema import Recipe, WheelRule
 from launcher.understood import PLACE
 
@@ -39,15 +40,15 @@ class Provenance:
         for override in self.overrides:
             name = override.split("=", 1)[0].lstrip("+~").replace("/", ".")
             if name and (key == name or key.startswith(f"{name}.") or name.startswith(f"{key}.")):
-                return "command line"
+                return COMMAND_LINE
         if self.drafted is not None and _text_says(self.drafted, key.split(".")):
             return PLACE
         for file in self.files:
             if _says(file, key.split(".")):
-                return _short(file)
+                return short(file)
         if self.drafted is not None:
             return PLACE
-        return _short(self.files[0]) if self.files else ""
+        return short(self.files[0]) if self.files else ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -163,13 +164,6 @@ def _text_says(text: str, parts: Sequence[str]) -> bool:
             return False
         node = node[part]
     return True
-
-
-def _short(path: Path) -> str:
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
 
 
 def as_yaml(recipe: Recipe) -> str:
