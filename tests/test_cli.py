@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import subprocess
@@ -151,6 +152,33 @@ def test_a_full_disk_is_told_before_anything_is_tried(
     monkeypatch.setattr("launcher.host.disk_free", lambda path: 3 * 2**20)
     assert cli.run(["train", "recipe=yolo_demo", f"data={write_yolo_dataset(tmp_path / 'dataset')}"]) == 1
     assert "run.root: runs/autofit has 3 MiB of disk left" in capfd.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+def without_the_powers_of_root() -> None:
+    """For a child: root, too, is refused where the modes say so."""
+    libc = ctypes.CDLL(None)
+    for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+        libc.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("run.root=closed/runs", "command line: run.root: can't make a run folder in closed/runs: Permission denied"),
+        ("run.root=closed", "command line: run.root: can't make a run folder in closed: Permission denied"),
+        ("run.root=file/runs", "command line: run.root: can't make a run folder in file/runs: Not a directory"),
+        ("data=closed/data.yaml", "closed/data.yaml: it may not be looked at: Permission denied"),
+    ],
+)
+def test_a_folder_that_one_may_not_enter_is_a_fault(tmp_path: Path, word: str, said: str) -> None:
+    data = write_yolo_dataset(tmp_path / "dataset")
+    (tmp_path / "closed").mkdir(mode=0o000)
+    (tmp_path / "file").touch()
+    argv = [sys.executable, "-m", "launcher", "fit", "recipe=yolo_demo", f"data={data}", "prepare=null", word]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, preexec_fn=without_the_powers_of_root)
+    assert done.returncode == 1 and done.stderr.startswith(said), done.stderr
     assert not (tmp_path / "runs").exists()
 
 
