@@ -57,7 +57,7 @@ def _composed(line: _Line, *, program: str, drafted: Mapping[str, str]) -> list[
         found.append(recipes.read(config, _provenance(HydraConfig.get(), drafted)))
 
     told = [for_hydra(word, groups=groups(), sweeping=line.sweeping) for word in line.overrides]
-    with _drafted(drafted), refusals.told(dict(zip(told, line.overrides, strict=True))):
+    with _supplied(drafted, typed=_keys(line)), refusals.told(dict(zip(told, line.overrides, strict=True))):
         if several := [word for word in told if not line.sweeping and sweeps(word)]:
             raise BadInput([_several(word) for word in several])
         _hydra([program, *told, *line.flags], keep)
@@ -102,22 +102,28 @@ def _plugins() -> None:
 
     from launcher import sources
 
-    for plugin in (sources.RecipeFolder, sources.Drafted, sources.RecipePath):
+    for plugin in (sources.RecipeFolder, sources.Drafted, sources.Typed, sources.RecipePath):
         Plugins.instance().register(plugin)
     places = {"examples": str(home() / "examples"), "python": sys.executable}
     OmegaConf.register_new_resolver("autofit", lambda name: places[name], replace=True)
 
 
 @contextmanager
-def _drafted(texts: Mapping[str, str]) -> Iterator[None]:
-    """While open, the texts are options of the group ``recipe``."""
+def _supplied(drafted: Mapping[str, str], *, typed: Iterable[str]) -> Iterator[None]:
+    """While open, the drafted texts are recipes, and the typed groups have the last word over any recipe."""
     from launcher import sources
 
-    sources.DRAFTED.update(texts)
+    sources.DRAFTED.update(drafted)
+    sources.TYPED.update(typed)
     try:
         yield
     finally:
         sources.DRAFTED.clear()
+        sources.TYPED.clear()
+
+
+def _keys(line: _Line) -> set[str]:
+    return {override.key for word in line.overrides if (override := read(word)) is not None}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -175,9 +181,9 @@ def _provenance(hydra_config: Any, drafted: Mapping[str, str]) -> Provenance:
     from launcher.recipe import Provenance
 
     choices = hydra_config.runtime.choices
-    name = choices.get("recipe")
+    name, conf = choices.get("recipe"), home() / "conf"
     recipe = recipe_files().get(name) if name not in drafted else None
-    groups = [home() / "conf" / group / f"{option}.yaml" for group, option in choices.items() if "/" not in group and option]
-    files = [recipe, *filter(Path.is_file, groups), home() / "conf" / "config.yaml"]
+    groups = [conf / group / f"{option}.yaml" for group, option in choices.items() if "/" not in group and option]
+    files = [recipe, *filter(Path.is_file, groups), conf / "config.yaml"]
     overrides = tuple(hydra_config.overrides.task)
     return Provenance(overrides=overrides, drafted=drafted.get(name), files=tuple(path for path in files if path))

@@ -39,7 +39,7 @@ class Provenance:
         """The place that gave ``key`` its value: "command line", a file, or the recipe where nothing says it."""
         for override in self.overrides:
             name = override.split("=", 1)[0].lstrip("+~").replace("/", ".")
-            if name and (key == name or key.startswith(f"{name}.") or name.startswith(f"{key}.")):
+            if name and (key == name or name.startswith(f"{key}.") or (key.startswith(f"{name}.") and self._gives(name, key))):
                 return COMMAND_LINE
         if self.drafted is not None and _text_says(self.drafted, key.split(".")):
             return PLACE
@@ -49,6 +49,11 @@ class Provenance:
         if self.drafted is not None:
             return PLACE
         return short(self.files[0]) if self.files else ""
+
+    def _gives(self, typed: str, key: str) -> bool:
+        """Whether what was typed for ``typed`` gives ``key`` below it: where it chose a group's file, only what that file says."""
+        chosen = [file for file in self.files if file.parent.name == typed]
+        return not chosen or any(_says(file, key.split(".")) for file in chosen)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,6 +9,7 @@ from abc import abstractmethod
 from pathlib import Path
 
 import yaml
+from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigResult, ConfigSource
@@ -17,13 +18,16 @@ from omegaconf import Container, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from launcher.errors import BadInput, Fault
-from launcher.places import recipe_folders, short
+from launcher.places import home, recipe_folders, short
 from launcher.understood import PLACE
 
 GROUP = "recipe"
 
 DRAFTED: dict[str, str] = {}
 """Recipes that are in no file, name -> text: ``autofit run -- COMMAND`` writes one for the time of composing."""
+
+TYPED: set[str] = set()
+"""The groups that are named on the command line, for the time of composing."""
 
 
 class Recipes(ConfigSource):
@@ -97,6 +101,35 @@ class Drafted(Recipes):
         return DRAFTED[name], PLACE
 
 
+class Typed(FileConfigSource):
+    """``typed://``: the groups that are named on the command line, once more, as ``typed/GROUP``.
+
+    ``conf/config.yaml`` lists them behind the recipe, so that a group that a person types wins over what the recipe says.
+    """
+
+    @staticmethod
+    def scheme() -> str:
+        return "typed"
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        group, _, option = config_path.removeprefix("typed/").partition("/")
+        result = super().load_config(f"{group}/{option}")
+        result.header["package"] = group
+        return result
+
+    def is_group(self, config_path: str) -> bool:
+        return config_path in {f"typed/{group}" for group in TYPED}
+
+    def is_config(self, config_path: str) -> bool:
+        return self.is_group(config_path.rpartition("/")[0]) and super().is_config(config_path.removeprefix("typed/"))
+
+    def available(self) -> bool:
+        return True
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
+        return []  # nobody chooses them
+
+
 def _name(config_path: str) -> str:
     return config_path.removeprefix(f"{GROUP}/").removesuffix(".yaml")
 
@@ -123,9 +156,10 @@ def _refused(place: str, found: str, cure: str) -> BadInput:
 
 
 class RecipePath(SearchPathPlugin):
-    """Puts the recipes in front of Hydra's search path."""
+    """Puts these in front of Hydra's search path."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         for folder in recipe_folders():
             search_path.prepend("autofit", f"recipes://{folder}")
         search_path.prepend("autofit", "drafted://")
+        search_path.prepend("autofit", f"typed://{home() / 'conf'}")

@@ -10,6 +10,7 @@ import pytest
 
 from launcher import cli, compose
 from launcher.errors import BadInput
+from launcher.schema import Recipe
 from tests.rooms import Tree
 
 
@@ -138,6 +139,59 @@ def test_completion_is_silent_about_a_line_that_is_half_typed(monkeypatch: pytes
     monkeypatch.setenv("COMP_LINE", "autofit train recipe=mine ask.")
     assert cli.run(["-sc", "query=bash"]) == 0
     assert capfd.readouterr().err == ""
+
+
+def composed(*words: str) -> Recipe:
+    (draft,) = compose.drafts(words, program="autofit")
+    assert draft.recipe is not None and draft.faults == ()
+    return draft.recipe
+
+
+def test_a_group_on_the_command_line_wins_over_the_recipe_s_own_keys() -> None:
+    own, typed = composed("recipe=yolov8x_a100"), composed("recipe=yolov8x_a100", "ladder=keep_quality")
+    assert own.ladder.order == ("micro_batch", "image_size", "checkpointing", "multi_scale", "model")
+    assert typed.ladder.order == ("micro_batch", "checkpointing", "image_size", "model")
+    assert typed.ladder.wheels == own.ladder.wheels and own.ladder.wheels, "of these the group says nothing"
+    assert composed("recipe=yolov8x_a100", "ladder=default").ladder.order == ("micro_batch", "image_size", "checkpointing", "model")
+
+
+def test_a_key_on_the_command_line_wins_over_a_group_there() -> None:
+    for words in (("ladder.order=[model]", "ladder=keep_quality"), ("ladder=keep_quality", "ladder.order=[model]")):
+        assert composed("recipe=yolov8x_a100", *words).ladder.order == ("model",)
+
+
+def test_a_group_on_the_command_line_changes_only_what_it_is_about() -> None:
+    """Naming the group that the recipe has chosen changes nothing; naming another keeps the recipe's budget."""
+    assert composed("recipe=yolo_demo", "device=cpu") == composed("recipe=yolo_demo")
+    assert composed("recipe=separator_demo", "trainer=script") == composed("recipe=separator_demo")
+    on_a_card = composed("recipe=yolo_demo", "device=cuda").device
+    assert (on_a_card.kind, on_a_card.memory, on_a_card.headroom) == ("cuda", 896 * 2**20, 0.1)
+
+
+def test_a_group_on_the_command_line_adds_to_the_recipe_s_rules() -> None:
+    wheels = composed("recipe=whisper_demo", "ladder=speech_lora").ladder.wheels
+    assert wheels["lora"].values == (32,) and wheels["micro_batch"].floor == 2
+
+
+def test_the_last_word_is_a_group_s_in_a_multirun_and_in_what_cfg_shows_too(capfd: pytest.CaptureFixture[str]) -> None:
+    drafts = compose.drafts(["-m", "recipe=yolov8x_a100,yolo_demo", "ladder=keep_quality,default"], program="autofit")
+    quality, default = ("micro_batch", "checkpointing", "image_size", "model"), ("micro_batch", "image_size", "checkpointing", "model")
+    assert [draft.recipe.ladder.order for draft in drafts if draft.recipe] == [quality, default, quality, default]
+    cli.run(["train", "recipe=yolov8x_a100", "ladder=keep_quality", "--cfg", "job"])
+    shown = capfd.readouterr().out
+    assert shown.index("- checkpointing") < shown.index("- image_size") and "typed" not in shown
+
+
+def test_a_group_that_the_trainer_has_no_wheels_for_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["ladder", "recipe=whisper_demo", "ladder=keep_quality"]) == 1
+    assert "command line: ladder.order: unknown wheel 'image_size'" in capfd.readouterr().err
+
+
+def test_a_fault_stands_where_its_key_was_given_whatever_group_is_typed() -> None:
+    (draft,) = compose.drafts(["recipe=yolov8x_a100", "ladder=keep_quality"], program="autofit")
+    assert draft.provenance.where("ladder.order") == "command line"
+    assert draft.provenance.where("ladder.wheels.micro_batch").endswith("recipes/yolov8x_a100.yaml")
+    assert draft.provenance.where("device.headroom").endswith("conf/config.yaml")
 
 
 def test_hydra_is_known_in_four_modules() -> None:
