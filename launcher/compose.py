@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -86,26 +86,32 @@ def _hydra(argv: Sequence[str], task: Callable[[DictConfig], None]) -> None:
     """Calls ``task`` with each configuration that Hydra composes of a command line."""
     import hydra
 
-    _plugins()
     before = sys.argv
     sys.argv = list(argv)
-    try:
+    with ExitStack() as until_composed:
+        until_composed.callback(setattr, sys, "argv", before)
+        _plugins(until_composed)
         hydra.main(config_path=str(home() / "conf"), config_name="config", version_base="1.3")(task)()
-    finally:
-        sys.argv = before
 
 
-def _plugins() -> None:
-    """Makes recipes/ folders (the user's own first) the group ``recipe``, and ``${autofit:...}`` a resolver."""
+def _plugins(until_composed: ExitStack) -> None:
+    """Makes our sources known to Hydra, and ``${autofit:...}`` a resolver of places."""
+    from tempfile import TemporaryDirectory
+
     from hydra.core.plugins import Plugins
     from omegaconf import OmegaConf
 
     from launcher import sources
 
+    def place(name: str) -> str:
+        if name == "scratch":
+            return until_composed.enter_context(TemporaryDirectory(prefix="autofit-"))
+        return places[name]
+
     for plugin in (sources.RecipeFolder, sources.Drafted, sources.Typed, sources.RecipePath):
         Plugins.instance().register(plugin)
     places = {"examples": str(home() / "examples"), "python": sys.executable}
-    OmegaConf.register_new_resolver("autofit", lambda name: places[name], replace=True)
+    OmegaConf.register_new_resolver("autofit", place, replace=True)
 
 
 @contextmanager

@@ -106,6 +106,15 @@ def test_multirun_launches_every_combination_and_ends_with_the_worst_status(tmp_
     assert "accum" in done.stdout and "-1 is not a whole number of at least 1" in done.stderr
 
 
+def test_a_multirun_leaves_nothing_of_hydra_s_behind(tmp_path: Path) -> None:
+    here, scratch = tmp_path / "here", tmp_path / "tmp"
+    here.mkdir()
+    scratch.mkdir()
+    done = autofit("ladder", "recipe=yolo_demo", "-m", "ask.micro_batch=4,8", "--json", cwd=here, TMPDIR=str(scratch))
+    assert done.returncode == 0 and len(done.stdout.splitlines()) == 2, done.stderr
+    assert list(here.iterdir()) == [] and list(scratch.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
