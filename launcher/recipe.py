@@ -134,8 +134,12 @@ def _fault(detail: ErrorDetails, provenance: Provenance) -> Fault:
     elif detail["type"] == "missing":
         found, cure = "no value is set", f"Give one: {key}=..."
     else:
-        found, cure = f"found {value!r}", f"{detail['msg'].removeprefix('Value error, ')}."
+        found, cure = f"found {value!r}", _sentence(detail["msg"].removeprefix("Value error, "))
     return Fault(key=key, where=provenance.where(key), found=found, cure=cure)
+
+
+def _sentence(words: str) -> str:
+    return words if words.endswith("?") else f"{words}."
 
 
 def _fields_at(loc: Sequence[str | int]) -> list[str]:
