@@ -227,6 +227,26 @@ def test_run_without_a_command_or_a_known_batch_asks_with_an_example(tmp_path: P
     assert [path.name for path in tmp_path.iterdir()] == ["t.py"]
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("run", "--", "python", "t.py", "--batch-size", "0"), "command line after --: ask.micro_batch: "),
+        (("run", "--", "yolo", "train", "model=yolo11n.yaml", "data=no.yaml", "epochs=0"), "command line after --: trainer.args.epochs: 0"),
+        (("run", "ask.micro_batch=-1", "--", "python", "t.py", "--batch-size", "8"), "command line: ask.micro_batch: -1 is not"),
+        (("run", "batch=3", "--", "python", "t.py", "--batch-size", "8"), "command line: batch: autofit has no key of that name"),
+        (("run", "device.memory=900", "--", "python", "t.py", "--batch-size", "8"), "command line: device.memory: found 900"),
+        (("run", "ladder=nonsense", "--", "python", "t.py", "--batch-size", "8"), "command line: ladder: there is no ladder 'nonsense'"),
+        (("run", "--nonsense", "--", "python", "t.py", "--batch-size", "8"), "command line: unrecognized arguments"),
+    ],
+)
+def test_a_fault_of_run_is_the_command_line_s_and_never_a_file_s_that_is_gone(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    (tmp_path / "t.py").write_text("import argparse\np = argparse.ArgumentParser()\np.add_argument('--batch-size', type=int)\n")
+    done = autofit(*words, cwd=tmp_path)
+    assert done.returncode == 1 and done.stderr.startswith(said), done.stderr
+    assert "Traceback" not in done.stderr and "/tmp" not in done.stderr.replace(str(tmp_path), "")
+    assert [path.name for path in tmp_path.iterdir()] == ["t.py"]
+
+
 def test_init_writes_a_recipe_that_composes_and_never_overwrites(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("train: {batch_size: 8, accum: 2}\ndata: {segment: 441000}\n")
     (tmp_path / "t.py").write_text("")
