@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TypeVar
 
@@ -100,7 +101,8 @@ def _complete(words: Sequence[str], terminal: Terminal) -> int:
     typed = line.split()
     if len(typed) > 1:
         os.environ["COMP_LINE"] = line.replace(f" {typed[1]}", "", 1)
-    compose.complete(words)
+    with suppress(BadInput):  # a half-typed line is no mistake
+        compose.complete(words)
     return ExitCode.DONE
 
 
