@@ -32,8 +32,7 @@ def run(orders: Orders, recorder: Recorder) -> None:
     for name in orders.payload["imports"]:
         importlib.import_module(name)
     plan = Plan.of(orders)
-    cap_bytes, base_bytes = budget.take(orders)
-    recorder.budget(cap_bytes, base_bytes)
+    recorder.budget(budget.take(orders))
     for complaint in budget.complaints(orders.device):
         recorder.note(complaint)
     recorder.phase(Phase.SETUP)

@@ -85,10 +85,10 @@ def parser() -> argparse.ArgumentParser:
     """The command line: one option per field of ``Arguments``; true and false are words, as are numbers."""
     made = _Parser(prog="train_embeddings", allow_abbrev=False, description=(__doc__ or "").partition("\n")[0])
     for field in fields(Arguments):
-        read = {"int": int, "int | None": int, "float": float, "bool": _flag}.get(str(field.type), str)
+        read: Callable[[str], Any] = {"int": int, "int | None": int, "float": float, "bool": _flag}.get(str(field.type), str)
         required = field.name in ("model", "data", "output_dir")
-        default = {} if required else {"default": field.default}
-        made.add_argument(f"--{field.name}", type=read, required=required, help=HELP[field.name], **default)
+        default = None if required else field.default
+        made.add_argument(f"--{field.name}", type=read, required=required, default=default, help=HELP[field.name])
     return made
 
 
