@@ -14,8 +14,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -84,11 +84,13 @@ class _Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     """The command line: one option per field of ``Arguments``; true and false are words, as are numbers."""
     made = _Parser(prog="train_embeddings", allow_abbrev=False, description=(__doc__ or "").partition("\n")[0])
+    kinds: dict[str, Callable[[str], Any]] = {"int": int, "int | None": int, "float": float, "bool": _flag}
     for field in fields(Arguments):
-        read: Callable[[str], Any] = {"int": int, "int | None": int, "float": float, "bool": _flag}.get(str(field.type), str)
-        required = field.name in ("model", "data", "output_dir")
+        required = field.default is MISSING
         default = None if required else field.default
-        made.add_argument(f"--{field.name}", type=read, required=required, default=default, help=HELP[field.name])
+        made.add_argument(
+            f"--{field.name}", type=kinds.get(str(field.type), str), required=required, default=default, help=HELP[field.name]
+        )
     return made
 
 
