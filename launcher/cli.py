@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from launcher import __version__, compose
 from launcher.errors import BadInput, ExitCode, Interrupted
-from launcher.terminal import Terminal
+from launcher.terminal import Streams, Terminal
 from launcher.verbs import table
 from launcher.verbs.base import Answer, Call, Takes, Verb
 
@@ -29,7 +29,12 @@ _COMPLETION = frozenset({"-sc", "--shell-completion", "--shell_completion"})
 
 def main() -> None:
     """The console entry point."""
-    sys.exit(run(sys.argv[1:]))
+    streams = Streams()
+    try:
+        status = run(sys.argv[1:])
+    finally:
+        streams.close()
+    sys.exit(status)
 
 
 def run(argv: Sequence[str]) -> int:
