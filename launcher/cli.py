@@ -88,6 +88,11 @@ def _guarded(act: Callable[[], T], terminal: Terminal) -> T | Answer:
     except (Interrupted, KeyboardInterrupt) as stopped:
         terminal.complain(f"autofit: {stopped or 'interrupted'}; no process is left behind")
         return Answer(status=ExitCode.INTERRUPTED, record={"status": "interrupted"})
+    except Exception as error:  # a fault of autofit's own: its traceback is what helps to mend it
+        import traceback
+
+        terminal.complain("".join(traceback.format_exception(error)).rstrip())
+        return Answer(status=ExitCode.BAD_INPUT, record={"status": "stopped", "error": f"{type(error).__name__}: {error}"})
 
 
 def _groups() -> str:
