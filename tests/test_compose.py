@@ -134,6 +134,16 @@ def test_every_refusal_ends_in_one_line_of_json(words: tuple[str, ...], capfd: p
     assert only_fault_of(capfd.readouterr().out)["found"]
 
 
+def test_even_a_fault_of_autofit_s_own_ends_in_json(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    def broken(draft: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("launcher.story.ladder_of", broken)
+    assert cli.run(["ladder", "recipe=yolo_demo", "--json"]) == 1
+    out, err = capfd.readouterr()
+    assert json.loads(out) == {"status": "stopped", "error": "RuntimeError: a bug"} and "Traceback" in err and "in broken" in err
+
+
 def test_completion_is_silent_about_a_line_that_is_half_typed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     Path("recipes/mine.yaml").write_text("a: [")
     monkeypatch.setenv("COMP_LINE", "autofit train recipe=mine ask.")
