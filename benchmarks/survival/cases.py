@@ -267,7 +267,7 @@ def _text(rng: random.Random) -> Args:
     }  # fmt: skip
     wheels: dict[str, Args] = {
         "micro_batch": {"floor": max(1, micro_batch // 4)},
-        "sequence_length": {"values": rng.choice(([], [length // 2]))},
+        "sequence_length": {"values": rng.choice(([], [length // 2] if length > 64 else []))},
         "val_keeps": {"values": ["tokens"] if keeps == "logits" else []},
         "val_micro_batch": {"values": []},
     }
