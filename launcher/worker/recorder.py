@@ -45,6 +45,9 @@ class Meter(Protocol):
     def remarks(self) -> tuple[str, ...]:
         """What a reader should know about memory since the last reset."""
 
+    def watch(self, pid: int) -> None:
+        """Another process whose memory counts by itself: the largest of all is what is told."""
+
     def close(self) -> None:
         """Stops metering."""
 
@@ -115,6 +118,11 @@ class Recorder:
                 self._intervals["validate"].append(now - self._last_batch)
         if self._phase is Phase.VALIDATE or self._optimizer_steps:
             self._last_batch = now
+
+    def watch(self, pid: int) -> None:
+        """Meters a process of the trial's as well: one that this process has forked, and that is held to the same limit by itself."""
+        if self._meter is not None:
+            self._meter.watch(pid)
 
     def sample(self) -> None:
         """Looks at memory without counting a batch."""
@@ -270,6 +278,7 @@ class CpuMeter:
         self._segments = procfs.DataSegments()
         self._base_bytes = base_bytes
         self._resident_base = procfs.status_bytes("VmRSS")
+        self._others: tuple[procfs.DataSegments, ...] = ()
         self._peak = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="autofit-vmdata", daemon=True)
@@ -282,7 +291,18 @@ class CpuMeter:
             self._look()
 
     def _look(self) -> None:
-        self._peak = max(self._peak, self._segments.now())
+        self._peak = max(self._peak, self._segments.now(), *(self._of(other) for other in self._others))
+
+    def _of(self, other: procfs.DataSegments) -> int:
+        try:
+            return other.now()
+        except (OSError, IndexError):  # it has ended
+            self._others = tuple(one for one in self._others if one is not other)
+            return 0
+
+    def watch(self, pid: int) -> None:
+        with contextlib.suppress(OSError):
+            self._others = (*self._others, procfs.DataSegments(pid))
 
     def reset(self) -> None:
         with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w", encoding="ascii") as clear_refs:
@@ -343,6 +363,9 @@ class CudaMeter:
     def remarks(self) -> tuple[str, ...]:
         retries = self._count("num_alloc_retries") - self._retries
         return (f"the CUDA allocator emptied its cache and tried again {retries} time(s): the cap is near",) if retries else ()
+
+    def watch(self, pid: int) -> None:
+        pass  # what it has on the card, the driver counts; host memory is not the budget there
 
     def close(self) -> None:
         pass

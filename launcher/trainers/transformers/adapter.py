@@ -114,7 +114,7 @@ class TransformersAdapter:
             cure = f"{did_you_mean(str(task), TASKS)}Known: {', '.join(TASKS)}."
             return [Fault(key="trainer.task", found=f"there is no built-in trainer for {task!r}", cure=cure)]
         try:
-            faults = hf_arguments.faults(self.recipe.trainer.args, task=task)
+            faults = hf_arguments.faults(self.recipe.trainer.args, task=task, on_cpu=_on_cpu(self.recipe))
         except BadInput as refused:
             return list(refused.faults)
         faults += self._wheel_faults(task)
@@ -348,6 +348,12 @@ def _values(recipe: Recipe, wheel: str) -> list[tuple[str, Value]]:
     turns = wheel in recipe.ladder.order and rule is not None and rule.values is not None
     found = [(f"ask.{wheel}", asked)] if asked is not None else []
     return found + ([(f"ladder.wheels.{wheel}.values", value) for value in rule.values or ()] if turns and rule is not None else [])
+
+
+def _on_cpu(recipe: Recipe) -> bool:
+    """Whether the budget will be the host's memory."""
+    kind = recipe.device.kind
+    return kind == "cpu" or (kind == "auto" and compute_capability(recipe.device.index) is None)
 
 
 def _generates(recipe: Recipe) -> bool:
