@@ -78,6 +78,8 @@ class Usage:
                 bases[int(told.stem)] = int(json.loads(told.read_text(encoding="utf-8"))["base_bytes"])
         if not bases and not self._budget.emulated:
             bases[self._pid] = self._base_bytes
+        for pid, base in list(bases.items()):  # what they fork is held to the same limit, each by itself
+            bases |= {below: base for below in procfs.descendants(pid) if below not in bases}
         for pid in bases.keys() - self._watched.keys() - self._gone:
             with contextlib.suppress(OSError):
                 self._watched[pid] = (procfs.DataSegments(pid), bases[pid])

@@ -8,6 +8,7 @@ Nothing is decided here; ``verdict`` in the launcher judges.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 import traceback
@@ -22,6 +23,9 @@ from launcher.worker.driver import used_by_nvml, used_by_runtime
 
 SAMPLE_PERIOD_S = 0.002
 """Between two looks at the data segments; each costs the interpreter's lock once."""
+
+FAMILY_PERIOD_S = 0.05
+"""Between two looks for processes that this one has forked."""
 
 MEASURES = frozenset({"growth_bytes_per_batch", "validation_batches_total", "train_samples", "validation_samples"})
 """Fields of the report that only the trainer's module can know."""
@@ -44,9 +48,6 @@ class Meter(Protocol):
 
     def remarks(self) -> tuple[str, ...]:
         """What a reader should know about memory since the last reset."""
-
-    def watch(self, pid: int) -> None:
-        """Another process whose memory counts by itself: the largest of all is what is told."""
 
     def close(self) -> None:
         """Stops metering."""
@@ -118,11 +119,6 @@ class Recorder:
                 self._intervals["validate"].append(now - self._last_batch)
         if self._phase is Phase.VALIDATE or self._optimizer_steps:
             self._last_batch = now
-
-    def watch(self, pid: int) -> None:
-        """Meters a process of the trial's as well: one that this process has forked, and that is held to the same limit by itself."""
-        if self._meter is not None:
-            self._meter.watch(pid)
 
     def sample(self) -> None:
         """Looks at memory without counting a batch."""
@@ -271,14 +267,18 @@ def failure_of(error: BaseException) -> Failure:
 
 
 class CpuMeter:
-    """Resident size (VmHWM) and data segments (VmData, what RLIMIT_DATA counts) of this process above a base."""
+    """Resident size (VmHWM) and data segments (VmData, what RLIMIT_DATA counts) of this process above a base.
+
+    What this process forks (data loader workers) is held to the same limit, each by itself: the largest of all is what is told.
+    """
 
     def __init__(self, base_bytes: int) -> None:
         """``base_bytes``: VmData when the budget was taken."""
         self._segments = procfs.DataSegments()
         self._base_bytes = base_bytes
         self._resident_base = procfs.status_bytes("VmRSS")
-        self._others: tuple[procfs.DataSegments, ...] = ()
+        self._forked: dict[int, procfs.DataSegments] = {}
+        self._pid = os.getpid()
         self._peak = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="autofit-vmdata", daemon=True)
@@ -287,22 +287,29 @@ class CpuMeter:
         threading.stack_size(usual)
 
     def _watch(self) -> None:
+        looked = 0.0
         while not self._stop.wait(SAMPLE_PERIOD_S):
+            if time.monotonic() - looked > FAMILY_PERIOD_S:
+                self._join()
+                looked = time.monotonic()
             self._look()
 
+    def _join(self) -> None:
+        """Processes that were forked since the last look."""
+        for pid in procfs.descendants(self._pid):
+            if pid not in self._forked:
+                with contextlib.suppress(OSError):
+                    self._forked[pid] = procfs.DataSegments(pid)
+
     def _look(self) -> None:
-        self._peak = max(self._peak, self._segments.now(), *(self._of(other) for other in self._others))
+        self._peak = max(self._peak, self._segments.now(), *(self._of(pid) for pid in list(self._forked)))
 
-    def _of(self, other: procfs.DataSegments) -> int:
+    def _of(self, pid: int) -> int:
         try:
-            return other.now()
-        except (OSError, IndexError):  # it has ended
-            self._others = tuple(one for one in self._others if one is not other)
+            return self._forked[pid].now()
+        except (OSError, IndexError, KeyError):  # it has ended
+            self._forked.pop(pid, None)
             return 0
-
-    def watch(self, pid: int) -> None:
-        with contextlib.suppress(OSError):
-            self._others = (*self._others, procfs.DataSegments(pid))
 
     def reset(self) -> None:
         with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w", encoding="ascii") as clear_refs:
@@ -363,9 +370,6 @@ class CudaMeter:
     def remarks(self) -> tuple[str, ...]:
         retries = self._count("num_alloc_retries") - self._retries
         return (f"the CUDA allocator emptied its cache and tried again {retries} time(s): the cap is near",) if retries else ()
-
-    def watch(self, pid: int) -> None:
-        pass  # what it has on the card, the driver counts; host memory is not the budget there
 
     def close(self) -> None:
         pass

@@ -150,22 +150,8 @@ class _Trial:
 
         module.Trainer.__init__ = begun
         container.add = counted
-        self._watch_loader_workers()
         if not importlib.import_module("huggingface_hub.constants").HF_HUB_OFFLINE:
             raise RuntimeError("a trial runs with HF_HUB_OFFLINE=1: everything it needs was fetched before")
-
-    def _watch_loader_workers(self) -> None:
-        """Each loader worker is held to the same limit as this process, and may need more: it is metered too."""
-        loaders: Any = importlib.import_module("torch.utils.data.dataloader")
-        started, watch = loaders._MultiProcessingDataLoaderIter.__init__, self._recorder.watch
-
-        @functools.wraps(started)
-        def watched(self: Any, *args: Any, **kwargs: Any) -> None:
-            started(self, *args, **kwargs)
-            for worker in self._workers:
-                watch(worker.pid)
-
-        loaders._MultiProcessingDataLoaderIter.__init__ = watched
 
     def begin(self, trainer: Any) -> None:
         """The script has built its trainer: from here on it is followed."""
