@@ -306,6 +306,11 @@ def _line(script: str, *pairs: Any, **more: Any) -> Args:
     return {"command": ("{python}", script, *map(str, pairs)), **more}
 
 
+def _sizes(asked: int) -> tuple[str, ...]:
+    """Smaller sizes on the wheel's grid of 32 pixels."""
+    return (f"ladder.wheels.image_size.values={_hydra(list(range(asked - 32, 31, -32)))}",)
+
+
 def _ragged(rng: random.Random, batch: int, accumulation: int) -> Args:
     words = ("--longest", rng.choice((60, 200, 400)), "--width", rng.choice((64, 128, 256)), "--epochs", rng.choice((1, 2)))
     keep = ("--keep", rng.choice(("labels", "logits")), "--workers", rng.choice((0, 0, 1)), "--rows", batch * rng.randint(6, 12) + 1)
@@ -313,10 +318,21 @@ def _ragged(rng: random.Random, batch: int, accumulation: int) -> Args:
 
 
 def _crops(rng: random.Random, batch: int, accumulation: int) -> Args:
-    crop, batch = rng.choice((48, 64, 96)), min(batch, 16)
+    crop, batch = rng.choice((64, 64, 96)), min(batch, 16)
     words = ("--width", rng.choice((8, 16, 24)), "--largest", rng.choice((160, 320, 512)), "--epochs", rng.choice((1, 2)))
     more = ("--pictures", batch * rng.randint(6, 9), "--keep", rng.choice((0, 1)))
-    return _line("{here}/scripts/crops.py", "--batch-size", batch, "--accum", accumulation, "--crop-size", crop, *words, *more)
+    return _line(
+        "{here}/scripts/crops.py",
+        "--batch-size",
+        batch,
+        "--accum",
+        accumulation,
+        "--crop-size",
+        crop,
+        *words,
+        *more,
+        overrides=_sizes(crop),
+    )
 
 
 def _pairs(rng: random.Random, batch: int, accumulation: int) -> Args:
@@ -338,9 +354,10 @@ def _best(rng: random.Random, batch: int, accumulation: int) -> Args:
 
 
 def _gan(rng: random.Random, batch: int, accumulation: int) -> Args:
-    words = ("--image-size", rng.choice((32, 64)), "--width", rng.choice((16, 32)), "--epochs", rng.choice((1, 2)))
+    size = rng.choice((32, 64))
+    words = ("--image-size", size, "--width", rng.choice((16, 32)), "--epochs", rng.choice((1, 2)), "--pictures", batch * 7 + 1)
     more = ("--samples", rng.choice((16, 64, 256)))
-    return _line("{here}/scripts/gan.py", "--batch-size", batch, "--accum", accumulation, *words, *more, "--pictures", batch * 7 + 1)
+    return _line("{here}/scripts/gan.py", "--batch-size", batch, "--accum", accumulation, *words, *more, overrides=_sizes(size))
 
 
 def _classifier(rng: random.Random, batch: int, accumulation: int) -> Args:
