@@ -13,6 +13,7 @@ import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +23,7 @@ from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import Rung
 from launcher.schema import Recipe, Value, WheelRule
-from launcher.trainers.base import Command, TrialPlan, WheelSpec, budgeted
+from launcher.trainers.base import Command, GoingOn, TrialPlan, WheelSpec, budgeted
 from launcher.trainers.transformers import arguments as hf_arguments
 from launcher.trainers.transformers import data as hf_data
 from launcher.trainers.transformers import environment
@@ -308,6 +309,14 @@ class TransformersAdapter:
             "metrics": {key: value for key, value in metrics.items() if not key.endswith("per_second")},
             "checkpoints": checkpoints,
         }
+
+    def going_on(self, rung: Rung, command: Command, *, folder: Path) -> GoingOn | None:
+        output = Path(str(self.recipe.trainer.args.get("output_dir", folder / "run")))
+        saved = [place for place in output.glob("checkpoint-*") if (place / "trainer_state.json").exists()]
+        newest = max(saved, key=lambda place: place.stat().st_mtime, default=None)
+        if newest is None:
+            return None
+        return GoingOn(checkpoint=newest, command=replace(command, argv=(*command.argv, "--resume_from_checkpoint", str(newest))))
 
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         """Steps, and as many evaluations as ``eval_strategy`` says and the one at the end."""

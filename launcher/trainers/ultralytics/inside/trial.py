@@ -27,6 +27,7 @@ from typing import Any
 from launcher.contract.orders import Orders
 from launcher.contract.report import Phase
 from launcher.trainers.ultralytics.environment import IMPORTS
+from launcher.trainers.ultralytics.images import cached_bytes
 from launcher.trainers.ultralytics.inside import worst
 from launcher.trainers.ultralytics.inside.worst import Draw, Script, label_factor, pad_labels
 from launcher.worker import budget
@@ -296,6 +297,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
     """A trainer that trains what its script says, validates, trains again and ends as a run does. No "Trainer" in its name: no loggers."""
 
     class Trial(base):  # type: ignore[misc]
+        epochs: int
         _validated = False
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -545,7 +547,9 @@ def _whole_statistics(validator: Any) -> None:
             if seen := len(gathered):
                 gathered.extend(gathered[i % seen] for i in range(seen, images))
         if validator.jdict and validator.seen:
-            validator.jdict = (validator.jdict * math.ceil(images / validator.seen))[: math.ceil(len(validator.jdict) * images / validator.seen)]
+            validator.jdict = (validator.jdict * math.ceil(images / validator.seen))[
+                : math.ceil(len(validator.jdict) * images / validator.seen)
+            ]
         return get_stats()
 
     validator.get_stats = of_all_images
@@ -558,7 +562,7 @@ def _ballast(dataset: Any, image_size: int, recorder: Recorder, mode: str) -> An
     """
     import numpy as np
 
-    size = worst.cached_bytes(dataset.im_files, image_size, dataset.channels)
+    size = cached_bytes(dataset.im_files, image_size, dataset.channels)
     recorder.note(f"cache=ram: {mode} holds {len(dataset.im_files)} images of {size / 2**20:.0f} MiB; as much is held in the trial")
     images, packed = np.empty(size, np.uint8), np.empty(size, np.uint8)
     recorder.sample()

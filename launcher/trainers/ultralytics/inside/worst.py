@@ -40,7 +40,7 @@ class Draw:
 
 
 class Script:
-    """The batch sampler of a trial: which micro-batches come, epoch by epoch. The last epoch repeats for loader workers that fetch ahead."""
+    """The batch sampler of a trial: which micro-batches come, epoch by epoch. The last repeats, for loader workers that fetch ahead."""
 
     def __init__(self, *epochs: Sequence[Draw]) -> None:
         self.epochs = epochs
@@ -92,7 +92,7 @@ def shapes_of(loader: Any, sizes: Sequence[int] | None = None, *, last_kept: boo
     else:
         counts = {loader.batch_size, len(labels) % loader.batch_size if last_kept else 0} - {0}
         base = [(tuple(densest(labels, count)), 1) for count in counts]
-    found = [(Draw(images, size), len(images) * area * (size or 1) ** 2) for images, area in base for size in sizes or [None]]
+    found = [(Draw(images, size), len(images) * area * (size or 1) ** 2) for images, area in base for size in (sizes or (None,))]
     return [draw for draw, _ in sorted(found, key=lambda one: -one[1])]
 
 
@@ -124,8 +124,8 @@ def training(
 ) -> tuple[list[Draw], ...]:
     """The epochs of a trial: before validation, after it, and with mosaic closed where the run ``closes`` it.
 
-    Each begins with the largest shape and has it again as the last micro-batch of its last step, when gradients are held. Where a step takes
-    several micro-batches, one is left over: an epoch of a run that its step doesn't divide goes into validation with gradients, too.
+    Each begins with the largest shape and has it again as the last micro-batch of its last step, when gradients are held. Where a
+    step takes several micro-batches, one is left over: a run's epoch that its step doesn't divide validates with gradients held, too.
     """
     largest, leftover = shapes[0], shapes[-1:] if accumulation > 1 else []
     first = varied(shapes, cached=cached)
@@ -188,19 +188,3 @@ def pad_labels(batch: dict[str, Any], wanted: int, overlap_masks: bool) -> int:
             copies = value[source : source + 1].expand(missing, *value.shape[1:])
             batch[key] = torch.cat((value[:place], copies, value[place:]))
     return wanted
-
-
-def cached_bytes(files: Sequence[str], image_size: int, channels: int = 3) -> int:
-    """What ``cache=ram`` holds of these images: each at its long side = ``image_size`` (``BaseDataset.load_image``). Reads headers only."""
-    from PIL import Image
-
-    total = 0
-    for file in files:
-        try:
-            with Image.open(file) as image:
-                width, height = image.size
-        except OSError:  # Ultralytics leaves it out
-            continue
-        scale = image_size / max(width, height)
-        total += min(math.ceil(width * scale), image_size) * min(math.ceil(height * scale), image_size) * channels
-    return total
