@@ -299,6 +299,8 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
     class Trial(base):  # type: ignore[misc]
         epochs: int
         _validated = False
+        _whole = True
+        """Whether the batch under way has all its images; one that hasn't tells nothing of the run's pace."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             self._expected: dict[str, int] = {}
@@ -362,10 +364,11 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             self._micro_batch += 1
             self._sizes.wanted = draw.size
             batch = super().preprocess_batch(batch)
-            if len(batch["img"]) > worst.FEW:  # the others are there for their shape only
+            self._whole = len(batch["img"]) >= self._expected["train"]
+            if self._whole or len(batch["img"]) > worst.FEW:  # the others are there for their shape only
                 pad_labels(batch, self._label_envelope, self.args.overlap_mask)
             height, width = batch["img"].shape[-2:]
-            images = int(plan.arguments["batch"]) if len(batch["img"]) >= self._expected["train"] else len(batch["img"])
+            images = int(plan.arguments["batch"]) if self._whole else len(batch["img"])
             _observe_input(recorder, images, max(height, width), batch["img"].device.type)
             return batch
 
@@ -411,7 +414,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             recorder.optimizer_step()
 
         def _batch_ended(self) -> None:
-            recorder.batch()
+            recorder.batch(timed=self._whole)
             finite = bool(self.loss.isfinite().all())
             recorder.loss(finite=finite)
             if not finite:  # Ultralytics would go back to its last checkpoint three times, and then give up
@@ -449,6 +452,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             def watched(batch: Any) -> Any:
                 batch = preprocess(batch)
                 images, _, height, width = batch["img"].shape
+                self._whole = images >= self._expected["val"]
                 if plan.val_batch and images == self._expected["val"]:
                     images = plan.val_batch  # a validation set smaller than its batch alters nothing
                 _observe_validation_input(recorder, images, max(height, width))
@@ -460,7 +464,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             if self._validated:
                 recorder.sample()
                 return
-            recorder.batch()
+            recorder.batch(timed=self._whole)
             if self.device.type != "cuda":  # really gathered in full at the end (``_whole_statistics``)
                 return
             self._kept.append(_kept_bytes())
