@@ -66,19 +66,24 @@ def test_a_full_run_needs_no_more_than_its_trial_had_shown(tmp_path: Path, task:
     )
 
 
+YOLO = ("--", "yolo", "detect", "train", "model=yolo11n.yaml", "data={data}", "batch=16", "imgsz=192", "epochs=1")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("memory", "words"),
+    ("memory", "verb", "words"),
     [
-        ("400MiB", (*SOLDER, *asked("yolo11n.yaml", 4, 160, accumulation=8, epochs=1))),
-        ("380MiB", ("recipe=yolov8x_a100", *asked("yolo11n.yaml", 16, 96, epochs=1))),
-        ("500MiB", (*SOLDER, *asked("yolo11n.yaml", 2, 640, epochs=1, cache="ram"))),
+        ("400MiB", "train", (*SOLDER, "data={data}", *asked("yolo11n.yaml", 4, 160, accumulation=8, epochs=1))),
+        ("380MiB", "train", ("recipe=yolov8x_a100", "data={data}", *asked("yolo11n.yaml", 16, 96, epochs=1))),
+        ("500MiB", "train", (*SOLDER, "data={data}", *asked("yolo11n.yaml", 2, 640, epochs=1, cache="ram"))),
+        ("420MiB", "run", YOLO),
     ],
-    ids=["a-figure-swallowed", "one-shape-tried", "cache-left-out"],
+    ids=["a-figure-swallowed", "one-shape-tried", "cache-left-out", "a-persons-own-command"],
 )
-def test_what_once_died_after_a_fit_is_no_fit_or_ends(tmp_path: Path, memory: str, words: tuple[str, ...]) -> None:
+def test_what_once_died_after_a_fit_is_no_fit_or_ends(tmp_path: Path, memory: str, verb: str, words: tuple[str, ...]) -> None:
     """The faults that were seen: 6 of 17 launches near the edge died of memory, or lost a figure without a word."""
-    record = launched(tmp_path, "train", *words, f"data={_plain(make_nasty(tmp_path))}", f"device.memory={memory}")
+    data = _plain(make_nasty(tmp_path))
+    record = launched(tmp_path, verb, f"device.memory={memory}", *(word.format(data=data) for word in words))
     assert record["status"] in ("done", "no_rung_fits"), record
     if record["status"] == "done":
         assert record["run"]["lost_to_memory"] == []

@@ -19,6 +19,7 @@ import hashlib
 import importlib
 import math
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +67,8 @@ RELIED_UPON: Mapping[str, str] = {
 
 SHOWN = 5
 """Corrupt images that are named one by one."""
+
+LONGEST_FIGURE_S = 60.0
 
 ANCHORS_PER_OBJECT = 10
 """Anchors that Ultralytics' assigner trains for each object (``topk``): about what a half-trained model fires per object."""
@@ -268,25 +271,48 @@ class _Sizes:
 
 
 class _Figures:
-    """A figure is drawn in a thread, which keeps its batch alive until it is done: on a card for seconds, while training goes on.
+    """A figure is drawn in a thread of its own, which keeps its batch alive until it is done: for seconds, while the run goes on.
 
-    How long is luck. Here every batch stays as long as the phase, so that the trial sees all of them at once.
+    How many are alive at once is luck (a run was seen two threads' stacks of 8 MiB above a trial that left it to luck). Here every
+    thread and its batch stay until the phase ends, so that the trial has all of them at once.
     """
 
     DRAWN_BY = ("detect.train", "detect.val", "obb.val")
 
     def __init__(self) -> None:
-        self.held: list[Any] = []
+        self._drawn: list[threading.Event] = []
+        self._over = threading.Event()
         for name in self.DRAWN_BY:
             module = _module(f"ultralytics.models.yolo.{name}")
-            module.plot_images = self._holding(module.plot_images)
+            module.plot_images = self._staying(module.plot_images)
 
-    def _holding(self, draw: Callable[..., Any]) -> Callable[..., Any]:
-        def plot_images(labels: dict[str, Any], images: Any = None, *args: Any, **kwargs: Any) -> Any:
-            self.held.append((images, labels.get("img")))
-            return draw(labels, images, *args, **kwargs)
+    def _staying(self, draw: Callable[..., Any]) -> Callable[..., Any]:
+        def plot_images(*args: Any, **kwargs: Any) -> threading.Thread:
+            drawn, over = threading.Event(), self._over
+
+            def stay() -> None:
+                try:
+                    draw(*args, **kwargs, threaded=False)
+                finally:
+                    drawn.set()
+                    over.wait()
+
+            thread = threading.Thread(target=stay, daemon=True)
+            thread.start()
+            self._drawn.append(drawn)
+            return thread
 
         return plot_images
+
+    def let_go(self) -> None:
+        """The phase is over."""
+        self._over.set()
+        self._over = threading.Event()
+
+    def wait(self) -> None:
+        """Until all have been drawn: what they need counts."""
+        for drawn in self._drawn:
+            drawn.wait(timeout=LONGEST_FIGURE_S)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -422,7 +448,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
 
         def _phase(self, phase: Phase) -> None:
             recorder.phase(phase)
-            self._figures.held.clear()
+            self._figures.let_go()
 
         # -- how a run ends
 
@@ -437,6 +463,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
                 super().plot_metrics()
 
         def _ended(self) -> None:
+            self._figures.wait()
             for loader in (self.train_loader, self.test_loader):
                 loader.close()
             raise TrialDone
