@@ -106,13 +106,16 @@ class Recorder:
             self._meter.close()
         self.write()
 
-    def batch(self) -> None:
-        """A micro-batch (or validation batch) of this phase is through: its loss, backward and share of the step are done."""
+    def batch(self, *, timed: bool = True) -> None:
+        """A micro-batch (or validation batch) of this phase is through: its loss, backward and share of the step are done.
+
+        ``timed``: its seconds are those of the run's batches. One that is there for its shape only has fewer samples.
+        """
         self.sample()
         now = self._clock()
         self._phase_batches += 1
         self._batches[self._phase] += 1
-        if self._last_batch is not None:  # the first batch of a phase, and those up to the first optimizer step, warm things up
+        if timed and self._last_batch is not None:  # the first batch of a phase, and those up to the first optimizer step, warm things up
             if self._phase in (Phase.TRAIN, Phase.TRAIN_AGAIN):
                 self._intervals["train"].append(now - self._last_batch)
             elif self._phase is Phase.VALIDATE:
