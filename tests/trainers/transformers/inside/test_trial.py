@@ -111,6 +111,36 @@ def test_a_cap_that_is_too_small_is_a_real_allocation_failure_in_training(sums: 
     assert tried.report.failure is not None and "DefaultCPUAllocator" in tried.report.failure.message
 
 
+def test_the_end_of_a_run_is_really_run_with_the_best_weights_loaded(sums: Path, tmp_path: Path) -> None:
+    """Frozen weights: what is loaded at the end is more than training ever holds beside them."""
+    args = {"eval_strategy": "epoch", "save_strategy": "epoch", "load_best_model_at_end": True, "report_to": "none"}
+    tried = run_trial(tmp_path, sums, "text", args=args)
+    assert tried.returncode == 0, tried.stderr
+    finish = next(use for use in tried.report.uses if use.phase == Phase.FINISH)
+    assert finish.batches > 0 and finish.reserved_bytes > 0
+    assert "Could not locate the best model" not in tried.stderr
+
+
+def test_a_checkpoint_that_the_run_goes_on_from_is_loaded_in_the_trial(sums: Path, tmp_path: Path) -> None:
+    (tmp_path / "before").mkdir()
+    saving = {"save_strategy": "steps", "save_steps": 1, "output_dir": str(tmp_path / "done")}
+    argv = ["--model_name_or_path", f"{sums}/model", "--data", str(sums), "--output_dir", saving["output_dir"], "--use_cpu", "True"]
+    argv += ["--max_steps", "2", "--save_steps", "1", "--per_device_train_batch_size", "4", "--gradient_accumulation_steps", "4"]
+    code = f"from launcher.trainers.transformers.native import hf_text; hf_text.main({[*argv, '--sequence_length', '64']!r})"
+    subprocess.run([sys.executable, "-P", "-c", code], check=True, capture_output=True, timeout=300)
+    args = {"max_steps": 4, "output_dir": saving["output_dir"], "resume_from_checkpoint": "last"}
+    tried = run_trial(tmp_path / "before", sums, "text", ask={"accumulation": 4}, args=args)
+    assert tried.returncode == 0, tried.stderr
+    assert any("checkpoint-2, which was loaded" in note for note in tried.report.notes), tried.report.notes
+    assert tried.report.phase == Phase.DONE
+
+
+def test_a_learning_rate_that_explodes_is_seen_though_its_losses_are_finite(sums: Path, tmp_path: Path) -> None:
+    report = run_trial(tmp_path, sums, "text", args={"learning_rate": 1e6}).report
+    assert report.loss_finite is False
+    assert any(note.startswith("the loss went from") for note in report.notes), report.notes
+
+
 def test_what_transformers_would_refuse_in_the_full_run_is_refused_in_the_trial(sums: Path, tmp_path: Path) -> None:
     tried = run_trial(tmp_path, sums, "text", args={"lr_scheduler_type": "sideways"})
     assert tried.returncode == 1
