@@ -117,7 +117,7 @@ class ScriptAdapter:
             line.set(self.args.spelled["data"], self.recipe.data)
         values: dict[str, Any] = {**rung.values, "accumulation": accumulation or rung.accumulation}
         for wheel, value in values.items():
-            if value is None:
+            if value is None or self.args.says.get(wheel) == value:
                 continue
             for spelled, said in self.args.presets.get(wheel, {}).get(str(value), {}).items():
                 line.set(_in_config(spelled), said)
@@ -132,7 +132,8 @@ class ScriptAdapter:
             return line, {}
         source = Path(self.args.config)
         copy = place / f"{source.stem}.rung{rung.index}{source.suffix}"
-        text = configs.edited(source.read_text(encoding="utf-8"), source.suffix, line.config)
+        new = {text.removeprefix("config+:") for text in self.args.spelled.values() if text.startswith("config+:")}
+        text = configs.edited(source.read_text(encoding="utf-8"), source.suffix, line.config, new=new)
         line.words = [_replaced(word, self.args.config, str(copy)) for word in line.words]
         return line, {copy: text}
 
@@ -317,7 +318,7 @@ def _config_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
         for wheel, presets in args.presets.items() for name, preset in presets.items() for text in preset
     }  # fmt: skip
     keys = {place: text.removeprefix("config:") for place, text in wanted.items() if text.startswith("config:")}
-    if not keys and args.config is None:
+    if not keys:
         return []
     if args.config is None:
         return [
