@@ -7,6 +7,7 @@ from torch import nn
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=64)
+parser.add_argument("--accum", type=int, default=1)
 args = parser.parse_args()
 torch.manual_seed(0)
 generator = nn.Sequential(nn.Linear(32, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 16))

@@ -115,7 +115,7 @@ def test_predictions_kept_in_validation_are_kept_for_the_whole_set(tmp_path: Pat
 
 
 def test_of_two_models_the_one_that_steps_seldom_is_waited_for(tmp_path: Path) -> None:
-    done = tried("critic", tmp_path, spelled={"accumulation": "--none"})
+    done = tried("critic", tmp_path)
     assert fits(done)
     assert done.verdict.peak_bytes > 18 * MIB  # weights, gradients and two states of a generator of 4.3 MiB
 
@@ -219,6 +219,12 @@ def test_a_script_that_catches_running_out_of_memory_is_altered(tmp_path: Path) 
 def test_two_processes_of_torchrun(tmp_path: Path) -> None:
     done = tried("two_processes", tmp_path, launcher=("torchrun", "--nproc_per_node", "2"), rung=2)
     assert fits(done)
+
+
+@pytest.mark.slow
+def test_of_two_processes_the_greedy_one_is_the_cause(tmp_path: Path) -> None:
+    done = tried("greedy_rank", tmp_path, launcher=("torchrun", "--nproc_per_node", "2"), cap=200 * MIB)
+    assert done.verdict.kind is Kind.OUT_OF_MEMORY
 
 
 @pytest.mark.slow

@@ -187,6 +187,7 @@ class Pass:
         for that reason. Where it would take too long, what is still to come is held by us."""
         session, live = self._session, self._live
         if self._keeps(live, LEAST_LIVE):
+            session.grew = True
             return True
         left = self._length() - self._served
         if len(live) >= LEAST_LIVE and (each := steady_growth(live)) >= LEAST_GROWTH and left > 0 and left != ENDLESS - self._served:

@@ -45,7 +45,10 @@ VARIETY = 6
 VARIETY_AGAIN = 3
 """... and after validation ..."""
 VARIETY_S = 6.0
-"""... which is within so many seconds."""
+"""... which is within so many seconds, or where lengths differ ..."""
+VARIETY_LENGTHS_S = 25.0
+WHOLE_AGAIN_S = 20.0
+"""A growing pass is followed to its end after validation, too, where that takes no longer."""
 
 
 class Session:
@@ -75,6 +78,8 @@ class Session:
         self.roots: list[Any] = []
         self._train_began = 0.0
         self._train_batches = 0
+        self.grew = self.grows = False
+        """Training left memory behind with every batch: so far, and in the pass that is open."""
         self.live: list[int] = []
         """Bytes in use after each batch of the open validation pass."""
         self._held: list[Any] = []
@@ -211,6 +216,7 @@ class Session:
             self._to(Phase.TRAIN_AGAIN)
             self.progress.mark()
             self._count_from_here()
+            self.grows = self.grew
         elif self.phase in (Phase.SETUP, Phase.VALIDATE):
             self._to(Phase.TRAIN)
             self._count_from_here()
@@ -220,7 +226,8 @@ class Session:
 
     def varied(self, wanted: int) -> bool:
         """Enough micro-batches went through since this phase of training began, or they come slowly."""
-        return self._train_batches >= wanted or time.monotonic() - self._train_began > VARIETY_S
+        longest = VARIETY_LENGTHS_S if any(self.sampled.values()) else VARIETY_S
+        return self._train_batches >= wanted or time.monotonic() - self._train_began > longest
 
     def loss(self, tensors: Any) -> None:
         """The root of a backward pass. Half precision is left out: a loss scaled for it may overflow."""
@@ -270,8 +277,12 @@ class Session:
 
     @property
     def trained_again(self) -> bool:
-        """Training after validation has been seen."""
-        return self.progress.since_mark >= max(self.orders.steps_after, 1) and (self.passive or self.varied(VARIETY_AGAIN))
+        """Training after validation has been seen; the whole of it where it leaves memory behind with every batch."""
+        if self.progress.since_mark < max(self.orders.steps_after, 1):
+            return False
+        if self.grows and time.monotonic() - self._train_began < WHOLE_AGAIN_S:
+            return False
+        return self.passive or self.varied(VARIETY_AGAIN)
 
     def _observe_device(self, optimizer: Any) -> None:
         assert self.recorder is not None
@@ -316,6 +327,9 @@ class Session:
 
     def pass_ended(self) -> None:
         """A training pass came to its end."""
+        self.grows = False
+        if self.active and self.phase is Phase.TRAIN_AGAIN and not self.passive and self.trained_again:
+            self.wind_up()
         if self.active and self.proven and not self.validated:
             self.passes_after += 1
             if self.passes_after > SLACK_PASSES:
