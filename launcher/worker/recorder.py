@@ -128,6 +128,11 @@ class Recorder:
         if self._meter is not None:
             self._meter.sample()
 
+    def saw(self, size: int) -> None:
+        """Bytes of the CPU's memory above the base in another process that the same limit holds: a worker forked from this one."""
+        if isinstance(self._meter, CpuMeter):
+            self._meter.saw(size)
+
     def optimizer_step(self) -> None:
         """The optimizer has stepped. Call it before the ``batch`` that completes the step."""
         self._optimizer_steps += 1
@@ -322,6 +327,10 @@ class CpuMeter:
 
     def sample(self) -> None:
         self._look()
+
+    def saw(self, size: int) -> None:
+        """Data segments of another process, above the base."""
+        self._peak = max(self._peak, self._base_bytes + size)
 
     def peaks(self) -> tuple[int, int, int]:
         resident = max(0, procfs.status_bytes("VmHWM") - self._resident_base)
