@@ -199,6 +199,9 @@ def _most(reports: Sequence[TrialReport]) -> tuple[Any, ...]:
                 allocated_bytes=max(other.allocated_bytes for other in same),
                 reserved_bytes=max(other.reserved_bytes for other in same),
                 device_bytes=max(other.device_bytes for other in same),
+                outside_bytes=max(other.outside_bytes for other in same),
+                retries=max(other.retries for other in same),
+                ooms=max(other.ooms for other in same),
             )
         )
     return tuple(found)

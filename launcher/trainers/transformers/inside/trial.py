@@ -104,16 +104,20 @@ class Plan:
     steps: int
     validation_batches: int
     steps_after: int
+    halves: int = 0
+    """Micro-batches of half the samples at the end, where the driver may spill: their time per sample is held against whole ones'."""
 
     @classmethod
     def of(cls, orders: Orders) -> Plan:
         accumulation = min(max(orders.accumulation, 1), MOST_ACCUMULATION)
-        steps, steps_after = max(orders.steps, 2), max(orders.steps_after, 1)
+        varied = 1 if orders.device == "cpu" else orders.enough(len(SHAPES), accumulation=accumulation)
+        steps, steps_after = max(orders.steps, 2, varied), max(orders.steps_after, 1, varied)
+        halves = HALVES if orders.may_spill else 0
         output_dir = str(orders.scratch / "run")
         short_and_quiet = {
             "output_dir": output_dir,
             "gradient_accumulation_steps": accumulation,
-            "max_steps": steps + steps_after + 1,
+            "max_steps": steps + steps_after + 1 + orders.enough(halves, accumulation=accumulation),
             "eval_strategy": "no",  # the trial itself says when
             "save_strategy": "no",
             "load_best_model_at_end": False,
@@ -135,6 +139,7 @@ class Plan:
             steps=steps,
             validation_batches=max(orders.validation_batches, 2),
             steps_after=steps_after,
+            halves=halves,
         )
 
 
@@ -152,6 +157,20 @@ def worst_batches(lengths: Sequence[int], micro_batch: int, count: int) -> list[
     order = longest_first(lengths)
     worst = (order * math.ceil(micro_batch / len(order)))[:micro_batch]
     return worst * count
+
+
+SHAPES = ("largest", "small", "odd", "largest")
+"""In which order a trial on a card meets lengths: what is free after the longest is in pieces for the others."""
+HALVES = 2
+"""The first warms up."""
+
+
+def varied_batches(lengths: Sequence[int], micro_batch: int, count: int) -> list[int]:
+    """``count`` batches in the order of ``SHAPES``, over and over: of the longest samples, of the shortest, of those in between."""
+    order = longest_first(lengths)
+    starts = {"largest": 0, "odd": max(0, (len(order) - micro_batch) // 3), "small": max(0, len(order) - micro_batch)}
+    batches = {shape: (order[at:] * math.ceil(micro_batch / len(order[at:])))[:micro_batch] for shape, at in starts.items()}
+    return [index for number in range(count) for index in batches[SHAPES[number % len(SHAPES)]]]
 
 
 def lengths_of(dataset: Any) -> list[int]:
@@ -220,6 +239,7 @@ class _Trial:
         self._trainer: Any = None
         self._generated: list[int] = []
         self._total_batches = 0
+        self._halved = False
 
     # -- patches
 
@@ -266,6 +286,7 @@ class _Trial:
 
         def watched_step(model: Any, inputs: Any, *arguments: Any) -> Any:
             self.saw_micro_batch(_rows(inputs))
+            inputs = self.perhaps_half(inputs)
             loss = step(model, inputs, *arguments)
             self._recorder.loss(finite=bool(loss.isfinite()))
             return loss
@@ -285,16 +306,22 @@ class _Trial:
 
     def sampler(self, dataset: Any) -> Any:
         lengths = lengths_of(dataset)
-        count = (self._plan.steps + self._plan.steps_after + 1) * self._plan.accumulation
+        plan, size = self._plan, self._trainer.args.train_batch_size
+        before, after = plan.steps * plan.accumulation, (plan.steps_after + 1) * plan.accumulation + plan.halves * plan.accumulation
         self._recorder.measured(train_samples=len(lengths))
         self._recorder.note(f"worst data: batches of the longest samples of {len(lengths)}, up to {max(lengths)} label tokens")
-        return _fixed_sampler(worst_batches(lengths, self._trainer.args.train_batch_size, count))
+        if plan.on_cpu:
+            return _fixed_sampler(worst_batches(lengths, size, before + after))
+        again = varied_batches(lengths, size, plan.steps_after * plan.accumulation)
+        rest = worst_batches(lengths, size, before + after)  # whatever is read ahead
+        return _fixed_sampler([*varied_batches(lengths, size, before), *again, *rest])
 
     def hold(self, samples: list[Any]) -> None:
         """Trainer puts a whole accumulated batch on the device before its first micro-batch; copies stand for the rest of it."""
         missing = self._plan.real_accumulation - self._plan.accumulation
         if samples and missing > 0:
-            self._ballast = [{key: value.clone() for key, value in samples[0].items() if hasattr(value, "clone")} for _ in range(missing)]
+            largest = max(samples, key=lambda sample: sum(tensor_bytes(value) for value in sample.values()))
+            self._ballast = [{key: value.clone() for key, value in largest.items() if hasattr(value, "clone")} for _ in range(missing)]
 
     def validation(self, trainer: Any, dataset: Any) -> Any:
         import torch
@@ -328,7 +355,26 @@ class _Trial:
             control.should_evaluate = True
             control.should_save = self._plan.on_cpu  # a checkpoint takes host memory, which is what a CPU's budget is made of
         elif self._steps >= self._plan.steps + self._plan.steps_after:
+            self._end_or_halve()
+
+    def _end_or_halve(self) -> None:
+        """The end, save where time per sample must be held against that of half a micro-batch: some steps of those come first."""
+        plan = self._plan
+        more = -(-plan.halves // plan.accumulation) if self._trainer.args.train_batch_size > 1 else 0
+        if self._steps >= plan.steps + plan.steps_after + more:
             raise TrialDone
+        if not self._halved:
+            self._halved = True
+            self._recorder.halves_begin()
+
+    def perhaps_half(self, inputs: Any) -> Any:
+        """The first half of a micro-batch's samples, at the end of a trial whose driver may spill."""
+        if not self._halved:
+            return inputs
+        rows = _rows(inputs)
+        return {
+            key: value[: rows // 2] if hasattr(value, "shape") and value.shape[:1] == (rows,) else value for key, value in inputs.items()
+        }
 
     def evaluated(self) -> None:
         self._measure_growth()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import itertools
 import math
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -88,13 +89,14 @@ def run(orders: Orders, recorder: Recorder) -> None:
     _no_downloads()
     _report_assigner_failures(recorder)
     _saving_fails_at_once()
-    _largest_multi_scale()
+    draws = _Draws(vary=plan.on_card)
+    draws.install()
 
     from ultralytics import YOLO
 
     model = YOLO(plan.model, task=plan.task)
     _refuse_uncovered(model.task)
-    trial = _trial_class(yolo_exact.trainer_for(model), plan, recorder, scans)
+    trial = _trial_class(yolo_exact.trainer_for(model), plan, recorder, scans, draws)
     try:
         model.train(trainer=trial, **plan.arguments)
     except TrialDone:
@@ -122,11 +124,19 @@ class Plan:
     steps: int
     validation_batches: int
     steps_after: int
+    on_card: bool = False
+    halves: int = 0
+    """Micro-batches of half the images at the end, where the driver may spill: what they take per image is held against whole ones."""
 
     @classmethod
     def of(cls, orders: Orders) -> Plan:
         payload = orders.payload
         asked_for = dict(payload["args"])
+        accumulation = min(max(orders.accumulation, 1), 2)
+        on_card = orders.device == "cuda"
+        # On a card the sizes that a run draws break its memory into pieces: largest, small, odd and largest again, twice over.
+        varied = orders.enough(len(SHAPES), accumulation=accumulation) if on_card and _sizes_vary(asked_for) else 1
+        halves = HALVES if orders.may_spill and int(asked_for.get("batch", 1)) > 1 else 0
         run_folder = orders.scratch / "run"
         cache_folder = Path(payload["cache_dir"])
         cache_folder.mkdir(parents=True, exist_ok=True)
@@ -135,7 +145,7 @@ class Plan:
             "project": None,  # Ultralytics Platform uploads only with a project
             "name": None,
             "exist_ok": True,
-            "plots": orders.device == "cpu" and bool(asked_for.get("plots", True)),  # figures take host memory only
+            "plots": bool(asked_for.get("plots", True)),  # on a card too: the threads that draw hold on to batches
             "save": True,  # save=False still saves the last epoch; on a card, saving copies model and optimizer there
             "val": True,  # val=False still validates the last epoch
             "cache": False,
@@ -151,16 +161,30 @@ class Plan:
             asked_batch=payload["asked_batch"],
             asked_nbs=payload["asked_nbs"],
             cache_folder=cache_folder,
-            accumulation=min(max(orders.accumulation, 1), 2),
-            steps=max(orders.steps, 2),
-            validation_batches=max(orders.validation_batches, 2),
-            steps_after=max(orders.steps_after, 1),
+            accumulation=accumulation,
+            steps=max(orders.steps, 2, varied),
+            validation_batches=max(orders.validation_batches, len(SHAPES) + EQUALS - 1 if on_card else 2),
+            steps_after=max(orders.steps_after, 1, varied),
+            on_card=on_card,
+            halves=halves,
         )
 
     @property
     def micro_batches(self) -> int:
         """Before validation: one epoch of the trial."""
         return self.steps * self.accumulation
+
+
+SHAPES = ("largest", "small", "odd", "largest")
+"""In which order a trial on a card meets shapes, where its run draws them: what is free after the first is in pieces for the others."""
+EQUALS = 3
+"""Validation batches alike, in a row, before what each keeps can be told from the noise of a card's allocator."""
+HALVES = 2
+"""The first warms up."""
+
+
+def _sizes_vary(args: Mapping[str, Any]) -> bool:
+    return bool(args.get("multi_scale")) or bool(args.get("rect"))
 
 
 def _refuse_uncovered(task: str) -> None:
@@ -238,9 +262,24 @@ def _saving_fails_at_once() -> None:
     _module("torch").save = patches._torch_save
 
 
-def _largest_multi_scale() -> None:
-    """multi_scale draws the size of each micro-batch by ``random.randrange(least, most + 1)``; the trial always draws the largest."""
-    _module("ultralytics.models.yolo.detect.train").random = types.SimpleNamespace(randrange=lambda least, past: past - 1)
+class _Draws:
+    """multi_scale draws the size of each micro-batch by ``random.randrange(least, most + 1)``. The trial draws the largest; on a card
+    ``SHAPES``, one after the other, from the start again after validation."""
+
+    def __init__(self, *, vary: bool) -> None:
+        self._vary = vary
+        self._drawn = 0
+
+    def install(self) -> None:
+        _module("ultralytics.models.yolo.detect.train").random = types.SimpleNamespace(randrange=self.randrange)
+
+    def restart(self) -> None:
+        self._drawn = 0
+
+    def randrange(self, least: int, past: int) -> int:
+        shape = SHAPES[self._drawn % len(SHAPES)] if self._vary else "largest"
+        self._drawn += 1
+        return {"largest": past - 1, "small": least, "odd": least + (past - 1 - least) * 3 // 5}[shape]
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -269,13 +308,22 @@ def largest_groups(group_of: Sequence[int], areas: Sequence[int], labels: Sequen
     return [groups[g] for g in chosen]
 
 
-def worst_batches(loader: Any, wanted: int) -> list[list[int]]:
+def varied_groups(group_of: Sequence[int], areas: Sequence[int], labels: Sequence[int], wanted: int) -> list[list[int]]:
+    """As ``largest_groups``, in the order of ``SHAPES`` and then the largest to the end; odd is the one with the densest image."""
+    sizes = largest_groups(group_of, areas, labels, len(set(group_of)))
+    dense = max(range(len(labels)), key=lambda i: labels[i])
+    odd = next((group for group in sizes if dense in group), sizes[0])
+    chosen = {"largest": sizes[0], "small": min(sizes, key=lambda group: areas[int(group_of[group[0]])]), "odd": odd}
+    return [chosen[shape] for shape in (*SHAPES, *("largest",) * wanted)][:wanted]
+
+
+def worst_batches(loader: Any, wanted: int, *, vary: bool = False) -> list[list[int]]:
     """Index lists of ``wanted`` batches for ``loader``: rectangular data keeps its shapes, other data comes densest first."""
     dataset = loader.dataset
     labels = [len(label["cls"]) for label in dataset.labels]
     if getattr(dataset, "rect", False):
         areas = [int(shape[0]) * int(shape[1]) for shape in dataset.batch_shapes]
-        return largest_groups(dataset.batch, areas, labels, wanted)
+        return (varied_groups if vary else largest_groups)(dataset.batch, areas, labels, wanted)
     return [densest(labels, loader.batch_size)] * wanted
 
 
@@ -316,17 +364,30 @@ def pad_labels(batch: dict[str, Any], wanted: int, overlap_masks: bool) -> int:
     return wanted
 
 
+def first_half(batch: dict[str, Any], overlap_masks: bool) -> dict[str, Any]:
+    """The batch without the second half of its images."""
+    images = len(batch["img"]) // 2
+    kept = batch["batch_idx"] < images
+    per_label = ("batch_idx", "cls", "bboxes", "keypoints", *(() if overlap_masks else ("masks",)))
+    per_image = ("img", *(("masks",) if overlap_masks else ()))
+    cut = {key: batch[key][kept] for key in per_label if key in batch}
+    return {**batch, **cut, **{key: batch[key][:images] for key in per_image if key in batch}}
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # The truncated trainer
 
 
-def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tuple[int, int, int, int, int]]) -> Any:
+def _trial_class(
+    base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tuple[int, int, int, int, int]], draws: _Draws | None = None
+) -> Any:
     """A trainer that trains ``plan.micro_batches``, validates, trains again and stops. No "Trainer" in its name: no loggers."""
 
     class Trial(base):  # type: ignore[misc]
         _steps = 0
         _validated = False
         _ending = False
+        _halves_left: int | None = None
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             self._expected: dict[str, int] = {}
@@ -344,7 +405,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             _say_samples(recorder, loader, mode, asked)
             self._expected[mode] = min(asked, len(loader.dataset))
             wanted = plan.micro_batches if mode == "train" else plan.validation_batches
-            sampler = _module("ultralytics.data.build")._RepeatSampler(worst_batches(loader, wanted))
+            sampler = _module("ultralytics.data.build")._RepeatSampler(worst_batches(loader, wanted, vary=plan.on_card))
             object.__setattr__(loader, "batch_sampler", sampler)  # DataLoader forbids a plain assignment
             return loader
 
@@ -354,7 +415,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             height, width = batch["img"].shape[-2:]
             images = int(plan.arguments["batch"]) if len(batch["img"]) == self._expected["train"] else len(batch["img"])
             _observe_input(recorder, images, max(height, width), batch["img"].device.type)
-            return batch
+            return batch if self._halves_left is None else first_half(batch, self.args.overlap_mask)
 
         # -- how much of it
 
@@ -377,7 +438,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             self._make_room_for_training_after_validation()
 
         def _make_room_for_training_after_validation(self) -> None:
-            epochs = 2 + math.ceil(plan.steps_after * plan.accumulation / plan.micro_batches)
+            epochs = 2 + math.ceil((plan.steps_after * plan.accumulation + plan.halves) / plan.micro_batches)
             more = max(0, epochs - self.epochs)
             self.epochs += more
             if self.args.close_mosaic:
@@ -396,7 +457,14 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
         def _batch_ended(self) -> None:
             recorder.batch()
             recorder.loss(finite=bool(self.loss.isfinite().all()))
-            if self._steps >= plan.steps + plan.steps_after:
+            if self._halves_left:
+                self._halves_left -= 1
+            elif self._halves_left is None and self._steps >= plan.steps + plan.steps_after and plan.halves:
+                self._halves_left = plan.halves
+                recorder.halves_begin()
+                if draws is not None:
+                    draws.restart()
+            if not self._halves_left and self._steps >= plan.steps + plan.steps_after:
                 self._finish()
 
         def _finish(self) -> None:
@@ -438,8 +506,8 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
                 return
             recorder.batch()
             self._kept.append(_kept_bytes(validator, self.device.type))
-            if len(self._kept) > 1:
-                recorder.measured(growth_bytes_per_batch=max(0.0, (self._kept[-1] - self._kept[0]) / (len(self._kept) - 1)))
+            if (growth := growth_of(self._kept, on_card=plan.on_card)) is not None:
+                recorder.measured(growth_bytes_per_batch=growth)
 
         def validate(self) -> Any:
             if self._validated:  # the trial's second epoch may end before its last step
@@ -447,6 +515,8 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             recorder.phase(Phase.VALIDATE)
             result = super().validate()
             self._validated = True
+            if draws is not None:
+                draws.restart()
             recorder.phase(Phase.TRAIN_AGAIN)
             return result
 
@@ -490,12 +560,26 @@ def _say_facts(recorder: Recorder, trainer: Any, optimizer_asked: str, scans: Se
         weight_decay_applied=max(group["weight_decay"] for group in groups),
         accumulation=trainer.accumulate,
         effective_batch=trainer.accumulate * trainer.batch_size,
-        amp=trainer.amp,
+        amp=bool(trainer.amp),
         max_det=trainer.args.max_det,
         parameters=sum(parameter.numel() for parameter in trainer.model.parameters()),
         images_ignored=sum(scan[3] for scan in scans),
         images_without_labels=sum(scan[1] + scan[2] for scan in scans),
     )
+
+
+def growth_of(kept: Sequence[int], *, on_card: bool) -> float | None:
+    """Bytes that each validation batch keeps for good; None where too few were seen.
+
+    ``kept``: what is held after each batch. On a card that is live memory, which goes up and down by itself: only the last batches,
+    which are alike (``EQUALS``), count, and only where every one of them added something.
+    """
+    if not on_card:
+        return max(0.0, (kept[-1] - kept[0]) / (len(kept) - 1)) if len(kept) > 1 else None
+    if len(kept) < EQUALS:
+        return None
+    last = kept[-EQUALS:]
+    return float(max(0, min(after - before for before, after in itertools.pairwise(last))))
 
 
 def _kept_bytes(validator: Any, device: str) -> int:

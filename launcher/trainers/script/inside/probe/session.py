@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import multiprocessing
 import os
 import sys
 import time
@@ -82,6 +83,9 @@ class Session:
     def open(self) -> None:
         """Takes the budget, once: everything that is made from here on is inside it."""
         if self.settled:
+            return
+        if self.orders.device == "cuda" and multiprocessing.current_process().daemon:
+            self._dead = True  # a data loader's worker, started anew: a context of its own would be taken from the card
             return
         if self.orders.device == "cpu":
             import torch._dynamo  # noqa: F401  # every optimizer imports it: a library, so part of the base

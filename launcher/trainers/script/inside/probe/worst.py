@@ -43,11 +43,23 @@ def first(loader: Any, session: Session, kind: str) -> Iterator[None]:
         else session.wanted_validation
     )
     batches = [(order * (size // len(order) + 1))[:size]] * wanted
+    if session.orders.device == "cuda":
+        batches = varied(order, size, batches)
     loader.__dict__["batch_sampler"] = _First(sampler, batches)
     try:
         yield
     finally:
         loader.__dict__["batch_sampler"] = sampler
+
+
+def varied(order: Sequence[int], size: int, batches: Sequence[list[int]]) -> list[list[int]]:
+    """The same number of batches, two of which are of the shortest items and of those in between: a card's memory breaks into pieces
+    where sizes differ. The longest come before them, twice for optimizer states, and after."""
+    order = list(order) * (size // len(order) + 1)
+    odd = (len(order) - size) // 3
+    others = [order[len(order) - size :], order[odd : odd + size]]
+    ahead = (len(batches) + 1) // 2
+    return [*batches[:ahead], *others, *batches[ahead + 2 :]] if len(batches) > ahead + 2 else list(batches)
 
 
 class _First:
