@@ -154,7 +154,19 @@ class Display:
             failed = f"[red]the full run failed[/] with exit status {outcome.returncode}{escape(reason)}"
             self._console.print(failed, highlight=False, soft_wrap=True)
             self._console.print(Text(f"its words: {fit.job.folder.run_stderr} and {fit.job.folder.run_stdout}"), soft_wrap=True)
+            self._going_on(fit)
         self._memory(fit)
+
+    def _going_on(self, fit: Fit) -> None:
+        """What a failed run has left, and how to go on from there."""
+        if fit.chosen is None or fit.command is None:
+            return
+        left = fit.job.adapter.going_on(fit.chosen.rung, fit.command, folder=fit.job.folder.path)
+        if left is None:
+            self._console.print("no checkpoint is left to go on from")
+            return
+        self._console.print(Text(f"checkpoint left: {left.checkpoint}"), soft_wrap=True)
+        self._console.print(Text(f"to go on from it: {left.command.shell()}", style="cyan"), soft_wrap=True)
 
     def _memory(self, fit: Fit) -> None:
         """The run held against its trial, and what it lost to memory on the way."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import BinaryIO
 
 from launcher import allocator, devices, process
@@ -26,9 +29,27 @@ def native_command(job: Job, rung: Rung) -> Command:
     command = replace(command, env=env)
     for path, text in command.files.items():
         folder.replace(path, text)
-    header = f"#!/bin/sh\n# What autofit launches at rung {rung.index}; it needs the trainer, not autofit."
-    folder.replace(folder.command, f"{header}\n{command.shell()}\n")  # fmt: skip
+    folder.replace(folder.command, _as_file(command, rung))
+    folder.command.chmod(0o755)
     return command
+
+
+def _as_file(command: Command, rung: Rung) -> str:
+    """The command as a shell script that works from any folder, and without the environment's programs on PATH."""
+    found = replace(command, argv=(program(command.argv[0]), *command.argv[1:]))
+    words = [
+        "#!/bin/sh",
+        f"# What autofit launches at rung {rung.index}; it needs the trainer, not autofit.",
+        f"cd {shlex.quote(os.getcwd())} || exit",
+        found.shell(),
+    ]
+    return "\n".join(words) + "\n"
+
+
+def program(name: str) -> str:
+    """Where a program lies: on PATH, else beside this interpreter (an environment that was not activated); the name itself elsewhere."""
+    beside = Path(sys.executable).parent / name
+    return shutil.which(name) or (str(beside) if os.sep not in name and beside.is_file() else name)
 
 
 def start(job: Job, chosen: Trial, command: Command, *, show: tuple[BinaryIO, BinaryIO]) -> Child:
@@ -45,9 +66,9 @@ def start(job: Job, chosen: Trial, command: Command, *, show: tuple[BinaryIO, Bi
     elif budget.kind == "cuda" or budget.emulated:
         now = devices.free_now(budget)
         command = job.adapter.held(command, budget if now is None else replace(budget, free_bytes=now), folder=job.folder.path)
-    return process.start(
-        command.argv, env={**env, HELD: str(job.folder.held)}, stdout=job.folder.run_stdout, stderr=job.folder.run_stderr, show=show
-    )
+    argv = (program(command.argv[0]), *command.argv[1:])
+    env |= {HELD: str(job.folder.held)}
+    return process.start(argv, env=env, stdout=job.folder.run_stdout, stderr=job.folder.run_stderr, show=show)
 
 
 def _fraction(job: Job, chosen: Trial, command: Command) -> float | None:

@@ -43,6 +43,8 @@ _SIGNATURES: tuple[tuple[Source, re.Pattern[str]], ...] = tuple(
         ("allocator", r"MPS backend out of memory"),
         ("allocator", r"would exceed allowed memory"),
         ("allocator", r"memory allocation failed with OOM on device|memory mapping failed with OOM on device"),
+        ("allocator", r"[A-Z]+ (out of memory|backend memory error) with batch="),  # Ultralytics, halving its batch
+        ("allocator", r"out of memory in TaskAlignedAssigner"),  # Ultralytics, going on image by image
         ("allocator", r"Evaluation hit an out-of-memory error|No executable batch size found, reached zero"),
         ("driver", r"(CUDA|HIP)( driver)? error: out of memory|cuda runtime error \(2\) : out of memory|cudaErrorMemoryAllocation"),
         ("driver", r"CUDA ran out of memory outside PyTorch's allocator"),

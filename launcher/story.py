@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -73,12 +74,14 @@ def prepare(draft: Draft) -> Job:
     budget = _collect(faults, lambda: _budget(recipe))
     if not faults:
         _collect(faults, lambda: _make_data(recipe))
-    to_be_made = recipe.prepare is not None and recipe.data is not None and not Path(recipe.data).exists()
+    to_be_made = recipe.prepare is not None and recipe.data is not None and not os.path.exists(recipe.data)
     faults += _disk_faults(Path(recipe.run.root))
-    faults += [fault for fault in adapter.check() if not (to_be_made and fault.key == "data")]
+    faults += [fault for fault in _collect(faults, adapter.check) or [] if not (to_be_made and fault.key == "data")]
     if faults or ladder is None or budget is None:
         raise BadInput(draft.provenance.placed(faults))
-    folder = RunFolder.create(Path(recipe.run.root), recipe.name)
+    folder = _collect(faults, lambda: RunFolder.create(Path(recipe.run.root), recipe.name))
+    if folder is None:
+        raise BadInput(draft.provenance.placed(faults))
     folder.replace(folder.recipe, recipes.as_yaml(recipe))
     folder.event("prepared", recipe=recipe.name, device=budget, rungs=len(ladder.rungs), effective_batch=ladder.effective_batch)
     return Job(adapter=adapter, ladder=ladder, budget=budget, folder=folder)
@@ -103,7 +106,10 @@ def _collect(faults: list[Fault], make: Callable[[], T]) -> T | None:
         return make()
     except BadInput as refused:
         faults += refused.faults
-        return None
+    except PermissionError as error:
+        found = f"it may not be looked at: {error.strerror}"
+        faults.append(Fault(key="", where=str(error.filename), found=found, cure="Let this user read it and enter its folders."))
+    return None
 
 
 def _budget(recipe: Recipe) -> Budget:
@@ -228,10 +234,10 @@ def try_rung(job: Job, rung: Rung, screen: Screen | None = None) -> Trial:
 
 def _make_data(recipe: Recipe) -> None:
     """Runs the recipe's ``prepare`` command where its data isn't there yet."""
-    if recipe.prepare is None or recipe.data is None or Path(recipe.data).exists():
+    if recipe.prepare is None or recipe.data is None or os.path.exists(recipe.data):
         return
     status, said = process.output_of(recipe.prepare)
-    failed = status != 0 or not Path(recipe.data).exists()
+    failed = status != 0 or not os.path.exists(recipe.data)
     if failed:
         raise BadInput(
             [

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import signal
+from pathlib import Path
 
 import pytest
 
 from launcher.contract.ending import Ending
-from launcher.contract.report import Failure, Phase, PhaseUse, TrialReport
+from launcher.contract.report import OVER_CAP, Failure, Phase, PhaseUse, TrialReport
 from launcher.ladder import Rung
-from launcher.memory_failure import memory_failure
+from launcher.memory_failure import lost_in, memory_failure, memory_failures
 from launcher.verdict import Kind, Needs, Verdict, judge
 
 RUNG = Rung(index=0, values={"micro_batch": 8, "image_size": 640}, position=(0, 0), accumulation=2)
@@ -27,12 +28,14 @@ GOOD = TrialReport(
 )
 
 
-def judged(report: TrialReport | None, *, returncode: int = 0, device: str = "cpu", taken: str = "", **ending: object) -> Verdict:
+def judged(
+    report: TrialReport | None, *, returncode: int = 0, device: str = "cpu", taken: str = "", lost: tuple[str, ...] = (), **ending: object
+) -> Verdict:
     end = Ending(returncode=returncode, **ending)  # type: ignore[arg-type]
     if device != "cpu" and report is not None:
         report = dataclasses.replace(report, observed={**report.observed, "device": device})
     needs = dataclasses.replace(NEEDS, observed={"device": device})
-    return judge(report, end, rung=RUNG, needs=needs, taken=taken)
+    return judge(report, end, rung=RUNG, needs=needs, lost=lost, taken=taken)
 
 
 def but(**changes: object) -> TrialReport:
@@ -287,3 +290,66 @@ def test_a_vacuous_trial_says_what_would_let_it_see() -> None:
 
 def test_a_hidden_memory_failure_counts_before_a_short_trial() -> None:
     assert judged(but(optimizer_steps=0, swallowed=("no memory",))).kind is Kind.ALTERED
+
+
+def use(phase: str, reserved: int) -> PhaseUse:
+    return PhaseUse(phase=phase, seconds=1.0, reserved_bytes=reserved, device_bytes=reserved)
+
+
+def test_a_trial_that_got_more_than_its_cap_has_not_fitted_though_nothing_failed() -> None:
+    """Allocations fail only at the ceiling: what was needed is measured, and the cap is a line to stay below."""
+    verdict = judged(but(uses=(use("train", 900), use("validate", 1001), use("finish", 1100)), cap_bytes=1000, ceiling_bytes=1500))
+    assert (verdict.kind, verdict.phase, verdict.source, verdict.peak_bytes) == (Kind.OUT_OF_MEMORY, "validate", "measured", 1100)
+    assert judged(but(uses=(use("train", 1000),), cap_bytes=1000, ceiling_bytes=1500)).fits
+
+
+def test_a_trial_ended_at_the_first_phase_over_the_cap_is_out_of_memory_and_no_crash() -> None:
+    ended = Failure(types=(OVER_CAP, "BaseException"), message="OverCap: phase train needed 1200 bytes", traceback="Traceback ...")
+    verdict = judged(but(phase=Phase.TRAIN, uses=(use("train", 1200),), failure=ended), returncode=1)
+    assert (verdict.kind, verdict.source) == (Kind.OUT_OF_MEMORY, "measured") and verdict.lower_rung_may_help
+
+
+def test_a_crash_that_is_not_memory_stays_a_crash_above_the_cap() -> None:
+    report = dataclasses.replace(failed("KeyError: 'labels'", ("KeyError", "Exception")), uses=(use("train", 1200),))
+    assert judged(report, returncode=1).kind is Kind.CRASHED
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "WARNING \u26a0\ufe0f ConfusionMatrix plot failure: Unable to allocate 18.6 MiB for an array with shape (80, 81)",
+        "Exception in thread Thread-7: MemoryError",
+        "RuntimeError: [enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory",
+        "RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed.",
+    ],
+)
+def test_what_a_trials_logs_say_was_lost_to_memory_makes_it_no_fit(line: str, tmp_path: Path) -> None:
+    (tmp_path / "stderr.log").write_text(f"Epoch 1/1\n{line}\nall is well\n")
+    lost = lost_in(tmp_path / "stdout.log", tmp_path / "stderr.log")
+    verdict = judged(GOOD, lost=lost)
+    assert lost == (line,) and verdict.kind is Kind.OUT_OF_MEMORY and line in verdict.why
+
+
+def test_a_log_without_memory_failures_takes_nothing_from_a_fit(tmp_path: Path) -> None:
+    (tmp_path / "stderr.log").write_text("memory 0G\nepoch 1: 100%\nout of patience, stopping early\ncan't start new thread pool twice\n")
+    assert lost_in(tmp_path / "stderr.log") == ()
+
+
+def test_a_loss_that_is_not_finite_is_a_verdict_that_no_lower_rung_cures() -> None:
+    verdict = judged(but(loss_finite=False))
+    assert verdict.kind is Kind.DIVERGED and not verdict.lower_rung_may_help
+    assert judged(but(loss_finite=True)).fits and judged(but(loss_finite=None)).fits
+
+
+def test_the_line_that_ended_a_run_is_quoted_and_not_an_earlier_warning() -> None:
+    said = "Plot failure: Unable to allocate 18.6 MiB\nepoch 2\nDefaultCPUAllocator: can't allocate memory: you tried to allocate 640 bytes"
+    ended = memory_failure(said, last=True)
+    assert ended is not None and ended.asked_bytes == 640
+    assert [one.source for one in memory_failures(said.splitlines())] == ["host", "host"]
+
+
+def test_a_death_at_the_ceiling_is_memory_and_one_far_below_it_a_crash() -> None:
+    at_ceiling = but(phase=Phase.TRAIN, uses=(use("train", 1450),), cap_bytes=2000, ceiling_bytes=1500)
+    assert judged(at_ceiling, returncode=-signal.SIGSEGV).kind is Kind.OUT_OF_MEMORY
+    far_below = but(phase=Phase.TRAIN, uses=(use("train", 950),), cap_bytes=1000, ceiling_bytes=1500)
+    assert judged(far_below, returncode=-signal.SIGSEGV).kind is Kind.CRASHED

@@ -67,6 +67,14 @@ class TrialPlan:
     env: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GoingOn:
+    """What a run that ended too early has left, and how to go on from there."""
+
+    checkpoint: Path
+    command: Command
+
+
 class Adapter(Protocol):
     """One trainer's translator, bound to one recipe: a rung in the trainer's own words, and its results back.
 
@@ -119,6 +127,12 @@ class Adapter(Protocol):
 
     def results(self, *, folder: Path) -> Mapping[str, Any]:
         """What the finished run achieved, read from what the trainer wrote: metrics, where the checkpoints lie."""
+
+    def going_on(self, rung: Rung, command: Command, *, folder: Path) -> GoingOn | None:
+        """After a run that failed: the checkpoint that ``command``, launched at ``rung``, has left, and the command that goes on from it.
+
+        None where it left none, or where going on can't be said.
+        """
 
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         """Estimated time of the full run, from the trial's step times; None where the trial can't say."""

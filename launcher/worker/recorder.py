@@ -8,6 +8,7 @@ Nothing is decided here; ``verdict`` in the launcher judges.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 import traceback
@@ -22,6 +23,9 @@ from launcher.worker.driver import Card
 
 SAMPLE_PERIOD_S = 0.002
 """Between two looks at the data segments; each costs the interpreter's lock once."""
+
+FAMILY_PERIOD_S = 0.05
+"""Between two looks for processes that this one has forked."""
 
 MEASURES = frozenset({"growth_bytes_per_batch", "validation_batches_total", "train_samples", "validation_samples"})
 """Fields of the report that only the trainer's module can know."""
@@ -282,13 +286,18 @@ def failure_of(error: BaseException) -> Failure:
 
 
 class CpuMeter:
-    """Resident size (VmHWM) and data segments (VmData, what RLIMIT_DATA counts) of this process above a base."""
+    """Resident size (VmHWM) and data segments (VmData, what RLIMIT_DATA counts) of this process above a base.
+
+    What this process forks (data loader workers) is held to the same limit, each by itself: the largest of all is what is told.
+    """
 
     def __init__(self, base_bytes: int) -> None:
         """``base_bytes``: VmData when the budget was taken."""
         self._segments = procfs.DataSegments()
         self._base_bytes = base_bytes
         self._resident_base = procfs.status_bytes("VmRSS")
+        self._forked: dict[int, procfs.DataSegments] = {}
+        self._pid = os.getpid()
         self._peak = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="autofit-vmdata", daemon=True)
@@ -297,11 +306,29 @@ class CpuMeter:
         threading.stack_size(usual)
 
     def _watch(self) -> None:
+        looked = 0.0
         while not self._stop.wait(SAMPLE_PERIOD_S):
+            if time.monotonic() - looked > FAMILY_PERIOD_S:
+                self._join()
+                looked = time.monotonic()
             self._look()
 
+    def _join(self) -> None:
+        """Processes that were forked since the last look."""
+        for pid in procfs.descendants(self._pid):
+            if pid not in self._forked:
+                with contextlib.suppress(OSError):
+                    self._forked[pid] = procfs.DataSegments(pid)
+
     def _look(self) -> None:
-        self._peak = max(self._peak, self._segments.now())
+        self._peak = max(self._peak, self._segments.now(), *(self._of(pid) for pid in list(self._forked)))
+
+    def _of(self, pid: int) -> int:
+        try:
+            return self._forked[pid].now()
+        except (OSError, IndexError, KeyError):  # it has ended
+            self._forked.pop(pid, None)
+            return 0
 
     def reset(self) -> None:
         with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w", encoding="ascii") as clear_refs:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from launcher.contract.orders import Orders
 from launcher.contract.report import Phase, TrialReport
+from launcher.procfs import data_bytes
 from launcher.worker.budget import Taken
 from launcher.worker.recorder import CpuMeter, Recorder, failure_of
 
@@ -177,10 +180,14 @@ def test_a_report_is_replaced_whole(orders: Orders) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the CPU meter reads /proc")
+def hold(size: int, seconds: float) -> None:
+    taken = bytearray(size)
+    time.sleep(seconds)
+    del taken
+
+
 class TestCpuMeter:
     def test_a_phase_is_charged_with_the_memory_it_took_and_the_next_is_not(self, orders: Orders) -> None:
-        from launcher.procfs import data_bytes
-
         recorder = Recorder(orders)
         recorder.budget(Taken(cap_bytes=512 * MIB, ceiling_bytes=512 * MIB, base_bytes=data_bytes()))
         recorder.phase(Phase.TRAIN)
@@ -197,10 +204,6 @@ class TestCpuMeter:
         assert validate.reserved_bytes < 30 * MIB
 
     def test_a_peak_between_batches_is_seen_by_the_sampling_thread(self) -> None:
-        import time
-
-        from launcher.procfs import data_bytes
-
         meter = CpuMeter(data_bytes())
         meter.reset()
         taken = bytearray(128 * MIB)
@@ -208,6 +211,16 @@ class TestCpuMeter:
         del taken
         assert meter.peaks()[1] > 120 * MIB
         meter.close()
+
+    def test_what_a_forked_worker_takes_counts_by_itself(self) -> None:
+        """RLIMIT_DATA holds each process by itself: a data loader's worker can die of it while its parent is far below."""
+        meter = CpuMeter(data_bytes())
+        meter.reset()
+        worker = multiprocessing.get_context("fork").Process(target=hold, args=(96 * MIB, 0.4))
+        worker.start()
+        worker.join()
+        meter.close()
+        assert 90 * MIB < meter.peaks()[1] < 130 * MIB
 
     def test_closing_ends_the_thread(self) -> None:
         meter = CpuMeter(0)

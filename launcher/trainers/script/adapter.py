@@ -1,6 +1,6 @@
 """Somebody's own training script, in autofit's terms: nothing of it is edited, and it never hears of us.
 
-The recipe names the command and how each wheel is spelled in it (``scripting.rules.ScriptArgs``); a trial is the very command with
+The recipe names the command and how each wheel is spelled in it (``rules.ScriptArgs``); a trial is the very command with
 the probe loaded from outside (``launcher.trainers.script.inside.trial``), the full run is the very command.
 """
 
@@ -21,7 +21,7 @@ from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import Rung
 from launcher.schema import Recipe, Value, WheelRule
-from launcher.trainers.base import Command, TrialPlan, WheelSpec, held_by
+from launcher.trainers.base import Command, GoingOn, TrialPlan, WheelSpec, held_by
 from launcher.trainers.script import configs, processes, recognise, rules
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.spelling import Line, kind
@@ -172,6 +172,10 @@ class ScriptAdapter:
         if (newest := self.newest_checkpoint(folder=folder)) is not None:
             found["checkpoints"] = {"newest": str(newest)}
         return found
+
+    def going_on(self, rung: Rung, command: Command, *, folder: Path) -> GoingOn | None:
+        newest = self.newest_checkpoint(folder=folder)
+        return GoingOn(checkpoint=newest, command=self.resumed(command, newest)) if newest is not None else None
 
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         return None  # how long the script trains is its own affair

@@ -1,4 +1,4 @@
-"""Hugging Face transformers' Trainer and Seq2SeqTrainer, in autofit's terms. Translates; only ``launcher.worker`` imports transformers.
+"""Hugging Face transformers' Trainer and Seq2SeqTrainer, in autofit's terms. Translates; only ``inside`` and ``native`` import it.
 
 What runs is one of the built-in trainers (``trainer.task``: speech or text), a script that builds transformers' own trainer and hands it
 its own arguments. Trial and full run get the same words. The batch arithmetic is Trainer's: ``per_device_train_batch_size`` x
@@ -13,6 +13,7 @@ import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +23,7 @@ from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import Rung
 from launcher.schema import Recipe, Value, WheelRule
-from launcher.trainers.base import Command, TrialPlan, WheelSpec, budgeted
+from launcher.trainers.base import Command, GoingOn, TrialPlan, WheelSpec, budgeted
 from launcher.trainers.transformers import arguments as hf_arguments
 from launcher.trainers.transformers import data as hf_data
 from launcher.trainers.transformers import environment
@@ -114,7 +115,7 @@ class TransformersAdapter:
             cure = f"{did_you_mean(str(task), TASKS)}Known: {', '.join(TASKS)}."
             return [Fault(key="trainer.task", found=f"there is no built-in trainer for {task!r}", cure=cure)]
         try:
-            faults = hf_arguments.faults(self.recipe.trainer.args, task=task)
+            faults = hf_arguments.faults(self.recipe.trainer.args, task=task, on_cpu=_on_cpu(self.recipe))
         except BadInput as refused:
             return list(refused.faults)
         faults += self._wheel_faults(task)
@@ -312,6 +313,14 @@ class TransformersAdapter:
             "checkpoints": checkpoints,
         }
 
+    def going_on(self, rung: Rung, command: Command, *, folder: Path) -> GoingOn | None:
+        output = Path(str(self.recipe.trainer.args.get("output_dir", folder / "run")))
+        saved = [place for place in output.glob("checkpoint-*") if (place / "trainer_state.json").exists()]
+        newest = max(saved, key=lambda place: place.stat().st_mtime, default=None)
+        if newest is None:
+            return None
+        return GoingOn(checkpoint=newest, command=replace(command, argv=(*command.argv, "--resume_from_checkpoint", str(newest))))
+
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         """Steps, and as many evaluations as ``eval_strategy`` says and the one at the end."""
         if not report.step_seconds or not report.train_samples:
@@ -351,6 +360,12 @@ def _values(recipe: Recipe, wheel: str) -> list[tuple[str, Value]]:
     turns = wheel in recipe.ladder.order and rule is not None and rule.values is not None
     found = [(f"ask.{wheel}", asked)] if asked is not None else []
     return found + ([(f"ladder.wheels.{wheel}.values", value) for value in rule.values or ()] if turns and rule is not None else [])
+
+
+def _on_cpu(recipe: Recipe) -> bool:
+    """Whether the budget will be the host's memory."""
+    kind = recipe.device.kind
+    return kind == "cpu" or (kind == "auto" and compute_capability(recipe.device.index) is None)
 
 
 def _generates(recipe: Recipe) -> bool:

@@ -1,4 +1,4 @@
-"""Ultralytics YOLO training, in autofit's terms. Translates; the trainer itself is imported only in ``launcher.worker``.
+"""Ultralytics YOLO training, in autofit's terms. Translates; only ``inside`` and ``native`` import the trainer itself.
 
 The batch arithmetic (engine/trainer.py of 8.4.190): Ultralytics steps after ``max(round(nbs / batch), 1)`` micro-batches and
 applies ``weight_decay * batch * accumulate / nbs``. A rung with micro-batch B keeps the asked effective batch E exactly by
@@ -13,7 +13,7 @@ import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,10 +25,10 @@ from launcher.errors import BadInput, Fault
 from launcher.ladder import Rung
 from launcher.schema import Recipe, Value, WheelRule
 from launcher.sizes import format_size
-from launcher.trainers.base import Command, TrialPlan, WheelSpec, budgeted
+from launcher.trainers.base import Command, GoingOn, TrialPlan, WheelSpec, budgeted
 from launcher.trainers.ultralytics import arguments as yolo_arguments
 from launcher.trainers.ultralytics import data as yolo_data
-from launcher.trainers.ultralytics import environment, recognise
+from launcher.trainers.ultralytics import environment, images, recognise, treatment
 from launcher.trainers.ultralytics import models as yolo_models
 from launcher.understood import Understood
 
@@ -96,7 +96,7 @@ class UltralyticsAdapter:
 
     def check(self) -> list[Fault]:
         args = self.recipe.trainer.args
-        faults = yolo_arguments.faults(args, asked=self.recipe.ask)
+        faults = yolo_arguments.faults(args, asked=self.recipe.ask) + treatment.faults(args)
         task = self._task()
         if task not in TASKS:
             faults.append(Fault(key="trainer.task", found=f"task {task!r} is not covered", cure=f"Covered: {', '.join(TASKS)}."))
@@ -105,7 +105,7 @@ class UltralyticsAdapter:
             faults.append(Fault(key="data", found="no data set is named", cure="Give the path of its data.yaml: data=path/to/data.yaml."))
         elif task in TASKS:
             faults += self._data[1]
-        faults += self._size_faults() + self._shared_memory_faults() + self._destination_faults()
+        faults += self._size_faults() + self._shared_memory_faults() + self._cache_faults() + self._destination_faults()
         return faults
 
     @cached_property
@@ -181,6 +181,21 @@ class UltralyticsAdapter:
         return [
             Fault(key="trainer.args.workers", found=found, cure="Set trainer.args.workers=0, or enlarge /dev/shm (docker run --shm-size).")
         ]
+
+    def _cache_faults(self) -> list[Fault]:
+        """Beside a card, cached images are host memory, which no trial measures: they must fit into what is free there.
+
+        Twice their size is needed while they are packed (``BaseDataset.check_cache_ram``, which otherwise goes on without a cache).
+        """
+        facts, size = self._data[0], self.recipe.ask.get("image_size") or 640
+        cached = yolo_arguments.value_of(self.recipe.trainer.args, "cache") in (True, "ram")
+        if not cached or facts is None or not isinstance(size, int) or self.recipe.device.kind == "cpu":
+            return []
+        needed, free = 2 * images.about_cached_bytes(facts.files, size, facts.channels), host.memory()[1]
+        if needed <= free:
+            return []
+        found = f"{len(facts.files)} images at {size} px take {format_size(needed)} while they are cached, and {format_size(free)} are free"
+        return [Fault(key="trainer.args.cache", found=found, cure="Set trainer.args.cache=disk, or false.")]
 
     def _destination_faults(self) -> list[Fault]:
         """A folder that already holds something is never trained into."""
@@ -334,6 +349,24 @@ class UltralyticsAdapter:
         if "save_dir" in args:
             return Path(str(args["save_dir"]))
         return folder / "run"
+
+    def going_on(self, rung: Rung, command: Command, *, folder: Path) -> GoingOn | None:
+        """From last.pt in the same words; where every epoch is done, what is left is the final validation of best.pt.
+
+        A last.pt whose optimizer was stripped for good can't be resumed: Ultralytics would start anew (engine/model.py, 8.4.190).
+        """
+        weights = self._save_dir(folder) / "weights"
+        last, best = weights / "last.pt", weights / "best.pt"
+        if not last.exists():
+            return None
+        if len(_rows(weights.parent / "results.csv")) < yolo_arguments.value_of(self.recipe.trainer.args, "epochs"):
+            words = tuple(f"model={last}" if word.startswith("model=") else word for word in command.argv)
+            return GoingOn(checkpoint=last, command=replace(command, argv=(*words, "resume=True")))
+        checkpoint = best if best.exists() else last
+        kept = tuple(word for word in command.argv if word.startswith(("data=", "imgsz=", "device=", "save_dir=")))
+        return GoingOn(
+            checkpoint=checkpoint, command=Command(argv=("yolo", self._task(), "val", f"model={checkpoint}", *kept, "plots=False"))
+        )
 
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         if not report.step_seconds or not report.train_samples:
