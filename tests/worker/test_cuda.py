@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import multiprocessing.process
 import os
 import sys
 from pathlib import Path
@@ -205,7 +205,7 @@ def test_a_spawned_data_loading_worker_opens_no_card(machine: Machine, monkeypat
     from launcher.trainers.script.inside.probe.session import Session
     from launcher.trainers.script.inside.probe.settings import Settings
 
-    monkeypatch.setattr(multiprocessing, "current_process", lambda: SimpleNamespace(daemon=True))
+    monkeypatch.setattr(multiprocessing.process, "current_process", lambda: SimpleNamespace(daemon=True))
     import dataclasses
 
     session = Session(Settings(records=str(tmp_path), orders=dataclasses.asdict(machine.orders)))

@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import multiprocessing
 import os
 import sys
 import time
@@ -84,7 +83,7 @@ class Session:
         """Takes the budget, once: everything that is made from here on is inside it."""
         if self.settled:
             return
-        if self.orders.device == "cuda" and multiprocessing.current_process().daemon:
+        if self.orders.device == "cuda" and _is_a_worker():
             self._dead = True  # a data loader's worker, started anew: a context of its own would be taken from the card
             return
         if self.orders.device == "cpu":
@@ -306,6 +305,12 @@ class Session:
         if self.active and self.recorder is not None and _is_memory(error):
             with contextlib.suppress(Exception):
                 self.recorder.swallowed(f"{type(error).__name__}: {str(error).strip().splitlines()[0][:300]}")
+
+
+def _is_a_worker() -> bool:
+    """Whether this process was started anew to load data (such processes are daemons). A forked one is told by ``forked``."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and bool(process.current_process().daemon)
 
 
 def steady_growth(live: list[int]) -> int:
