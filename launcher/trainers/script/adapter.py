@@ -22,7 +22,7 @@ from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import Rung
 from launcher.schema import Recipe, Value, WheelRule
 from launcher.trainers.base import Command, GoingOn, TrialPlan, WheelSpec, held_by
-from launcher.trainers.script import configs, recognise, rules
+from launcher.trainers.script import configs, processes, recognise, rules
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.spelling import Line, kind
 from launcher.understood import Understood
@@ -88,6 +88,7 @@ class ScriptAdapter:
             return list(refused.faults)
         return [
             *_command_faults(args),
+            *processes.faults(args.command, kind=self.recipe.device.kind),
             *_spelling_faults(self.recipe, args),
             *_config_faults(self.recipe, args),
             *_data_faults(self.recipe),
@@ -159,6 +160,10 @@ class ScriptAdapter:
     def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
         """The very command: each of its Python processes takes the budget when it builds its first model, as in its trial."""
         return held_by("launcher.trainers.script.inside.held", command, budget, "--settings", str(folder / "native" / "budget.json"))
+
+    def shapes_vary(self, rung: Rung) -> bool:
+        """What a script does can't be known; a wheel that turns a length says that lengths matter to it."""
+        return any(rung.values.get(wheel) is not None for wheel in ("segment", "sequence_length"))
 
     # -- what came of it --------------------------------------------------------------------------------------------------
 
