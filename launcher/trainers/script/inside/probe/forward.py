@@ -22,6 +22,8 @@ class Forward:
         self._before = root.forward
         self._stubs: dict[Any, Any] = {}
         self._evaluated = 0
+        self._parameters: list[Any] = []
+        self._trained = (0, 0)
         functools.update_wrapper(self, self._before)
 
     @classmethod
@@ -35,6 +37,15 @@ class Forward:
             del root.forward
             if this._own is not None:
                 root.forward = this._own
+
+    @staticmethod
+    def without(state: dict[str, Any]) -> dict[str, Any]:
+        """A module's state as it is without us: for its copies and pickles."""
+        this = state.get("forward")
+        if not isinstance(this, Forward):
+            return state
+        rest = {key: value for key, value in state.items() if key != "forward"}
+        return rest if this._own is None else {**rest, "forward": this._own}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """A copy of the model (its moving average, say) gets a ``forward`` of its own."""
@@ -61,10 +72,23 @@ class Forward:
     def _train(self, args: Any, kwargs: Any) -> Any:
         session = self._session
         session.training()
+        seen = self._seen(args, kwargs)
+        if session.forwarding and any(new > old for new, old in zip(seen, self._trained, strict=True)):
+            session.something_new()
         if not session.forwarding:
+            self._trained = (max(seen[0], self._trained[0]), max(seen[1], self._trained[1]))
             _observe_batch(session, args, kwargs)
             return self._really(args, kwargs)
         return self._stubbed(("train",), args, kwargs)
+
+    def _seen(self, args: Any, kwargs: Any) -> tuple[int, int]:
+        """(elements of the largest input, weights that are trained): more of either than before needs more memory."""
+        import torch
+        from torch.utils import _pytree
+
+        self._parameters = self._parameters or list(self._root.parameters())
+        sizes = (leaf.numel() for leaf in _pytree.tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor))
+        return max(sizes, default=0), sum(parameter.requires_grad for parameter in self._parameters)
 
     def _evaluate(self, args: Any, kwargs: Any) -> Any:
         session = self._session
@@ -75,11 +99,12 @@ class Forward:
         if passes.evaluating():
             return self._really(args, kwargs)
         # no data loader: every call counts as a batch
-        if session.phase is not Phase.VALIDATE:
+        ending = session.phase is Phase.FINISH
+        if session.phase is not Phase.VALIDATE and not ending:
             self._evaluated = 0
         session.validating()
         key = ("eval", _shapes((args, kwargs)))
-        if self._evaluated >= session.wanted_validation and key in self._stubs:
+        if (ending or self._evaluated >= session.wanted_validation) and key in self._stubs:
             return _filled(self._stubs[key])
         out = self._really(args, kwargs)
         self._evaluated += 1

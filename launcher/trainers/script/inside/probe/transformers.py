@@ -1,6 +1,7 @@
 """Hooks into transformers' ``Trainer``: steps as it counts them, an evaluation right after them, then training again.
 
-Its loop decides when to evaluate by callbacks, so a callback steers it; nothing is cut by ending its data loader. ``generate`` is
+Its loop decides when to evaluate and to save by callbacks, so a callback steers it: both once, at one step. Nothing is cut by
+ending its data loader; after the step that follows, training is stopped, so that the script's own end comes. ``generate`` is
 held to its full length: an early end of sentence hides the largest key/value cache.
 """
 
@@ -34,12 +35,14 @@ def install(session: Session, module: Any) -> None:
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
             control.should_save = control.should_log = False
             control.should_evaluate = False
-            if session.phase is Phase.TRAIN_AGAIN:
-                if session.steps_after >= max(session.orders.steps_after, 1):
-                    session.finish()
+            if session.phase is Phase.TRAIN_AGAIN and session.trained_again:
+                session.wind_up()
+            if session.phase is Phase.FINISH:
+                control.should_training_stop = True
             elif session.proven and not session.validated:
                 if evaluates(self.trainer):
                     control.should_evaluate = True
+                    control.should_save = args.save_strategy != module.SaveStrategy.NO
                 elif session.steps >= session.wanted:
                     control.should_training_stop = True  # what comes after training is the script's own affair
             return control
@@ -61,8 +64,7 @@ def install(session: Session, module: Any) -> None:
         probe = Probe()
         probe.trainer = this
         this.add_callback(probe)
-        this.args.save_strategy = module.SaveStrategy.NO
-        for name in ("load_best_model_at_end", "push_to_hub", "eval_on_start"):
+        for name in ("push_to_hub", "eval_on_start"):
             setattr(this.args, name, False)
 
     @functools.wraps(evaluate)
@@ -79,9 +81,7 @@ def install(session: Session, module: Any) -> None:
         return _Some(whole, session.wanted_validation)
 
     trainer.__init__, trainer.evaluate, trainer.get_eval_dataloader = begun, evaluated, get_eval_dataloader
-    for name in ("_save_checkpoint", "save_model", "_save", "push_to_hub"):
-        if hasattr(trainer, name):
-            setattr(trainer, name, lambda *args, **kwargs: None)
+    trainer.push_to_hub = lambda *args, **kwargs: None
 
 
 class _Some:
