@@ -41,9 +41,10 @@ SLACK_STEPS = 2
 SLACK_PASSES = 3
 LEAST_VALIDATION = 4
 """Validation batches that are let through where there are so many: growth from batch to batch shows from the third on."""
-VARIETY = 6
-"""Micro-batches of training, of differing lengths where there are such, that are let through where they come quickly ..."""
-VARIETY_AGAIN = 3
+VARIETY = 16
+"""Micro-batches of training, of differing lengths where there are such, that are let through where they come quickly (a peak that lasts
+shorter than a look at the memory shows in one of several) ..."""
+VARIETY_AGAIN = 8
 """... and after validation ..."""
 VARIETY_S = 6.0
 """... which is within so many seconds, or where lengths differ ..."""
