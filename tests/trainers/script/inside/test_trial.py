@@ -154,6 +154,18 @@ def test_a_crash_of_our_own_making_is_said_to_be_ours(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_cold_cache_is_filled_in_the_trial_and_the_persons_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "hf"
+    (home / "datasets").mkdir(parents=True)
+    (home / "datasets" / "warm.txt").write_text("theirs")
+    monkeypatch.setenv("HF_HOME", str(home))
+    monkeypatch.delenv("HF_DATASETS_CACHE", raising=False)
+    before = snapshot(home)
+    assert fits(tried("cold_cache", tmp_path))
+    assert snapshot(home) == before
+
+
+@pytest.mark.slow
 def test_layers_that_thaw_late_are_trained_in_the_trial(tmp_path: Path) -> None:
     done = tried("thaws", tmp_path, "--width", "2048")
     assert fits(done)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import itertools
 import os
 import sys
@@ -40,13 +41,15 @@ SLACK_STEPS = 2
 SLACK_PASSES = 3
 LEAST_VALIDATION = 4
 """Validation batches that are let through where there are so many: growth from batch to batch shows from the third on."""
-VARIETY = 6
-"""Micro-batches of training, of differing lengths where there are such, that are let through where they come quickly ..."""
-VARIETY_AGAIN = 3
+VARIETY = 16
+"""Micro-batches of training, of differing lengths where there are such, that are let through where they come quickly (a peak that lasts
+shorter than a look at the memory shows in one of several) ..."""
+VARIETY_AGAIN = 8
 """... and after validation ..."""
 VARIETY_S = 6.0
 """... which is within so many seconds, or where lengths differ ..."""
 VARIETY_LENGTHS_S = 25.0
+COLLECT_S = 1.0
 WHOLE_AGAIN_S = 20.0
 """A growing pass is followed to its end after validation, too, where that takes no longer."""
 
@@ -76,8 +79,10 @@ class Session:
         self.forward_began = 0.0
         self.passes_after = 0
         self.roots: list[Any] = []
-        self._train_began = 0.0
+        self._train_began = self._collected = 0.0
         self._train_batches = 0
+        self.varies = False
+        """Batches of one number of samples came in several shapes."""
         self.grew = self.grows = False
         """Training left memory behind with every batch: so far, and in the pass that is open."""
         self.live: list[int] = []
@@ -363,6 +368,7 @@ class Session:
     def forwarded_step(self) -> None:
         """A stub step of fast-forward; all ranks go in step, so that they leave it together."""
         if self.phase is Phase.FINISH:
+            self.training_goes_on()
             return
         if self._any_rank(self.validated):
             self.validated = True
@@ -398,12 +404,20 @@ class Session:
             self.finish()
         self._to(Phase.FINISH)
         self._facts(ended="done")
+        gc.disable()  # what is garbage at the end may be there in the run, whose collector comes at other moments
+        self._collected = time.monotonic()
         self.start_forwarding()
         usual = threading.stack_size(256 * 1024)  # a usual stack of 8 MiB would count as data, inside the budget
         timer = threading.Timer(self.settings.finish_s, self._out_of_time)
         timer.daemon = True
         timer.start()
         threading.stack_size(usual)
+
+    def training_goes_on(self) -> None:
+        """Stub training in FINISH: what it leaves is collected now and then, since the collector is off."""
+        if self.phase is Phase.FINISH and time.monotonic() - self._collected > COLLECT_S:
+            gc.collect()
+            self._collected = time.monotonic()
 
     def _out_of_time(self) -> None:
         """Called from a thread of its own: the script's end is too far away."""

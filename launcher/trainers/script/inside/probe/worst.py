@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from launcher.trainers.script.inside.probe.session import Session
+from launcher.trainers.script.inside.probe.session import VARIETY, Session
 
 SAMPLE_ITEMS = 2000
 VARIETY_OF_VALIDATION = 2
@@ -40,7 +40,7 @@ def first(loader: Any, session: Session, kind: str) -> Iterator[None]:
         yield
         return
     size = getattr(sampler, "batch_size", None) or getattr(loader, "batch_size", None) or 1
-    wanted = (session.wanted + 2) * max(session.orders.payload.get("accumulation", session.orders.accumulation), 1)
+    wanted = max((session.wanted + 2) * max(session.orders.payload.get("accumulation", session.orders.accumulation), 1), VARIETY)
     batches = _varied(order, size, wanted) if kind == "train" else _validation(order, size, session.wanted_validation)
     loader.__dict__["batch_sampler"] = _First(sampler, batches)
     try:
