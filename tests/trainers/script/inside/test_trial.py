@@ -166,6 +166,13 @@ def test_a_cold_cache_is_filled_in_the_trial_and_the_persons_stays_as_it_was(tmp
 
 
 @pytest.mark.slow
+def test_of_a_samplers_own_batches_the_longest_comes_first(tmp_path: Path) -> None:
+    done = tried("buckets", tmp_path)
+    assert fits(done) and said(done, "longest first")
+    assert done.report.uses[2].phase == "train" and done.report.uses[2].reserved_bytes > 64 * 2000 * 64 * 4 * 2
+
+
+@pytest.mark.slow
 def test_layers_that_thaw_late_are_trained_in_the_trial(tmp_path: Path) -> None:
     done = tried("thaws", tmp_path, "--width", "2048")
     assert fits(done)

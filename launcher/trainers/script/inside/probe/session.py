@@ -94,6 +94,8 @@ class Session:
         self._dead = False
         self.sampled: dict[int, list[int] | None] = {}
         """Data set, by identity -> its items as ``worst`` orders them; None: taken as drawn."""
+        self.sizes: dict[int, dict[int, int]] = {}
+        """Likewise -> the sizes of its sampled items."""
         self.on_forwarding: list[Any] = []
 
     # -- budget and report
