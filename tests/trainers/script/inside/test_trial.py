@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,14 @@ def recipe(command: list[str], *, micro_batch: int = 64, timeout_s: float = 240.
 
 
 def tried(
-    name: str, tmp_path: Path, *words: str, cap: int = 512 * MIB, rung: int = 0, launcher: tuple[str, ...] = (), **kwargs: object
+    name: str,
+    tmp_path: Path,
+    *words: str,
+    cap: int = 512 * MIB,
+    rung: int = 0,
+    launcher: tuple[str, ...] = (),
+    told: Callable[..., None] | None = None,
+    **kwargs: object,
 ) -> Trial:
     """One rung of a script in tests/scripts (or a path), run in an empty folder of its own."""
     script = str(SCRIPTS / f"{name}.py") if "/" not in name else str(EXAMPLES / name)
@@ -54,6 +62,7 @@ def tried(
         return trial.run(
             Job(adapter=adapter, ladder=ladder, budget=cpu_budget(cap), folder=RunFolder.create(tmp_path / "runs", "test")),
             ladder.rungs[rung],
+            told=told,
         )
     finally:
         os.chdir(before)
@@ -81,7 +90,9 @@ def test_a_script_that_reads_back_what_it_writes_fits_and_nothing_of_the_persons
 
 
 def test_an_endless_iterator_is_fast_forwarded_to_its_validation(tmp_path: Path) -> None:
-    done = tried("endless_iterator", tmp_path, rung=1)
+    heard = set()
+    done = tried("endless_iterator", tmp_path, rung=1, told=lambda phase, seconds, *, new: heard.add(phase))
+    assert heard - {"start"}, "the phases of the script's own process are shown while it runs"
     assert fits(done)
     assert done.report.facts["forwarded"] and done.report.observed["micro_batch"] == 32
 
