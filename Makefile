@@ -1,10 +1,10 @@
 # `make` prints what there is. Every target works on a fresh machine: it installs what it needs into .venv first.
 PYTHON ?= python3
 BIN    := .venv/bin
-EXTRAS := ultralytics,transformers,lora,demo,dev
+EXTRAS := ultralytics,transformers,sentence-transformers,lora,demo,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-slow check demo demo-separator demo-whisper gpu-check clean
+.PHONY: help install test test-slow check demo demo-separator demo-whisper gpu-check survival clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | column -t -s '|'
@@ -40,6 +40,9 @@ demo-whisper: install   ## a tiny Whisper learns spoken numbers, no GPU needed: 
 
 gpu-check: install   ## real CUDA failures on emulated cards; needs a GPU
 	$(BIN)/python -m pytest -m gpu -rs
+
+survival: install   ## full runs launched after a fit, on nasty data near the edge (hours; SLICE=10: ten more cases; SEED=17: one again)
+	$(BIN)/python -m benchmarks.survival $(if $(SEED),--seed $(SEED),$(if $(SLICE),--slice $(SLICE))) $(if $(JOBS),--jobs $(JOBS))
 
 clean:          ## removes the environment, not your runs or data
 	rm -rf .venv

@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TypeVar
 
 from launcher import __version__, compose
 from launcher.errors import BadInput, ExitCode, Interrupted
-from launcher.terminal import Terminal
+from launcher.terminal import Streams, Terminal
 from launcher.verbs import table
 from launcher.verbs.base import Answer, Call, Takes, Verb
 
@@ -28,7 +29,12 @@ _COMPLETION = frozenset({"-sc", "--shell-completion", "--shell_completion"})
 
 def main() -> None:
     """The console entry point."""
-    sys.exit(run(sys.argv[1:]))
+    streams = Streams()
+    try:
+        status = run(sys.argv[1:])
+    finally:
+        streams.close()
+    sys.exit(status)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -82,6 +88,11 @@ def _guarded(act: Callable[[], T], terminal: Terminal) -> T | Answer:
     except (Interrupted, KeyboardInterrupt) as stopped:
         terminal.complain(f"autofit: {stopped or 'interrupted'}; no process is left behind")
         return Answer(status=ExitCode.INTERRUPTED, record={"status": "interrupted"})
+    except Exception as error:  # a fault of autofit's own: its traceback is what helps to mend it
+        import traceback
+
+        terminal.complain("".join(traceback.format_exception(error)).rstrip())
+        return Answer(status=ExitCode.BAD_INPUT, record={"status": "stopped", "error": f"{type(error).__name__}: {error}"})
 
 
 def _groups() -> str:
@@ -100,7 +111,8 @@ def _complete(words: Sequence[str], terminal: Terminal) -> int:
     typed = line.split()
     if len(typed) > 1:
         os.environ["COMP_LINE"] = line.replace(f" {typed[1]}", "", 1)
-    compose.complete(words)
+    with suppress(BadInput):  # a half-typed line is no mistake
+        compose.complete(words)
     return ExitCode.DONE
 
 

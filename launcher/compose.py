@@ -1,6 +1,5 @@
-"""Words of a command line -> drafts of recipes, one for each job of a multirun. With ``sources`` the only module that knows Hydra.
-
-Hydra is imported where it is needed: ``--help`` answers without it.
+"""Words of a command line -> drafts of recipes, one for each job of a multirun. With ``sources``, ``overrides`` and ``refusals`` the only
+place that knows Hydra, which is imported where it is needed: ``--help`` answers without it.
 """
 
 from __future__ import annotations
@@ -8,12 +7,15 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from launcher.errors import BadInput, Fault, did_you_mean
-from launcher.places import home, recipe_folders
+from launcher import refusals
+from launcher.errors import COMMAND_LINE, BadInput, Fault, did_you_mean
+from launcher.overrides import for_hydra, read, sweeps
+from launcher.places import home, recipe_files
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -25,32 +27,53 @@ def drafts(words: Sequence[str], *, program: str, drafted: Mapping[str, str] | N
     """The recipe that the words compose to, once for each combination of a multirun; nothing is run.
 
     ``drafted``: recipes that are in no file, name -> text. Empty where a flag of Hydra's own asked to print something instead.
-    Raises BadInput.
+    Raises BadInput for what can't be composed; what is wrong with a recipe that can be stands in its draft.
     """
+    from launcher import misplaced
+
+    line = _line(words)
+    texts = dict(drafted or {})
+    names = {*recipe_files(), *texts}
+    lost = misplaced.of(line.overrides)
+    refused = _unknown_recipes(line, known=names)
+    if refused or (lost and line.only_shows):
+        raise BadInput([*refused, *misplaced.faults(lost, recipe=None, recipes=names)])
+    line = replace(line, overrides=tuple(word for word in line.overrides if word not in lost))
+    try:
+        found = _composed(line, program=program, drafted=texts)
+    except BadInput as refusal:
+        raise BadInput([*refusal.faults, *misplaced.faults(lost, recipe=None, recipes=names)]) from refusal
+    return [replace(one, faults=(*one.faults, *misplaced.faults(lost, recipe=one.recipe, recipes=names))) for one in found]
+
+
+def _composed(line: _Line, *, program: str, drafted: Mapping[str, str]) -> list[Draft]:
     from hydra.core.hydra_config import HydraConfig
 
     from launcher import recipe as recipes
 
-    texts = dict(drafted or {})
-    _refuse_unknown_recipes(words, known={*recipe_files(), *texts})
     found: list[Draft] = []
 
     def keep(config: DictConfig) -> None:
-        found.append(recipes.read(config, _provenance(HydraConfig.get(), texts)))
+        found.append(recipes.read(config, _provenance(HydraConfig.get(), drafted)))
 
-    with _drafted(texts):
-        _hydra([program, *map(_added_or_overridden, words)], keep)
+    told = [for_hydra(word, groups=groups(), sweeping=line.sweeping) for word in line.overrides]
+    with _supplied(drafted, typed=_keys(line)), refusals.told(dict(zip(told, line.overrides, strict=True))):
+        if several := [word for word in told if not line.sweeping and sweeps(word)]:
+            raise BadInput([_several(word) for word in several])
+        _hydra([program, *told, *line.flags], keep)
     return found
 
 
+def _several(word: str) -> Fault:
+    key, _, value = word.lstrip("+").partition("=")
+    cure = "Add -m for one launch with each; a list is written [a,b], and a text with a comma in quotes of its own."
+    return Fault(key=key, found=f"{value} is more than one value", cure=cure, where=COMMAND_LINE)
+
+
 def complete(words: Sequence[str]) -> None:
-    """Tab completion of overrides, printed by Hydra for the line in ``COMP_LINE``."""
-    _hydra(["autofit", *words], lambda config: None)
-
-
-def recipe_files() -> dict[str, Path]:
-    """Recipe name -> file; the person's own hide built-in ones of the same name."""
-    return {path.stem: path for folder in recipe_folders() for path in sorted(folder.glob("*.yaml"))}
+    """Tab completion of overrides, printed by Hydra for the line in ``COMP_LINE``. Raises BadInput where that can't be read yet."""
+    with refusals.told({}):
+        _hydra(["autofit", *words], lambda config: None)
 
 
 def groups() -> dict[str, list[str]]:
@@ -63,71 +86,110 @@ def _hydra(argv: Sequence[str], task: Callable[[DictConfig], None]) -> None:
     """Calls ``task`` with each configuration that Hydra composes of a command line."""
     import hydra
 
-    _plugins()
     before = sys.argv
     sys.argv = list(argv)
-    try:
+    with ExitStack() as until_composed:
+        until_composed.callback(setattr, sys, "argv", before)
+        _plugins(until_composed)
         hydra.main(config_path=str(home() / "conf"), config_name="config", version_base="1.3")(task)()
-    finally:
-        sys.argv = before
 
 
-def _plugins() -> None:
-    """Makes recipes/ folders (the user's own first) the group ``recipe``, and ``${autofit:...}`` a resolver."""
+def _plugins(until_composed: ExitStack) -> None:
+    """Makes our sources known to Hydra, and ``${autofit:...}`` a resolver of places."""
+    from tempfile import TemporaryDirectory
+
     from hydra.core.plugins import Plugins
     from omegaconf import OmegaConf
 
     from launcher import sources
 
-    for plugin in (sources.RecipeFolder, sources.Drafted, sources.RecipePath):
+    def place(name: str) -> str:
+        if name == "scratch":
+            return until_composed.enter_context(TemporaryDirectory(prefix="autofit-"))
+        return places[name]
+
+    for plugin in (sources.RecipeFolder, sources.Drafted, sources.Typed, sources.RecipePath):
         Plugins.instance().register(plugin)
     places = {"examples": str(home() / "examples"), "python": sys.executable}
-    OmegaConf.register_new_resolver("autofit", lambda name: places[name], replace=True)
+    OmegaConf.register_new_resolver("autofit", place, replace=True)
 
 
 @contextmanager
-def _drafted(texts: Mapping[str, str]) -> Iterator[None]:
-    """While open, the texts are options of the group ``recipe``."""
+def _supplied(drafted: Mapping[str, str], *, typed: Iterable[str]) -> Iterator[None]:
+    """While open, the drafted texts are recipes, and the typed groups have the last word over any recipe."""
     from launcher import sources
 
-    sources.DRAFTED.update(texts)
+    sources.DRAFTED.update(drafted)
+    sources.TYPED.update(typed)
     try:
         yield
     finally:
         sources.DRAFTED.clear()
+        sources.TYPED.clear()
 
 
-def _refuse_unknown_recipes(words: Sequence[str], *, known: Iterable[str]) -> None:
-    """Refuses a command line whose ``recipe=`` names none, or one that isn't there. Hydra would list its search path instead."""
+def _keys(line: _Line) -> set[str]:
+    return {override.key for word in line.overrides if (override := read(word)) is not None}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Line:
+    """A command line as Hydra's own parser takes it apart."""
+
+    overrides: tuple[str, ...]
+    flags: tuple[str, ...]
+    sweeping: bool
+    only_shows: bool
+    """It asks Hydra to print something, and for nothing to be composed."""
+
+
+def _line(words: Sequence[str]) -> _Line:
+    """Raises BadInput for flags that Hydra doesn't have."""
+    from hydra._internal.utils import get_args_parser
+
+    parser = get_args_parser()
+    parser.error = _no_flag  # type: ignore[method-assign]
+    args = parser.parse_intermixed_args(list(words))  # overrides may stand behind a flag, too
+    flags = tuple(word for word in words if word not in args.overrides)
+    only_shows = bool(args.cfg or args.info or args.hydra_help)
+    return _Line(
+        overrides=tuple(args.overrides),
+        flags=flags,
+        sweeping=args.multirun or "hydra.mode=MULTIRUN" in args.overrides,
+        only_shows=only_shows,
+    )
+
+
+def _no_flag(message: str) -> NoReturn:
+    cure = "`autofit --help` lists autofit's, `autofit train --hydra-help` Hydra's."
+    raise BadInput([Fault(key="", found=message, cure=cure, where=COMMAND_LINE)])
+
+
+def _unknown_recipes(line: _Line, *, known: Iterable[str]) -> list[Fault]:
+    """What is wrong with ``recipe=``: it names none, or one that isn't there. Hydra would list its search path instead."""
     known = sorted(known)
-    said = [word.removeprefix("recipe=") for word in words if word.startswith("recipe=")]
+    said = [override.value for word in line.overrides if (override := read(word)) is not None and override.key == "recipe"]
     listed = f"There is: {', '.join(known)}; your own go into ./recipes/NAME.yaml."
-    if not said and not any(word.startswith("-") for word in words):
-        raise _refused("recipe", "none is named", f"Give one: recipe=NAME. {listed}")
-    for name in [name for value in said for name in value.split(",")]:
-        if re.fullmatch(r"[\w.-]+", name) and name not in known:
-            raise _refused("recipe", f"there is no recipe {name!r}", f"{did_you_mean(name, known)}{listed}")
+    if not said and not line.only_shows:
+        return [Fault(key="recipe", found="none is named", cure=f"Give one: recipe=NAME. {listed}", where=COMMAND_LINE)]
+    names = [name for value in said for name in (value.split(",") if line.sweeping else [value])]
+    return [
+        Fault(key="recipe", found=f"there is no recipe {name!r}", cure=f"{did_you_mean(name, known)}{listed}", where=COMMAND_LINE)
+        for name in names
+        if name not in known and not _CALL.match(name)
+    ]
 
 
-def _refused(key: str, found: str, cure: str) -> BadInput:
-    return BadInput([Fault(key=key, found=found, cure=cure, where="command line")])
-
-
-_OWN_KEY = re.compile(r"^(ask|trainer|ladder|device|trial|run|supervise)\.[^=]*=")
-
-
-def _added_or_overridden(word: str) -> str:
-    """``trainer.args.epochs=9`` works whether a recipe says it or not: our own gate knows the keys and says what was meant."""
-    return f"++{word}" if _OWN_KEY.match(word) else word
+_CALL = re.compile(r"\w+\(|\[|['\"]")  # choice(...), a list, a quoted name: Hydra's to read
 
 
 def _provenance(hydra_config: Any, drafted: Mapping[str, str]) -> Provenance:
     from launcher.recipe import Provenance
 
     choices = hydra_config.runtime.choices
-    name = choices.get("recipe")
+    name, conf = choices.get("recipe"), home() / "conf"
     recipe = recipe_files().get(name) if name not in drafted else None
-    groups = [home() / "conf" / group / f"{option}.yaml" for group, option in choices.items() if "/" not in group and option]
-    files = [recipe, *filter(Path.is_file, groups), home() / "conf" / "config.yaml"]
+    groups = [conf / group / f"{option}.yaml" for group, option in choices.items() if "/" not in group and option]
+    files = [recipe, *filter(Path.is_file, groups), conf / "config.yaml"]
     overrides = tuple(hydra_config.overrides.task)
     return Provenance(overrides=overrides, drafted=drafted.get(name), files=tuple(path for path in files if path))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # what is drawn comes from elsewhere; a fault of the command 
 
 NEAR_CAP = 0.97
 """A fit above this part of its cap is told to be close."""
-_COLOURS = {Kind.FITS: "green", Kind.OUT_OF_MEMORY: "red", Kind.SPILLED: "red", Kind.ALTERED: "yellow"}
+_COLOURS = {Kind.FITS: "green", Kind.OUT_OF_MEMORY: "red", Kind.SPILLED: "red", Kind.CARD_TAKEN: "yellow", Kind.ALTERED: "yellow"}
 
 
 class Display:
@@ -57,6 +57,16 @@ class Display:
             self._spinner.start()
         else:
             self._console.print(self._trial, highlight=False)
+
+    def waiting(self, holder: str, timeout_s: float) -> None:
+        """Others hold the card; it is waited for."""
+        cure = "device.when_taken=stop would end it here"
+        words = f"the card is taken: {holder}. Waiting up to {_duration(timeout_s)} for it ({cure})"
+        self._console.print(Text(words, style="yellow"), soft_wrap=True)
+
+    def otherwise(self, line: str, what: str) -> None:
+        """The run has just said that it goes on otherwise than asked."""
+        self._console.print(Text(f"\nautofit: the run {what}: {line}", style="yellow"), soft_wrap=True)
 
     def phase(self, phase: str, seconds: float, *, new: bool) -> None:
         """The trial under way is in this phase, so many seconds after its start; without a terminal only a new phase is told."""
@@ -144,7 +154,19 @@ class Display:
             failed = f"[red]the full run failed[/] with exit status {outcome.returncode}{escape(reason)}"
             self._console.print(failed, highlight=False, soft_wrap=True)
             self._console.print(Text(f"its words: {fit.job.folder.run_stderr} and {fit.job.folder.run_stdout}"), soft_wrap=True)
+            self._going_on(fit)
         self._memory(fit)
+
+    def _going_on(self, fit: Fit) -> None:
+        """What a failed run has left, and how to go on from there."""
+        if fit.chosen is None or fit.command is None:
+            return
+        left = fit.job.adapter.going_on(fit.chosen.rung, fit.command, folder=fit.job.folder.path)
+        if left is None:
+            self._console.print("no checkpoint is left to go on from")
+            return
+        self._console.print(Text(f"checkpoint left: {left.checkpoint}"), soft_wrap=True)
+        self._console.print(Text(f"to go on from it: {left.command.shell()}", style="cyan"), soft_wrap=True)
 
     def _memory(self, fit: Fit) -> None:
         """The run held against its trial, and what it lost to memory on the way."""
@@ -166,7 +188,7 @@ class Display:
         """One trial, phase by phase."""
         table = Table(box=box.SIMPLE_HEAD, title=f"rung {trial.rung.index}: {_words(trial.rung)}", title_justify="left")
         table.add_column("phase")
-        for heading in ("batches", "seconds", "allocated", "reserved", "device"):
+        for heading in ("batches", "seconds", "allocated", "reserved", "outside", "device"):
             table.add_column(heading, justify="right")
         for use in trial.report.uses:
             table.add_row(
@@ -175,6 +197,7 @@ class Display:
                 f"{use.seconds:.2f}",
                 _size(use.allocated_bytes),
                 _size(use.reserved_bytes),
+                _size(use.outside_bytes),
                 _size(use.device_bytes),
             )
         self._console.print(table)

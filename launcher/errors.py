@@ -26,6 +26,10 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+COMMAND_LINE = "command line"
+"""Where a fault stands that was typed."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
     """One thing wrong with the input: where it stands, what was found, what would work.

@@ -24,9 +24,9 @@ def shared_memory_free() -> int | None:
 
 
 def disk_free(path: str | os.PathLike[str]) -> int:
-    """Bytes this user may still write where ``path`` is, or will be: the nearest folder that exists counts."""
+    """Bytes this user may still write where ``path`` is, or will be: the nearest folder that exists, and may be seen, counts."""
     place = Path(path).absolute()
-    while not place.exists() and place != place.parent:
+    while not os.path.exists(place) and place != place.parent:  # False where looking is forbidden; Path.exists raises there
         place = place.parent
     return shutil.disk_usage(place).free
 

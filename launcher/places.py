@@ -1,4 +1,4 @@
-"""Where autofit's own files are."""
+"""Where autofit's own files and recipes are, and how a file is called."""
 
 from __future__ import annotations
 
@@ -14,3 +14,16 @@ def home() -> Path:
 def recipe_folders() -> tuple[Path, ...]:
     """Where recipes are: the built-in ones, then the person's own. Of two with one name the later counts."""
     return (home() / "recipes", Path.cwd() / "recipes")
+
+
+def recipe_files() -> dict[str, Path]:
+    """Recipe name -> file; the person's own hide built-in ones of the same name."""
+    return {path.stem: path for folder in recipe_folders() for path in sorted(folder.glob("*.yaml"))}
+
+
+def short(path: Path) -> str:
+    """A file as a person would name it from here."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

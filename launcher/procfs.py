@@ -20,6 +20,19 @@ def data_bytes(pid: int | str = "self") -> int:
     return status_bytes("VmData", pid)
 
 
+def descendants(pid: int) -> list[int]:
+    """Every living process that ``pid`` started, and those that these started; empty where the kernel doesn't tell.
+
+    /proc/PID/task/TID/children (proc_tid_children(5)); some 20 microseconds a process.
+    """
+    found = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as children:
+                found += [int(child) for child in children.read().split()]
+    return found + [below for child in found for below in descendants(child)]
+
+
 class DataSegments:
     """VmData of a process for who looks often: one file held open, one read a look, some 3 microseconds."""
 

@@ -14,7 +14,8 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from launcher.errors import Fault, did_you_mean
+from launcher.errors import COMMAND_LINE, Fault, did_you_mean
+from launcher.places import short
 from launcher.schema import Recipe, WheelRule
 from launcher.understood import PLACE
 
@@ -38,16 +39,21 @@ class Provenance:
         """The place that gave ``key`` its value: "command line", a file, or the recipe where nothing says it."""
         for override in self.overrides:
             name = override.split("=", 1)[0].lstrip("+~").replace("/", ".")
-            if name and (key == name or key.startswith(f"{name}.") or name.startswith(f"{key}.")):
-                return "command line"
+            if name and (key == name or name.startswith(f"{key}.") or (key.startswith(f"{name}.") and self._gives(name, key))):
+                return COMMAND_LINE
         if self.drafted is not None and _text_says(self.drafted, key.split(".")):
             return PLACE
         for file in self.files:
             if _says(file, key.split(".")):
-                return _short(file)
+                return short(file)
         if self.drafted is not None:
             return PLACE
-        return _short(self.files[0]) if self.files else ""
+        return short(self.files[0]) if self.files else ""
+
+    def _gives(self, typed: str, key: str) -> bool:
+        """Whether what was typed for ``typed`` gives ``key`` below it: where it chose a group's file, only what that file says."""
+        chosen = [file for file in self.files if file.parent.name == typed]
+        return not chosen or any(_says(file, key.split(".")) for file in chosen)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,8 +134,12 @@ def _fault(detail: ErrorDetails, provenance: Provenance) -> Fault:
     elif detail["type"] == "missing":
         found, cure = "no value is set", f"Give one: {key}=..."
     else:
-        found, cure = f"found {value!r}", f"{detail['msg'].removeprefix('Value error, ')}."
+        found, cure = f"found {value!r}", _sentence(detail["msg"].removeprefix("Value error, "))
     return Fault(key=key, where=provenance.where(key), found=found, cure=cure)
+
+
+def _sentence(words: str) -> str:
+    return words if words.endswith("?") else f"{words}."
 
 
 def _fields_at(loc: Sequence[str | int]) -> list[str]:
@@ -163,13 +173,6 @@ def _text_says(text: str, parts: Sequence[str]) -> bool:
             return False
         node = node[part]
     return True
-
-
-def _short(path: Path) -> str:
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
 
 
 def as_yaml(recipe: Recipe) -> str:

@@ -10,13 +10,29 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from launcher.sizes import parse_size
+from launcher.sizes import MIB, format_size, parse_size
 
 Value = bool | int | float | str | None
 """What a wheel can stand at."""
 
 
-Size = Annotated[int | None, BeforeValidator(lambda text: parse_size(text) if isinstance(text, str) else text)]
+LEAST_BUDGET_BYTES = 64 * MIB
+"""No Python that has imported a trainer is smaller; but 900 is what people write who mean MiB, and 16 where they mean GiB."""
+
+
+def _budget(said: Any) -> Any:
+    """A size that a trainer could start in. Raises ValueError, with the unit that was probably meant where there is none."""
+    size = parse_size(said) if isinstance(said, str) else said
+    if not isinstance(size, int) or isinstance(size, bool) or size >= LEAST_BUDGET_BYTES:
+        return size
+    bare = str(said).strip()
+    if not bare.isdecimal():
+        raise ValueError(f"No trainer starts in less than {format_size(LEAST_BUDGET_BYTES)}")
+    unit = "GiB" if size < 256 else "MiB" if size < MIB else "KiB"
+    raise ValueError(f"That is {bare} bytes, in which no trainer starts; did you mean {bare}{unit}?")
+
+
+Size = Annotated[int | None, BeforeValidator(_budget)]
 """Bytes, or a text such as ``16GiB`` or ``800MiB``; bytes after validation."""
 
 
@@ -78,6 +94,10 @@ class DeviceRules(Part):
     """Fraction of the budget that a trial must leave free. Lower is faster training, closer to a late failure."""
     share: bool = False
     """True: accept a card that another process holds, and budget only what is free."""
+    when_taken: Literal["wait", "stop"] = "wait"
+    """What to do where others come to the card after the launch began: wait until it is free again, or stop."""
+    taken_timeout_s: Annotated[float, Field(gt=0)] = 600.0
+    """Seconds to wait at most each time; then the launch stops."""
 
 
 class TrialRules(Part):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ from launcher.schema import Recipe
 from launcher.sizes import format_size
 from launcher.trainers.base import Command, load_adapter
 from launcher.trial import Trial
+from launcher.verdict import Kind
 
 T = TypeVar("T")
 
@@ -30,6 +32,8 @@ class Screen(Protocol):
 
     def plan(self, job: Job) -> None: ...
     def trying(self, rung: Rung, number: int) -> None: ...
+    def waiting(self, holder: str, timeout_s: float) -> None: ...
+    def otherwise(self, line: str, what: str) -> None: ...
     def phase(self, phase: str, seconds: float, *, new: bool) -> None: ...
     def tried(self, trial: Trial, job: Job) -> None: ...
     def summary(self, fit: Fit) -> None: ...
@@ -70,12 +74,14 @@ def prepare(draft: Draft) -> Job:
     budget = _collect(faults, lambda: _budget(recipe))
     if not faults:
         _collect(faults, lambda: _make_data(recipe))
-    to_be_made = recipe.prepare is not None and recipe.data is not None and not Path(recipe.data).exists()
+    to_be_made = recipe.prepare is not None and recipe.data is not None and not os.path.exists(recipe.data)
     faults += _disk_faults(Path(recipe.run.root))
-    faults += [fault for fault in adapter.check() if not (to_be_made and fault.key == "data")]
+    faults += [fault for fault in _collect(faults, adapter.check) or [] if not (to_be_made and fault.key == "data")]
     if faults or ladder is None or budget is None:
         raise BadInput(draft.provenance.placed(faults))
-    folder = RunFolder.create(Path(recipe.run.root), recipe.name)
+    folder = _collect(faults, lambda: RunFolder.create(Path(recipe.run.root), recipe.name))
+    if folder is None:
+        raise BadInput(draft.provenance.placed(faults))
     folder.replace(folder.recipe, recipes.as_yaml(recipe))
     folder.event("prepared", recipe=recipe.name, device=budget, rungs=len(ladder.rungs), effective_batch=ladder.effective_batch)
     return Job(adapter=adapter, ladder=ladder, budget=budget, folder=folder)
@@ -100,7 +106,10 @@ def _collect(faults: list[Fault], make: Callable[[], T]) -> T | None:
         return make()
     except BadInput as refused:
         faults += refused.faults
-        return None
+    except PermissionError as error:
+        found = f"it may not be looked at: {error.strerror}"
+        faults.append(Fault(key="", where=str(error.filename), found=found, cure="Let this user read it and enter its folders."))
+    return None
 
 
 def _budget(recipe: Recipe) -> Budget:
@@ -166,28 +175,50 @@ def _walk(result: Fit, screen: Screen) -> None:
         result.trials.append(tried)
         screen.tried(tried, job)
         _write(result)
+        if tried.verdict.kind is Kind.CARD_TAKEN and not _card_is_back(result, tried.verdict.why, screen):
+            break
     job.folder.forget_cache()
     result.status = Status.NO_RUNG_FITS
     if isinstance(move, search.Chosen):
         result.chosen = next(one for one in result.trials if one.rung.index == move.rung.index)
         result.command = launch.native_command(job, move.rung)
         result.status = Status.DONE
-    elif move.why == "not_memory":
+    elif isinstance(move, search.Try) or move.why == "not_memory":
         result.status = status_of(result.trials[-1].verdict.kind)
     result.trial_seconds = time.monotonic() - began
     job.folder.event("fitted", status=result.status, rung_index=result.chosen.rung.index if result.chosen else None)
 
 
+MOST_WAITS = 5
+"""Times that a launch waits for its card: others that come and go for ever end it."""
+
+
+def _card_is_back(result: Fit, holder: str, screen: Screen) -> bool:
+    """Whether the card is ours again, after waiting for it where the recipe says so."""
+    device, job = result.job.recipe.device, result.job
+    waits = sum(trial.verdict.kind is Kind.CARD_TAKEN for trial in result.trials)
+    if device.when_taken == "stop" or waits > MOST_WAITS:
+        return False
+    screen.waiting(holder, device.taken_timeout_s)
+    job.folder.event("card_taken", holder=holder)
+    return not devices.wait_for(job.budget, timeout_s=device.taken_timeout_s)
+
+
 def _run(result: Fit, rung: Rung, command: Command, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> None:
     """The full run, from its launch to its results."""
     job = result.job
+    if (holder := devices.taken(job.budget)) and not _card_is_back(result, holder, screen):
+        result.status = Status.CARD_TAKEN
+        job.folder.event("card_taken", holder=holder)
+        return
     result.status = Status.RUNNING
     _write(result)
     screen.launching(result)
     job.folder.event("run_started", rung_index=rung.index, command=command.shell())
-    child = launch.start(job, rung, command, show=show)
     assert result.chosen is not None
-    result.outcome = supervise.follow(job, child, base_bytes=result.chosen.report.base_bytes, told=screen.heartbeat)
+    child = launch.start(job, result.chosen, command, show=show)
+    base = result.chosen.report.base_bytes
+    result.outcome = supervise.follow(job, child, base_bytes=base, told=screen.heartbeat, otherwise=screen.otherwise)
     result.status = Status.DONE if result.outcome.done else Status.FAILED
     if result.outcome.done:
         result.results = dict(job.adapter.results(folder=job.folder.path))
@@ -203,10 +234,10 @@ def try_rung(job: Job, rung: Rung, screen: Screen | None = None) -> Trial:
 
 def _make_data(recipe: Recipe) -> None:
     """Runs the recipe's ``prepare`` command where its data isn't there yet."""
-    if recipe.prepare is None or recipe.data is None or Path(recipe.data).exists():
+    if recipe.prepare is None or recipe.data is None or os.path.exists(recipe.data):
         return
     status, said = process.output_of(recipe.prepare)
-    failed = status != 0 or not Path(recipe.data).exists()
+    failed = status != 0 or not os.path.exists(recipe.data)
     if failed:
         raise BadInput(
             [

@@ -1,20 +1,79 @@
 """What a verb says -> standard output and standard error. The only module of the launcher's process that prints.
 
-With ``--json`` standard output is kept for one line of JSON; everything else goes to standard error.
+With ``--json`` standard output is kept for one line of JSON; everything else goes to standard error. A stream whose reader has gone
+(``autofit train ... | head -1``, a terminal that was closed) takes everything and shows nothing: a training is worth more than its screen.
 """
 
 from __future__ import annotations
 
+import errno
+import io
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from launcher.display import Display
     from launcher.errors import Fault
+
+
+class _Patient(io.RawIOBase):
+    """A stream's bytes, written as long as that is possible."""
+
+    def __init__(self, stream: io.RawIOBase) -> None:
+        self._stream = stream
+        self.lost: OSError | None = None
+        """Why nothing is written any more."""
+
+    def write(self, data: Any) -> int | None:
+        if self.lost is None:
+            try:
+                return self._stream.write(data)
+            except OSError as error:
+                self.lost = error
+        return len(data)
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+
+_READER_GONE = (errno.EPIPE, errno.EIO)
+
+
+class Streams:
+    """The process's standard output and error, made patient once, for everything in it that prints (Hydra and rich, too)."""
+
+    def __init__(self) -> None:
+        sys.stdout, self._out = _patient(sys.stdout)
+        sys.stderr, _ = _patient(sys.stderr)
+
+    def close(self) -> None:
+        """Writes what is left; a standard output that was lost to something else than its reader (a full disk) is told."""
+        sys.stdout.flush()
+        if self._out.lost is not None and self._out.lost.errno not in _READER_GONE:
+            print(f"autofit: standard output can't be written: {self._out.lost.strerror}", file=sys.stderr)
+        sys.stderr.flush()
+
+
+def _patient(stream: TextIO | None) -> tuple[TextIO, _Patient]:
+    if stream is None:  # it was closed before autofit began
+        raw, encoding, errors = _Patient(io.FileIO(os.devnull, "w")), "utf-8", "strict"
+    else:
+        buffer: Any = stream.buffer  # with python -u that is the raw stream itself
+        raw, encoding, errors = _Patient(getattr(buffer, "raw", buffer)), stream.encoding, stream.errors or "strict"
+    if errors == "strict":
+        errors = "backslashreplace"  # a name that the encoding doesn't have stops nothing either
+    return io.TextIOWrapper(io.BufferedWriter(raw), encoding=encoding, errors=errors, line_buffering=raw.isatty()), raw
 
 
 class Terminal:

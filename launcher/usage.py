@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+import time
 from pathlib import Path
 
 from launcher import devices, procfs
@@ -16,8 +17,10 @@ from launcher.devices import Budget
 
 PERIOD_S = 0.005
 """Between two looks at the data segments; a look at one process costs some 10 microseconds."""
-SLOW_PERIOD_S = 0.5
-"""Between two looks at the driver, and for processes that have joined."""
+JOIN_PERIOD_S = 0.1
+"""Between two looks for processes that have told their base."""
+DRIVER_PERIOD_S = 0.5
+"""Between two looks at the driver."""
 
 
 class Usage:
@@ -31,7 +34,7 @@ class Usage:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="autofit-usage", daemon=True)
         self.peak_bytes = 0
-        """Most that any process of the run used, as ``TrialReport.peak_reserved_bytes`` counts it; 0 where nothing could be seen."""
+        """Most that any process of the run used, as ``TrialReport.peak_bytes`` counts it; 0 where nothing could be seen."""
         self.now_bytes = 0
         """Most that one of them uses now."""
 
@@ -44,15 +47,14 @@ class Usage:
 
     def _run(self) -> None:
         if self._budget.kind == "cuda":
-            while not self._stop.wait(SLOW_PERIOD_S):
+            while not self._stop.wait(DRIVER_PERIOD_S):
                 self._saw(devices.used_bytes(self._budget))
             return
-        looks = round(SLOW_PERIOD_S / PERIOD_S)
+        joined = 0.0
         while not self._stop.wait(PERIOD_S):
-            if looks >= round(SLOW_PERIOD_S / PERIOD_S):
+            if time.monotonic() - joined > JOIN_PERIOD_S:
                 self._join()
-                looks = 0
-            looks += 1
+                joined = time.monotonic()
             self._saw(max((self._of(pid) for pid in list(self._watched)), default=0))
 
     def _saw(self, size: int) -> None:
@@ -76,6 +78,8 @@ class Usage:
                 bases[int(told.stem)] = int(json.loads(told.read_text(encoding="utf-8"))["base_bytes"])
         if not bases and not self._budget.emulated:
             bases[self._pid] = self._base_bytes
+        for pid, base in list(bases.items()):  # what they fork is held to the same limit, each by itself
+            bases |= {below: base for below in procfs.descendants(pid) if below not in bases}
         for pid in bases.keys() - self._watched.keys() - self._gone:
             with contextlib.suppress(OSError):
                 self._watched[pid] = (procfs.DataSegments(pid), bases[pid])

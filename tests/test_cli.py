@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import subprocess
@@ -105,6 +106,15 @@ def test_multirun_launches_every_combination_and_ends_with_the_worst_status(tmp_
     assert "accum" in done.stdout and "-1 is not a whole number of at least 1" in done.stderr
 
 
+def test_a_multirun_leaves_nothing_of_hydra_s_behind(tmp_path: Path) -> None:
+    here, scratch = tmp_path / "here", tmp_path / "tmp"
+    here.mkdir()
+    scratch.mkdir()
+    done = autofit("ladder", "recipe=yolo_demo", "-m", "ask.micro_batch=4,8", "--json", cwd=here, TMPDIR=str(scratch))
+    assert done.returncode == 0 and len(done.stdout.splitlines()) == 2, done.stderr
+    assert list(here.iterdir()) == [] and list(scratch.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -154,6 +164,33 @@ def test_a_full_disk_is_told_before_anything_is_tried(
     assert not (tmp_path / "runs").exists()
 
 
+def without_the_powers_of_root() -> None:
+    """For a child: root, too, is refused where the modes say so."""
+    libc = ctypes.CDLL(None)
+    for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+        libc.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("run.root=closed/runs", "command line: run.root: can't make a run folder in closed/runs: Permission denied"),
+        ("run.root=closed", "command line: run.root: can't make a run folder in closed: Permission denied"),
+        ("run.root=file/runs", "command line: run.root: can't make a run folder in file/runs: Not a directory"),
+        ("data=closed/data.yaml", "closed/data.yaml: it may not be looked at: Permission denied"),
+    ],
+)
+def test_a_folder_that_one_may_not_enter_is_a_fault(tmp_path: Path, word: str, said: str) -> None:
+    data = write_yolo_dataset(tmp_path / "dataset")
+    (tmp_path / "closed").mkdir(mode=0o000)
+    (tmp_path / "file").touch()
+    argv = [sys.executable, "-m", "launcher", "fit", "recipe=yolo_demo", f"data={data}", "prepare=null", word]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, preexec_fn=without_the_powers_of_root)
+    assert done.returncode == 1 and done.stderr.startswith(said), done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -187,6 +224,26 @@ def test_run_without_a_command_or_a_known_batch_asks_with_an_example(tmp_path: P
     done = autofit("run", "--", "python", "t.py", cwd=tmp_path)
     assert done.returncode == 1 and "trainer.args.spelled.micro_batch=--my-batch" in done.stderr
     assert answer(autofit("run", "--json", "--", "python", "t.py", cwd=tmp_path))["status"] == "bad_input"
+    assert [path.name for path in tmp_path.iterdir()] == ["t.py"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("run", "--", "python", "t.py", "--batch-size", "0"), "command line after --: ask.micro_batch: "),
+        (("run", "--", "yolo", "train", "model=yolo11n.yaml", "data=no.yaml", "epochs=0"), "command line after --: trainer.args.epochs: 0"),
+        (("run", "ask.micro_batch=-1", "--", "python", "t.py", "--batch-size", "8"), "command line: ask.micro_batch: -1 is not"),
+        (("run", "batch=3", "--", "python", "t.py", "--batch-size", "8"), "command line: batch: autofit has no key of that name"),
+        (("run", "device.memory=900", "--", "python", "t.py", "--batch-size", "8"), "command line: device.memory: found 900"),
+        (("run", "ladder=nonsense", "--", "python", "t.py", "--batch-size", "8"), "command line: ladder: there is no ladder 'nonsense'"),
+        (("run", "--nonsense", "--", "python", "t.py", "--batch-size", "8"), "command line: unrecognized arguments"),
+    ],
+)
+def test_a_fault_of_run_is_the_command_line_s_and_never_a_file_s_that_is_gone(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    (tmp_path / "t.py").write_text("import argparse\np = argparse.ArgumentParser()\np.add_argument('--batch-size', type=int)\n")
+    done = autofit(*words, cwd=tmp_path)
+    assert done.returncode == 1 and done.stderr.startswith(said), done.stderr
+    assert "Traceback" not in done.stderr and "/tmp" not in done.stderr.replace(str(tmp_path), "")
     assert [path.name for path in tmp_path.iterdir()] == ["t.py"]
 
 

@@ -85,8 +85,12 @@ def test_fit_walks_down_on_real_failures_and_touches_nothing_of_the_persons(plac
     assert after == before, "data set, label caches, settings and folder are as they were"
     run_dir = Path(said["run_dir"])
     assert json.loads((run_dir / "record.json").read_text())["status"] == "done"
-    assert (run_dir / "command.sh").read_text().splitlines()[-1] == said["command"]
     assert not list(run_dir.rglob("scratch")) and not (run_dir / "trials" / "cache").exists() and not list(run_dir.rglob("*.pt"))
+    *_, folder, words = (run_dir / "command.sh").read_text().splitlines()
+    assert folder.startswith(f"cd {place}") and words.endswith(said["command"].removeprefix("yolo"))
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(place), "YOLO_CONFIG_DIR": str(place / "home"), "YOLO_OFFLINE": "1"}
+    done = subprocess.run([run_dir / "command.sh"], cwd="/", env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
 
 
 def test_train_runs_to_the_end_and_records_it(place: Path) -> None:
@@ -100,6 +104,8 @@ def test_train_runs_to_the_end_and_records_it(place: Path) -> None:
     events = [json.loads(line)["event"] for line in (Path(said["run_dir"]) / "events.jsonl").read_text().splitlines()]
     assert events == ["prepared", "trial_started", "trial_ended", "fitted", "run_started", "run_ended", "finished"]
     assert "1 epochs completed" in err, "the trainer's own words pass through"
+    memory = said["memory"]
+    assert 0 < memory["run_peak_bytes"] <= memory["cap_bytes"] < memory["budget_bytes"] and memory["trial_peak_bytes"] > 0
     assert "1 epochs completed" in (Path(said["run_dir"]) / "run.stdout.log").read_text()
 
 
@@ -131,6 +137,27 @@ def test_one_rung_can_be_tried_alone(place: Path) -> None:
     assert [use["phase"] for use in said["report"]["uses"]] == ["start", "setup", "train", "validate", "train_again", "finish"]
 
 
+def recorded(place: Path) -> tuple[str, str]:
+    """(the record's status, the last event)"""
+    (record,) = place.glob("runs/autofit/*/record.json")
+    events = (record.parent / "events.jsonl").read_text().splitlines()
+    return json.loads(record.read_text())["status"], json.loads(events[-1])["event"]
+
+
+@pytest.mark.slow
+def test_a_record_never_says_done_before_the_run_is(place: Path) -> None:
+    running = start(place, "train", "trainer.args.epochs=500")
+    until = time.monotonic() + 120
+    while not list(place.glob("runs/autofit/*/run/results.csv")) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert recorded(place) == ("running", "run_started")
+    running.kill()
+    running.communicate(timeout=60)
+    assert recorded(place)[0] == "running"
+    for pid in left_over(place):
+        os.kill(pid, signal.SIGKILL)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_the_trial_and_everything_with_status_130(place: Path, number: signal.Signals) -> None:
     running = start(place, "train", "trainer.args.epochs=50")
@@ -141,6 +168,7 @@ def test_ctrl_c_ends_the_trial_and_everything_with_status_130(place: Path, numbe
     out, err = running.communicate(timeout=30)
     assert running.returncode == 130, err
     assert json.loads(out)["status"] == "interrupted"
+    assert recorded(place) == ("interrupted", "finished")
     assert not left_over(place)
 
 
@@ -153,6 +181,7 @@ def test_ctrl_c_ends_the_full_run_and_everything_with_status_130(place: Path) ->
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=60)
     assert running.returncode == 130, err
+    assert recorded(place) == ("interrupted", "finished")
     assert not left_over(place)
 
 

@@ -156,3 +156,14 @@ def test_a_child_of_a_launcher_inside_a_child_is_found_from_outside(tmp_path: Pa
     process.wait(started(tmp_path, inner, PIDS=str(tmp_path / "pids"), D=str(tmp_path)))
     pid = int(wait_for(tmp_path / "pids"))
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_disk_that_fills_takes_the_log_and_nothing_else(tmp_path: Path) -> None:
+    shown = tmp_path / "shown"
+    with shown.open("wb") as out, (tmp_path / "err").open("wb") as err:
+        child = process.start(
+            (sys.executable, "-c", "for i in range(20000): print('a line of the trainer', i)"),
+            env={}, stdout=Path("/dev/full"), stderr=tmp_path / "stderr", show=(out, err),
+        )  # fmt: skip
+        ending = process.wait(child)
+    assert ending.returncode == 0 and shown.read_text().splitlines()[-1] == "a line of the trainer 19999"

@@ -63,6 +63,29 @@ def test_sizes_are_bytes_past_the_gate() -> None:
     assert checked.recipe is not None and checked.recipe.device.memory == 16 * 2**30
 
 
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        (900, "900MiB?"),
+        ("900", "900MiB?"),
+        (16, "16GiB?"),
+        (24000, "24000MiB?"),
+        (16384000, "16384000KiB?"),
+        ("900KiB", "less than 64 MiB"),
+        ("0.5MiB", "less than 64 MiB"),
+        (-1, "less than 64 MiB"),
+    ],
+)
+def test_a_budget_that_no_trainer_starts_in_is_refused_with_the_unit_that_was_meant(said: object, meant: str) -> None:
+    (fault,) = draft(device={"memory": said}).faults
+    assert fault.key == "device.memory" and fault.found == f"found {said!r}" and meant in fault.cure
+
+
+def test_a_budget_may_be_given_in_bytes() -> None:
+    checked = draft(device={"memory": 939524096})
+    assert checked.recipe is not None and checked.recipe.device.memory == 896 * 2**20 and not checked.faults
+
+
 def test_a_number_is_no_switch_and_a_text_no_number() -> None:
     assert {fault.key for fault in draft(device={"share": 1, "index": "0"}).faults} == {"device.share", "device.index"}
 

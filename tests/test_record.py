@@ -63,3 +63,9 @@ def test_events_are_one_line_of_json_each_in_order(tmp_path: Path) -> None:
 
 def test_plain_turns_what_the_launcher_holds_into_json() -> None:
     assert plain({"a": (1, 2), "kind": Kind.FITS, 3: {4}}) == {"a": [1, 2], "kind": "fits", "3": [4]}
+
+
+def test_an_event_that_a_full_disk_refuses_ends_nothing(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path, "demo")
+    folder.events.symlink_to("/dev/full")
+    folder.event("heartbeat", used_bytes=1)

@@ -11,12 +11,12 @@ import pytest
 from launcher import cli
 from launcher.errors import ExitCode
 from launcher.verbs import table
-from launcher.verbs.base import Answer, Call, Job, Takes, Verb
+from launcher.verbs.base import Answer, Call, Takes, Task, Verb
 
 LAUNCHER = Path(cli.__file__).parent
 
 
-def juggle(call: Call) -> Iterator[Job]:
+def juggle(call: Call) -> Iterator[Task]:
     for _ in range(2):
         yield lambda: Answer(status=ExitCode.RUN_FAILED, record={"flags": sorted(call.flags), "words": call.words, "command": call.command})
 

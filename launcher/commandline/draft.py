@@ -11,7 +11,12 @@ from launcher.understood import Understood
 
 def recipe(understood: Understood, *, name: str) -> str:
     """The recipe's text."""
-    trainer = {"task": understood.task, "args": understood.args} if understood.task else {"args": understood.args}
+    named = any(group.startswith("trainer:") for group in understood.groups)  # a package of somebody else's has no group of ours
+    trainer = {
+        **({} if named else {"adapter": understood.adapter}),
+        **({"task": understood.task} if understood.task else {}),
+        "args": understood.args,
+    }
     comments = {"ask": "the configuration as it stands: rung 0", **understood.comments}
     sections = {"ask": understood.ask, "trainer": trainer, "ladder": understood.ladder}
     lines = [*_head(understood, name), *([f"data: {as_text(understood.data)}"] if understood.data else [])]
@@ -48,8 +53,8 @@ def _section(key: str, value: Any, comments: Mapping[str, str], remarks: Mapping
 
 
 def as_text(value: Any) -> str:
-    """A value as YAML and Hydra both read it."""
-    return json.dumps(value, ensure_ascii=False)
+    """A value as YAML and Hydra both read it; a ``${`` of the person's own is text, not one of Hydra's interpolations."""
+    return json.dumps(value, ensure_ascii=False).replace("${", "\\\\${")
 
 
 def beliefs(understood: Understood) -> list[str]:

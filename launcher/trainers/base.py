@@ -67,6 +67,14 @@ class TrialPlan:
     env: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GoingOn:
+    """What a run that ended too early has left, and how to go on from there."""
+
+    checkpoint: Path
+    command: Command
+
+
 class Adapter(Protocol):
     """One trainer's translator, bound to one recipe: a rung in the trainer's own words, and its results back.
 
@@ -114,8 +122,17 @@ class Adapter(Protocol):
     def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
         """The same full run, held to ``budget`` where the device itself wouldn't (a smaller card, a CPU's budget). See ``budgeted``."""
 
+    def shapes_vary(self, rung: Rung) -> bool:
+        """Whether the run's batches differ in shape (sizes drawn, lengths padded, rectangles): a card's memory breaks into pieces then."""
+
     def results(self, *, folder: Path) -> Mapping[str, Any]:
         """What the finished run achieved, read from what the trainer wrote: metrics, where the checkpoints lie."""
+
+    def going_on(self, rung: Rung, command: Command, *, folder: Path) -> GoingOn | None:
+        """After a run that failed: the checkpoint that ``command``, launched at ``rung``, has left, and the command that goes on from it.
+
+        None where it left none, or where going on can't be said.
+        """
 
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         """Estimated time of the full run, from the trial's step times; None where the trial can't say."""
@@ -132,8 +149,12 @@ def budgeted(command: Command, budget: Budget, *, imports: Sequence[str]) -> Com
 
 
 def held_by(module: str, command: Command, budget: Budget, *options: str) -> Command:
-    """The command behind a module of autofit's that takes ``--device``, ``--device-index`` and ``--bytes`` first."""
-    limits = ("--device", budget.kind, "--device-index", str(budget.index), "--bytes", str(budget.budget_bytes))
+    """The command behind a module of autofit's that takes ``--device``, ``--device-uuid``, ``--idle-free`` and ``--bytes`` first.
+
+    ``budget.free_bytes`` must be what is free on the card now (``launch.start`` looks again).
+    """
+    card = ("--device-uuid", budget.uuid, "--idle-free", str(budget.free_bytes)) if budget.kind == "cuda" else ()
+    limits = ("--device", budget.kind, *card, "--bytes", str(budget.budget_bytes))
     return replace(command, argv=process.python_module(module, *limits, *options, *command.argv))
 
 

@@ -119,6 +119,10 @@ class AdapterSuite:
     def test_a_folder_where_nothing_was_trained_has_results_without_metrics(self, adapter: Adapter, tmp_path: Path) -> None:
         assert "metrics" not in adapter.results(folder=tmp_path)
 
+    def test_where_nothing_was_trained_there_is_nothing_to_go_on_from(self, adapter: Adapter, ladder: Ladder, tmp_path: Path) -> None:
+        command = adapter.full_run(ladder.asked, cpu_budget(), folder=tmp_path / "launch")
+        assert adapter.going_on(ladder.asked, command, folder=tmp_path / "launch") is None
+
     def test_it_estimates_only_from_a_trial_that_measured(self, adapter: Adapter, ladder: Ladder) -> None:
         assert adapter.estimate_seconds(ladder.asked, TrialReport()) is None
         report = TrialReport(step_seconds=0.5, train_samples=100, validation_batches_total=2, validation_batch_seconds=1.0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from launcher import compose
 from launcher.errors import ExitCode
+from launcher.places import recipe_files
 from launcher.verbs.base import Answer, Call, Task
 
 
@@ -16,7 +16,7 @@ def recipes(call: Call) -> Iterator[Task]:
 
 def _recipes(call: Call) -> Answer:
     """One line for each recipe."""
-    found = [{"name": name, "summary": _summary(path), "file": str(path)} for name, path in sorted(compose.recipe_files().items())]
+    found = [{"name": name, "summary": _summary(path), "file": str(path)} for name, path in sorted(recipe_files().items())]
     width = max((len(recipe["name"]) for recipe in found), default=0)
     call.terminal.say(*(f"{recipe['name']:<{width}}  {recipe['summary']}" for recipe in found))
     return Answer(status=ExitCode.DONE, record={"recipes": found})

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from omegaconf import OmegaConf
 
 from launcher.commandline import draft, recognise
 from launcher.commandline.recognise import Understood
@@ -237,3 +238,11 @@ def test_a_script_that_is_not_there_is_refused() -> None:
         recognise.understand(["python", "nowhere.py"])
     with pytest.raises(BadInput, match="there is no command"):
         recognise.understand([])
+
+
+def test_a_dollar_brace_of_the_persons_own_is_text_and_no_interpolation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text("")
+    words = ["python", "t.py", "--batch-size", "4", "out=${HOME}/x", "name=${now:%H}"]
+    held = OmegaConf.create(yaml.safe_load(draft.recipe(recognise.understand(words), name="mine")))
+    assert OmegaConf.to_container(held, resolve=True)["trainer"]["args"]["command"] == words  # type: ignore[index,call-overload]

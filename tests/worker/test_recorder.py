@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from launcher.contract.orders import Orders
 from launcher.contract.report import Phase, TrialReport
+from launcher.procfs import data_bytes
 from launcher.worker.budget import Taken
 from launcher.worker.recorder import CpuMeter, Recorder, failure_of
 
@@ -72,6 +75,16 @@ def test_step_seconds_leave_out_everything_up_to_the_first_optimizer_step(orders
         recorder.batch()
     assert recorder.report().step_seconds == 3
     assert recorder.report().optimizer_steps == 2
+
+
+def test_a_batch_that_is_there_for_its_shape_only_tells_nothing_of_the_pace(orders: Orders) -> None:
+    clock = Clock()
+    recorder = Recorder(orders, clock)
+    recorder.phase(Phase.VALIDATE)
+    for seconds, timed in ((9, True), (100, False), (4, True)):
+        clock.now += seconds
+        recorder.batch(timed=timed)
+    assert (recorder.report().validation_batch_seconds, recorder.report().validation_batches) == (4, 3)
 
 
 def test_validation_seconds_leave_out_the_first_batch_where_there_are_more(orders: Orders) -> None:
@@ -176,11 +189,15 @@ def test_a_report_is_replaced_whole(orders: Orders) -> None:
     json.loads(orders.report_path.read_text())
 
 
+def hold(size: int, seconds: float) -> None:
+    taken = bytearray(size)
+    time.sleep(seconds)
+    del taken
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the CPU meter reads /proc")
 class TestCpuMeter:
     def test_a_phase_is_charged_with_the_memory_it_took_and_the_next_is_not(self, orders: Orders) -> None:
-        from launcher.procfs import data_bytes
-
         recorder = Recorder(orders)
         recorder.budget(Taken(cap_bytes=512 * MIB, ceiling_bytes=512 * MIB, base_bytes=data_bytes()))
         recorder.phase(Phase.TRAIN)
@@ -197,10 +214,6 @@ class TestCpuMeter:
         assert validate.reserved_bytes < 30 * MIB
 
     def test_a_peak_between_batches_is_seen_by_the_sampling_thread(self) -> None:
-        import time
-
-        from launcher.procfs import data_bytes
-
         meter = CpuMeter(data_bytes())
         meter.reset()
         taken = bytearray(128 * MIB)
@@ -208,6 +221,18 @@ class TestCpuMeter:
         del taken
         assert meter.peaks()[1] > 120 * MIB
         meter.close()
+
+    def test_what_a_forked_worker_takes_counts_by_itself(self) -> None:
+        """RLIMIT_DATA holds each process by itself: a data loader's worker can die of it while its parent is far below."""
+        meter = CpuMeter(data_bytes())
+        meter.reset()
+        worker = multiprocessing.get_context("fork").Process(target=hold, args=(96 * MIB, 0.4))
+        worker.start()
+        worker.join()
+        assert 90 * MIB < meter.peaks()[1] < 130 * MIB
+        meter.reset()  # it has ended: nothing is left to look at
+        meter.close()
+        assert meter.peaks()[1] < 30 * MIB
 
     def test_closing_ends_the_thread(self) -> None:
         meter = CpuMeter(0)

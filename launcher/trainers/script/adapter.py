@@ -1,6 +1,6 @@
 """Somebody's own training script, in autofit's terms: nothing of it is edited, and it never hears of us.
 
-The recipe names the command and how each wheel is spelled in it (``scripting.rules.ScriptArgs``); a trial is the very command with
+The recipe names the command and how each wheel is spelled in it (``rules.ScriptArgs``); a trial is the very command with
 the probe loaded from outside (``launcher.trainers.script.inside.trial``), the full run is the very command.
 """
 
@@ -21,8 +21,8 @@ from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import Rung
 from launcher.schema import Recipe, Value, WheelRule
-from launcher.trainers.base import Command, TrialPlan, WheelSpec, held_by
-from launcher.trainers.script import configs, recognise, rules
+from launcher.trainers.base import Command, GoingOn, TrialPlan, WheelSpec, held_by
+from launcher.trainers.script import configs, processes, recognise, rules
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.spelling import Line, kind
 from launcher.understood import Understood
@@ -88,6 +88,7 @@ class ScriptAdapter:
             return list(refused.faults)
         return [
             *_command_faults(args),
+            *processes.faults(args.command, kind=self.recipe.device.kind),
             *_spelling_faults(self.recipe, args),
             *_config_faults(self.recipe, args),
             *_data_faults(self.recipe),
@@ -160,6 +161,10 @@ class ScriptAdapter:
         """The very command: each of its Python processes takes the budget when it builds its first model, as in its trial."""
         return held_by("launcher.trainers.script.inside.held", command, budget, "--settings", str(folder / "native" / "budget.json"))
 
+    def shapes_vary(self, rung: Rung) -> bool:
+        """What a script does can't be known; a wheel that turns a length says that lengths matter to it."""
+        return any(rung.values.get(wheel) is not None for wheel in ("segment", "sequence_length"))
+
     # -- what came of it --------------------------------------------------------------------------------------------------
 
     def results(self, *, folder: Path) -> Mapping[str, Any]:
@@ -170,6 +175,10 @@ class ScriptAdapter:
         if (newest := self.newest_checkpoint(folder=folder)) is not None:
             found["checkpoints"] = {"newest": str(newest)}
         return found
+
+    def going_on(self, rung: Rung, command: Command, *, folder: Path) -> GoingOn | None:
+        newest = self.newest_checkpoint(folder=folder)
+        return GoingOn(checkpoint=newest, command=self.resumed(command, newest)) if newest is not None else None
 
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         return None  # how long the script trains is its own affair

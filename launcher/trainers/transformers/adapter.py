@@ -1,4 +1,4 @@
-"""Hugging Face transformers' Trainer and Seq2SeqTrainer, in autofit's terms. Translates; only ``launcher.worker`` imports transformers.
+"""Hugging Face transformers' Trainer and Seq2SeqTrainer, in autofit's terms. Translates; only ``inside`` and ``native`` import it.
 
 What runs is one of the built-in trainers (``trainer.task``: speech or text), a script that builds transformers' own trainer and hands it
 its own arguments. Trial and full run get the same words. The batch arithmetic is Trainer's: ``per_device_train_batch_size`` x
@@ -13,16 +13,17 @@ import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher import nvml
+from launcher import cardmemory, devices, nvml
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import Rung
 from launcher.schema import Recipe, Value, WheelRule
-from launcher.trainers.base import Command, TrialPlan, WheelSpec, budgeted
+from launcher.trainers.base import Command, GoingOn, TrialPlan, WheelSpec, budgeted
 from launcher.trainers.transformers import arguments as hf_arguments
 from launcher.trainers.transformers import data as hf_data
 from launcher.trainers.transformers import environment
@@ -114,7 +115,7 @@ class TransformersAdapter:
             cure = f"{did_you_mean(str(task), TASKS)}Known: {', '.join(TASKS)}."
             return [Fault(key="trainer.task", found=f"there is no built-in trainer for {task!r}", cure=cure)]
         try:
-            faults = hf_arguments.faults(self.recipe.trainer.args, task=task)
+            faults = hf_arguments.faults(self.recipe.trainer.args, task=task, on_cpu=_on_cpu(self.recipe))
         except BadInput as refused:
             return list(refused.faults)
         faults += self._wheel_faults(task)
@@ -132,7 +133,7 @@ class TransformersAdapter:
             if self.recipe.ask.get(name) is not None:
                 faults.append(Fault(key=f"ask.{name}", found=f"the {task} trainer has no {name}", cure="Leave it out."))
         for key, value in _values(self.recipe, "optimizer"):
-            if problem := _optimizer_problem(value):
+            if problem := _optimizer_problem(value) or _paged_problem(value, self.recipe.device.kind):
                 faults.append(Fault(key=key, found=f"{value!r}: {problem[0]}", cure=problem[1]))
         for key, value in _values(self.recipe, "precision"):
             if problem := _precision_problem(value, self.recipe):
@@ -264,7 +265,9 @@ class TransformersAdapter:
         return Command(argv=(sys.executable, "-m", "launcher.trainers.transformers.inside.fetch", model.name))
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
-        args = {key: value for key, value in self.arguments(rung, budget).items() if key not in ("output_dir", "resume_from_checkpoint")}
+        args = {key: value for key, value in self.arguments(rung, budget).items() if key != "output_dir"}
+        if (last := self._last_checkpoint()) is not None:
+            args["resume_from_checkpoint"] = last
         payload = {
             "script": f"launcher.trainers.transformers.native.hf_{self.recipe.trainer.task}",
             "argv": _words(args),
@@ -272,6 +275,14 @@ class TransformersAdapter:
             "generates": bool(args.get("predict_with_generate")),
         }
         return TrialPlan(module="launcher.trainers.transformers.inside.trial", payload=payload, env=environment.prepare(folder / "scratch"))
+
+    def _last_checkpoint(self) -> str | None:
+        """What ``resume_from_checkpoint=last`` means in the run's own folder; a trial has another one."""
+        args = self.recipe.trainer.args
+        if args.get("resume_from_checkpoint") != "last" or not isinstance(args.get("output_dir"), str):
+            return None
+        there = [path for path in Path(args["output_dir"]).glob("checkpoint-*") if path.name.rpartition("-")[2].isdigit()]
+        return str(max(there, key=lambda path: int(path.name.rpartition("-")[2])).absolute()) if there else None
 
     def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         """``python native/hf_speech.py ...``: a copy of the built-in trainer, which needs nothing of autofit."""
@@ -287,6 +298,9 @@ class TransformersAdapter:
         task = Path(command.argv[1]).stem.removeprefix("hf_")
         model = command.argv[command.argv.index("--model_name_or_path") + 1]
         return budgeted(command, budget, imports=(*environment.IMPORTS, *_imports(task, model)))
+
+    def shapes_vary(self, rung: Rung) -> bool:
+        return True  # labels and texts have lengths
 
     # -- what came of it --------------------------------------------------------------------------------------------------
 
@@ -308,6 +322,14 @@ class TransformersAdapter:
             "metrics": {key: value for key, value in metrics.items() if not key.endswith("per_second")},
             "checkpoints": checkpoints,
         }
+
+    def going_on(self, rung: Rung, command: Command, *, folder: Path) -> GoingOn | None:
+        output = Path(str(self.recipe.trainer.args.get("output_dir", folder / "run")))
+        saved = [place for place in output.glob("checkpoint-*") if (place / "trainer_state.json").exists()]
+        newest = max(saved, key=lambda place: place.stat().st_mtime, default=None)
+        if newest is None:
+            return None
+        return GoingOn(checkpoint=newest, command=replace(command, argv=(*command.argv, "--resume_from_checkpoint", str(newest))))
 
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         """Steps, and as many evaluations as ``eval_strategy`` says and the one at the end."""
@@ -350,6 +372,12 @@ def _values(recipe: Recipe, wheel: str) -> list[tuple[str, Value]]:
     return found + ([(f"ladder.wheels.{wheel}.values", value) for value in rule.values or ()] if turns and rule is not None else [])
 
 
+def _on_cpu(recipe: Recipe) -> bool:
+    """Whether the budget will be the host's memory."""
+    kind = recipe.device.kind
+    return kind == "cpu" or (kind == "auto" and compute_capability(recipe.device.index) is None)
+
+
 def _generates(recipe: Recipe) -> bool:
     return recipe.trainer.task == "speech" and bool(recipe.trainer.args.get("predict_with_generate", True))
 
@@ -365,6 +393,14 @@ def _optimizer_problem(value: Value) -> tuple[str, str] | None:
     if needed is not None and importlib.util.find_spec(needed) is None:
         return f"it needs the package {needed}, which is not installed", f"pip install {needed}, or take it out of the ladder."
     return None
+
+
+def _paged_problem(value: Value, kind: str) -> tuple[str, str] | None:
+    """Paged optimizers keep their states in managed memory, which goes to the host by itself: no cap holds it, no meter counts it."""
+    if "paged" not in str(value) or devices.chosen_kind(kind) != "cuda":
+        return None
+    plain = str(value).replace("paged_", "")
+    return "its states lie in managed memory, which no cap counts: nothing could be proven on a card", f"Take {plain}."
 
 
 def _precision_problem(value: Value, recipe: Recipe) -> tuple[str, str] | None:
@@ -386,10 +422,10 @@ def compute_capability(index: int) -> tuple[int, int] | None:
     with nvml.opened() as (api, absence):
         if absence is not None:
             return None
-        numbers, absence = nvml.visible(api, os.environ)
-        if absence is not None or index >= len(numbers):
+        uuids, absence = nvml.visible(api, os.environ)
+        if absence is not None or index >= len(uuids):
             return None
-        major, minor = api.nvmlDeviceGetCudaComputeCapability(api.nvmlDeviceGetHandleByIndex(numbers[index]))
+        major, minor = api.nvmlDeviceGetCudaComputeCapability(cardmemory.handle_of(api, uuids[index]))
         return int(major), int(minor)
 
 

@@ -19,47 +19,19 @@ from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.trainers.transformers.native.hf_run import CommonArguments
 from launcher.trainers.transformers.native.hf_speech import SpeechArguments
 from launcher.trainers.transformers.native.hf_text import TextArguments
+from launcher.trainers.transformers.table import TABLE, Kind
 
 OWN: Mapping[str, type[CommonArguments]] = {"speech": SpeechArguments, "text": TextArguments}
 """Task -> the arguments of its built-in trainer."""
 
 ELSEWHERE: Mapping[str, str] = {
-    "per_device_train_batch_size": "It is the ladder's: set ask.micro_batch (samples per device and forward pass).",
+    **{name: entry.why for name, entry in TABLE.items() if entry.kind is Kind.REFUSED},
     "gradient_accumulation_steps": "It is the ladder's: set ask.accumulation; every rung keeps micro_batch x accumulation.",
-    "per_device_eval_batch_size": "It is the ladder's: set ask.val_micro_batch.",
-    "activation_checkpointing": "It is the ladder's: set ask.checkpointing.",
-    "activation_checkpointing_kwargs": "Set ask.checkpointing; it is non-reentrant.",
-    "gradient_checkpointing": "It is the ladder's: set ask.checkpointing.",
-    "gradient_checkpointing_kwargs": "Set ask.checkpointing; it is non-reentrant.",
-    "bf16": "Set ask.precision=bf16.",
-    "fp16": "Set ask.precision=fp16.",
-    "optim": "Set ask.optimizer.",
-    "generation_max_length": "It is the ladder's: set ask.generation_length.",
-    "label_length": "It is the ladder's: set ask.label_length.",
-    "audio_seconds": "It is the ladder's: set ask.audio_seconds.",
-    "sequence_length": "It is the ladder's: set ask.sequence_length.",
-    "lora_rank": "It is the ladder's: set ask.lora.",
-    "eval_keeps": "It is the ladder's: set ask.val_keeps.",
-    "batch_eval_metrics": "Set ask.val_keeps=sums.",
-    "model_name_or_path": "It is the ladder's: set ask.model.",
-    "data": "Set data= (top level).",
-    "leave_out_longer": "autofit sets it where ask.label_length has been lowered.",
-    "use_cpu": "Set device=cpu.",
-    "no_cuda": "Set device=cpu.",
-    "local_rank": "One process is covered.",
-    "deepspeed": "DeepSpeed is not covered: a trial runs one process on one card.",
-    "fsdp": "FSDP is not covered: a trial runs one process on one card.",
-    "fsdp_config": "FSDP is not covered: a trial runs one process on one card.",
-    "auto_find_batch_size": "It shrinks the batch without saying so, and the effective batch with it; the ladder keeps that.",
-    "do_train": "autofit trains.",
-    "do_eval": "The built-in trainers evaluate at the end; set eval_strategy for more.",
-    "do_predict": "The built-in trainers don't predict.",
-    "label_names": "The built-in trainer knows them.",
-    "remove_unused_columns": "The built-in trainer knows its columns.",
 }
 """Arguments that have their own place in a recipe, or none at all: name -> what to do instead."""
 
 GONE: Mapping[str, str] = {
+    "no_cuda": "Gone in transformers 5: set device=cpu.",
     "evaluation_strategy": "It is eval_strategy since transformers 4.41.",
     "warmup_ratio": "Gone in transformers 5: set warmup_steps (below 1 it is a part of all steps).",
     "group_by_length": "It is train_sampling_strategy=group_by_length in transformers 5.",
@@ -163,8 +135,8 @@ def _default(value: ast.expr | None) -> Any:
 _STRATEGIES = ("eval_strategy", "save_strategy", "logging_strategy")
 
 
-def faults(args: Mapping[str, Any], *, task: str) -> list[Fault]:
-    """Everything wrong with ``trainer.args``."""
+def faults(args: Mapping[str, Any], *, task: str, on_cpu: bool = False) -> list[Fault]:
+    """Everything wrong with ``trainer.args``. ``on_cpu``: the budget is the host's memory, and what takes that must have been tried."""
     found: list[Fault] = []
     arguments = known(task)
     for key, value in args.items():
@@ -181,7 +153,7 @@ def faults(args: Mapping[str, Any], *, task: str) -> list[Fault]:
             found.append(Fault(key=place, found="false (YAML takes a bare no for false)", cure=f'Write {key}: "no".'))
         elif problem := _type_problem(arguments[key], value):
             found.append(Fault(key=place, found=f"{value!r} is not {problem}", cure=_number_cure(value, arguments[key])))
-    return found + _particular(args, task)
+    return found + _particular(args, task) + (_never_tried(args) if on_cpu else [])
 
 
 def _type_problem(argument: Argument, value: Any) -> str:
@@ -214,6 +186,18 @@ def _particular(args: Mapping[str, Any], task: str) -> list[Fault]:
         value = args.get(key)
         if isinstance(value, str) and value not in allowed:
             found.append(Fault(key=f"trainer.args.{key}", found=repr(value), cure=f"One of {', '.join(allowed)}."))
+    for key in ("bf16_full_eval", "fp16_full_eval"):
+        if args.get(key) is True and task == "speech":
+            cast = "it casts the model, while audio features stay float32: the evaluation after the training fails"
+            found.append(Fault(key=f"trainer.args.{key}", found=cast, cure="Set ask.precision, which casts both."))
+    if args.get("train_sampling_strategy") == "group_by_length" and task == "speech":
+        found.append(
+            Fault(
+                key="trainer.args.train_sampling_strategy",
+                found="group_by_length would decode every clip first, and all are a full window to the model",
+                cure="Take random.",
+            )
+        )
     if args.get("train_sampling_strategy") == "batch_rebalance":
         found.append(
             Fault(
@@ -233,4 +217,22 @@ def _particular(args: Mapping[str, Any], task: str) -> list[Fault]:
                 cure="Set both to the same: a best model must have been saved.",
             )
         )
+    return found
+
+
+REPORTS_TRIED = frozenset({"none", "tensorboard"})
+"""What ``report_to`` may name where the budget is the host's memory: those that a trial runs as well."""
+
+
+def _never_tried(args: Mapping[str, Any]) -> list[Fault]:
+    """What takes host memory and needs a network or an account, so that no trial can show what it takes."""
+    found = []
+    if args.get("push_to_hub") is True:
+        whole = "it uploads from within the run, whose memory is the budget, and a trial asks no network"
+        found.append(Fault(key="trainer.args.push_to_hub", found=whole, cure="Upload when it is done: hf upload NAME FOLDER."))
+    asked = args.get("report_to") or "none"
+    others = sorted({str(one) for one in (asked if isinstance(asked, list) else [asked])} - REPORTS_TRIED)
+    if others:
+        took = f"{', '.join(others)} takes memory of the budget that a trial can't show: it needs a network or an account"
+        found.append(Fault(key="trainer.args.report_to", found=took, cure="Take none or tensorboard on a CPU."))
     return found

@@ -1,4 +1,4 @@
-"""Ultralytics YOLO training, in autofit's terms. Translates; the trainer itself is imported only in ``launcher.worker``.
+"""Ultralytics YOLO training, in autofit's terms. Translates; only ``inside`` and ``native`` import the trainer itself.
 
 The batch arithmetic (engine/trainer.py of 8.4.190): Ultralytics steps after ``max(round(nbs / batch), 1)`` micro-batches and
 applies ``weight_decay * batch * accumulate / nbs``. A rung with micro-batch B keeps the asked effective batch E exactly by
@@ -13,22 +13,22 @@ import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher import host
+from launcher import devices, host
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault
 from launcher.ladder import Rung
 from launcher.schema import Recipe, Value, WheelRule
 from launcher.sizes import format_size
-from launcher.trainers.base import Command, TrialPlan, WheelSpec, budgeted
+from launcher.trainers.base import Command, GoingOn, TrialPlan, WheelSpec, budgeted
 from launcher.trainers.ultralytics import arguments as yolo_arguments
 from launcher.trainers.ultralytics import data as yolo_data
-from launcher.trainers.ultralytics import environment, recognise
+from launcher.trainers.ultralytics import environment, images, recognise, treatment
 from launcher.trainers.ultralytics import models as yolo_models
 from launcher.understood import Understood
 
@@ -96,7 +96,7 @@ class UltralyticsAdapter:
 
     def check(self) -> list[Fault]:
         args = self.recipe.trainer.args
-        faults = yolo_arguments.faults(args, asked=self.recipe.ask)
+        faults = yolo_arguments.faults(args, asked=self.recipe.ask) + treatment.faults(args)
         task = self._task()
         if task not in TASKS:
             faults.append(Fault(key="trainer.task", found=f"task {task!r} is not covered", cure=f"Covered: {', '.join(TASKS)}."))
@@ -105,7 +105,7 @@ class UltralyticsAdapter:
             faults.append(Fault(key="data", found="no data set is named", cure="Give the path of its data.yaml: data=path/to/data.yaml."))
         elif task in TASKS:
             faults += self._data[1]
-        faults += self._size_faults() + self._shared_memory_faults() + self._destination_faults()
+        faults += self._size_faults() + self._shared_memory_faults() + self._cache_faults() + self._destination_faults()
         return faults
 
     @cached_property
@@ -182,6 +182,21 @@ class UltralyticsAdapter:
             Fault(key="trainer.args.workers", found=found, cure="Set trainer.args.workers=0, or enlarge /dev/shm (docker run --shm-size).")
         ]
 
+    def _cache_faults(self) -> list[Fault]:
+        """Beside a card, cached images are host memory, which no trial measures: they must fit into what is free there.
+
+        Twice their size is needed while they are packed (``BaseDataset.check_cache_ram``, which otherwise goes on without a cache).
+        """
+        facts, size = self._data[0], self.recipe.ask.get("image_size") or 640
+        cached = yolo_arguments.value_of(self.recipe.trainer.args, "cache") in (True, "ram")
+        if not cached or facts is None or not isinstance(size, int) or self.recipe.device.kind == "cpu":
+            return []
+        needed, free = 2 * images.about_cached_bytes(facts.files, size, facts.channels), host.memory()[1]
+        if needed <= free:
+            return []
+        found = f"{len(facts.files)} images at {size} px take {format_size(needed)} while they are cached, and {format_size(free)} are free"
+        return [Fault(key="trainer.args.cache", found=found, cure="Set trainer.args.cache=disk, or false.")]
+
     def _destination_faults(self) -> list[Fault]:
         """A folder that already holds something is never trained into."""
         save_dir = self.recipe.trainer.args.get("save_dir")
@@ -222,9 +237,17 @@ class UltralyticsAdapter:
 
     def fetch(self, rung: Rung) -> Command | None:
         model = start_of(str(rung.values["model"])).file
-        if not model.endswith(".pt") or yolo_models.locate(model).path is not None:
-            return None
-        return Command(argv=(sys.executable, "-m", "launcher.trainers.ultralytics.inside.fetch", model))
+        missing = (model,) if model.endswith(".pt") and yolo_models.locate(model).path is None else ()
+        words = (*(("--if-it-can", str(weights)) if (weights := self._amp_weights()) else ()), *missing)
+        return Command(argv=(sys.executable, "-m", "launcher.trainers.ultralytics.inside.fetch", *words)) if words else None
+
+    def _amp_weights(self) -> Path | None:
+        """What Ultralytics checks mixed precision with on a card, where it isn't here yet: without it the trial would take for granted
+        what the run checks, and the run would train in fp32 where the check fails (``check_amp``, utils/checks.py of 8.4.190)."""
+        weights = yolo_models.weights_dir() / "yolo26n.pt"
+        asked = bool(yolo_arguments.value_of(self.recipe.trainer.args, "amp"))
+        wanted = asked and devices.chosen_kind(self.recipe.device.kind) == "cuda" and not weights.is_file()
+        return weights if wanted and yolo_models.fetchable(weights.name) else None
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         payload = {
@@ -266,6 +289,8 @@ class UltralyticsAdapter:
     def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         """``yolo ...`` where its command line can say the rung exactly, else the same line through ``native/yolo_exact.py``.
 
+        On a card always the latter: a plain ``yolo`` halves its batch by itself when memory runs out, and goes on (engine/trainer.py).
+
         It can't say: gradient checkpointing, a validation micro-batch, or a warm-up whose effective batch is the asked one
         when the micro-batch is lower (Ultralytics ramps accumulation from 1 to nbs / batch over the warm-up epochs).
         """
@@ -274,7 +299,7 @@ class UltralyticsAdapter:
             args["save_dir"] = str(folder / "run")
         words = tuple(f"{key}={_spelled(value)}" for key, value in args.items())
         options = self._options(rung)
-        if not options:
+        if not options and budget.kind == "cpu":
             return Command(argv=("yolo", self._task(), "train", *words))
         script = folder / "native" / _EXACT
         text = (Path(environment.__file__).parent / "native" / _EXACT).read_text(encoding="utf-8")
@@ -295,6 +320,9 @@ class UltralyticsAdapter:
 
     def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
         return budgeted(command, budget, imports=environment.IMPORTS)
+
+    def shapes_vary(self, rung: Rung) -> bool:
+        return True  # validation is rectangular whatever is said, and multi_scale and rect draw more
 
     # -- what came of it --------------------------------------------------------------------------------------------------
 
@@ -321,6 +349,24 @@ class UltralyticsAdapter:
         if "save_dir" in args:
             return Path(str(args["save_dir"]))
         return folder / "run"
+
+    def going_on(self, rung: Rung, command: Command, *, folder: Path) -> GoingOn | None:
+        """From last.pt in the same words; where every epoch is done, what is left is the final validation of best.pt.
+
+        A last.pt whose optimizer was stripped for good can't be resumed: Ultralytics would start anew (engine/model.py, 8.4.190).
+        """
+        weights = self._save_dir(folder) / "weights"
+        last, best = weights / "last.pt", weights / "best.pt"
+        if not last.exists():
+            return None
+        if len(_rows(weights.parent / "results.csv")) < yolo_arguments.value_of(self.recipe.trainer.args, "epochs"):
+            words = tuple(f"model={last}" if word.startswith("model=") else word for word in command.argv)
+            return GoingOn(checkpoint=last, command=replace(command, argv=(*words, "resume=True")))
+        checkpoint = best if best.exists() else last
+        kept = tuple(word for word in command.argv if word.startswith(("data=", "imgsz=", "device=", "save_dir=")))
+        return GoingOn(
+            checkpoint=checkpoint, command=Command(argv=("yolo", self._task(), "val", f"model={checkpoint}", *kept, "plots=False"))
+        )
 
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         if not report.step_seconds or not report.train_samples:

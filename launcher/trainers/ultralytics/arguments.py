@@ -113,14 +113,6 @@ def _particular(args: Mapping[str, Any]) -> list[Fault]:
     epochs = args.get("epochs")
     if isinstance(epochs, int) and epochs < 1:
         found.append(Fault(key="trainer.args.epochs", found=f"{epochs} epochs", cure="At least 1."))
-    if args.get("time") is not None:
-        found.append(
-            Fault(
-                key="trainer.args.time",
-                found="a time limit changes epochs and accumulation as the run goes",
-                cure="Set trainer.args.epochs.",
-            )
-        )
     nbs = args.get("nbs")
     if isinstance(nbs, int) and nbs < 1:
         found.append(Fault(key="trainer.args.nbs", found=f"{nbs}", cure="At least 1; Ultralytics' default is 64."))

@@ -65,6 +65,8 @@ class DatasetFacts:
     """Checked images that Ultralytics would leave out (empty file, bad labels)."""
     notes: tuple[str, ...]
     """What was sampled, or is allowed but unusual."""
+    files: tuple[str, ...] = field(default=(), repr=False)
+    """Every image file, training and validation."""
 
 
 def inspect(
@@ -104,6 +106,7 @@ def inspect(
         labels=sum(part.rows for part in found.values()),
         bad_images=sum(len(part.bad_images) + part.bad_labels for part in found.values()),
         notes=(*_notes("train", len(train), found["train"]), *_notes("val", len(val), found["val"])),
+        files=(*train, *val),
     ), faults
 
 

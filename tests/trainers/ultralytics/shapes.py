@@ -22,8 +22,9 @@ class ShapesData:
     """Labels in the densest training image."""
 
 
-def _label(task: str, rng: np.random.Generator) -> str:
-    cls = int(rng.integers(len(NAMES)))
+def label(task: str, rng: np.random.Generator, *, classes: int = len(NAMES)) -> str:
+    """One row of a label file, of a random object."""
+    cls = int(rng.integers(classes))
     w, h = rng.uniform(0.08, 0.3, 2)
     x, y = rng.uniform(w / 2, 1 - w / 2), rng.uniform(h / 2, 1 - h / 2)
     left, right, top, bottom = x - w / 2, x + w / 2, y - h / 2, y + h / 2
@@ -45,7 +46,7 @@ def _split(folder: Path, split: str, task: str, shapes: list[tuple[int, int]], c
     for number, ((height, width), count) in enumerate(zip(shapes, counts, strict=True)):
         pixels = rng.integers(0, 255, (height, width, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(images / f"{number:03}.png")
-        (labels / f"{number:03}.txt").write_text("\n".join(_label(task, rng) for _ in range(count)), encoding="utf-8")
+        (labels / f"{number:03}.txt").write_text("\n".join(label(task, rng) for _ in range(count)), encoding="utf-8")
 
 
 def make_shapes(

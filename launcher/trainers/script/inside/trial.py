@@ -247,6 +247,10 @@ def _ranks(trained: Sequence[TrialReport]) -> list[str]:
     return [f"{len(trained)} processes train together: {total} in each step of theirs, times accumulation"]
 
 
+_SUMMED = ("allocated_bytes", "reserved_bytes", "device_bytes", "outside_bytes", "retries", "ooms")
+"""What is added up of processes that share a memory."""
+
+
 def _together(reports: Sequence[TrialReport], orders: Orders) -> tuple[Any, ...]:
     """Phase by phase what the processes used: on a CPU, whose memory they share, all of them together; on a card the one with most."""
     longest = max(reports, key=lambda report: len(report.uses))
@@ -255,6 +259,6 @@ def _together(reports: Sequence[TrialReport], orders: Orders) -> tuple[Any, ...]
     for use in longest.uses:
         same = [next((other for other in report.uses if other.phase == use.phase), None) for report in reports]
         each = [other for other in same if other is not None]
-        sizes = {name: join(getattr(other, name) for other in each) for name in ("allocated_bytes", "reserved_bytes", "device_bytes")}
+        sizes = {name: join(getattr(other, name) for other in each) for name in _SUMMED}
         found.append(dataclasses.replace(use, **sizes))
     return tuple(found)

@@ -1,8 +1,9 @@
 """Takes orders whose payload is a rung as a built-in trainer's command line; runs a truncated, real training of it on the worst data.
 
-The very script that the full run launches is run, with the very words, through transformers' own loop, loaders, evaluation and optimizer.
-Replaced are which samples come (the longest labels), how many, and everything that writes. Generation is forced to its full length.
-What it relies upon is guarded by ``RELIED_UPON`` and tested in tests/trainers/transformers/inside/test_trial.py.
+The very script that the full run launches is run, with the very words, through transformers' own loop, loaders, evaluation and optimizer,
+and to its own end: the best checkpoint loaded, the model saved, the last evaluation. Replaced are which samples come (``worst``), how
+many, and where it writes. Generation is forced to its full length. What becomes of every argument in here is in ``table``.
+What it relies upon is guarded by ``guard.RELIED_UPON`` and tested in tests/trainers/transformers/inside/test_trial.py.
 
 Payload: ``script`` (dotted module with ``main(argv)``), ``argv`` (this rung's own words), ``imports`` (modules to import
 before the budget is taken), ``generates`` (bool: evaluation generates text).
@@ -11,56 +12,33 @@ before the budget is taken), ``generates`` (bool: evaluation generates text).
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib
-import inspect
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from launcher import procfs
 from launcher.contract.orders import Orders
 from launcher.contract.report import Phase
 from launcher.trainers.transformers.environment import IMPORTS
+from launcher.trainers.transformers.inside import kept as keeping
+from launcher.trainers.transformers.inside import worst
+from launcher.trainers.transformers.inside.guard import NotCovered, check_transformers
 from launcher.worker import budget
 from launcher.worker.recorder import Recorder
-
-CHECKED = ("5.23.0",)
-"""transformers versions that the tests ran against. Another one is accepted while ``RELIED_UPON`` reads the same there."""
-
-RELIED_UPON: Mapping[str, str] = {
-    "transformers.trainer:Trainer.get_batch_samples": "0b3727386f73f670",
-    "transformers.trainer:Trainer._run_epoch": "31aff00f34c302a2",
-    "transformers.trainer:Trainer.training_step": "e9760c8ee10308d5",
-    "transformers.trainer:Trainer.compute_loss": "160dea726d2f28bd",
-    "transformers.trainer:Trainer.get_train_dataloader": "205a99685f8facd9",
-    "transformers.trainer:Trainer.get_eval_dataloader": "dd1c9287ad46f5ae",
-    "transformers.trainer:Trainer._get_dataloader": "d1296dbd4dcb6a20",
-    "transformers.trainer:Trainer.evaluate": "47001f3acc991bc4",
-    "transformers.trainer:Trainer.evaluation_loop": "a0fe4d6536f8a84a",
-    "transformers.trainer:Trainer._maybe_log_save_evaluate": "af101534f0f7b2d7",
-    "transformers.trainer:Trainer._get_num_items_in_batch": "a31fa106f70db1b9",
-    "transformers.trainer_seq2seq:Seq2SeqTrainer.prediction_step": "3965ce182d654f6b",
-    "transformers.trainer_pt_utils:EvalLoopContainer": "e80b2043fe201fb6",
-    "transformers.trainer_pt_utils:nested_concat": "41d3ec83532387ce",
-    "transformers.trainer_callback:DefaultFlowCallback": "c9efb81c3102d41f",
-}
-"""``module:qualified name`` of every function that is patched or reasoned about -> hash of its source in ``CHECKED``."""
 
 WITHOUT_END = 1 << 20
 """``min_length`` that keeps ``generate`` from stopping early: it runs to its own maximum, where the key-value cache peaks."""
 
+HALVES = 2
+"""The first warms up."""
+
 MOST_ACCUMULATION = 2
-"""Micro-batches per optimizer step in a trial. The rest of an accumulated batch is held as copies: see ``_Trial.batches``."""
+"""Micro-batches per optimizer step in a trial. The rest of an accumulated batch is held as copies: see ``_Trial.hold``."""
 
-
-class NotCovered(ValueError):
-    """This trial cannot say anything true about such a run. The message says which, and what is covered."""
-
-
-class TrialDone(BaseException):
-    """Everything was seen. A BaseException, so that no handler of the trainer's keeps the run going."""
+EXPLODED = 1000.0
+"""A loss as many times the first one (or 1, where that was smaller) has left all bounds, finite or not."""
 
 
 def run(orders: Orders, recorder: Recorder) -> None:
@@ -78,12 +56,10 @@ def run(orders: Orders, recorder: Recorder) -> None:
     recorder.phase(Phase.SETUP)
     trial = _Trial(plan, recorder, taken.base_bytes)
     trial.install()
-    try:
-        script.main(plan.argv)
-    except TrialDone:
-        recorder.phase(Phase.DONE)
-    else:
+    script.main(plan.argv)
+    if not trial.finished:
         raise RuntimeError("the trainer ended before the trial had seen its steps")
+    recorder.phase(Phase.DONE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +68,7 @@ class Plan:
 
     script: str
     argv: tuple[str, ...]
-    """The rung's words, followed by those that keep a trial short and quiet; the last word counts."""
+    """The rung's words, followed by ``replaced``; the last word counts."""
     full_argv: tuple[str, ...]
     """The rung's words as the full run gets them, save for the output folder."""
     generates: bool
@@ -104,107 +80,41 @@ class Plan:
     steps: int
     validation_batches: int
     steps_after: int
+    halves: int = 0
+    """Micro-batches of half the samples at the end, where the driver may spill: their time per sample is held against whole ones'."""
 
     @classmethod
     def of(cls, orders: Orders) -> Plan:
-        accumulation = min(max(orders.accumulation, 1), MOST_ACCUMULATION)
-        steps, steps_after = max(orders.steps, 2), max(orders.steps_after, 1)
-        output_dir = str(orders.scratch / "run")
-        short_and_quiet = {
-            "output_dir": output_dir,
-            "gradient_accumulation_steps": accumulation,
-            "max_steps": steps + steps_after + 1,
-            "eval_strategy": "no",  # the trial itself says when
-            "save_strategy": "no",
-            "load_best_model_at_end": False,
-            "eval_on_start": False,
-            "push_to_hub": False,
-            "logging_strategy": "no",
-            "report_to": "none",
-            "disable_tqdm": True,
-        }
-        words = [word for key, value in short_and_quiet.items() for word in (f"--{key}", str(value))]
+        real = max(orders.accumulation, 1)
+        output_dir, on_cpu = str(orders.scratch / "run"), orders.device == "cpu"
+        given = {**replaced(on_cpu=on_cpu, accumulation=real), "output_dir": output_dir}
         return cls(
             script=orders.payload["script"],
-            argv=(*orders.payload["argv"], *words),
+            argv=(*orders.payload["argv"], *(word for key, value in given.items() for word in (f"--{key}", str(value)))),
             full_argv=(*orders.payload["argv"], "--output_dir", output_dir),
             generates=bool(orders.payload["generates"]),
-            on_cpu=orders.device == "cpu",
-            accumulation=accumulation,
-            real_accumulation=max(orders.accumulation, 1),
-            steps=steps,
+            on_cpu=on_cpu,
+            accumulation=given["gradient_accumulation_steps"],
+            real_accumulation=real,
+            steps=max(orders.steps, 2),
             validation_batches=max(orders.validation_batches, 2),
-            steps_after=steps_after,
+            steps_after=max(orders.steps_after, 1),
+            halves=HALVES if orders.may_spill else 0,
         )
 
 
-# ---------------------------------------------------------------------------------------------------------------------------------
-# The worst of the data
+def replaced(*, on_cpu: bool, accumulation: int) -> dict[str, Any]:
+    """The arguments that a trial gives another value; ``table`` says of each why that hides no need.
 
-
-def longest_first(lengths: Sequence[int]) -> list[int]:
-    """Indices, longest sample first; of equals the first."""
-    return sorted(range(len(lengths)), key=lambda index: -lengths[index])
-
-
-def worst_batches(lengths: Sequence[int], micro_batch: int, count: int) -> list[int]:
-    """The batch of the longest samples, ``count`` times over; samples repeat where there are fewer than a batch."""
-    order = longest_first(lengths)
-    worst = (order * math.ceil(micro_batch / len(order)))[:micro_batch]
-    return worst * count
-
-
-def lengths_of(dataset: Any) -> list[int]:
-    """What a built-in trainer says of its samples' lengths. Raises NotCovered where nothing is said: the worst could not be known."""
-    lengths = getattr(dataset, "lengths", None)
-    if lengths is None or not len(lengths):
-        raise NotCovered(f"{type(dataset).__name__} doesn't say how long its samples are, so the worst batch can't be known")
-    return list(lengths)
-
-
-# ---------------------------------------------------------------------------------------------------------------------------------
-# What an evaluation keeps
-
-
-def tensor_bytes(kept: Any) -> int:
-    """Bytes of all tensors and arrays in nested lists, tuples and mappings."""
-    if kept is None:
-        return 0
-    if isinstance(kept, Mapping):
-        return sum(map(tensor_bytes, kept.values()))
-    if isinstance(kept, (list, tuple)):
-        return sum(map(tensor_bytes, kept))
-    return int(getattr(kept, "nbytes", 0))
-
-
-def needed_beyond_peak(
-    *, kept_per_batch: float, batches_seen: int, batches_total: int, live_bytes: int, peak_bytes: int, joins: bool, moved_every: int | None
-) -> float:
-    """Bytes that the whole validation set needs beyond the peak of the batches seen.
-
-    Each batch's predictions are kept to the end of the evaluation. ``joins``: they are joined anew at every batch (``nested_concat``
-    makes the new tensor while the old one is alive), so that for a moment nearly twice as much is there as is kept.
-    ``moved_every``: they go to host memory every so many batches (``eval_accumulation_steps``); only up to there do they grow here.
-    ``live_bytes``: in use right after the last batch seen was kept.
+    On a CPU nothing but the accumulation: what is saved, loaded and logged takes the memory that the budget is made of.
     """
-    most_kept = min(batches_total, moved_every) if moved_every else batches_total
-    more = max(0, most_kept - batches_seen) * kept_per_batch
-    at_a_step = peak_bytes + more
-    at_the_last_join = live_bytes + more + ((most_kept - 1) * kept_per_batch if joins and most_kept > 1 else 0)
-    return max(0.0, at_a_step - peak_bytes, at_the_last_join - peak_bytes)
+    always = {"output_dir": "", "gradient_accumulation_steps": min(accumulation, MOST_ACCUMULATION), "push_to_hub": False}
+    on_a_card = {"save_strategy": "no", "load_best_model_at_end": False, "report_to": "none"}
+    return always if on_cpu else {**always, **on_a_card}
 
 
 # ---------------------------------------------------------------------------------------------------------------------------------
 # The trial
-
-
-@dataclass(kw_only=True)
-class _Kept:
-    """What evaluation has kept so far."""
-
-    container_bytes: dict[int, int] = field(default_factory=dict)
-    batches: int = 0
-    live_bytes: int = 0
 
 
 class _Trial:
@@ -214,12 +124,19 @@ class _Trial:
         self._plan = plan
         self._recorder = recorder
         self._base_bytes = base_bytes
+        self._phase = Phase.SETUP
+        self._course: worst.Course | None = None
         self._steps = 0
+        self._first_loss: float | None = None
         self._ballast: list[Any] = []
-        self._kept = _Kept()
+        self._kept = keeping.Kept()
+        self._held: list[Any] = []
         self._trainer: Any = None
         self._generated: list[int] = []
-        self._total_batches = 0
+        self._validation_samples = self._total_batches = 0
+        self.finished = False
+        self._half_steps = 0
+        self._halved = False
 
     # -- patches
 
@@ -241,8 +158,32 @@ class _Trial:
 
         module.Trainer.__init__ = begun
         container.add = counted
+        self._begin_anew_from_checkpoints()
         if not importlib.import_module("huggingface_hub.constants").HF_HUB_OFFLINE:
             raise RuntimeError("a trial runs with HF_HUB_OFFLINE=1: everything it needs was fetched before")
+
+    def _begin_anew_from_checkpoints(self) -> None:
+        """A run that goes on from a checkpoint loads it in the trial as well, weights and optimizer state, and counts its steps from 0."""
+        ours: Any = importlib.import_module("launcher.trainers.transformers.native.hf_run")
+        states: Any = importlib.import_module("transformers.trainer_callback").TrainerState
+        checked, loaded = ours.checked_resume, states.load_from_json
+
+        def checked_as_the_run(args: Any) -> str | None:
+            args.gradient_accumulation_steps = self._plan.real_accumulation  # what the checkpoint's steps were counted in
+            try:
+                found: str | None = checked(args)
+            finally:
+                args.gradient_accumulation_steps = self._plan.accumulation
+            if found is not None:
+                self._recorder.note(f"goes on from {found}, which was loaded")
+            return found
+
+        def from_the_first_step(path: str) -> Any:
+            state = loaded(path)
+            state.global_step, state.epoch, state.best_global_step, state.best_model_checkpoint = 0, 0.0, None, None
+            return state
+
+        ours.checked_resume, states.load_from_json = checked_as_the_run, from_the_first_step
 
     def begin(self, trainer: Any) -> None:
         """The script has built its trainer: from here on it is followed."""
@@ -252,12 +193,14 @@ class _Trial:
         if getattr(args, "train_sampling_strategy", "random") == "batch_rebalance":
             raise NotCovered("train_sampling_strategy=batch_rebalance varies the micro-batch, so no trial can bound it")
         self._trainer = trainer
+        self._plan_course(args, trainer.train_dataset)
         batches, step, evaluation, predict = (
             trainer.get_batch_samples,
             trainer.training_step,
             trainer.get_eval_dataloader,
             trainer.prediction_step,
         )
+        train_sampler, eval_sampler = trainer._get_train_sampler, trainer._get_eval_sampler
 
         def with_ballast(*arguments: Any) -> Any:
             samples, items = batches(*arguments)
@@ -266,29 +209,52 @@ class _Trial:
 
         def watched_step(model: Any, inputs: Any, *arguments: Any) -> Any:
             self.saw_micro_batch(_rows(inputs))
+            inputs = self.perhaps_half(inputs)
             loss = step(model, inputs, *arguments)
-            self._recorder.loss(finite=bool(loss.isfinite()))
+            self.saw_loss(float(loss))
             return loss
 
         def watched_prediction(model: Any, inputs: Any, *arguments: Any, **options: Any) -> Any:
             self.saw_validation_batch(_rows(inputs))
             return predict(model, inputs, *arguments, **options)
 
-        trainer._get_train_sampler = self.sampler
+        trainer._get_train_sampler = lambda dataset: self.sampler(train_sampler, dataset)
+        trainer._get_eval_sampler = lambda dataset: self.validation_sampler(eval_sampler, dataset)
         trainer.get_batch_samples = with_ballast
         trainer.training_step = watched_step
         trainer.get_eval_dataloader = lambda dataset=None: evaluation(self.validation(trainer, dataset))
         trainer.prediction_step = watched_prediction
+        if self._plan.on_cpu and trainer.compute_metrics is not None:
+            trainer.compute_metrics = self._of_the_whole_set(trainer.compute_metrics)
+        if not self._plan.on_cpu:
+            trainer.save_model = lambda *_, **__: None  # weights go to the host tensor by tensor
         trainer.add_callback(_callback(self))
 
     # -- the worst data, as much of it as the run holds
 
-    def sampler(self, dataset: Any) -> Any:
-        lengths = lengths_of(dataset)
-        count = (self._plan.steps + self._plan.steps_after + 1) * self._plan.accumulation
+    def _plan_course(self, args: Any, dataset: Any) -> None:
+        """Which batches come when. The schedule is the full run's: as long as that, though the trial ends before."""
+        lengths, plan = worst.lengths_of(dataset), self._plan
+        self._course = worst.course(
+            lengths,
+            micro_batch=args.train_batch_size,
+            accumulation=plan.accumulation,
+            drop_last=args.dataloader_drop_last,
+            steps=plan.steps,
+            steps_after=plan.steps_after,
+        )
+        if args.max_steps <= 0:
+            per_epoch = math.ceil(math.ceil(len(lengths) / args.train_batch_size) / plan.real_accumulation)
+            args.max_steps = math.ceil(args.num_train_epochs * per_epoch)
+        self._half_steps = math.ceil(plan.halves / plan.accumulation) if args.train_batch_size > 1 else 0
+        args.max_steps = max(args.max_steps, self._course.end_at + self._half_steps)
         self._recorder.measured(train_samples=len(lengths))
         self._recorder.note(f"worst data: batches of the longest samples of {len(lengths)}, up to {max(lengths)} label tokens")
-        return _fixed_sampler(worst_batches(lengths, self._trainer.args.train_batch_size, count))
+
+    def sampler(self, usual: Any, dataset: Any) -> Any:
+        assert self._course is not None
+        heaviest = _heaviest(dataset) if self._plan.on_cpu else None
+        return _fixed_sampler(worst.with_heaviest(self._course.order, heaviest), beside=usual(dataset))
 
     def hold(self, samples: list[Any]) -> None:
         """Trainer puts a whole accumulated batch on the device before its first micro-batch; copies stand for the rest of it."""
@@ -299,62 +265,110 @@ class _Trial:
     def validation(self, trainer: Any, dataset: Any) -> Any:
         import torch
 
+        dataset = trainer.eval_dataset if dataset is None else dataset
         if isinstance(dataset, dict):
             raise NotCovered("several evaluation data sets are not covered; give one")
-        lengths, size = lengths_of(dataset), trainer.args.eval_batch_size
-        self._total_batches = math.ceil(len(lengths) / size)
+        self._kept = keeping.Kept()
+        lengths, size, drop_last = worst.lengths_of(dataset), trainer.args.eval_batch_size, trainer.args.dataloader_drop_last
+        self._validation_samples = len(lengths)
+        self._total_batches = len(lengths) // size if drop_last else math.ceil(len(lengths) / size)
         self._recorder.measured(validation_samples=len(lengths), validation_batches_total=self._total_batches)
         if len(lengths) < size:
             self._recorder.note(
                 f"validation has {len(lengths)} samples, fewer than an evaluation micro-batch of {size}: one batch of them is run"
             )
-        return torch.utils.data.Subset(dataset, longest_first(lengths)[: self._plan.validation_batches * size])
+        at_least = self._plan.validation_batches if self._phase is Phase.VALIDATE else 1
+        chosen = worst.evaluated(lengths, size=size, at_least=at_least, drop_last=drop_last, short_too=not self._plan.generates)
+        heaviest = _heaviest(dataset) if self._plan.on_cpu else None
+        return torch.utils.data.Subset(dataset, worst.with_heaviest(chosen, heaviest))
+
+    def validation_sampler(self, usual: Any, subset: Any) -> Any:
+        whole = getattr(subset, "dataset", subset)
+        return _fixed_sampler(range(len(subset)), beside=usual(whole))
 
     # -- what happens
+
+    def _enter(self, phase: Phase) -> None:
+        self._phase = phase
+        self._recorder.phase(phase)
 
     def train_begins(self, model: Any) -> None:
         self._observe(model)
         if self._plan.generates:
             self._force_full_generation(model)
-        self._recorder.phase(Phase.TRAIN)
+        self._enter(Phase.TRAIN)
 
-    def step_ended(self, control: Any) -> None:
-        """One optimizer step is through; the evaluation comes after the last of the first steps, the end after the last of all."""
+    def step_ended(self, args: Any, control: Any) -> None:
+        """One optimizer step is through; the evaluation comes after one of longest batches, and so does the end."""
+        assert self._course is not None
         self._steps += 1
         self._recorder.batch()
-        control.should_log = control.should_save = control.should_evaluate = False
-        if self._steps == self._plan.steps:
-            self._recorder.phase(Phase.VALIDATE)
+        control.should_save = control.should_evaluate = False
+        control.should_log = str(getattr(args.logging_strategy, "value", args.logging_strategy)) != "no"
+        if self._steps == self._course.validate_at:
+            self._enter(Phase.VALIDATE)
             control.should_evaluate = True
-            control.should_save = self._plan.on_cpu  # a checkpoint takes host memory, which is what a CPU's budget is made of
-        elif self._steps >= self._plan.steps + self._plan.steps_after:
-            raise TrialDone
+            control.should_save = str(getattr(args.save_strategy, "value", args.save_strategy)) != "no"
+        elif self._steps == self._course.end_at and self._half_steps:
+            self._halved = True
+            self._recorder.halves_begin()
+        elif self._steps >= self._course.end_at + self._half_steps:
+            self.finished = control.should_training_stop = True
+            self._enter(Phase.FINISH)
+
+    def perhaps_half(self, inputs: Any) -> Any:
+        """The first half of a micro-batch's samples, at the end of a trial whose driver may spill."""
+        if not self._halved:
+            return inputs
+        rows = _rows(inputs)
+        halved = {key for key, value in inputs.items() if hasattr(value, "shape") and value.shape[:1] == (rows,)}
+        return {key: value[: rows // 2] if key in halved else value for key, value in inputs.items()}
+
+    def epoch_ended(self, control: Any) -> None:
+        """What a run does at the end of an epoch is done once, where the trial validates."""
+        control.should_save = control.should_evaluate = False
 
     def evaluated(self) -> None:
+        if self._phase is not Phase.VALIDATE:  # at the start (eval_on_start), or the last one
+            return
         self._measure_growth()
         if self._plan.generates and self._generated:
             self._recorder.note(f"generation ran to {max(self._generated)} tokens, its full length")
-        self._recorder.phase(Phase.TRAIN_AGAIN)
+        self._enter(Phase.TRAIN_AGAIN)
 
     # -- what was seen
 
+    def saw_loss(self, loss: float) -> None:
+        """Notes the first loss; one that is not finite, or that many times the first, is a training that learns nothing."""
+        if self._first_loss is None:
+            self._first_loss = loss
+        sound = math.isfinite(loss) and abs(loss) <= EXPLODED * max(1.0, abs(self._first_loss))
+        if not sound:
+            self._recorder.note(f"the loss went from {self._first_loss:.3g} to {loss:.3g} in {self._steps + 1} steps")
+        self._recorder.loss(finite=sound)
+
     def saw_micro_batch(self, rows: int) -> None:
-        self._recorder.observe(micro_batch=min(rows, self._recorder.observed.get("micro_batch", rows)))
+        """The batch that ends an epoch is smaller; the largest counts."""
+        self._recorder.observe(micro_batch=max(rows, self._recorder.observed.get("micro_batch", rows)))
 
     def saw_validation_batch(self, rows: int) -> None:
         """A set smaller than a batch, and a set's last batch, are smaller; the largest counts."""
+        self._kept.rows += rows
         if rows < self._trainer.args.eval_batch_size and self._total_batches <= 1:
             return
         self._recorder.observe(val_micro_batch=max(rows, self._recorder.observed.get("val_micro_batch", rows)))
 
     def kept(self, container: Any) -> None:
-        self._kept.container_bytes[id(container)] = tensor_bytes(container.tensors) + tensor_bytes(container.arrays)
+        self._kept.container_bytes[id(container)] = keeping.tensor_bytes(container.tensors) + keeping.tensor_bytes(container.arrays)
+        self._kept.widened_bytes[id(container)] = keeping.widened_bytes(container.tensors)
 
     def validation_batch_ended(self) -> None:
         kept = self._kept
         kept.batches += 1
         kept.live_bytes = self._live_bytes()
-        self._recorder.batch()
+        kept.peak_bytes = self._recorder.peak_so_far()
+        if self._phase in (Phase.VALIDATE, Phase.FINISH):
+            self._recorder.batch()
 
     def _live_bytes(self) -> int:
         if self._plan.on_cpu:
@@ -363,25 +377,58 @@ class _Trial:
 
         return int(torch.cuda.memory_allocated())
 
+    def _of_the_whole_set(self, compute: Any) -> Any:
+        """``compute_metrics``, which in the trial's validation is called once more with as many rows as the whole set has."""
+
+        @functools.wraps(compute)
+        def weighed(prediction: Any, **options: Any) -> Any:
+            result = compute(prediction, **options)
+            if self._phase is Phase.VALIDATE and options.get("compute_result", True):
+                self._kept.metrics_bytes = self._metrics_bytes(compute, prediction)
+            return result
+
+        return weighed
+
+    def _metrics_bytes(self, compute: Any, prediction: Any) -> int:
+        """What metrics of the whole set need, in bytes in use; 0 where the batches seen were the whole set."""
+        by_batch, kept = bool(self._trainer.args.batch_eval_metrics), self._kept
+        rows = keeping.rows_to_try(rows_in_all=self._validation_samples, bytes_per_row=kept.bytes_per_row)
+        if rows <= kept.rows:
+            return 0
+
+        def computed(count: int) -> int:
+            self._recorder.phase(Phase.VALIDATE)  # its peak is that of the metrics alone
+            size = min(count, self._trainer.args.eval_batch_size) if by_batch else count
+            for _ in range(math.ceil(count / size) - 1):
+                compute(_repeated(prediction, size), compute_result=False)
+            compute(_repeated(prediction, size))
+            return self._recorder.peak_so_far()
+
+        return keeping.metrics_need(computed, rows=rows, rows_in_all=self._validation_samples)
+
     def _measure_growth(self) -> None:
         kept, args = self._kept, self._trainer.args
         if not kept.batches:
             return
-        per_batch = sum(kept.container_bytes.values()) / kept.batches
+        size = args.eval_batch_size
+        per_batch = kept.bytes_per_row * size
         left = self._total_batches - kept.batches
-        host_bytes = per_batch * self._total_batches
+        host_bytes = kept.bytes_per_row * self._validation_samples
         moved = args.eval_accumulation_steps
         if left > 0:
-            more = needed_beyond_peak(
+            more = keeping.needed_beyond_peak(
                 kept_per_batch=per_batch,
-                batches_seen=kept.batches,
-                batches_total=self._total_batches,
+                batches_seen=kept.rows / size,
+                batches_total=self._validation_samples / size,
                 live_bytes=kept.live_bytes,
-                peak_bytes=self._recorder.peak_so_far(),
+                peak_bytes=kept.peak_bytes,
                 joins=bool(args.eval_do_concat_batches),
                 moved_every=None if self._plan.on_cpu else moved,  # on a CPU host memory is the device
             )
-            self._recorder.measured(growth_bytes_per_batch=more / left)
+            widened = sum(kept.widened_bytes.values()) / kept.rows * self._validation_samples if self._plan.on_cpu and kept.rows else 0
+            need = max(kept.peak_bytes + more, kept.metrics_bytes, kept.live_bytes + host_bytes - kept.bytes_per_row * kept.rows + widened)
+            seen = max(kept.peak_bytes, self._recorder.peak_so_far())
+            self._recorder.measured(growth_bytes_per_batch=max(0.0, need - seen) / left)
         self._recorder.fact(validation_keeps_bytes_per_batch=round(per_batch), validation_keeps_bytes_in_all=round(host_bytes))
         if moved:
             in_all = f"{host_bytes / 2**20:.0f} MiB by the end of an evaluation"
@@ -430,12 +477,31 @@ def _rows(inputs: Mapping[str, Any]) -> int:
     return next(int(value.shape[0]) for value in inputs.values() if hasattr(value, "shape"))
 
 
-def _fixed_sampler(indices: Sequence[int]) -> Any:
+def _repeated(prediction: Any, rows: int) -> Any:
+    """An EvalPrediction of ``rows`` rows: those of ``prediction``, again and again."""
+    more = {name: keeping.repeated(value, rows) for name in ("losses", "inputs") if (value := getattr(prediction, name, None)) is not None}
+    return type(prediction)(
+        predictions=keeping.repeated(prediction.predictions, rows), label_ids=keeping.repeated(prediction.label_ids, rows), **more
+    )
+
+
+def _heaviest(dataset: Any) -> int | None:
+    """The sample whose loading takes most memory, where a built-in trainer's data can tell; None where all are alike."""
+    weights = getattr(dataset, "loading_sizes", None)
+    sizes = weights() if weights is not None else ()
+    return max(range(len(sizes)), key=sizes.__getitem__) if sizes else None
+
+
+def _fixed_sampler(indices: Sequence[int], *, beside: Any) -> Any:
+    """A sampler of ``indices`` that keeps what the run's own one (``beside``) keeps: an order of the whole set."""
     import torch
 
     class Fixed(torch.utils.data.Sampler[int]):  # type: ignore[misc]
         def __iter__(self) -> Iterator[int]:
-            return iter(indices)
+            usual = iter(beside if beside is not None else ())
+            next(usual, None)
+            yield from indices
+            del usual
 
         def __len__(self) -> int:
             return len(indices)
@@ -458,7 +524,10 @@ def _callback(trial: _Trial) -> Any:
             trial._recorder.batch()
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            trial.step_ended(control)
+            trial.step_ended(args, control)
+
+        def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            trial.epoch_ended(control)
 
         def on_prediction_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             trial.validation_batch_ended()
@@ -467,37 +536,3 @@ def _callback(trial: _Trial) -> Any:
             trial.evaluated()
 
     return Probe()
-
-
-# ---------------------------------------------------------------------------------------------------------------------------------
-# The version guard
-
-
-def source_hash(name: str) -> str:
-    """Hash of the source of ``module:qualified.name``; text saying so where there is none."""
-    module, _, path = name.partition(":")
-    try:
-        found: Any = importlib.import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
-        source = inspect.getsource(inspect.unwrap(found))
-    except (ImportError, AttributeError, OSError, TypeError) as error:
-        return f"missing ({type(error).__name__})"
-    return hashlib.sha256(source.encode()).hexdigest()[:16]
-
-
-def changed(table: Mapping[str, str] = RELIED_UPON) -> tuple[str, ...]:
-    """The names in ``table`` whose source is not the one that was checked."""
-    return tuple(name for name, expected in table.items() if source_hash(name) != expected)
-
-
-def check_transformers(table: Mapping[str, str] = RELIED_UPON) -> None:
-    """Raises NotCovered unless the installed transformers is one whose inner workings are known here."""
-    import transformers
-
-    different = changed(table)
-    if different:
-        raise NotCovered(
-            f"transformers {transformers.__version__} differs from {CHECKED[-1]} in what a trial builds upon: {', '.join(different)}. "
-            f"Install a checked version: pip install transformers=={CHECKED[-1]}"
-        )

@@ -175,6 +175,13 @@ class SpeechData:
         """Label tokens per sample: what differs between samples in memory (audio is always a full window)."""
         return [len(labels) for labels in self.labels]
 
+    def loading_sizes(self) -> list[int]:
+        """Numbers in each recording before it is made mono and brought to the model's rate: what loading it takes. Reads the headers."""
+        import soundfile
+
+        found = (soundfile.info(str(sample.audio)) for sample in self.samples)
+        return [info.frames * info.channels for info in found]
+
     def __len__(self) -> int:
         return len(self.samples)
 

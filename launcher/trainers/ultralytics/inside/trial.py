@@ -1,8 +1,9 @@
 """Takes orders whose payload is a rung in Ultralytics' own words; runs a truncated, real training of it on the worst of the user's data.
 
 Built on ``yolo_exact``'s trainers, so that what is proven here is what runs. The training loop, the loaders, the validator and the
-optimizer are Ultralytics' own, checkpoint and final validation included; replaced are which images come (the densest, the largest
-shapes), how many, and where things are written.
+optimizer are Ultralytics' own, and so is a run's end: mosaic closed, checkpoints saved and loaded, the fused model validated, figures
+drawn. Replaced are which images come and in which shapes (``worst``), how many, and where things are written; the metrics are worked
+out of as many predictions as the whole validation set gives. What becomes of each argument stands in ``treatment``.
 Where Ultralytics would hide a failure of memory or write into the user's folders, a comment here says what holds it off, and
 the traps' own tests show it.
 
@@ -13,11 +14,14 @@ trials).
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
+import itertools
 import math
-import types
-from collections.abc import Callable, Mapping, Sequence
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +29,9 @@ from typing import Any
 from launcher.contract.orders import Orders
 from launcher.contract.report import Phase
 from launcher.trainers.ultralytics.environment import IMPORTS
+from launcher.trainers.ultralytics.images import cached_bytes
+from launcher.trainers.ultralytics.inside import worst
+from launcher.trainers.ultralytics.inside.worst import Draw, Script, label_factor, pad_labels
 from launcher.worker import budget
 from launcher.worker.recorder import Recorder
 
@@ -32,6 +39,11 @@ COVERED = ("detect", "segment", "pose", "obb")
 
 RELIED_UPON: Mapping[str, str] = {
     "ultralytics.engine.trainer:BaseTrainer.validate": "e56ca46cb1e38615",
+    "ultralytics.engine.trainer:BaseTrainer.plot_metrics": "046604f9dfb25d8a",
+    "ultralytics.data.base:BaseDataset.load_image": "088d1a203d122cdd",
+    "ultralytics.data.base:BaseDataset.cache_images": "becfffb95f7db35e",
+    "ultralytics.models.yolo.detect.val:DetectionValidator.get_stats": "ad64420cbd7cae7f",
+    "ultralytics.utils.plotting:plot_images": "8e5f6489bd520fc9",
     "ultralytics.engine.trainer:BaseTrainer.train": "b7f76d34d85c1c6f",
     "ultralytics.engine.trainer:BaseTrainer.save_model": "47f61ede98e6f12b",
     "ultralytics.engine.trainer:BaseTrainer.final_eval": "398e74e935f34789",
@@ -53,6 +65,11 @@ RELIED_UPON: Mapping[str, str] = {
     "ultralytics.utils.callbacks.base:add_integration_callbacks": "12935e9d4be7bfc7",
 }
 """As ``yolo_exact.RELIED_UPON``, for what only the trial builds upon."""
+
+SHOWN = 5
+"""Corrupt images that are named one by one."""
+
+LONGEST_FIGURE_S = 60.0
 
 ANCHORS_PER_OBJECT = 10
 """Anchors that Ultralytics' assigner trains for each object (``topk``): about what a half-trained model fires per object."""
@@ -84,11 +101,10 @@ def run(orders: Orders, recorder: Recorder) -> None:
             asked_batch=plan.asked_batch, asked_nbs=plan.asked_nbs, checkpointing=plan.checkpointing, val_batch=plan.val_batch
         )
     )
-    scans = _keep_label_caches_away(plan.cache_folder)
+    scans = _keep_label_caches_away(plan.cache_folder, recorder)
     _no_downloads()
     _report_assigner_failures(recorder)
     _saving_fails_at_once()
-    _largest_multi_scale()
 
     from ultralytics import YOLO
 
@@ -122,6 +138,8 @@ class Plan:
     steps: int
     validation_batches: int
     steps_after: int
+    halves: int = 0
+    """Micro-batches of half the images at the end, where the driver may spill: what they take per image is held against whole ones."""
 
     @classmethod
     def of(cls, orders: Orders) -> Plan:
@@ -135,10 +153,9 @@ class Plan:
             "project": None,  # Ultralytics Platform uploads only with a project
             "name": None,
             "exist_ok": True,
-            "plots": orders.device == "cpu" and bool(asked_for.get("plots", True)),  # figures take host memory only
             "save": True,  # save=False still saves the last epoch; on a card, saving copies model and optimizer there
             "val": True,  # val=False still validates the last epoch
-            "cache": False,
+            "cache": False,  # would write .npy files beside the images; what it holds in memory is held by a ballast
             "resume": False,
         }
         return cls(
@@ -153,14 +170,18 @@ class Plan:
             cache_folder=cache_folder,
             accumulation=min(max(orders.accumulation, 1), 2),
             steps=max(orders.steps, 2),
-            validation_batches=max(orders.validation_batches, 2),
+            validation_batches=max(orders.validation_batches, MOST_SHAPES + EQUALS if orders.device == "cuda" else 2),
             steps_after=max(orders.steps_after, 1),
+            halves=HALVES if orders.may_spill and int(asked_for.get("batch", 1)) > 1 else 0,
         )
 
-    @property
-    def micro_batches(self) -> int:
-        """Before validation: one epoch of the trial."""
-        return self.steps * self.accumulation
+
+MOST_SHAPES = 4
+"""Validation batches of a trial on a card before the largest comes again: the largest, the densest, a small and an odd one."""
+EQUALS = 3
+"""Validation batches alike, in a row, before what each keeps can be told from the noise of a card's allocator."""
+HALVES = 2
+"""The first warms up."""
 
 
 def _refuse_uncovered(task: str) -> None:
@@ -177,10 +198,10 @@ def _module(name: str) -> Any:
     return importlib.import_module(name)
 
 
-def _keep_label_caches_away(folder: Path) -> list[tuple[int, int, int, int, int]]:
+def _keep_label_caches_away(folder: Path, recorder: Recorder) -> list[tuple[int, int, int, int, int]]:
     """Label caches are read from ours or the user's, written only to ours. Returns a list that fills with the scans' results.
 
-    A scan's result is (found, missing, empty, corrupt, total) images.
+    A scan's result is (found, missing, empty, corrupt, total) images. What it ignores is noted, in Ultralytics' own words.
     """
     dataset = _module("ultralytics.data.dataset")
     load, save = dataset.load_dataset_cache_file, dataset.save_dataset_cache_file
@@ -193,14 +214,25 @@ def _keep_label_caches_away(folder: Path) -> list[tuple[int, int, int, int, int]
         path = Path(path)
         cache = load(ours(path)) if ours(path).exists() else load(path)
         scans.append(tuple(cache["results"]))
+        _note_ignored(cache.get("msgs", ()), recorder)
         return cache
 
     def save_ours(prefix: str, path: Path, x: Any, version: str) -> None:
         scans.append(tuple(x["results"]))
+        _note_ignored(x.get("msgs", ()), recorder)
         save(prefix, ours(Path(path)), x, version)
 
     dataset.load_dataset_cache_file, dataset.save_dataset_cache_file = load_ours, save_ours
     return scans
+
+
+def _note_ignored(said: Sequence[str], recorder: Recorder) -> None:
+    """Images and labels that the run will do without, by name."""
+    ignored = [line for line in said if "ignoring corrupt" in line]
+    for line in ignored[:SHOWN]:
+        recorder.note(re.sub(r"\x1b\[[\d;]*m", "", line).strip())
+    if len(ignored) > SHOWN:
+        recorder.note(f"... and {len(ignored) - SHOWN} more images that are ignored as corrupt")
 
 
 def _no_downloads() -> None:
@@ -238,82 +270,61 @@ def _saving_fails_at_once() -> None:
     _module("torch").save = patches._torch_save
 
 
-def _largest_multi_scale() -> None:
-    """multi_scale draws the size of each micro-batch by ``random.randrange(least, most + 1)``; the trial always draws the largest."""
-    _module("ultralytics.models.yolo.detect.train").random = types.SimpleNamespace(randrange=lambda least, past: past - 1)
+class _Sizes:
+    """multi_scale draws the size of each micro-batch by ``random.randrange(least, most + 1)``; the trial says which it gets."""
+
+    def __init__(self) -> None:
+        self.wanted: int | None = None
+        """None: the largest."""
+        _module("ultralytics.models.yolo.detect.train").random = self
+
+    def randrange(self, least: int, past: int) -> int:
+        return past - 1 if self.wanted is None else min(max(self.wanted, least), past - 1)
 
 
-# ----------------------------------------------------------------------------------------------------------------------
-# The worst of the data
+class _Figures:
+    """A figure is drawn in a thread of its own, which keeps its batch alive until it is done: for seconds, while the run goes on.
 
-
-def densest(labels: Sequence[int], size: int) -> list[int]:
-    """Indices of the ``size`` images with most labels; repeated where there are fewer images."""
-    order = sorted(range(len(labels)), key=lambda i: -labels[i])
-    return (order * math.ceil(size / len(order)))[:size]
-
-
-def largest_groups(group_of: Sequence[int], areas: Sequence[int], labels: Sequence[int], wanted: int) -> list[list[int]]:
-    """``wanted`` batches of rectangular data, which share a shape per batch: most pixels first; the densest image is in one of them.
-
-    ``group_of``: batch number per image; ``areas``: pixels per image of each batch. Batches repeat where there are fewer.
+    How many are alive at once is luck (a run was seen two threads' stacks of 8 MiB above a trial that left it to luck). Here every
+    thread and its batch stay until the phase ends, so that the trial has all of them at once.
     """
-    groups: dict[int, list[int]] = {}
-    for image, group in enumerate(group_of):
-        groups.setdefault(int(group), []).append(image)
-    order = sorted(groups, key=lambda g: (-len(groups[g]) * areas[g], -max(labels[i] for i in groups[g])))
-    chosen = (order * math.ceil(wanted / len(order)))[:wanted]
-    dense = int(group_of[max(range(len(labels)), key=lambda i: labels[i])])
-    if dense not in chosen:
-        chosen[-1] = dense
-    return [groups[g] for g in chosen]
 
+    DRAWN_BY = ("detect.train", "detect.val", "obb.val")
 
-def worst_batches(loader: Any, wanted: int) -> list[list[int]]:
-    """Index lists of ``wanted`` batches for ``loader``: rectangular data keeps its shapes, other data comes densest first."""
-    dataset = loader.dataset
-    labels = [len(label["cls"]) for label in dataset.labels]
-    if getattr(dataset, "rect", False):
-        areas = [int(shape[0]) * int(shape[1]) for shape in dataset.batch_shapes]
-        return largest_groups(dataset.batch, areas, labels, wanted)
-    return [densest(labels, loader.batch_size)] * wanted
+    def __init__(self) -> None:
+        self._drawn: list[threading.Event] = []
+        self._over = threading.Event()
+        for name in self.DRAWN_BY:
+            module = _module(f"ultralytics.models.yolo.{name}")
+            module.plot_images = self._staying(module.plot_images)
 
+    def _staying(self, draw: Callable[..., Any]) -> Callable[..., Any]:
+        def plot_images(*args: Any, **kwargs: Any) -> threading.Thread:
+            drawn, over = threading.Event(), self._over
 
-def label_factor(args: Any, rect: bool) -> int:
-    """How many times the densest image's labels one training image can come to hold.
+            def stay() -> None:
+                try:
+                    draw(*args, **kwargs, threaded=False)
+                finally:
+                    drawn.set()
+                    over.wait()
 
-    Mosaic joins 4 images; mixup and cutmix join two of those; copy_paste (segments) doubles. rect turns them all off.
-    """
-    if rect:
-        return 1
-    joins = 4 if args.mosaic > 0 else 1
-    joins *= 2 if args.mixup > 0 or args.cutmix > 0 else 1
-    return joins * (2 if args.copy_paste > 0 and args.task == "segment" else 1)
+            thread = threading.Thread(target=stay, daemon=True)
+            thread.start()
+            self._drawn.append(drawn)
+            return thread
 
+        return plot_images
 
-def pad_labels(batch: dict[str, Any], wanted: int, overlap_masks: bool) -> int:
-    """Repeats one label of the batch's densest image until that image has ``wanted``; returns its number of labels.
+    def let_go(self) -> None:
+        """The phase is over."""
+        self._over.set()
+        self._over = threading.Event()
 
-    The assigner pads every image to the densest, so one image sets the memory of all. Copies of a box are never assigned
-    (the first of equals wins), so the loss stays what it was.
-    """
-    import torch
-
-    index = batch["batch_idx"].long()
-    if not len(index):
-        return 0
-    counts = torch.bincount(index)
-    missing = wanted - int(counts.max())
-    if missing <= 0:
-        return int(counts.max())
-    source = int((index == int(counts.argmax())).nonzero()[-1])
-    place = source + 1  # beside its image's own: the assigner wants labels in image order
-    for key in ("batch_idx", "cls", "bboxes", "keypoints", *(() if overlap_masks else ("masks",))):
-        if key in batch:
-            value = batch[key]
-            copies = value[source : source + 1].expand(missing, *value.shape[1:])
-            batch[key] = torch.cat((value[:place], copies, value[place:]))
-    return wanted
+    def wait(self) -> None:
+        """Until all have been drawn: what they need counts."""
+        for drawn in self._drawn:
+            drawn.wait(timeout=LONGEST_FIGURE_S)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -321,20 +332,25 @@ def pad_labels(batch: dict[str, Any], wanted: int, overlap_masks: bool) -> int:
 
 
 def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tuple[int, int, int, int, int]]) -> Any:
-    """A trainer that trains ``plan.micro_batches``, validates, trains again and stops. No "Trainer" in its name: no loggers."""
+    """A trainer that trains what its script says, validates, trains again and ends as a run does. No "Trainer" in its name: no loggers."""
 
     class Trial(base):  # type: ignore[misc]
-        _steps = 0
+        epochs: int
         _validated = False
-        _ending = False
+        _whole = True
+        """Whether the batch under way has all its images; one that hasn't tells nothing of the run's pace."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             self._expected: dict[str, int] = {}
+            self._sizes, self._figures = _Sizes(), _Figures()
+            self._ballast: list[Any] = []
+            self._micro_batch = 0
             super().__init__(*args, **kwargs)
             self._optimizer_asked = str(self.args.optimizer)
             self.callbacks.clear()
             self.callbacks["on_train_batch_end"].append(Trial._batch_ended)
             self.callbacks["on_val_batch_end"].append(self._validation_batch_ended)
+            self.callbacks["on_train_end"].append(Trial._ended)
 
         # -- the worst data
 
@@ -342,19 +358,63 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             loader = super().get_dataloader(dataset_path, batch_size=batch_size, rank=rank, mode=mode)
             asked = batch_size if mode == "train" else plan.val_batch or batch_size
             _say_samples(recorder, loader, mode, asked)
-            self._expected[mode] = min(asked, len(loader.dataset))
-            wanted = plan.micro_batches if mode == "train" else plan.validation_batches
-            sampler = _module("ultralytics.data.build")._RepeatSampler(worst_batches(loader, wanted))
-            object.__setattr__(loader, "batch_sampler", sampler)  # DataLoader forbids a plain assignment
+            self._expected.setdefault(mode, min(asked, len(loader.dataset)))
+            if plan.user_arguments.get("cache") in (True, "ram") and self.device.type == "cpu":
+                self._ballast.append(_ballast(loader.dataset, self.args.imgsz, recorder, mode))
+            script = self._training_script(loader) if mode == "train" else self._validation_script(loader)
+            object.__setattr__(loader, "batch_sampler", script)  # DataLoader forbids a plain assignment
             return loader
 
+        def _training_script(self, loader: Any) -> Script:
+            sizes = worst.drawn_sizes(self.args.imgsz, self.args.multi_scale, self.stride) if self.args.multi_scale else None
+            epochs = worst.training(
+                worst.shapes_of(loader, sizes, last_kept=not loader.drop_last),
+                dense=worst.dense_draw(loader, sizes[-1] if sizes else None),
+                steps=plan.steps,
+                steps_after=plan.steps_after,
+                accumulation=plan.accumulation,
+                cached=self._cached_shapes(worst.PER_TRAINED_CONVOLUTION),
+                closes=0 < self.args.close_mosaic < self.epochs,
+            )
+            return Script(*_with_halves(epochs, plan.halves))
+
+        def _validation_script(self, loader: Any) -> Script:
+            total = len(loader)
+            batches = worst.validation(
+                worst.shapes_of(loader),
+                dense=worst.dense_draw(loader, None),
+                least=plan.validation_batches,
+                total=total,
+                cached=self._cached_shapes(1),
+            )
+            return Script(batches)
+
+        def _cached_shapes(self, per_convolution: int) -> int:
+            """How many shapes fill the cache of primitives, and two more; none where nothing is cached by shape."""
+            if self.device.type != "cpu":
+                return 0
+            convolutions = sum(type(module).__name__.startswith("Conv2d") for module in self.model.modules())
+            return math.ceil(worst.CACHED_PRIMITIVES / (per_convolution * max(convolutions, 1))) + 2
+
         def preprocess_batch(self, batch: Any) -> Any:
+            script = self.train_loader.batch_sampler.now
+            draw = script[min(self._micro_batch, len(script) - 1)]
+            self._micro_batch += 1
+            if plan.halves and self._micro_batch == len(script) - plan.halves + 1 and self._last_epoch():
+                recorder.halves_begin()
+            self._sizes.wanted = draw.size
             batch = super().preprocess_batch(batch)
-            pad_labels(batch, self._label_envelope, self.args.overlap_mask)
+            self._whole = len(batch["img"]) >= self._expected["train"]
+            if self._whole or len(batch["img"]) > worst.FEW:  # the others are there for their shape only
+                pad_labels(batch, self._label_envelope, self.args.overlap_mask)
             height, width = batch["img"].shape[-2:]
-            images = int(plan.arguments["batch"]) if len(batch["img"]) == self._expected["train"] else len(batch["img"])
+            images = int(plan.arguments["batch"]) if self._whole else len(batch["img"])
             _observe_input(recorder, images, max(height, width), batch["img"].device.type)
             return batch
+
+        def _last_epoch(self) -> bool:
+            """Whether whole micro-batches are over: those of half the images end the last epoch."""
+            return bool(self.epoch >= self.epochs - 1)
 
         # -- how much of it
 
@@ -371,46 +431,57 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
                 f"worst data: the densest training image has {most} labels; {self._label_envelope} allowed for after augmentation"
             )
             _say_facts(recorder, self, self._optimizer_asked, scans)
-            if plan.user_arguments.get("cache"):
-                recorder.note("cache= is off in the trial: cached images take host memory in the full run, which was not measured")
             self._watch_validator()
-            self._make_room_for_training_after_validation()
+            if self.device.type == "cpu" and not self._ballast:
+                _fill_mosaic_buffer(dataset, self.train_loader.batch_sampler.now[0])
+            self._only_epoch = self.epochs == 1
+            self._as_many_epochs_as_the_script_has()
 
-        def _make_room_for_training_after_validation(self) -> None:
-            epochs = 2 + math.ceil(plan.steps_after * plan.accumulation / plan.micro_batches)
-            more = max(0, epochs - self.epochs)
-            self.epochs += more
+        def _as_many_epochs_as_the_script_has(self) -> None:
+            """Mosaic closes for the last of them where the run closes it on its way, and from the start where the run does."""
+            scripted = len(self.train_loader.batch_sampler.epochs)
             if self.args.close_mosaic:
-                self.args.close_mosaic += more  # mosaic still closes in the epoch in which the real run closes it
+                self.args.close_mosaic = scripted if self.args.close_mosaic >= self.epochs else 1
+            self.epochs = scripted
+            self.stopper.patience = math.inf
 
         def _model_train(self) -> None:
+            """Called at the start of every epoch."""
             super()._model_train()
-            if not self._steps:
-                recorder.phase(Phase.TRAIN)
+            self.train_loader.batch_sampler.epoch = self.epoch
+            self._micro_batch = 0
+            if self.epoch == 0:
+                self._phase(Phase.TRAIN)
 
         def optimizer_step(self) -> None:
             super().optimizer_step()
-            self._steps += 1
             recorder.optimizer_step()
 
         def _batch_ended(self) -> None:
-            recorder.batch()
-            recorder.loss(finite=bool(self.loss.isfinite().all()))
-            if self._steps >= plan.steps + plan.steps_after:
-                self._finish()
+            recorder.batch(timed=self._whole)
+            finite = bool(self.loss.isfinite().all())
+            recorder.loss(finite=finite)
+            if not finite:  # Ultralytics would go back to its last checkpoint three times, and then give up
+                raise TrialDone
 
-        def _finish(self) -> None:
-            """As a run ends: the best checkpoint is loaded beside everything else and validated; then the figures."""
-            self._ending = True
-            recorder.phase(Phase.FINISH)
-            try:
-                self.final_eval()
-                if self.args.plots:
-                    self.plot_metrics()
-            except BaseException:
-                figures = " and the figures; plots=False needs less memory" if self.args.plots else ""
-                recorder.note(f"training and validation went through; what failed is the end of a run: the final validation{figures}")
-                raise
+        def _phase(self, phase: Phase) -> None:
+            recorder.phase(phase)
+            self._figures.let_go()
+
+        # -- how a run ends
+
+        def final_eval(self) -> None:
+            """The best checkpoint is loaded beside everything else, fused and validated."""
+            self._phase(Phase.FINISH)
+            with _said(recorder, bool(self.args.plots)):
+                super().final_eval()
+
+        def plot_metrics(self) -> None:
+            with _said(recorder, bool(self.args.plots)):
+                super().plot_metrics()
+
+        def _ended(self) -> None:
+            self._figures.wait()
             for loader in (self.train_loader, self.test_loader):
                 loader.close()
             raise TrialDone
@@ -420,11 +491,13 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
         def _watch_validator(self) -> None:
             validator, preprocess = self.validator, self.validator.preprocess
             _worst_nms(self, recorder)
+            _whole_statistics(validator)
             self._kept: list[int] = []
 
             def watched(batch: Any) -> Any:
                 batch = preprocess(batch)
                 images, _, height, width = batch["img"].shape
+                self._whole = images >= self._expected["val"]
                 if plan.val_batch and images == self._expected["val"]:
                     images = plan.val_batch  # a validation set smaller than its batch alters nothing
                 _observe_validation_input(recorder, images, max(height, width))
@@ -433,21 +506,26 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             validator.preprocess = watched
 
         def _validation_batch_ended(self, validator: Any) -> None:
-            if self._ending:
+            if self._validated:
                 recorder.sample()
                 return
-            recorder.batch()
-            self._kept.append(_kept_bytes(validator, self.device.type))
-            if len(self._kept) > 1:
-                recorder.measured(growth_bytes_per_batch=max(0.0, (self._kept[-1] - self._kept[0]) / (len(self._kept) - 1)))
+            recorder.batch(timed=self._whole)
+            if self.device.type != "cuda":  # really gathered in full at the end (``_whole_statistics``)
+                return
+            self._kept.append(_kept_bytes())
+            if len(self._kept) >= EQUALS:
+                recorder.measured(growth_bytes_per_batch=growth_of(self._kept[-EQUALS:]))
 
         def validate(self) -> Any:
-            if self._validated:  # the trial's second epoch may end before its last step
+            if self._validated:  # once is enough; the last epoch's is that of the end
                 return dict(self.metrics), self.fitness
-            recorder.phase(Phase.VALIDATE)
+            self._phase(Phase.VALIDATE)
+            epochs = self.epochs
+            self.epochs = 1 if self._only_epoch else epochs  # figures are drawn in the validation of a last epoch
             result = super().validate()
+            self.epochs = epochs
             self._validated = True
-            recorder.phase(Phase.TRAIN_AGAIN)
+            self._phase(Phase.TRAIN_AGAIN)
             return result
 
     return Trial
@@ -464,10 +542,10 @@ def _say_samples(recorder: Recorder, loader: Any, mode: str, asked: int) -> None
 
 
 def _observe_input(recorder: Recorder, images: int, side: int, device: str) -> None:
-    """The smallest micro-batch and the largest side that came. A data set smaller than the micro-batch alters nothing: it is noted."""
+    """The largest micro-batch and the largest side that came. A data set smaller than the micro-batch alters nothing: it is noted."""
     seen = recorder.observed
     recorder.observe(
-        micro_batch=min(images, seen.get("micro_batch", images)), largest_input=max(side, seen.get("largest_input", side)), device=device
+        micro_batch=max(images, seen.get("micro_batch", 0)), largest_input=max(side, seen.get("largest_input", side)), device=device
     )
 
 
@@ -490,7 +568,7 @@ def _say_facts(recorder: Recorder, trainer: Any, optimizer_asked: str, scans: Se
         weight_decay_applied=max(group["weight_decay"] for group in groups),
         accumulation=trainer.accumulate,
         effective_batch=trainer.accumulate * trainer.batch_size,
-        amp=trainer.amp,
+        amp=bool(trainer.amp),
         max_det=trainer.args.max_det,
         parameters=sum(parameter.numel() for parameter in trainer.model.parameters()),
         images_ignored=sum(scan[3] for scan in scans),
@@ -498,14 +576,81 @@ def _say_facts(recorder: Recorder, trainer: Any, optimizer_asked: str, scans: Se
     )
 
 
-def _kept_bytes(validator: Any, device: str) -> int:
-    """What validation holds on to until its end: on the device (CUDA), or in its accumulators (CPU)."""
-    if device == "cuda":
-        import torch
+def _with_halves(epochs: Sequence[Sequence[Draw]], halves: int) -> list[list[Draw]]:
+    """The epochs, the last of which ends with so many micro-batches of half the images of its last."""
+    largest = epochs[-1][-1]
+    half = largest.few(max(1, len(largest.images) // 2))
+    return [*map(list, epochs[:-1]), [*epochs[-1], *[half] * halves]]
 
-        return int(torch.cuda.memory_allocated())
-    arrays = (array for column in validator.metrics.stats.values() for array in column)
-    return sum(int(array.nbytes) for array in arrays) + 512 * len(validator.jdict)
+
+def growth_of(kept: Sequence[int]) -> float:
+    """Bytes that each of these batches, all alike, has kept for good, where every one of them added something; else 0.
+
+    ``kept``: live memory after each; a card's goes up and down by itself.
+    """
+    return float(max(0, min(after - before for before, after in itertools.pairwise(kept))))
+
+
+def _kept_bytes() -> int:
+    """What validation on a card holds on to after a batch."""
+    import torch
+
+    return int(torch.cuda.memory_allocated())
+
+
+def _whole_statistics(validator: Any) -> None:
+    """The metrics, and the curves drawn of them, are worked out of the predictions on every image of the validation set.
+
+    A trial validates a few batches of it; before the metrics come what these gave is repeated until it is as much.
+    """
+    get_stats = validator.get_stats
+
+    def of_all_images() -> Any:
+        images = len(validator.dataloader.dataset)
+        for gathered in validator.metrics.stats.values():
+            if seen := len(gathered):
+                gathered.extend(gathered[i % seen] for i in range(seen, images))
+        if validator.jdict and validator.seen:
+            validator.jdict = (validator.jdict * math.ceil(images / validator.seen))[
+                : math.ceil(len(validator.jdict) * images / validator.seen)
+            ]
+        return get_stats()
+
+    validator.get_stats = of_all_images
+
+
+def _ballast(dataset: Any, image_size: int, recorder: Recorder, mode: str) -> Any:
+    """Memory in the place of cached images: as much as they take, and while they are packed twice that (``BaseDataset.cache_images``).
+
+    Measured: exactly what ``cache=ram`` holds, since the run packs its images into one tensor of that size.
+    """
+    import numpy as np
+
+    size = cached_bytes(dataset.im_files, image_size, dataset.channels)
+    recorder.note(f"cache=ram: {mode} holds {len(dataset.im_files)} images of {size / 2**20:.0f} MiB; as much is held in the trial")
+    images, packed = np.empty(size, np.uint8), np.empty(size, np.uint8)
+    recorder.sample()
+    del images
+    return packed
+
+
+def _fill_mosaic_buffer(dataset: Any, draw: Draw) -> None:
+    """Mosaic keeps the last images it has read, eight batches of them at most; the trial's few would not come to that."""
+    shapes = [label.get("shape", (1, 1)) for label in dataset.labels]
+    squarest = sorted(range(len(dataset)), key=lambda i: -min(shapes[i]) / max(shapes[i]))  # the long side is the same for all
+    for image in list(dict.fromkeys((*draw.images, *squarest)))[: dataset.max_buffer_length]:
+        dataset.load_image(image)
+    dataset.buffer = list(dict.fromkeys(draw.images))  # mosaic's partners come from here: dense ones
+
+
+@contextlib.contextmanager
+def _said(recorder: Recorder, plots: bool) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        figures = " and the figures; plots=False needs less memory" if plots else ""
+        recorder.note(f"training and validation went through; what failed is the end of a run: the final validation{figures}")
+        raise
 
 
 def _worst_nms(trainer: Any, recorder: Recorder) -> None:

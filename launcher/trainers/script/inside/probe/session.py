@@ -113,6 +113,9 @@ class Session:
         """Takes the budget, once: everything that is made from here on is inside it."""
         if self.settled:
             return
+        if self.orders.device == "cuda" and _is_a_worker():
+            self._dead = True  # a data loader's worker, started anew: a context of its own would be taken from the card
+            return
         if self.orders.device == "cpu":
             import torch._dynamo  # noqa: F401  # every optimizer imports it: a library, so part of the base
         if self.settings.budget_only:
@@ -455,6 +458,12 @@ class Session:
 
 
 UNSEEN_END = "what the script does after its training (a test set, figures) is not proven"
+
+
+def _is_a_worker() -> bool:
+    """Whether this process was started anew to load data (such processes are daemons). A forked one is told by ``forked``."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and bool(process.current_process().daemon)
 
 
 def steady_growth(live: Sequence[int]) -> int:

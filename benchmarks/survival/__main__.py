@@ -1,0 +1,135 @@
+"""How many more cases -> their rows behind those in the data file, and the table made anew from all of them.
+
+python -m benchmarks.survival --slice 10          ten more cases, two at a time
+python -m benchmarks.survival --runs 150          as many as it takes until so many full runs have been launched
+python -m benchmarks.survival --seed 17           seed 17 once more, with the budget of its row; nothing is written down
+python -m benchmarks.survival --slice 0           only the table
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import itertools
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any, TextIO
+
+from benchmarks.survival import cases, play, table
+
+ROOT = Path(__file__).resolve().parents[2]
+MOST_AT_ONCE = 2
+Row = dict[str, Any]
+
+
+def read(path: Path) -> list[Row]:
+    """The rows that are there; a torn last line (a full disk, a lost machine) is as if it had not been written."""
+    rows = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            continue
+    return rows
+
+
+def seeds_left(rows: Sequence[Row]) -> Iterator[int]:
+    """Every seed that has no row of this generator yet, from 0 on."""
+    played = {row["seed"] for row in rows if row["generator"] == cases.GENERATOR}
+    return (seed for seed in itertools.count() if seed not in played)
+
+
+def append(path: Path, row: Row) -> None:
+    """One line, whole or not at all as far as a file system can."""
+    torn = path.exists() and path.stat().st_size and not path.read_bytes().endswith(b"\n")
+    with path.open("a", encoding="utf-8") as file:
+        file.write(("\n" if torn else "") + json.dumps(row, ensure_ascii=False) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    amount = parser.add_mutually_exclusive_group()
+    amount.add_argument("--slice", type=int, metavar="N", help="so many more cases")
+    amount.add_argument("--runs", type=int, default=150, metavar="N", help="until so many full runs have been launched, in all")
+    amount.add_argument("--seed", type=int, help="one case once more, with the budget of its row")
+    parser.add_argument("--jobs", type=int, default=min(MOST_AT_ONCE, os.cpu_count() or 1), choices=range(1, MOST_AT_ONCE + 1))
+    parser.add_argument("--data", type=Path, default=ROOT / "benchmarks" / "results" / "survival.jsonl")
+    parser.add_argument("--table", type=Path, default=ROOT / "docs" / "survival.md")
+    parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "survival", help="where cases are played")
+    parser.add_argument("--keep", action="store_true", help="keep the folders of all cases, not of failures only")
+    chosen = parser.parse_args()
+    place = play.Table(folder=chosen.folder.resolve(), keep=chosen.keep)
+    place.folder.mkdir(parents=True, exist_ok=True)
+    with (place.folder / "lock").open("w") as lock:
+        if not _only_one(lock):
+            return 1
+        if chosen.seed is not None:
+            return again(chosen.seed, chosen.data, place)
+        more(chosen, place)
+    rows = read(chosen.data)
+    if rows:
+        chosen.table.write_text(table.document(rows), encoding="utf-8")
+    return 130 if place.stopping.is_set() else 0
+
+
+def _only_one(lock: TextIO) -> bool:
+    """At most two cases at a time on a machine: a second `make survival` would play beside the first."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        print(f"survival: another one is playing in {Path(lock.name).parent}; wait for it, or name another --folder", file=sys.stderr)
+        return False
+    return True
+
+
+def again(seed: int, data: Path, place: play.Table) -> int:
+    """Plays a seed once more; with the budget of its row where it has one. Prints the new row."""
+    row = next((row for row in read(data) if row["seed"] == seed and row["generator"] == cases.GENERATOR), {})
+    played = play.play(cases.make(seed), place, budget=row.get("budget_bytes"))
+    print(json.dumps(played, indent=1, ensure_ascii=False))
+    return 0 if played["status"] == "done" else 1
+
+
+def more(chosen: argparse.Namespace, place: play.Table) -> None:
+    """Plays cases that have no row yet, as many as asked, ``jobs`` at a time; each row is written when its case is over."""
+    rows = read(chosen.data)
+    seeds = seeds_left(rows)
+    started = 0
+    running: set[Future[Row]] = set()
+
+    def wanted() -> bool:
+        if chosen.slice is not None:
+            return started < int(chosen.slice)
+        return len(table.launched(rows)) + len(running) < int(chosen.runs)
+
+    with ThreadPoolExecutor(chosen.jobs) as pool:
+        try:
+            while running or wanted():
+                while len(running) < chosen.jobs and wanted():
+                    running.add(pool.submit(play.play, cases.make(next(seeds)), place))
+                    started += 1
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                for one in done:
+                    rows.append(row := one.result())
+                    append(chosen.data, row)
+                    print(_line(row), flush=True)
+        except KeyboardInterrupt:
+            place.stopping.set()
+            print("survival: interrupted; the cases that were playing have no row and come again", file=sys.stderr)
+
+
+def _line(row: Row) -> str:
+    part = table.ratio(row)
+    words = (row.get("words") or [""])[-1][:120]
+    peaks = f"run/trial {part:.3f}" if part else ""
+    return f"seed {row['seed']:>4}  {row['trainer']:<6} {row['task']:<17} {row['status']:<13} {row['seconds']:>6.0f} s  {peaks:<16} {words}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""sentence-transformers' trainer for autofit."""

@@ -1,0 +1,118 @@
+"""Overrides as a person types them -> overrides as Hydra reads them.
+
+The shell has already read the line: what stands in a word is meant as it stands. Hydra reads the value with a grammar of its own, in
+which a blank, an accent, a comma or a bracket is no text. So a path is handed over quoted, byte for byte, and so is any other value
+that Hydra can't read; numbers, lists and sweeps stay Hydra's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+PATHS = frozenset({"data", "run.root", "ask.model"})
+"""Keys whose value is a path or a name: it is never a number, a list or a call, whatever it looks like."""
+
+_WORD = re.compile(r"(?P<sign>\+{0,2})(?P<key>[^=]+)=(?P<value>.*)", re.DOTALL)
+_OURS = re.compile(r"(ask|trainer|ladder|device|trial|run)\.")
+_CALL = re.compile(r"\w+\(.*\)", re.DOTALL)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Override:
+    """One ``KEY=VALUE``."""
+
+    sign: str
+    key: str
+    value: str
+
+    def parsed(self) -> object:
+        """The value as Hydra reads it; what it can't read is a text."""
+        found = _hydras(self.value)
+        return self.value if found is _UNREADABLE else found
+
+
+def read(word: str) -> Override | None:
+    """The word's parts; None for what isn't KEY=VALUE (a deletion, ``~KEY``, say)."""
+    found = _WORD.fullmatch(word)
+    return Override(**found.groupdict()) if found and not word.startswith("~") else None
+
+
+def for_hydra(word: str, *, groups: Collection[str], sweeping: bool) -> str:
+    """The word in Hydra's grammar. ``groups``: keys that choose a file; ``sweeping``: commas part the values of a multirun."""
+    override = read(word)
+    if override is None:
+        return word
+    sign = override.sign
+    if not sign and _OURS.match(override.key):
+        sign = "++"  # works whether a recipe says the key or not: our own gate knows the keys and says what was meant
+    if override.key in PATHS:
+        value = _path(override.value, sweeping=sweeping)
+    elif override.key in groups:
+        value = _option(override.value, sweeping=sweeping)
+    else:
+        value = _other(override.value, sweeping=sweeping)
+    return f"{sign}{override.key}={value}"
+
+
+def _path(value: str, *, sweeping: bool) -> str:
+    """Byte for byte, whatever it looks like; but null, and what is in Hydra's quotes already, stays what it is to Hydra."""
+    expanded = os.path.expanduser(value) if value == "~" or value.startswith("~/") else value
+    if sweeping and "," in value and not os.path.exists(expanded):
+        return value if _structured(value) else ",".join(_path(part, sweeping=False) for part in value.split(","))
+    if value == "null" or (_in_quotes(value) and not os.path.exists(value)) or _hydras(value) == expanded:
+        return value
+    return quoted(expanded)
+
+
+def _option(value: str, *, sweeping: bool) -> str:
+    """The name of a group's file, or a list of such names."""
+    if _structured(value) or (sweeping and "," in value) or _hydras(value) == value:
+        return value
+    return quoted(value)
+
+
+def _other(value: str, *, sweeping: bool) -> str:
+    """As Hydra reads it; what it can't read is a text."""
+    if _hydras(value) is not _UNREADABLE:
+        return value
+    if sweeping and "," in value:
+        return ",".join(_other(part, sweeping=False) for part in value.split(","))
+    return quoted(value)
+
+
+def sweeps(word: str) -> bool:
+    """Whether Hydra would make several launches of it."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    return OverridesParser.create().parse_override(word).is_sweep_override()
+
+
+_UNREADABLE = object()
+
+
+def _structured(value: str) -> bool:
+    """What begins as a list, a mapping, a quoted text or a call, and is one."""
+    return (value[:1] in tuple("'\"[{") or _CALL.fullmatch(value) is not None) and _hydras(value) is not _UNREADABLE
+
+
+def _in_quotes(value: str) -> bool:
+    return len(value) > 1 and value[0] in "'\"" and value[-1] == value[0] and _hydras(value) is not _UNREADABLE
+
+
+def quoted(text: str) -> str:
+    """The text in Hydra's quotes: a quote is escaped, and so are the backslashes before it (or before the closing one)."""
+    return "'" + re.sub(r"(\\*)('|\Z)", lambda found: 2 * found[1] + found[2].replace("'", r"\'"), text) + "'"
+
+
+def _hydras(value: str) -> object:
+    """What the value is to Hydra, or ``_UNREADABLE``."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    try:
+        return OverridesParser.create().parse_override(f"key={value}").value()
+    except HydraException:
+        return _UNREADABLE

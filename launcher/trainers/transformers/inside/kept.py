@@ -1,0 +1,106 @@
+"""What a few batches of an evaluation kept -> what all of them will need. Pure, save for running the metrics on as many rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+MOST_ROWS = 512
+"""Rows that metrics are computed on in a trial; beyond them the need is taken to grow as it did between a half and the whole of them."""
+MOST_ROW_BYTES = 32 * 2**10
+"""Rows larger than this are scores of a vocabulary, not tokens: joining those needs more than any metric of them does."""
+
+
+@dataclass(kw_only=True)
+class Kept:
+    """What one evaluation has kept so far."""
+
+    container_bytes: dict[int, int] = field(default_factory=dict)
+    widened_bytes: dict[int, int] = field(default_factory=dict)
+    batches: int = 0
+    rows: int = 0
+    live_bytes: int = 0
+    peak_bytes: int = 0
+    metrics_bytes: int = 0
+    """What computing the metrics of the whole set needs in all; 0 where nothing was found out."""
+
+    @property
+    def bytes_per_row(self) -> float:
+        return sum(self.container_bytes.values()) / self.rows if self.rows else 0.0
+
+
+def tensor_bytes(kept: Any) -> int:
+    """Bytes of all tensors and arrays in nested lists, tuples and mappings."""
+    return sum(int(getattr(leaf, "nbytes", 0)) for leaf in _leaves(kept))
+
+
+def widened_bytes(kept: Any) -> int:
+    """Bytes of the arrays that Trainer makes of them beside them: bfloat16, which numpy doesn't have, becomes float32."""
+    return sum(2 * int(leaf.nbytes) for leaf in _leaves(kept) if str(getattr(leaf, "dtype", "")) == "torch.bfloat16")
+
+
+def _leaves(kept: Any) -> list[Any]:
+    if kept is None:
+        return []
+    if isinstance(kept, Mapping):
+        return [leaf for value in kept.values() for leaf in _leaves(value)]
+    if isinstance(kept, (list, tuple)):
+        return [leaf for value in kept for leaf in _leaves(value)]
+    return [kept]
+
+
+def needed_beyond_peak(
+    *,
+    kept_per_batch: float,
+    batches_seen: float,
+    batches_total: float,
+    live_bytes: int,
+    peak_bytes: int,
+    joins: bool,
+    moved_every: int | None,
+) -> float:
+    """Bytes that the whole validation set needs beyond the peak of the batches seen.
+
+    Each batch's predictions are kept to the end of the evaluation. ``joins``: they are joined anew at every batch (``nested_concat``
+    makes the new tensor while the old one is alive), so that for a moment nearly twice as much is there as is kept.
+    ``moved_every``: they go to host memory every so many batches (``eval_accumulation_steps``); only up to there do they grow here.
+    ``live_bytes``: in use right after the last batch seen was kept.
+    """
+    most_kept = min(batches_total, moved_every) if moved_every else batches_total
+    more = max(0, most_kept - batches_seen) * kept_per_batch
+    at_a_step = peak_bytes + more
+    at_the_last_join = live_bytes + more + ((most_kept - 1) * kept_per_batch if joins and most_kept > 1 else 0)
+    return max(0.0, at_a_step - peak_bytes, at_the_last_join - peak_bytes)
+
+
+# ---------------------------------------------------------------------------------------------------------------------------------
+# Metrics of the whole set
+
+
+def rows_to_try(*, rows_in_all: int, bytes_per_row: float) -> int:
+    """On how many rows metrics are computed in a trial; 0 where that would tell nothing."""
+    return min(rows_in_all, MOST_ROWS) if bytes_per_row <= MOST_ROW_BYTES else 0
+
+
+def repeated(value: Any, rows: int) -> Any:
+    """Arrays and tensors with their rows repeated up to ``rows``; whatever has none as it is."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(repeated(one, rows) for one in value)
+    if not getattr(value, "shape", ()):
+        return value
+    return value[_numbers(rows, int(value.shape[0]))]
+
+
+def _numbers(rows: int, there: int) -> list[int]:
+    return [number % there for number in range(rows)]
+
+
+def metrics_need(compute: Callable[[int], int], *, rows: int, rows_in_all: int) -> int:
+    """Bytes in use, at most, while metrics of all rows are computed. ``compute(n)`` computes those of n rows and says so of them."""
+    if rows >= rows_in_all:
+        return compute(rows)
+    half = compute(max(1, rows // 2))
+    whole = compute(rows)
+    per_row = max(0, whole - half) / max(1, rows - rows // 2)
+    return int(whole + per_row * (rows_in_all - rows))

@@ -1,0 +1,171 @@
+"""Every argument of the transformers trainers -> what becomes of it in a trial, and why that hides no need. Standard library only.
+
+A test holds this against the installed version: an argument that transformers adds must be entered here, one that it drops must leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What becomes of an argument."""
+
+    RUNS = "runs"  # in the trial as in the full run, with the value that was asked
+    HARMLESS = "harmless"  # can't touch the device's memory, because
+    ADDED = "added"  # the trial does something else; the need of what was asked is added, so
+    REFUSED = "refused"  # as an argument; ``why`` is the cure
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """One argument."""
+
+    kind: Kind
+    why: str = ""
+
+
+def _all(kind: Kind, why: str, names: str) -> dict[str, Entry]:
+    return dict.fromkeys(names.split(), Entry(kind=kind, why=why))
+
+
+def _each(kind: Kind, **reasons: str) -> dict[str, Entry]:
+    return {name: Entry(kind=kind, why=why) for name, why in reasons.items()}
+
+
+_OPTIMIZER = _all(
+    Kind.RUNS,
+    "the optimizer and its schedule are the run's own; the schedule keeps the length that it has in the run",
+    "learning_rate lr_scheduler_type lr_scheduler_kwargs warmup_steps optim_args optim_target_modules weight_decay adam_beta1 adam_beta2 "
+    "adam_epsilon max_grad_norm average_tokens_across_devices",
+)
+_FORWARD = _all(
+    Kind.RUNS,
+    "forward, loss and backward are the run's own",
+    "label_smoothing_factor neftune_noise_alpha torch_compile torch_compile_backend torch_compile_mode use_liger_kernel "
+    "liger_kernel_config use_cache tf32 full_determinism seed data_seed torch_empty_cache_steps "
+    "attn_implementation dtype lora_alpha lora_dropout "
+    "lora_target_modules freeze_encoder debug include_num_input_tokens_seen",
+)
+_LOADING = _all(
+    Kind.RUNS,
+    "loaders, their workers and what these hold ahead are the run's own; on a CPU each worker is metered as well",
+    "dataloader_num_workers dataloader_pin_memory dataloader_persistent_workers dataloader_prefetch_factor "
+    "dataloader_multiprocessing_context dataloader_in_order accelerator_config",
+)
+_DATA = _all(
+    Kind.RUNS,
+    "the whole data is read, checked and tokenized as in the run, within the budget",
+    "validation_data validation_fraction text_column prompt_column audio_column on_bad_data resample language task normalize packing",
+)
+_EVALUATION = _all(
+    Kind.RUNS,
+    "the trial validates beside everything that training holds, and once more at its end as the run does (half precision in all of it "
+    "is refused for speech, whose features stay float32)",
+    "bf16_full_eval fp16_full_eval prediction_loss_only eval_use_gather_object include_for_metrics eval_accumulation_steps "
+    "predict_with_generate generation_num_beams generation_config metric_for_best_model greater_is_better eval_on_start",
+)
+_SAVING = _all(
+    Kind.RUNS,
+    "on a CPU checkpoints are really written, into the trial's own folder; a card holds nothing of them",
+    "save_only_model save_total_limit save_on_each_node enable_jit_checkpoint",
+)
+_LOGGING = _all(
+    Kind.RUNS,
+    "it logs as the run does, after every step, and shows its progress",
+    "logging_strategy logging_first_step logging_nan_inf_filter log_level log_level_replica log_on_each_node disable_tqdm "
+    "skip_memory_metrics",
+)
+_REPLACED = {
+    **_each(
+        Kind.HARMLESS,
+        output_dir="the trial writes the same into a folder of its own",
+        num_train_epochs="how long a run lasts; a trial goes over the border between epochs twice, where loaders and their workers start",
+        max_steps="how long a run lasts; the schedule keeps that length, the trial ends it early",
+        train_sampling_strategy="which samples come: the trial takes the longest, the shortest and odd batches, and holds the order of the "
+        "whole set beside (group_by_length of speech and batch_rebalance are refused)",
+        eval_strategy="the trial validates in the middle of training whatever it says: beside optimizer state and micro-batches",
+        eval_steps="when it is validated; the trial does so after a step of longest batches",
+        eval_delay="when it is validated first",
+        save_strategy="checkpoints are written where they are asked, at the step of an evaluation; on a card none is: tensors go to "
+        "the host one by one",
+        save_steps="when checkpoints are written; in a trial at the step of an evaluation, the worst moment",
+        load_best_model_at_end="on a CPU the best weights are really loaded beside everything else; on a card they are copied from the "
+        "host into the weights that are there",
+        logging_steps="when it is logged; a trial logs after every step",
+        report_to="on a CPU only none and tensorboard are accepted, and run; elsewhere reporting takes host memory, and is not started",
+        run_name="a name, for what report_to names",
+        project="a name, for what report_to names",
+        trackio_space_id="a name, for what report_to names",
+        trackio_bucket_id="a name, for what report_to names",
+        trackio_static_space_id="a name, for what report_to names",
+        push_to_hub="refused where the budget is the host's memory; elsewhere uploading reads files on the host",
+        hub_token="nothing is uploaded from a trial; see push_to_hub",
+        hub_private_repo="nothing is uploaded from a trial; see push_to_hub",
+        hub_model_id="nothing is uploaded from a trial; see push_to_hub",
+        hub_strategy="nothing is uploaded from a trial; see push_to_hub",
+        hub_always_push="nothing is uploaded from a trial; see push_to_hub",
+        hub_revision="nothing is uploaded from a trial; see push_to_hub",
+        length_column_name="a column of datasets.Dataset, which the built-in trainers don't use",
+        dataloader_drop_last="as asked; without it the trial also trains and evaluates a smaller last batch",
+        ignore_data_skip="what a resumed run passes over is never loaded onto the device",
+        ddp_find_unused_parameters="one process: there is no DDP",
+        ddp_bucket_cap_mb="one process: there is no DDP",
+        ddp_broadcast_buffers="one process: there is no DDP",
+        ddp_static_graph="one process: there is no DDP",
+        ddp_backend="one process: there is no DDP",
+        ddp_timeout="one process: there is no DDP",
+    ),
+    **_each(
+        Kind.ADDED,
+        gradient_accumulation_steps="two micro-batches are really accumulated, and copies of inputs stand for the rest of them",
+    ),
+}
+_REFUSED = _each(
+    Kind.REFUSED,
+    per_device_train_batch_size="It is the ladder's: set ask.micro_batch (samples per device and forward pass).",
+    per_device_eval_batch_size="It is the ladder's: set ask.val_micro_batch.",
+    activation_checkpointing="It is the ladder's: set ask.checkpointing.",
+    activation_checkpointing_kwargs="Set ask.checkpointing; it is non-reentrant.",
+    gradient_checkpointing="It is the ladder's: set ask.checkpointing.",
+    gradient_checkpointing_kwargs="Set ask.checkpointing; it is non-reentrant.",
+    bf16="Set ask.precision=bf16.",
+    fp16="Set ask.precision=fp16.",
+    optim="Set ask.optimizer.",
+    generation_max_length="It is the ladder's: set ask.generation_length.",
+    label_length="It is the ladder's: set ask.label_length.",
+    audio_seconds="It is the ladder's: set ask.audio_seconds.",
+    sequence_length="It is the ladder's: set ask.sequence_length.",
+    lora_rank="It is the ladder's: set ask.lora.",
+    eval_keeps="It is the ladder's: set ask.val_keeps.",
+    batch_eval_metrics="Set ask.val_keeps=sums.",
+    eval_do_concat_batches="The built-in trainers' metrics want one array; set ask.val_keeps=sums where joining takes too much.",
+    model_name_or_path="It is the ladder's: set ask.model.",
+    data="Set data= (top level).",
+    leave_out_longer="autofit sets it where ask.label_length has been lowered.",
+    use_cpu="Set device=cpu.",
+    local_rank="One process is covered.",
+    deepspeed="DeepSpeed is not covered: a trial runs one process on one card.",
+    fsdp="FSDP is not covered: a trial runs one process on one card.",
+    fsdp_config="FSDP is not covered: a trial runs one process on one card.",
+    parallelism_config="Parallel models are not covered: a trial runs one process on one card.",
+    auto_find_batch_size="It shrinks the batch without saying so, and the effective batch with it; the ladder keeps that.",
+    do_train="autofit trains.",
+    do_eval="The built-in trainers evaluate at the end; set eval_strategy for more.",
+    do_predict="The built-in trainers don't predict.",
+    label_names="The built-in trainer knows them.",
+    remove_unused_columns="The built-in trainer knows its columns.",
+    sortish_sampler="The built-in trainer doesn't use it; set train_sampling_strategy.",
+)
+_RESUMED = _all(
+    Kind.RUNS,
+    "the checkpoint is really loaded, weights and optimizer state; the trial then counts its steps from 0",
+    "resume_from_checkpoint restore_callback_states_from_checkpoint",
+)
+
+TABLE: Mapping[str, Entry] = {
+    **_OPTIMIZER, **_FORWARD, **_LOADING, **_DATA, **_EVALUATION, **_SAVING, **_LOGGING, **_REPLACED, **_RESUMED, **_REFUSED,
+}  # fmt: skip
+"""Argument -> what becomes of it. Those that a wheel turns are refused as arguments, and run at the rung's value."""

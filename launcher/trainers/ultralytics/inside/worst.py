@@ -1,0 +1,190 @@
+"""A loader and what a run draws -> the micro-batches of a trial: the densest images, the largest shapes, and as many others as count.
+
+**Variety.** On a CPU oneDNN keeps 1024 primitives (its cache's own size), and a shape that a convolution has not seen yet makes new ones:
+one to run forward, three to train. Measured (yolo11n, 88 convolutions, oneDNN of torch 2.15, batch 16 at 160 px): 166 MiB were held after
+training at one shape, 243 after two, 295 after three, 372 after four, 405 after five and from then on (eleven shapes: 429), and the peak of
+the same batch went from 386 to 624 MiB. So memory grows with the number of shapes until the cache is full, and a trial must fill it as far
+as its run would: ``CACHED_PRIMITIVES`` over what one shape makes. A shape of few images makes as many primitives as one of many, so all
+but the largest, a small and an odd one are run with ``FEW`` images. On a card nothing is cached by shape; there large, small, odd and
+large again shows what fragments cost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+CACHED_PRIMITIVES = 1024
+"""What oneDNN keeps unless ONEDNN_PRIMITIVE_CACHE_CAPACITY says otherwise; the least recently used goes first."""
+PER_TRAINED_CONVOLUTION = 3
+"""Forward, and backward by data and by weights."""
+FEW = 2
+"""Images in a micro-batch that is there for its shape only: batch-norm can't train on one image of one pixel."""
+FIGURES = 3
+"""Ultralytics draws the first three batches of a validation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One micro-batch."""
+
+    images: tuple[int, ...]
+    """Indices into the data set."""
+    size: int | None = None
+    """The size that multi_scale draws for it; None where nothing is drawn."""
+
+    def few(self, count: int) -> Draw:
+        return Draw(self.images[:count], self.size)
+
+
+class Script:
+    """The batch sampler of a trial: which micro-batches come, epoch by epoch. The last repeats, for loader workers that fetch ahead."""
+
+    def __init__(self, *epochs: Sequence[Draw]) -> None:
+        self.epochs = epochs
+        self.epoch = 0
+        self.sampler = self  # InfiniteDataLoader takes its length from there
+
+    @property
+    def now(self) -> Sequence[Draw]:
+        return self.epochs[min(self.epoch, len(self.epochs) - 1)]
+
+    def __len__(self) -> int:
+        return len(self.now)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        epoch = self.epoch
+        while True:
+            for draw in self.epochs[min(epoch, len(self.epochs) - 1)]:
+                yield list(draw.images)
+            epoch += 1
+
+
+def drawn_sizes(image_size: int, multi_scale: float, stride: int) -> list[int]:
+    """Every size that multi_scale can draw, smallest first (``DetectionTrainer.preprocess_batch``)."""
+    least, past = max(stride, int(image_size * (1 - multi_scale))), int(image_size * (1 + multi_scale) + stride)
+    return sorted({size // stride * stride for size in range(least, past)})
+
+
+def densest(labels: Sequence[int], size: int) -> list[int]:
+    """Indices of the ``size`` images with most labels; repeated where there are fewer images."""
+    order = sorted(range(len(labels)), key=lambda i: -labels[i])
+    return (order * math.ceil(size / len(order)))[:size]
+
+
+def shapes_of(loader: Any, sizes: Sequence[int] | None = None, *, last_kept: bool = True) -> list[Draw]:
+    """One micro-batch for every shape that a run over ``loader`` can have, most pixels first; of each shape the densest.
+
+    Rectangular data keeps its groups, which share a shape; other data comes densest first. The last batch of an epoch may be smaller.
+    """
+    dataset = loader.dataset
+    labels = [len(label["cls"]) for label in dataset.labels]
+    if getattr(dataset, "rect", False):
+        groups = _groups(dataset.batch)
+        areas = {number: int(dataset.batch_shapes[number][0]) * int(dataset.batch_shapes[number][1]) for number in groups}
+        shape_of = {number: (len(groups[number]), *map(int, dataset.batch_shapes[number])) for number in groups}
+        kept: dict[tuple[int, ...], int] = {}
+        for number in sorted(groups, key=lambda g: -max(labels[i] for i in groups[g])):
+            kept.setdefault(shape_of[number], number)
+        base = [(tuple(groups[number]), areas[number]) for number in kept.values()]
+    else:
+        counts = {loader.batch_size, len(labels) % loader.batch_size if last_kept else 0} - {0}
+        base = [(tuple(densest(labels, count)), 1) for count in counts]
+    found = [(Draw(images, size), len(images) * area * (size or 1) ** 2) for images, area in base for size in (sizes or (None,))]
+    return [draw for draw, _ in sorted(found, key=lambda one: -one[1])]
+
+
+def _groups(group_of: Sequence[int]) -> dict[int, list[int]]:
+    groups: dict[int, list[int]] = {}
+    for image, group in enumerate(group_of):
+        groups.setdefault(int(group), []).append(image)
+    return groups
+
+
+def dense_draw(loader: Any, size: int | None) -> Draw | None:
+    """The rectangular batch that holds the densest image: it may be none of the largest."""
+    dataset = loader.dataset
+    if not getattr(dataset, "rect", False):
+        return None
+    most = max(range(len(dataset.labels)), key=lambda i: len(dataset.labels[i]["cls"]))
+    return Draw(tuple(_groups(dataset.batch)[int(dataset.batch[most])]), size)
+
+
+def varied(shapes: Sequence[Draw], *, cached: int, few: int = FEW) -> list[Draw]:
+    """The largest, a small and an odd shape; then further ones of ``few`` images until ``cached`` shapes were there, smallest first."""
+    chosen = list(dict.fromkeys((shapes[0], shapes[-1], shapes[len(shapes) // 2])))
+    rest = [draw for draw in reversed(shapes) if draw not in chosen]
+    return chosen + [draw.few(few) for draw in rest[: max(0, cached - len(chosen))]]
+
+
+def training(
+    shapes: Sequence[Draw], *, dense: Draw | None, steps: int, steps_after: int, accumulation: int, cached: int, closes: bool
+) -> tuple[list[Draw], ...]:
+    """The epochs of a trial: before validation, after it, and with mosaic closed where the run ``closes`` it.
+
+    Each begins with the largest shape and has it again as the last micro-batch of its last step, when gradients are held. Where a
+    step takes several micro-batches, one is left over: a run's epoch that its step doesn't divide validates with gradients held, too.
+    """
+    largest, leftover = shapes[0], shapes[-1:] if accumulation > 1 else []
+    first = varied(shapes, cached=cached)
+    if dense is not None and dense not in first:
+        first.insert(1, dense)
+    again = varied(shapes, cached=0)
+    before = _filled(first, largest, max(steps * accumulation, 2), accumulation)
+    after = _filled(again, largest, steps_after * accumulation, accumulation)
+    return ([*before, *leftover], after, *([[largest, largest]] if closes else []))
+
+
+def _filled(draws: Sequence[Draw], largest: Draw, least: int, multiple: int) -> list[Draw]:
+    """``draws``, then the largest until there are ``least`` and whole steps; where shapes vary it comes at the end in any case."""
+    wanted = len(draws) + (1 if len(draws) > 1 else 0)
+    wanted = math.ceil(max(wanted, least) / multiple) * multiple
+    return [*draws, *[largest] * (wanted - len(draws))]
+
+
+def validation(shapes: Sequence[Draw], *, dense: Draw | None, least: int, total: int, cached: int) -> list[Draw]:
+    """The batches of a validation: the largest, the densest, a small and an odd one, what fills the cache, and the largest again."""
+    draws = varied(shapes, cached=cached, few=1)
+    if dense is not None and dense not in draws:
+        draws.insert(1, dense)
+    wanted = max(least, min(FIGURES, total), len(draws) + (1 if len(draws) > 1 else 0))
+    return [*draws, *[shapes[0]] * (wanted - len(draws))]
+
+
+def label_factor(args: Any, rect: bool) -> int:
+    """How many times the densest image's labels one training image can come to hold.
+
+    Mosaic joins 4 images; mixup and cutmix join two of those; copy_paste (segments) doubles. rect turns them all off.
+    """
+    if rect:
+        return 1
+    joins = 4 if args.mosaic > 0 else 1
+    joins *= 2 if args.mixup > 0 or args.cutmix > 0 else 1
+    return joins * (2 if args.copy_paste > 0 and args.task in ("segment", "obb") else 1)
+
+
+def pad_labels(batch: dict[str, Any], wanted: int, overlap_masks: bool) -> int:
+    """Repeats one label of the batch's densest image until that image has ``wanted``; returns its number of labels.
+
+    The assigner pads every image to the densest, so one image sets the memory of all. Copies of a box are never assigned
+    (the first of equals wins), so the loss stays what it was.
+    """
+    import torch
+
+    index = batch["batch_idx"].long()
+    if not len(index):
+        return 0
+    counts = torch.bincount(index)
+    missing = wanted - int(counts.max())
+    if missing <= 0:
+        return int(counts.max())
+    source = int((index == int(counts.argmax())).nonzero()[-1])
+    place = source + 1  # beside its image's own: the assigner wants labels in image order
+    for key in ("batch_idx", "cls", "bboxes", "keypoints", *(() if overlap_masks else ("masks",))):
+        if key in batch:
+            value = batch[key]
+            copies = value[source : source + 1].expand(missing, *value.shape[1:])
+            batch[key] = torch.cat((value[:place], copies, value[place:]))
+    return wanted

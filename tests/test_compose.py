@@ -1,0 +1,211 @@
+"""Mistakes of a command line or of a recipe's file: a fault with its place, in words and in JSON, and never a traceback of Hydra's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher import cli, compose
+from launcher.errors import BadInput
+from launcher.schema import Recipe
+from tests.rooms import Tree
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipes").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"# @package _global_\nsummary: x\nask: {micro_batch: 4}\nask: {micro_batch: 5}\n", "recipes/mine.yaml:4: duplicate key ask"),
+        (b"# @package _global_\nask:\n  micro_batch: 4\n   image_size: 5\n", "recipes/mine.yaml:4: mapping values are not allowed here"),
+        (b"# @package _global_\nask:\n\tmicro_batch: 4\n", "recipes/mine.yaml:3: character '\\t' that cannot start any token"),
+        (b"ask: {micro_batch: ${oops}}\n", "recipes/mine.yaml:1: expected ',' or '}'"),
+        (b'ask: {micro_batch: "${oops"}\n', "recipes/mine.yaml: no viable alternative at input '${oops'"),
+        (b'ask: {micro_batch: "${oops}"}\n', "recipes/mine.yaml: ask.micro_batch: Interpolation key 'oops' not found"),
+        (b"- a\n- b\n", "recipes/mine.yaml: it holds a list"),
+        (b"", "recipes/mine.yaml: ask.micro_batch: no value is set"),
+        (b"summary: \xe9t\xe9\n", "recipes/mine.yaml: byte 9 is not UTF-8"),
+        (b"device: cpu\nask: {micro_batch: 4}\n", "recipes/mine.yaml: device: found 'cpu'"),
+        (b"defaults: nonsense\n", "recipes/mine.yaml: defaults is 'nonsense'"),
+        (b"defaults:\n  - override /laddr: x\n", "recipes/mine.yaml: Could not override 'laddr'"),
+        (b"defaults:\n  - override /ladder: keep_qualty\n", "recipes/mine.yaml: ladder: there is no ladder 'keep_qualty'. Did you mean"),
+        (b"# @package _global_ and more\n", "recipes/mine.yaml: Too many components"),
+    ],
+)
+def test_a_mistake_in_a_recipe_is_told_with_its_file_and_line(text: bytes, said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("recipes/mine.yaml").write_bytes(text)
+    assert cli.run(["ladder", "recipe=mine", "--json"]) == 1
+    out, err = capfd.readouterr()
+    assert err.startswith(said), err
+    assert "Traceback" not in err and "hydra.cc" not in err and "HYDRA_FULL_ERROR" not in err
+    fault = only_fault_of(out)
+    assert fault["where"] and fault["found"] and fault["cure"]
+
+
+def only_fault_of(out: str) -> dict[str, Any]:
+    (line,) = out.splitlines()
+    said = json.loads(line)
+    assert said["status"] == "bad_input"
+    (fault,) = said["faults"]
+    assert isinstance(fault, dict)
+    return fault
+
+
+def test_a_recipe_needs_no_package_header(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("recipes/mine.yaml").write_text("ask: {micro_batch: 4}\n")
+    (draft,) = compose.drafts(["recipe=mine"], program="autofit")
+    assert draft.recipe is not None and draft.recipe.ask == {"micro_batch": 4} and draft.faults == ()
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("batch=16", "Did you mean ask.micro_batch=16?"),
+        ("+batch=16", "Did you mean ask.micro_batch=16?"),
+        ("imgsz=640", "Did you mean ask.image_size=640?"),
+        ("model=yolo11n.yaml", "Did you mean ask.model=yolo11n.yaml?"),
+        ("gradient_accumulation_steps=2", "Did you mean ask.accumulation=2?"),
+        ("epochs=3", "Did you mean trainer.args.epochs=3?"),
+        ("lr0=1e-3", "Did you mean trainer.args.lr0=1e-3?"),
+        ("optimizer=AdamW", "Did you mean trainer.args.optimizer=AdamW?"),
+        ("devcie.memory=8GiB", "Did you mean device.memory=8GiB?"),
+        ("memory=8GiB", "Did you mean device.memory=8GiB?"),
+        ("args.epochs=3", "Did you mean trainer.args.epochs=3?"),
+        ("epoch=3", "trainer.args.epoch is refused: 3: Ultralytics has no argument of that name. Did you mean 'epochs'?"),
+        ("nonsense.of.mine=3", "Keys are name, summary, data"),
+        ("yolo_demo", "'yolo_demo' is no KEY=VALUE. Did you mean recipe=yolo_demo?"),
+        ("=3", "'=3' is no KEY=VALUE"),
+        ("--nonsense", "unrecognized arguments: --nonsense"),
+        ("--cfg=nonsense", "invalid choice: 'nonsense'"),
+        ("ladder=keep_qualty", "there is no ladder 'keep_qualty'. Did you mean 'keep_quality'?"),
+        ("ladder=3", "there is no ladder '3'"),
+        ("ladder@x=default", "Could not override 'ladder@x'"),
+        ("ask.micro_batch=4,8", "4,8 is more than one value. Add -m"),
+        ("hydra.nonsense=1", "Could not override 'hydra.nonsense'"),
+        ("--config-dir=/nowhere", "Additional config directory '/nowhere' not found"),
+        ("--resolve", "The --resolve flag can only be used"),
+        ("recipe=nonsense", "there is no recipe 'nonsense'"),
+    ],
+)
+def test_a_mistake_on_the_command_line_says_what_was_meant(word: str, said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["ladder", "recipe=yolo_demo", word, "--json"]) == 1
+    out, err = capfd.readouterr()
+    assert err.startswith("command line: ") and said in err
+    assert "Traceback" not in err and "HYDRA_FULL_ERROR" not in err and "To append to your config use +batch" not in err
+    assert only_fault_of(out)["where"] == "command line"
+
+
+def test_bare_words_are_the_trainer_s_that_the_recipe_has(capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["ladder", "recipe=whisper_demo", "optimizer=adamw", "learning_rate=3"]) == 1
+    err = capfd.readouterr().err
+    assert "Did you mean ask.optimizer=adamw?" in err and "Did you mean trainer.args.learning_rate=3?" in err
+
+
+def test_mistakes_of_both_kinds_are_told_together() -> None:
+    (draft,) = compose.drafts(["recipe=yolo_demo", "batch=16", "ask.micro_batch=-1", "device.headroom=7"], program="autofit")
+    assert {fault.key for fault in draft.faults} == {"batch", "device.headroom"}
+    with pytest.raises(BadInput) as refused:
+        compose.drafts(["recipe=yolo_demo", "batch=16", "ladder=nonsense"], program="autofit")
+    assert {fault.key for fault in refused.value.faults} == {"batch", "ladder"}
+
+
+def test_a_misplaced_word_is_no_reason_to_show_a_configuration_without_it(capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["train", "recipe=yolo_demo", "batch=16", "--cfg", "job"]) == 1
+    out, err = capfd.readouterr()
+    assert out == "" and "Did you mean ask.micro_batch=16?" in err
+
+
+def test_overrides_may_stand_behind_a_flag(capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["ladder", "recipe=yolo_demo", "--cfg", "job", "trainer.args.epochs=7"]) == 0
+    assert "epochs: 7" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("words", [("traim", "--json"), ("train", "--json"), ("run", "--json"), ("init", "--json", "--", "nonsense")])
+def test_every_refusal_ends_in_one_line_of_json(words: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(list(words)) == 1
+    assert only_fault_of(capfd.readouterr().out)["found"]
+
+
+def test_even_a_fault_of_autofit_s_own_ends_in_json(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    def broken(draft: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("launcher.story.ladder_of", broken)
+    assert cli.run(["ladder", "recipe=yolo_demo", "--json"]) == 1
+    out, err = capfd.readouterr()
+    assert json.loads(out) == {"status": "stopped", "error": "RuntimeError: a bug"} and "Traceback" in err and "in broken" in err
+
+
+def test_completion_is_silent_about_a_line_that_is_half_typed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("recipes/mine.yaml").write_text("a: [")
+    monkeypatch.setenv("COMP_LINE", "autofit train recipe=mine ask.")
+    assert cli.run(["-sc", "query=bash"]) == 0
+    assert capfd.readouterr().err == ""
+
+
+def composed(*words: str) -> Recipe:
+    (draft,) = compose.drafts(words, program="autofit")
+    assert draft.recipe is not None and draft.faults == ()
+    return draft.recipe
+
+
+def test_a_group_on_the_command_line_wins_over_the_recipe_s_own_keys() -> None:
+    own, typed = composed("recipe=yolov8x_a100"), composed("recipe=yolov8x_a100", "ladder=keep_quality")
+    assert own.ladder.order == ("micro_batch", "image_size", "checkpointing", "multi_scale", "model")
+    assert typed.ladder.order == ("micro_batch", "checkpointing", "image_size", "model")
+    assert typed.ladder.wheels == own.ladder.wheels and own.ladder.wheels, "of these the group says nothing"
+    assert composed("recipe=yolov8x_a100", "ladder=default").ladder.order == ("micro_batch", "image_size", "checkpointing", "model")
+
+
+def test_a_key_on_the_command_line_wins_over_a_group_there() -> None:
+    for words in (("ladder.order=[model]", "ladder=keep_quality"), ("ladder=keep_quality", "ladder.order=[model]")):
+        assert composed("recipe=yolov8x_a100", *words).ladder.order == ("model",)
+
+
+def test_a_group_on_the_command_line_changes_only_what_it_is_about() -> None:
+    """Naming the group that the recipe has chosen changes nothing; naming another keeps the recipe's budget."""
+    assert composed("recipe=yolo_demo", "device=cpu") == composed("recipe=yolo_demo")
+    assert composed("recipe=separator_demo", "trainer=script") == composed("recipe=separator_demo")
+    on_a_card = composed("recipe=yolo_demo", "device=cuda").device
+    assert (on_a_card.kind, on_a_card.memory, on_a_card.headroom) == ("cuda", 896 * 2**20, 0.1)
+
+
+def test_a_group_on_the_command_line_adds_to_the_recipe_s_rules() -> None:
+    wheels = composed("recipe=whisper_demo", "ladder=speech_lora").ladder.wheels
+    assert wheels["lora"].values == (32,) and wheels["micro_batch"].floor == 2
+
+
+def test_the_last_word_is_a_group_s_in_a_multirun_and_in_what_cfg_shows_too(capfd: pytest.CaptureFixture[str]) -> None:
+    drafts = compose.drafts(["-m", "recipe=yolov8x_a100,yolo_demo", "ladder=keep_quality,default"], program="autofit")
+    quality, default = ("micro_batch", "checkpointing", "image_size", "model"), ("micro_batch", "image_size", "checkpointing", "model")
+    assert [draft.recipe.ladder.order for draft in drafts if draft.recipe] == [quality, default, quality, default]
+    cli.run(["train", "recipe=yolov8x_a100", "ladder=keep_quality", "--cfg", "job"])
+    shown = capfd.readouterr().out
+    assert shown.index("- checkpointing") < shown.index("- image_size") and "typed" not in shown
+
+
+def test_a_group_that_the_trainer_has_no_wheels_for_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["ladder", "recipe=whisper_demo", "ladder=keep_quality"]) == 1
+    assert "command line: ladder.order: unknown wheel 'image_size'" in capfd.readouterr().err
+
+
+def test_a_fault_stands_where_its_key_was_given_whatever_group_is_typed() -> None:
+    (draft,) = compose.drafts(["recipe=yolov8x_a100", "ladder=keep_quality"], program="autofit")
+    assert draft.provenance.where("ladder.order") == "command line"
+    assert draft.provenance.where("ladder.wheels.micro_batch").endswith("recipes/yolov8x_a100.yaml")
+    assert draft.provenance.where("device.headroom").endswith("conf/config.yaml")
+
+
+def test_hydra_is_known_in_four_modules() -> None:
+    """Composing, its sources, its grammar and its errors: the rest of the launcher could be fed by something else."""
+    house = Tree(Path(cli.__file__).parents[1])
+    knowing = {module for module, imports in house.imports.items() if any(one.name.split(".")[0] == "hydra" for one in imports)}
+    assert knowing == {f"launcher.{name}" for name in ("compose", "sources", "overrides", "refusals")}

@@ -1,0 +1,94 @@
+"""Standard output and error whose reader goes, or was never there: nothing fails, nothing stops, and the exit status is the work's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
+AUTOFIT = (sys.executable, "-m", "launcher")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ladder", "recipe=yolov8x_a100"),
+        ("ladder", "recipe=yolov8x_a100", "--json"),
+        ("train", "recipe=yolov8x_a100", "--cfg", "job"),
+        ("recipes",),
+        ("--help",),
+    ],
+)
+def test_a_reader_that_goes_does_not_fail_what_was_done(tmp_path: Path, words: tuple[str, ...]) -> None:
+    child = subprocess.Popen([*AUTOFIT, *words], cwd=tmp_path, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdout is not None and child.stderr is not None
+    child.stdout.close()
+    said = child.stderr.read().decode()
+    assert child.wait() == 0 and "Error" not in said and "BrokenPipe" not in said, said
+
+
+@pytest.mark.parametrize("closing", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_streams_that_were_never_open_fail_nothing(tmp_path: Path, closing: str) -> None:
+    line = f'"{sys.executable}" -m launcher ladder recipe=yolo_demo {closing}'
+    assert subprocess.run(["sh", "-c", line], cwd=tmp_path, env=ENV, stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def test_the_status_of_a_refusal_survives_a_closed_standard_error(tmp_path: Path) -> None:
+    assert subprocess.run(["sh", "-c", f'"{sys.executable}" -m launcher laddr 2>&-'], cwd=tmp_path, env=ENV, check=False).returncode == 1
+
+
+def test_a_standard_output_on_a_full_disk_is_told(tmp_path: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([*AUTOFIT, "--help"], cwd=tmp_path, env=ENV, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 0 and done.stderr == "autofit: standard output can't be written: No space left on device\n"
+
+
+def test_a_name_that_the_terminal_cannot_show_stops_nothing(tmp_path: Path) -> None:
+    recipes = tmp_path / "recipes"
+    recipes.mkdir()
+    (recipes / "été.yaml").write_text("summary: déjà vu\n", encoding="utf-8")
+    env = {**ENV, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([*AUTOFIT, "recipes"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "\\xe9t\\xe9" in done.stdout
+
+
+TRAINS = """
+import argparse, pathlib, torch
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, default=8)
+args = parser.parse_args()
+model = torch.nn.Linear(64, 64)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(64, 64)), batch_size=args.batch_size)
+for epoch in range(2):
+    model.train()
+    for (batch,) in data:
+        loss = model(batch).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    model.eval()
+    with torch.no_grad():
+        for (batch,) in data:
+            model(batch)
+    print("epoch", epoch, flush=True)
+torch.save(model.state_dict(), "model.pt")
+"""
+
+
+def test_a_launch_whose_reader_goes_trains_to_its_end(tmp_path: Path) -> None:
+    """As ``autofit run ... | head -1`` does it: one line is read, and the reader leaves before the first trial."""
+    (tmp_path / "t.py").write_text(TRAINS)
+    words = ("run", "device=cpu", "device.memory=700MiB", "ladder.wheels.micro_batch.floor=8", "--", sys.executable, "t.py")
+    child = subprocess.Popen([*AUTOFIT, *words], cwd=tmp_path, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+    assert child.stdout is not None and child.stderr is not None
+    assert child.stdout.readline().startswith(b"autofit takes this for script")
+    child.stdout.close()
+    said = child.stderr.read().decode()
+    assert child.wait() == 0, said
+    assert (tmp_path / "model.pt").exists() and "BrokenPipe" not in said

@@ -1,0 +1,58 @@
+"""A full run's memory, seen from outside in the measure of its trial."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launcher import process, usage
+from launcher.contract.orders import HELD
+from launcher.sizes import MIB
+from launcher.trainers.suite import cpu_budget
+
+HOLDS = """
+    import mmap, time
+    held = mmap.mmap(-1, 64 * 2**20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    time.sleep(0.4)
+    held.close()
+    time.sleep(0.2)
+"""
+
+
+def watched(tmp_path: Path, argv: tuple[str, ...], *, emulated: bool, base_bytes: int = 0) -> usage.Usage:
+    held = tmp_path / "held"
+    child = process.start(argv, env={HELD: str(held), "MALLOC_MMAP_THRESHOLD_": "65536"}, stdout=tmp_path / "out", stderr=tmp_path / "err")
+    watch = usage.Usage(child.pid, replace(cpu_budget(512 * MIB), emulated=emulated), held, base_bytes=base_bytes)
+    watch.start()
+    ending = process.wait(child, stderr=tmp_path / "err")
+    watch.stop()
+    assert ending.returncode == 0, ending.stderr_tail
+    return watch
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "holds.py"
+    path.write_text(textwrap.dedent(HOLDS))
+    return path
+
+
+def test_a_run_that_is_held_to_a_budget_is_measured_above_its_own_base(tmp_path: Path, program: Path) -> None:
+    limits = ("--device", "cpu", "--bytes", str(256 * MIB))
+    watch = watched(tmp_path, process.python_module("launcher.worker.budgeted", *limits, str(program)), emulated=True)
+    assert 64 * MIB <= watch.peak_bytes < 66 * MIB
+
+
+def test_a_run_that_is_not_held_is_measured_above_its_trials_base(tmp_path: Path, program: Path) -> None:
+    plain = watched(tmp_path, (sys.executable, str(program)), emulated=False)
+    above = watched(tmp_path, (sys.executable, str(program)), emulated=False, base_bytes=8 * MIB)
+    assert plain.peak_bytes >= 64 * MIB and abs(plain.peak_bytes - above.peak_bytes - 8 * MIB) < MIB
+
+
+def test_a_run_that_told_nothing_was_not_seen_and_is_compared_with_nothing(tmp_path: Path) -> None:
+    watch = watched(tmp_path, (sys.executable, "-c", "pass"), emulated=True)
+    assert watch.peak_bytes == 0
