@@ -7,12 +7,14 @@ Items are read in a forked child, so that nothing the data set opens, caches or 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
+import random
 import select
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from launcher.trainers.script.inside.probe.session import VARIETY, Session
@@ -39,14 +41,45 @@ def first(loader: Any, session: Session, kind: str) -> Iterator[None]:
     if order is None or sampler is None:
         yield
         return
-    size = getattr(sampler, "batch_size", None) or getattr(loader, "batch_size", None) or 1
+    size = getattr(sampler, "batch_size", None) or getattr(loader, "batch_size", None) or 0
     wanted = max((session.wanted + 2) * max(session.orders.payload.get("accumulation", session.orders.accumulation), 1), VARIETY)
-    batches = _varied(order, size, wanted) if kind == "train" else _validation(order, size, session.wanted_validation)
+    if not size:  # the sampler makes batches of its own, by tokens or by buckets
+        batches = _own_batches(sampler, session.sizes.get(id(loader.dataset), {}), wanted)
+    else:
+        batches = _varied(order, size, wanted) if kind == "train" else _validation(order, size, session.wanted_validation)
     loader.__dict__["batch_sampler"] = _First(sampler, batches)
     try:
         yield
     finally:
         loader.__dict__["batch_sampler"] = sampler
+
+
+OWN_BATCHES = 1000
+
+
+def _own_batches(sampler: Any, sizes: Mapping[int, int], wanted: int) -> list[list[int]]:
+    """The batches that a sampler makes itself, the largest between others of every size; none where it can't be asked twice."""
+    if iter(sampler) is sampler:
+        return []
+    with _same_chance():
+        found = [list(batch) for batch in itertools.islice(iter(sampler), OWN_BATCHES)]
+    if not found or not all(isinstance(index, int) for batch in found for index in batch):
+        return []
+    ranked = sorted(found, key=lambda batch: -len(batch) * max((sizes.get(index, 0) for index in batch), default=0))
+    return [ranked[at] for (at,) in _varied(range(len(ranked)), 1, wanted)]
+
+
+@contextlib.contextmanager
+def _same_chance() -> Iterator[None]:
+    """Leaves torch's and Python's random numbers where they were."""
+    import torch
+
+    state = random.getstate()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        random.setstate(state)
 
 
 def _varied(order: Sequence[int], size: int, wanted: int) -> list[list[int]]:
@@ -108,6 +141,7 @@ def _longest(loader: Any, session: Session, kind: str) -> list[int] | None:
     else:
         least, most = min(sizes.values()), max(sizes.values())
         session.recorder.note(f"{word} data longest first: {len(sizes)} of {total} items sampled, sizes from {least} to {most}")
+        session.sizes[key] = sizes
         done[key] = sorted(sizes, key=lambda index: -sizes[index])
     return done[key]
 
