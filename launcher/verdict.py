@@ -122,7 +122,19 @@ def _verdict(seen: _Seen, kind: Kind, why: str, **more: Any) -> Verdict:
 
 
 def _peak(seen: _Seen) -> int:
-    return seen.report.peak_bytes
+    return max(seen.report.peak_bytes, _whole_validation(seen))
+
+
+def _whole_validation(seen: _Seen) -> int:
+    """What the validation of the whole set needs: its peak, and what it keeps of the batches that the trial left out.
+
+    On a card what grows is live memory; what the allocator keeps besides is there to be used.
+    """
+    report = seen.report
+    left = max(0, report.validation_batches_total - report.validation_batches)
+    there = [use for use in report.uses if use.phase == Phase.VALIDATE]
+    peak = max((use.allocated_bytes + use.outside_bytes if seen.on_card else use.held_bytes for use in there), default=0)
+    return peak + int(report.growth_bytes_per_batch * left) if report.validation_batches else 0
 
 
 def _taken(seen: _Seen) -> Verdict | None:
@@ -198,7 +210,7 @@ def _hidden(seen: _Seen) -> Verdict | None:
 def _diverged(seen: _Seen) -> Verdict | None:
     if seen.report.loss_finite is not False:
         return None
-    why = "the loss was not finite: training would go on with nothing learned (learning rate, precision or data; no lower rung cures it)"
+    why = "the loss was not finite, or left all bounds: nothing would be learned (learning rate, precision or data; no lower rung cures it)"
     return _verdict(seen, Kind.DIVERGED, why, evidence=seen.ending.stderr_tail)
 
 
@@ -231,18 +243,12 @@ def _spilled(seen: _Seen) -> Verdict | None:
 
 def _grown(seen: _Seen) -> Verdict | None:
     """A trial that fits, but whose validation would fill the cap before the whole set has gone through."""
-    report, cap = seen.report, seen.report.cap_bytes
-    left = report.validation_batches_total - report.validation_batches
-    kept = int(report.growth_bytes_per_batch * left)
-    # On a card what grows is live memory; what the allocator keeps besides is there to be used.
-    seen_there = [use for use in report.uses if use.phase == Phase.VALIDATE]
-    most = [use.allocated_bytes + use.outside_bytes if seen.on_card else use.held_bytes for use in seen_there]
-    validation = max(most, default=_peak(seen))
-    if left <= 0 or kept <= 0 or not cap or validation + kept <= cap:
+    report, cap, need = seen.report, seen.report.cap_bytes, _whole_validation(seen)
+    if not cap or need <= max(cap, report.peak_bytes):
         return None
     why = (
         f"validation keeps {report.growth_bytes_per_batch / 2**20:.1f} MiB per batch; after all {report.validation_batches_total} "
-        f"batches that is {format_size(validation + kept)}, over the cap of {format_size(cap)}"
+        f"batches that is {format_size(need)}, over the cap of {format_size(cap)}"
     )
     return _verdict(seen, Kind.OUT_OF_MEMORY, why, phase=Phase.VALIDATE, source="measured", evidence=why)
 

@@ -53,8 +53,8 @@ def _section(key: str, value: Any, comments: Mapping[str, str], remarks: Mapping
 
 
 def as_text(value: Any) -> str:
-    """A value as YAML and Hydra both read it."""
-    return json.dumps(value, ensure_ascii=False)
+    """A value as YAML and Hydra both read it; a ``${`` of the person's own is text, not one of Hydra's interpolations."""
+    return json.dumps(value, ensure_ascii=False).replace("${", "\\\\${")
 
 
 def beliefs(understood: Understood) -> list[str]:

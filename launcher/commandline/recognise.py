@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Sequence
@@ -38,6 +39,8 @@ def refuse_doubts(understood: Understood, *, overrides: Sequence[str]) -> None:
 
 def name_of(understood: Understood) -> str:
     """A name for the run folder: the script's, else the program's."""
-    script = next((Path(word) for word in understood.words if word.endswith(".py") and not word.startswith("-")), None)
-    stem = script.stem if script is not None else Path(understood.words[0]).name
+    words = understood.words
+    script = next((Path(word) for word in words if word.endswith(".py") and not word.startswith("-")), None)
+    module = next((word for before, word in itertools.pairwise(words) if before == "-m"), None)
+    stem = script.stem if script is not None else (module or Path(words[0]).name).replace(".", "_")
     return re.sub(r"[^\w.-]+", "_", stem if stem != "__main__" else os.path.basename(os.getcwd()))

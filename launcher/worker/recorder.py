@@ -116,13 +116,16 @@ class Recorder:
             self._meter.close()
         self.write()
 
-    def batch(self) -> None:
-        """A micro-batch (or validation batch) of this phase is through: its loss, backward and share of the step are done."""
+    def batch(self, *, timed: bool = True) -> None:
+        """A micro-batch (or validation batch) of this phase is through: its loss, backward and share of the step are done.
+
+        ``timed``: its seconds are those of the run's batches. One that is there for its shape only has fewer samples.
+        """
         self.sample()
         now = self._clock()
         self._phase_batches += 1
         self._batches[self._phase] += 1
-        if self._last_batch is not None:  # the first batch of a phase, and those up to the first optimizer step, warm things up
+        if timed and self._last_batch is not None:  # the first batch of a phase, and those up to the first optimizer step, warm things up
             if self._phase in (Phase.TRAIN, Phase.TRAIN_AGAIN):
                 self._intervals["half" if self._halves else "train"].append(now - self._last_batch)
             elif self._phase is Phase.VALIDATE:
@@ -138,6 +141,11 @@ class Recorder:
         """Looks at memory without counting a batch."""
         if self._meter is not None:
             self._meter.sample()
+
+    def saw(self, size: int) -> None:
+        """Bytes of the CPU's memory above the base in another process that the same limit holds: a worker forked from this one."""
+        if isinstance(self._meter, CpuMeter):
+            self._meter.saw(size)
 
     def optimizer_step(self) -> None:
         """The optimizer has stepped. Call it before the ``batch`` that completes the step."""
@@ -338,6 +346,10 @@ class CpuMeter:
 
     def sample(self) -> None:
         self._look()
+
+    def saw(self, size: int) -> None:
+        """Data segments of another process, above the base."""
+        self._peak = max(self._peak, self._base_bytes + size)
 
     def peaks(self) -> Peaks:
         resident = max(0, procfs.status_bytes("VmHWM") - self._resident_base)

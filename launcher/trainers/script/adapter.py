@@ -118,7 +118,7 @@ class ScriptAdapter:
             line.set(self.args.spelled["data"], self.recipe.data)
         values: dict[str, Any] = {**rung.values, "accumulation": accumulation or rung.accumulation}
         for wheel, value in values.items():
-            if value is None:
+            if value is None or self.args.says.get(wheel) == value:
                 continue
             for spelled, said in self.args.presets.get(wheel, {}).get(str(value), {}).items():
                 line.set(_in_config(spelled), said)
@@ -133,11 +133,14 @@ class ScriptAdapter:
             return line, {}
         source = Path(self.args.config)
         copy = place / f"{source.stem}.rung{rung.index}{source.suffix}"
-        text = configs.edited(source.read_text(encoding="utf-8"), source.suffix, line.config)
+        new = {text.removeprefix("config+:") for text in self.args.spelled.values() if text.startswith("config+:")}
+        text = configs.edited(source.read_text(encoding="utf-8"), source.suffix, line.config, new=new)
         line.words = [_replaced(word, self.args.config, str(copy)) for word in line.words]
         return line, {copy: text}
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
+        if budget.kind == "cuda" and (ranks := _ranks(self.args.command)) is not None:
+            raise BadInput([_many_cards(ranks)])
         run = folder / "scratch" / "run"
         line, files = self._placed(rung, place=folder / "config", run=run, accumulation=_in_trial(self.args, rung))
         payload = {
@@ -261,6 +264,24 @@ def _number(text: str) -> Any:
 # Faults
 
 
+_RANK_FLAGS = ("--nproc_per_node", "--nproc-per-node", "--num_processes", "--nnodes")
+
+
+def _ranks(words: Sequence[str]) -> str | None:
+    """The words by which a launcher starts more processes than one, or None."""
+    for at, word in enumerate(words):
+        name, _, value = word.partition("=")
+        value = value or (words[at + 1] if at + 1 < len(words) else "")
+        if name in _RANK_FLAGS and value != "1":
+            return f"{name} {value}"
+    return None
+
+
+def _many_cards(ranks: str) -> Fault:
+    cure = "A trial has one card: say 1 there, and start the other processes yourself once the rung is known; or try it with device=cpu."
+    return Fault(key="trainer.args.command", found=f"it starts several processes ({ranks}), each with a card of its own", cure=cure)
+
+
 def _command_faults(args: ScriptArgs) -> list[Fault]:
     """A program or script that isn't there."""
     key = "trainer.args.command"
@@ -326,7 +347,7 @@ def _config_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
         for wheel, presets in args.presets.items() for name, preset in presets.items() for text in preset
     }  # fmt: skip
     keys = {place: text.removeprefix("config:") for place, text in wanted.items() if text.startswith("config:")}
-    if not keys and args.config is None:
+    if not keys:
         return []
     if args.config is None:
         return [

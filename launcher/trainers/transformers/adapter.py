@@ -265,7 +265,9 @@ class TransformersAdapter:
         return Command(argv=(sys.executable, "-m", "launcher.trainers.transformers.inside.fetch", model.name))
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
-        args = {key: value for key, value in self.arguments(rung, budget).items() if key not in ("output_dir", "resume_from_checkpoint")}
+        args = {key: value for key, value in self.arguments(rung, budget).items() if key != "output_dir"}
+        if (last := self._last_checkpoint()) is not None:
+            args["resume_from_checkpoint"] = last
         payload = {
             "script": f"launcher.trainers.transformers.native.hf_{self.recipe.trainer.task}",
             "argv": _words(args),
@@ -273,6 +275,14 @@ class TransformersAdapter:
             "generates": bool(args.get("predict_with_generate")),
         }
         return TrialPlan(module="launcher.trainers.transformers.inside.trial", payload=payload, env=environment.prepare(folder / "scratch"))
+
+    def _last_checkpoint(self) -> str | None:
+        """What ``resume_from_checkpoint=last`` means in the run's own folder; a trial has another one."""
+        args = self.recipe.trainer.args
+        if args.get("resume_from_checkpoint") != "last" or not isinstance(args.get("output_dir"), str):
+            return None
+        there = [path for path in Path(args["output_dir"]).glob("checkpoint-*") if path.name.rpartition("-")[2].isdigit()]
+        return str(max(there, key=lambda path: int(path.name.rpartition("-")[2])).absolute()) if there else None
 
     def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         """``python native/hf_speech.py ...``: a copy of the built-in trainer, which needs nothing of autofit."""

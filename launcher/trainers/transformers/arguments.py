@@ -186,6 +186,10 @@ def _particular(args: Mapping[str, Any], task: str) -> list[Fault]:
         value = args.get(key)
         if isinstance(value, str) and value not in allowed:
             found.append(Fault(key=f"trainer.args.{key}", found=repr(value), cure=f"One of {', '.join(allowed)}."))
+    for key in ("bf16_full_eval", "fp16_full_eval"):
+        if args.get(key) is True and task == "speech":
+            cast = "it casts the model, while audio features stay float32: the evaluation after the training fails"
+            found.append(Fault(key=f"trainer.args.{key}", found=cast, cure="Set ask.precision, which casts both."))
     if args.get("train_sampling_strategy") == "group_by_length" and task == "speech":
         found.append(
             Fault(

@@ -62,7 +62,8 @@ _DATA = _all(
 )
 _EVALUATION = _all(
     Kind.RUNS,
-    "the trial validates beside everything that training holds, and once more at its end as the run does",
+    "the trial validates beside everything that training holds, and once more at its end as the run does (half precision in all of it "
+    "is refused for speech, whose features stay float32)",
     "bf16_full_eval fp16_full_eval prediction_loss_only eval_use_gather_object include_for_metrics eval_accumulation_steps "
     "predict_with_generate generation_num_beams generation_config metric_for_best_model greater_is_better eval_on_start",
 )
@@ -159,9 +160,8 @@ _REFUSED = _each(
     sortish_sampler="The built-in trainer doesn't use it; set train_sampling_strategy.",
 )
 _RESUMED = _all(
-    Kind.HARMLESS,
-    "a checkpoint is loaded before the first batch, its weights and its optimizer state into those that are there: less than the trial's "
-    "own loading of the best weights beside gradients' memory and optimizer state",
+    Kind.RUNS,
+    "the checkpoint is really loaded, weights and optimizer state; the trial then counts its steps from 0",
     "resume_from_checkpoint restore_callback_states_from_checkpoint",
 )
 

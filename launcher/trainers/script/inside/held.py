@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from launcher.contract.orders import Orders
+from launcher.trainers.script.inside.plainly import injected
 from launcher.trainers.script.inside.probe.settings import Settings
-from launcher.trainers.script.inside.trial import injected
 
 
 def main(argv: Sequence[str]) -> None:

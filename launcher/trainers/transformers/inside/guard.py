@@ -27,6 +27,15 @@ RELIED_UPON: Mapping[str, str] = {
     "transformers.trainer_pt_utils:EvalLoopContainer": "e80b2043fe201fb6",
     "transformers.trainer_pt_utils:nested_concat": "41d3ec83532387ce",
     "transformers.trainer_callback:DefaultFlowCallback": "c9efb81c3102d41f",
+    "transformers.trainer:Trainer._finalize_training": "6d6d83d6a2715f2a",
+    "transformers.trainer:Trainer._get_train_sampler": "1580d7493244e637",
+    "transformers.trainer:Trainer._get_eval_sampler": "f0213c4ba087dcaf",
+    "transformers.trainer:Trainer.set_initial_training_values": "81697f5f3100a3ad",
+    "transformers.trainer:Trainer._init_training_state": "8fbd17ebb7d3793d",
+    "transformers.trainer:Trainer._load_best_model": "0e183d55a9db7414",
+    "transformers.trainer:Trainer._save_checkpoint": "a9111e30faa99339",
+    "transformers.trainer_callback:TrainerState.load_from_json": "1e94c20503beea12",
+    "transformers.trainer_utils:EvalPrediction": "ea5a6ed8b3b312f9",
 }
 """``module:qualified name`` of every function that is patched or reasoned about -> hash of its source in ``CHECKED``."""
 

@@ -158,8 +158,32 @@ class _Trial:
 
         module.Trainer.__init__ = begun
         container.add = counted
+        self._begin_anew_from_checkpoints()
         if not importlib.import_module("huggingface_hub.constants").HF_HUB_OFFLINE:
             raise RuntimeError("a trial runs with HF_HUB_OFFLINE=1: everything it needs was fetched before")
+
+    def _begin_anew_from_checkpoints(self) -> None:
+        """A run that goes on from a checkpoint loads it in the trial as well, weights and optimizer state, and counts its steps from 0."""
+        ours: Any = importlib.import_module("launcher.trainers.transformers.native.hf_run")
+        states: Any = importlib.import_module("transformers.trainer_callback").TrainerState
+        checked, loaded = ours.checked_resume, states.load_from_json
+
+        def checked_as_the_run(args: Any) -> str | None:
+            args.gradient_accumulation_steps = self._plan.real_accumulation  # what the checkpoint's steps were counted in
+            try:
+                found: str | None = checked(args)
+            finally:
+                args.gradient_accumulation_steps = self._plan.accumulation
+            if found is not None:
+                self._recorder.note(f"goes on from {found}, which was loaded")
+            return found
+
+        def from_the_first_step(path: str) -> Any:
+            state = loaded(path)
+            state.global_step, state.epoch, state.best_global_step, state.best_model_checkpoint = 0, 0.0, None, None
+            return state
+
+        ours.checked_resume, states.load_from_json = checked_as_the_run, from_the_first_step
 
     def begin(self, trainer: Any) -> None:
         """The script has built its trainer: from here on it is followed."""

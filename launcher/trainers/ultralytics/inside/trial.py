@@ -20,6 +20,7 @@ import importlib
 import itertools
 import math
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,8 @@ RELIED_UPON: Mapping[str, str] = {
 
 SHOWN = 5
 """Corrupt images that are named one by one."""
+
+LONGEST_FIGURE_S = 60.0
 
 ANCHORS_PER_OBJECT = 10
 """Anchors that Ultralytics' assigner trains for each object (``topk``): about what a half-trained model fires per object."""
@@ -280,25 +283,48 @@ class _Sizes:
 
 
 class _Figures:
-    """A figure is drawn in a thread, which keeps its batch alive until it is done: on a card for seconds, while training goes on.
+    """A figure is drawn in a thread of its own, which keeps its batch alive until it is done: for seconds, while the run goes on.
 
-    How long is luck. Here every batch stays as long as the phase, so that the trial sees all of them at once.
+    How many are alive at once is luck (a run was seen two threads' stacks of 8 MiB above a trial that left it to luck). Here every
+    thread and its batch stay until the phase ends, so that the trial has all of them at once.
     """
 
     DRAWN_BY = ("detect.train", "detect.val", "obb.val")
 
     def __init__(self) -> None:
-        self.held: list[Any] = []
+        self._drawn: list[threading.Event] = []
+        self._over = threading.Event()
         for name in self.DRAWN_BY:
             module = _module(f"ultralytics.models.yolo.{name}")
-            module.plot_images = self._holding(module.plot_images)
+            module.plot_images = self._staying(module.plot_images)
 
-    def _holding(self, draw: Callable[..., Any]) -> Callable[..., Any]:
-        def plot_images(labels: dict[str, Any], images: Any = None, *args: Any, **kwargs: Any) -> Any:
-            self.held.append((images, labels.get("img")))
-            return draw(labels, images, *args, **kwargs)
+    def _staying(self, draw: Callable[..., Any]) -> Callable[..., Any]:
+        def plot_images(*args: Any, **kwargs: Any) -> threading.Thread:
+            drawn, over = threading.Event(), self._over
+
+            def stay() -> None:
+                try:
+                    draw(*args, **kwargs, threaded=False)
+                finally:
+                    drawn.set()
+                    over.wait()
+
+            thread = threading.Thread(target=stay, daemon=True)
+            thread.start()
+            self._drawn.append(drawn)
+            return thread
 
         return plot_images
+
+    def let_go(self) -> None:
+        """The phase is over."""
+        self._over.set()
+        self._over = threading.Event()
+
+    def wait(self) -> None:
+        """Until all have been drawn: what they need counts."""
+        for drawn in self._drawn:
+            drawn.wait(timeout=LONGEST_FIGURE_S)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -311,6 +337,8 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
     class Trial(base):  # type: ignore[misc]
         epochs: int
         _validated = False
+        _whole = True
+        """Whether the batch under way has all its images; one that hasn't tells nothing of the run's pace."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             self._expected: dict[str, int] = {}
@@ -376,10 +404,11 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
                 recorder.halves_begin()
             self._sizes.wanted = draw.size
             batch = super().preprocess_batch(batch)
-            if len(batch["img"]) > worst.FEW:  # the others are there for their shape only
+            self._whole = len(batch["img"]) >= self._expected["train"]
+            if self._whole or len(batch["img"]) > worst.FEW:  # the others are there for their shape only
                 pad_labels(batch, self._label_envelope, self.args.overlap_mask)
             height, width = batch["img"].shape[-2:]
-            images = int(plan.arguments["batch"]) if len(batch["img"]) >= self._expected["train"] else len(batch["img"])
+            images = int(plan.arguments["batch"]) if self._whole else len(batch["img"])
             _observe_input(recorder, images, max(height, width), batch["img"].device.type)
             return batch
 
@@ -429,7 +458,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             recorder.optimizer_step()
 
         def _batch_ended(self) -> None:
-            recorder.batch()
+            recorder.batch(timed=self._whole)
             finite = bool(self.loss.isfinite().all())
             recorder.loss(finite=finite)
             if not finite:  # Ultralytics would go back to its last checkpoint three times, and then give up
@@ -437,7 +466,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
 
         def _phase(self, phase: Phase) -> None:
             recorder.phase(phase)
-            self._figures.held.clear()
+            self._figures.let_go()
 
         # -- how a run ends
 
@@ -452,6 +481,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
                 super().plot_metrics()
 
         def _ended(self) -> None:
+            self._figures.wait()
             for loader in (self.train_loader, self.test_loader):
                 loader.close()
             raise TrialDone
@@ -467,6 +497,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             def watched(batch: Any) -> Any:
                 batch = preprocess(batch)
                 images, _, height, width = batch["img"].shape
+                self._whole = images >= self._expected["val"]
                 if plan.val_batch and images == self._expected["val"]:
                     images = plan.val_batch  # a validation set smaller than its batch alters nothing
                 _observe_validation_input(recorder, images, max(height, width))
@@ -478,7 +509,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             if self._validated:
                 recorder.sample()
                 return
-            recorder.batch()
+            recorder.batch(timed=self._whole)
             if self.device.type != "cuda":  # really gathered in full at the end (``_whole_statistics``)
                 return
             self._kept.append(_kept_bytes())

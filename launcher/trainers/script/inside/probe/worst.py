@@ -1,4 +1,5 @@
-"""The worst data: longest items first where items differ in size, otherwise as drawn; the report says which.
+"""The worst data: longest items first where items differ in size, then short and odd ones, then the longest again (memory also grows
+with the variety of shapes); otherwise as drawn. The report says which.
 
 Items are read in a forked child, so that nothing the data set opens, caches or allocates is left in the script's own process.
 """
@@ -14,9 +15,11 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from launcher.trainers.script.inside.probe.session import Session
+from launcher.trainers.script.inside.probe.session import VARIETY, Session
 
 SAMPLE_ITEMS = 2000
+VARIETY_OF_VALIDATION = 2
+"""Validation batches beside the longest ones, where lengths differ."""
 SAMPLE_SECONDS = 4.0
 
 
@@ -37,14 +40,8 @@ def first(loader: Any, session: Session, kind: str) -> Iterator[None]:
         yield
         return
     size = getattr(sampler, "batch_size", None) or getattr(loader, "batch_size", None) or 1
-    wanted = (
-        (session.wanted + 2) * max(session.orders.payload.get("accumulation", session.orders.accumulation), 1)
-        if kind == "train"
-        else session.wanted_validation
-    )
-    batches = [(order * (size // len(order) + 1))[:size]] * wanted
-    if session.orders.device == "cuda":
-        batches = varied(order, size, batches)
+    wanted = max((session.wanted + 2) * max(session.orders.payload.get("accumulation", session.orders.accumulation), 1), VARIETY)
+    batches = _varied(order, size, wanted) if kind == "train" else _validation(order, size, session.wanted_validation)
     loader.__dict__["batch_sampler"] = _First(sampler, batches)
     try:
         yield
@@ -52,14 +49,19 @@ def first(loader: Any, session: Session, kind: str) -> Iterator[None]:
         loader.__dict__["batch_sampler"] = sampler
 
 
-def varied(order: Sequence[int], size: int, batches: Sequence[list[int]]) -> list[list[int]]:
-    """The same number of batches, two of which are of the shortest items and of those in between: a card's memory breaks into pieces
-    where sizes differ. The longest come before them, twice for optimizer states, and after."""
+def _varied(order: Sequence[int], size: int, wanted: int) -> list[list[int]]:
+    """Batches of the longest items between others of every length."""
     order = list(order) * (size // len(order) + 1)
-    odd = (len(order) - size) // 3
-    others = [order[len(order) - size :], order[odd : odd + size]]
-    ahead = (len(batches) + 1) // 2
-    return [*batches[:ahead], *others, *batches[ahead + 2 :]] if len(batches) > ahead + 2 else list(batches)
+    longest, shortest = order[:size], order[-size:]
+    odd = [order[at : at + size] for part in (1, 2, 3, 5, 7) if (at := min(len(order) * part // 8, len(order) - size)) >= 0]
+    round_ = [longest, shortest, odd[1], longest, odd[0], odd[3], odd[2], longest, odd[4]]
+    return (round_ * (wanted // len(round_) + 1))[: max(wanted, len(round_))]
+
+
+def _validation(order: Sequence[int], size: int, wanted: int) -> list[list[int]]:
+    """The longest, for as long as growth from batch to batch is looked for; then a short batch and an odd one."""
+    varied = _varied(order, size, 3)
+    return [varied[0]] * wanted + varied[1:3]
 
 
 class _First:
@@ -97,7 +99,8 @@ def _longest(loader: Any, session: Session, kind: str) -> list[int] | None:
     if not hasattr(type(dataset), "__getitem__") or not total or getattr(loader, "batch_sampler", None) is None:
         session.recorder.note(f"{word} data as drawn: its items can't be picked")
         return None
-    sizes = _sizes(dataset, _spread(total))
+    with _apart(session):
+        sizes = _sizes(dataset, _spread(total))
     if not sizes:
         session.recorder.note(f"{word} data as drawn: its items could not be sampled")
     elif len(set(sizes.values())) == 1:
@@ -107,6 +110,19 @@ def _longest(loader: Any, session: Session, kind: str) -> list[int] | None:
         session.recorder.note(f"{word} data longest first: {len(sizes)} of {total} items sampled, sizes from {least} to {most}")
         done[key] = sorted(sizes, key=lambda index: -sizes[index])
     return done[key]
+
+
+@contextlib.contextmanager
+def _apart(session: Session) -> Iterator[None]:
+    """While open, what a child of ours needs is not taken for the script's."""
+    if session.seen is None:
+        yield
+        return
+    session.seen.pause(True)
+    try:
+        yield
+    finally:
+        session.seen.pause(False)
 
 
 def _spread(total: int) -> list[int]:
