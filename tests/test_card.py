@@ -150,8 +150,9 @@ def test_a_run_is_not_launched_on_a_card_that_others_have_come_to(card: FakeCard
         def summary(self, fit: Fit) -> None:
             card.used = 8 * GIB
 
-    fit = story.train(job, Coming(), show=(sys.stdout.buffer, sys.stderr.buffer))
-    assert fit.status is Status.CARD_TAKEN and fit.outcome is None
+    screen = Coming()
+    fit = story.train(job, screen, show=(sys.stdout.buffer, sys.stderr.buffer))
+    assert fit.status is Status.CARD_TAKEN and fit.outcome is None and "taken" in screen.heard
 
 
 def test_words_of_a_trial_that_others_ended_are_not_held_against_the_next(job: Job) -> None:
