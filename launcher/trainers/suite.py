@@ -111,6 +111,9 @@ class AdapterSuite:
         held = adapter.held(command, cpu_budget(), folder=tmp_path / "run")
         assert held.argv[-len(command.argv) + 1 :] == command.argv[1:] and str(cpu_budget().budget_bytes) in held.argv
 
+    def test_it_says_of_every_rung_whether_its_shapes_vary(self, adapter: Adapter, ladder: Ladder) -> None:
+        assert {type(adapter.shapes_vary(rung)) for rung in ladder.rungs} == {bool}
+
     def test_it_never_imports_torch(self) -> None:
         module = self.adapter_type.__module__
         code = f"import sys, {module}; sys.exit(int(any(name in sys.modules for name in ('torch', 'ultralytics', 'transformers'))))"
