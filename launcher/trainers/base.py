@@ -110,6 +110,13 @@ class Adapter(Protocol):
     def notes(self) -> Sequence[str]:
         """What a person should know before anything is tried (weights that will be trained from scratch, say)."""
 
+    def unavailable(self) -> Mapping[str, str]:
+        """Wheels that the installed version of the trainer doesn't turn truthfully, each with why; they stay as asked.
+
+        Raises BadInput where no truthful trial is possible with it at all.
+        """
+        return {}
+
     def fetch(self, rung: Rung) -> Command | None:
         """What must be downloaded before this rung can be tried without a network; None where everything is here."""
 

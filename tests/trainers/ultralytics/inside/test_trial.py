@@ -209,7 +209,7 @@ class TestEnvironment:
         for key in ("YOLO_CONFIG_DIR", "MPLCONFIGDIR", "TORCHINDUCTOR_CACHE_DIR"):
             assert Path(environment[key]).is_relative_to(tmp_path)
             assert Path(environment[key]).is_dir()
-        assert (environment["YOLO_OFFLINE"], environment["YOLO_AUTOINSTALL"]) == ("1", "false")
+        assert (environment["YOLO_OFFLINE"], environment["YOLO_AUTOINSTALL"]) == ("true", "false")
 
     def test_a_font_of_the_wanted_name_is_there(self, tmp_path: Path) -> None:
         """Without one, Ultralytics asks GitHub for it, whatever YOLO_OFFLINE says."""
