@@ -75,8 +75,7 @@ class AdapterSuite:
         assert all(spec.help for spec in self.adapter_type.wheels.values())
 
     def test_it_recognises_no_command_that_is_nobodys(self) -> None:
-        understood = self.adapter_type.recognise(["no-such-program", "--whatever"])
-        assert understood is None or understood.general
+        assert self.adapter_type.general or self.adapter_type.recognise(["no-such-program", "--whatever"]) is None
 
     def test_it_accepts_a_good_recipe_and_writes_nothing(self, adapter: Adapter, tmp_path: Path) -> None:
         before = snapshot(tmp_path)

@@ -48,6 +48,7 @@ class SentenceTransformersAdapter:
     """Embedding models by sentence-transformers' own trainer."""
 
     name: ClassVar[str] = "sentence-transformers"
+    general: ClassVar[bool] = False
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Rows in memory at once; of a ranking loss a part of the batch, whose negatives stay."),
         "sequence_length": WheelSpec(

@@ -36,6 +36,7 @@ class ScriptAdapter:
     """Any command that trains with PyTorch."""
 
     name: ClassVar[str] = "script"
+    general: ClassVar[bool] = True
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass."),
         "segment": WheelSpec(
