@@ -139,8 +139,6 @@ class ScriptAdapter:
         return line, {copy: text}
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
-        if budget.kind == "cuda" and (ranks := _ranks(self.args.command)) is not None:
-            raise BadInput([_many_cards(ranks)])
         run = folder / "scratch" / "run"
         line, files = self._placed(rung, place=folder / "config", run=run, accumulation=_in_trial(self.args, rung))
         payload = {
@@ -262,24 +260,6 @@ def _number(text: str) -> Any:
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Faults
-
-
-_RANK_FLAGS = ("--nproc_per_node", "--nproc-per-node", "--num_processes", "--nnodes")
-
-
-def _ranks(words: Sequence[str]) -> str | None:
-    """The words by which a launcher starts more processes than one, or None."""
-    for at, word in enumerate(words):
-        name, _, value = word.partition("=")
-        value = value or (words[at + 1] if at + 1 < len(words) else "")
-        if name in _RANK_FLAGS and value != "1":
-            return f"{name} {value}"
-    return None
-
-
-def _many_cards(ranks: str) -> Fault:
-    cure = "A trial has one card: say 1 there, and start the other processes yourself once the rung is known; or try it with device=cpu."
-    return Fault(key="trainer.args.command", found=f"it starts several processes ({ranks}), each with a card of its own", cure=cure)
 
 
 def _command_faults(args: ScriptArgs) -> list[Fault]:
