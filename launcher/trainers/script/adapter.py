@@ -141,8 +141,6 @@ class ScriptAdapter:
         return line, {copy: text}
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
-        if budget.kind == "cuda" and (ranks := _ranks(self.args.command)) is not None:
-            raise BadInput([_many_cards(ranks)])
         run = folder / "scratch" / "run"
         line, files = self._placed(rung, place=folder / "config", run=run, accumulation=_in_trial(self.args, rung))
         payload = {

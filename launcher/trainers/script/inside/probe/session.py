@@ -48,6 +48,7 @@ VARIETY_AGAIN = 8
 """... and after validation ..."""
 VARIETY_S = 6.0
 """... which is within so many seconds, or where lengths differ ..."""
+VARIETY_OF_LENGTHS = 48
 VARIETY_LENGTHS_S = 25.0
 COLLECT_S = 1.0
 WHOLE_AGAIN_S = 20.0
@@ -96,6 +97,8 @@ class Session:
         """Data set, by identity -> its items as ``worst`` orders them; None: taken as drawn."""
         self.sizes: dict[int, dict[int, int]] = {}
         """Likewise -> the sizes of its sampled items."""
+        self.turn = 0
+        """Passes that were begun with lengths of our choice."""
         self.on_forwarding: list[Any] = []
 
     # -- budget and report
@@ -237,7 +240,8 @@ class Session:
 
     def varied(self, wanted: int) -> bool:
         """Enough micro-batches went through since this phase of training began, or they come slowly."""
-        longest = VARIETY_LENGTHS_S if any(self.sampled.values()) else VARIETY_S
+        lengths = any(self.sampled.values())
+        wanted, longest = (VARIETY_OF_LENGTHS, VARIETY_LENGTHS_S) if lengths and wanted == VARIETY else (wanted, VARIETY_S)
         return self._train_batches >= wanted or time.monotonic() - self._train_began > longest
 
     def loss(self, tensors: Any) -> None:
