@@ -95,7 +95,7 @@ class Display:
                 continue
             self._said.add(note)
             self._console.print(Text(f"            {note}", style="dim"))
-        if not verdict.fits and not verdict.lower_rung_may_help:
+        if not verdict.fits and not verdict.lower_rung_may_help and verdict.kind is not Kind.CARD_TAKEN:
             self._console.print(
                 Panel(Text(verdict.evidence.strip()[-4000:] or "(it said nothing)"), title="the trainer's own words", box=box.ROUNDED)
             )

@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,9 +34,13 @@ BACKENDS = {"native": "", "expandable": "expandable_segments:True", "async": "ba
 
 
 class Silent:
-    """A launch's screen: a line for each trial."""
+    """A launch's screen: a line for each trial, and its row at once: a command may be cut off."""
+
+    def __init__(self, tell: Callable[[Trial, Job], object]) -> None:
+        self._tell = tell
 
     def tried(self, trial: Trial, job: Job) -> None:
+        self._tell(trial, job)
         print(f"  rung {trial.rung.index} {trial.verdict.kind.value}: {trial.verdict.why} ({trial.seconds:.0f} s)", flush=True)
 
     def __getattr__(self, name: str) -> Any:
@@ -133,9 +137,7 @@ def _fitted(rows: Rows, one: Case, words: Sequence[str], place: Path) -> None:
         return
     job = prepared(one, words, place, memory=one.memory)
     print(f"{one.name}: trials", flush=True)
-    fit = story.fit(job, Silent())
-    for trial in fit.trials:
-        rows.add(one.letter, step, "trial", **_of_trial(trial, job))
+    fit = story.fit(job, Silent(lambda trial, job: rows.add(one.letter, step, "trial", **_of_trial(trial, job))))
     chosen = fit.chosen.rung.index if fit.chosen else None
     rows.add(one.letter, f"{one.name}: fitted", "fit", status=fit.status, rung_index=chosen, seconds=round(fit.trial_seconds, 1))
 

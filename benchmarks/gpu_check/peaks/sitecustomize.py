@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import signal
 import sys
 from typing import Any
 
@@ -71,3 +72,4 @@ if path := os.environ.get("GPU_CHECK_PEAKS"):
     seen = Seen(path)
     after_import({"torch": seen.watch})
     atexit.register(seen.tell)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # a run that takes too long tells what it did, too
