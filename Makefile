@@ -4,7 +4,7 @@ BIN    := .venv/bin
 EXTRAS := ultralytics,transformers,sentence-transformers,lora,demo,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-slow check demo demo-separator demo-whisper gpu-check survival clean
+.PHONY: help install test test-slow check demo demo-separator demo-whisper gpu-check survival versions clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | column -t -s '|'
@@ -43,6 +43,9 @@ gpu-check: install   ## real CUDA failures on emulated cards; needs a GPU
 
 survival: install   ## full runs launched after a fit, on nasty data near the edge (hours; SLICE=10: ten more cases; SEED=17: one again)
 	$(BIN)/python -m benchmarks.survival $(if $(SEED),--seed $(SEED),$(if $(SLICE),--slice $(SLICE))) $(if $(JOBS),--jobs $(JOBS))
+
+versions: install   ## what works with which Ultralytics, transformers, torch and Python (hours, resumable; ONLY=yolo-8.4.150: one)
+	$(BIN)/python -m benchmarks.versions $(if $(ONLY),--only $(ONLY)) $(if $(JOBS),--jobs $(JOBS))
 
 clean:          ## removes the environment, not your runs or data
 	rm -rf .venv
