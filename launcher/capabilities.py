@@ -107,8 +107,9 @@ def _odd(
 
 
 def of(name: str, *, module: str, checked: Sequence[str], prepare: Callable[[Path], Mapping[str, str]]) -> Capabilities | None:
-    """What the installed ``name`` can do; None where it isn't there at all. ``module`` is the self-test, ``checked`` are the versions that need none, and ``prepare``
-    makes a child's environment from a folder of its own.
+    """What the installed ``name`` can do; None where it isn't there at all.
+
+    ``module`` is the self-test, ``checked`` are the versions that need none, ``prepare`` makes a child's environment in a folder.
     """
     package = installed(name)
     if package is None:

@@ -1,4 +1,4 @@
-"""``python -m launcher.trainers.transformers.inside.capabilities OUT``: what of the built-in trainers the installed transformers lets be done.
+"""``python -m launcher.trainers.transformers.inside.capabilities OUT``: what the built-in trainers can do with the installed transformers.
 
 Each capability is tried on a tiny language model and a few rows, against the plain run; ``OUT`` gets a JSON object of capability -> why
 it can't be had, an empty text where it can. Nothing is written elsewhere but below the working folder.
