@@ -53,10 +53,8 @@ def with_setting(environ: Mapping[str, str], key: str, value: str) -> str:
 
 
 def holding(environ: Mapping[str, str], fraction: float) -> dict[str, str]:
-    """The variable that lets PyTorch's allocator have at most this fraction of the card; a smaller one of the person's own counts."""
-    others = [setting for setting in environ.get(VARIABLE, "").split(",") if setting and not setting.startswith(FRACTION)]
-    theirs = [float(setting.partition(":")[2]) for setting in environ.get(VARIABLE, "").split(",") if setting.startswith(FRACTION)]
-    return {VARIABLE: ",".join([*others, f"{FRACTION}:{min([fraction, *theirs]):.6f}"])}
+    """The variable that lets PyTorch's allocator have at most this fraction of the card, beside what else it says."""
+    return {VARIABLE: ",".join(filter(None, [environ.get(VARIABLE, ""), f"{FRACTION}:{fraction:.6f}"]))}
 
 
 def knows_fraction(torch_version: str | None) -> bool:

@@ -252,12 +252,18 @@ def _card_faults(card: Card, memory_bytes: int | None, share: bool, tolerate_byt
 
 
 def _allocator_faults(env: Mapping[str, str]) -> list[Fault]:
-    """An allocator whose cap is none: it counts live bytes, not its pool, and tells no failures."""
-    name = next((name for name in allocator.VARIABLES if "cudamallocasync" in env.get(name, "").lower()), None)
-    if name is None:
-        return []
-    found = f"{env[name]!r} chooses cudaMallocAsync, whose pool no cap holds, so nothing could be proven"
-    return [Fault(key=name, found=found, cure="Take backend:cudaMallocAsync out of it.", where="environment")]
+    """An allocator whose cap is none (it counts live bytes, not its pool, and tells no failures), and a cap beside ours."""
+    faults = []
+    for name in allocator.VARIABLES:
+        if "cudamallocasync" in env.get(name, "").lower():
+            found = f"{env[name]!r} chooses cudaMallocAsync, whose pool no cap holds, so nothing could be proven"
+            faults.append(Fault(key=name, found=found, cure="Take backend:cudaMallocAsync out of it.", where="environment"))
+        if allocator.FRACTION in env.get(name, ""):
+            found = f"{env[name]!r} sets {allocator.FRACTION}, by which autofit itself holds a run to its budget"
+            faults.append(
+                Fault(key=name, found=found, cure="Take it out, and say device.memory=16GiB, or how much it may be.", where="environment")
+            )
+    return faults
 
 
 def _held(card: Card, tolerate_bytes: int) -> Fault:

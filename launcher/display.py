@@ -64,6 +64,11 @@ class Display:
         words = f"the card is taken: {holder}. Waiting up to {_duration(timeout_s)} for it ({cure})"
         self._console.print(Text(words, style="yellow"), soft_wrap=True)
 
+    def taken(self, holder: str) -> None:
+        """Others hold the card where the full run was to be launched."""
+        words = f"not launched: the card is taken: {holder}. The command above is what fits; start it when the card is free"
+        self._console.print(Text(words, style="red"), soft_wrap=True)
+
     def otherwise(self, line: str, what: str) -> None:
         """The run has just said that it goes on otherwise than asked."""
         self._console.print(Text(f"\nautofit: the run {what}: {line}", style="yellow"), soft_wrap=True)
@@ -90,7 +95,7 @@ class Display:
                 continue
             self._said.add(note)
             self._console.print(Text(f"            {note}", style="dim"))
-        if not verdict.fits and not verdict.lower_rung_may_help:
+        if not verdict.fits and not verdict.lower_rung_may_help and verdict.kind is not Kind.CARD_TAKEN:
             self._console.print(
                 Panel(Text(verdict.evidence.strip()[-4000:] or "(it said nothing)"), title="the trainer's own words", box=box.ROUNDED)
             )
@@ -238,6 +243,8 @@ def _room(trial: Trial, job: Job) -> str:
 def _why_none(fit: Fit) -> str:
     """Why nothing is launched, and what would help."""
     job = fit.job
+    if fit.status == "card_taken":
+        return f"Stopped: others hold the card ({fit.trials[-1].verdict.why}). Wait until it is free, or set device.share=true."
     if fit.trials and not fit.trials[-1].verdict.lower_rung_may_help:
         return f"Stopped: the trainer {fit.status} in a trial, which no lower rung would cure."
     tried = f"{len(fit.trials)} of {len(job.ladder.rungs)} rungs tried, the others dominated by them"

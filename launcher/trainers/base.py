@@ -6,9 +6,9 @@ Adding a trainer is one folder (or one installed package) with a class that impl
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -21,6 +21,8 @@ from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import ActsIn, Rung
 from launcher.schema import Recipe, Value, WheelRule
 from launcher.understood import Understood
+
+log = logging.getLogger(__name__)
 
 GROUP = "autofit.adapters"
 
@@ -85,6 +87,8 @@ class Adapter(Protocol):
     name: ClassVar[str]
     """As it stands in ``trainer.adapter``, and in the entry point."""
     wheels: ClassVar[Mapping[str, WheelSpec]]
+    general: ClassVar[bool]
+    """True: any command is taken for this trainer's; it is asked only where no other adapter knows one."""
     recipe: Recipe
 
     def __init__(self, recipe: Recipe) -> None: ...
@@ -109,6 +113,13 @@ class Adapter(Protocol):
 
     def notes(self) -> Sequence[str]:
         """What a person should know before anything is tried (weights that will be trained from scratch, say)."""
+
+    def unavailable(self) -> Mapping[str, str]:
+        """Wheels that the installed version of the trainer doesn't turn truthfully, each with why; they stay as asked.
+
+        Raises BadInput where no truthful trial is possible with it at all.
+        """
+        return {}
 
     def fetch(self, rung: Rung) -> Command | None:
         """What must be downloaded before this rung can be tried without a network; None where everything is here."""
@@ -168,10 +179,12 @@ def known_adapters() -> list[str]:
 
 
 def adapters() -> Iterator[type[Adapter]]:
-    """Every installed adapter, by name. One that can't be loaded (a broken plugin) is passed over; naming it says why."""
+    """Every installed adapter, by name. One that can't be loaded (a broken plugin) is passed over, with a word; naming it says why."""
     for name in known_adapters():
-        with suppress(BadInput):
+        try:
             yield load_adapter(name)
+        except BadInput as refused:
+            log.warning("%s", refused)
 
 
 def load_adapter(name: str) -> type[Adapter]:

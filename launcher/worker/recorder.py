@@ -87,6 +87,7 @@ class Recorder:
         self._measures: dict[str, Any] = {}
         self._swallowed: list[str] = []
         self._notes: list[str] = []
+        self._hint = ""
         self._taken = Taken(cap_bytes=0, ceiling_bytes=0, base_bytes=0)
         self._loss_finite: bool | None = None
         self._failure: Failure | None = None
@@ -193,6 +194,11 @@ class Recorder:
         if text not in self._notes:
             self._notes.append(text)
 
+    def hint(self, text: str) -> None:
+        """Where the trial fell short, in words for people: what it could not see. The report is written at once."""
+        self._hint = text
+        self.write()
+
     def swallowed(self, text: str) -> None:
         """A memory failure that the trainer hid. The report is written at once: the trainer may not live long."""
         if text not in self._swallowed:
@@ -232,6 +238,7 @@ class Recorder:
             validation_batch_seconds=_mean(self._intervals["validate"]) or self._only_validation_batch(),
             swallowed=tuple(self._swallowed),
             notes=tuple(self._notes),
+            hint=self._hint,
             facts=dict(self._facts),
             **self._measures,
         )

@@ -16,13 +16,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+from launcher import devices
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import Rung
 from launcher.schema import Recipe, Value, WheelRule
 from launcher.trainers.base import Command, GoingOn, TrialPlan, WheelSpec, held_by
-from launcher.trainers.script import configs, processes, recognise, rules
+from launcher.trainers.script import configs, recognise, rules
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.spelling import Line, kind
 from launcher.understood import Understood
@@ -35,6 +36,7 @@ class ScriptAdapter:
     """Any command that trains with PyTorch."""
 
     name: ClassVar[str] = "script"
+    general: ClassVar[bool] = True
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass."),
         "segment": WheelSpec(
@@ -88,7 +90,7 @@ class ScriptAdapter:
             return list(refused.faults)
         return [
             *_command_faults(args),
-            *processes.faults(args.command, kind=self.recipe.device.kind),
+            *_rank_faults(args, self.recipe.device.kind),
             *_spelling_faults(self.recipe, args),
             *_config_faults(self.recipe, args),
             *_data_faults(self.recipe),
@@ -139,8 +141,6 @@ class ScriptAdapter:
         return line, {copy: text}
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
-        if budget.kind == "cuda" and (ranks := _ranks(self.args.command)) is not None:
-            raise BadInput([_many_cards(ranks)])
         run = folder / "scratch" / "run"
         line, files = self._placed(rung, place=folder / "config", run=run, accumulation=_in_trial(self.args, rung))
         payload = {
@@ -280,6 +280,12 @@ def _ranks(words: Sequence[str]) -> str | None:
 def _many_cards(ranks: str) -> Fault:
     cure = "A trial has one card: say 1 there, and start the other processes yourself once the rung is known; or try it with device=cpu."
     return Fault(key="trainer.args.command", found=f"it starts several processes ({ranks}), each with a card of its own", cure=cure)
+
+
+def _rank_faults(args: ScriptArgs, kind: str) -> list[Fault]:
+    """Told before anything is tried, where the device that will be taken is a card."""
+    ranks = _ranks(args.command)
+    return [_many_cards(ranks)] if ranks is not None and devices.chosen_kind(kind) == "cuda" else []
 
 
 def _command_faults(args: ScriptArgs) -> list[Fault]:

@@ -14,10 +14,11 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher import cardmemory, devices, nvml
+from launcher import capabilities, cardmemory, devices, nvml
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
@@ -35,6 +36,9 @@ TASKS = ("speech", "text")
 PRECISIONS = ("fp32", "bf16", "fp16")
 _SPEECH_ONLY = ("label_length", "audio_seconds", "generation_length")
 _TEXT_ONLY = ("sequence_length",)
+_CHECKED = ("5.23.0",)
+"""What the test suite runs against (constraints.txt); a test holds it against ``guard.CHECKED``."""
+_SELF_TEST = "launcher.trainers.transformers.inside.capabilities"
 _DEFAULT_OPTIMIZER = "adamw_torch_fused"
 _NEEDS = {
     "bnb": "bitsandbytes",
@@ -50,6 +54,7 @@ class TransformersAdapter:
     """Whisper-shaped speech models and causal language models, by transformers' own trainers."""
 
     name: ClassVar[str] = "transformers"
+    general: ClassVar[bool] = False
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass; per_device_train_batch_size."),
         "label_length": WheelSpec(
@@ -214,31 +219,41 @@ class TransformersAdapter:
             ]
         return []
 
+    @cached_property
+    def _capabilities(self) -> capabilities.Capabilities | None:
+        return capabilities.of("transformers", module=_SELF_TEST, checked=_CHECKED, prepare=environment.prepare)
+
+    def unavailable(self) -> Mapping[str, str]:
+        """Wheels that the installed transformers doesn't turn truthfully, each with why. Raises BadInput where it can't be used at all."""
+        return capabilities.required(self._capabilities, checked=_CHECKED)
+
     def notes(self) -> Sequence[str]:
         found = [hf_models.locate(str(name)) for _, name in _values(self.recipe, "model")]
         notes = [f"{model.name} isn't here yet: it will be fetched from the hub" for model in found if model.place == "hub"]
         notes += [f"{model.why}: its rungs can't be tried" for model in found if model.place == "unreachable"]
         if self.recipe.trainer.args.get("on_bad_data") == "skip":
             notes.append("bad samples are left out (trainer.args.on_bad_data=skip); the run's log names them")
-        return notes
+        return [*notes, *capabilities.notes(self._capabilities, self.unavailable())]
 
     # -- a rung in transformers' words ----------------------------------------------------------------------------------
 
     def arguments(self, rung: Rung, budget: Budget) -> dict[str, Any]:
         """The native arguments of one rung, save for the output folder."""
         values, task = rung.values, str(self.recipe.trainer.task)
+        checkpointing = hf_arguments.checkpointing(task)
         args: dict[str, Any] = {
             "model_name_or_path": _place(str(values["model"])),
             "data": _place(str(self.recipe.data)),
             **self.recipe.trainer.args,
             "per_device_train_batch_size": rung.micro_batch,
             "gradient_accumulation_steps": rung.accumulation,
-            "activation_checkpointing": bool(values.get("checkpointing")),
+            checkpointing: bool(values.get("checkpointing")),
             "optim": values.get("optimizer") or _DEFAULT_OPTIMIZER,
         }
         if values.get("checkpointing"):
-            args["activation_checkpointing_kwargs"] = {"use_reentrant": False}
-            args["use_cache"] = False
+            args[f"{checkpointing}_kwargs"] = {"use_reentrant": False}
+            if "use_cache" in hf_arguments.known(task):  # transformers 4 turns it off by itself
+                args["use_cache"] = False
         if values.get("precision") in ("bf16", "fp16"):
             args[str(values["precision"])] = True
         for wheel, argument in _ARGUMENTS.items():

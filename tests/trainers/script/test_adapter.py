@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 import tomllib
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from launcher.errors import BadInput
 from launcher.schema import LadderRules, Recipe, TrainerRules, Value, WheelRule
 from launcher.trainers.script import configs
 from launcher.trainers.script.adapter import ScriptAdapter
@@ -158,17 +156,6 @@ def test_toml_and_json_are_edited_in_place() -> None:
     for suffix in (".toml", ".json", ".yaml"):
         with pytest.raises(configs.NoSuchKey):
             configs.edited({".toml": "a = 1", ".json": '{"a": 1}', ".yaml": "a: 1"}[suffix], suffix, {"b": 1})
-
-
-def test_several_processes_are_refused_on_a_card_and_not_on_a_cpu(tmp_path: Path) -> None:
-    script = str(project(tmp_path).trainer.args["command"][1])
-    words = ["torchrun", "--nproc_per_node=2", script, "--config", str(tmp_path / "c.yaml")]
-    adapter = ScriptAdapter(changed(project(tmp_path), command=words))
-    rung = ladder_of(adapter).asked
-    assert adapter.trial(rung, cpu_budget(), folder=tmp_path / "t", cache=tmp_path).payload["argv"][0] == "torchrun"
-    card = dataclasses.replace(cpu_budget(), kind="cuda")
-    with pytest.raises(BadInput, match=r"--nproc_per_node 2.*device=cpu"):
-        adapter.trial(rung, card, folder=tmp_path / "t", cache=tmp_path)
 
 
 def test_tags_of_other_peoples_are_no_obstacle() -> None:

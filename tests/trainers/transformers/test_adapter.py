@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import shutil
 from pathlib import Path
@@ -18,6 +19,7 @@ from launcher.trainers.suite import AdapterSuite, cpu_budget
 from launcher.trainers.transformers import adapter as adapter_module
 from launcher.trainers.transformers import arguments, models, table
 from launcher.trainers.transformers.adapter import TransformersAdapter
+from launcher.trainers.transformers.inside import guard
 from launcher.trainers.transformers.inside.trial import replaced
 from launcher.wheels import ladder_of
 from tests.trainers.transformers.hf_data import recipe as make
@@ -242,9 +244,19 @@ def test_a_transcript_over_the_limit_is_named_before_anything_is_tried(own_speec
 
 def test_every_argument_of_the_installed_version_has_its_place_in_the_table_and_none_is_stale() -> None:
     installed = {name for task in arguments.OWN for name in arguments.known(task)}
+    assert all(entry.why for entry in (*table.TABLE.values(), *table.OLDER.values()))
+    if importlib.metadata.version("transformers") not in guard.CHECKED:
+        pytest.skip("another version: what the tables don't know is refused")
     assert installed - table.TABLE.keys() == set(), "new in this version: find out what it does to memory, then enter it"
     assert table.TABLE.keys() - installed == set(), "gone in this version"
-    assert all(entry.why for entry in table.TABLE.values())
+    assert table.OLDER.keys() & installed == set(), "not gone in this version"
+
+
+def test_an_argument_that_is_new_in_the_installed_version_is_refused_where_it_is_set(sums: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    newer = {**arguments.known("text"), "newer": arguments.Argument(default=0, types=frozenset({"int"}))}
+    monkeypatch.setattr(arguments, "known", lambda task: newer)
+    (fault,) = found(make(sums, "text", args={"newer": 3}))
+    assert "no trial can stand for it" in fault
 
 
 def test_what_a_trial_gives_another_value_is_in_the_table_with_the_reason_why_that_hides_no_need() -> None:

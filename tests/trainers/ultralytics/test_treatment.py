@@ -7,17 +7,28 @@ from typing import Any
 
 import pytest
 
+from launcher.capabilities import installed
 from launcher.contract.orders import Orders
 from launcher.trainers.ultralytics import arguments, treatment
-from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
-from launcher.trainers.ultralytics.treatment import TABLE, Kind
+from launcher.trainers.ultralytics.adapter import _CHECKED, UltralyticsAdapter
+from launcher.trainers.ultralytics.treatment import OLDER, TABLE, Kind
 from tests.trainers.ultralytics.test_adapter import make
 
 
 def test_the_table_knows_every_argument_of_the_installed_ultralytics_and_no_other() -> None:
     known = {*arguments.known(), *arguments.EXTRA}
-    assert known - TABLE.keys() == set(), "new in Ultralytics: say what a trial makes of it"
-    assert TABLE.keys() - known == set(), "gone from Ultralytics"
+    assert known - {*TABLE, *OLDER} == set(), "new in Ultralytics: say what a trial makes of it"
+    if installed("ultralytics").version in _CHECKED:
+        assert TABLE.keys() - known == set(), "gone from Ultralytics"
+        assert OLDER.keys() & known == set(), "not gone from Ultralytics"
+
+
+def test_an_argument_that_is_new_in_the_installed_version_is_refused_where_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    newer = {**arguments.known(), "newer": arguments.Argument(default=0, types=("int",))}
+    monkeypatch.setattr(treatment, "known", lambda: newer)
+    assert treatment.faults({"newer": 0}) == []
+    (fault,) = treatment.faults({"newer": 3})
+    assert fault.key == "trainer.args.newer" and "no trial can stand for it" in fault.found
 
 
 def test_every_treatment_says_why() -> None:

@@ -3,7 +3,7 @@
 The very script that the full run launches is run, with the very words, through transformers' own loop, loaders, evaluation and optimizer,
 and to its own end: the best checkpoint loaded, the model saved, the last evaluation. Replaced are which samples come (``worst``), how
 many, and where it writes. Generation is forced to its full length. What becomes of every argument in here is in ``table``.
-What it relies upon is guarded by ``guard.RELIED_UPON`` and tested in tests/trainers/transformers/inside/test_trial.py.
+What it relies upon is listed in ``guard.RELIANCES``; what of it is not seen to happen makes the trial vacuous.
 
 Payload: ``script`` (dotted module with ``main(argv)``), ``argv`` (this rung's own words), ``imports`` (modules to import
 before the budget is taken), ``generates`` (bool: evaluation generates text).
@@ -24,7 +24,7 @@ from launcher.contract.report import Phase
 from launcher.trainers.transformers.environment import IMPORTS
 from launcher.trainers.transformers.inside import kept as keeping
 from launcher.trainers.transformers.inside import worst
-from launcher.trainers.transformers.inside.guard import NotCovered, check_transformers
+from launcher.trainers.transformers.inside.guard import Hooks, NotCovered, check_transformers, untried
 from launcher.worker import budget
 from launcher.worker.recorder import Recorder
 
@@ -46,6 +46,8 @@ def run(orders: Orders, recorder: Recorder) -> None:
     for name in (*IMPORTS, *orders.payload["imports"], orders.payload["script"]):
         importlib.import_module(name)
     check_transformers()
+    if said := untried():
+        recorder.note(said)
     plan = Plan.of(orders)
     script = importlib.import_module(plan.script)
     script.arguments(plan.full_argv)  # what the full run would refuse is refused now
@@ -59,7 +61,10 @@ def run(orders: Orders, recorder: Recorder) -> None:
     script.main(plan.argv)
     if not trial.finished:
         raise RuntimeError("the trainer ended before the trial had seen its steps")
-    recorder.phase(Phase.DONE)
+    if unseen := trial.hooks.unseen():
+        recorder.hint(unseen)  # without the last phase the verdict is "vacuous", and these are its words
+    else:
+        recorder.phase(Phase.DONE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,6 +139,7 @@ class _Trial:
         self._trainer: Any = None
         self._generated: list[int] = []
         self._validation_samples = self._total_batches = 0
+        self.hooks = Hooks()
         self.finished = False
         self._half_steps = 0
         self._halved = False
@@ -204,6 +210,7 @@ class _Trial:
 
         def with_ballast(*arguments: Any) -> Any:
             samples, items = batches(*arguments)
+            self.hooks.seen("accumulated batches")
             self.hold(samples)
             return samples, items
 
@@ -218,7 +225,8 @@ class _Trial:
             self.saw_validation_batch(_rows(inputs))
             return predict(model, inputs, *arguments, **options)
 
-        trainer._get_train_sampler = lambda dataset: self.sampler(train_sampler, dataset)
+        # the data set is an argument from transformers 4.51 on; before, the method takes the trainer's own
+        trainer._get_train_sampler = lambda *given: self.sampler(lambda _: train_sampler(*given), trainer.train_dataset)
         trainer._get_eval_sampler = lambda dataset: self.validation_sampler(eval_sampler, dataset)
         trainer.get_batch_samples = with_ballast
         trainer.training_step = watched_step
@@ -254,6 +262,7 @@ class _Trial:
 
     def sampler(self, usual: Any, dataset: Any) -> Any:
         assert self._course is not None
+        self.hooks.seen("training samples")
         heaviest = _heaviest(dataset) if self._plan.on_cpu else None
         return _fixed_sampler(worst.with_heaviest(self._course.order, heaviest), beside=usual(dataset))
 
@@ -284,6 +293,7 @@ class _Trial:
         return torch.utils.data.Subset(dataset, worst.with_heaviest(chosen, heaviest))
 
     def validation_sampler(self, usual: Any, subset: Any) -> Any:
+        self.hooks.seen("validation samples")
         whole = getattr(subset, "dataset", subset)
         return _fixed_sampler(range(len(subset)), beside=usual(whole))
 
@@ -350,16 +360,19 @@ class _Trial:
 
     def saw_micro_batch(self, rows: int) -> None:
         """The batch that ends an epoch is smaller; the largest counts."""
+        self.hooks.seen("training step")
         self._recorder.observe(micro_batch=max(rows, self._recorder.observed.get("micro_batch", rows)))
 
     def saw_validation_batch(self, rows: int) -> None:
         """A set smaller than a batch, and a set's last batch, are smaller; the largest counts."""
+        self.hooks.seen("validation step")
         self._kept.rows += rows
         if rows < self._trainer.args.eval_batch_size and self._total_batches <= 1:
             return
         self._recorder.observe(val_micro_batch=max(rows, self._recorder.observed.get("val_micro_batch", rows)))
 
     def kept(self, container: Any) -> None:
+        self.hooks.seen("kept")
         self._kept.container_bytes[id(container)] = keeping.tensor_bytes(container.tensors) + keeping.tensor_bytes(container.arrays)
         self._kept.widened_bytes[id(container)] = keeping.widened_bytes(container.tensors)
 
@@ -441,7 +454,7 @@ class _Trial:
         rank = next(iter(config.values())).r if config else 0
         self._recorder.observe(
             device=args.device.type,
-            checkpointing=bool(getattr(model, "is_activation_checkpointing", False)),
+            checkpointing=any(bool(getattr(model, name, False)) for name in ("is_activation_checkpointing", "is_gradient_checkpointing")),
             precision="bf16" if args.bf16 else "fp16" if args.fp16 else "fp32",
             optimizer=str(getattr(args.optim, "value", args.optim)),
             lora=rank,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -18,6 +19,7 @@ pytest.importorskip("transformers")
 from launcher.contract.orders import Orders
 from launcher.contract.report import Phase, TrialReport
 from launcher.trainers.suite import cpu_budget, snapshot
+from launcher.trainers.transformers import adapter as adapter_module
 from launcher.trainers.transformers.adapter import TransformersAdapter
 from launcher.trainers.transformers.inside import guard, kept, worst
 from launcher.wheels import ladder_of
@@ -149,12 +151,31 @@ def test_what_transformers_would_refuse_in_the_full_run_is_refused_in_the_trial(
 
 def test_the_installed_transformers_is_the_one_whose_inner_workings_were_checked() -> None:
     """When this fails, read what changed, mend the trial where it needs it, then renew the hash."""
+    if importlib.metadata.version("transformers") not in guard.CHECKED:
+        pytest.skip(f"written for {guard.CHECKED[-1]}")
+    assert adapter_module._CHECKED == guard.CHECKED
     assert guard.changed(guard.RELIED_UPON) == ()
 
 
-def test_another_transformers_is_refused_by_name() -> None:
-    with pytest.raises(guard.NotCovered, match=r"differs from .*Trainer.evaluate\. Install a checked version"):
-        guard.check_transformers({"transformers.trainer:Trainer.evaluate": "0"})
+def test_what_was_not_seen_is_said_in_words() -> None:
+    hooks = guard.Hooks()
+    for name in guard.Hooks.NEEDED.keys() - {"kept"}:
+        hooks.seen(name)
+    assert hooks.unseen().endswith("knows it: what an evaluation keeps was not seen (transformers.trainer.EvalLoopContainer)")
+    hooks.seen("kept")
+    assert hooks.unseen() == ""
+
+
+@pytest.mark.parametrize("version", ["5.24.0", "4.50.0", "6.0.0.dev0", "a-fork"])
+def test_another_transformers_is_no_reason_to_refuse(version: str) -> None:
+    guard.check_transformers(version)
+
+
+def test_one_that_reads_otherwise_is_told_apart_in_a_note_and_one_too_old_is_refused() -> None:
+    with pytest.raises(guard.NotCovered, match=r"transformers 4\.49\.0 is installed; .*pip install 'transformers>=4\.50'"):
+        guard.check_transformers("4.49.0")
+    said = guard.untried({"transformers.trainer:Trainer.evaluate": "0"})
+    assert said is not None and said.endswith("(1 functions differ): checked by behaviour")
     assert guard.source_hash("transformers.trainer:Trainer.gone").startswith("missing")
 
 

@@ -48,6 +48,7 @@ VARIETY_AGAIN = 8
 """... and after validation ..."""
 VARIETY_S = 6.0
 """... which is within so many seconds, or where lengths differ ..."""
+VARIETY_OF_LENGTHS = 48
 VARIETY_LENGTHS_S = 25.0
 COLLECT_S = 1.0
 WHOLE_AGAIN_S = 20.0
@@ -94,6 +95,10 @@ class Session:
         self._dead = False
         self.sampled: dict[int, list[int] | None] = {}
         """Data set, by identity -> its items as ``worst`` orders them; None: taken as drawn."""
+        self.sizes: dict[int, dict[int, int]] = {}
+        """Likewise -> the sizes of its sampled items."""
+        self.turn = 0
+        """Passes that were begun with lengths of our choice."""
         self.on_forwarding: list[Any] = []
 
     # -- budget and report
@@ -149,12 +154,13 @@ class Session:
             folder = os.path.join(self.settings.records, str(os.getpid()))
             os.makedirs(folder, exist_ok=True)
             self.recorder = Recorder(dataclasses.replace(self.orders, folder=folder))
-        if self.phase is Phase.FINISH and not (isinstance(error, BaseException) and _is_memory(error)):
+        memory = isinstance(error, BaseException) and _is_memory(error)
+        if not memory and (self.phase is Phase.FINISH or (self.phase is Phase.TRAIN_AGAIN and error is None and self._stepped_again)):
             self._ended_by_itself(error)
             return
         self._facts(ended="exit")
         if isinstance(error, BaseException) and not isinstance(error, SystemExit):
-            if self.forwarding:
+            if self.forwarding and not memory:
                 self._facts(failed_forwarding=True)
             self._look()
             self.recorder.failed(error)
@@ -234,7 +240,8 @@ class Session:
 
     def varied(self, wanted: int) -> bool:
         """Enough micro-batches went through since this phase of training began, or they come slowly."""
-        longest = VARIETY_LENGTHS_S if any(self.sampled.values()) else VARIETY_S
+        lengths = any(self.sampled.values())
+        wanted, longest = (VARIETY_OF_LENGTHS, VARIETY_LENGTHS_S) if lengths and wanted == VARIETY else (wanted, VARIETY_S)
         return self._train_batches >= wanted or time.monotonic() - self._train_began > longest
 
     def loss(self, tensors: Any) -> None:
@@ -284,9 +291,13 @@ class Session:
             self.start_forwarding()
 
     @property
+    def _stepped_again(self) -> bool:
+        return self.progress.since_mark >= max(self.orders.steps_after, 1)
+
+    @property
     def trained_again(self) -> bool:
         """Training after validation has been seen; the whole of it where it leaves memory behind with every batch."""
-        if self.progress.since_mark < max(self.orders.steps_after, 1):
+        if not self._stepped_again:
             return False
         if self.grows and time.monotonic() - self._train_began < WHOLE_AGAIN_S:
             return False
