@@ -108,6 +108,7 @@ def test_transcripts_are_left_out_only_on_rungs_below_what_was_asked(spoken: Pat
         ({"eval_strategy": False}, "bare no"),
         ({"eval_strategy": "sometimes"}, "no, steps, epoch"),
         ({"train_sampling_strategy": "batch_rebalance"}, "varies the micro-batch"),
+        ({"include_num_input_tokens_seen": "all"}, "Write true"),
         ({"eval_do_concat_batches": False}, "ask.val_keeps=sums"),
         ({"load_best_model_at_end": True}, "eval_strategy and save_strategy differ"),
         ({"fsdp": "full_shard"}, "not covered"),

@@ -250,6 +250,7 @@ class _Trial:
             drop_last=args.dataloader_drop_last,
             steps=plan.steps,
             steps_after=plan.steps_after,
+            finely=plan.on_cpu and not hasattr(dataset, "loading_sizes"),  # audio is a full window whatever its transcript
         )
         if args.max_steps <= 0:
             per_epoch = math.ceil(math.ceil(len(lengths) / args.train_batch_size) / plan.real_accumulation)
