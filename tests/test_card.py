@@ -349,13 +349,6 @@ def test_half_micro_batches_end_the_trial_of_a_driver_that_spills() -> None:
     assert _with_halves([[whole], [whole]], 0) == [[whole], [whole]]
 
 
-def test_odd_and_small_batches_come_between_the_longest_of_a_scripts_data_on_a_card() -> None:
-    from launcher.trainers.script.inside.probe.worst import _varied as varied
-
-    largest, small, *others = varied([9, 8, 7, 6, 5, 4], 2, 6)
-    assert largest == [9, 8] and small == [5, 4] and largest in others and any(batch != largest for batch in others)
-
-
 # ---- 2, 11: shapes and figures of a trial on a card
 
 
