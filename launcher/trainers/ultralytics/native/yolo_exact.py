@@ -52,6 +52,7 @@ import ultralytics.cfg
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 from ultralytics.engine.model import Model
+from ultralytics.engine.trainer import BaseTrainer
 from ultralytics.models.yolo.classify import ClassificationTrainer
 from ultralytics.models.yolo.detect import DetectionTrainer
 from ultralytics.models.yolo.obb import OBBTrainer
@@ -270,7 +271,10 @@ class Ramp:
     @classmethod
     def of(cls, trainer: Any) -> Ramp:
         """The ramp of ``trainer``'s class, by the words of its loop; what it then assigns is held against this (``Exact.accumulate``)."""
-        loop = inspect.getsource(trainer._do_train)
+        try:
+            loop = inspect.getsource(trainer._do_train)
+        except OSError:  # only compiled files: taken for the newest
+            loop = "acc0"
         return cls(
             floor=0 if hasattr(trainer, "_get_warmup_iterations") else 100, capped="acc0" in loop, inclusive="if ni < nw" not in loop
         )
@@ -475,6 +479,12 @@ _EXACT = {
     OBBTrainer: ExactOBBTrainer,
     ClassificationTrainer: ExactClassificationTrainer,
 }
+
+
+def set_up(trainer: Any) -> None:
+    """Builds what ``trainer`` trains with, up to its first batch. Before Ultralytics 8.3.200 that is told the number of GPUs."""
+    told = "world_size" in inspect.signature(BaseTrainer._setup_train).parameters
+    trainer._setup_train(*([0] if told else []))
 
 
 def trainer_for(model: Any) -> Any:
