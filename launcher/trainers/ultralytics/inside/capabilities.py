@@ -121,7 +121,7 @@ def checkpointing(exact: Any, data: Path) -> str:
     for model, switch in ((plain, exact.disable_checkpointing), (checkpointed, exact.enable_checkpointing)):
         switch()
         calls: list[int] = []
-        model.model[0].register_forward_hook(lambda *_, calls=calls: calls.append(1))
+        model.model[0].register_forward_pre_hook(lambda *_, calls=calls: calls.append(1))  # a recomputation may stop before its end
         torch.manual_seed(0)
         loss = model({key: value.clone() if isinstance(value, torch.Tensor) else value for key, value in batch.items()})[0]
         loss.sum().backward()

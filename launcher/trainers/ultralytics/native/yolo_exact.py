@@ -188,6 +188,11 @@ def _frozen_batch_norm(layer: nn.Module) -> Iterator[None]:
                 norm.num_batches_tracked.sub_(1)
 
 
+def _on_a_copy(layer: nn.Module) -> Callable[[Any], Any]:
+    """The layer, which may write into a list of inputs (Detect does, before Ultralytics 8.4): the recomputation needs it as it was."""
+    return lambda x: layer(list(x) if isinstance(x, list) else x)
+
+
 def _has_dropout(layer: nn.Module) -> bool:
     return any(isinstance(m, nn.modules.dropout._DropoutNd) and m.p for m in layer.modules())
 
@@ -205,7 +210,7 @@ def _checkpointed_predict_once(self: Any, x: Any, *options: Any, **named: Any) -
             x = outputs[layer.f] if isinstance(layer.f, int) else [x if j == -1 else outputs[j] for j in layer.f]
         if any(True for _ in layer.parameters()):
             x = checkpoint(
-                layer,
+                _on_a_copy(layer),
                 x,
                 use_reentrant=False,
                 preserve_rng_state=_has_dropout(layer),
