@@ -25,7 +25,7 @@ import yaml
 
 from benchmarks.survival import cases
 from benchmarks.survival.cases import Case
-from launcher.verdict import memory_failure
+from launcher.memory_failure import memory_failure
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -287,7 +287,9 @@ def judged(ended: Ended, place: Path, *, budget: int) -> Row:
     chosen = next((one for one in trials if one["rung_index"] == answer.get("rung_index")), None)
     run = answer.get("run") or {}
     trial_peak = chosen["peak_bytes"] if chosen else None
-    peak, source = _run_peak(run, ended, folder, answer.get("rung_index"))
+    outside = _seen_from_outside(ended, folder, answer.get("rung_index"))
+    recorded = run.get("peak_bytes") or None
+    peak = recorded or outside
     said = memory_words(folder)
     status = outcome(ended, run, peak=peak, budget=budget, said=said)
     row: Row = {
@@ -296,7 +298,8 @@ def judged(ended: Ended, place: Path, *, budget: int) -> Row:
         "trial_peak_bytes": trial_peak, "returncode": run.get("returncode"),
     }  # fmt: skip
     if status in LAUNCHED:
-        row |= {"run_peak_bytes": peak, "peak_source": source, "lost": _lost(run, said) if status == "done" else None}
+        row |= {"run_peak_bytes": peak, "peak_source": "record" if recorded else "outside", "outside_peak_bytes": outside}
+        row |= {"lost": _lost(run, said) if status == "done" else None, "lost_recorded": run.get("lost_to_memory")}
         row["lost_in_trial"] = len(_lines_of_memory(folder / "trials" / f"{answer['rung_index']:03d}"))
     if said or status != "done":
         row["words"] = said[-8:] if said else _last_words(folder, ended)
@@ -318,16 +321,14 @@ def outcome(ended: Ended, run: Mapping[str, Any], *, peak: int | None, budget: i
     return known.get(ended.returncode, "no_answer") if ended.answer else "no_answer"
 
 
-def _run_peak(run: Mapping[str, Any], ended: Ended, folder: Path, rung_index: int | None) -> tuple[int | None, str]:
-    """The run's peak in the trial's own measure: as recorded where it is, else as seen from outside, less the trial's base."""
-    if isinstance(run.get("peak_bytes"), int) and run["peak_bytes"] > 0:
-        return run["peak_bytes"], "record"
+def _seen_from_outside(ended: Ended, folder: Path, rung_index: int | None) -> int | None:
+    """The run's peak as sampled here, in the trial's measure: less what libraries held in the trial when its budget was taken."""
     if rung_index is None or not ended.data_bytes:
-        return None, ""
+        return None
     with contextlib.suppress(OSError, ValueError):
         report = json.loads((folder / "trials" / f"{rung_index:03d}" / "report.json").read_text(encoding="utf-8"))
-        return max(0, ended.data_bytes - int(report["base_bytes"])), "outside"
-    return None, ""
+        return max(0, ended.data_bytes - int(report["base_bytes"]))
+    return None
 
 
 def _lost(run: Mapping[str, Any], said: Sequence[str]) -> int:

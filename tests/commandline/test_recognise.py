@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,8 @@ from launcher.commandline import draft, recognise
 from launcher.commandline.recognise import Understood
 from launcher.errors import BadInput
 from launcher.schema import LadderRules, Recipe, TrainerRules
+from launcher.trainers import base
+from launcher.trainers.base import adapters
 from launcher.trainers.script import flags
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
@@ -246,3 +250,28 @@ def test_a_dollar_brace_of_the_persons_own_is_text_and_no_interpolation(tmp_path
     words = ["python", "t.py", "--batch-size", "4", "out=${HOME}/x", "name=${now:%H}"]
     held = OmegaConf.create(yaml.safe_load(draft.recipe(recognise.understand(words), name="mine")))
     assert OmegaConf.to_container(held, resolve=True)["trainer"]["args"]["command"] == words  # type: ignore[index,call-overload]
+
+
+class _Taken:
+    """An adapter that takes every command for its own."""
+
+    name = "greedy"
+    general = False
+
+    @classmethod
+    def recognise(cls, words: Sequence[str]) -> Understood | None:
+        return Understood(adapter=cls.name, words=tuple(words))
+
+
+def test_the_general_adapter_is_asked_only_where_nobody_knows_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recognise, "adapters", lambda: iter([*adapters(), _Taken]))
+    assert recognise.understand(["greedy-train", "missing.py"]).adapter == "greedy"
+    with pytest.raises(BadInput, match=r"greedy, ultralytics|ultralytics, greedy"):
+        recognise.understand(["yolo", "train", "batch=4"])
+
+
+def test_a_broken_plugin_is_passed_over_with_a_word(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    broken = EntryPoint(name="broken", value="nowhere_at_all:Adapter", group=base.GROUP)
+    monkeypatch.setattr(base, "entry_points", lambda group: [*entry_points(group=group), broken])
+    assert "broken" not in [adapter.name for adapter in adapters()]
+    assert "'broken' (nowhere_at_all:Adapter) can't be loaded" in caplog.text

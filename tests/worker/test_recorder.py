@@ -77,6 +77,16 @@ def test_step_seconds_leave_out_everything_up_to_the_first_optimizer_step(orders
     assert recorder.report().optimizer_steps == 2
 
 
+def test_a_batch_that_is_there_for_its_shape_only_tells_nothing_of_the_pace(orders: Orders) -> None:
+    clock = Clock()
+    recorder = Recorder(orders, clock)
+    recorder.phase(Phase.VALIDATE)
+    for seconds, timed in ((9, True), (100, False), (4, True)):
+        clock.now += seconds
+        recorder.batch(timed=timed)
+    assert (recorder.report().validation_batch_seconds, recorder.report().validation_batches) == (4, 3)
+
+
 def test_validation_seconds_leave_out_the_first_batch_where_there_are_more(orders: Orders) -> None:
     clock = Clock()
     recorder = Recorder(orders, clock)

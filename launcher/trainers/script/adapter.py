@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+from launcher import devices
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
@@ -35,6 +36,7 @@ class ScriptAdapter:
     """Any command that trains with PyTorch."""
 
     name: ClassVar[str] = "script"
+    general: ClassVar[bool] = True
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass."),
         "segment": WheelSpec(
@@ -88,6 +90,7 @@ class ScriptAdapter:
             return list(refused.faults)
         return [
             *_command_faults(args),
+            *_rank_faults(args, self.recipe.device.kind),
             *_spelling_faults(self.recipe, args),
             *_config_faults(self.recipe, args),
             *_data_faults(self.recipe),
@@ -138,8 +141,6 @@ class ScriptAdapter:
         return line, {copy: text}
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
-        if budget.kind == "cuda" and (ranks := _ranks(self.args.command)) is not None:
-            raise BadInput([_many_cards(ranks)])
         run = folder / "scratch" / "run"
         line, files = self._placed(rung, place=folder / "config", run=run, accumulation=_in_trial(self.args, rung))
         payload = {
@@ -159,6 +160,10 @@ class ScriptAdapter:
     def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
         """The very command: each of its Python processes takes the budget when it builds its first model, as in its trial."""
         return held_by("launcher.trainers.script.inside.held", command, budget, "--settings", str(folder / "native" / "budget.json"))
+
+    def shapes_vary(self, rung: Rung) -> bool:
+        """What a script does can't be known; a wheel that turns a length says that lengths matter to it."""
+        return any(rung.values.get(wheel) is not None for wheel in ("segment", "sequence_length"))
 
     # -- what came of it --------------------------------------------------------------------------------------------------
 
@@ -275,6 +280,12 @@ def _ranks(words: Sequence[str]) -> str | None:
 def _many_cards(ranks: str) -> Fault:
     cure = "A trial has one card: say 1 there, and start the other processes yourself once the rung is known; or try it with device=cpu."
     return Fault(key="trainer.args.command", found=f"it starts several processes ({ranks}), each with a card of its own", cure=cure)
+
+
+def _rank_faults(args: ScriptArgs, kind: str) -> list[Fault]:
+    """Told before anything is tried, where the device that will be taken is a card."""
+    ranks = _ranks(args.command)
+    return [_many_cards(ranks)] if ranks is not None and devices.chosen_kind(kind) == "cuda" else []
 
 
 def _command_faults(args: ScriptArgs) -> list[Fault]:

@@ -56,7 +56,6 @@ def _recipe(words: Sequence[str], beliefs: Mapping[str, Belief], doubts: Sequenc
     return Understood(
         adapter="script",
         words=tuple(words),
-        general=True,
         beliefs=tuple(beliefs.values()),
         doubts=tuple(doubts),
         groups=("trainer: script", "ladder: script"),

@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher import capabilities, nvml
+from launcher import capabilities, cardmemory, devices, nvml
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
@@ -54,6 +54,7 @@ class TransformersAdapter:
     """Whisper-shaped speech models and causal language models, by transformers' own trainers."""
 
     name: ClassVar[str] = "transformers"
+    general: ClassVar[bool] = False
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass; per_device_train_batch_size."),
         "label_length": WheelSpec(
@@ -137,7 +138,7 @@ class TransformersAdapter:
             if self.recipe.ask.get(name) is not None:
                 faults.append(Fault(key=f"ask.{name}", found=f"the {task} trainer has no {name}", cure="Leave it out."))
         for key, value in _values(self.recipe, "optimizer"):
-            if problem := _optimizer_problem(value):
+            if problem := _optimizer_problem(value) or _paged_problem(value, self.recipe.device.kind):
                 faults.append(Fault(key=key, found=f"{value!r}: {problem[0]}", cure=problem[1]))
         for key, value in _values(self.recipe, "precision"):
             if problem := _precision_problem(value, self.recipe):
@@ -313,6 +314,9 @@ class TransformersAdapter:
         model = command.argv[command.argv.index("--model_name_or_path") + 1]
         return budgeted(command, budget, imports=(*environment.IMPORTS, *_imports(task, model)))
 
+    def shapes_vary(self, rung: Rung) -> bool:
+        return True  # labels and texts have lengths
+
     # -- what came of it --------------------------------------------------------------------------------------------------
 
     def results(self, *, folder: Path) -> Mapping[str, Any]:
@@ -406,6 +410,14 @@ def _optimizer_problem(value: Value) -> tuple[str, str] | None:
     return None
 
 
+def _paged_problem(value: Value, kind: str) -> tuple[str, str] | None:
+    """Paged optimizers keep their states in managed memory, which goes to the host by itself: no cap holds it, no meter counts it."""
+    if "paged" not in str(value) or devices.chosen_kind(kind) != "cuda":
+        return None
+    plain = str(value).replace("paged_", "")
+    return "its states lie in managed memory, which no cap counts: nothing could be proven on a card", f"Take {plain}."
+
+
 def _precision_problem(value: Value, recipe: Recipe) -> tuple[str, str] | None:
     if value not in PRECISIONS:
         return "there is no such precision", f"One of {', '.join(PRECISIONS)}."
@@ -425,10 +437,10 @@ def compute_capability(index: int) -> tuple[int, int] | None:
     with nvml.opened() as (api, absence):
         if absence is not None:
             return None
-        numbers, absence = nvml.visible(api, os.environ)
-        if absence is not None or index >= len(numbers):
+        uuids, absence = nvml.visible(api, os.environ)
+        if absence is not None or index >= len(uuids):
             return None
-        major, minor = api.nvmlDeviceGetCudaComputeCapability(api.nvmlDeviceGetHandleByIndex(numbers[index]))
+        major, minor = api.nvmlDeviceGetCudaComputeCapability(cardmemory.handle_of(api, uuids[index]))
         return int(major), int(minor)
 
 

@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher import capabilities, host
+from launcher import capabilities, devices, host
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault
@@ -46,6 +46,7 @@ class UltralyticsAdapter:
     """Detect, segment, pose and obb training by Ultralytics."""
 
     name: ClassVar[str] = "ultralytics"
+    general: ClassVar[bool] = False
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass; Ultralytics' batch on one GPU."),
         "image_size": WheelSpec(
@@ -277,9 +278,17 @@ class UltralyticsAdapter:
 
     def fetch(self, rung: Rung) -> Command | None:
         model = start_of(str(rung.values["model"])).file
-        if not model.endswith(".pt") or yolo_models.locate(model).path is not None:
-            return None
-        return Command(argv=(sys.executable, "-m", "launcher.trainers.ultralytics.inside.fetch", model))
+        missing = (model,) if model.endswith(".pt") and yolo_models.locate(model).path is None else ()
+        words = (*(("--if-it-can", str(weights)) if (weights := self._amp_weights()) else ()), *missing)
+        return Command(argv=(sys.executable, "-m", "launcher.trainers.ultralytics.inside.fetch", *words)) if words else None
+
+    def _amp_weights(self) -> Path | None:
+        """What Ultralytics checks mixed precision with on a card, where it isn't here yet: without it the trial would take for granted
+        what the run checks, and the run would train in fp32 where the check fails (``check_amp``, utils/checks.py of 8.4.190)."""
+        weights = yolo_models.weights_dir() / "yolo26n.pt"
+        asked = bool(yolo_arguments.value_of(self.recipe.trainer.args, "amp"))
+        wanted = asked and devices.chosen_kind(self.recipe.device.kind) == "cuda" and not weights.is_file()
+        return weights if wanted and yolo_models.fetchable(weights.name) else None
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         payload = {
@@ -321,6 +330,8 @@ class UltralyticsAdapter:
     def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         """``yolo ...`` where its command line can say the rung exactly, else the same line through ``native/yolo_exact.py``.
 
+        On a card always the latter: a plain ``yolo`` halves its batch by itself when memory runs out, and goes on (engine/trainer.py).
+
         It can't say: gradient checkpointing, a validation micro-batch, or a warm-up whose effective batch is the asked one
         when the micro-batch is lower (Ultralytics ramps accumulation from 1 to nbs / batch over the warm-up epochs).
         """
@@ -329,7 +340,7 @@ class UltralyticsAdapter:
             args |= yolo_arguments.saved_in(folder / "run")
         words = tuple(f"{key}={_spelled(value)}" for key, value in args.items())
         options = self._options(rung)
-        if not options:
+        if not options and budget.kind == "cpu":
             return Command(argv=("yolo", self._task(), "train", *words))
         script = folder / "native" / _EXACT
         text = (Path(environment.__file__).parent / "native" / _EXACT).read_text(encoding="utf-8")
@@ -348,6 +359,9 @@ class UltralyticsAdapter:
 
     def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
         return budgeted(command, budget, imports=environment.IMPORTS)
+
+    def shapes_vary(self, rung: Rung) -> bool:
+        return True  # validation is rectangular whatever is said, and multi_scale and rect draw more
 
     # -- what came of it --------------------------------------------------------------------------------------------------
 

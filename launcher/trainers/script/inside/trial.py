@@ -60,7 +60,7 @@ def run(orders: Orders, recorder: Recorder) -> None:
             status, reports = again, followed
     report = judged(reports, status, orders)
     if report.failure is not None and not speaks_of_memory(report.failure):
-        report = proven(report, orders, _environment(orders))
+        report = proven(report, orders, _environment(orders, orders.scratch / "plain"))
     report.write(orders.report_path)
     if status < 0 and report.failure is None:
         _die_alike(-status)
@@ -85,9 +85,9 @@ def _attempt_in(orders: Orders, mode: str, place: Path, records: Path, temporary
     settings = place / "probe.json"
     Settings(
         records=str(records), orders=dataclasses.asdict(orders), overlay=str(place / "overlay"),
-        kept=(temporary, str(orders.scratch / CACHES)), mode=mode,
+        kept=(temporary, str(place / CACHES)), mode=mode,
     ).write(settings)  # fmt: skip
-    env = {**_environment(orders), "TMPDIR": temporary, **injected(settings)}
+    env = {**_environment(orders, place), "TMPDIR": temporary, **injected(settings)}
     child = subprocess.Popen(orders.payload["argv"], env=env, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
     status = _followed(child, records, orders)
     broken = Path(f"{settings}.failed")
@@ -98,11 +98,11 @@ def _attempt_in(orders: Orders, mode: str, place: Path, records: Path, temporary
     return status, reports
 
 
-def _environment(orders: Orders) -> dict[str, str]:
+def _environment(orders: Orders, place: Path) -> dict[str, str]:
     """What the command is told beside the probe: nothing is uploaded or downloaded, caches of libraries are the trial's own."""
     own = {key: str(value) for key, value in orders.payload.get("env", {}).items()}
     base = {**os.environ, **QUIET, "MPLBACKEND": "Agg", **own}
-    return {**base, **huggingface(base, orders.scratch / CACHES)}
+    return {**base, **huggingface(base, place / CACHES)}
 
 
 LOOK_S = 0.5
@@ -247,6 +247,10 @@ def _ranks(trained: Sequence[TrialReport]) -> list[str]:
     return [f"{len(trained)} processes train together: {total} in each step of theirs, times accumulation"]
 
 
+_SUMMED = ("allocated_bytes", "reserved_bytes", "device_bytes", "outside_bytes", "retries", "ooms")
+"""What is added up of processes that share a memory."""
+
+
 def _together(reports: Sequence[TrialReport], orders: Orders) -> tuple[Any, ...]:
     """Phase by phase what the processes used: on a CPU, whose memory they share, all of them together; on a card the one with most."""
     longest = max(reports, key=lambda report: len(report.uses))
@@ -255,6 +259,6 @@ def _together(reports: Sequence[TrialReport], orders: Orders) -> tuple[Any, ...]
     for use in longest.uses:
         same = [next((other for other in report.uses if other.phase == use.phase), None) for report in reports]
         each = [other for other in same if other is not None]
-        sizes = {name: join(getattr(other, name) for other in each) for name in ("allocated_bytes", "reserved_bytes", "device_bytes")}
+        sizes = {name: join(getattr(other, name) for other in each) for name in _SUMMED}
         found.append(dataclasses.replace(use, **sizes))
     return tuple(found)

@@ -31,6 +31,9 @@ from launcher.worker.recorder import Recorder
 WITHOUT_END = 1 << 20
 """``min_length`` that keeps ``generate`` from stopping early: it runs to its own maximum, where the key-value cache peaks."""
 
+HALVES = 2
+"""The first warms up."""
+
 MOST_ACCUMULATION = 2
 """Micro-batches per optimizer step in a trial. The rest of an accumulated batch is held as copies: see ``_Trial.hold``."""
 
@@ -82,6 +85,8 @@ class Plan:
     steps: int
     validation_batches: int
     steps_after: int
+    halves: int = 0
+    """Micro-batches of half the samples at the end, where the driver may spill: their time per sample is held against whole ones'."""
 
     @classmethod
     def of(cls, orders: Orders) -> Plan:
@@ -99,6 +104,7 @@ class Plan:
             steps=max(orders.steps, 2),
             validation_batches=max(orders.validation_batches, 2),
             steps_after=max(orders.steps_after, 1),
+            halves=HALVES if orders.may_spill else 0,
         )
 
 
@@ -135,6 +141,8 @@ class _Trial:
         self._validation_samples = self._total_batches = 0
         self.hooks = Hooks()
         self.finished = False
+        self._half_steps = 0
+        self._halved = False
 
     # -- patches
 
@@ -208,6 +216,7 @@ class _Trial:
 
         def watched_step(model: Any, inputs: Any, *arguments: Any) -> Any:
             self.saw_micro_batch(_rows(inputs))
+            inputs = self.perhaps_half(inputs)
             loss = step(model, inputs, *arguments)
             self.saw_loss(float(loss))
             return loss
@@ -245,7 +254,8 @@ class _Trial:
         if args.max_steps <= 0:
             per_epoch = math.ceil(math.ceil(len(lengths) / args.train_batch_size) / plan.real_accumulation)
             args.max_steps = math.ceil(args.num_train_epochs * per_epoch)
-        args.max_steps = max(args.max_steps, self._course.end_at)
+        self._half_steps = math.ceil(plan.halves / plan.accumulation) if args.train_batch_size > 1 else 0
+        args.max_steps = max(args.max_steps, self._course.end_at + self._half_steps)
         self._recorder.measured(train_samples=len(lengths))
         self._recorder.note(f"worst data: batches of the longest samples of {len(lengths)}, up to {max(lengths)} label tokens")
 
@@ -309,9 +319,20 @@ class _Trial:
             self._enter(Phase.VALIDATE)
             control.should_evaluate = True
             control.should_save = str(getattr(args.save_strategy, "value", args.save_strategy)) != "no"
-        elif self._steps >= self._course.end_at:
+        elif self._steps == self._course.end_at and self._half_steps:
+            self._halved = True
+            self._recorder.halves_begin()
+        elif self._steps >= self._course.end_at + self._half_steps:
             self.finished = control.should_training_stop = True
             self._enter(Phase.FINISH)
+
+    def perhaps_half(self, inputs: Any) -> Any:
+        """The first half of a micro-batch's samples, at the end of a trial whose driver may spill."""
+        if not self._halved:
+            return inputs
+        rows = _rows(inputs)
+        halved = {key for key, value in inputs.items() if hasattr(value, "shape") and value.shape[:1] == (rows,)}
+        return {key: value[: rows // 2] if key in halved else value for key, value in inputs.items()}
 
     def epoch_ended(self, control: Any) -> None:
         """What a run does at the end of an epoch is done once, where the trial validates."""

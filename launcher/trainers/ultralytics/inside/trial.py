@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib
+import itertools
 import math
 import re
 import threading
@@ -145,6 +146,8 @@ class Plan:
     steps: int
     validation_batches: int
     steps_after: int
+    halves: int = 0
+    """Micro-batches of half the images at the end, where the driver may spill: what they take per image is held against whole ones."""
 
     @classmethod
     def of(cls, orders: Orders) -> Plan:
@@ -176,9 +179,18 @@ class Plan:
             cache_folder=cache_folder,
             accumulation=min(max(orders.accumulation, 1), 2),
             steps=max(orders.steps, 2),
-            validation_batches=max(orders.validation_batches, 2),
+            validation_batches=max(orders.validation_batches, MOST_SHAPES + EQUALS if orders.device == "cuda" else 2),
             steps_after=max(orders.steps_after, 1),
+            halves=HALVES if orders.may_spill and int(asked_for.get("batch", 1)) > 1 else 0,
         )
+
+
+MOST_SHAPES = 4
+"""Validation batches of a trial on a card before the largest comes again: the largest, the densest, a small and an odd one."""
+EQUALS = 3
+"""Validation batches alike, in a row, before what each keeps can be told from the noise of a card's allocator."""
+HALVES = 2
+"""The first warms up."""
 
 
 def _refuse_uncovered(task: str) -> None:
@@ -409,7 +421,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
                 cached=self._cached_shapes(worst.PER_TRAINED_CONVOLUTION),
                 closes=0 < self.args.close_mosaic < self.epochs,
             )
-            return Script(*epochs)
+            return Script(*_with_halves(epochs, plan.halves))
 
         def _validation_script(self, loader: Any) -> Script:
             total = len(loader)
@@ -434,6 +446,8 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             draw = script[min(self._micro_batch, len(script) - 1)]
             hooks.seen("training batches", _same_images(batch, self.train_loader.dataset, draw))
             self._micro_batch += 1
+            if plan.halves and self._micro_batch == len(script) - plan.halves + 1 and self._last_epoch():
+                recorder.halves_begin()
             self._sizes.wanted = draw.size
             batch = super().preprocess_batch(batch)
             self._whole = len(batch["img"]) >= self._expected["train"]
@@ -443,6 +457,10 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             images = int(plan.arguments["batch"]) if self._whole else len(batch["img"])
             _observe_input(recorder, images, max(height, width), batch["img"].device.type)
             return batch
+
+        def _last_epoch(self) -> bool:
+            """Whether whole micro-batches are over: those of half the images end the last epoch."""
+            return bool(self.epoch >= self.epochs - 1)
 
         # -- how much of it
 
@@ -547,8 +565,8 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             if self.device.type != "cuda":  # really gathered in full at the end (``_whole_statistics``)
                 return
             self._kept.append(_kept_bytes())
-            if len(self._kept) > 1:
-                recorder.measured(growth_bytes_per_batch=max(0.0, (self._kept[-1] - self._kept[0]) / (len(self._kept) - 1)))
+            if len(self._kept) >= EQUALS:
+                recorder.measured(growth_bytes_per_batch=growth_of(self._kept[-EQUALS:]))
 
         def validate(self) -> Any:
             if self._validated:  # once is enough; the last epoch's is that of the end
@@ -607,12 +625,27 @@ def _say_facts(recorder: Recorder, trainer: Any, optimizer_asked: str, scans: Se
         weight_decay_applied=max(group["weight_decay"] for group in groups),
         accumulation=trainer.accumulate,
         effective_batch=trainer.accumulate * trainer.batch_size,
-        amp=trainer.amp,
+        amp=bool(trainer.amp),
         max_det=trainer.args.max_det,
         parameters=sum(parameter.numel() for parameter in trainer.model.parameters()),
         images_ignored=sum(scan[3] for scan in scans),
         images_without_labels=sum(scan[1] + scan[2] for scan in scans),
     )
+
+
+def _with_halves(epochs: Sequence[Sequence[Draw]], halves: int) -> list[list[Draw]]:
+    """The epochs, the last of which ends with so many micro-batches of half the images of its last."""
+    largest = epochs[-1][-1]
+    half = largest.few(max(1, len(largest.images) // 2))
+    return [*map(list, epochs[:-1]), [*epochs[-1], *[half] * halves]]
+
+
+def growth_of(kept: Sequence[int]) -> float:
+    """Bytes that each of these batches, all alike, has kept for good, where every one of them added something; else 0.
+
+    ``kept``: live memory after each; a card's goes up and down by itself.
+    """
+    return float(max(0, min(after - before for before, after in itertools.pairwise(kept))))
 
 
 def _kept_bytes() -> int:

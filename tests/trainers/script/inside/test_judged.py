@@ -33,8 +33,8 @@ def test_a_process_that_was_ended_before_it_could_say_why_is_the_cause_all_the_s
 
 def test_processes_share_a_cpus_budget_and_not_a_cards(tmp_path: Path) -> None:
     reports = [rank(phase="done"), rank(phase="done")]
-    assert judged(reports, 0, orders(tmp_path)).peak_reserved_bytes == 120
-    assert judged(reports, 0, orders(tmp_path, "cuda")).peak_reserved_bytes == 60
+    assert judged(reports, 0, orders(tmp_path)).uses[0].reserved_bytes == 120
+    assert judged(reports, 0, orders(tmp_path, "cuda")).uses[0].reserved_bytes == 60
     assert any("2 processes train together: 16 samples" in note for note in judged(reports, 0, orders(tmp_path)).notes)
 
 

@@ -92,7 +92,7 @@ def test_an_evaluation_that_keeps_logits_is_measured_and_extrapolated_to_the_who
     assert keeping.facts["validation_keeps_bytes_per_batch"] == pytest.approx(2 * per_row, rel=0.01)
     left = keeping.validation_batches_total - keeping.validation_batches
     in_all = keeping.facts["validation_keeps_bytes_in_all"]
-    assert in_all == pytest.approx(2 * per_row * keeping.validation_batches_total, rel=0.01)
+    assert in_all == pytest.approx(per_row * keeping.validation_samples, rel=0.01)
     assert in_all * 0.9 < keeping.growth_bytes_per_batch * left < in_all * 2.1  # joined anew at every batch: up to twice as much
 
 
@@ -214,6 +214,16 @@ def test_the_sample_that_takes_most_to_load_is_among_them() -> None:
 def test_a_data_set_that_does_not_tell_its_lengths_is_not_covered() -> None:
     with pytest.raises(guard.NotCovered, match="doesn't say how long its samples are"):
         worst.lengths_of(object())
+
+
+def test_metrics_of_more_rows_than_a_trial_computes_are_taken_to_grow_as_they_did() -> None:
+    def asked(rows: int) -> int:
+        return 1000 + 10 * rows
+
+    assert kept.metrics_need(asked, rows=512, rows_in_all=512) == asked(512)
+    assert kept.metrics_need(asked, rows=512, rows_in_all=10_000) == asked(10_000)
+    assert kept.rows_to_try(rows_in_all=40, bytes_per_row=100) == 40
+    assert kept.rows_to_try(rows_in_all=10_000, bytes_per_row=50_000 * 4 * 100) == 0  # scores: see needed_beyond_peak
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,19 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
+from launcher import procfs
 from launcher.contract.ending import Ending
 from launcher.contract.report import Phase
 from launcher.ladder import Rung
 from launcher.trainers.ultralytics import environment as ultralytics_env
 from launcher.trainers.ultralytics.images import cached_bytes
+from launcher.trainers.ultralytics.inside.trial import _ballast
 from launcher.verdict import Kind, Needs, judge
 from tests.trainers.ultralytics.conftest import MIB, Ran, RunTrial, contents
 from tests.trainers.ultralytics.nasty import make_nasty
@@ -105,24 +108,33 @@ def test_a_loss_that_is_not_finite_ends_the_trial_and_is_its_verdict(run_trial: 
     assert verdict.kind is Kind.DIVERGED, ran.output
 
 
-def test_cached_images_take_their_place_in_the_trial_and_corrupt_ones_are_named(run_trial: RunTrial, tmp_path: Path) -> None:
-    """One child for two questions. The full run would hold its images in memory, and do without what it can't read."""
-    data = make_nasty(tmp_path / "nasty")
+def test_cached_images_are_said_and_corrupt_ones_named_before_anything_is_launched(run_trial: RunTrial, tmp_path: Path) -> None:
+    """One child for two questions. The full run holds its images in memory, and does without those that it can't read."""
+    data = make_nasty(tmp_path / "nasty", train=9, val=3)
     images = sorted((data.parent / "images" / "train").iterdir())
     images[7].write_bytes(b"no image at all")
-    cached = [cached_bytes([str(path) for path in (data.parent / "images" / split).iterdir()], 640) for split in ("train", "val")]
     before = contents(data.parent)
 
-    ran = run_trial(
-        data, args={"imgsz": 640, "cache": "ram", "batch": 1, "nbs": 1, "mosaic": 0.0}, asked_batch=1, asked_nbs=1, accumulation=1
-    )
+    ran = run_trial(data, args={"cache": "ram"})
 
     assert ran.status == 0, ran.output
-    setup = next(use for use in ran.report.uses if use.phase == Phase.SETUP)
-    assert setup.reserved_bytes > cached[0] + 2 * cached[1] > 30 * MIB, "packing takes them twice"
     assert [note for note in ran.report.notes if images[7].name in note and "ignoring corrupt image/label" in note]
     assert ran.report.facts["images_ignored"] == 1
+    assert [note for note in ran.report.notes if note.startswith("cache=ram: train holds 8 images")]
     assert contents(data.parent) == before
+
+
+def test_a_ballast_takes_what_cached_images_take_and_twice_that_while_they_are_packed(tmp_path: Path) -> None:
+    data = make_nasty(tmp_path / "nasty", val=1)
+    files = [str(path) for path in (data.parent / "images" / "train").iterdir()]
+    size, before, seen = cached_bytes(files, 1280), procfs.data_bytes(), []
+    recorder = SimpleNamespace(note=lambda text: None, sample=lambda: seen.append(procfs.data_bytes() - before))
+
+    kept = _ballast(SimpleNamespace(im_files=files, channels=3), 1280, recorder, "train")  # type: ignore[arg-type]
+
+    assert kept.nbytes == size > 50 * MIB
+    assert seen[0] >= 2 * size
+    assert size <= procfs.data_bytes() - before < 2 * size
 
 
 @pytest.mark.slow

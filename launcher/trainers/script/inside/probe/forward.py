@@ -23,7 +23,8 @@ class Forward:
         self._stubs: dict[Any, Any] = {}
         self._evaluated = 0
         self._parameters: list[Any] = []
-        self._trained = (0, 0)
+        self._trained: set[Any] = set()
+        self._weights = 0
         functools.update_wrapper(self, self._before)
 
     @classmethod
@@ -72,23 +73,21 @@ class Forward:
     def _train(self, args: Any, kwargs: Any) -> Any:
         session = self._session
         session.training()
-        seen = self._seen(args, kwargs)
-        if session.forwarding and any(new > old for new, old in zip(seen, self._trained, strict=True)):
+        shapes, weights = _shapes((args, kwargs)), self._trained_weights()
+        if session.forwarding and (shapes not in self._trained or weights > self._weights):
             session.something_new()
         if not session.forwarding:
-            self._trained = (max(seen[0], self._trained[0]), max(seen[1], self._trained[1]))
+            self._weights = max(weights, self._weights)
+            self._trained.add(shapes)
+            session.varies = session.varies or len(self._trained) > len({_leading(each) for each in self._trained})
             _observe_batch(session, args, kwargs)
             return self._really(args, kwargs)
         return self._stubbed(("train",), args, kwargs)
 
-    def _seen(self, args: Any, kwargs: Any) -> tuple[int, int]:
-        """(elements of the largest input, weights that are trained): more of either than before needs more memory."""
-        import torch
-        from torch.utils import _pytree
-
+    def _trained_weights(self) -> int:
+        """How many of the weights are trained just now: some thaw late."""
         self._parameters = self._parameters or list(self._root.parameters())
-        sizes = (leaf.numel() for leaf in _pytree.tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor))
-        return max(sizes, default=0), sum(parameter.requires_grad for parameter in self._parameters)
+        return sum(parameter.requires_grad for parameter in self._parameters)
 
     def _evaluate(self, args: Any, kwargs: Any) -> Any:
         session = self._session
@@ -140,6 +139,11 @@ def _shapes(value: Any) -> Any:
 
     leaves, spec = _pytree.tree_flatten(value)
     return tuple(tuple(leaf.shape) if isinstance(leaf, torch.Tensor) else type(leaf).__name__ for leaf in leaves), str(spec)
+
+
+def _leading(shapes: Any) -> Any:
+    """The first dimensions, of shapes as ``_shapes`` gives them: batches of one number of samples have the same."""
+    return tuple(each[:1] for each in shapes[0])
 
 
 def _described(value: Any) -> Any:

@@ -30,7 +30,6 @@ def install(session: Session, module: Any) -> None:
             size = batch_size(loader, batch)
             if size is not None:
                 observe_micro_batch(session, size)
-            session.recorder.note("training data as Lightning draws it")
             session.recorder.measured(train_samples=length(getattr(loader, "dataset", None)))
 
         def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:

@@ -44,8 +44,12 @@ class Passes:
 
         @functools.wraps(self.original)
         def begun(loader: Any) -> Any:
-            if not self.session.active or self.session.passive:
+            session = self.session
+            if not session.active:
                 return self.original(loader)
+            if session.passive:
+                with worst.first(loader, session, "eval" if session.phase in (Phase.VALIDATE, Phase.FINISH) else "train"):
+                    return self.original(loader)
             return Pass(self, loader)
 
         DataLoader.__iter__ = begun
@@ -159,7 +163,8 @@ class Pass:
         if session.forwarding or (self._whole and session.proven and not session.validated):
             if self._whole:
                 session.start_forwarding()
-            if session.forwarding and self._loader in self._passes.replay:
+            drawn_anew = session.varies and session.phase is Phase.FINISH
+            if session.forwarding and self._loader in self._passes.replay and not drawn_anew:
                 self._served += 1
                 return self._passes.replay[self._loader]
         batch = self._draw()
@@ -173,7 +178,7 @@ class Pass:
         """Whether this training pass ends here."""
         session = self._session
         if session.phase is Phase.FINISH and session.forwarding:
-            return self._served >= (self._length() if self._whole else 1)
+            return self._served >= (self._length() if self._whole or session.varies else 1)
         if session.phase is Phase.TRAIN_AGAIN or session.validated:
             return False
         if self._whole:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import itertools
 import os
 import sys
@@ -40,13 +41,16 @@ SLACK_STEPS = 2
 SLACK_PASSES = 3
 LEAST_VALIDATION = 4
 """Validation batches that are let through where there are so many: growth from batch to batch shows from the third on."""
-VARIETY = 6
-"""Micro-batches of training, of differing lengths where there are such, that are let through where they come quickly ..."""
-VARIETY_AGAIN = 3
+VARIETY = 16
+"""Micro-batches of training, of differing lengths where there are such, that are let through where they come quickly (a peak that lasts
+shorter than a look at the memory shows in one of several) ..."""
+VARIETY_AGAIN = 8
 """... and after validation ..."""
 VARIETY_S = 6.0
 """... which is within so many seconds, or where lengths differ ..."""
+VARIETY_OF_LENGTHS = 48
 VARIETY_LENGTHS_S = 25.0
+COLLECT_S = 1.0
 WHOLE_AGAIN_S = 20.0
 """A growing pass is followed to its end after validation, too, where that takes no longer."""
 
@@ -76,8 +80,10 @@ class Session:
         self.forward_began = 0.0
         self.passes_after = 0
         self.roots: list[Any] = []
-        self._train_began = 0.0
+        self._train_began = self._collected = 0.0
         self._train_batches = 0
+        self.varies = False
+        """Batches of one number of samples came in several shapes."""
         self.grew = self.grows = False
         """Training left memory behind with every batch: so far, and in the pass that is open."""
         self.live: list[int] = []
@@ -89,6 +95,10 @@ class Session:
         self._dead = False
         self.sampled: dict[int, list[int] | None] = {}
         """Data set, by identity -> its items as ``worst`` orders them; None: taken as drawn."""
+        self.sizes: dict[int, dict[int, int]] = {}
+        """Likewise -> the sizes of its sampled items."""
+        self.turn = 0
+        """Passes that were begun with lengths of our choice."""
         self.on_forwarding: list[Any] = []
 
     # -- budget and report
@@ -105,6 +115,9 @@ class Session:
     def open(self) -> None:
         """Takes the budget, once: everything that is made from here on is inside it."""
         if self.settled:
+            return
+        if self.orders.device == "cuda" and _is_a_worker():
+            self._dead = True  # a data loader's worker, started anew: a context of its own would be taken from the card
             return
         if self.orders.device == "cpu":
             import torch._dynamo  # noqa: F401  # every optimizer imports it: a library, so part of the base
@@ -141,12 +154,13 @@ class Session:
             folder = os.path.join(self.settings.records, str(os.getpid()))
             os.makedirs(folder, exist_ok=True)
             self.recorder = Recorder(dataclasses.replace(self.orders, folder=folder))
-        if self.phase is Phase.FINISH and not (isinstance(error, BaseException) and _is_memory(error)):
+        memory = isinstance(error, BaseException) and _is_memory(error)
+        if not memory and (self.phase is Phase.FINISH or (self.phase is Phase.TRAIN_AGAIN and error is None and self._stepped_again)):
             self._ended_by_itself(error)
             return
         self._facts(ended="exit")
         if isinstance(error, BaseException) and not isinstance(error, SystemExit):
-            if self.forwarding:
+            if self.forwarding and not memory:
                 self._facts(failed_forwarding=True)
             self._look()
             self.recorder.failed(error)
@@ -226,7 +240,8 @@ class Session:
 
     def varied(self, wanted: int) -> bool:
         """Enough micro-batches went through since this phase of training began, or they come slowly."""
-        longest = VARIETY_LENGTHS_S if any(self.sampled.values()) else VARIETY_S
+        lengths = any(self.sampled.values())
+        wanted, longest = (VARIETY_OF_LENGTHS, VARIETY_LENGTHS_S) if lengths and wanted == VARIETY else (wanted, VARIETY_S)
         return self._train_batches >= wanted or time.monotonic() - self._train_began > longest
 
     def loss(self, tensors: Any) -> None:
@@ -276,9 +291,13 @@ class Session:
             self.start_forwarding()
 
     @property
+    def _stepped_again(self) -> bool:
+        return self.progress.since_mark >= max(self.orders.steps_after, 1)
+
+    @property
     def trained_again(self) -> bool:
         """Training after validation has been seen; the whole of it where it leaves memory behind with every batch."""
-        if self.progress.since_mark < max(self.orders.steps_after, 1):
+        if not self._stepped_again:
             return False
         if self.grows and time.monotonic() - self._train_began < WHOLE_AGAIN_S:
             return False
@@ -360,6 +379,7 @@ class Session:
     def forwarded_step(self) -> None:
         """A stub step of fast-forward; all ranks go in step, so that they leave it together."""
         if self.phase is Phase.FINISH:
+            self.training_goes_on()
             return
         if self._any_rank(self.validated):
             self.validated = True
@@ -395,12 +415,20 @@ class Session:
             self.finish()
         self._to(Phase.FINISH)
         self._facts(ended="done")
+        gc.disable()  # what is garbage at the end may be there in the run, whose collector comes at other moments
+        self._collected = time.monotonic()
         self.start_forwarding()
         usual = threading.stack_size(256 * 1024)  # a usual stack of 8 MiB would count as data, inside the budget
         timer = threading.Timer(self.settings.finish_s, self._out_of_time)
         timer.daemon = True
         timer.start()
         threading.stack_size(usual)
+
+    def training_goes_on(self) -> None:
+        """Stub training in FINISH: what it leaves is collected now and then, since the collector is off."""
+        if self.phase is Phase.FINISH and time.monotonic() - self._collected > COLLECT_S:
+            gc.collect()
+            self._collected = time.monotonic()
 
     def _out_of_time(self) -> None:
         """Called from a thread of its own: the script's end is too far away."""
@@ -434,6 +462,12 @@ class Session:
 
 
 UNSEEN_END = "what the script does after its training (a test set, figures) is not proven"
+
+
+def _is_a_worker() -> bool:
+    """Whether this process was started anew to load data (such processes are daemons). A forked one is told by ``forked``."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and bool(process.current_process().daemon)
 
 
 def steady_growth(live: Sequence[int]) -> int:

@@ -12,7 +12,7 @@ import functools
 from typing import Any
 
 from launcher.contract.report import Phase
-from launcher.trainers.script.inside.probe.session import Session
+from launcher.trainers.script.inside.probe.session import VARIETY, Session
 
 NEVER_ENDS = 1 << 20
 
@@ -29,7 +29,6 @@ def install(session: Session, module: Any) -> None:
                 generation.min_length = NEVER_ENDS
             if session.recorder is not None:
                 session.recorder.observe(micro_batch=args.per_device_train_batch_size)
-                session.recorder.note("training data as Hugging Face's Trainer draws it")
             session.training()
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
@@ -39,7 +38,7 @@ def install(session: Session, module: Any) -> None:
                 session.wind_up()
             if session.phase is Phase.FINISH:
                 control.should_training_stop = True
-            elif session.proven and not session.validated:
+            elif session.proven and not session.validated and (session.varied(VARIETY) or state.global_step + 2 >= state.max_steps):
                 if evaluates(self.trainer):
                     control.should_evaluate = True
                     control.should_save = args.save_strategy != module.SaveStrategy.NO

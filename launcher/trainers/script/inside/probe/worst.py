@@ -7,20 +7,27 @@ Items are read in a forked child, so that nothing the data set opens, caches or 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
+import random
 import select
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from launcher.trainers.script.inside.probe.session import Session
+from launcher.trainers.script.inside.probe.session import VARIETY_OF_LENGTHS, Session
 
 SAMPLE_ITEMS = 2000
-VARIETY_OF_VALIDATION = 2
+VARIETY_OF_VALIDATION = 8
 """Validation batches beside the longest ones, where lengths differ."""
 SAMPLE_SECONDS = 4.0
+GOLDEN = 0.6180339887
+"""Multiples of it, without their whole part, lie evenly however many there are."""
+FEW = 2
+SPREAD = 6
+"""One in so many of the other lengths comes in a whole batch, and after so many comes the longest again."""
 
 
 def length(thing: Any) -> int:
@@ -39,9 +46,17 @@ def first(loader: Any, session: Session, kind: str) -> Iterator[None]:
     if order is None or sampler is None:
         yield
         return
-    size = getattr(sampler, "batch_size", None) or getattr(loader, "batch_size", None) or 1
-    wanted = (session.wanted + 2) * max(session.orders.payload.get("accumulation", session.orders.accumulation), 1)
-    batches = _varied(order, size, wanted) if kind == "train" else _validation(order, size, session.wanted_validation)
+    size = getattr(sampler, "batch_size", None) or getattr(loader, "batch_size", None) or 0
+    wanted = max((session.wanted + 2) * max(session.orders.payload.get("accumulation", session.orders.accumulation), 1), VARIETY_OF_LENGTHS)
+    if not size:  # the sampler makes batches of its own, by tokens or by buckets
+        batches = _own_batches(sampler, session.sizes.get(id(loader.dataset), {}), wanted)
+    else:
+        session.turn += 1
+        few = size if getattr(sampler, "drop_last", True) else min(size, FEW)  # a script that drops the last may know one size only
+        if kind == "train":
+            batches = _varied(order, size, wanted, session.turn, few=few)
+        else:
+            batches = _validation(order, size, session.wanted_validation, session.turn, few=few)
     loader.__dict__["batch_sampler"] = _First(sampler, batches)
     try:
         yield
@@ -49,19 +64,53 @@ def first(loader: Any, session: Session, kind: str) -> Iterator[None]:
         loader.__dict__["batch_sampler"] = sampler
 
 
-def _varied(order: Sequence[int], size: int, wanted: int) -> list[list[int]]:
-    """Batches of the longest items between others of every length."""
+OWN_BATCHES = 1000
+
+
+def _own_batches(sampler: Any, sizes: Mapping[int, int], wanted: int) -> list[list[int]]:
+    """The batches that a sampler makes itself, the largest between others of every size; none where it can't be asked twice."""
+    if iter(sampler) is sampler:
+        return []
+    with _same_chance():
+        found = [list(batch) for batch in itertools.islice(iter(sampler), OWN_BATCHES)]
+    if not found or not all(isinstance(index, int) for batch in found for index in batch):
+        return []
+    ranked = sorted(found, key=lambda batch: -len(batch) * max((sizes.get(index, 0) for index in batch), default=0))
+    return [ranked[batch[0]] for batch in _varied(range(len(ranked)), 1, wanted)]
+
+
+@contextlib.contextmanager
+def _same_chance() -> Iterator[None]:
+    """Leaves torch's and Python's random numbers where they were."""
+    import torch
+
+    state = random.getstate()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        random.setstate(state)
+
+
+def _varied(order: Sequence[int], size: int, wanted: int, turn: int = 0, *, few: int = 1) -> list[list[int]]:
+    """The longest items, then others of every length, then the longest again. ``turn``: other lengths than in the turn before.
+
+    Most of the others are few: on a CPU what is kept for a length (oneDNN's primitives) is kept for a batch of two as for one of many.
+    """
     order = list(order) * (size // len(order) + 1)
     longest, shortest = order[:size], order[-size:]
-    odd = [order[at : at + size] for part in (1, 2, 3, 5, 7) if (at := min(len(order) * part // 8, len(order) - size)) >= 0]
-    round_ = [longest, shortest, odd[1], longest, odd[0], odd[3], odd[2], longest, odd[4]]
-    return (round_ * (wanted // len(round_) + 1))[: max(wanted, len(round_))]
+    places = [int((number + 1 + turn * wanted) * GOLDEN % 1.0 * max(len(order) - size, 0)) for number in range(wanted)]
+    others = [order[at : at + (size if number % SPREAD == 0 else few)] for number, at in enumerate(places)]
+    batches = [longest, shortest]
+    for number, other in enumerate(others):
+        batches += [other, longest] if number % SPREAD == SPREAD - 1 else [other]
+    return batches
 
 
-def _validation(order: Sequence[int], size: int, wanted: int) -> list[list[int]]:
-    """The longest, for as long as growth from batch to batch is looked for; then a short batch and an odd one."""
-    varied = _varied(order, size, 3)
-    return [varied[0]] * wanted + varied[1:3]
+def _validation(order: Sequence[int], size: int, wanted: int, turn: int = 0, *, few: int = 1) -> list[list[int]]:
+    """The longest, for as long as growth from batch to batch is looked for; then others of every length, and the longest again."""
+    varied = _varied(order, size, VARIETY_OF_VALIDATION, turn, few=few)
+    return [varied[0]] * wanted + varied[1:VARIETY_OF_VALIDATION] + varied[:1]
 
 
 class _First:
@@ -108,6 +157,7 @@ def _longest(loader: Any, session: Session, kind: str) -> list[int] | None:
     else:
         least, most = min(sizes.values()), max(sizes.values())
         session.recorder.note(f"{word} data longest first: {len(sizes)} of {total} items sampled, sizes from {least} to {most}")
+        session.sizes[key] = sizes
         done[key] = sorted(sizes, key=lambda index: -sizes[index])
     return done[key]
 
