@@ -87,7 +87,6 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "tests/trainers/ultralytics/native/test_yolo_exact_accumulation.py",
         "tests/trainers/ultralytics/native/test_yolo_exact_checkpointing.py",
         "tests/trainers/ultralytics/test_adapter.py::TestUltralytics",
-        "tests/trainers/ultralytics/inside/test_trial.py",
     ),
     "transformers": (
         "tests/trainers/transformers/native/test_hf_trainers.py",
