@@ -280,7 +280,12 @@ def _saving_fails_at_once() -> None:
     """Ultralytics tries ``torch.save`` again after any RuntimeError, on a buffer that the first failure closed: an out-of-memory
     error would end as "ValueError: I/O operation on closed file" (seen under a CPU budget)."""
     patches, torch = _module("ultralytics.utils.patches"), _module("torch")
-    torch.save = getattr(patches, "_torch_save", torch.save)
+    plain = getattr(patches, "_torch_save", torch.save)
+
+    def save(*args: Any, use_dill: bool = False, **kwargs: Any) -> None:  # a word of Ultralytics' own, in 8.3.0
+        plain(*args, **kwargs)
+
+    torch.save = save
 
 
 class _Sizes:
