@@ -1,10 +1,11 @@
 # `make` prints what there is. Every target works on a fresh machine: it installs what it needs into .venv first.
 PYTHON ?= python3
 BIN    := .venv/bin
+GPU_PYTHON ?= $(if $(wildcard .venv/bin/python),.venv/bin/python,$(PYTHON))   # a machine without a network has no .venv
 EXTRAS := ultralytics,transformers,sentence-transformers,lora,demo,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-slow check demo demo-separator demo-whisper gpu-check survival clean
+.PHONY: help install test test-slow check demo demo-separator demo-whisper gpu-check survival versions clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | column -t -s '|'
@@ -38,11 +39,11 @@ demo-separator: install   ## a person's own script, unchanged: music source sepa
 demo-whisper: install   ## a tiny Whisper learns spoken numbers, no GPU needed: trials, training, evaluation with generation
 	$(BIN)/autofit train recipe=whisper_demo
 
-gpu-check: install   ## real CUDA failures on emulated cards; needs a GPU
-	$(BIN)/python -m pytest -m gpu -rs
+gpu-check:      ## the evidence that needs a card, into docs/gpu.md; CASE=A..E picks one, CASE=tests runs tests/gpu. Installs nothing
+	$(GPU_PYTHON) -m $(if $(filter tests,$(CASE)),pytest -m gpu -rs tests/gpu,benchmarks.gpu_check $(CASE))
 
-survival: install   ## full runs launched after a fit, on nasty data near the edge (hours; SLICE=10: ten more cases; SEED=17: one again)
-	$(BIN)/python -m benchmarks.survival $(if $(SEED),--seed $(SEED),$(if $(SLICE),--slice $(SLICE))) $(if $(JOBS),--jobs $(JOBS))
+versions: install   ## what works with which Ultralytics, transformers, torch and Python (hours, resumable; ONLY=yolo-8.4.150: one)
+	$(BIN)/python -m benchmarks.versions $(if $(ONLY),--only $(ONLY)) $(if $(JOBS),--jobs $(JOBS))
 
 clean:          ## removes the environment, not your runs or data
 	rm -rf .venv

@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from launcher.ladder import Rung
 
 CHECKPOINTING = "checkpointing"
-"""The wheel whose rungs get expandable segments."""
+"""A wheel whose rungs get expandable segments, whatever the trainer."""
+VARIABLE = "PYTORCH_CUDA_ALLOC_CONF"
+"""Every supported torch reads it, and 2.15 reads nothing else where it is set; PYTORCH_ALLOC_CONF is read since 2.9 only."""
+VARIABLES = (VARIABLE, "PYTORCH_ALLOC_CONF")
+"""Where a person may have set something, in the order in which torch looks."""
+FRACTION = "per_process_memory_fraction"
+FRACTION_SINCE = (2, 10)
+"""torch that knows ``FRACTION`` in the variable (pytorch#161035, under review until after 2.9 was branched). An older one refuses to
+start on a word it doesn't know, so there a process is held by ``launcher.worker.budgeted``."""
 MALLOC_VARIABLE = "MALLOC_MMAP_THRESHOLD_"
 MALLOC_VALUE = "65536"
 """glibc raises its mmap threshold by itself and then keeps freed tensors on a fragmenting heap: half of a budget can go there.
@@ -24,29 +32,40 @@ RLIMIT_DATA then repeats to the unit). Read by glibc at process start only."""
 MALLOC = {MALLOC_VARIABLE: MALLOC_VALUE, "MALLOC_TRIM_THRESHOLD_": MALLOC_VALUE}
 
 
-def allocator_environment(budget: Budget, rung: Rung) -> dict[str, str]:
+def allocator_environment(budget: Budget, rung: Rung, *, shapes_vary: bool = False) -> dict[str, str]:
     """Variables that decide how memory is allocated: the same in the trial and in the full run.
 
-    CPU: glibc gives every tensor back at once (``MALLOC``). CUDA: cards numbered as NVML does, and expandable segments on the
-    rungs that checkpoint, unless the user's own environment says otherwise.
+    CPU: glibc gives every tensor back at once (``MALLOC``). CUDA: the one card, by its UUID, and expandable segments where batches
+    differ in shape and on the rungs that checkpoint, unless the person's own environment says otherwise.
     """
     if budget.kind == "cpu":
         return dict(MALLOC)
-    env = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": str(budget.index)}
-    if rung.values.get(CHECKPOINTING):
-        name = allocator_variable(os.environ, importlib.metadata.version("torch"))
-        said = os.environ.get(name, "")
-        env[name] = said if "expandable_segments" in said else ",".join(filter(None, [said, "expandable_segments:True"]))
+    env = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": budget.uuid}
+    if rung.values.get(CHECKPOINTING) or shapes_vary:
+        env[VARIABLE] = with_setting(os.environ, "expandable_segments", "True")
     return env
 
 
-def allocator_variable(environ: Mapping[str, str], torch_version: str) -> str:
-    """The variable that this torch reads its allocator's settings from: the person's own where they set one.
+def with_setting(environ: Mapping[str, str], key: str, value: str) -> str:
+    """What the person's settings come to with one more; theirs where they set it themselves."""
+    said = next((environ[name] for name in VARIABLES if environ.get(name)), "")
+    return said if key in said else ",".join(filter(None, [said, f"{key}:{value}"]))
 
-    PYTORCH_ALLOC_CONF is the primary name since 2.9; PYTORCH_CUDA_ALLOC_CONF is read by all versions (c10/core/AllocatorConfig.h).
-    """
-    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
-        if environ.get(name):
-            return name
-    major, minor = (int(part) for part in torch_version.split(".")[:2])
-    return "PYTORCH_ALLOC_CONF" if (major, minor) >= (2, 9) else "PYTORCH_CUDA_ALLOC_CONF"
+
+def holding(environ: Mapping[str, str], fraction: float) -> dict[str, str]:
+    """The variable that lets PyTorch's allocator have at most this fraction of the card, beside what else it says."""
+    return {VARIABLE: ",".join(filter(None, [environ.get(VARIABLE, ""), f"{FRACTION}:{fraction:.6f}"]))}
+
+
+def knows_fraction(torch_version: str | None) -> bool:
+    """Whether this torch takes ``FRACTION`` from the variable; False where its version isn't known."""
+    numbers = (torch_version or "").split(".")[:2]
+    return len(numbers) == 2 and all(number.isdecimal() for number in numbers) and tuple(map(int, numbers)) >= FRACTION_SINCE
+
+
+def torch_version() -> str | None:
+    """Of the torch beside the launcher, which is the built-in trainers'; None where there is none."""
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return None

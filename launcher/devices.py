@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import os
 import platform
 import time
@@ -14,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from launcher import host
+from launcher import allocator, cardmemory, host
 from launcher import nvml as nvml_module
 from launcher.errors import BadInput, Fault
 from launcher.nvml import Card, Neighbour
@@ -29,6 +30,12 @@ NOMINAL = 1.07
 """A card sold as 16 GiB offers programs a little less (15.6 to 15.99 GiB): asking for the size on the box is asking for all of it."""
 SETTLED_BYTES = 64 * MIB
 """Less than a CUDA context: what a card's use may differ by when nobody of ours is on it."""
+SPILL_PART = 0.9
+"""Under WSL and Windows memory stops being resident on the card, without a failure, below what the driver calls free: about 2 GiB
+below it on cards of 24 GiB, where 0.80 of a card held and 0.88 didn't (github.com/microsoft/WSL/issues/41176). A trial's cap there is
+this part of what it is elsewhere: 0.81 of the card with the usual headroom."""
+WAITING_S = 2.0
+"""Between two looks at a card that others hold."""
 LEAST_CUDA_BYTES = 512 * MIB
 """Below this not even a CUDA context and its libraries fit."""
 
@@ -40,7 +47,9 @@ class Budget:
     kind: str
     """"cuda" or "cpu"."""
     index: int
-    """The card's number for NVML and CUDA_DEVICE_ORDER=PCI_BUS_ID, not in CUDA_VISIBLE_DEVICES; 0 on a CPU."""
+    """The card's number in nvidia-smi, for people; 0 on a CPU."""
+    uuid: str = ""
+    """The card's one identity, in every environment, meter and record; empty on a CPU."""
     name: str
     total_bytes: int
     """What programs can reach: without the driver's own reserve; on a CPU, a container's limit where that is lower."""
@@ -58,6 +67,8 @@ class Budget:
     """``device.memory`` made the device smaller than it is."""
     notes: tuple[str, ...]
     """Sentences for the record: what was tolerated, lowered or assumed."""
+    may_spill: bool = False
+    """The driver gives host memory where the card's is full (WSL, Windows)."""
 
     def __str__(self) -> str:
         place = f"cuda:{self.index}" if self.kind == "cuda" else "cpu"
@@ -92,18 +103,18 @@ def find(
     if kind == "cpu":
         return _on_cpu(index, memory_bytes, headroom, ())
     with nvml_module.opened(nvml) as (api, absence):
-        numbers: list[int] = []
+        uuids: list[str] = []
         if absence is None:
-            numbers, absence = nvml_module.visible(api, env)
+            uuids, absence = nvml_module.visible(api, env)
         if absence is None:
-            if index >= len(numbers):
-                raise _too_high(index, len(numbers), env)
-            card = nvml_module.read_card(api, numbers[index])
+            if index >= len(uuids):
+                raise _too_high(index, len(uuids), env)
+            card, locked = nvml_module.read_card(api, uuids[index]), nvml_module.openable(api)[1]
     if absence is None:
-        faults = _card_faults(card, memory_bytes, share, tolerate_bytes)
+        faults = [*_card_faults(card, memory_bytes, share, tolerate_bytes), *_allocator_faults(env)]
         if faults:
             raise BadInput(faults)
-        return _on_card(card, memory_bytes, headroom, _card_notes(card, memory_bytes, share, len(numbers), env))
+        return _on_card(card, memory_bytes, headroom, (*_card_notes(card, memory_bytes, share, len(uuids), env), *locked))
     if kind == "auto" and not absence.broken:
         return _on_cpu(0, memory_bytes, headroom, (f"no GPU is used: {absence.found}", *host.other_accelerators()))
     others = "".join(f" ({note})" for note in host.other_accelerators())
@@ -114,26 +125,65 @@ def _refused(key: str, found: str, cure: str) -> BadInput:
     return BadInput([Fault(key=key, found=found, cure=cure)])
 
 
-def used_bytes(budget: Budget, *, nvml: Any = None) -> int:
-    """What is in use on the budget's card now beyond what was when it was found; 0 on a CPU or where NVML doesn't answer."""
+def chosen_kind(kind: str, *, nvml: Any = None, environ: Mapping[str, str] | None = None) -> str:
+    """What ``device.kind`` comes to on this machine: "cuda" or "cpu". A card that is there but broken counts as one."""
+    if kind != "auto":
+        return kind
+    with nvml_module.opened(nvml) as (api, absence):
+        if absence is None:
+            _, absence = nvml_module.visible(api, os.environ if environ is None else environ)
+    return "cuda" if absence is None or absence.broken else "cpu"
+
+
+def free_now(budget: Budget, *, nvml: Any = None) -> int | None:
+    """What is free on the budget's card now; None on a CPU or where NVML doesn't answer."""
     if budget.kind != "cuda":
-        return 0
+        return None
     with nvml_module.opened(nvml) as (api, absence):
         if absence is not None:
-            return 0
+            return None
         with suppress(api.NVMLError):
-            return max(0, budget.free_bytes - nvml_module.read_card(api, budget.index).free_bytes)
-    return 0
+            return cardmemory.free_bytes(api, budget.uuid)
+    return None
 
 
-def settle(budget: Budget, *, timeout_s: float = 10.0, nvml: Any = None) -> bool:
+def used_bytes(budget: Budget, *, nvml: Any = None) -> int:
+    """What is in use on the budget's card now beyond what was when it was found; 0 on a CPU or where NVML doesn't answer."""
+    free = free_now(budget, nvml=nvml)
+    return 0 if free is None else max(0, budget.free_bytes - free)
+
+
+def taken(budget: Budget, *, nvml: Any = None) -> str:
+    """Who holds memory of the card that the budget counts on, as a sentence; empty where nobody does. Nothing of ours may run.
+
+    A desktop takes and gives back some all the time: half of the headroom is left to it.
+    """
+    free = free_now(budget, nvml=nvml)
+    drift = max(SETTLED_BYTES, (budget.budget_bytes - budget.cap_bytes) // 2)
+    if free is None or free >= budget.budget_bytes - drift:
+        return ""
+    with nvml_module.opened(nvml) as (api, _):
+        card = nvml_module.read_card(api, budget.uuid)
+    return f"{format_size(free)} of {card} are free and the budget needs {format_size(budget.budget_bytes)}; held by {_holders(card)}"
+
+
+def wait_for(budget: Budget, *, timeout_s: float, nvml: Any = None) -> str:
+    """Waits until the card's memory is there again. What ``taken`` says after that, or after ``timeout_s``."""
+    until = time.monotonic() + timeout_s
+    while (holder := taken(budget, nvml=nvml)) and time.monotonic() < until:
+        time.sleep(min(WAITING_S, max(0.0, until - time.monotonic())))
+    return holder
+
+
+def settle(budget: Budget, *, idle_free_bytes: int | None = None, timeout_s: float = 10.0, nvml: Any = None) -> bool:
     """Waits until a card has given back what a child that has ended held. False where it hasn't within ``timeout_s``.
 
     The driver frees a dead process's memory a moment after the process is gone; a trial that starts too early would be
-    judged by its predecessor's memory.
+    judged by its predecessor's memory. ``idle_free_bytes``: what was free before that child; None: when the budget was found.
     """
+    idle = budget.free_bytes if idle_free_bytes is None else idle_free_bytes
     until = time.monotonic() + timeout_s
-    while used_bytes(budget, nvml=nvml) > SETTLED_BYTES:
+    while (free := free_now(budget, nvml=nvml)) is not None and free < idle - SETTLED_BYTES:
         if time.monotonic() > until:
             return False
         time.sleep(0.1)
@@ -201,6 +251,21 @@ def _card_faults(card: Card, memory_bytes: int | None, share: bool, tolerate_byt
     return faults
 
 
+def _allocator_faults(env: Mapping[str, str]) -> list[Fault]:
+    """An allocator whose cap is none (it counts live bytes, not its pool, and tells no failures), and a cap beside ours."""
+    faults = []
+    for name in allocator.VARIABLES:
+        if "cudamallocasync" in env.get(name, "").lower():
+            found = f"{env[name]!r} chooses cudaMallocAsync, whose pool no cap holds, so nothing could be proven"
+            faults.append(Fault(key=name, found=found, cure="Take backend:cudaMallocAsync out of it.", where="environment"))
+        if allocator.FRACTION in env.get(name, ""):
+            found = f"{env[name]!r} sets {allocator.FRACTION}, by which autofit itself holds a run to its budget"
+            faults.append(
+                Fault(key=name, found=found, cure="Take it out, and say device.memory=16GiB, or how much it may be.", where="environment")
+            )
+    return faults
+
+
 def _held(card: Card, tolerate_bytes: int) -> Fault:
     """The card is held by others: by whom, and what to do about it."""
     killable = [str(neighbour.pid) for neighbour in card.neighbours if neighbour.name]
@@ -233,28 +298,36 @@ def _card_notes(card: Card, memory_bytes: int | None, share: bool, cards: int, e
     if share and card.used_bytes > 0:
         notes.append("device.share=true: a neighbour that grows later takes memory that this budget counts on")
     if cards > 1 and env.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
-        notes.append(f"{cards} cards are visible, numbered by PCI bus as nvidia-smi does: CUDA_DEVICE_ORDER=PCI_BUS_ID")
-    if "microsoft" in platform.release().lower():
-        notes.append("under WSL the driver spills to host memory instead of failing; the trial's cap is what catches it")
+        notes.append(f"{cards} cards are visible, numbered by PCI bus as nvidia-smi does; this is {card.uuid}")
+    if _may_spill():
+        part = f"{1 - SPILL_PART:.0%} lower than elsewhere, and its time per sample is compared with that of half the micro-batch"
+        notes.append(f"this driver (WSL, Windows) gives host memory instead of failing: a trial's cap is {part}")
     return tuple(notes)
+
+
+def _may_spill() -> bool:
+    return platform.system() == "Windows" or "microsoft" in platform.release().lower()
 
 
 def _on_card(card: Card, memory_bytes: int | None, headroom: float, notes: tuple[str, ...]) -> Budget:
     asked = card.total_bytes if memory_bytes is None else memory_bytes
     budget = min(asked, card.free_bytes)
+    cap = math.floor(budget * (1 - headroom) * (SPILL_PART if _may_spill() else 1))
     return Budget(
         kind="cuda",
         index=card.index,
+        uuid=card.uuid,
         name=card.name,
         total_bytes=card.total_bytes,
         free_bytes=card.free_bytes,
         budget_bytes=budget,
-        cap_bytes=int(budget * (1 - headroom)),
-        ceiling_bytes=int(budget * (1 - headroom)),
+        cap_bytes=cap,
+        ceiling_bytes=cap,
         headroom=headroom,
         neighbours=card.neighbours,
         emulated=asked < card.total_bytes,
         notes=notes,
+        may_spill=_may_spill(),
     )
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # what is drawn comes from elsewhere; a fault of the command 
 
 NEAR_CAP = 0.97
 """A fit above this part of its cap is told to be close."""
-_COLOURS = {Kind.FITS: "green", Kind.OUT_OF_MEMORY: "red", Kind.SPILLED: "red", Kind.ALTERED: "yellow"}
+_COLOURS = {Kind.FITS: "green", Kind.OUT_OF_MEMORY: "red", Kind.SPILLED: "red", Kind.CARD_TAKEN: "yellow", Kind.ALTERED: "yellow"}
 
 
 class Display:
@@ -58,6 +58,21 @@ class Display:
         else:
             self._console.print(self._trial, highlight=False)
 
+    def waiting(self, holder: str, timeout_s: float) -> None:
+        """Others hold the card; it is waited for."""
+        cure = "device.when_taken=stop would end it here"
+        words = f"the card is taken: {holder}. Waiting up to {_duration(timeout_s)} for it ({cure})"
+        self._console.print(Text(words, style="yellow"), soft_wrap=True)
+
+    def taken(self, holder: str) -> None:
+        """Others hold the card where the full run was to be launched."""
+        words = f"not launched: the card is taken: {holder}. The command above is what fits; start it when the card is free"
+        self._console.print(Text(words, style="red"), soft_wrap=True)
+
+    def otherwise(self, line: str, what: str) -> None:
+        """The run has just said that it goes on otherwise than asked."""
+        self._console.print(Text(f"\nautofit: the run {what}: {line}", style="yellow"), soft_wrap=True)
+
     def phase(self, phase: str, seconds: float, *, new: bool) -> None:
         """The trial under way is in this phase, so many seconds after its start; without a terminal only a new phase is told."""
         if self._spinner is not None:
@@ -80,7 +95,7 @@ class Display:
                 continue
             self._said.add(note)
             self._console.print(Text(f"            {note}", style="dim"))
-        if not verdict.fits and not verdict.lower_rung_may_help:
+        if not verdict.fits and not verdict.lower_rung_may_help and verdict.kind is not Kind.CARD_TAKEN:
             self._console.print(
                 Panel(Text(verdict.evidence.strip()[-4000:] or "(it said nothing)"), title="the trainer's own words", box=box.ROUNDED)
             )
@@ -178,7 +193,7 @@ class Display:
         """One trial, phase by phase."""
         table = Table(box=box.SIMPLE_HEAD, title=f"rung {trial.rung.index}: {_words(trial.rung)}", title_justify="left")
         table.add_column("phase")
-        for heading in ("batches", "seconds", "allocated", "reserved", "device"):
+        for heading in ("batches", "seconds", "allocated", "reserved", "outside", "device"):
             table.add_column(heading, justify="right")
         for use in trial.report.uses:
             table.add_row(
@@ -187,6 +202,7 @@ class Display:
                 f"{use.seconds:.2f}",
                 _size(use.allocated_bytes),
                 _size(use.reserved_bytes),
+                _size(use.outside_bytes),
                 _size(use.device_bytes),
             )
         self._console.print(table)
@@ -227,6 +243,8 @@ def _room(trial: Trial, job: Job) -> str:
 def _why_none(fit: Fit) -> str:
     """Why nothing is launched, and what would help."""
     job = fit.job
+    if fit.status == "card_taken":
+        return f"Stopped: others hold the card ({fit.trials[-1].verdict.why}). Wait until it is free, or set device.share=true."
     if fit.trials and not fit.trials[-1].verdict.lower_rung_may_help:
         return f"Stopped: the trainer {fit.status} in a trial, which no lower rung would cure."
     tried = f"{len(fit.trials)} of {len(job.ladder.rungs)} rungs tried, the others dominated by them"

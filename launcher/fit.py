@@ -25,6 +25,7 @@ class Status(StrEnum):
     STALLED = "stalled"
     VACUOUS = "vacuous"
     DIVERGED = "diverged"
+    CARD_TAKEN = "card_taken"  # others came to the card, and it was not waited for, or in vain
     FAILED = "failed"  # the full run
     INTERRUPTED = "interrupted"
     STOPPED = "stopped"  # autofit itself could not go on
@@ -35,13 +36,14 @@ _EXIT_CODES = {
     Status.NO_RUNG_FITS: ExitCode.NO_RUNG_FITS,
     Status.FAILED: ExitCode.RUN_FAILED,
     Status.INTERRUPTED: ExitCode.INTERRUPTED,
-    **dict.fromkeys((Status.CRASHED, Status.STALLED, Status.VACUOUS, Status.DIVERGED), ExitCode.TRIAL_CRASHED),
+    **dict.fromkeys((Status.CRASHED, Status.STALLED, Status.VACUOUS, Status.DIVERGED, Status.CARD_TAKEN), ExitCode.TRIAL_CRASHED),
 }
 _OF_TRIAL = {
     Kind.CRASHED: Status.CRASHED,
     Kind.STALLED: Status.STALLED,
     Kind.VACUOUS: Status.VACUOUS,
     Kind.DIVERGED: Status.DIVERGED,
+    Kind.CARD_TAKEN: Status.CARD_TAKEN,
 }
 
 

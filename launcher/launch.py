@@ -11,20 +11,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
-from launcher import process
+from launcher import allocator, devices, process
 from launcher.allocator import allocator_environment
 from launcher.contract.orders import HELD
 from launcher.job import Job
 from launcher.ladder import Rung
 from launcher.process import Child
 from launcher.trainers.base import Command
+from launcher.trial import Trial
 
 
 def native_command(job: Job, rung: Rung) -> Command:
     """The full run in the trainer's own words, needing nothing of autofit; its files are written, the line saved as command.sh."""
     folder = job.folder
     command = job.adapter.full_run(rung, job.budget, folder=folder.path)
-    env = {**_worth_showing(allocator_environment(job.budget, rung)), **command.env}
+    env = {**_worth_showing(allocator_environment(job.budget, rung, shapes_vary=job.adapter.shapes_vary(rung))), **command.env}
     command = replace(command, env=env)
     for path, text in command.files.items():
         folder.replace(path, text)
@@ -51,17 +52,34 @@ def program(name: str) -> str:
     return shutil.which(name) or (str(beside) if os.sep not in name and beside.is_file() else name)
 
 
-def start(job: Job, rung: Rung, command: Command, *, show: tuple[BinaryIO, BinaryIO]) -> Child:
+def start(job: Job, chosen: Trial, command: Command, *, show: tuple[BinaryIO, BinaryIO]) -> Child:
     """Starts the full run; its output goes to ``show`` untouched and to two logs.
 
-    Where the budget is emulated (a smaller card, or the CPU's), the adapter's ``held`` takes the budget first: otherwise
-    nothing would hold the run to it.
+    On a card it is always held to its budget, by the allocator's own variable where torch knows it, else by the adapter's ``held``,
+    which takes the budget first; likewise on a CPU where the budget is emulated. Otherwise a run that grows would spill, or outgrow the
+    card that is only played. The command that is shown is the same without that.
     """
-    if job.budget.emulated:
-        command = job.adapter.held(command, job.budget, folder=job.folder.path)
-    env = {**allocator_environment(job.budget, rung), **command.env, HELD: str(job.folder.held)}
+    budget, variable = job.budget, job.adapter.shapes_vary(chosen.rung)
+    env = {**allocator_environment(budget, chosen.rung, shapes_vary=variable), **command.env}
+    if budget.kind == "cuda" and (fraction := _fraction(job, chosen, command)) is not None:
+        env |= allocator.holding({**os.environ, **env}, fraction)
+    elif budget.kind == "cuda" or budget.emulated:
+        now = devices.free_now(budget)
+        command = job.adapter.held(command, budget if now is None else replace(budget, free_bytes=now), folder=job.folder.path)
     argv = (program(command.argv[0]), *command.argv[1:])
+    env |= {HELD: str(job.folder.held)}
     return process.start(argv, env=env, stdout=job.folder.run_stdout, stderr=job.folder.run_stderr, show=show)
+
+
+def _fraction(job: Job, chosen: Trial, command: Command) -> float | None:
+    """The part of the card that PyTorch's allocator may have: the budget, less what the trial held outside of it.
+
+    None where the torch that will run isn't known to take it from a variable: an older one, or an interpreter of a script's own.
+    """
+    total, outside = chosen.report.device_total_bytes, max((use.outside_bytes for use in chosen.report.uses), default=0)
+    if not total or command.argv[0] != sys.executable or not allocator.knows_fraction(allocator.torch_version()):
+        return None
+    return min(1.0, (job.budget.budget_bytes - outside) / total)
 
 
 def _worth_showing(env: Mapping[str, str]) -> dict[str, str]:

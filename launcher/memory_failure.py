@@ -14,8 +14,9 @@ from typing import Literal
 
 from launcher.sizes import UNITS
 
-Source = Literal["allocator", "driver", "host", "workers", "measured"]
-"""Who refused; "measured": nobody, the trial needed more than its cap and got it."""
+Source = Literal["allocator", "driver", "host", "workers", "pinned", "measured"]
+"""Who refused; "pinned": page-locked host memory, which WSL has little of; "measured": nobody, the trial needed more than its cap and
+got it, or got what it needed only at the cap's very edge."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +37,8 @@ _SIGNATURES: tuple[tuple[Source, re.Pattern[str]], ...] = tuple(
         ("workers", r"DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly"),
         ("workers", r"insufficient shared memory \(shm\)"),
         ("workers", r"unable to (allocate|open) shared memory"),
+        ("pinned", r"pin(ned)?[ _]memory.*(CUDA( driver)? error: out of memory|cudaErrorMemoryAllocation)"),
+        ("pinned", r"cudaHostAlloc|cudaHostRegister|CUDA host alloc"),
         ("allocator", r"(CUDA|HIP|XPU) out of memory"),
         ("allocator", r"MPS backend out of memory"),
         ("allocator", r"would exceed allowed memory"),
@@ -45,8 +48,10 @@ _SIGNATURES: tuple[tuple[Source, re.Pattern[str]], ...] = tuple(
         ("allocator", r"Evaluation hit an out-of-memory error|No executable batch size found, reached zero"),
         ("driver", r"(CUDA|HIP)( driver)? error: out of memory|cuda runtime error \(2\) : out of memory|cudaErrorMemoryAllocation"),
         ("driver", r"CUDA ran out of memory outside PyTorch's allocator"),
-        ("driver", r"CU(BLAS|SOLVER|SPARSE|FFT|DNN)_STATUS_\w*ALLOC(ATION)?_FAILED"),
-        ("driver", r"Failed to CUDA (calloc|malloc|host alloc)|Cuda failure 2 'out of memory'"),
+        ("driver", r"CU(BLAS|SOLVER|SPARSE|FFT|DNN)_STATUS_\w*ALLOC(ATION)?_FAILED|CUFFT_ALLOC_FAILED"),
+        ("driver", r"Triton Error \[CUDA\]: out of memory"),
+        ("driver", r"Error out of memory at line"),  # bitsandbytes' csrc
+        ("driver", r"Failed to CUDA (calloc|malloc)|Cuda failure 2 'out of memory'"),
         ("driver", r"UR_RESULT_ERROR_OUT_OF_(DEVICE_MEMORY|RESOURCES)"),
         ("host", r"DefaultCPUAllocator: (can't allocate memory|not enough memory)"),
         ("host", r"Cannot allocate memory|Unable to allocate [\d.]+ [KMGT]iB|std::bad_alloc|\bMemoryError\b"),
@@ -61,6 +66,7 @@ _MAYBE = re.compile(
     r"|unable to find an engine to execute this computation|No valid execution plans built"
     r"|CUDNN_STATUS_(INTERNAL_ERROR|NOT_SUPPORTED|EXECUTION_FAILED)"
     r"|CUBLAS_STATUS_(NOT_INITIALIZED|INTERNAL_ERROR|EXECUTION_FAILED)"
+    r"|CUFFT_INTERNAL_ERROR"  # torch.stft on a full card: pytorch#119420
     r"|can't start new thread"  # a thread's stack is data, too
 )
 _OOM_CLASSES = frozenset({"OutOfMemoryError", "MemoryError", "_ArrayMemoryError"})
@@ -124,3 +130,20 @@ def _asked_bytes(text: str) -> int | None:
             scale = unit if unit is not None else UNITS.get(match.group(2), 1)
             return int(float(match.group(1)) * scale)
     return None
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What a run says while it goes on
+
+_OTHERWISE = (
+    (re.compile(r"(CUDA|MPS) (out of memory|backend memory error) with batch=\d+\. Reducing to batch=\d+"), "halved its own batch"),
+    (re.compile(r"CUDA backend memory error with batch="), "halved its own batch"),
+    (re.compile(r"TaskAlignedAssigner"), "assigns labels image by image, many times slower"),
+    (re.compile(r"AMP: .*checks failed"), "trains in fp32, not in the mixed precision of its trial"),
+)
+"""What Ultralytics says where it goes on otherwise than asked (engine/trainer.py, utils/tal.py, utils/checks.py of 8.4.190)."""
+
+
+def gone_otherwise(line: str) -> str:
+    """What a trainer's log line says that it now does otherwise than asked, or nothing."""
+    return next((what for pattern, what in _OTHERWISE if pattern.search(line)), "")

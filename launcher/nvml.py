@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 
+from launcher.cardmemory import handle_of, memory
 from launcher.sizes import format_size
 
 VANISH_WAIT_S = 0.3
@@ -44,7 +45,9 @@ class Card:
     """One card as it is now."""
 
     index: int
-    """NVML's number, which is that of CUDA_DEVICE_ORDER=PCI_BUS_ID and of nvidia-smi."""
+    """NVML's number, which is nvidia-smi's. For people only: CUDA may number cards otherwise."""
+    uuid: str
+    """The card's one identity."""
     name: str
     mig: bool
     total_bytes: int
@@ -134,13 +137,34 @@ def _no_driver(nvml: Any, error: Exception) -> Absence:
     return Absence(found=f"the NVIDIA driver doesn't answer ({error})", cure=f"See what nvidia-smi says; {use_cpu}.", broken=True)
 
 
-def visible(nvml: Any, environ: Mapping[str, str]) -> tuple[list[int], Absence | None]:
-    """NVML indices of the cards that CUDA_VISIBLE_DEVICES leaves, in its order; or why there is none.
+def openable(nvml: Any) -> tuple[list[str], tuple[str, ...]]:
+    """UUIDs of the cards that this process may open, in NVML's order; a note for each that it may not.
+
+    NVML counts cards that a container or a cgroup keeps this process from; CUDA numbers only the others.
+    """
+    uuids, notes = [], []
+    for number in range(int(nvml.nvmlDeviceGetCount())):
+        try:
+            uuids.append(_text(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(number))))
+        except nvml.NVMLError as error:  # no permission, lost from the bus, short of power
+            notes.append(f"card {number} of nvidia-smi is left out: it can't be opened ({error})")
+    return uuids, tuple(notes)
+
+
+def visible(nvml: Any, environ: Mapping[str, str]) -> tuple[list[str], Absence | None]:
+    """UUIDs of the cards that CUDA_VISIBLE_DEVICES leaves, in its order; or why there is none.
 
     CUDA's rule: entries count up to the first one that names no card.
     https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
     """
-    count = int(nvml.nvmlDeviceGetCount())
+    uuids, locked = openable(nvml)
+    count = len(uuids)
+    if locked and not count:
+        return [], Absence(
+            found=f"no card can be opened: {'; '.join(locked)}",
+            cure="Ask for access to it (a cgroup, a container or the permissions of /dev/nvidia*); or run with device.kind=cpu.",
+            broken=True,
+        )
     if count == 0:
         return [], Absence(
             found="the NVIDIA driver works but there is no card (no device)",
@@ -148,7 +172,7 @@ def visible(nvml: Any, environ: Mapping[str, str]) -> tuple[list[int], Absence |
         )
     wish = environ.get("CUDA_VISIBLE_DEVICES")
     if wish is None:
-        return list(range(count)), None
+        return uuids, None
     entries = [entry.strip() for entry in wish.split(",")] if wish.strip() else []
     if any(entry.startswith("MIG-") for entry in entries):
         return [], Absence(
@@ -156,13 +180,12 @@ def visible(nvml: Any, environ: Mapping[str, str]) -> tuple[list[int], Absence |
             cure="Name a whole card, by number or GPU-... UUID; device.memory=10GiB emulates a slice of that size.",
             broken=True,
         )
-    uuids = [_text(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(number))) for number in range(count)]
-    seen: list[int] = []
+    seen: list[str] = []
     for entry in entries:
         number = _named(entry, uuids)
         if number is None:
             break
-        seen.append(number)
+        seen.append(uuids[number])
     if seen:
         return seen, None
     if not entries or entries[0] in ("-1", "NoDevFiles", "none"):
@@ -178,7 +201,7 @@ def visible(nvml: Any, environ: Mapping[str, str]) -> tuple[list[int], Absence |
 
 
 def _named(entry: str, uuids: Sequence[str]) -> int | None:
-    """The NVML index that one entry of CUDA_VISIBLE_DEVICES names: a number, or a UUID or its unique beginning."""
+    """The place among ``uuids`` that one entry of CUDA_VISIBLE_DEVICES names: a number, or a UUID or its unique beginning."""
     if entry.isdecimal():
         return int(entry) if int(entry) < len(uuids) else None
     if not entry.startswith("GPU-"):
@@ -192,41 +215,30 @@ def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def read_card(nvml: Any, index: int) -> Card:
-    """The card with NVML's number ``index``, as it is now.
+def read_card(nvml: Any, uuid: str) -> Card:
+    """The card of that UUID, as it is now.
 
     A process that NVML names and the system doesn't know is asked for once more: one that ended in between is gone from
     NVML's list then, and its memory is free; one in another namespace stays.
     """
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    handle = handle_of(nvml, uuid)
     neighbours = _neighbours(nvml, handle)
     if any(not neighbour.name for neighbour in neighbours):
         time.sleep(VANISH_WAIT_S)
         neighbours = _neighbours(nvml, handle)
-    total, free = _memory(nvml, handle)
+    total, free = memory(nvml, handle)
     mig = False
     with suppress(nvml.NVMLError):  # most cards don't know MIG
         mig = int(nvml.nvmlDeviceGetMigMode(handle)[0]) == 1
     return Card(
-        index=index,
+        index=int(nvml.nvmlDeviceGetIndex(handle)),
+        uuid=uuid,
         name=_text(nvml.nvmlDeviceGetName(handle)),
         mig=mig,
         total_bytes=total,
         free_bytes=free,
         neighbours=tuple(sorted(neighbours, key=lambda neighbour: (-neighbour.used_bytes, neighbour.pid))),
     )
-
-
-def _memory(nvml: Any, handle: Any) -> tuple[int, int]:
-    """(total that programs can reach, free). Only version 2 tells the driver's reserve apart from the total."""
-    try:
-        info = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
-        return int(info.total) - int(info.reserved), int(info.free)
-    except (nvml.NVMLError, AttributeError, TypeError):  # a driver before 510, or an older pynvml
-        with suppress(nvml.NVMLError):
-            info = nvml.nvmlDeviceGetMemoryInfo(handle)
-            return int(info.total), int(info.free)
-    return 0, 0
 
 
 def _neighbours(nvml: Any, handle: Any) -> list[Neighbour]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 
 
@@ -11,9 +15,23 @@ def home() -> Path:
     return package if (package / "conf").is_dir() else package.parent
 
 
+GROUP = "autofit.recipes"
+"""Entry points of packages that bring recipes: ``name = "package:folder"``."""
+
+
 def recipe_folders() -> tuple[Path, ...]:
-    """Where recipes are: the built-in ones, then the person's own. Of two with one name the later counts."""
-    return (home() / "recipes", Path.cwd() / "recipes")
+    """Where recipes are: the built-in ones, those of installed packages, then the person's own. Of two with one name the later counts."""
+    return (home() / "recipes", *_of_packages(), Path.cwd() / "recipes")
+
+
+def _of_packages() -> Iterator[Path]:
+    """The folders that packages bring recipes in, by the packages' names; nothing of a package is run."""
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        package, _, folder = entry.value.partition(":")
+        with suppress(ImportError, ValueError):
+            spec = find_spec(package)
+            places = spec.submodule_search_locations if spec is not None else None
+            yield from (Path(place) / folder for place in places or ())
 
 
 def recipe_files() -> dict[str, Path]:

@@ -94,6 +94,10 @@ class DeviceRules(Part):
     """Fraction of the budget that a trial must leave free. Lower is faster training, closer to a late failure."""
     share: bool = False
     """True: accept a card that another process holds, and budget only what is free."""
+    when_taken: Literal["wait", "stop"] = "wait"
+    """What to do where others come to the card after the launch began: wait until it is free again, or stop."""
+    taken_timeout_s: Annotated[float, Field(gt=0)] = 600.0
+    """Seconds to wait at most each time; then the launch stops."""
 
 
 class TrialRules(Part):

@@ -48,13 +48,13 @@ Move = Try | Chosen | Stop
 
 
 def next_move(ladder: Ladder, history: Sequence[Tried], *, policy: Literal["walk", "exhaustive"] = "walk") -> Move:
-    """What to do after ``history``, in which every rung stands at most once."""
+    """What to do after ``history``, in which every rung stands at most once, save where others held the card: it is tried again then."""
     for tried in history:
         if tried.verdict.fits:
             return Chosen(rung=tried.rung)
-        if not tried.verdict.lower_rung_may_help:
+        if not tried.verdict.lower_rung_may_help and tried.verdict.kind is not Kind.CARD_TAKEN:
             return Stop(why="not_memory")
-    done = {tried.rung.index for tried in history}
+    done = {tried.rung.index for tried in history if tried.verdict.kind is not Kind.CARD_TAKEN}  # that one says nothing of its rung
     for rung in ladder.rungs:
         if rung.index in done:
             continue
@@ -69,12 +69,12 @@ def dominated_by(ladder: Ladder, rung: Rung, history: Sequence[Tried]) -> Tried 
 
     A rung is out where it asks at least as much on every wheel as one that really ran out of memory. A failure in training
     before any validation says nothing of the wheels that act only in validation: those can't cure it, so they don't count.
-    An ``altered`` trial is no measurement of its rung and dominates nothing; nor does a failure of data loader workers, which
-    is about shared memory.
+    An ``altered`` trial is no measurement of its rung and dominates nothing; nor does a failure of data loader workers or of
+    page-locked memory, which is about the host.
     """
     for tried in history:
         verdict = tried.verdict
-        if verdict.kind not in (Kind.OUT_OF_MEMORY, Kind.SPILLED) or verdict.source == "workers":
+        if verdict.kind not in (Kind.OUT_OF_MEMORY, Kind.SPILLED) or verdict.source in ("workers", "pinned"):
             continue
         before_validation = verdict.phase in (Phase.START, Phase.SETUP, Phase.TRAIN)
         if all(

@@ -22,6 +22,7 @@ from launcher.schema import Recipe
 from launcher.sizes import format_size
 from launcher.trainers.base import Command, load_adapter
 from launcher.trial import Trial
+from launcher.verdict import Kind
 
 T = TypeVar("T")
 
@@ -31,6 +32,9 @@ class Screen(Protocol):
 
     def plan(self, job: Job) -> None: ...
     def trying(self, rung: Rung, number: int) -> None: ...
+    def waiting(self, holder: str, timeout_s: float) -> None: ...
+    def taken(self, holder: str) -> None: ...
+    def otherwise(self, line: str, what: str) -> None: ...
     def phase(self, phase: str, seconds: float, *, new: bool) -> None: ...
     def tried(self, trial: Trial, job: Job) -> None: ...
     def summary(self, fit: Fit) -> None: ...
@@ -172,28 +176,51 @@ def _walk(result: Fit, screen: Screen) -> None:
         result.trials.append(tried)
         screen.tried(tried, job)
         _write(result)
+        if tried.verdict.kind is Kind.CARD_TAKEN and not _card_is_back(result, tried.verdict.why, screen):
+            break
     job.folder.forget_cache()
     result.status = Status.NO_RUNG_FITS
     if isinstance(move, search.Chosen):
         result.chosen = next(one for one in result.trials if one.rung.index == move.rung.index)
         result.command = launch.native_command(job, move.rung)
         result.status = Status.DONE
-    elif move.why == "not_memory":
+    elif isinstance(move, search.Try) or move.why == "not_memory":
         result.status = status_of(result.trials[-1].verdict.kind)
     result.trial_seconds = time.monotonic() - began
     job.folder.event("fitted", status=result.status, rung_index=result.chosen.rung.index if result.chosen else None)
 
 
+MOST_WAITS = 5
+"""Times that a launch waits for its card: others that come and go for ever end it."""
+
+
+def _card_is_back(result: Fit, holder: str, screen: Screen) -> bool:
+    """Whether the card is ours again, after waiting for it where the recipe says so."""
+    device, job = result.job.recipe.device, result.job
+    waits = sum(trial.verdict.kind is Kind.CARD_TAKEN for trial in result.trials)
+    if device.when_taken == "stop" or waits > MOST_WAITS:
+        return False
+    screen.waiting(holder, device.taken_timeout_s)
+    job.folder.event("card_taken", holder=holder)
+    return not devices.wait_for(job.budget, timeout_s=device.taken_timeout_s)
+
+
 def _run(result: Fit, rung: Rung, command: Command, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> None:
     """The full run, from its launch to its results."""
     job = result.job
+    if (holder := devices.taken(job.budget)) and not _card_is_back(result, holder, screen):
+        result.status = Status.CARD_TAKEN
+        job.folder.event("card_taken", holder=holder)
+        screen.taken(holder)
+        return
     result.status = Status.RUNNING
     _write(result)
     screen.launching(result)
     job.folder.event("run_started", rung_index=rung.index, command=command.shell())
-    child = launch.start(job, rung, command, show=show)
     assert result.chosen is not None
-    result.outcome = supervise.follow(job, child, base_bytes=result.chosen.report.base_bytes, told=screen.heartbeat)
+    child = launch.start(job, result.chosen, command, show=show)
+    base = result.chosen.report.base_bytes
+    result.outcome = supervise.follow(job, child, base_bytes=base, told=screen.heartbeat, otherwise=screen.otherwise)
     result.status = Status.DONE if result.outcome.done else Status.FAILED
     if result.outcome.done:
         result.results = dict(job.adapter.results(folder=job.folder.path))

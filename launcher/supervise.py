@@ -12,7 +12,7 @@ import psutil
 
 from launcher import devices, process
 from launcher.job import Job
-from launcher.memory_failure import MemoryFailure, lost_in, memory_failure
+from launcher.memory_failure import MemoryFailure, gone_otherwise, lost_in, memory_failure
 from launcher.process import Child
 from launcher.usage import Usage
 
@@ -42,15 +42,23 @@ class Outcome:
         return self.returncode == 0
 
 
-def follow(job: Job, child: Child, *, base_bytes: int, told: Callable[..., None] | None = None) -> Outcome:
+def follow(
+    job: Job,
+    child: Child,
+    *,
+    base_bytes: int,
+    told: Callable[..., None] | None = None,
+    otherwise: Callable[[str, str], None] | None = None,
+) -> Outcome:
     """Waits for the run's end, noting its memory every half minute. Raises Interrupted once a signal has ended it.
 
     ``base_bytes``: what libraries held in the trial's process when its budget was taken;
-    ``told`` hears (seconds, used bytes, peak bytes, job) with each heartbeat.
+    ``told`` hears (seconds, used bytes, peak bytes, job) with each heartbeat; ``otherwise`` hears (line, what it means) as soon as the
+    run says that it goes on otherwise than asked.
     """
     folder = job.folder
     usage = Usage(child.pid, job.budget, folder.held, base_bytes=base_bytes)
-    watch = _Watch(child, job, usage, told)
+    watch = _Watch(child, job, usage, told, otherwise)
     usage.start()
     try:
         with process.forward_signals(child):
@@ -75,12 +83,20 @@ def follow(job: Job, child: Child, *, base_bytes: int, told: Callable[..., None]
 class _Watch:
     """Called at every poll; cheap. Samples memory, and records a heartbeat twice a minute."""
 
-    def __init__(self, child: Child, job: Job, usage: Usage, told: Callable[..., None] | None) -> None:
+    def __init__(
+        self,
+        child: Child,
+        job: Job,
+        usage: Usage,
+        told: Callable[..., None] | None,
+        otherwise: Callable[[str, str], None] | None = None,
+    ) -> None:
         self._process = psutil.Process(child.pid)
         self._job = job
         self._usage = usage
         self._tell = told
         self._began = self._sampled = self._told = time.monotonic()
+        self._logs = [_Log(path, job, otherwise) for path in (job.folder.run_stdout, job.folder.run_stderr)]
         self.peak_bytes = 0
         self.peak_device_bytes = 0
 
@@ -89,6 +105,8 @@ class _Watch:
         if now - self._sampled < SAMPLE_S:
             return
         self._sampled = now
+        for log in self._logs:
+            log.look()
         with contextlib.suppress(psutil.Error):
             resident = self._process.memory_info().rss
             device = devices.used_bytes(self._job.budget)
@@ -100,6 +118,34 @@ class _Watch:
                     self._tell(now - self._began, self._usage.now_bytes, self._usage.peak_bytes, self._job)
                 used = {"resident_bytes": resident, "device_bytes": device, "used_bytes": self._usage.now_bytes}
                 self._job.folder.event("heartbeat", **used, peak_bytes=self._usage.peak_bytes, log_bytes=_size(self._job.folder.run_stdout))
+
+
+class _Log:
+    """One of the run's logs, read as it grows. Each thing that the run does otherwise is told once."""
+
+    def __init__(self, path: Path, job: Job, otherwise: Callable[[str, str], None] | None) -> None:
+        self._path, self._job, self._tell = path, job, otherwise
+        self._at = 0
+        self._rest = b""
+        self._told: set[str] = set()
+
+    def look(self) -> None:
+        with contextlib.suppress(OSError), self._path.open("rb") as file:
+            file.seek(self._at)
+            fresh = file.read()
+            self._at += len(fresh)
+            *lines, self._rest = (self._rest + fresh).replace(b"\r", b"\n").split(b"\n")
+            for line in lines:
+                self._said(line.decode("utf-8", errors="replace").strip()[:500])
+
+    def _said(self, line: str) -> None:
+        what = gone_otherwise(line)
+        if not what or what in self._told:
+            return
+        self._told.add(what)
+        self._job.folder.event("run_otherwise", what=what, line=line)
+        if self._tell is not None:
+            self._tell(line, what)
 
 
 def _size(path: Path) -> int:

@@ -12,13 +12,13 @@ from launcher import devices, process
 from launcher.allocator import allocator_environment
 from launcher.contract.ending import Ending
 from launcher.contract.orders import Orders
-from launcher.contract.report import Phase, TrialReport
+from launcher.contract.report import BUDGET_ERROR, CARD_TAKEN, Phase, TrialReport
 from launcher.errors import BadInput, Fault
 from launcher.job import Job
 from launcher.ladder import Rung
 from launcher.memory_failure import lost_in
 from launcher.trainers.base import Command, TrialPlan
-from launcher.verdict import Needs, Verdict, judge
+from launcher.verdict import Kind, Needs, Verdict, judge
 
 LOOK_S = 0.5
 """Between two looks at the phase of a running trial."""
@@ -42,16 +42,19 @@ def run(job: Job, rung: Rung, *, told: Callable[..., None] | None = None) -> Tri
     which is removed. ``told`` hears (phase, seconds, new=) as the trial goes on. Raises Interrupted on a signal.
     """
     place, budget, rules = job.folder.trial(rung.index), job.budget, job.recipe.trial
+    if holder := devices.taken(budget):
+        return _not_tried(job, rung, place, holder)
     job.folder.cache.mkdir(exist_ok=True)
     if (fetch := job.adapter.fetch(rung)) is not None:
         _fetched(fetch, place)
     plan = job.adapter.trial(rung, budget, folder=place, cache=job.folder.cache)
     orders = _orders(job, rung, plan, place)
+    _put_aside(place)
     orders.scratch.mkdir(exist_ok=True)
     orders.write(place / "orders.json")
     child = process.start(
         process.python_module("launcher.worker", str(place / "orders.json")),
-        env={**allocator_environment(budget, rung), **plan.env},
+        env={**allocator_environment(budget, rung, shapes_vary=job.adapter.shapes_vary(rung)), **plan.env},
         stdout=place / "stdout.log",
         stderr=place / "stderr.log",
     )
@@ -60,8 +63,16 @@ def run(job: Job, rung: Rung, *, told: Callable[..., None] | None = None) -> Tri
             child, timeout_s=rules.timeout_s, each_poll=_Phases(orders.report_path, told) if told else None, stderr=place / "stderr.log"
         )
     shutil.rmtree(orders.scratch, ignore_errors=True)
-    devices.settle(budget)
-    return _finished(job, rung, ending, orders, plan)
+    settled = devices.settle(budget, idle_free_bytes=orders.idle_free_bytes or None)
+    return _finished(job, rung, ending, orders, plan, taken="" if settled else devices.taken(budget))
+
+
+def _put_aside(place: Path) -> None:
+    """What an earlier trial of this rung left, which others' memory ended: this one isn't judged by its words."""
+    (place / "report.json").unlink(missing_ok=True)
+    for name in ("stdout.log", "stderr.log"):
+        if (place / name).exists():
+            (place / name).replace(place / f"{name}.before")
 
 
 class _Phases:
@@ -108,7 +119,9 @@ def _orders(job: Job, rung: Rung, plan: TrialPlan, place: Path) -> Orders:
         module=plan.module,
         folder=str(place),
         device=job.budget.kind,
-        device_index=job.budget.index,
+        device_uuid=job.budget.uuid,
+        idle_free_bytes=devices.free_now(job.budget) or 0,
+        may_spill=job.budget.may_spill,
         cap_bytes=job.budget.cap_bytes,
         ceiling_bytes=job.budget.ceiling_bytes,
         accumulation=rung.accumulation,
@@ -119,11 +132,30 @@ def _orders(job: Job, rung: Rung, plan: TrialPlan, place: Path) -> Orders:
     )
 
 
-def _finished(job: Job, rung: Rung, ending: Ending, orders: Orders, plan: TrialPlan) -> Trial:
+def _not_tried(job: Job, rung: Rung, place: Path, holder: str) -> Trial:
+    """Others hold the card: nothing is started."""
+    verdict = Verdict(kind=Kind.CARD_TAKEN, phase=Phase.START, why=holder, evidence=holder)
+    job.folder.replace_json(place / "verdict.json", {"rung": rung, "verdict": verdict, "seconds": 0.0})
+    return Trial(rung=rung, verdict=verdict, report=TrialReport(), seconds=0.0, folder=place)
+
+
+def _budget_fault(report: TrialReport | None, place: Path) -> BadInput | None:
+    """The child's own words where its budget could not be made real: nothing the trainer did."""
+    failure = report.failure if report is not None else None
+    if failure is None or BUDGET_ERROR not in failure.types or CARD_TAKEN in failure.types:
+        return None
+    said = next(line for line in failure.message.splitlines() if BUDGET_ERROR in line).partition(": ")[2]
+    cure = "Give it more (device.memory), or mend what it says; this is no failure of the trainer."
+    return BadInput([Fault(key="device", found=f"the budget could not be taken: {said}", cure=cure, where=str(place / "stderr.log"))])
+
+
+def _finished(job: Job, rung: Rung, ending: Ending, orders: Orders, plan: TrialPlan, *, taken: str = "") -> Trial:
     report = TrialReport.read(orders.report_path)
+    if (fault := _budget_fault(report, Path(orders.folder))) is not None:
+        raise fault
     needs = Needs(optimizer_steps=orders.steps, validation_batches=1, observed={**plan.expects, "device": job.budget.kind})
     logs = [Path(orders.folder) / name for name in ("stdout.log", "stderr.log")]
-    verdict = judge(report, ending, rung=rung, needs=needs, device_bytes=job.budget.total_bytes, lost=lost_in(*logs))
+    verdict = judge(report, ending, rung=rung, needs=needs, lost=lost_in(*logs), taken=taken)
     trial = Trial(rung=rung, verdict=verdict, report=report or TrialReport(), seconds=ending.seconds, folder=Path(orders.folder))
     told = {"rung": rung, "verdict": verdict, "seconds": ending.seconds, "ending": ending}
     job.folder.replace_json(trial.folder / "verdict.json", told)

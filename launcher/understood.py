@@ -44,8 +44,6 @@ class Understood:
 
     adapter: str
     words: tuple[str, ...]
-    general: bool = False
-    """True: any command would be taken so. One that a particular adapter knows is its own."""
     beliefs: tuple[Belief, ...] = ()
     doubts: tuple[Doubt, ...] = ()
     groups: tuple[str, ...] = ()

@@ -34,7 +34,7 @@ class Usage:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="autofit-usage", daemon=True)
         self.peak_bytes = 0
-        """Most that any process of the run used, as ``TrialReport.peak_reserved_bytes`` counts it; 0 where nothing could be seen."""
+        """Most that any process of the run used, as ``TrialReport.peak_bytes`` counts it; 0 where nothing could be seen."""
         self.now_bytes = 0
         """Most that one of them uses now."""
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from launcher.contract.ending import Ending
-from launcher.contract.report import OVER_CAP, Phase, TrialReport
+from launcher.contract.report import CARD_TAKEN, OVER_CAP, Phase, TrialReport
 from launcher.ladder import Rung
 from launcher.memory_failure import MemoryFailure, Source, maybe_memory, memory_failure
 from launcher.schema import Value
@@ -20,11 +20,12 @@ from launcher.sizes import format_size
 
 
 class Kind(StrEnum):
-    """The eight ways a trial can end. Only ``FITS`` launches."""
+    """The nine ways a trial can end. Only ``FITS`` launches."""
 
     FITS = "fits"
     OUT_OF_MEMORY = "out_of_memory"
     SPILLED = "spilled"  # ran, but out of the card
+    CARD_TAKEN = "card_taken"  # others hold memory of the card that the budget counts on: says nothing of the rung
     ALTERED = "altered"  # the trainer ran something else than asked
     VACUOUS = "vacuous"  # did not really do its steps and its validation
     DIVERGED = "diverged"  # the loss was not finite: memory has nothing to do with it
@@ -46,7 +47,7 @@ class Verdict:
     asked_bytes: int | None = None
     """For memory failures: how much the failing allocation asked for, where its text says so."""
     peak_bytes: int = 0
-    """Most memory the trial held (reserved by the allocator; data segments on the CPU)."""
+    """Most memory the trial held (CUDA: reserved by the allocator and held outside of it; data segments on the CPU)."""
     evidence: str = ""
     """The words of the trainer this was concluded from: a line, or a traceback for a crash."""
 
@@ -56,7 +57,10 @@ class Verdict:
 
     @property
     def lower_rung_may_help(self) -> bool:
-        """True for every failure of memory; a crash, a stall, a loss that is not finite or a vacuous trial stops the walk at once."""
+        """True for every failure of memory; a crash, a stall, a loss that is not finite or a vacuous trial stops the walk at once.
+
+        A card that others hold is neither: the same rung is tried again when it is free.
+        """
         return self.kind in (Kind.OUT_OF_MEMORY, Kind.SPILLED, Kind.ALTERED)
 
 
@@ -65,23 +69,34 @@ _NEAR_LIMIT = 0.9  # a native library that does not check its allocation dies at
 _THREAD_BYTES = 8 * 2**20  # the stack that a new thread asks for at once (RLIMIT_STACK's usual value)
 
 
-def _at_the_limit(report: TrialReport, ending: Ending, *, wanted_bytes: int = 0) -> bool:
-    """Whether the most memory that anyone saw in use, with what was asked for beside it, is nearly all that the trial was allowed."""
+SPILL_CLIFF = 2.0
+"""A sample may cost this many times what it costs in half the micro-batch. On a card it costs less or the same, since larger batches use
+it better. What has been spilled goes over PCIe at a twentieth of the card's own speed (RTX 4080 Super: 736 GB/s; PCIe 4.0 x16: 32 GB/s),
+so that 5 % of the traffic gone there doubles the time."""
+
+
+def _at_the_limit(report: TrialReport, ending: Ending, *, on_card: bool, wanted_bytes: int = 0) -> bool:
+    """Whether the most memory that anyone saw in use, with what was asked for beside it, is nearly all that the trial was allowed.
+
+    On a card an allocation that the allocator refused says so too; the process's host memory (``Ending.peak_data_bytes``) says nothing.
+    """
     limit = report.ceiling_bytes or report.cap_bytes
     if not limit:
         return False
-    seen = max(report.peak_reserved_bytes, ending.peak_data_bytes - report.base_bytes)
+    if on_card and report.uses and report.uses[-1].ooms:
+        return True
+    seen = report.peak_bytes if on_card else max(report.peak_bytes, ending.peak_data_bytes - report.base_bytes)
     return seen + wanted_bytes >= _NEAR_LIMIT * limit
 
 
-def judge(report: TrialReport | None, ending: Ending, *, rung: Rung, needs: Needs, device_bytes: int, lost: Sequence[str] = ()) -> Verdict:
+def judge(report: TrialReport | None, ending: Ending, *, rung: Rung, needs: Needs, lost: Sequence[str] = (), taken: str = "") -> Verdict:
     """The verdict on one trial.
 
-    ``needs`` is what the trial was told to do, ``device_bytes`` the physical size of the device, ``lost`` the memory failures
-    that the trial's own logs speak of. A trial fits only where it finished, did all its steps and its validation, ran the rung
+    ``needs`` is what the trial was told to do, ``lost`` the memory failures that the trial's own logs speak of, ``taken`` who held the
+    card when the trial was over, if anyone did. A trial fits only where it finished, did all its steps and its validation, ran the rung
     that was asked, stayed below its cap and on the device, and lost nothing to memory on the way.
     """
-    seen = _Seen(report=report or TrialReport(), ending=ending, rung=rung, needs=needs, device_bytes=device_bytes, lost=tuple(lost))
+    seen = _Seen(report=report or TrialReport(), ending=ending, rung=rung, needs=needs, lost=tuple(lost), taken=taken)
     found = (verdict for check in _CHECKS if (verdict := check(seen)) is not None)
     return next(found, _verdict(seen, Kind.FITS, "fits"))
 
@@ -94,8 +109,12 @@ class _Seen:
     ending: Ending
     rung: Rung
     needs: Needs
-    device_bytes: int
     lost: tuple[str, ...]
+    taken: str
+
+    @property
+    def on_card(self) -> bool:
+        return self.needs.observed.get("device") == "cuda"
 
 
 def _verdict(seen: _Seen, kind: Kind, why: str, **more: Any) -> Verdict:
@@ -103,12 +122,34 @@ def _verdict(seen: _Seen, kind: Kind, why: str, **more: Any) -> Verdict:
 
 
 def _peak(seen: _Seen) -> int:
-    return seen.report.peak_reserved_bytes
+    return max(seen.report.peak_bytes, _whole_validation(seen))
+
+
+def _whole_validation(seen: _Seen) -> int:
+    """What the validation of the whole set needs: its peak, and what it keeps of the batches that the trial left out.
+
+    On a card what grows is live memory; what the allocator keeps besides is there to be used.
+    """
+    report = seen.report
+    left = max(0, report.validation_batches_total - report.validation_batches)
+    there = [use for use in report.uses if use.phase == Phase.VALIDATE]
+    peak = max((use.allocated_bytes + use.outside_bytes if seen.on_card else use.held_bytes for use in there), default=0)
+    return peak + int(report.growth_bytes_per_batch * left) if report.validation_batches else 0
+
+
+def _taken(seen: _Seen) -> Verdict | None:
+    """A trial that ran short of memory on a card which others came to: their doing. One that fits in spite of them does fit."""
+    report = seen.report
+    if report.failure is not None and CARD_TAKEN in report.failure.types:
+        return _verdict(seen, Kind.CARD_TAKEN, report.failure.message.partition(": ")[2], evidence=report.failure.message)
+    if not seen.taken or not any(check(seen) for check in (_refused, _over_the_cap, _hidden, _squeezed)):
+        return None
+    return _verdict(seen, Kind.CARD_TAKEN, f"others came to the card meanwhile: {seen.taken}", evidence=seen.taken)
 
 
 def _refused(seen: _Seen) -> Verdict | None:
     """An allocation failed, and the trial with it."""
-    failed = _failure(seen.report, seen.ending)
+    failed = _failure(seen.report, seen.ending, on_card=seen.on_card)
     if failed is None:
         return None
     why = _out_of_memory_words(failed, seen.report.phase) + _giant(failed, seen.report.cap_bytes, seen.rung)
@@ -120,11 +161,21 @@ def _over_the_cap(seen: _Seen) -> Verdict | None:
     report, cap = seen.report, seen.report.cap_bytes
     if report.failure is not None and OVER_CAP not in report.failure.types:
         return None
-    over = next((use for use in report.uses if cap and use.reserved_bytes > cap), None)
+    over = next((use for use in report.uses if cap and use.held_bytes > cap), None)
     if over is None:
         return None
-    why = f"needs {format_size(over.reserved_bytes)} in phase {over.phase}, {format_size(over.reserved_bytes - cap)} over the cap"
+    why = f"needs {format_size(over.held_bytes)} in phase {over.phase}, {format_size(over.held_bytes - cap)} over the cap"
     return _verdict(seen, Kind.OUT_OF_MEMORY, why, phase=over.phase, source="measured", evidence=repr(over))
+
+
+def _squeezed(seen: _Seen) -> Verdict | None:
+    """Allocations that a card's allocator could give only after it had emptied its cache: at the cap's very edge. A run, which has
+    other shapes in another order, would not have got them (docs/decisions/011)."""
+    use = next((use for use in seen.report.uses if use.squeezed), None)
+    if use is None or seen.report.failure is not None:
+        return None
+    why = f"{use.squeezed} allocation(s) in phase {use.phase} came only after the allocator had emptied its cache: no room is left"
+    return _verdict(seen, Kind.OUT_OF_MEMORY, why, phase=use.phase, source="measured", evidence=repr(use))
 
 
 def _stalled(seen: _Seen) -> Verdict | None:
@@ -159,7 +210,7 @@ def _hidden(seen: _Seen) -> Verdict | None:
 def _diverged(seen: _Seen) -> Verdict | None:
     if seen.report.loss_finite is not False:
         return None
-    why = "the loss was not finite: training would go on with nothing learned (learning rate, precision or data; no lower rung cures it)"
+    why = "the loss was not finite, or left all bounds: nothing would be learned (learning rate, precision or data; no lower rung cures it)"
     return _verdict(seen, Kind.DIVERGED, why, evidence=seen.ending.stderr_tail)
 
 
@@ -179,29 +230,31 @@ def _altered(seen: _Seen) -> Verdict | None:
 
 
 def _spilled(seen: _Seen) -> Verdict | None:
-    used = max((use.device_bytes for use in seen.report.uses), default=0)
-    if used <= seen.device_bytes:
+    """Time per sample falls off a cliff where the driver gives host memory instead of failing. Measured only where it may."""
+    report, samples = seen.report, seen.rung.micro_batch
+    if not report.half_step_seconds or not report.full_step_seconds or samples < 2:
         return None
-    why = f"{used} bytes in use on a device of {seen.device_bytes}: the driver spilled to host memory"
-    return _verdict(seen, Kind.SPILLED, why, evidence=repr(seen.report.uses))
+    cliff = (report.full_step_seconds / samples) / (report.half_step_seconds / (samples // 2))
+    if cliff <= SPILL_CLIFF:
+        return None
+    why = f"a sample takes {cliff:.1f} times as long as in half the micro-batch: the driver has put some of it into host memory"
+    return _verdict(seen, Kind.SPILLED, why, evidence=f"{report.full_step_seconds=:.4f} {report.half_step_seconds=:.4f} {samples=}")
 
 
 def _grown(seen: _Seen) -> Verdict | None:
     """A trial that fits, but whose validation would fill the cap before the whole set has gone through."""
-    report, cap = seen.report, seen.report.cap_bytes
-    left = report.validation_batches_total - report.validation_batches
-    kept = int(report.growth_bytes_per_batch * left)
-    validation = max((use.reserved_bytes for use in report.uses if use.phase == Phase.VALIDATE), default=_peak(seen))
-    if left <= 0 or kept <= 0 or not cap or validation + kept <= cap:
+    report, cap, need = seen.report, seen.report.cap_bytes, _whole_validation(seen)
+    if not cap or need <= max(cap, report.peak_bytes):
         return None
     why = (
         f"validation keeps {report.growth_bytes_per_batch / 2**20:.1f} MiB per batch; after all {report.validation_batches_total} "
-        f"batches that is {format_size(validation + kept)}, over the cap of {format_size(cap)}"
+        f"batches that is {format_size(need)}, over the cap of {format_size(cap)}"
     )
     return _verdict(seen, Kind.OUT_OF_MEMORY, why, phase=Phase.VALIDATE, source="measured", evidence=why)
 
 
 _CHECKS: tuple[Callable[[_Seen], Verdict | None], ...] = (
+    _taken,
     _refused,
     _over_the_cap,
     _stalled,
@@ -210,6 +263,7 @@ _CHECKS: tuple[Callable[[_Seen], Verdict | None], ...] = (
     _diverged,
     _vacuous,
     _altered,
+    _squeezed,
     _spilled,
     _grown,
 )
@@ -236,7 +290,7 @@ def altered(observed: Mapping[str, Value], asked: Mapping[str, Value]) -> str:
     )
 
 
-def _failure(report: TrialReport, ending: Ending) -> MemoryFailure | None:
+def _failure(report: TrialReport, ending: Ending, *, on_card: bool) -> MemoryFailure | None:
     if report.failure is None and (ending.returncode == 0 or ending.timed_out):
         return None
     said = report.failure.message if report.failure is not None else ending.stderr_tail
@@ -244,7 +298,7 @@ def _failure(report: TrialReport, ending: Ending) -> MemoryFailure | None:
         return found
     if report.failure is None and ending.returncode == -signal.SIGKILL:
         return MemoryFailure(source="host", line="killed (SIGKILL), as the kernel's out-of-memory killer does", asked_bytes=None)
-    if not _at_the_limit(report, ending, wanted_bytes=_THREAD_BYTES if "can't start new thread" in said else 0):
+    if not _at_the_limit(report, ending, on_card=on_card, wanted_bytes=_THREAD_BYTES if "can't start new thread" in said else 0):
         return None
     full = f"with all of its {report.ceiling_bytes or report.cap_bytes} bytes in use"
     if report.failure is None and -ending.returncode in _DEATHS_BY_FULL_MEMORY:
@@ -257,8 +311,14 @@ def _failure(report: TrialReport, ending: Ending) -> MemoryFailure | None:
 
 def _out_of_memory_words(failed: MemoryFailure, phase: str) -> str:
     asked = f", asking for {failed.asked_bytes / 2**20:.0f} MiB" if failed.asked_bytes else ""
-    cure = " (fewer data loader workers or a larger /dev/shm cure this, not a smaller batch)" if failed.source == "workers" else ""
-    return f"out of memory in phase {phase}{asked} ({failed.source}){cure}"
+    return f"out of memory in phase {phase}{asked} ({failed.source}){_CURES.get(failed.source, '')}"
+
+
+_CURES: Mapping[str, str] = {
+    "workers": " (fewer data loader workers or a larger /dev/shm cure this, not a smaller batch)",
+    "pinned": " (page-locked host memory, which WSL has little of: pin_memory=False cures this, not a smaller batch; Ultralytics pins "
+    "unless PIN_MEMORY=false, Trainer unless dataloader_pin_memory=False)",
+}
 
 
 _LENGTHS = ("segment", "sequence_length")

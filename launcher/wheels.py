@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import MICRO_BATCH, Ladder, Wheel, build, divisors_down, sizes_down
@@ -16,7 +16,12 @@ def ladder_of(adapter: Adapter) -> Ladder:
     Raises BadInput with all faults of ``ask`` and ``ladder``: unknown wheels, wrong types, impossible floors, values off their grid.
     """
     recipe = adapter.recipe
-    faults = _ask_faults(adapter)
+    without = _unavailable(adapter)
+    faults = _ask_faults(adapter) + [
+        Fault(key=f"ask.{name}", found=f"{recipe.ask[name]!r}: the installed version can't: {why}", cure=f"Leave ask.{name} out.")
+        for name, why in without.items()
+        if name != MICRO_BATCH and recipe.ask.get(name)
+    ]
     wheels: list[Wheel] = []
     effective = 0
     if not faults:
@@ -26,12 +31,19 @@ def ladder_of(adapter: Adapter) -> Ladder:
         effective = micro_batch * accumulation
         for name in _turning(recipe):
             try:
-                wheels.append(_wheel(name, adapter, effective))
+                fixed = Wheel(name=name, values=(recipe.ask[name],), acts_in=adapter.wheels[name].acts_in) if name in without else None
+                wheels.append(fixed or _wheel(name, adapter, effective))
             except ValueError as error:
                 faults.append(Fault(key=f"ladder.wheels.{name}", found=str(error), cure=_WHEEL_CURE.format(name=name)))
     if faults:
         raise BadInput(faults)
     return build(wheels, effective_batch=effective)
+
+
+def _unavailable(adapter: Adapter) -> Mapping[str, str]:
+    """What the adapter's trainer can't do; nothing where an adapter of somebody else's doesn't say."""
+    said = getattr(adapter, "unavailable", None)
+    return said() if said is not None else {}
 
 
 _WHEEL_CURE = "Correct the floor, the grid or the values (on the command line, say, ladder.wheels.{name}.floor=...)."

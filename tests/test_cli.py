@@ -230,7 +230,10 @@ def test_run_without_a_command_or_a_known_batch_asks_with_an_example(tmp_path: P
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("run", "--", "python", "t.py", "--batch-size", "0"), "command line after --: ask.micro_batch: "),
+        (
+            ("run", "--", "python", "t.py", "--batch-size", "0"),
+            "command line after --: it isn't clear what its settings mean. --batch-size says 0",
+        ),
         (("run", "--", "yolo", "train", "model=yolo11n.yaml", "data=no.yaml", "epochs=0"), "command line after --: trainer.args.epochs: 0"),
         (("run", "ask.micro_batch=-1", "--", "python", "t.py", "--batch-size", "8"), "command line: ask.micro_batch: -1 is not"),
         (("run", "batch=3", "--", "python", "t.py", "--batch-size", "8"), "command line: batch: autofit has no key of that name"),

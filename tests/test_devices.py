@@ -6,93 +6,19 @@ import os
 import platform
 import subprocess
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pynvml
 import pytest
 
-from launcher import host
+from launcher import devices, host
 from launcher import nvml as nvml_module
-from launcher.devices import Budget, find
+from launcher.devices import Budget, find, settle, taken, wait_for
 from launcher.errors import BadInput, Fault
 from launcher.sizes import format_size, parse_size
-
-GIB, MIB = 2**30, 2**20
-GONE = 2**22 + 1
-"""Above the highest pid that Linux gives out."""
-
-
-@dataclass
-class FakeCard:
-    total: int = 16 * GIB
-    reserved: int = 256 * MIB
-    used: int = 0
-    name: str = "NVIDIA GeForce RTX 4080 SUPER"
-    uuid: str = "GPU-11111111-aaaa-bbbb-cccc-000000000000"
-    mig: int | None = None
-    processes: list[list[tuple[int, int | None]]] = field(default_factory=lambda: [[]])
-    """One list of (pid, bytes) for each time it is asked; the last one stays."""
-    graphics: list[tuple[int, int | None]] = field(default_factory=list)
-    version_2: bool = True
-
-
-class FakeNvml:
-    """A driver with pynvml's functions; constants and errors are pynvml's own."""
-
-    def __init__(self, *cards: FakeCard, error: int | None = None) -> None:
-        self.cards = cards
-        self.error = error
-        self.shut_down = 0
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("nvml") and callable(getattr(pynvml, name, None)):
-            raise AttributeError(f"the fake has no {name}")
-        return getattr(pynvml, name)
-
-    def nvmlInit(self) -> None:
-        if self.error is not None:
-            raise pynvml.NVMLError(self.error)
-
-    def nvmlShutdown(self) -> None:
-        self.shut_down += 1
-
-    def nvmlDeviceGetCount(self) -> int:
-        return len(self.cards)
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> FakeCard:
-        return self.cards[index]
-
-    def nvmlDeviceGetName(self, card: FakeCard) -> str:
-        return card.name
-
-    def nvmlDeviceGetUUID(self, card: FakeCard) -> str:
-        return card.uuid
-
-    def nvmlDeviceGetMigMode(self, card: FakeCard) -> list[int]:
-        if card.mig is None:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        return [card.mig, card.mig]
-
-    def nvmlDeviceGetMemoryInfo(self, card: FakeCard, version: int | None = None) -> SimpleNamespace:
-        if card.total == 0:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        free = card.total - card.reserved - card.used
-        if version is None:
-            return SimpleNamespace(total=card.total, free=free, used=card.used + card.reserved)
-        if not card.version_2:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
-        return SimpleNamespace(total=card.total, reserved=card.reserved, free=free, used=card.used)
-
-    def nvmlDeviceGetComputeRunningProcesses(self, card: FakeCard) -> list[SimpleNamespace]:
-        now = card.processes.pop(0) if len(card.processes) > 1 else card.processes[0]
-        return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in now]
-
-    def nvmlDeviceGetGraphicsRunningProcesses(self, card: FakeCard) -> list[SimpleNamespace]:
-        return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in card.graphics]
+from tests.gpu.stand_in import GIB, GONE, MIB, FakeCard, FakeNvml
 
 
 @pytest.fixture(autouse=True)
@@ -286,7 +212,83 @@ def test_device_index_counts_among_the_visible_cards(wish: str | None, index: in
 
 
 def test_several_visible_cards_without_a_fixed_order_get_a_note() -> None:
-    assert on(FakeNvml(*TWO)).notes == ("2 cards are visible, numbered by PCI bus as nvidia-smi does: CUDA_DEVICE_ORDER=PCI_BUS_ID",)
+    note = f"2 cards are visible, numbered by PCI bus as nvidia-smi does; this is {TWO[0].uuid}"
+    assert on(FakeNvml(*TWO)).notes == (note,)
+
+
+def test_a_card_has_one_identity() -> None:
+    budget = on(FakeNvml(*TWO), index=1)
+    assert budget.uuid == TWO[1].uuid
+
+
+def test_cards_that_may_not_be_opened_are_skipped_and_told() -> None:
+    """NVML counts them, CUDA doesn't: ``device.index`` and CUDA_VISIBLE_DEVICES count the others."""
+    nvml = FakeNvml(FakeCard(name="somebody else's", locked=True), *TWO)
+    budget = on(nvml, environ={"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
+    assert budget.uuid == TWO[0].uuid
+    assert budget.notes == ("card 0 of nvidia-smi is left out: it can't be opened (Insufficient Permissions)",)
+
+
+def test_a_machine_whose_cards_may_all_not_be_opened_is_refused() -> None:
+    (fault,) = refused(FakeNvml(FakeCard(locked=True)), "auto")
+    assert "no card can be opened: card 0 of nvidia-smi is left out" in fault.found
+
+
+# ---- a card that others come to
+
+
+def test_a_neighbour_who_comes_later_has_taken_the_card_and_a_desktops_drift_has_not() -> None:
+    nvml = FakeNvml(FakeCard())
+    budget = on(nvml)
+    nvml.cards[0].used = 300 * MIB
+    assert taken(budget, nvml=nvml) == ""
+    nvml.cards[0].used = 2 * GIB
+    assert taken(budget, nvml=nvml).startswith("13.8 GiB of cuda:0 (NVIDIA GeForce RTX 4080 SUPER) are free and the budget needs 15.8 GiB")
+
+
+def test_a_neighbour_beside_a_card_that_is_only_played_has_taken_nothing() -> None:
+    nvml = FakeNvml(FakeCard(total=80 * GIB))
+    budget = on(nvml, memory_bytes=16 * GIB)
+    nvml.cards[0].used = 40 * GIB
+    assert taken(budget, nvml=nvml) == ""
+
+
+def test_a_taken_card_is_waited_for_until_it_is_free_or_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml = FakeNvml(FakeCard())
+    budget = on(nvml)
+    nvml.cards[0].used = 2 * GIB
+    assert wait_for(budget, timeout_s=0.01, nvml=nvml) != ""
+    monkeypatch.setattr(devices, "WAITING_S", 0.0)
+    monkeypatch.setattr(devices.time, "sleep", lambda _: setattr(nvml.cards[0], "used", 0))
+    assert wait_for(budget, timeout_s=60, nvml=nvml) == ""
+
+
+def test_a_trial_that_waits_for_its_predecessors_memory_leaves_a_desktops_drift_alone() -> None:
+    nvml = FakeNvml(FakeCard())
+    budget = on(nvml)
+    nvml.cards[0].used = 300 * MIB
+    assert settle(budget, idle_free_bytes=budget.free_bytes - 300 * MIB, timeout_s=0.0, nvml=nvml)
+    nvml.cards[0].used = 900 * MIB
+    assert not settle(budget, idle_free_bytes=budget.free_bytes - 300 * MIB, timeout_s=0.0, nvml=nvml)
+
+
+def test_cuda_malloc_async_is_refused() -> None:
+    (fault,) = refused(FakeNvml(FakeCard()), environ={"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"})
+    assert fault.key == "PYTORCH_CUDA_ALLOC_CONF" and "whose pool no cap holds" in fault.found
+
+
+def test_a_fraction_of_the_persons_own_is_refused_for_a_budget() -> None:
+    (fault,) = refused(FakeNvml(FakeCard()), environ={"PYTORCH_CUDA_ALLOC_CONF": "per_process_memory_fraction:0.5"})
+    assert "by which autofit itself holds a run to its budget" in fault.found
+
+
+def test_a_driver_that_spills_gets_a_lower_cap(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = on(FakeNvml(FakeCard()))
+    monkeypatch.setattr(platform, "release", lambda: "6.6.87.2-microsoft-standard-WSL2")
+    spilling = on(FakeNvml(FakeCard()))
+    assert (plain.may_spill, spilling.may_spill) == (False, True)
+    assert spilling.cap_bytes == spilling.ceiling_bytes == int(plain.cap_bytes * 0.9)
+    assert spilling.budget_bytes == plain.budget_bytes
 
 
 @pytest.mark.parametrize(

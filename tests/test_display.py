@@ -13,6 +13,7 @@ from launcher.errors import Fault
 from launcher.fit import Fit, Status
 from launcher.job import Job
 from launcher.record import RunFolder
+from launcher.supervise import Outcome
 from launcher.trainers.suite import cpu_budget
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from launcher.trial import Trial
@@ -59,3 +60,33 @@ def test_words_of_the_persons_are_never_taken_for_markup(tmp_path: Path) -> None
     here = job(tmp_path)
     assert "odd [/red] words [bold]" in shown(lambda screen: screen.plan(here))
     assert "[/x] found. cure [y]" in shown(lambda screen: screen.faults([Fault(key="a[0]", found="[/x] found", cure="cure [y]")]))
+
+
+def failed(here: Job, tmp_path: Path) -> Fit:
+    """A launch whose full run has failed."""
+    rung = here.ladder.rungs[0]
+    fits = Verdict(kind=Kind.FITS, phase="done", why="fits", peak_bytes=700 * 2**20)
+    chosen = Trial(rung=rung, verdict=fits, report=TrialReport(), seconds=12.0, folder=tmp_path)
+    outcome = Outcome(returncode=1, seconds=9.0, peak_resident_bytes=0, peak_device_bytes=0, peak_bytes=0, memory_failure=None)
+    command = here.adapter.full_run(rung, here.budget, folder=here.folder.path)
+    return Fit(job=here, trials=[chosen], chosen=chosen, command=command, outcome=outcome, status=Status.FAILED)
+
+
+def test_after_a_failed_run_the_checkpoint_left_and_how_to_go_on_are_said(tmp_path: Path) -> None:
+    here = job(tmp_path)
+    assert "no checkpoint is left" in shown(lambda screen: screen.ended(failed(here, tmp_path)))
+    last = here.folder.path / "run" / "weights" / "last.pt"
+    last.parent.mkdir(parents=True)
+    last.write_bytes(b"")
+    text = shown(lambda screen: screen.ended(failed(here, tmp_path)))
+    assert f"checkpoint left: {last}" in text
+    (line,) = [line for line in text.splitlines() if line.startswith("to go on from it: ")]
+    assert f"model={last}" in line and line.endswith("resume=True")
+
+
+def test_where_every_rung_fails_at_a_runs_end_the_advice_is_to_draw_no_figures(tmp_path: Path) -> None:
+    here = job(tmp_path)
+    no = Verdict(kind=Kind.OUT_OF_MEMORY, phase="finish", why="out of memory", peak_bytes=900 * 2**20)
+    trials = [Trial(rung=rung, verdict=no, report=TrialReport(), seconds=1.0, folder=tmp_path) for rung in here.ladder.rungs]
+    text = shown(lambda screen: screen.summary(Fit(job=here, trials=trials, status=Status.NO_RUNG_FITS)))
+    assert "trainer.args.plots=False" in text and "floor" not in text

@@ -77,10 +77,6 @@ def test_it_passes_the_shipped_suite(programs: Path, tmp_path: Path) -> None:
 
 
 def test_its_recipe_trains_to_the_end_after_a_real_failure(programs: Path, tmp_path: Path) -> None:
-    code = "from importlib.resources import files; print(files('autofit_sentence_transformers') / 'recipes/embeddings_demo.yaml')"
-    shipped = run(programs, tmp_path, "python", "-c", code).stdout.strip()
-    (tmp_path / "recipes").mkdir()
-    shutil.copy(shipped, tmp_path / "recipes")
     done = run(programs, tmp_path, "autofit", "train", "--json", "recipe=embeddings_demo", "trainer.args.max_steps=3")
     record = answer(done)
     assert done.returncode == 0, done.stderr

@@ -122,3 +122,10 @@ def test_the_first_rung_that_fits_is_chosen_and_nothing_more_is_tried() -> None:
     ladder = small()
     history = [Tried(rung=ladder.rungs[0], verdict=OOM), Tried(rung=ladder.rungs[2], verdict=FITS)]
     assert next_move(ladder, history) == Chosen(rung=ladder.rungs[2])
+
+
+def test_a_rung_on_a_taken_card_was_not_measured_and_is_tried_again() -> None:
+    ladder = small()
+    history = [Tried(rung=ladder.rungs[0], verdict=verdict(Kind.CARD_TAKEN, "train", None))]
+    assert next_move(ladder, history) == Try(rung=ladder.rungs[0])
+    assert dominated_by(ladder, ladder.rungs[0], history) is None

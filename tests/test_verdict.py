@@ -29,10 +29,13 @@ GOOD = TrialReport(
 
 
 def judged(
-    report: TrialReport | None, *, returncode: int = 0, device_bytes: int = 10_000, lost: tuple[str, ...] = (), **ending: object
+    report: TrialReport | None, *, returncode: int = 0, device: str = "cpu", taken: str = "", lost: tuple[str, ...] = (), **ending: object
 ) -> Verdict:
     end = Ending(returncode=returncode, **ending)  # type: ignore[arg-type]
-    return judge(report, end, rung=RUNG, needs=NEEDS, device_bytes=device_bytes, lost=lost)
+    if device != "cpu" and report is not None:
+        report = dataclasses.replace(report, observed={**report.observed, "device": device})
+    needs = dataclasses.replace(NEEDS, observed={"device": device})
+    return judge(report, end, rung=RUNG, needs=needs, lost=lost, taken=taken)
 
 
 def but(**changes: object) -> TrialReport:
@@ -71,8 +74,17 @@ CPU = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't 
         ("cuda runtime error (2) : out of memory at /pytorch/x.cu:1", "driver", None),
         ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "driver", None),
         ("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED", "driver", None),
+        ("WARNING ⚠️ CUDA out of memory with batch=16. Reducing to batch=8 and retrying (1/3).", "allocator", None),
+        ("WARNING ⚠️ CPU out of memory with batch=16. Reducing to batch=8 and retrying (1/3).", "allocator", None),
+        ("WARNING ⚠️ CUDA backend memory error with batch=16. Reducing to batch=8 and retrying (1/3).", "allocator", None),
+        ("WARNING ⚠️ CUDA out of memory in TaskAlignedAssigner with batch_size=4 and max_num_obj=9; retrying", "allocator", None),
+        ("WARNING ⚠️ ConfusionMatrix plot failure: Unable to allocate 18.6 MiB for an array", "host", int(18.6 * 2**20)),
         ("NCCL: Failed to CUDA calloc 4194304 bytes", "driver", None),
         ("Cuda failure 2 'out of memory'", "driver", None),
+        ("cuFFT error: CUFFT_ALLOC_FAILED", "driver", None),
+        ("RuntimeError: Triton Error [CUDA]: out of memory", "driver", None),
+        ("Error out of memory at line 380 in file /src/csrc/pythonInterface.cpp", "driver", None),
+        ("Caught RuntimeError in pin memory thread for device 0. CUDA error: out of memory", "pinned", None),
         (CPU, "host", 26214400),
         ("numpy._core._exceptions._ArrayMemoryError: Unable to allocate 954. MiB for an array", "host", 954 * 2**20),
         ("terminate called after throwing an instance of 'std::bad_alloc'", "host", None),
@@ -172,9 +184,80 @@ def test_a_hidden_memory_failure_is_no_fit() -> None:
     assert judged(but(swallowed=("TaskAlignedAssigner went to the CPU",))).kind is Kind.ALTERED
 
 
-def test_more_in_use_than_the_device_has_is_spilled() -> None:
-    spilled = judged(but(uses=(PhaseUse(phase="train", seconds=1, reserved_bytes=900, device_bytes=1200),)), device_bytes=1000)
-    assert spilled.kind is Kind.SPILLED and spilled.lower_rung_may_help
+def test_a_sample_that_takes_far_longer_than_in_half_the_micro_batch_has_spilled() -> None:
+    slow = judged(but(full_step_seconds=8.0, half_step_seconds=1.0), device="cuda")
+    assert (slow.kind, slow.lower_rung_may_help) == (Kind.SPILLED, True)
+    assert slow.why == "a sample takes 4.0 times as long as in half the micro-batch: the driver has put some of it into host memory"
+    assert judged(but(full_step_seconds=2.2, half_step_seconds=1.0), device="cuda").fits
+
+
+def test_a_full_card_by_an_older_nvmls_count_is_no_spill() -> None:
+    """Version 1 counts the driver's own reserve as used: on a card used to its end that is more than programs can reach."""
+    uses = (PhaseUse(phase="train", seconds=1.0, reserved_bytes=900, outside_bytes=90, device_bytes=12_000),)
+    assert judged(but(uses=uses), device="cuda").fits
+
+
+def card(phase: str = "train", **what: int) -> PhaseUse:
+    return PhaseUse(phase=phase, seconds=1.0, **what)
+
+
+def test_reserved_and_outside_together_must_stay_below_the_cap() -> None:
+    verdict = judged(but(uses=(card(reserved_bytes=700, outside_bytes=400),), phase=Phase.TRAIN), device="cuda")
+    assert (verdict.kind, verdict.source, verdict.peak_bytes) == (Kind.OUT_OF_MEMORY, "measured", 1100)
+    assert judged(but(uses=(card(reserved_bytes=700, outside_bytes=200),)), device="cuda").peak_bytes == 900
+
+
+def test_memory_that_came_only_after_the_cache_was_emptied_is_no_fit() -> None:
+    verdict = judged(but(uses=(card(reserved_bytes=700, retries=3, ooms=1),)), device="cuda")
+    assert (verdict.kind, verdict.phase, verdict.source) == (Kind.OUT_OF_MEMORY, "train", "measured")
+    assert verdict.why == "2 allocation(s) in phase train came only after the allocator had emptied its cache: no room is left"
+
+
+def test_failed_allocations_that_a_library_got_over_are_no_guilt() -> None:
+    assert judged(but(uses=(card(reserved_bytes=700, retries=2, ooms=2),)), device="cuda").fits
+
+
+def test_growth_is_added_to_live_memory_on_a_card_and_not_to_the_cache() -> None:
+    uses = (card("validate", allocated_bytes=100, reserved_bytes=950, outside_bytes=20),)
+    grows = {"uses": uses, "growth_bytes_per_batch": 10.0, "validation_batches_total": 60}
+    assert judged(but(**grows), device="cuda").fits
+    verdict = judged(but(**{**grows, "validation_batches_total": 120}), device="cuda")
+    assert (verdict.kind, verdict.phase) == (Kind.OUT_OF_MEMORY, "validate")
+
+
+def test_host_memory_is_never_compared_with_a_cards_cap() -> None:
+    report = but(phase=Phase.TRAIN, uses=(card(reserved_bytes=250),))
+    verdict = judged(report, device="cuda", returncode=-signal.SIGSEGV, peak_data_bytes=9000)
+    assert (verdict.kind, verdict.why) == (Kind.CRASHED, "ended by signal SIGSEGV in phase train")
+
+
+def test_a_text_with_other_causes_is_memory_where_the_cards_allocator_had_refused() -> None:
+    report = failed("cuFFT error: CUFFT_INTERNAL_ERROR")
+    refused = dataclasses.replace(report, uses=(card(reserved_bytes=100, ooms=1, retries=1),))
+    assert judged(report, device="cuda", returncode=1).kind is Kind.CRASHED
+    assert judged(refused, device="cuda", returncode=1).kind is Kind.OUT_OF_MEMORY
+
+
+def test_page_locked_memory_has_a_cure_of_its_own() -> None:
+    text = "RuntimeError: Caught RuntimeError in pin memory thread for device 0. CUDA error: out of memory"
+    verdict = judged(failed(text), device="cuda", returncode=1)
+    assert (verdict.kind, verdict.source) == (Kind.OUT_OF_MEMORY, "pinned")
+    assert "pin_memory=False cures this, not a smaller batch" in verdict.why
+
+
+def test_a_card_that_others_came_to_is_never_this_rungs_out_of_memory() -> None:
+    verdict = judged(failed(CUDA_2_1), device="cuda", returncode=1, taken="2.0 GiB of cuda:0 are free")
+    assert (verdict.kind, verdict.lower_rung_may_help) == (Kind.CARD_TAKEN, False)
+    taken = judged(failed("CardTaken: the trainer is allowed 9 bytes", ("CardTaken", "BudgetError")), device="cuda", returncode=1)
+    assert (taken.kind, taken.why) == (Kind.CARD_TAKEN, "the trainer is allowed 9 bytes")
+
+
+def test_a_typing_error_on_a_taken_card_is_a_crash_all_the_same() -> None:
+    assert judged(failed("'x' is no argument", ("SyntaxError",)), device="cuda", returncode=1, taken="held").kind is Kind.CRASHED
+
+
+def test_a_trial_that_fits_on_a_taken_card_fits() -> None:
+    assert judged(GOOD, device="cuda", taken="held by others").fits
 
 
 def test_validation_that_would_grow_over_the_cap_by_the_end_of_the_set_does_not_fit() -> None:
@@ -195,7 +278,7 @@ def test_a_report_survives_being_written_and_read(tmp_path) -> None:  # type: ig
 def test_one_giant_allocation_is_said_to_be_the_lengths() -> None:
     report = dataclasses.replace(failed(CPU, phase=Phase.TRAIN), cap_bytes=40 * 2**20)
     rung = dataclasses.replace(RUNG, values={"micro_batch": 8, "segment": 661500})
-    verdict = judge(report, Ending(returncode=1), rung=rung, needs=NEEDS, device_bytes=2**40)
+    verdict = judge(report, Ending(returncode=1), rung=rung, needs=NEEDS)
     assert "62% of the cap" in verdict.why and "a shorter segment" in verdict.why
 
 

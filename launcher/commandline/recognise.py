@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Sequence
@@ -19,14 +20,15 @@ def understand(words: Sequence[str]) -> Understood:
     """
     if not words:
         raise BadInput([Fault(key=PLACE, found="there is no command", cure="For example: autofit run -- python train.py --batch-size 64.")])
-    found = [understood for adapter in adapters() if (understood := adapter.recognise(words)) is not None]
-    own = [understood for understood in found if not understood.general]
-    if len(own) > 1:
-        names = ", ".join(understood.adapter for understood in own)
-        raise BadInput([Fault(key=PLACE, found=f"{names} all take it for their own", cure="Uninstall all but one, or write a recipe.")])
-    if not found:
-        raise BadInput([Fault(key=PLACE, found="no installed trainer knows this command", cure="Write a recipe for it.")])
-    return (own or found)[0]
+    installed = list(adapters())
+    for general in (False, True):  # one that takes any command is asked, and may refuse it, only where nobody knows it
+        found = [seen for one in installed if one.general is general and (seen := one.recognise(words)) is not None]
+        if len(found) > 1:
+            names = ", ".join(understood.adapter for understood in found)
+            raise BadInput([Fault(key=PLACE, found=f"{names} all take it for their own", cure="Uninstall all but one, or write a recipe.")])
+        if found:
+            return found[0]
+    raise BadInput([Fault(key=PLACE, found="no installed trainer knows this command", cure="Write a recipe for it.")])
 
 
 def refuse_doubts(understood: Understood, *, overrides: Sequence[str]) -> None:
@@ -38,6 +40,8 @@ def refuse_doubts(understood: Understood, *, overrides: Sequence[str]) -> None:
 
 def name_of(understood: Understood) -> str:
     """A name for the run folder: the script's, else the program's."""
-    script = next((Path(word) for word in understood.words if word.endswith(".py") and not word.startswith("-")), None)
-    stem = script.stem if script is not None else Path(understood.words[0]).name
+    words = understood.words
+    script = next((Path(word) for word in words if word.endswith(".py") and not word.startswith("-")), None)
+    module = next((word for before, word in itertools.pairwise(words) if before == "-m"), None)
+    stem = script.stem if script is not None else (module or Path(words[0]).name).replace(".", "_")
     return re.sub(r"[^\w.-]+", "_", stem if stem != "__main__" else os.path.basename(os.getcwd()))

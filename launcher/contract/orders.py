@@ -23,8 +23,13 @@ class Orders:
     """The trial's own folder: ``report.json`` is written here, and ``scratch/`` takes whatever the trainer must write."""
     device: str
     """"cpu" or "cuda"."""
-    device_index: int = 0
-    """Index of the card as NVML and CUDA_DEVICE_ORDER=PCI_BUS_ID number it; the child sees only this one, as cuda:0."""
+    device_uuid: str = ""
+    """The card, as NVML and CUDA_VISIBLE_DEVICES name it; the child sees only this one, as cuda:0, and makes sure of it."""
+    idle_free_bytes: int = 0
+    """CUDA: what the driver said was free on the card just before the child started. What is gone from it since, and is not the
+    allocator's, is what the child holds outside the allocator: context, kernels, libraries. 0: nobody looked."""
+    may_spill: bool = False
+    """The driver gives host memory where the card's is full (WSL, Windows): only time per sample shows it."""
     cap_bytes: int
     """What the trial must stay below on its device: budget x (1 - headroom)."""
     ceiling_bytes: int = 0
@@ -45,6 +50,10 @@ class Orders:
     @classmethod
     def read(cls, path: Path) -> Orders:
         return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+    def enough(self, micro_batches: int, *, accumulation: int) -> int:
+        """Optimizer steps that take at least so many micro-batches."""
+        return -(-micro_batches // accumulation)
 
     @property
     def report_path(self) -> Path:

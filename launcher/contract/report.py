@@ -30,6 +30,10 @@ class Phase(StrEnum):
 
 OVER_CAP = "OverCap"
 """Name of the exception by which a trial's child ends as soon as a phase has needed more than the cap."""
+BUDGET_ERROR = "BudgetError"
+"""Name of the exception by which a child says that its budget can't be made real: our fault or the machine's, never the trainer's."""
+CARD_TAKEN = "CardTaken"
+"""Name of the exception by which a child says that others hold memory of its card that the budget counts on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +49,23 @@ class PhaseUse:
     reserved_bytes: int = 0
     """CUDA: peak reserved by PyTorch's allocator. CPU: peak of the data segments above the base, VmData."""
     device_bytes: int = 0
-    """CUDA: most the driver said was in use on the card, neighbours and context included. CPU: as reserved."""
+    """CUDA: reserved and outside together, what this process held of the card. CPU: as reserved."""
+    outside_bytes: int = 0
+    """CUDA: most that this process held outside PyTorch's allocator: context, kernels loaded late, libraries. CPU: 0."""
+    retries: int = 0
+    """CUDA: allocations that failed until the allocator had emptied its cache, those that failed even then included."""
+    ooms: int = 0
+    """CUDA: allocations that failed for good; an exception, or a library that is built to handle it (cuDNN trying plans)."""
+
+    @property
+    def held_bytes(self) -> int:
+        """What counts against the cap."""
+        return self.reserved_bytes + self.outside_bytes
+
+    @property
+    def squeezed(self) -> int:
+        """Allocations that succeeded only after the cache was emptied."""
+        return max(0, self.retries - self.ooms)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,13 +93,19 @@ class TrialReport:
     train_again_batches: int = 0
     uses: tuple[PhaseUse, ...] = ()
     cap_bytes: int = 0
-    """What the trial must stay below, above its base: budget x (1 - headroom), less what the device itself doesn't leave."""
+    """What the trial must stay below: budget x (1 - headroom). CUDA: of the card, context included. CPU: above its base."""
     ceiling_bytes: int = 0
-    """Where its allocations really fail, above its base (the allocator's cap, or RLIMIT_DATA less the base)."""
+    """Where its allocations really fail. CUDA: the cap (the allocator's limit and what is outside). CPU: RLIMIT_DATA less the base."""
     base_bytes: int = 0
-    """CPU: VmData when the cap was set. CUDA: what context and libraries took outside the allocator."""
+    """CPU: VmData when the cap was set. CUDA: what context and libraries had taken outside the allocator by then."""
+    device_total_bytes: int = 0
+    """CUDA: the card's memory as PyTorch counts it; its per-process fraction is a part of this."""
     step_seconds: float = 0.0
     """Seconds of one micro-batch, forward and backward with its share of the optimizer step, after the first."""
+    full_step_seconds: float = 0.0
+    """Where the driver may spill: seconds of the last whole micro-batch before those of half the samples."""
+    half_step_seconds: float = 0.0
+    """Seconds of one of half the samples, otherwise alike; 0 where none was run."""
     validation_batch_seconds: float = 0.0
     loss_finite: bool | None = None
     """Whether every training loss that was seen was a finite number; None where none was seen."""
@@ -101,8 +127,9 @@ class TrialReport:
     """Trainer-specific facts that the full run needs (the resolved optimizer, say)."""
 
     @property
-    def peak_reserved_bytes(self) -> int:
-        return max((use.reserved_bytes for use in self.uses), default=0)
+    def peak_bytes(self) -> int:
+        """Most that the trial held of its device at once, as its cap counts it."""
+        return max((use.held_bytes for use in self.uses), default=0)
 
     def write(self, path: Path) -> None:
         """Replaces ``path`` whole: a reader sees the old report or this one, never a torn file."""

@@ -6,9 +6,9 @@ Adding a trainer is one folder (or one installed package) with a class that impl
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -21,6 +21,8 @@ from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import ActsIn, Rung
 from launcher.schema import Recipe, Value, WheelRule
 from launcher.understood import Understood
+
+log = logging.getLogger(__name__)
 
 GROUP = "autofit.adapters"
 
@@ -85,6 +87,8 @@ class Adapter(Protocol):
     name: ClassVar[str]
     """As it stands in ``trainer.adapter``, and in the entry point."""
     wheels: ClassVar[Mapping[str, WheelSpec]]
+    general: ClassVar[bool]
+    """True: any command is taken for this trainer's; it is asked only where no other adapter knows one."""
     recipe: Recipe
 
     def __init__(self, recipe: Recipe) -> None: ...
@@ -110,6 +114,13 @@ class Adapter(Protocol):
     def notes(self) -> Sequence[str]:
         """What a person should know before anything is tried (weights that will be trained from scratch, say)."""
 
+    def unavailable(self) -> Mapping[str, str]:
+        """Wheels that the installed version of the trainer doesn't turn truthfully, each with why; they stay as asked.
+
+        Raises BadInput where no truthful trial is possible with it at all.
+        """
+        return {}
+
     def fetch(self, rung: Rung) -> Command | None:
         """What must be downloaded before this rung can be tried without a network; None where everything is here."""
 
@@ -121,6 +132,9 @@ class Adapter(Protocol):
 
     def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
         """The same full run, held to ``budget`` where the device itself wouldn't (a smaller card, a CPU's budget). See ``budgeted``."""
+
+    def shapes_vary(self, rung: Rung) -> bool:
+        """Whether the run's batches differ in shape (sizes drawn, lengths padded, rectangles): a card's memory breaks into pieces then."""
 
     def results(self, *, folder: Path) -> Mapping[str, Any]:
         """What the finished run achieved, read from what the trainer wrote: metrics, where the checkpoints lie."""
@@ -146,8 +160,12 @@ def budgeted(command: Command, budget: Budget, *, imports: Sequence[str]) -> Com
 
 
 def held_by(module: str, command: Command, budget: Budget, *options: str) -> Command:
-    """The command behind a module of autofit's that takes ``--device``, ``--device-index`` and ``--bytes`` first."""
-    limits = ("--device", budget.kind, "--device-index", str(budget.index), "--bytes", str(budget.budget_bytes))
+    """The command behind a module of autofit's that takes ``--device``, ``--device-uuid``, ``--idle-free`` and ``--bytes`` first.
+
+    ``budget.free_bytes`` must be what is free on the card now (``launch.start`` looks again).
+    """
+    card = ("--device-uuid", budget.uuid, "--idle-free", str(budget.free_bytes)) if budget.kind == "cuda" else ()
+    limits = ("--device", budget.kind, *card, "--bytes", str(budget.budget_bytes))
     return replace(command, argv=process.python_module(module, *limits, *options, *command.argv))
 
 
@@ -161,10 +179,12 @@ def known_adapters() -> list[str]:
 
 
 def adapters() -> Iterator[type[Adapter]]:
-    """Every installed adapter, by name. One that can't be loaded (a broken plugin) is passed over; naming it says why."""
+    """Every installed adapter, by name. One that can't be loaded (a broken plugin) is passed over, with a word; naming it says why."""
     for name in known_adapters():
-        with suppress(BadInput):
+        try:
             yield load_adapter(name)
+        except BadInput as refused:
+            log.warning("%s", refused)
 
 
 def load_adapter(name: str) -> type[Adapter]:

@@ -75,8 +75,7 @@ class AdapterSuite:
         assert all(spec.help for spec in self.adapter_type.wheels.values())
 
     def test_it_recognises_no_command_that_is_nobodys(self) -> None:
-        understood = self.adapter_type.recognise(["no-such-program", "--whatever"])
-        assert understood is None or understood.general
+        assert self.adapter_type.general or self.adapter_type.recognise(["no-such-program", "--whatever"]) is None
 
     def test_it_accepts_a_good_recipe_and_writes_nothing(self, adapter: Adapter, tmp_path: Path) -> None:
         before = snapshot(tmp_path)
@@ -110,6 +109,9 @@ class AdapterSuite:
         command = adapter.full_run(ladder.asked, cpu_budget(), folder=tmp_path / "run")
         held = adapter.held(command, cpu_budget(), folder=tmp_path / "run")
         assert held.argv[-len(command.argv) + 1 :] == command.argv[1:] and str(cpu_budget().budget_bytes) in held.argv
+
+    def test_it_says_of_every_rung_whether_its_shapes_vary(self, adapter: Adapter, ladder: Ladder) -> None:
+        assert {type(adapter.shapes_vary(rung)) for rung in ladder.rungs} == {bool}
 
     def test_it_never_imports_torch(self) -> None:
         module = self.adapter_type.__module__

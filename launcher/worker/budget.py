@@ -2,7 +2,8 @@
 
 CPU: ``RLIMIT_DATA`` at what the data segments hold now plus the cap, so that allocations fail as real ones do: PyTorch's clean
 ``DefaultCPUAllocator`` error. Call it after the imports and before anything is built, since libraries count as base.
-CUDA: the caching allocator's per-process fraction; what context and libraries took outside the allocator is subtracted first.
+CUDA: the caching allocator's per-process fraction; what context and libraries hold outside the allocator is subtracted first, and again
+whenever it is found to have grown (``tighten``).
 No tensor is made here, save for one on the CPU that starts PyTorch's threads.
 """
 
@@ -18,11 +19,15 @@ from launcher import procfs
 from launcher.allocator import MALLOC_VALUE, MALLOC_VARIABLE
 from launcher.contract.files import replace
 from launcher.contract.orders import HELD, Orders
-from launcher.worker.driver import used_by_nvml
+from launcher.worker.driver import Card
 
 
 class BudgetError(RuntimeError):
-    """The budget cannot be made real on this machine, or is too small for the device's own needs."""
+    """The budget cannot be made real on this machine, or is too small for the device's own needs. Not the trainer's doing."""
+
+
+class CardTaken(BudgetError):
+    """Others hold memory of the card that the budget counts on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,16 +42,16 @@ class Taken:
 def take(orders: Orders) -> Taken:
     """Limits this process to the orders' ceiling. The cap is lowered as well where the device itself leaves less."""
     ceiling = max(orders.ceiling_bytes, orders.cap_bytes)
-    allowed, base = limit(device=orders.device, cap_bytes=ceiling, device_index=orders.device_index)
+    allowed, base = limit(device=orders.device, cap_bytes=ceiling, device_uuid=orders.device_uuid, idle_free_bytes=orders.idle_free_bytes)
     return Taken(cap_bytes=min(orders.cap_bytes, orders.cap_bytes - (ceiling - allowed)), ceiling_bytes=allowed, base_bytes=base)
 
 
-def limit(*, device: str, cap_bytes: int, device_index: int = 0) -> tuple[int, int]:
+def limit(*, device: str, cap_bytes: int, device_uuid: str = "", idle_free_bytes: int = 0) -> tuple[int, int]:
     """As ``take``, without orders. Complaints go to stderr: a budget that means less than it says must not be silent."""
     if cap_bytes <= 0:
         raise BudgetError(f"a budget of {cap_bytes} bytes allows nothing")
     if device == "cuda":
-        return _limit_cuda(cap_bytes, device_index)
+        return _limit_cuda(cap_bytes, device_uuid, idle_free_bytes)
     if device != "cpu":
         raise BudgetError(f"no memory budget can be made for device {device!r}; only 'cpu' and 'cuda' have one")
     for complaint in complaints(device):
@@ -117,20 +122,46 @@ def _limit_cpu(cap_bytes: int) -> tuple[int, int]:
 # CUDA
 
 
-def _limit_cuda(cap_bytes: int, device_index: int) -> tuple[int, int]:
+def _limit_cuda(cap_bytes: int, uuid: str, idle_free_bytes: int) -> tuple[int, int]:
     import torch
 
     if not torch.cuda.is_available():
         raise BudgetError("device 'cuda' was asked for, but PyTorch sees no CUDA device (torch.cuda.is_available() is False)")
-    used = used_by_nvml(device_index)
-    before = used() if used else None
+    card = Card(uuid, idle_free_bytes=idle_free_bytes)
     torch.cuda.init()
-    torch.cuda.synchronize()  # creates the context
-    free, total = torch.cuda.mem_get_info()
-    after = used() if used else total - free
-    overhead = max(0, after - before) if before is not None else 0  # without NVML it cannot be told from the neighbours'
-    allowed = cap_bytes - overhead
+    torch.cuda.synchronize()  # creates the context, where the trainer's own imports haven't
+    _same_card(uuid)
+    outside = card.outside()
+    allowed = cap_bytes - outside
     if allowed <= 0:
-        raise BudgetError(f"the CUDA context alone takes {overhead} bytes; a budget of {cap_bytes} leaves nothing for the trainer")
-    torch.cuda.set_per_process_memory_fraction(min(1.0, allowed / total))
-    return min(allowed, total), overhead
+        raise BudgetError(f"the CUDA context alone takes {outside} bytes; a budget of {cap_bytes} leaves nothing for the trainer")
+    free = int(torch.cuda.mem_get_info()[0]) + int(torch.cuda.memory_reserved())
+    if allowed > free:
+        raise CardTaken(f"the trainer is allowed {allowed} bytes of the card, and the driver says that {free} are free for it")
+    tighten(cap_bytes, outside)
+    return cap_bytes, outside
+
+
+def tighten(cap_bytes: int, outside_bytes: int) -> None:
+    """Limits PyTorch's allocator to what the cap leaves beside what is held outside of it."""
+    import torch
+
+    total = int(torch.cuda.mem_get_info()[1])
+    torch.cuda.set_per_process_memory_fraction(min(1.0, max(0.0, (cap_bytes - outside_bytes) / total)))
+
+
+def _same_card(uuid: str) -> None:
+    """A script that sets CUDA_VISIBLE_DEVICES itself runs on another card than the one that is budgeted and metered."""
+    import torch
+
+    found = getattr(torch.cuda.get_device_properties(0), "uuid", None)  # since torch 2.4
+    if found is None or not uuid or _bare(str(found)) == _bare(uuid):
+        return
+    raise BudgetError(
+        f"this process runs on the card GPU-{_bare(str(found))} and the budget is for {uuid}: something in it sets CUDA_VISIBLE_DEVICES. "
+        "Take that out and let device.index choose the card"
+    )
+
+
+def _bare(uuid: str) -> str:
+    return uuid.lower().removeprefix("gpu-")

@@ -76,8 +76,9 @@ def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m launcher.worker.budgeted", allow_abbrev=False)
     parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
-    parser.add_argument("--device-index", type=int, default=0, help="index of the card as NVML numbers it; it is cuda:0 in here")
-    parser.add_argument("--bytes", type=int, required=True, help="cap on device memory above what the imports take")
+    parser.add_argument("--device-uuid", default="", help="the card, as NVML names it; it is cuda:0 in here")
+    parser.add_argument("--idle-free", type=int, default=0, help="bytes that were free on the card before this process")
+    parser.add_argument("--bytes", type=int, required=True, help="cap on device memory: a card's, or above what the imports take")
     parser.add_argument("--imports", default="", help="modules to import before the cap is set, comma separated")
     options, program = _split(argv)
     chosen = parser.parse_args(options)
@@ -85,7 +86,7 @@ def main(argv: Sequence[str]) -> None:
         parser.error("no program to run")
     for name in filter(None, chosen.imports.split(",")):
         importlib.import_module(name)
-    budget.limit(device=chosen.device, cap_bytes=chosen.bytes, device_index=chosen.device_index)
+    budget.limit(device=chosen.device, cap_bytes=chosen.bytes, device_uuid=chosen.device_uuid, idle_free_bytes=chosen.idle_free)
     run(program)
 
 

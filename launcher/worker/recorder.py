@@ -13,13 +13,13 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from launcher import procfs
 from launcher.contract.orders import Orders
 from launcher.contract.report import Failure, Phase, PhaseUse, TrialReport
-from launcher.worker.budget import Taken
-from launcher.worker.driver import used_by_nvml, used_by_runtime
+from launcher.worker.budget import Taken, tighten
+from launcher.worker.driver import Card
 
 SAMPLE_PERIOD_S = 0.002
 """Between two looks at the data segments; each costs the interpreter's lock once."""
@@ -31,6 +31,16 @@ MEASURES = frozenset({"growth_bytes_per_batch", "validation_batches_total", "tra
 """Fields of the report that only the trainer's module can know."""
 
 
+class Peaks(NamedTuple):
+    """Most that was held since the last reset, as ``PhaseUse`` defines it."""
+
+    allocated_bytes: int
+    reserved_bytes: int
+    outside_bytes: int = 0
+    retries: int = 0
+    ooms: int = 0
+
+
 class Meter(Protocol):
     """What a kind of device can tell about memory in use. All sizes are bytes."""
 
@@ -40,11 +50,10 @@ class Meter(Protocol):
     def sample(self) -> None:
         """Called after every batch; may wait for the device to finish."""
 
-    def peaks(self) -> tuple[int, int, int]:
-        """(allocated, reserved, device) since the last reset, as ``PhaseUse`` defines them."""
+    def peaks(self) -> Peaks: ...
 
-    def hidden_failures(self) -> tuple[str, ...]:
-        """Memory failures since the last reset that the allocator counted; an exception may or may not have come of them."""
+    def stepped(self) -> None:
+        """The optimizer has stepped for the first time: everything a step needs has been loaded."""
 
     def remarks(self) -> tuple[str, ...]:
         """What a reader should know about memory since the last reset."""
@@ -70,13 +79,15 @@ class Recorder:
         self._last_batch: float | None = None
         self._uses: list[PhaseUse] = []
         self._batches = dict.fromkeys(Phase, 0)
-        self._intervals: dict[str, list[float]] = {"train": [], "validate": []}
+        self._intervals: dict[str, list[float]] = {"train": [], "validate": [], "half": []}
+        self._halves = False
         self._optimizer_steps = 0
         self._observed: dict[str, Any] = {}
         self._facts: dict[str, Any] = {}
         self._measures: dict[str, Any] = {}
         self._swallowed: list[str] = []
         self._notes: list[str] = []
+        self._hint = ""
         self._taken = Taken(cap_bytes=0, ceiling_bytes=0, base_bytes=0)
         self._loss_finite: bool | None = None
         self._failure: Failure | None = None
@@ -87,7 +98,7 @@ class Recorder:
     def budget(self, taken: Taken) -> None:
         """The budget was taken (``budget.take``): metering starts here, above this base."""
         self._taken = taken
-        self._meter = CudaMeter(self._orders.device_index) if self._orders.device == "cuda" else CpuMeter(taken.base_bytes)
+        self._meter = CudaMeter(self._orders, taken) if self._orders.device == "cuda" else CpuMeter(taken.base_bytes)
         self._meter.reset()
         self.write()
 
@@ -97,8 +108,8 @@ class Recorder:
         Raises OverCap where the phase that ends needed more than the cap: the trial has failed, and the rest would cost time only.
         """
         self._close_phase()
-        if self._taken.cap_bytes and self._uses[-1].reserved_bytes > self._taken.cap_bytes:
-            raise OverCap(f"phase {self._phase.value} needed {self._uses[-1].reserved_bytes} bytes, the cap is {self._taken.cap_bytes}")
+        if self._taken.cap_bytes and self._uses[-1].held_bytes > self._taken.cap_bytes:
+            raise OverCap(f"phase {self._phase.value} needed {self._uses[-1].held_bytes} bytes, the cap is {self._taken.cap_bytes}")
         self._phase = phase
         if self._meter is not None:
             self._meter.reset()
@@ -106,28 +117,42 @@ class Recorder:
             self._meter.close()
         self.write()
 
-    def batch(self) -> None:
-        """A micro-batch (or validation batch) of this phase is through: its loss, backward and share of the step are done."""
+    def batch(self, *, timed: bool = True) -> None:
+        """A micro-batch (or validation batch) of this phase is through: its loss, backward and share of the step are done.
+
+        ``timed``: its seconds are those of the run's batches. One that is there for its shape only has fewer samples.
+        """
         self.sample()
         now = self._clock()
         self._phase_batches += 1
         self._batches[self._phase] += 1
-        if self._last_batch is not None:  # the first batch of a phase, and those up to the first optimizer step, warm things up
+        if timed and self._last_batch is not None:  # the first batch of a phase, and those up to the first optimizer step, warm things up
             if self._phase in (Phase.TRAIN, Phase.TRAIN_AGAIN):
-                self._intervals["train"].append(now - self._last_batch)
+                self._intervals["half" if self._halves else "train"].append(now - self._last_batch)
             elif self._phase is Phase.VALIDATE:
                 self._intervals["validate"].append(now - self._last_batch)
         if self._phase is Phase.VALIDATE or self._optimizer_steps:
             self._last_batch = now
+
+    def halves_begin(self) -> None:
+        """The micro-batches that come now are of half the samples: their time per sample is held against that of whole ones."""
+        self._halves = True
 
     def sample(self) -> None:
         """Looks at memory without counting a batch."""
         if self._meter is not None:
             self._meter.sample()
 
+    def saw(self, size: int) -> None:
+        """Bytes of the CPU's memory above the base in another process that the same limit holds: a worker forked from this one."""
+        if isinstance(self._meter, CpuMeter):
+            self._meter.saw(size)
+
     def optimizer_step(self) -> None:
         """The optimizer has stepped. Call it before the ``batch`` that completes the step."""
         self._optimizer_steps += 1
+        if self._optimizer_steps == 1 and self._meter is not None:
+            self._meter.stepped()
 
     # -- what was seen
 
@@ -141,11 +166,13 @@ class Recorder:
         return dict(self._observed)
 
     def peak_so_far(self) -> int:
-        """Most bytes reserved in this phase up to now (as ``PhaseUse.reserved_bytes``); 0 before the budget is taken."""
+        """Most bytes in use in this phase up to now; 0 before the budget is taken. CUDA: of live tensors, since what the allocator keeps
+        besides is there for what comes. CPU: as ``PhaseUse.reserved_bytes``."""
         if self._meter is None:
             return 0
         self._meter.sample()
-        return self._meter.peaks()[1]
+        peaks = self._meter.peaks()
+        return peaks.allocated_bytes if self._orders.device == "cuda" else peaks.reserved_bytes
 
     def fact(self, **facts: Any) -> None:
         """Trainer-specific facts that the full run needs."""
@@ -167,6 +194,11 @@ class Recorder:
         if text not in self._notes:
             self._notes.append(text)
 
+    def hint(self, text: str) -> None:
+        """Where the trial fell short, in words for people: what it could not see. The report is written at once."""
+        self._hint = text
+        self.write()
+
     def swallowed(self, text: str) -> None:
         """A memory failure that the trainer hid. The report is written at once: the trainer may not live long."""
         if text not in self._swallowed:
@@ -178,7 +210,7 @@ class Recorder:
         self._failure = failure_of(error)
         with contextlib.suppress(Exception):  # a broken CUDA context must not cost us the report
             if not isinstance(error, OverCap):  # its phase is closed
-                self._close_phase(raised=True)
+                self._close_phase()
         if self._meter is not None:
             self._meter.close()
         self.write()
@@ -198,11 +230,15 @@ class Recorder:
             cap_bytes=self._taken.cap_bytes,
             ceiling_bytes=self._taken.ceiling_bytes,
             base_bytes=self._taken.base_bytes,
+            device_total_bytes=self._meter.total_bytes if isinstance(self._meter, CudaMeter) else 0,
             loss_finite=self._loss_finite,
             step_seconds=_mean(self._intervals["train"]),
+            full_step_seconds=self._intervals["train"][-1] if self._intervals["half"] and self._intervals["train"] else 0.0,
+            half_step_seconds=self._intervals["half"][-1] if self._intervals["half"] else 0.0,
             validation_batch_seconds=_mean(self._intervals["validate"]) or self._only_validation_batch(),
             swallowed=tuple(self._swallowed),
             notes=tuple(self._notes),
+            hint=self._hint,
             facts=dict(self._facts),
             **self._measures,
         )
@@ -214,23 +250,21 @@ class Recorder:
         """Seconds per batch of a validation that had a single one: nothing better is known."""
         return next((use.seconds / use.batches for use in self._uses if use.phase == Phase.VALIDATE and use.batches), 0.0)
 
-    def _close_phase(self, raised: bool = False) -> None:
+    def _close_phase(self) -> None:
         seconds = self._clock() - self._phase_began
-        allocated = reserved = device = 0
+        peaks = Peaks(0, 0)
         if self._meter is not None:
-            self._meter.sample()
-            allocated, reserved, device = self._meter.peaks()
-            hidden = () if raised else self._meter.hidden_failures()
-            self._swallowed += [f"{self._phase.value}: {text}" for text in hidden]
+            with contextlib.suppress(Exception):  # a context that a failure broke still tells its peaks
+                self._meter.sample()
+            peaks = self._meter.peaks()
             self._notes += [f"{self._phase.value}: {text}" for text in self._meter.remarks()]
         self._uses.append(
             PhaseUse(
                 phase=self._phase.value,
                 seconds=seconds,
                 batches=self._phase_batches,
-                allocated_bytes=allocated,
-                reserved_bytes=reserved,
-                device_bytes=device,
+                device_bytes=peaks.reserved_bytes + peaks.outside_bytes,
+                **peaks._asdict(),
             )
         )
         self._phase_began, self._phase_batches, self._last_batch = self._clock(), 0, None
@@ -320,13 +354,16 @@ class CpuMeter:
     def sample(self) -> None:
         self._look()
 
-    def peaks(self) -> tuple[int, int, int]:
-        resident = max(0, procfs.status_bytes("VmHWM") - self._resident_base)
-        data = max(0, self._peak - self._base_bytes)
-        return resident, data, data
+    def saw(self, size: int) -> None:
+        """Data segments of another process, above the base."""
+        self._peak = max(self._peak, self._base_bytes + size)
 
-    def hidden_failures(self) -> tuple[str, ...]:
-        return ()  # the CPU allocator keeps no count
+    def peaks(self) -> Peaks:
+        resident = max(0, procfs.status_bytes("VmHWM") - self._resident_base)
+        return Peaks(resident, max(0, self._peak - self._base_bytes))
+
+    def stepped(self) -> None:
+        pass
 
     def remarks(self) -> tuple[str, ...]:
         return ()
@@ -337,39 +374,58 @@ class CpuMeter:
 
 
 class CudaMeter:
-    """PyTorch's allocator on cuda:0, and what the driver says is in use on the whole card."""
+    """PyTorch's allocator on cuda:0, and what this process holds of the card outside of it.
 
-    def __init__(self, device_index: int) -> None:
-        """``device_index``: the card's index as NVML numbers it; inside this process the card is cuda:0."""
+    Peaks of the allocator are its own and exact; what is outside is looked at when the optimizer has stepped first (kernels are loaded
+    when they are first used) and at the end of each phase. Where it has grown, the allocator gets less.
+    """
+
+    def __init__(self, orders: Orders, taken: Taken) -> None:
         import torch
 
         self._cuda = torch.cuda
-        self._driver_used = used_by_nvml(device_index) or used_by_runtime
-        self._device_peak = 0
+        self._cap_bytes = taken.cap_bytes
+        self._card = Card(orders.device_uuid, idle_free_bytes=orders.idle_free_bytes)
+        self._outside = taken.base_bytes
         self._ooms = self._retries = 0
+        self.total_bytes = int(self._cuda.mem_get_info()[1])
 
     def _count(self, name: str) -> int:
         return int(self._cuda.memory_stats().get(name, 0))
 
+    def _look_outside(self) -> None:
+        outside = self._card.outside()
+        if outside > self._outside:
+            self._outside = outside
+            tighten(self._cap_bytes, outside)
+
     def reset(self) -> None:
+        self._look_outside()
         self._cuda.reset_peak_memory_stats()
         self._ooms, self._retries = self._count("num_ooms"), self._count("num_alloc_retries")
-        self._device_peak = self._driver_used()
 
     def sample(self) -> None:
         self._cuda.synchronize()
-        self._device_peak = max(self._device_peak, self._driver_used())
 
-    def peaks(self) -> tuple[int, int, int]:
-        return self._cuda.max_memory_allocated(), self._cuda.max_memory_reserved(), self._device_peak
+    def stepped(self) -> None:
+        self._cuda.synchronize()
+        self._look_outside()
 
-    def hidden_failures(self) -> tuple[str, ...]:
-        ooms = self._count("num_ooms") - self._ooms
-        return (f"the CUDA allocator ran out of memory {ooms} time(s), and the trainer went on without saying so",) if ooms else ()
+    def peaks(self) -> Peaks:
+        with contextlib.suppress(Exception):  # after a failure that broke the context
+            self._look_outside()
+        ooms, retries = self._count("num_ooms") - self._ooms, self._count("num_alloc_retries") - self._retries
+        return Peaks(self._cuda.max_memory_allocated(), self._cuda.max_memory_reserved(), self._outside, retries, ooms)
 
     def remarks(self) -> tuple[str, ...]:
-        retries = self._count("num_alloc_retries") - self._retries
-        return (f"the CUDA allocator emptied its cache and tried again {retries} time(s): the cap is near",) if retries else ()
+        """A failed allocation is evidence, not guilt: cuDNN tries plans until one's workspace can be had (Conv_v8.cpp), on purpose."""
+        peaks = self.peaks()
+        squeezed, said = max(0, peaks.retries - peaks.ooms), []
+        if peaks.ooms:
+            said.append(f"the CUDA allocator refused {peaks.ooms} allocation(s); a library may be built to go on without (cuDNN)")
+        if squeezed:
+            said.append(f"the CUDA allocator could give {squeezed} allocation(s) only after it had emptied its cache")
+        return tuple(said)
 
     def close(self) -> None:
         pass

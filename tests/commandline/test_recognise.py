@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,13 @@ from omegaconf import OmegaConf
 from launcher.commandline import draft, recognise
 from launcher.commandline.recognise import Understood
 from launcher.errors import BadInput
+from launcher.schema import LadderRules, Recipe, TrainerRules
+from launcher.trainers import base
+from launcher.trainers.base import adapters
+from launcher.trainers.script import flags
+from launcher.trainers.script.adapter import ScriptAdapter
+from launcher.trainers.suite import cpu_budget
+from launcher.wheels import ladder_of
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
@@ -22,6 +32,18 @@ def believed(understood: Understood) -> dict[str, tuple[object, str]]:
 def written(understood: Understood) -> dict[str, object]:
     held: dict[str, object] = yaml.safe_load(draft.recipe(understood, name="mine"))
     return held
+
+
+def made(understood: Understood) -> Recipe:
+    """The recipe that is understood, without the defaults of its groups."""
+    held = written(understood)
+    trainer, ladder = TrainerRules(adapter="script", args=held["trainer"]["args"]), held["ladder"]  # type: ignore[index]
+    return Recipe(name="mine", ask=held["ask"], trainer=trainer, ladder=LadderRules.model_validate_json(json.dumps(ladder)))  # type: ignore[arg-type]
+
+
+def rung_words(understood: Understood, index: int) -> list[str]:
+    adapter = ScriptAdapter(made(understood))
+    return adapter.line(ladder_of(adapter).rungs[index], run=Path("run")).words
 
 
 def test_yolo_becomes_the_ultralytics_adapters_recipe() -> None:
@@ -105,6 +127,116 @@ def test_doubt_asks_for_the_mapping_with_an_example(tmp_path: Path, monkeypatch:
     recognise.refuse_doubts(none, overrides=["ask.micro_batch=4"])
 
 
+@pytest.mark.parametrize(
+    ("name", "wheel"),
+    [
+        ("--per_device_batch_size", "micro_batch"), ("--bs", "micro_batch"), ("samples_per_gpu", "micro_batch"), ("--bsz", "micro_batch"),
+        ("--trainBatchSize", "micro_batch"), ("--eval-bs", "val_micro_batch"), ("--dev_batch_size", "val_micro_batch"),
+        ("--train-crop-size", "image_size"), ("--imageSize", "image_size"), ("--val-crop-size", None), ("--bptt", "sequence_length"),
+        ("--max-source-seq-len", "sequence_length"), ("--global-batch-size", None), ("--num-batches", None), ("--log-every-batch", None),
+        ("--accum-freq", "accumulation"), ("--eval_accumulation_steps", None), ("--use-grad-checkpoint", "checkpointing"),
+        ("--checkpoint-dir", None), ("--batch-norm-momentum", None), ("--hidden-size", None), ("--patch-size", None),
+    ],
+)  # fmt: skip
+def test_a_name_means_what_its_words_mean(name: str, wheel: str | None) -> None:
+    assert flags.meaning(name) == wheel
+
+
+def test_glued_short_flags_are_the_commands_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text("p.add_argument('-b', '--batch-size', type=int, default=256)\np.add_argument('-a', '--accum', default=1)\n")
+    understood = recognise.understand(["python", "t.py", "-b64", "-e1"])
+    assert believed(understood) == {"micro_batch": (64, "-b"), "accumulation": (1, "--accum")}
+    assert rung_words(understood, 0) == ["python", "t.py", "-b64", "-e1"]
+    assert rung_words(understood, 1) == ["python", "t.py", "-b32", "-e1", "--accum", "2"]
+
+
+def test_an_equals_sign_stays_and_only_turned_wheels_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text("p.add_argument('--batch_size', type=int)\np.add_argument('--accum', default=2)\n")
+    understood = recognise.understand(["python", "t.py", "--batch_size=64", "--lr", "1e-3"])
+    assert rung_words(understood, 0) == ["python", "t.py", "--batch_size=64", "--lr", "1e-3"]
+    assert rung_words(understood, 1) == ["python", "t.py", "--batch_size=32", "--lr", "1e-3", "--accum", "4"]
+
+
+def test_nanogpts_configuration_file_wins_over_the_scripts_own_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("config").mkdir()
+    Path("config/shakespeare.py").write_text("gradient_accumulation_steps = 1\nbatch_size = 64\nblock_size = 256\n")
+    Path("train.py").write_text(
+        "batch_size = 12\ngradient_accumulation_steps = 5 * 8\nblock_size = 1024\nexec(open('configurator.py').read())\n"
+    )
+    words = ["python", "train.py", "config/shakespeare.py", "--batch_size=64"]
+    understood = recognise.understand(words)
+    assert believed(understood) == {
+        "micro_batch": (64, "--batch_size="),
+        "accumulation": (1, "--gradient_accumulation_steps="),
+        "sequence_length": (256, "--block_size="),
+    }
+    assert rung_words(understood, 0) == words
+    assert rung_words(understood, 1) == [*words[:3], "--batch_size=32", "--gradient_accumulation_steps=2"]
+
+
+def test_arguments_from_one_json_file_stay_one_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("run_clm.py").write_text("from transformers import HfArgumentParser, TrainingArguments\n")
+    Path("args.json").write_text('{"per_device_train_batch_size": 16}')
+    understood = recognise.understand(["python", "run_clm.py", "args.json"])
+    assert believed(understood)["accumulation"] == (1, "config+:gradient_accumulation_steps")
+    assert rung_words(understood, 0) == ["python", "run_clm.py", "args.json"]
+    adapter = ScriptAdapter(made(understood))
+    command = adapter.full_run(ladder_of(adapter).rungs[1], cpu_budget(), folder=tmp_path / "run")
+    ((path, text),) = command.files.items()
+    assert command.argv == ("python", "run_clm.py", str(path))
+    assert json.loads(text) == {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 8}
+
+
+def test_a_draft_with_a_small_image_size_is_accepted_by_the_grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text("p.add_argument('--accum', default=1)\n")
+    adapter = ScriptAdapter(made(recognise.understand(["python", "t.py", "--batch-size", "1", "--img-size", "96", "--seq-len", "20"])))
+    assert adapter.check() == []
+    assert {rung.values["image_size"] for rung in ladder_of(adapter).rungs} == {96, 64, 48, 32, 16}
+
+
+def test_a_batch_that_is_no_number_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text("")
+    understood = recognise.understand(["python", "t.py", "--batch-size", "-1"])
+    with pytest.raises(BadInput, match=r"--batch-size says -1.*ask\.micro_batch=16"):
+        recognise.refuse_doubts(understood, overrides=[])
+    recognise.refuse_doubts(understood, overrides=["ask.micro_batch=16"])
+
+
+def test_a_configuration_that_the_script_finds_itself_is_left_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text("p.add_argument('--batch-size', default=8)\n")
+    understood = recognise.understand(["python", "t.py", "--cfg", "yolov5s.yaml"])
+    assert "config" not in understood.args and ScriptAdapter(made(understood)).check() == []
+
+
+def test_a_module_names_the_recipe_and_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("package").mkdir()
+    Path("package/module.py").write_text("p.add_argument('--batch-size', default=8)\n")
+    understood = recognise.understand(["python", "-m", "package.module", "--lr", "1"])
+    assert believed(understood) == {"micro_batch": (8, "--batch-size")} and recognise.name_of(understood) == "package_module"
+
+
+def test_lightnings_dotted_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.py").write_text(
+        "from lightning.pytorch.cli import LightningCLI\nclass D(L.LightningDataModule):\n"
+        "    def __init__(self, folder, batch_size: int = 32):\n        pass\nLightningCLI(M, D)\n"
+    )
+    assert believed(recognise.understand(["python", "main.py", "fit"])) == {
+        "micro_batch": (32, "--data.batch_size"),
+        "accumulation": (1, "--trainer.accumulate_grad_batches"),
+    }
+    understood = recognise.understand(["python", "main.py", "fit", "--data.batch_size", "64", "--trainer.accumulate_grad_batches=2"])
+    assert believed(understood) == {"micro_batch": (64, "--data.batch_size"), "accumulation": (2, "--trainer.accumulate_grad_batches=")}
+
+
 def test_a_script_that_is_not_there_is_refused() -> None:
     with pytest.raises(BadInput, match="there is no script"):
         recognise.understand(["python", "nowhere.py"])
@@ -118,3 +250,28 @@ def test_a_dollar_brace_of_the_persons_own_is_text_and_no_interpolation(tmp_path
     words = ["python", "t.py", "--batch-size", "4", "out=${HOME}/x", "name=${now:%H}"]
     held = OmegaConf.create(yaml.safe_load(draft.recipe(recognise.understand(words), name="mine")))
     assert OmegaConf.to_container(held, resolve=True)["trainer"]["args"]["command"] == words  # type: ignore[index,call-overload]
+
+
+class _Taken:
+    """An adapter that takes every command for its own."""
+
+    name = "greedy"
+    general = False
+
+    @classmethod
+    def recognise(cls, words: Sequence[str]) -> Understood | None:
+        return Understood(adapter=cls.name, words=tuple(words))
+
+
+def test_the_general_adapter_is_asked_only_where_nobody_knows_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recognise, "adapters", lambda: iter([*adapters(), _Taken]))
+    assert recognise.understand(["greedy-train", "missing.py"]).adapter == "greedy"
+    with pytest.raises(BadInput, match=r"greedy, ultralytics|ultralytics, greedy"):
+        recognise.understand(["yolo", "train", "batch=4"])
+
+
+def test_a_broken_plugin_is_passed_over_with_a_word(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    broken = EntryPoint(name="broken", value="nowhere_at_all:Adapter", group=base.GROUP)
+    monkeypatch.setattr(base, "entry_points", lambda group: [*entry_points(group=group), broken])
+    assert "broken" not in [adapter.name for adapter in adapters()]
+    assert "'broken' (nowhere_at_all:Adapter) can't be loaded" in caplog.text

@@ -15,10 +15,14 @@ import pytest
 from launcher import nvml
 from launcher.contract.report import TrialReport
 
-RESULTS = Path(__file__).parent.parent.parent / "benchmarks" / "results" / "gpu-check.jsonl"
+RESULTS = Path(__file__).parent.parent.parent / "benchmarks" / "results" / "gpu-tests.jsonl"
 
 with nvml.opened() as (_, absence):
-    NEEDS_GPU = [pytest.mark.gpu, pytest.mark.skipif(absence is not None, reason=f"no GPU: {absence.found if absence else ''}")]
+    NEEDS_GPU = [
+        pytest.mark.gpu,
+        pytest.mark.timeout(1200),
+        pytest.mark.skipif(absence is not None, reason=f"no GPU: {absence.found if absence else ''}"),
+    ]
 
 
 def autofit(cwd: Path, *words: str, timeout: float = 900) -> tuple[int, dict[str, Any], str]:

@@ -1,7 +1,7 @@
-"""Real CUDA failures on emulated cards. Needs one GPU: `make gpu-check`. The cap is the allocator's; the figures say so.
+"""Real CUDA failures on emulated cards. Needs one GPU: `make gpu-check CASE=tests`. The cap is the allocator's; the figures say so.
 
 Every case builds its model from a .yaml and makes its data, so that no network is needed, and appends its figures to
-``benchmarks/results/gpu-check.jsonl`` with the card's name and the versions.
+``benchmarks/results/gpu-tests.jsonl`` with the card's name and the versions.
 """
 
 from __future__ import annotations
@@ -52,7 +52,14 @@ def test_an_emulated_card_really_runs_out_and_the_chosen_rungs_full_run_stays_un
 
 def test_nothing_is_left_on_the_card_after_a_failed_trial(place: Path) -> None:
     budget = devices.find("cuda", headroom=0.1)
-    words = ("recipe=yolo11l_rtx4080s_solder", "data=dataset/data.yaml", "ask.model=yolo11l.yaml", "rung=0", "device.memory=4GiB")
+    words = (
+        "recipe=yolo11l_rtx4080s_solder",
+        "data=dataset/data.yaml",
+        "ask.model=yolo11l.yaml",
+        "rung=0",
+        "device.memory=4GiB",
+        "trainer.args.workers=0",
+    )
     status, said, err = autofit(place, "trial", *words, "device=cuda")
     assert (status, said["verdict"]) == (3, "out_of_memory"), err
     assert devices.used_bytes(budget) < devices.SETTLED_BYTES
@@ -60,7 +67,7 @@ def test_nothing_is_left_on_the_card_after_a_failed_trial(place: Path) -> None:
 
 def test_expandable_segments_are_on_where_a_rung_checkpoints(place: Path) -> None:
     words = ("recipe=yolo11l_rtx4080s_solder", "data=dataset/data.yaml", "ask.model=yolo11n.yaml", "ask.checkpointing=true", "rung=0")
-    status, said, err = autofit(place, "trial", *words, "device=cuda")
+    status, said, err = autofit(place, "trial", *words, "trainer.args.workers=0", "device=cuda")
     assert (status, said["verdict"]) == (0, "fits"), err
 
 

@@ -1,8 +1,8 @@
-"""whisper_breeze under emulated cards, with a random model of whisper-large-v2's shape. Needs one GPU: `make gpu-check`.
+"""whisper_breeze under emulated cards, with a random model of whisper-large-v2's shape. Needs one GPU: `make gpu-check CASE=tests`.
 
 Model, tokenizer and recordings are what the demo makes, the model in Whisper's own sizes: no network, no weights. The transcripts are short
 (a dozen tokens of the 448 that the model takes), so activations are those of the full 30 s window with a small decoder. Figures go to
-``benchmarks/results/gpu-check.jsonl``. Weights on disk, computed:
+``benchmarks/results/gpu-tests.jsonl``. Weights on disk, computed:
 large 6.2 GB, medium 3.1 GB, and 6.2 GB that a run saves, removed after each case.
 """
 

@@ -77,6 +77,16 @@ def test_step_seconds_leave_out_everything_up_to_the_first_optimizer_step(orders
     assert recorder.report().optimizer_steps == 2
 
 
+def test_a_batch_that_is_there_for_its_shape_only_tells_nothing_of_the_pace(orders: Orders) -> None:
+    clock = Clock()
+    recorder = Recorder(orders, clock)
+    recorder.phase(Phase.VALIDATE)
+    for seconds, timed in ((9, True), (100, False), (4, True)):
+        clock.now += seconds
+        recorder.batch(timed=timed)
+    assert (recorder.report().validation_batch_seconds, recorder.report().validation_batches) == (4, 3)
+
+
 def test_validation_seconds_leave_out_the_first_batch_where_there_are_more(orders: Orders) -> None:
     clock = Clock()
     recorder = Recorder(orders, clock)
@@ -179,13 +189,13 @@ def test_a_report_is_replaced_whole(orders: Orders) -> None:
     json.loads(orders.report_path.read_text())
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the CPU meter reads /proc")
 def hold(size: int, seconds: float) -> None:
     taken = bytearray(size)
     time.sleep(seconds)
     del taken
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the CPU meter reads /proc")
 class TestCpuMeter:
     def test_a_phase_is_charged_with_the_memory_it_took_and_the_next_is_not(self, orders: Orders) -> None:
         recorder = Recorder(orders)
@@ -219,8 +229,10 @@ class TestCpuMeter:
         worker = multiprocessing.get_context("fork").Process(target=hold, args=(96 * MIB, 0.4))
         worker.start()
         worker.join()
-        meter.close()
         assert 90 * MIB < meter.peaks()[1] < 130 * MIB
+        meter.reset()  # it has ended: nothing is left to look at
+        meter.close()
+        assert meter.peaks()[1] < 30 * MIB
 
     def test_closing_ends_the_thread(self) -> None:
         meter = CpuMeter(0)

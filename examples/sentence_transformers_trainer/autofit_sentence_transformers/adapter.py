@@ -48,6 +48,7 @@ class SentenceTransformersAdapter:
     """Embedding models by sentence-transformers' own trainer."""
 
     name: ClassVar[str] = "sentence-transformers"
+    general: ClassVar[bool] = False
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Rows in memory at once; of a ranking loss a part of the batch, whose negatives stay."),
         "sequence_length": WheelSpec(
@@ -211,6 +212,9 @@ class SentenceTransformersAdapter:
         if not metrics:
             return {"output_dir": str(output)}
         return {"output_dir": str(output), "steps": state.get("global_step"), "metrics": metrics}
+
+    def shapes_vary(self, rung: Rung) -> bool:
+        return True  # texts have lengths
 
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         """Steps, an evaluation per epoch (or as eval_steps says) and one at the end; the evaluator embeds every text once more."""

@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+from launcher import devices
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
@@ -35,6 +36,7 @@ class ScriptAdapter:
     """Any command that trains with PyTorch."""
 
     name: ClassVar[str] = "script"
+    general: ClassVar[bool] = True
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass."),
         "segment": WheelSpec(
@@ -88,6 +90,7 @@ class ScriptAdapter:
             return list(refused.faults)
         return [
             *_command_faults(args),
+            *_rank_faults(args, self.recipe.device.kind),
             *_spelling_faults(self.recipe, args),
             *_config_faults(self.recipe, args),
             *_data_faults(self.recipe),
@@ -117,7 +120,7 @@ class ScriptAdapter:
             line.set(self.args.spelled["data"], self.recipe.data)
         values: dict[str, Any] = {**rung.values, "accumulation": accumulation or rung.accumulation}
         for wheel, value in values.items():
-            if value is None:
+            if value is None or self.args.says.get(wheel) == value:
                 continue
             for spelled, said in self.args.presets.get(wheel, {}).get(str(value), {}).items():
                 line.set(_in_config(spelled), said)
@@ -132,7 +135,8 @@ class ScriptAdapter:
             return line, {}
         source = Path(self.args.config)
         copy = place / f"{source.stem}.rung{rung.index}{source.suffix}"
-        text = configs.edited(source.read_text(encoding="utf-8"), source.suffix, line.config)
+        new = {text.removeprefix("config+:") for text in self.args.spelled.values() if text.startswith("config+:")}
+        text = configs.edited(source.read_text(encoding="utf-8"), source.suffix, line.config, new=new)
         line.words = [_replaced(word, self.args.config, str(copy)) for word in line.words]
         return line, {copy: text}
 
@@ -156,6 +160,10 @@ class ScriptAdapter:
     def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
         """The very command: each of its Python processes takes the budget when it builds its first model, as in its trial."""
         return held_by("launcher.trainers.script.inside.held", command, budget, "--settings", str(folder / "native" / "budget.json"))
+
+    def shapes_vary(self, rung: Rung) -> bool:
+        """What a script does can't be known; a wheel that turns a length says that lengths matter to it."""
+        return any(rung.values.get(wheel) is not None for wheel in ("segment", "sequence_length"))
 
     # -- what came of it --------------------------------------------------------------------------------------------------
 
@@ -256,6 +264,30 @@ def _number(text: str) -> Any:
 # Faults
 
 
+_RANK_FLAGS = ("--nproc_per_node", "--nproc-per-node", "--num_processes", "--nnodes")
+
+
+def _ranks(words: Sequence[str]) -> str | None:
+    """The words by which a launcher starts more processes than one, or None."""
+    for at, word in enumerate(words):
+        name, _, value = word.partition("=")
+        value = value or (words[at + 1] if at + 1 < len(words) else "")
+        if name in _RANK_FLAGS and value != "1":
+            return f"{name} {value}"
+    return None
+
+
+def _many_cards(ranks: str) -> Fault:
+    cure = "A trial has one card: say 1 there, and start the other processes yourself once the rung is known; or try it with device=cpu."
+    return Fault(key="trainer.args.command", found=f"it starts several processes ({ranks}), each with a card of its own", cure=cure)
+
+
+def _rank_faults(args: ScriptArgs, kind: str) -> list[Fault]:
+    """Told before anything is tried, where the device that will be taken is a card."""
+    ranks = _ranks(args.command)
+    return [_many_cards(ranks)] if ranks is not None and devices.chosen_kind(kind) == "cuda" else []
+
+
 def _command_faults(args: ScriptArgs) -> list[Fault]:
     """A program or script that isn't there."""
     key = "trainer.args.command"
@@ -321,7 +353,7 @@ def _config_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
         for wheel, presets in args.presets.items() for name, preset in presets.items() for text in preset
     }  # fmt: skip
     keys = {place: text.removeprefix("config:") for place, text in wanted.items() if text.startswith("config:")}
-    if not keys and args.config is None:
+    if not keys:
         return []
     if args.config is None:
         return [

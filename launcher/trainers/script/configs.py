@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +68,12 @@ def get(value: Any, key: str) -> Any:
     return value
 
 
-def edited(text: str, suffix: str, changes: Mapping[str, Any]) -> str:
-    """The text with the values of ``changes`` at their dotted keys. Raises NoSuchKey."""
+def edited(text: str, suffix: str, changes: Mapping[str, Any], *, new: Container[str] = ()) -> str:
+    """The text with the values of ``changes`` at their dotted keys. Raises NoSuchKey, save for keys of ``new``, which JSON may get."""
     for key, value in changes.items():
+        if key in new and suffix == ".json" and key not in json.loads(text):
+            text = re.sub(r"\{", f"{{{json.dumps(key)}: {json.dumps(value)}{', ' if json.loads(text) else ''}", text, count=1)
+            continue
         text = _toml(text, key, value) if suffix == ".toml" else _marked(text, key, value)
     return text
 
@@ -128,7 +131,7 @@ def named(words: Sequence[str]) -> str | None:
         flag, equals, value = word.partition("=")
         if flag.lstrip("-") in ("config", "cfg", "c", "conf", "config-file", "config_file", "config-path", "config_path"):
             path = value if equals else (words[at + 1] if at + 1 < len(words) else "")
-            if Path(path).suffix in SUFFIXES:
+            if Path(path).suffix in SUFFIXES and Path(path).is_file():  # a name that the script resolves itself is left to it
                 return path
     found = [word for word in words if Path(word).suffix in SUFFIXES and Path(word).is_file()]
     return found[0] if len(found) == 1 else None

@@ -55,13 +55,54 @@ class Flag:
     """In the words of ``spelling``."""
     default: Any = None
     where: str = ""
+    names: tuple[str, ...] = ()
+    """Every name it goes by, such as -b beside --batch-size."""
+
+
+_EVALUATION = frozenset(("val", "valid", "validation", "eval", "evaluation", "test", "dev", "infer", "inference", "predict", "prediction"))
+_NO_SIZE = frozenset((
+    "num", "number", "n", "limit", "max", "min", "log", "every", "interval", "freq", "norm", "bn", "sampler", "total", "global",
+    "effective", "virtual", "path", "dir", "scale", "warmup", "init", "auto", "find", "prefetch", "queue", "momentum", "generation", "gen",
+))  # fmt: skip
+_LENGTH = frozenset(("len", "length", "size", "window"))
 
 
 def meaning(name: str) -> str | None:
-    """The wheel that a flag's or key's name usually means, or None."""
+    """The wheel that a flag's or key's name means, or None: by the list of usual names, else by the words it is made of."""
+    return usual(name) or _of_words(frozenset(_words(name)))
+
+
+def usual(name: str) -> str | None:
+    """The wheel that a name of ``NAMES`` means."""
     plain = re.sub(r"[-.]", "_", name.lstrip("-")).lower()
-    last = plain.rsplit(".", 1)[-1]
-    return next((wheel for wheel, names in NAMES.items() if last in names), None)
+    return next((wheel for wheel, names in NAMES.items() if plain in names), None)
+
+
+def _words(name: str) -> list[str]:
+    """The words of a name: img-size, img_size and imgSize have the same."""
+    return [word for word in re.split(r"[-_.]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.lstrip("-")).lower()) if word]
+
+
+def _of_words(words: frozenset[str]) -> str | None:
+    evaluation = bool(words & _EVALUATION)
+    batch = ({"batch", "size"} <= words or words & {"batchsize", "bs", "bsz"} or {"samples", "per"} <= words) and not words & _NO_SIZE
+    if batch:
+        return "val_micro_batch" if evaluation else "micro_batch"
+    if evaluation:
+        return None
+    if any(word.startswith("accum") for word in words) or {"grad", "acc"} <= words:
+        return None if words & {"dtype", "type", "precision", "fp32"} else "accumulation"
+    if "checkpointing" in words or (words & {"grad", "gradient", "activation", "act"} and words & {"checkpoint", "ckpt"}):
+        return "checkpointing"
+    return _length_of_words(words)
+
+
+def _length_of_words(words: frozenset[str]) -> str | None:
+    if words & {"imgsz", "imgsize", "imagesize"} or (words & {"img", "image", "crop", "input"} and words & {"size", "resolution"}):
+        return None if words & _NO_SIZE - {"max"} else "image_size"
+    if "bptt" in words or (words & {"seq", "sequence", "context", "ctx", "block"} and words & _LENGTH):
+        return None if words & _NO_SIZE - {"max", "n"} else "sequence_length"
+    return "segment" if words & {"segment", "chunk"} and words & {*_LENGTH, "samples", "seconds"} and not words & _NO_SIZE else None
 
 
 def of_source(path: Path) -> list[Flag]:
@@ -76,9 +117,41 @@ def of_source(path: Path) -> list[Flag]:
         found += [
             Flag(spelling=_switch_or(name, default), default=default, where="TrainingArguments") for name, default in HF_DEFAULTS.items()
         ]
-    if "configurator.py" in source or re.search(r"sys\.argv\[1:\]", source):
-        found += _globals(tree, path.name)
+    if "LightningCLI" in source:
+        found += [Flag(spelling="--trainer.accumulate_grad_batches", default=1, where="Lightning"), *_of_classes(tree, path.name)]
+    if configurable(source):
+        found += globals_of(tree, path.name)
     return found
+
+
+def configurable(source: str) -> bool:
+    """Whether the command line sets the script's own names, as nanoGPT's configurator does."""
+    return "configurator.py" in source or re.search(r"sys\.argv\[1:\]", source) is not None
+
+
+_SECTIONS = {"DataModule": "data", "LightningModule": "model"}
+
+
+def _of_classes(tree: ast.Module, file: str) -> list[Flag]:
+    """What LightningCLI makes of the parameters of a data module (``--data.batch_size``) and of a model."""
+    found = []
+    for node in ast.walk(tree):
+        bases = [ast.unparse(base) for base in node.bases] if isinstance(node, ast.ClassDef) else []
+        section = next((section for name, section in _SECTIONS.items() if any(base.endswith(name) for base in bases)), None)
+        made = [one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"] if section else []  # type: ignore[attr-defined]
+        for function in made:
+            named = [*function.args.args[len(function.args.args) - len(function.args.defaults) :], *function.args.kwonlyargs]
+            pairs = zip(named, [*function.args.defaults, *function.args.kw_defaults], strict=True)
+            found += [Flag(spelling=f"--{section}.{name.arg}", default=_literal(value), where=file) for name, value in pairs]
+    return found
+
+
+def of_config(path: Path) -> list[Flag]:
+    """The names that a nanoGPT-like configuration file, which is Python, sets."""
+    try:
+        return globals_of(ast.parse(path.read_text(encoding="utf-8", errors="replace")), path.name)
+    except (OSError, SyntaxError, ValueError):
+        return []
 
 
 def _switch_or(name: str, default: Any) -> str:
@@ -98,10 +171,10 @@ def _declared(node: ast.Call, file: str) -> Flag | None:
     action = keywords.get("action")
     action_name = action.value if isinstance(action, ast.Constant) else action.attr if isinstance(action, ast.Attribute) else ""
     if action_name == "store_true" or "is_flag" in keywords:
-        return Flag(spelling=f"switch:{chosen.split('/')[0]}", default=False, where=file)
+        return Flag(spelling=f"switch:{chosen.split('/')[0]}", default=False, where=file, names=tuple(flags))
     if action_name == "BooleanOptionalAction":
         return Flag(spelling=f"switch:{chosen}/--no-{chosen.lstrip('-')}", default=_literal(keywords.get("default")), where=file)
-    return Flag(spelling=chosen, default=_literal(keywords.get("default")), where=file)
+    return Flag(spelling=chosen, default=_literal(keywords.get("default")), where=file, names=tuple(flags))
 
 
 def _literal(node: ast.expr | None) -> Any:
@@ -111,7 +184,7 @@ def _literal(node: ast.expr | None) -> Any:
         return None
 
 
-def _globals(tree: ast.Module, file: str) -> list[Flag]:
+def globals_of(tree: ast.Module, file: str) -> list[Flag]:
     """``batch_size = 12`` at the top of a script whose names the command line may set as ``--batch_size=8``."""
     found = []
     for node in tree.body:

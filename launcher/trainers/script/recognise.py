@@ -21,12 +21,18 @@ _REMARKS = (
 
 def understand(words: Sequence[str]) -> Understood:
     """What a command asks for, as far as its words, its configuration file and its source tell. Raises BadInput without its script."""
-    script = script_of(words)
+    script, begin = script_of(words)
     if script is not None and not script.is_file():
         raise BadInput([Fault(key=PLACE, found=f"there is no script {script} in {Path.cwd()}", cure="Give its path.")])
-    begin = next((at for at, word in enumerate(words) if script is not None and word == str(script)), 0)
-    config = configs.named(words[begin + 1 :])  # what stands before the script is its launcher's
-    beliefs, doubts = _believed([*_on_the_line(words, script), *_in_config(config), *_declared(script)])
+    config = configs.named(words[begin:])  # what stands before the script is its launcher's
+    declared = flags.of_source(script) if script is not None else []
+    python = [Path(word) for word in words[begin:] if word.endswith(".py") and Path(word).is_file()]
+    beliefs, doubts = _believed(
+        [*_on_the_line(words, begin, declared), *_in_config(config), *_in_python(python), *_declared(declared, words[begin:])]
+    )
+    if (belief := beliefs.get("micro_batch")) is not None and not _usable(belief):
+        text = f"{belief.spelling} says {belief.value}, which is no number of samples: say one, as in autofit run ask.micro_batch=16 -- ..."
+        doubts.append(Doubt(wheel="micro_batch", text=text))
     if "micro_batch" not in beliefs and not any(doubt.wheel == "micro_batch" for doubt in doubts):
         looked = "".join([", its config" if config else "", f" or {script}" if script is not None else ""])
         doubts.append(
@@ -43,22 +49,23 @@ def _recipe(words: Sequence[str], beliefs: Mapping[str, Belief], doubts: Sequenc
     """The recipe that the beliefs amount to."""
     wheels = {wheel: belief for wheel, belief in beliefs.items() if _usable(belief)}
     order = _order(wheels)
-    spelled = {wheel: belief.spelling for wheel, belief in wheels.items()}
+    spelled = {wheel: belief.spelling for wheel, belief in beliefs.items() if wheel in wheels or wheel == "micro_batch"}
     rules = _rules(wheels, order)
+    says = {wheel: belief.value for wheel, belief in wheels.items()}
     unknown = () if "accumulation" in wheels else ("accumulation: no word for it was found, so the micro-batch is not turned",)
     return Understood(
         adapter="script",
         words=tuple(words),
-        general=True,
         beliefs=tuple(beliefs.values()),
         doubts=tuple(doubts),
         groups=("trainer: script", "ladder: script"),
         ask={wheel: belief.value for wheel, belief in wheels.items()},
-        args={"command": list(words), **({"config": config} if config else {}), "spelled": spelled},
+        args={"command": list(words), **({"config": config} if config else {}), "spelled": spelled, "says": says},
         ladder={"order": order or ["micro_batch"], **({"wheels": rules} if rules else {})},
         comments={
             **{f"ask.{wheel}": str(belief) for wheel, belief in wheels.items()},
             "trainer.args.config": "autofit passes a changed copy",
+            "trainer.args.says": "what the command means as it stands; nothing of it is said again",
             "trainer.args.spelled": "wheel: how the script says it (--flag, --flag=, switch:--flag, config:key, key=, env:NAME)",
             "ladder.order": "fastest wheel first",
             **({} if order else {"ladder.wheels.micro_batch": "no fall-back: nothing else is known of the script"}),
@@ -90,8 +97,9 @@ def _rules(wheels: Mapping[str, Belief], order: Sequence[str]) -> dict[str, dict
     for wheel in order:
         value = wheels[wheel].value
         if wheel in _LENGTHS:
-            steps = list(dict.fromkeys(_shorter(value, part, wheel) for part in (0.75, 0.5, 0.375, 0.25)))
-            rules[wheel] = {"values": [one for one in steps if 0 < one < value]}
+            grid = _grid(value, wheel)
+            steps = list(dict.fromkeys(_shorter(value, part, grid) for part in (0.75, 0.5, 0.375, 0.25)))
+            rules[wheel] = {**({"grid": grid} if wheel != "segment" else {}), "values": [one for one in steps if 0 < one < value]}
         elif wheel == "val_micro_batch":
             rules[wheel] = {"values": [value >> shift for shift in range(1, 12) if value >> shift]}
     if not order:
@@ -99,20 +107,31 @@ def _rules(wheels: Mapping[str, Belief], order: Sequence[str]) -> dict[str, dict
     return rules
 
 
-def _shorter(value: Any, part: float, wheel: str) -> Any:
-    if isinstance(value, float):
-        return round(value * part, 3)
-    grid = 32 if wheel == "image_size" else 8
-    return max(int(value * part) // grid * grid, 1) if value >= 4 * grid else max(int(value * part), 1)
+def _grid(value: Any, wheel: str) -> int:
+    """What lesser lengths are multiples of: the usual grid where there are four steps of it, else a finer one."""
+    usual = 32 if wheel == "image_size" else 8
+    return next((usual >> shift for shift in range(6) if (usual >> shift) * 4 <= value), 1)
+
+
+def _shorter(value: Any, part: float, grid: int) -> Any:
+    return round(value * part, 3) if isinstance(value, float) else max(int(value * part) // grid * grid, grid)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Where settings stand
 
 
-def script_of(words: Sequence[str]) -> Path | None:
-    """The script among the words."""
-    return next((Path(word) for word in words if word.endswith(".py") and not word.startswith("-")), None)
+def script_of(words: Sequence[str]) -> tuple[Path | None, int]:
+    """The script among the words, or the file of the module that ``-m`` names; and where its own arguments begin."""
+    for at, word in enumerate(words):
+        if word.endswith(".py") and not word.startswith("-"):
+            return Path(word), at + 1
+    for at, word in enumerate(words[:-1]):
+        if word == "-m":
+            path = Path(*words[at + 1].split("."))
+            found = next((one for one in (path.with_suffix(".py"), path / "__main__.py") if one.is_file()), None)
+            return found, at + 2
+    return None, 1
 
 
 def _believed(candidates: Sequence[Belief]) -> tuple[dict[str, Belief], list[Doubt]]:
@@ -123,7 +142,8 @@ def _believed(candidates: Sequence[Belief]) -> tuple[dict[str, Belief], list[Dou
         found = [belief for belief in candidates if belief.wheel == wheel]
         if not found:
             continue
-        best = [belief for belief in found if _rank(belief) == _rank(found[0])]
+        place = [belief for belief in found if _rank(belief) == _rank(found[0])]
+        best = [belief for belief in place if _is_usual(belief)] or place
         if len({belief.spelling for belief in best}) > 1:
             said = " or ".join(f"{belief.spelling} ({belief.value})" for belief in best)
             cure = f"say trainer.args.spelled.{wheel}=SPELLING ask.{wheel}=VALUE before --"
@@ -133,24 +153,34 @@ def _believed(candidates: Sequence[Belief]) -> tuple[dict[str, Belief], list[Dou
     return beliefs, doubts
 
 
+def _is_usual(belief: Belief) -> bool:
+    """Whether its name is one that is always used for the wheel, not only one made of the same words."""
+    name = re.sub(r"^(switch|config|config\+):", "", belief.spelling).split("/")[0].rstrip("=")
+    return flags.usual(name.rsplit(".", 1)[-1]) == belief.wheel
+
+
 def _rank(belief: Belief) -> int:
-    return {"command line": 0}.get(belief.source, 1 if belief.spelling.startswith("config:") else 2)
+    return {"command line": 0}.get(belief.source, 1 if belief.spelling.startswith("config:") or belief.source.endswith(" (config)") else 2)
 
 
-def _on_the_line(words: Sequence[str], script: Path | None) -> Iterator[Belief]:
+def _on_the_line(words: Sequence[str], begin: int, declared: Sequence[flags.Flag]) -> Iterator[Belief]:
     """Settings that the command itself says."""
-    declared = {flag.spelling.removeprefix("switch:").split("/")[0]: flag for flag in (flags.of_source(script) if script else [])}
-    begin = next((at + 1 for at, word in enumerate(words) if script is not None and word == str(script)), 1)
+    known = {name: flag for flag in declared for name in (*flag.names, flag.spelling.removeprefix("switch:").split("/")[0])}
     for at, word in enumerate(words[begin:], start=begin):
         name, equals, value = word.partition("=")
+        glued = re.fullmatch(r"(-[A-Za-z])(\d[\d.]*)", word)
+        if glued is not None:
+            name, value = glued.groups()
         wheel = flags.meaning(name.rsplit(".", 1)[-1])
-        if wheel is None:
-            wheel = flags.meaning(declared[name].spelling) if name in declared else None
+        flag = known.get(name)
+        if flag is not None and wheel is None:
+            wheel = flags.meaning(flag.spelling.removeprefix("switch:").split("/")[0])
         if wheel is None or not (name.startswith("-") or equals):
             continue
-        switch = declared.get(name)
-        if not equals and (switch is not None and switch.spelling.startswith("switch:")):
-            yield Belief(wheel=wheel, value=True, spelling=switch.spelling, source="command line")
+        if glued is not None:
+            yield Belief(wheel=wheel, value=typed(value), spelling=name, source="command line")
+        elif not equals and flag is not None and flag.spelling.startswith("switch:"):
+            yield Belief(wheel=wheel, value=True, spelling=flag.spelling, source="command line")
         elif equals:
             yield Belief(wheel=wheel, value=typed(value), spelling=f"{name.lstrip('+')}=", source="command line")
         elif at + 1 < len(words) and not words[at + 1].startswith("--"):
@@ -179,12 +209,21 @@ def _in_config(config: str | None) -> Iterator[Belief]:
             yield Belief(wheel=wheel, value=value, spelling=f"config:{key}", source=str(path))
 
 
-def _declared(script: Path | None) -> Iterator[Belief]:
-    """Flags that the script has, at their defaults."""
-    if script is None:
-        return
-    for flag in flags.of_source(script):
+def _in_python(files: Sequence[Path]) -> Iterator[Belief]:
+    """What configuration files of nanoGPT's kind, which are Python among the arguments, say over the script's own names."""
+    for path in files:
+        for flag in flags.of_config(path):
+            wheel = flags.meaning(flag.spelling.rstrip("="))
+            if wheel is not None:
+                yield Belief(wheel=wheel, value=flag.default, spelling=flag.spelling, source=f"{path} (config)")
+
+
+def _declared(declared: Sequence[flags.Flag], arguments: Sequence[str]) -> Iterator[Belief]:
+    """Flags that the script has, at their defaults. A parser that got all of its arguments from one JSON file takes no flag beside it."""
+    alone = arguments[0] if len(arguments) == 1 and arguments[0].endswith(".json") else None
+    for flag in declared:
         name = flag.spelling.removeprefix("switch:").split("/")[0].rstrip("=")
-        wheel = flags.meaning(name)
+        wheel = flags.meaning(name.rsplit(".", 1)[-1])
         if wheel is not None and flag.default is not None and isinstance(flag.default, (bool, int, float)):
-            yield Belief(wheel=wheel, value=flag.default, spelling=flag.spelling, source=f"{flag.where}'s default")
+            spelling = f"config+:{name.lstrip('-')}" if alone is not None else flag.spelling
+            yield Belief(wheel=wheel, value=flag.default, spelling=spelling, source=f"{flag.where}'s default")

@@ -47,7 +47,10 @@ class ScriptArgs(Part):
     config: str | None = None
     """The configuration file named in the command (its path there); autofit passes a changed copy. Null: there is none."""
     spelled: dict[str, str] = Field(default={})
-    """Wheel (or ``data``) -> spelling: --flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, key= (Hydra), env:NAME."""
+    """Wheel (or ``data``) -> spelling: --flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, key= (Hydra), env:NAME;
+    config+:key is added to a JSON file that lacks it."""
+    says: dict[str, Any] = Field(default={})
+    """Wheel -> the value that the command means as it stands. Where a rung has just that, the command's own words stay as they are."""
     presets: dict[str, dict[str, dict[str, Any]]] = Field(default={})
     """Wheel -> named value -> the settings it stands for: spelling (or dotted key of the config file) -> value."""
     set: dict[str, Any] = Field(default={})

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-FORMS = "--flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, key= (Hydra), env:NAME"
+FORMS = "--flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, config+:key, key= (Hydra), env:NAME"
 
 
 @dataclass(slots=True)
@@ -42,6 +42,9 @@ class Line:
             if word.startswith(f"{flag}="):
                 self.words[at] = f"{flag}={value}"
                 return
+            if len(flag) == 2 and re.fullmatch(rf"{re.escape(flag)}\d[\d.]*", word):  # -b64
+                self.words[at] = f"{flag}{value}"
+                return
         self.words += [flag, value]
 
     def _joined(self, name: str, said: str, prefixes: tuple[str, ...] = ("",)) -> None:
@@ -69,9 +72,9 @@ def kind(spelling: str) -> tuple[str, str]:
 
     Raises ValueError for anything else.
     """
-    for prefix in ("switch", "config", "env"):
+    for prefix in ("switch", "config", "config+", "env"):
         if spelling.startswith(f"{prefix}:") and len(spelling) > len(prefix) + 1:
-            return prefix, spelling.split(":", 1)[1]
+            return prefix.rstrip("+"), spelling.split(":", 1)[1]
     if re.fullmatch(r"-[\w.-]+=", spelling):
         return "joined", spelling[:-1]
     if re.fullmatch(r"-[\w.-]+", spelling):

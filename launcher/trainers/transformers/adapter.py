@@ -14,10 +14,11 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher import nvml
+from launcher import capabilities, cardmemory, devices, nvml
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
@@ -35,6 +36,9 @@ TASKS = ("speech", "text")
 PRECISIONS = ("fp32", "bf16", "fp16")
 _SPEECH_ONLY = ("label_length", "audio_seconds", "generation_length")
 _TEXT_ONLY = ("sequence_length",)
+_CHECKED = ("5.23.0",)
+"""What the test suite runs against (constraints.txt); a test holds it against ``guard.CHECKED``."""
+_SELF_TEST = "launcher.trainers.transformers.inside.capabilities"
 _DEFAULT_OPTIMIZER = "adamw_torch_fused"
 _NEEDS = {
     "bnb": "bitsandbytes",
@@ -50,6 +54,7 @@ class TransformersAdapter:
     """Whisper-shaped speech models and causal language models, by transformers' own trainers."""
 
     name: ClassVar[str] = "transformers"
+    general: ClassVar[bool] = False
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass; per_device_train_batch_size."),
         "label_length": WheelSpec(
@@ -133,7 +138,7 @@ class TransformersAdapter:
             if self.recipe.ask.get(name) is not None:
                 faults.append(Fault(key=f"ask.{name}", found=f"the {task} trainer has no {name}", cure="Leave it out."))
         for key, value in _values(self.recipe, "optimizer"):
-            if problem := _optimizer_problem(value):
+            if problem := _optimizer_problem(value) or _paged_problem(value, self.recipe.device.kind):
                 faults.append(Fault(key=key, found=f"{value!r}: {problem[0]}", cure=problem[1]))
         for key, value in _values(self.recipe, "precision"):
             if problem := _precision_problem(value, self.recipe):
@@ -214,31 +219,41 @@ class TransformersAdapter:
             ]
         return []
 
+    @cached_property
+    def _capabilities(self) -> capabilities.Capabilities | None:
+        return capabilities.of("transformers", module=_SELF_TEST, checked=_CHECKED, prepare=environment.prepare)
+
+    def unavailable(self) -> Mapping[str, str]:
+        """Wheels that the installed transformers doesn't turn truthfully, each with why. Raises BadInput where it can't be used at all."""
+        return capabilities.required(self._capabilities, checked=_CHECKED)
+
     def notes(self) -> Sequence[str]:
         found = [hf_models.locate(str(name)) for _, name in _values(self.recipe, "model")]
         notes = [f"{model.name} isn't here yet: it will be fetched from the hub" for model in found if model.place == "hub"]
         notes += [f"{model.why}: its rungs can't be tried" for model in found if model.place == "unreachable"]
         if self.recipe.trainer.args.get("on_bad_data") == "skip":
             notes.append("bad samples are left out (trainer.args.on_bad_data=skip); the run's log names them")
-        return notes
+        return [*notes, *capabilities.notes(self._capabilities, self.unavailable())]
 
     # -- a rung in transformers' words ----------------------------------------------------------------------------------
 
     def arguments(self, rung: Rung, budget: Budget) -> dict[str, Any]:
         """The native arguments of one rung, save for the output folder."""
         values, task = rung.values, str(self.recipe.trainer.task)
+        checkpointing = hf_arguments.checkpointing(task)
         args: dict[str, Any] = {
             "model_name_or_path": _place(str(values["model"])),
             "data": _place(str(self.recipe.data)),
             **self.recipe.trainer.args,
             "per_device_train_batch_size": rung.micro_batch,
             "gradient_accumulation_steps": rung.accumulation,
-            "activation_checkpointing": bool(values.get("checkpointing")),
+            checkpointing: bool(values.get("checkpointing")),
             "optim": values.get("optimizer") or _DEFAULT_OPTIMIZER,
         }
         if values.get("checkpointing"):
-            args["activation_checkpointing_kwargs"] = {"use_reentrant": False}
-            args["use_cache"] = False
+            args[f"{checkpointing}_kwargs"] = {"use_reentrant": False}
+            if "use_cache" in hf_arguments.known(task):  # transformers 4 turns it off by itself
+                args["use_cache"] = False
         if values.get("precision") in ("bf16", "fp16"):
             args[str(values["precision"])] = True
         for wheel, argument in _ARGUMENTS.items():
@@ -265,7 +280,9 @@ class TransformersAdapter:
         return Command(argv=(sys.executable, "-m", "launcher.trainers.transformers.inside.fetch", model.name))
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
-        args = {key: value for key, value in self.arguments(rung, budget).items() if key not in ("output_dir", "resume_from_checkpoint")}
+        args = {key: value for key, value in self.arguments(rung, budget).items() if key != "output_dir"}
+        if (last := self._last_checkpoint()) is not None:
+            args["resume_from_checkpoint"] = last
         payload = {
             "script": f"launcher.trainers.transformers.native.hf_{self.recipe.trainer.task}",
             "argv": _words(args),
@@ -273,6 +290,14 @@ class TransformersAdapter:
             "generates": bool(args.get("predict_with_generate")),
         }
         return TrialPlan(module="launcher.trainers.transformers.inside.trial", payload=payload, env=environment.prepare(folder / "scratch"))
+
+    def _last_checkpoint(self) -> str | None:
+        """What ``resume_from_checkpoint=last`` means in the run's own folder; a trial has another one."""
+        args = self.recipe.trainer.args
+        if args.get("resume_from_checkpoint") != "last" or not isinstance(args.get("output_dir"), str):
+            return None
+        there = [path for path in Path(args["output_dir"]).glob("checkpoint-*") if path.name.rpartition("-")[2].isdigit()]
+        return str(max(there, key=lambda path: int(path.name.rpartition("-")[2])).absolute()) if there else None
 
     def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         """``python native/hf_speech.py ...``: a copy of the built-in trainer, which needs nothing of autofit."""
@@ -288,6 +313,9 @@ class TransformersAdapter:
         task = Path(command.argv[1]).stem.removeprefix("hf_")
         model = command.argv[command.argv.index("--model_name_or_path") + 1]
         return budgeted(command, budget, imports=(*environment.IMPORTS, *_imports(task, model)))
+
+    def shapes_vary(self, rung: Rung) -> bool:
+        return True  # labels and texts have lengths
 
     # -- what came of it --------------------------------------------------------------------------------------------------
 
@@ -382,6 +410,14 @@ def _optimizer_problem(value: Value) -> tuple[str, str] | None:
     return None
 
 
+def _paged_problem(value: Value, kind: str) -> tuple[str, str] | None:
+    """Paged optimizers keep their states in managed memory, which goes to the host by itself: no cap holds it, no meter counts it."""
+    if "paged" not in str(value) or devices.chosen_kind(kind) != "cuda":
+        return None
+    plain = str(value).replace("paged_", "")
+    return "its states lie in managed memory, which no cap counts: nothing could be proven on a card", f"Take {plain}."
+
+
 def _precision_problem(value: Value, recipe: Recipe) -> tuple[str, str] | None:
     if value not in PRECISIONS:
         return "there is no such precision", f"One of {', '.join(PRECISIONS)}."
@@ -401,10 +437,10 @@ def compute_capability(index: int) -> tuple[int, int] | None:
     with nvml.opened() as (api, absence):
         if absence is not None:
             return None
-        numbers, absence = nvml.visible(api, os.environ)
-        if absence is not None or index >= len(numbers):
+        uuids, absence = nvml.visible(api, os.environ)
+        if absence is not None or index >= len(uuids):
             return None
-        major, minor = api.nvmlDeviceGetCudaComputeCapability(api.nvmlDeviceGetHandleByIndex(numbers[index]))
+        major, minor = api.nvmlDeviceGetCudaComputeCapability(cardmemory.handle_of(api, uuids[index]))
         return int(major), int(minor)
 
 

@@ -19,13 +19,13 @@ from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.trainers.transformers.native.hf_run import CommonArguments
 from launcher.trainers.transformers.native.hf_speech import SpeechArguments
 from launcher.trainers.transformers.native.hf_text import TextArguments
-from launcher.trainers.transformers.table import TABLE, Kind
+from launcher.trainers.transformers.table import OLDER, TABLE, Kind
 
 OWN: Mapping[str, type[CommonArguments]] = {"speech": SpeechArguments, "text": TextArguments}
 """Task -> the arguments of its built-in trainer."""
 
 ELSEWHERE: Mapping[str, str] = {
-    **{name: entry.why for name, entry in TABLE.items() if entry.kind is Kind.REFUSED},
+    **{name: entry.why for name, entry in {**OLDER, **TABLE}.items() if entry.kind is Kind.REFUSED},
     "gradient_accumulation_steps": "It is the ladder's: set ask.accumulation; every rung keeps micro_batch x accumulation.",
 }
 """Arguments that have their own place in a recipe, or none at all: name -> what to do instead."""
@@ -78,6 +78,11 @@ def known(task: str) -> Mapping[str, Argument]:
     return found
 
 
+def checkpointing(task: str) -> str:
+    """The argument's name: activation_checkpointing from transformers 5.21 (about) on."""
+    return next((name for name in ("activation_checkpointing", "gradient_checkpointing") if name in known(task)), "gradient_checkpointing")
+
+
 def value_of(args: Mapping[str, Any], key: str, task: str) -> Any:
     """The argument as the trainer will see it: the recipe's, or the default."""
     return args.get(key, known(task)[key].default)
@@ -101,11 +106,7 @@ def _fields(path: Path, name: str) -> dict[str, Argument]:
             lines = [line for line in node.body if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)]
             return {line.target.id: Argument(types=_types(ast.unparse(line.annotation)), default=_default(line.value)) for line in lines}  # type: ignore[union-attr]
     raise BadInput(
-        [
-            Fault(
-                key="trainer.adapter", found=f"{path} has no class {name}", cure="Install transformers 5: pip install 'transformers>=5,<6'."
-            )
-        ]
+        [Fault(key="trainer.adapter", found=f"{path} has no class {name}", cure="Install another: pip install 'transformers>=4.50,<6'.")]
     )
 
 
@@ -143,6 +144,9 @@ def faults(args: Mapping[str, Any], *, task: str, on_cpu: bool = False) -> list[
         place = f"trainer.args.{key}"
         if key in ELSEWHERE:
             found.append(Fault(key=place, found=f"{value!r} can't be set here", cure=ELSEWHERE[key]))
+        elif key not in TABLE and key not in OLDER and key in arguments:
+            unknown = f"{value!r}: the installed transformers has it and autofit doesn't know it, so no trial can stand for it"
+            found.append(Fault(key=place, found=unknown, cure="Leave it out, or install a later autofit."))
         elif key not in arguments:
             gone = GONE.get(key)
             cure = (
@@ -186,6 +190,13 @@ def _particular(args: Mapping[str, Any], task: str) -> list[Fault]:
         value = args.get(key)
         if isinstance(value, str) and value not in allowed:
             found.append(Fault(key=f"trainer.args.{key}", found=repr(value), cure=f"One of {', '.join(allowed)}."))
+    if isinstance(args.get("include_num_input_tokens_seen"), str):
+        cure = "Write true (all) or false: transformers' command line takes no other."
+        found.append(Fault(key="trainer.args.include_num_input_tokens_seen", found=repr(args["include_num_input_tokens_seen"]), cure=cure))
+    for key in ("bf16_full_eval", "fp16_full_eval"):
+        if args.get(key) is True and task == "speech":
+            cast = "it casts the model, while audio features stay float32: the evaluation after the training fails"
+            found.append(Fault(key=f"trainer.args.{key}", found=cast, cure="Set ask.precision, which casts both."))
     if args.get("train_sampling_strategy") == "group_by_length" and task == "speech":
         found.append(
             Fault(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from launcher.errors import Fault
-from launcher.schema import Recipe
+from launcher.schema import Recipe, Value
 from launcher.trainers.transformers import models as hf_models
 from launcher.trainers.transformers.models import Model
 from launcher.trainers.transformers.native import hf_run, hf_speech, hf_text
@@ -50,8 +50,34 @@ def _speech_faults(recipe: Recipe, samples: list[hf_speech.Sample], model: Model
     asked = recipe.ask.get("audio_seconds")
     seconds = float(asked) if isinstance(asked, (int, float)) else hf_models.window_seconds(model)
     resample = bool(args.get("resample", False))
-    wrong = (fault for sample in samples[:MOST_FILES] for fault in hf_speech.faults_of(sample, seconds=seconds, resample=resample))
-    return _listed(wrong, all_=len(samples))
+    looked_at = samples[:MOST_FILES]
+    wrong = [fault for sample in looked_at for fault in hf_speech.faults_of(sample, seconds=seconds, resample=resample)]
+    return _listed([*wrong, *_too_long(looked_at, recipe.ask.get("label_length"), model)], all_=len(samples))
+
+
+LEAST_PROMPT = 2
+"""Tokens around every transcript, at least: its start and its end."""
+
+
+def _too_long(samples: Sequence[hf_speech.Sample], asked: Value, model: Model) -> list[str]:
+    """Transcripts that are surely over the limit, counted by the model's own tokenizer.json; the trial counts to the last token."""
+    limits = [limit for limit in (asked, hf_models.config_of(model).get("max_target_positions")) if isinstance(limit, int)]
+    file = model.path / "tokenizer.json" if model.path is not None else None
+    if not limits or file is None or not file.is_file() or importlib.util.find_spec("tokenizers") is None:
+        return []
+    import tokenizers
+
+    try:
+        tokenizer = tokenizers.Tokenizer.from_file(str(file))
+    except Exception:  # whatever that library raises of a file: loading the model will say it better
+        return []
+    counts = [len(one) + LEAST_PROMPT for one in tokenizer.encode_batch([sample.text for sample in samples], add_special_tokens=False)]
+    most = min(limits)
+    return [
+        f"{sample.audio}: its transcript has {count} tokens or more, over the limit of {most}; cut it with its audio"
+        for sample, count in zip(samples, counts, strict=True)
+        if count > most
+    ]
 
 
 def _listed(wrong: Iterable[str], *, all_: int) -> list[Fault]:

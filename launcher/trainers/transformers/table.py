@@ -62,7 +62,8 @@ _DATA = _all(
 )
 _EVALUATION = _all(
     Kind.RUNS,
-    "the trial validates beside everything that training holds, and once more at its end as the run does",
+    "the trial validates beside everything that training holds, and once more at its end as the run does (half precision in all of it "
+    "is refused for speech, whose features stay float32)",
     "bf16_full_eval fp16_full_eval prediction_loss_only eval_use_gather_object include_for_metrics eval_accumulation_steps "
     "predict_with_generate generation_num_beams generation_config metric_for_best_model greater_is_better eval_on_start",
 )
@@ -159,9 +160,8 @@ _REFUSED = _each(
     sortish_sampler="The built-in trainer doesn't use it; set train_sampling_strategy.",
 )
 _RESUMED = _all(
-    Kind.HARMLESS,
-    "a checkpoint is loaded before the first batch, its weights and its optimizer state into those that are there: less than the trial's "
-    "own loading of the best weights beside gradients' memory and optimizer state",
+    Kind.RUNS,
+    "the checkpoint is really loaded, weights and optimizer state; the trial then counts its steps from 0",
     "resume_from_checkpoint restore_callback_states_from_checkpoint",
 )
 
@@ -169,3 +169,31 @@ TABLE: Mapping[str, Entry] = {
     **_OPTIMIZER, **_FORWARD, **_LOADING, **_DATA, **_EVALUATION, **_SAVING, **_LOGGING, **_REPLACED, **_RESUMED, **_REFUSED,
 }  # fmt: skip
 """Argument -> what becomes of it. Those that a wheel turns are refused as arguments, and run at the rung's value."""
+
+OLDER: Mapping[str, Entry] = {
+    **_all(Kind.RUNS, "the optimizer and its schedule are the run's own", "warmup_ratio"),
+    **_all(Kind.RUNS, "forward, loss and backward are the run's own", "fp16_backend half_precision_backend fp16_opt_level torchdynamo"),
+    **_all(Kind.HARMLESS, "which samples come, as in train_sampling_strategy", "group_by_length"),
+    **_all(
+        Kind.HARMLESS,
+        "words, names and places: the trial writes into a folder of its own and uploads nothing",
+        "logging_dir overwrite_output_dir save_safetensors push_to_hub_model_id push_to_hub_organization push_to_hub_token "
+        "include_tokens_per_second",
+    ),
+    **_each(
+        Kind.REFUSED,
+        no_cuda="Set device=cpu.",
+        use_mps_device="Set device=cuda or device=cpu.",
+        per_gpu_train_batch_size="Set ask.micro_batch.",
+        per_gpu_eval_batch_size="Set ask.val_micro_batch.",
+        adafactor="Set ask.optimizer=adafactor.",
+        evaluation_strategy="It is eval_strategy since transformers 4.41.",
+        use_legacy_prediction_loop="A trial knows only the other evaluation loop.",
+        include_inputs_for_metrics="Set include_for_metrics.",
+        past_index="The built-in trainers keep no past between batches.",
+        jit_mode_eval="A trial doesn't trace models.",
+        dispatch_batches="Set accelerator_config.",
+        split_batches="Set accelerator_config.",
+    ),
+}
+"""As ``TABLE``, for arguments that transformers had from 4.50 on and has no more."""

@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher import host
+from launcher import capabilities, devices, host
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault
@@ -33,6 +33,9 @@ from launcher.trainers.ultralytics import models as yolo_models
 from launcher.understood import Understood
 
 TASKS = ("detect", "segment", "pose", "obb")
+_CHECKED = ("8.4.190",)
+"""What the test suite runs against (constraints.txt); a test holds it against ``yolo_exact.CHECKED``."""
+_SELF_TEST = "launcher.trainers.ultralytics.inside.capabilities"
 _EXACT = "yolo_exact.py"
 _STRIDE = 32  # of every YOLO detector up to P5; P6 models have 64, for which Ultralytics rounds up itself
 _SUFFIX_TASK = {"-seg": "segment", "-pose": "pose", "-obb": "obb", "-cls": "classify", "-sem": "semantic", "-depth": "depth"}
@@ -43,6 +46,7 @@ class UltralyticsAdapter:
     """Detect, segment, pose and obb training by Ultralytics."""
 
     name: ClassVar[str] = "ultralytics"
+    general: ClassVar[bool] = False
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass; Ultralytics' batch on one GPU."),
         "image_size": WheelSpec(
@@ -105,7 +109,13 @@ class UltralyticsAdapter:
             faults.append(Fault(key="data", found="no data set is named", cure="Give the path of its data.yaml: data=path/to/data.yaml."))
         elif task in TASKS:
             faults += self._data[1]
-        faults += self._size_faults() + self._shared_memory_faults() + self._cache_faults() + self._destination_faults()
+        faults += (
+            self._size_faults()
+            + self._multi_scale_faults()
+            + self._shared_memory_faults()
+            + self._cache_faults()
+            + self._destination_faults()
+        )
         return faults
 
     @cached_property
@@ -116,11 +126,32 @@ class UltralyticsAdapter:
             return None, ()
         return yolo_data.inspect(self.recipe.data, task, single_cls=bool(self.recipe.trainer.args.get("single_cls")))
 
+    @cached_property
+    def _capabilities(self) -> capabilities.Capabilities | None:
+        return capabilities.of("ultralytics", module=_SELF_TEST, checked=_CHECKED, prepare=environment.prepare)
+
+    def unavailable(self) -> Mapping[str, str]:
+        """Wheels that the installed Ultralytics doesn't turn truthfully, each with why. Raises BadInput where it can't be used at all.
+
+        Without exact accumulation a lower micro-batch is another training, unless nothing hangs on it: no warm-up, a named optimizer.
+        """
+        failed = capabilities.required(self._capabilities, checked=_CHECKED)
+        inexact = failed.pop("accumulation", None)
+        if inexact is not None and self._needs_exact_accumulation():
+            failed["micro_batch"] = inexact
+        return failed
+
+    def _needs_exact_accumulation(self) -> bool:
+        args = self.recipe.trainer.args
+        ramps = yolo_arguments.value_of(args, "warmup_epochs") > 0
+        return bool(ramps or yolo_arguments.value_of(args, "optimizer") == "auto")
+
     def notes(self) -> Sequence[str]:
         asked, (facts, _) = str(self.recipe.ask.get("model")), self._data
         left_out = [model for model in self._fallbacks() if not starts_alike(model, asked)]
         said = [note for note in (start_of(asked).note,) if note]
         said += [f"{model} isn't here and can't be fetched: its rungs are left out" for model in left_out]
+        said += capabilities.notes(self._capabilities, self.unavailable())
         return [*said, *(facts.notes if facts else ())]
 
     def _fallbacks(self) -> Sequence[str]:
@@ -162,6 +193,14 @@ class UltralyticsAdapter:
             return []
         nearest = f"{size // _STRIDE * _STRIDE} or {(size // _STRIDE + 1) * _STRIDE}"
         return [Fault(key="ask.image_size", found=f"{size} is not a multiple of the stride {_STRIDE}", cure=f"Ask for {nearest}.")]
+
+    def _multi_scale_faults(self) -> list[Fault]:
+        """Ultralytics 8.3 only has it on or off, and on means from half the image size to one and a half."""
+        asked = self.recipe.ask.get("multi_scale")
+        if not asked or asked == 0.5 or not yolo_arguments.is_flag("multi_scale"):
+            return []
+        cure = "Ask for 0.5 or 0, or install ultralytics 8.4 or later."
+        return [Fault(key="ask.multi_scale", found=f"{asked!r}: the installed Ultralytics has it on (0.5) or off", cure=cure)]
 
     def _shared_memory_faults(self) -> list[Fault]:
         """Data loader workers hand over whole batches through /dev/shm; too small a one kills them mid-epoch."""
@@ -229,17 +268,27 @@ class UltralyticsAdapter:
         if values.get("image_size") is not None:
             args["imgsz"] = values["image_size"]
         if values.get("multi_scale") is not None:
-            args["multi_scale"] = values["multi_scale"]
+            args["multi_scale"] = bool(values["multi_scale"]) if yolo_arguments.is_flag("multi_scale") else values["multi_scale"]
         for name, rule in self.recipe.ladder.wheels.items():
             if rule.argument and values.get(name) is not None:
                 args[rule.argument] = values[name]
+        if "save_dir" in args:
+            args |= yolo_arguments.saved_in(Path(str(args.pop("save_dir"))).absolute())
         return args
 
     def fetch(self, rung: Rung) -> Command | None:
         model = start_of(str(rung.values["model"])).file
-        if not model.endswith(".pt") or yolo_models.locate(model).path is not None:
-            return None
-        return Command(argv=(sys.executable, "-m", "launcher.trainers.ultralytics.inside.fetch", model))
+        missing = (model,) if model.endswith(".pt") and yolo_models.locate(model).path is None else ()
+        words = (*(("--if-it-can", str(weights)) if (weights := self._amp_weights()) else ()), *missing)
+        return Command(argv=(sys.executable, "-m", "launcher.trainers.ultralytics.inside.fetch", *words)) if words else None
+
+    def _amp_weights(self) -> Path | None:
+        """What Ultralytics checks mixed precision with on a card, where it isn't here yet: without it the trial would take for granted
+        what the run checks, and the run would train in fp32 where the check fails (``check_amp``, utils/checks.py of 8.4.190)."""
+        weights = yolo_models.weights_dir() / "yolo26n.pt"
+        asked = bool(yolo_arguments.value_of(self.recipe.trainer.args, "amp"))
+        wanted = asked and devices.chosen_kind(self.recipe.device.kind) == "cuda" and not weights.is_file()
+        return weights if wanted and yolo_models.fetchable(weights.name) else None
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         payload = {
@@ -281,15 +330,17 @@ class UltralyticsAdapter:
     def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         """``yolo ...`` where its command line can say the rung exactly, else the same line through ``native/yolo_exact.py``.
 
+        On a card always the latter: a plain ``yolo`` halves its batch by itself when memory runs out, and goes on (engine/trainer.py).
+
         It can't say: gradient checkpointing, a validation micro-batch, or a warm-up whose effective batch is the asked one
         when the micro-batch is lower (Ultralytics ramps accumulation from 1 to nbs / batch over the warm-up epochs).
         """
         args = self.arguments(rung, budget)
         if not any(key in args for key in ("project", "name", "save_dir")):
-            args["save_dir"] = str(folder / "run")
+            args |= yolo_arguments.saved_in(folder / "run")
         words = tuple(f"{key}={_spelled(value)}" for key, value in args.items())
         options = self._options(rung)
-        if not options:
+        if not options and budget.kind == "cpu":
             return Command(argv=("yolo", self._task(), "train", *words))
         script = folder / "native" / _EXACT
         text = (Path(environment.__file__).parent / "native" / _EXACT).read_text(encoding="utf-8")
@@ -298,9 +349,7 @@ class UltralyticsAdapter:
     def _options(self, rung: Rung) -> tuple[str, ...]:
         options: list[str] = []
         asked = self._asked()
-        ramps = yolo_arguments.value_of(self.recipe.trainer.args, "warmup_epochs") > 0
-        automatic = yolo_arguments.value_of(self.recipe.trainer.args, "optimizer") == "auto"
-        if rung.micro_batch != asked["asked_batch"] and (ramps or automatic):
+        if rung.micro_batch != asked["asked_batch"] and self._needs_exact_accumulation():
             options += ["--asked-batch", str(asked["asked_batch"]), "--asked-nbs", str(asked["asked_nbs"])]
         if rung.values.get("checkpointing"):
             options.append("--checkpointing")
@@ -310,6 +359,9 @@ class UltralyticsAdapter:
 
     def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
         return budgeted(command, budget, imports=environment.IMPORTS)
+
+    def shapes_vary(self, rung: Rung) -> bool:
+        return True  # validation is rectangular whatever is said, and multi_scale and rect draw more
 
     # -- what came of it --------------------------------------------------------------------------------------------------
 
@@ -350,7 +402,9 @@ class UltralyticsAdapter:
             words = tuple(f"model={last}" if word.startswith("model=") else word for word in command.argv)
             return GoingOn(checkpoint=last, command=replace(command, argv=(*words, "resume=True")))
         checkpoint = best if best.exists() else last
-        kept = tuple(word for word in command.argv if word.startswith(("data=", "imgsz=", "device=", "save_dir=")))
+        kept = tuple(
+            word for word in command.argv if word.startswith(("data=", "imgsz=", "device=", "save_dir=", "project=", "name=", "exist_ok="))
+        )
         return GoingOn(
             checkpoint=checkpoint, command=Command(argv=("yolo", self._task(), "val", f"model={checkpoint}", *kept, "plots=False"))
         )

@@ -18,7 +18,8 @@ import yaml
 
 from launcher.errors import BadInput, Fault, did_you_mean
 
-EXTRA = ("save_dir", "augmentations")  # legal beside default.yaml (cfg.check_dict_alignment, 8.4.190)
+EXTRA = ("save_dir", "augmentations")
+"""What may be said beside ``default.yaml``; ``save_dir`` in any version (``saved_in``), the other where ``extra`` finds it."""
 
 ELSEWHERE: Mapping[str, str] = {
     "batch": "It is the ladder's: set ask.micro_batch (samples per device); autofit works out batch and nbs.",
@@ -69,6 +70,26 @@ def known() -> Mapping[str, Argument]:
     return {key: Argument(default=value, types=tuple(re.findall(r"\w+", types.get(key, "")))) for key, value in defaults.items()}
 
 
+@lru_cache(maxsize=1)
+def extra() -> frozenset[str]:
+    """What the installed version takes beside ``default.yaml`` (``check_dict_alignment``; nothing before 8.4)."""
+    text = (package() / "cfg" / "__init__.py").read_text(encoding="utf-8")
+    found = re.search(r"allowed_custom_keys = \{([^}]*)\}", text)
+    return frozenset(re.findall(r"\w+", found.group(1))) if found else frozenset()
+
+
+def saved_in(folder: Path) -> dict[str, Any]:
+    """The words that make Ultralytics write into ``folder`` itself. Before 8.4.60 (about) ``save_dir`` is dropped without a word."""
+    if "save_dir" in extra():
+        return {"save_dir": str(folder)}
+    return {"project": str(folder.parent), "name": folder.name, "exist_ok": True}
+
+
+def is_flag(key: str) -> bool:
+    """Whether the argument is only on or off in the installed version (multi_scale before 8.4)."""
+    return isinstance(known()[key].default, bool)
+
+
 def value_of(args: Mapping[str, Any], key: str) -> Any:
     """The argument as the trainer will see it: the recipe's, or Ultralytics' default."""
     return args.get(key, known()[key].default)
@@ -83,7 +104,7 @@ def faults(args: Mapping[str, Any], *, asked: Mapping[str, Any]) -> list[Fault]:
             found.append(Fault(key=place, found=f"{value!r} can't be set here", cure=ELSEWHERE[key]))
         elif asked.get(key) is not None:
             found.append(Fault(key=place, found=f"said twice: also ask.{key}={asked[key]!r}", cure="Keep the one under ask."))
-        elif key not in known() and key not in EXTRA:
+        elif key not in known() and key != "save_dir" and key not in extra():
             cure = f"{did_you_mean(key, known())}See the Ultralytics train settings, or `yolo cfg`."
             found.append(Fault(key=place, found=f"{value!r}: Ultralytics has no argument of that name", cure=cure))
         elif key in known() and (problem := _type_problem(key, value)):

@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any
 
 from launcher.errors import Fault
-from launcher.trainers.ultralytics.arguments import ELSEWHERE
+from launcher.trainers.ultralytics.arguments import ELSEWHERE, known
 
 
 class Kind(StrEnum):
@@ -120,13 +120,30 @@ TABLE: Mapping[str, Treatment] = {
 }
 """Argument -> its treatment."""
 
+OLDER: Mapping[str, Treatment] = {
+    **_each(Kind.RUNS, "the final validation of the trial runs with it (before 8.4.185)", "half save_hybrid"),
+    **_each(Kind.RUNS, "the trial's model, optimizer and loss are made of it (before 8.4.150)", "label_smoothing end2end"),
+    **_each(Kind.HARMLESS, _NOT_TRAINING, "int8 keras crop_fraction"),
+}
+"""As ``TABLE``, for arguments that Ultralytics had from 8.3.0 on and has no more."""
+
 
 def faults(args: Mapping[str, Any]) -> list[Fault]:
     """The arguments that no trial can stand for, each with what to do instead. For those with a place of their own see ``arguments``."""
-    return [
-        Fault(key=f"trainer.args.{key}", found=f"{value!r}: {_FOREVER}", cure=TABLE[key].because)
+    table = {**OLDER, **TABLE}
+    found = [
+        Fault(key=f"trainer.args.{key}", found=f"{value!r}: {_FOREVER}", cure=table[key].because)
         for key, value in args.items()
-        if key in TABLE and key not in ELSEWHERE and _refused(TABLE[key], value)
+        if key in table and key not in ELSEWHERE and _refused(table[key], value)
+    ]
+    unknown = [key for key, value in args.items() if key not in table and key in known() and value != known()[key].default]
+    return found + [
+        Fault(
+            key=f"trainer.args.{key}",
+            found=f"{args[key]!r}: the installed Ultralytics has it and autofit doesn't know it, so no trial can stand for it",
+            cure="Leave it out, or install a later autofit.",
+        )
+        for key in unknown
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import shutil
 from pathlib import Path
@@ -16,8 +17,10 @@ from launcher.errors import BadInput
 from launcher.schema import Recipe
 from launcher.trainers.suite import AdapterSuite, cpu_budget
 from launcher.trainers.transformers import adapter as adapter_module
-from launcher.trainers.transformers import arguments, models
+from launcher.trainers.transformers import arguments, models, table
 from launcher.trainers.transformers.adapter import TransformersAdapter
+from launcher.trainers.transformers.inside import guard
+from launcher.trainers.transformers.inside.trial import replaced
 from launcher.wheels import ladder_of
 from tests.trainers.transformers.hf_data import recipe as make
 from tests.trainers.transformers.hf_data import spoken as spoken
@@ -105,6 +108,8 @@ def test_transcripts_are_left_out_only_on_rungs_below_what_was_asked(spoken: Pat
         ({"eval_strategy": False}, "bare no"),
         ({"eval_strategy": "sometimes"}, "no, steps, epoch"),
         ({"train_sampling_strategy": "batch_rebalance"}, "varies the micro-batch"),
+        ({"include_num_input_tokens_seen": "all"}, "Write true"),
+        ({"eval_do_concat_batches": False}, "ask.val_keeps=sums"),
         ({"load_best_model_at_end": True}, "eval_strategy and save_strategy differ"),
         ({"fsdp": "full_shard"}, "not covered"),
         ({"max_steps": 1.5}, "is not int"),
@@ -224,6 +229,59 @@ def test_bad_audio_is_named_by_file_all_at_once_and_may_be_left_out(own_speech: 
     )
     assert [word in fault for word, fault in zip(wanted, faults, strict=True)] == [True] * 5
     assert found(make(own_speech, "speech", args={"on_bad_data": "skip"})) == []
+
+
+def test_a_transcript_over_the_limit_is_named_before_anything_is_tried(own_speech: Path) -> None:
+    metadata = own_speech / "train" / "metadata.csv"
+    rows = metadata.read_text().splitlines()
+    rows[2] = f"0001.flac,{'nine ' * 80}"
+    metadata.write_text("\n".join(rows) + "\n")
+    faults = found(make(own_speech, "speech", ask={"label_length": 48}))
+    assert len(faults) == 1 and "0001.flac: its transcript has" in faults[0] and "over the limit of 48" in faults[0], faults
+    (own_speech / "model" / "tokenizer.json").write_text("{}")  # no tokenizer that can be read: loading the model says so in the trial
+    assert found(make(own_speech, "speech", ask={"label_length": 48})) == []
+
+
+def test_every_argument_of_the_installed_version_has_its_place_in_the_table_and_none_is_stale() -> None:
+    installed = {name for task in arguments.OWN for name in arguments.known(task)}
+    assert all(entry.why for entry in (*table.TABLE.values(), *table.OLDER.values()))
+    if importlib.metadata.version("transformers") not in guard.CHECKED:
+        pytest.skip("another version: what the tables don't know is refused")
+    assert installed - table.TABLE.keys() == set(), "new in this version: find out what it does to memory, then enter it"
+    assert table.TABLE.keys() - installed == set(), "gone in this version"
+    assert table.OLDER.keys() & installed == set(), "not gone in this version"
+
+
+def test_an_argument_that_is_new_in_the_installed_version_is_refused_where_it_is_set(sums: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    newer = {**arguments.known("text"), "newer": arguments.Argument(default=0, types=frozenset({"int"}))}
+    monkeypatch.setattr(arguments, "known", lambda task: newer)
+    (fault,) = found(make(sums, "text", args={"newer": 3}))
+    assert "no trial can stand for it" in fault
+
+
+def test_what_a_trial_gives_another_value_is_in_the_table_with_the_reason_why_that_hides_no_need() -> None:
+    for on_cpu in (True, False):
+        kinds = {name: table.TABLE[name].kind for name in replaced(on_cpu=on_cpu, accumulation=8)}
+        assert set(kinds.values()) <= {table.Kind.HARMLESS, table.Kind.ADDED}, kinds
+    assert replaced(on_cpu=True, accumulation=8).keys() == {"output_dir", "gradient_accumulation_steps", "push_to_hub"}
+
+
+def test_what_no_trial_can_show_is_refused_where_host_memory_is_the_budget(sums: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    args = {"push_to_hub": True, "report_to": ["tensorboard", "wandb"]}
+    pushed, reported = found(make(sums, "text", args=args))
+    assert "hf upload" in pushed and "wandb takes memory of the budget" in reported
+    monkeypatch.setattr(adapter_module, "compute_capability", lambda index: (8, 9))
+    assert found(make(sums, "text", args=args, device={"kind": "auto"})) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [({"bf16_full_eval": True}, "Set ask.precision"), ({"train_sampling_strategy": "group_by_length"}, "decode every clip")],
+)
+def test_what_only_speech_cannot_have_is_refused_there(args: dict[str, Any], said: str, spoken: Path, sums: Path) -> None:
+    faults = found(make(spoken, "speech", args=args))
+    assert len(faults) == 1 and said in faults[0], faults
+    assert found(make(sums, "text", args=args)) == []
 
 
 def test_a_column_that_is_not_there_is_named_with_those_that_are(spoken: Path) -> None:

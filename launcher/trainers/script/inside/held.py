@@ -15,21 +15,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from launcher.contract.orders import Orders
+from launcher.trainers.script.inside.plainly import injected
 from launcher.trainers.script.inside.probe.settings import Settings
-from launcher.trainers.script.inside.trial import injected
 
 
 def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m launcher.trainers.script.inside.held", allow_abbrev=False)
     parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
-    parser.add_argument("--device-index", type=int, default=0, help="index of the card as NVML numbers it; it is cuda:0 in here")
-    parser.add_argument("--bytes", type=int, required=True, help="cap on device memory above what the imports take")
+    parser.add_argument("--device-uuid", default="", help="the card, as NVML names it; it is cuda:0 in here")
+    parser.add_argument("--idle-free", type=int, default=0, help="bytes that were free on the card before this process")
+    parser.add_argument("--bytes", type=int, required=True, help="cap on device memory: a card's, or above what the imports take")
     parser.add_argument("--settings", type=Path, required=True, help="where the probe's settings are written")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     chosen = parser.parse_args(argv)
     orders = Orders(
-        module="", folder="", device=chosen.device, device_index=chosen.device_index, cap_bytes=chosen.bytes, accumulation=1, payload={}
-    )
+        module="", folder="", device=chosen.device, device_uuid=chosen.device_uuid, idle_free_bytes=chosen.idle_free,
+        cap_bytes=chosen.bytes, accumulation=1, payload={},
+    )  # fmt: skip
     chosen.settings.parent.mkdir(parents=True, exist_ok=True)
     Settings(records=str(chosen.settings.parent), orders=dataclasses.asdict(orders), budget_only=True).write(chosen.settings)
     os.execvpe(chosen.command[0], chosen.command, {**os.environ, **injected(chosen.settings)})

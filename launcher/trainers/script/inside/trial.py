@@ -2,7 +2,8 @@
 and puts together what its processes saw.
 
 This process only watches: the command runs with its own interpreter, its own launcher (torchrun, accelerate) and its own arguments.
-Where it ended without a validation pass, it is tried once more with the whole length of its training passes fast-forwarded.
+Where it ended without a validation pass, or broke after a pass was cut, it is tried once more with the whole length of its training
+passes fast-forwarded. A crash that has nothing to do with memory is proven by running the command plainly (``plainly``).
 
 Payload: ``argv`` (list of words), ``env`` (added), ``files`` (path -> text, written first), ``micro_batch`` (as asked),
 ``accumulation`` (micro-batches per optimizer step in the trial), ``validation`` ("seek" or "none").
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -22,12 +24,13 @@ from typing import Any
 
 from launcher.contract.orders import Orders
 from launcher.contract.report import Failure, Phase, TrialReport
-from launcher.trainers.script.inside.probe import settings as probe_settings
+from launcher.trainers.script.inside.caches import CACHES, huggingface
+from launcher.trainers.script.inside.plainly import injected, proven, speaks_of_memory
 from launcher.trainers.script.inside.probe.settings import Settings
+from launcher.trainers.script.inside.watch import Watch
 from launcher.worker.lifeline import die_with_parent
 from launcher.worker.recorder import Recorder
 
-SHIM = Path(__file__).parent / "probe" / "shim"
 QUIET = {
     "WANDB_MODE": "disabled",
     "COMET_MODE": "disabled",
@@ -51,11 +54,13 @@ def run(orders: Orders, recorder: Recorder) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text, encoding="utf-8")
     status, reports = _attempt(orders, "cut")
-    if status == 0 and _worth_following(reports, orders):
+    if _worth_following(reports, status):
         again, followed = _attempt(orders, "full")
         if again == 0 or not _done(reports):
             status, reports = again, followed
     report = judged(reports, status, orders)
+    if report.failure is not None and not speaks_of_memory(report.failure):
+        report = proven(report, orders, _environment(orders, orders.scratch / "plain"))
     report.write(orders.report_path)
     if status < 0 and report.failure is None:
         _die_alike(-status)
@@ -78,30 +83,51 @@ def _leave(number: int, frame: object) -> None:
 def _attempt_in(orders: Orders, mode: str, place: Path, records: Path, temporary: str) -> tuple[int, list[TrialReport]]:
     """``temporary``: a folder with a short path; sockets in it (data loader workers share tensors by them) have 108 bytes for theirs."""
     settings = place / "probe.json"
-    overlay = str(place / "overlay")
-    Settings(records=str(records), orders=dataclasses.asdict(orders), overlay=overlay, kept=(temporary,), mode=mode).write(settings)
-    env = {
-        **os.environ,
-        **QUIET,
-        "TMPDIR": temporary,
-        "MPLBACKEND": "Agg",
-        **{key: str(value) for key, value in orders.payload.get("env", {}).items()},
-        **injected(settings),
-    }
+    Settings(
+        records=str(records), orders=dataclasses.asdict(orders), overlay=str(place / "overlay"),
+        kept=(temporary, str(place / CACHES)), mode=mode,
+    ).write(settings)  # fmt: skip
+    env = {**_environment(orders, place), "TMPDIR": temporary, **injected(settings)}
     child = subprocess.Popen(orders.payload["argv"], env=env, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
-    status = child.wait()
+    status = _followed(child, records, orders)
     broken = Path(f"{settings}.failed")
     if broken.exists():
         raise RuntimeError(f"the probe could not be loaded into the script's interpreter: {broken.read_text(encoding='utf-8').strip()}")
-    reports = [report for path in sorted(records.glob("*/report.json")) if (report := TrialReport.read(path)) is not None]
+    reports = _reports(records)
     shutil.rmtree(place / "overlay", ignore_errors=True)
     return status, reports
 
 
-def injected(settings: Path) -> dict[str, str]:
-    """Variables that load the probe into every Python process of a command."""
-    paths = [str(SHIM), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {"PYTHONPATH": os.pathsep.join(paths), probe_settings.VARIABLE: str(settings)}
+def _environment(orders: Orders, place: Path) -> dict[str, str]:
+    """What the command is told beside the probe: nothing is uploaded or downloaded, caches of libraries are the trial's own."""
+    own = {key: str(value) for key, value in orders.payload.get("env", {}).items()}
+    base = {**os.environ, **QUIET, "MPLBACKEND": "Agg", **own}
+    return {**base, **huggingface(base, place / CACHES)}
+
+
+LOOK_S = 0.5
+"""Between two looks at what the command's processes are at."""
+
+
+def _followed(child: subprocess.Popen[bytes], records: Path, orders: Orders) -> int:
+    """Waits for the command; meanwhile the trial's report is that of the process which has come furthest."""
+    shown = ""
+    watch = Watch(records)
+    watch.start()
+    while True:
+        try:
+            status = child.wait(timeout=LOOK_S)
+            watch.stop()
+            return status
+        except subprocess.TimeoutExpired:
+            furthest = max(_reports(records), key=lambda report: list(Phase).index(Phase(report.phase)), default=None)
+            if furthest is not None and furthest.phase not in (shown, Phase.DONE):
+                shown = furthest.phase
+                furthest.write(orders.report_path)
+
+
+def _reports(records: Path) -> list[TrialReport]:
+    return [report for path in sorted(records.glob("*/report.json")) if (report := TrialReport.read(path)) is not None]
 
 
 def _die_alike(number: int) -> None:
@@ -118,30 +144,56 @@ def _trained(reports: Sequence[TrialReport]) -> list[TrialReport]:
 
 
 def _done(reports: Sequence[TrialReport]) -> bool:
-    return any(report.phase == Phase.DONE for report in reports)
+    return any(report.phase in (Phase.FINISH, Phase.DONE) for report in reports)
 
 
-def _worth_following(reports: Sequence[TrialReport], orders: Orders) -> bool:
-    """Whether the command trained, ended well, and validated nowhere: its passes were cut, and that may be why."""
+def _worth_following(reports: Sequence[TrialReport], status: int) -> bool:
+    """Whether the command trained, and then validated nowhere, or broke: its passes were cut, and that may be why."""
     trained = _trained(reports)
-    return bool(trained) and not _done(reports) and not any(report.failure or report.facts.get("validated") for report in trained)
+    if not trained or _done(reports):
+        return False
+    if status == 0:
+        return not any(report.failure or report.facts.get("validated") for report in trained)
+    failures = [report.failure for report in reports if report.failure is not None]
+    return bool(failures) and not any(map(speaks_of_memory, failures)) and not any(report.swallowed for report in reports)
+
+
+_ECHO = re.compile(r"[Cc]onnection (closed|reset|refused)|[Bb]roken pipe|ProcessGroup|DistBackendError|DistNetworkError|NCCL|[Gg]loo")
+"""What the processes say whose neighbour has died."""
+
+
+def _cause(reports: Sequence[TrialReport]) -> TrialReport | None:
+    """The failing process that the others' failures came of: memory first, then whoever doesn't only say that a neighbour is gone."""
+    failing = [(report, report.failure) for report in reports if report.failure is not None]
+    memory = next((report for report, failure in failing if speaks_of_memory(failure)), None)
+    own = next((report for report, failure in failing if not _ECHO.search(failure.message)), None)
+    if memory is not None or own is not None:
+        return memory or own
+    hidden = next((report for report in reports if report.swallowed), None)  # it was ended before it could say what had ended it
+    if hidden is not None and failing:
+        failure = Failure(types=("OutOfMemoryError",), message=hidden.swallowed[0], traceback=hidden.swallowed[0])
+        return dataclasses.replace(hidden, failure=failure)
+    return failing[0][0] if failing else None
 
 
 def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> TrialReport:
     """One report of all processes: the failing one's failure, the most memory of any, the validation of the one that validated."""
     trained = _trained(reports)
-    failed = next((report for report in (*trained, *reports) if report.failure is not None), None)
+    failed = _cause((*trained, *reports))
     main = failed or max(trained or reports, key=lambda report: (report.phase == Phase.DONE, report.validation_batches), default=None)
     if main is None:
         nothing = "no Python process of the command built a model" if status == 0 else f"the command ended with exit status {status}"
         return TrialReport(hint=f"{nothing} (python -I, -E and -S keep the probe out)", failure=_exit_failure(status, orders))
     everyone = trained or [main]
+    if main.failure is None and (main.phase == Phase.DONE or (main.phase == Phase.FINISH and status >= 0)):
+        status = 0  # what is owed was seen; after it, stubs may have broken the script
+        main = dataclasses.replace(main, phase=Phase.DONE.value)
     report = dataclasses.replace(
         main,
-        uses=_most(everyone) if len(everyone) > 1 and failed is None else main.uses,
+        uses=_together(everyone, orders) if len(everyone) > 1 else main.uses,
         validation_batches=max(one.validation_batches for one in everyone) if failed is None else main.validation_batches,
         swallowed=tuple(dict.fromkeys(text for one in reports for text in one.swallowed)),
-        notes=tuple(dict.fromkeys(note for one in everyone for note in one.notes)),
+        notes=tuple(dict.fromkeys([*(note for one in everyone for note in one.notes), *_ranks(everyone)])),
     )
     if report.failure is None and status != 0:
         report = dataclasses.replace(report, failure=_exit_failure(status, orders))
@@ -187,18 +239,26 @@ def _tail(path: Path) -> str:
         return ""
 
 
-def _most(reports: Sequence[TrialReport]) -> tuple[Any, ...]:
-    """Phase by phase the process that used most."""
+def _ranks(trained: Sequence[TrialReport]) -> list[str]:
+    if len(trained) < 2:
+        return []
+    samples = [report.observed.get("micro_batch") for report in trained]
+    total = f"{sum(samples)} samples" if all(isinstance(one, int) for one in samples) else "their batches"  # type: ignore[arg-type]
+    return [f"{len(trained)} processes train together: {total} in each step of theirs, times accumulation"]
+
+
+_SUMMED = ("allocated_bytes", "reserved_bytes", "device_bytes", "outside_bytes", "retries", "ooms")
+"""What is added up of processes that share a memory."""
+
+
+def _together(reports: Sequence[TrialReport], orders: Orders) -> tuple[Any, ...]:
+    """Phase by phase what the processes used: on a CPU, whose memory they share, all of them together; on a card the one with most."""
     longest = max(reports, key=lambda report: len(report.uses))
+    join = sum if orders.device == "cpu" else max
     found = []
     for use in longest.uses:
-        same = [other for report in reports for other in report.uses if other.phase == use.phase]
-        found.append(
-            dataclasses.replace(
-                use,
-                allocated_bytes=max(other.allocated_bytes for other in same),
-                reserved_bytes=max(other.reserved_bytes for other in same),
-                device_bytes=max(other.device_bytes for other in same),
-            )
-        )
+        same = [next((other for other in report.uses if other.phase == use.phase), None) for report in reports]
+        each = [other for other in same if other is not None]
+        sizes = {name: join(getattr(other, name) for other in each) for name in _SUMMED}
+        found.append(dataclasses.replace(use, **sizes))
     return tuple(found)

@@ -8,8 +8,8 @@ from typing import Any
 
 MOST_ROWS = 512
 """Rows that metrics are computed on in a trial; beyond them the need is taken to grow as it did between a half and the whole of them."""
-MOST_BYTES = 256 * 2**20
-"""Size of the predictions that are made up for that. Larger ones (logits) need more while they are joined than any metric does."""
+MOST_ROW_BYTES = 32 * 2**10
+"""Rows larger than this are scores of a vocabulary, not tokens: joining those needs more than any metric of them does."""
 
 
 @dataclass(kw_only=True)
@@ -79,8 +79,8 @@ def needed_beyond_peak(
 
 
 def rows_to_try(*, rows_in_all: int, bytes_per_row: float) -> int:
-    """On how many rows metrics are computed."""
-    return min(rows_in_all, MOST_ROWS, int(MOST_BYTES / bytes_per_row) if bytes_per_row else MOST_ROWS)
+    """On how many rows metrics are computed in a trial; 0 where that would tell nothing."""
+    return min(rows_in_all, MOST_ROWS) if bytes_per_row <= MOST_ROW_BYTES else 0
 
 
 def repeated(value: Any, rows: int) -> Any:

@@ -3,7 +3,7 @@
 The very script that the full run launches is run, with the very words, through transformers' own loop, loaders, evaluation and optimizer,
 and to its own end: the best checkpoint loaded, the model saved, the last evaluation. Replaced are which samples come (``worst``), how
 many, and where it writes. Generation is forced to its full length. What becomes of every argument in here is in ``table``.
-What it relies upon is guarded by ``guard.RELIED_UPON`` and tested in tests/trainers/transformers/inside/test_trial.py.
+What it relies upon is listed in ``guard.RELIANCES``; what of it is not seen to happen makes the trial vacuous.
 
 Payload: ``script`` (dotted module with ``main(argv)``), ``argv`` (this rung's own words), ``imports`` (modules to import
 before the budget is taken), ``generates`` (bool: evaluation generates text).
@@ -24,12 +24,15 @@ from launcher.contract.report import Phase
 from launcher.trainers.transformers.environment import IMPORTS
 from launcher.trainers.transformers.inside import kept as keeping
 from launcher.trainers.transformers.inside import worst
-from launcher.trainers.transformers.inside.guard import NotCovered, check_transformers
+from launcher.trainers.transformers.inside.guard import Hooks, NotCovered, check_transformers, untried
 from launcher.worker import budget
 from launcher.worker.recorder import Recorder
 
 WITHOUT_END = 1 << 20
 """``min_length`` that keeps ``generate`` from stopping early: it runs to its own maximum, where the key-value cache peaks."""
+
+HALVES = 2
+"""The first warms up."""
 
 MOST_ACCUMULATION = 2
 """Micro-batches per optimizer step in a trial. The rest of an accumulated batch is held as copies: see ``_Trial.hold``."""
@@ -43,6 +46,8 @@ def run(orders: Orders, recorder: Recorder) -> None:
     for name in (*IMPORTS, *orders.payload["imports"], orders.payload["script"]):
         importlib.import_module(name)
     check_transformers()
+    if said := untried():
+        recorder.note(said)
     plan = Plan.of(orders)
     script = importlib.import_module(plan.script)
     script.arguments(plan.full_argv)  # what the full run would refuse is refused now
@@ -56,7 +61,10 @@ def run(orders: Orders, recorder: Recorder) -> None:
     script.main(plan.argv)
     if not trial.finished:
         raise RuntimeError("the trainer ended before the trial had seen its steps")
-    recorder.phase(Phase.DONE)
+    if unseen := trial.hooks.unseen():
+        recorder.hint(unseen)  # without the last phase the verdict is "vacuous", and these are its words
+    else:
+        recorder.phase(Phase.DONE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,6 +85,8 @@ class Plan:
     steps: int
     validation_batches: int
     steps_after: int
+    halves: int = 0
+    """Micro-batches of half the samples at the end, where the driver may spill: their time per sample is held against whole ones'."""
 
     @classmethod
     def of(cls, orders: Orders) -> Plan:
@@ -94,6 +104,7 @@ class Plan:
             steps=max(orders.steps, 2),
             validation_batches=max(orders.validation_batches, 2),
             steps_after=max(orders.steps_after, 1),
+            halves=HALVES if orders.may_spill else 0,
         )
 
 
@@ -128,7 +139,10 @@ class _Trial:
         self._trainer: Any = None
         self._generated: list[int] = []
         self._validation_samples = self._total_batches = 0
+        self.hooks = Hooks()
         self.finished = False
+        self._half_steps = 0
+        self._halved = False
 
     # -- patches
 
@@ -150,8 +164,32 @@ class _Trial:
 
         module.Trainer.__init__ = begun
         container.add = counted
+        self._begin_anew_from_checkpoints()
         if not importlib.import_module("huggingface_hub.constants").HF_HUB_OFFLINE:
             raise RuntimeError("a trial runs with HF_HUB_OFFLINE=1: everything it needs was fetched before")
+
+    def _begin_anew_from_checkpoints(self) -> None:
+        """A run that goes on from a checkpoint loads it in the trial as well, weights and optimizer state, and counts its steps from 0."""
+        ours: Any = importlib.import_module("launcher.trainers.transformers.native.hf_run")
+        states: Any = importlib.import_module("transformers.trainer_callback").TrainerState
+        checked, loaded = ours.checked_resume, states.load_from_json
+
+        def checked_as_the_run(args: Any) -> str | None:
+            args.gradient_accumulation_steps = self._plan.real_accumulation  # what the checkpoint's steps were counted in
+            try:
+                found: str | None = checked(args)
+            finally:
+                args.gradient_accumulation_steps = self._plan.accumulation
+            if found is not None:
+                self._recorder.note(f"goes on from {found}, which was loaded")
+            return found
+
+        def from_the_first_step(path: str) -> Any:
+            state = loaded(path)
+            state.global_step, state.epoch, state.best_global_step, state.best_model_checkpoint = 0, 0.0, None, None
+            return state
+
+        ours.checked_resume, states.load_from_json = checked_as_the_run, from_the_first_step
 
     def begin(self, trainer: Any) -> None:
         """The script has built its trainer: from here on it is followed."""
@@ -172,11 +210,13 @@ class _Trial:
 
         def with_ballast(*arguments: Any) -> Any:
             samples, items = batches(*arguments)
+            self.hooks.seen("accumulated batches")
             self.hold(samples)
             return samples, items
 
         def watched_step(model: Any, inputs: Any, *arguments: Any) -> Any:
             self.saw_micro_batch(_rows(inputs))
+            inputs = self.perhaps_half(inputs)
             loss = step(model, inputs, *arguments)
             self.saw_loss(float(loss))
             return loss
@@ -185,7 +225,8 @@ class _Trial:
             self.saw_validation_batch(_rows(inputs))
             return predict(model, inputs, *arguments, **options)
 
-        trainer._get_train_sampler = lambda dataset: self.sampler(train_sampler, dataset)
+        # the data set is an argument from transformers 4.51 on; before, the method takes the trainer's own
+        trainer._get_train_sampler = lambda *given: self.sampler(lambda _: train_sampler(*given), trainer.train_dataset)
         trainer._get_eval_sampler = lambda dataset: self.validation_sampler(eval_sampler, dataset)
         trainer.get_batch_samples = with_ballast
         trainer.training_step = watched_step
@@ -209,16 +250,19 @@ class _Trial:
             drop_last=args.dataloader_drop_last,
             steps=plan.steps,
             steps_after=plan.steps_after,
+            finely=plan.on_cpu and not hasattr(dataset, "loading_sizes"),  # audio is a full window whatever its transcript
         )
         if args.max_steps <= 0:
             per_epoch = math.ceil(math.ceil(len(lengths) / args.train_batch_size) / plan.real_accumulation)
             args.max_steps = math.ceil(args.num_train_epochs * per_epoch)
-        args.max_steps = max(args.max_steps, self._course.end_at)
+        self._half_steps = math.ceil(plan.halves / plan.accumulation) if args.train_batch_size > 1 else 0
+        args.max_steps = max(args.max_steps, self._course.end_at + self._half_steps)
         self._recorder.measured(train_samples=len(lengths))
         self._recorder.note(f"worst data: batches of the longest samples of {len(lengths)}, up to {max(lengths)} label tokens")
 
     def sampler(self, usual: Any, dataset: Any) -> Any:
         assert self._course is not None
+        self.hooks.seen("training samples")
         heaviest = _heaviest(dataset) if self._plan.on_cpu else None
         return _fixed_sampler(worst.with_heaviest(self._course.order, heaviest), beside=usual(dataset))
 
@@ -249,6 +293,7 @@ class _Trial:
         return torch.utils.data.Subset(dataset, worst.with_heaviest(chosen, heaviest))
 
     def validation_sampler(self, usual: Any, subset: Any) -> Any:
+        self.hooks.seen("validation samples")
         whole = getattr(subset, "dataset", subset)
         return _fixed_sampler(range(len(subset)), beside=usual(whole))
 
@@ -275,9 +320,20 @@ class _Trial:
             self._enter(Phase.VALIDATE)
             control.should_evaluate = True
             control.should_save = str(getattr(args.save_strategy, "value", args.save_strategy)) != "no"
-        elif self._steps >= self._course.end_at:
+        elif self._steps == self._course.end_at and self._half_steps:
+            self._halved = True
+            self._recorder.halves_begin()
+        elif self._steps >= self._course.end_at + self._half_steps:
             self.finished = control.should_training_stop = True
             self._enter(Phase.FINISH)
+
+    def perhaps_half(self, inputs: Any) -> Any:
+        """The first half of a micro-batch's samples, at the end of a trial whose driver may spill."""
+        if not self._halved:
+            return inputs
+        rows = _rows(inputs)
+        halved = {key for key, value in inputs.items() if hasattr(value, "shape") and value.shape[:1] == (rows,)}
+        return {key: value[: rows // 2] if key in halved else value for key, value in inputs.items()}
 
     def epoch_ended(self, control: Any) -> None:
         """What a run does at the end of an epoch is done once, where the trial validates."""
@@ -304,16 +360,19 @@ class _Trial:
 
     def saw_micro_batch(self, rows: int) -> None:
         """The batch that ends an epoch is smaller; the largest counts."""
+        self.hooks.seen("training step")
         self._recorder.observe(micro_batch=max(rows, self._recorder.observed.get("micro_batch", rows)))
 
     def saw_validation_batch(self, rows: int) -> None:
         """A set smaller than a batch, and a set's last batch, are smaller; the largest counts."""
+        self.hooks.seen("validation step")
         self._kept.rows += rows
         if rows < self._trainer.args.eval_batch_size and self._total_batches <= 1:
             return
         self._recorder.observe(val_micro_batch=max(rows, self._recorder.observed.get("val_micro_batch", rows)))
 
     def kept(self, container: Any) -> None:
+        self.hooks.seen("kept")
         self._kept.container_bytes[id(container)] = keeping.tensor_bytes(container.tensors) + keeping.tensor_bytes(container.arrays)
         self._kept.widened_bytes[id(container)] = keeping.widened_bytes(container.tensors)
 
@@ -395,7 +454,7 @@ class _Trial:
         rank = next(iter(config.values())).r if config else 0
         self._recorder.observe(
             device=args.device.type,
-            checkpointing=bool(getattr(model, "is_activation_checkpointing", False)),
+            checkpointing=any(bool(getattr(model, name, False)) for name in ("is_activation_checkpointing", "is_gradient_checkpointing")),
             precision="bf16" if args.bf16 else "fp16" if args.fp16 else "fp32",
             optimizer=str(getattr(args.optim, "value", args.optim)),
             lora=rank,

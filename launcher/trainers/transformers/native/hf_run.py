@@ -163,6 +163,14 @@ def torch_dtype(name: str) -> Any:
     return dtype
 
 
+def weights_in(name: str) -> dict[str, Any]:
+    """``torch_dtype`` in the word that ``from_pretrained`` takes it by: ``dtype`` from transformers 4.56 on."""
+    import transformers
+
+    numbers = tuple(int(part) for part in transformers.__version__.split(".")[:2])
+    return {"dtype" if numbers >= (4, 56) else "torch_dtype": torch_dtype(name)}
+
+
 def with_adapters(model: Any, own: CommonArguments, *, targets: str, task_type: str | None) -> Any:
     """The model with LoRA adapters to train, or as it was where none are asked."""
     if not own.lora_rank:

@@ -224,7 +224,7 @@ def load(own: SpeechArguments) -> tuple[Any, Any]:
     try:
         processor = AutoProcessor.from_pretrained(own.model_name_or_path)  # type: ignore[no-untyped-call,unused-ignore]
         model = AutoModelForSpeechSeq2Seq.from_pretrained(
-            own.model_name_or_path, dtype=hf_run.torch_dtype(own.dtype), attn_implementation=own.attn_implementation
+            own.model_name_or_path, **hf_run.weights_in(own.dtype), attn_implementation=own.attn_implementation
         )
     except (OSError, ValueError) as error:
         raise Refused(f"{own.model_name_or_path}: no model with its processor could be loaded: {error}") from error

@@ -6,7 +6,7 @@ Every argument of ``TrainingArguments`` is understood, in its own words. The dat
 ``train`` and ``validation`` tables. A row has a ``text``, or a ``prompt`` and a ``completion``, of which only the completion is learned.
 Padded: one text per row of a batch, cut at ``sequence_length``. Packed: all texts one after the other, in full rows of ``sequence_length``.
 
-Needs torch and transformers >= 5 (peft for LoRA); ``hf_run.py`` lies beside it. autofit is not needed. Nothing heavy is imported
+Needs torch and transformers >= 4.50 (peft for LoRA); ``hf_run.py`` lies beside it. autofit is not needed. Nothing heavy is imported
 before it is used.
 """
 
@@ -186,7 +186,7 @@ def load(own: TextArguments) -> tuple[Any, Any]:
     try:
         tokenizer = AutoTokenizer.from_pretrained(own.model_name_or_path)
         model = AutoModelForCausalLM.from_pretrained(
-            own.model_name_or_path, dtype=hf_run.torch_dtype(own.dtype), attn_implementation=own.attn_implementation
+            own.model_name_or_path, **hf_run.weights_in(own.dtype), attn_implementation=own.attn_implementation
         )
     except (OSError, ValueError) as error:
         raise Refused(f"{own.model_name_or_path}: no model with its tokenizer could be loaded: {error}") from error

@@ -7,6 +7,8 @@ RLIMIT_DATA, aborts the process or hangs it for good instead of raising an error
 
 from __future__ import annotations
 
+import importlib
+
 import cv2  # noqa: F401
 import matplotlib
 import matplotlib.font_manager
@@ -19,10 +21,16 @@ import torchvision  # noqa: F401
 matplotlib.use("Agg")
 
 import matplotlib.pyplot
-import polars
 import ultralytics
+import ultralytics.engine.trainer
 import ultralytics.models.yolo
-import ultralytics.utils.plotting  # noqa: F401
+import ultralytics.utils.plotting
 
 np.ones((256, 256)) @ np.ones((256, 256))  # OpenBLAS takes its buffers at its first product, and calls exit(1) where it can't
-polars.read_csv(b"epoch,time\n1,2.0\n", infer_schema_length=None).to_dict(as_series=False)  # as BaseTrainer.read_results_csv
+reader = ultralytics.engine.trainer.BaseTrainer.read_results_csv.__code__.co_names
+if "polars" in reader:
+    import polars
+
+    polars.read_csv(b"epoch,time\n1,2.0\n", infer_schema_length=None).to_dict(as_series=False)  # as BaseTrainer.read_results_csv
+elif "pandas" in reader:  # before 8.3.150 (about)
+    importlib.import_module("pandas")

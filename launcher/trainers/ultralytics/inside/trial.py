@@ -17,8 +17,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib
+import itertools
 import math
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +28,7 @@ from typing import Any
 
 from launcher.contract.orders import Orders
 from launcher.contract.report import Phase
+from launcher.trainers.ultralytics.arguments import saved_in
 from launcher.trainers.ultralytics.environment import IMPORTS
 from launcher.trainers.ultralytics.images import cached_bytes
 from launcher.trainers.ultralytics.inside import worst
@@ -67,6 +70,8 @@ RELIED_UPON: Mapping[str, str] = {
 SHOWN = 5
 """Corrupt images that are named one by one."""
 
+LONGEST_FIGURE_S = 60.0
+
 ANCHORS_PER_OBJECT = 10
 """Anchors that Ultralytics' assigner trains for each object (``topk``): about what a half-trained model fires per object."""
 
@@ -86,8 +91,9 @@ def run(orders: Orders, recorder: Recorder) -> None:
     from launcher.trainers.ultralytics.native import yolo_exact
 
     yolo_exact.check_ultralytics()
-    yolo_exact.check_ultralytics(RELIED_UPON)
     plan = Plan.of(orders)
+    if said := yolo_exact.untried({**yolo_exact.RELIED_UPON, **RELIED_UPON}):
+        recorder.note(said)
     recorder.budget(budget.take(orders))
     for complaint in budget.complaints(orders.device):
         recorder.note(complaint)
@@ -106,11 +112,16 @@ def run(orders: Orders, recorder: Recorder) -> None:
 
     model = YOLO(plan.model, task=plan.task)
     _refuse_uncovered(model.task)
-    trial = _trial_class(yolo_exact.trainer_for(model), plan, recorder, scans)
+    hooks = Hooks()
+    trial = _trial_class(yolo_exact.trainer_for(model), plan, recorder, scans, hooks)
     try:
         model.train(trainer=trial, **plan.arguments)
     except TrialDone:
-        recorder.phase(Phase.DONE)
+        finite = recorder.report().loss_finite is not False
+        if finite and (unseen := hooks.unseen(recorder.observed)):
+            recorder.hint(unseen)  # without the last phase the verdict is "vacuous", and these are its words
+        else:
+            recorder.phase(Phase.DONE)
     else:
         raise RuntimeError("Ultralytics ended the training before the trial had seen its steps")
 
@@ -124,6 +135,7 @@ class Plan:
     arguments: dict[str, Any]
     """Native arguments of this rung, with everything that is written going to the trial's scratch folder."""
     user_arguments: dict[str, Any]
+    run_folder: Path
     checkpointing: bool
     val_batch: int | None
     asked_batch: int
@@ -134,6 +146,8 @@ class Plan:
     steps: int
     validation_batches: int
     steps_after: int
+    halves: int = 0
+    """Micro-batches of half the images at the end, where the driver may spill: what they take per image is held against whole ones."""
 
     @classmethod
     def of(cls, orders: Orders) -> Plan:
@@ -143,10 +157,10 @@ class Plan:
         cache_folder = Path(payload["cache_dir"])
         cache_folder.mkdir(parents=True, exist_ok=True)
         quiet = {
-            "save_dir": str(run_folder),
             "project": None,  # Ultralytics Platform uploads only with a project
             "name": None,
             "exist_ok": True,
+            **saved_in(run_folder),
             "save": True,  # save=False still saves the last epoch; on a card, saving copies model and optimizer there
             "val": True,  # val=False still validates the last epoch
             "cache": False,  # would write .npy files beside the images; what it holds in memory is held by a ballast
@@ -157,6 +171,7 @@ class Plan:
             task=payload.get("task"),
             arguments={**asked_for, **quiet},
             user_arguments=asked_for,
+            run_folder=run_folder,
             checkpointing=bool(payload.get("checkpointing", False)),
             val_batch=payload.get("val_batch"),
             asked_batch=payload["asked_batch"],
@@ -164,9 +179,18 @@ class Plan:
             cache_folder=cache_folder,
             accumulation=min(max(orders.accumulation, 1), 2),
             steps=max(orders.steps, 2),
-            validation_batches=max(orders.validation_batches, 2),
+            validation_batches=max(orders.validation_batches, MOST_SHAPES + EQUALS if orders.device == "cuda" else 2),
             steps_after=max(orders.steps_after, 1),
+            halves=HALVES if orders.may_spill and int(asked_for.get("batch", 1)) > 1 else 0,
         )
+
+
+MOST_SHAPES = 4
+"""Validation batches of a trial on a card before the largest comes again: the largest, the densest, a small and an odd one."""
+EQUALS = 3
+"""Validation batches alike, in a row, before what each keeps can be told from the noise of a card's allocator."""
+HALVES = 2
+"""The first warms up."""
 
 
 def _refuse_uncovered(task: str) -> None:
@@ -232,27 +256,31 @@ def _no_downloads() -> None:
 
 
 def _report_assigner_failures(recorder: Recorder) -> None:
-    """The label assigner survives running out of memory, image by image and hundreds of times slower."""
+    """The label assigner survives running out of memory, on the CPU or image by image, and hundreds of times slower.
+
+    What it tries again is ``_forward``; versions that have none (8.3.0) don't survive it.
+    """
     assigner = _module("ultralytics.utils.tal").TaskAlignedAssigner
+    assign = getattr(assigner, "_forward", None)
+    if assign is None:
+        return
 
-    def get(self: Any) -> bool:
-        return bool(self.__dict__.get("_oom_warned", False))
+    def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return assign(self, *args, **kwargs)
+        except RuntimeError as error:
+            if "out of memory" in str(error).lower():
+                recorder.swallowed(f"{type(self).__name__} ran out of memory (batch {self.bs}, {self.n_max_boxes} boxes) and went on")
+            raise
 
-    def set_(self: Any, value: bool) -> None:
-        self.__dict__["_oom_warned"] = value
-        if value:
-            recorder.swallowed(
-                f"{type(self).__name__} ran out of memory (batch {self.bs}, {self.n_max_boxes} boxes) and went on image by image"
-            )
-
-    assigner._oom_warned = property(get, set_)
+    assigner._forward = watched
 
 
 def _saving_fails_at_once() -> None:
     """Ultralytics tries ``torch.save`` again after any RuntimeError, on a buffer that the first failure closed: an out-of-memory
     error would end as "ValueError: I/O operation on closed file" (seen under a CPU budget)."""
-    patches = _module("ultralytics.utils.patches")
-    _module("torch").save = patches._torch_save
+    patches, torch = _module("ultralytics.utils.patches"), _module("torch")
+    torch.save = getattr(patches, "_torch_save", torch.save)
 
 
 class _Sizes:
@@ -268,37 +296,89 @@ class _Sizes:
 
 
 class _Figures:
-    """A figure is drawn in a thread, which keeps its batch alive until it is done: on a card for seconds, while training goes on.
+    """A figure is drawn in a thread of its own, which keeps its batch alive until it is done: for seconds, while the run goes on.
 
-    How long is luck. Here every batch stays as long as the phase, so that the trial sees all of them at once.
+    How many are alive at once is luck (a run was seen two threads' stacks of 8 MiB above a trial that left it to luck). Here every
+    thread and its batch stay until the phase ends, so that the trial has all of them at once.
     """
 
-    DRAWN_BY = ("detect.train", "detect.val", "obb.val")
-
     def __init__(self) -> None:
-        self.held: list[Any] = []
-        for name in self.DRAWN_BY:
+        self._drawn: list[threading.Event] = []
+        self._over = threading.Event()
+        for name in (f"{task}.{part}" for task in COVERED for part in ("train", "val")):
             module = _module(f"ultralytics.models.yolo.{name}")
-            module.plot_images = self._holding(module.plot_images)
+            if hasattr(module, "plot_images"):
+                module.plot_images = self._staying(module.plot_images)
 
-    def _holding(self, draw: Callable[..., Any]) -> Callable[..., Any]:
-        def plot_images(labels: dict[str, Any], images: Any = None, *args: Any, **kwargs: Any) -> Any:
-            self.held.append((images, labels.get("img")))
-            return draw(labels, images, *args, **kwargs)
+    def _staying(self, draw: Callable[..., Any]) -> Callable[..., Any]:
+        def plot_images(*args: Any, **kwargs: Any) -> threading.Thread:
+            drawn, over = threading.Event(), self._over
+
+            def stay() -> None:
+                try:
+                    draw(*args, **kwargs, threaded=False)
+                finally:
+                    drawn.set()
+                    over.wait()
+
+            thread = threading.Thread(target=stay, daemon=True)
+            thread.start()
+            self._drawn.append(drawn)
+            return thread
 
         return plot_images
+
+    def let_go(self) -> None:
+        """The phase is over."""
+        self._over.set()
+        self._over = threading.Event()
+
+    def wait(self) -> None:
+        """Until all have been drawn: what they need counts."""
+        for drawn in self._drawn:
+            drawn.wait(timeout=LONGEST_FIGURE_S)
+
+
+class Hooks:
+    """What a trial puts into Ultralytics, and whether it was really called. One that never was makes the trial prove nothing."""
+
+    NEEDED: Mapping[str, str] = {
+        "training batches": "the training loader took its batches from elsewhere than the trial's script (DataLoader.batch_sampler)",
+        "validation batches": "the validation loader took its batches from elsewhere than the trial's script (DataLoader.batch_sampler)",
+        "labels": "the data set's labels went past the trial's own cache (ultralytics.data.dataset: load_ and save_dataset_cache_file)",
+        "statistics": "the metrics went past the trial (validator.get_stats, validator.metrics.stats)",
+        "end": "the run ended without the final validation of its checkpoint (BaseTrainer.final_eval)",
+    }
+
+    OBSERVED = ("micro_batch", "image_size", "device", "largest_val_input")
+    """What a trial has always seen by its end."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, bool] = {}
+
+    def seen(self, name: str, as_wanted: bool = True) -> None:
+        """Something was called; whether it was as the trial wants it. Once otherwise is enough."""
+        self._seen[name] = as_wanted and self._seen.get(name, True)
+
+    def unseen(self, observed: Mapping[str, Any]) -> str:
+        """What did not happen, in words, or an empty string."""
+        missing = [words for name, words in self.NEEDED.items() if not self._seen.get(name)]
+        missing += [f"{wheel} was never seen" for wheel in self.OBSERVED if wheel not in observed]
+        return f"this Ultralytics works otherwise than the trial knows it: {'; '.join(missing)}" if missing else ""
 
 
 # ----------------------------------------------------------------------------------------------------------------------
 # The truncated trainer
 
 
-def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tuple[int, int, int, int, int]]) -> Any:
+def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tuple[int, int, int, int, int]], hooks: Hooks) -> Any:
     """A trainer that trains what its script says, validates, trains again and ends as a run does. No "Trainer" in its name: no loggers."""
 
     class Trial(base):  # type: ignore[misc]
         epochs: int
         _validated = False
+        _whole = True
+        """Whether the batch under way has all its images; one that hasn't tells nothing of the run's pace."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             self._expected: dict[str, int] = {}
@@ -306,6 +386,8 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             self._ballast: list[Any] = []
             self._micro_batch = 0
             super().__init__(*args, **kwargs)
+            if Path(self.save_dir).resolve() != plan.run_folder.resolve():
+                raise NotCovered(f"Ultralytics writes into {self.save_dir} instead of the folder it was given; nothing was trained there")
             self._optimizer_asked = str(self.args.optimizer)
             self.callbacks.clear()
             self.callbacks["on_train_batch_end"].append(Trial._batch_ended)
@@ -323,10 +405,13 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
                 self._ballast.append(_ballast(loader.dataset, self.args.imgsz, recorder, mode))
             script = self._training_script(loader) if mode == "train" else self._validation_script(loader)
             object.__setattr__(loader, "batch_sampler", script)  # DataLoader forbids a plain assignment
+            if getattr(loader, "iterator", None) is not None:  # made with the loader (before 8.4.150): it has the old sampler
+                loader.reset()
             return loader
 
         def _training_script(self, loader: Any) -> Script:
-            sizes = worst.drawn_sizes(self.args.imgsz, self.args.multi_scale, self.stride) if self.args.multi_scale else None
+            multi_scale = 0.5 if self.args.multi_scale is True else self.args.multi_scale  # a flag in 8.3: from half to one and a half
+            sizes = worst.drawn_sizes(self.args.imgsz, multi_scale, self.stride) if multi_scale else None
             epochs = worst.training(
                 worst.shapes_of(loader, sizes, last_kept=not loader.drop_last),
                 dense=worst.dense_draw(loader, sizes[-1] if sizes else None),
@@ -336,7 +421,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
                 cached=self._cached_shapes(worst.PER_TRAINED_CONVOLUTION),
                 closes=0 < self.args.close_mosaic < self.epochs,
             )
-            return Script(*epochs)
+            return Script(*_with_halves(epochs, plan.halves))
 
         def _validation_script(self, loader: Any) -> Script:
             total = len(loader)
@@ -359,15 +444,23 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
         def preprocess_batch(self, batch: Any) -> Any:
             script = self.train_loader.batch_sampler.now
             draw = script[min(self._micro_batch, len(script) - 1)]
+            hooks.seen("training batches", _same_images(batch, self.train_loader.dataset, draw))
             self._micro_batch += 1
+            if plan.halves and self._micro_batch == len(script) - plan.halves + 1 and self._last_epoch():
+                recorder.halves_begin()
             self._sizes.wanted = draw.size
             batch = super().preprocess_batch(batch)
-            if len(batch["img"]) > worst.FEW:  # the others are there for their shape only
+            self._whole = len(batch["img"]) >= self._expected["train"]
+            if self._whole or len(batch["img"]) > worst.FEW:  # the others are there for their shape only
                 pad_labels(batch, self._label_envelope, self.args.overlap_mask)
             height, width = batch["img"].shape[-2:]
-            images = int(plan.arguments["batch"]) if len(batch["img"]) >= self._expected["train"] else len(batch["img"])
+            images = int(plan.arguments["batch"]) if self._whole else len(batch["img"])
             _observe_input(recorder, images, max(height, width), batch["img"].device.type)
             return batch
+
+        def _last_epoch(self) -> bool:
+            """Whether whole micro-batches are over: those of half the images end the last epoch."""
+            return bool(self.epoch >= self.epochs - 1)
 
         # -- how much of it
 
@@ -375,8 +468,10 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             """The real, exact accumulation outside the loop; the trial's own inside it."""
             return plan.accumulation if self._begun is not None else int(super()._accumulation())
 
-        def _setup_train(self) -> None:
-            super()._setup_train()
+        def _setup_train(self, *world_size: Any) -> None:
+            super()._setup_train(*world_size)
+            if scans:
+                hooks.seen("labels")
             dataset = self.train_loader.dataset
             most = max((len(label["cls"]) for label in dataset.labels), default=0)
             self._label_envelope = most * label_factor(self.args, bool(dataset.rect))
@@ -398,9 +493,8 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             self.epochs = scripted
             self.stopper.patience = math.inf
 
-        def _model_train(self) -> None:
-            """Called at the start of every epoch."""
-            super()._model_train()
+        def epoch_begins(self) -> None:
+            super().epoch_begins()
             self.train_loader.batch_sampler.epoch = self.epoch
             self._micro_batch = 0
             if self.epoch == 0:
@@ -411,7 +505,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             recorder.optimizer_step()
 
         def _batch_ended(self) -> None:
-            recorder.batch()
+            recorder.batch(timed=self._whole)
             finite = bool(self.loss.isfinite().all())
             recorder.loss(finite=finite)
             if not finite:  # Ultralytics would go back to its last checkpoint three times, and then give up
@@ -419,7 +513,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
 
         def _phase(self, phase: Phase) -> None:
             recorder.phase(phase)
-            self._figures.held.clear()
+            self._figures.let_go()
 
         # -- how a run ends
 
@@ -428,14 +522,17 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             self._phase(Phase.FINISH)
             with _said(recorder, bool(self.args.plots)):
                 super().final_eval()
+            hooks.seen("end")
 
         def plot_metrics(self) -> None:
             with _said(recorder, bool(self.args.plots)):
                 super().plot_metrics()
 
         def _ended(self) -> None:
+            self._figures.wait()
             for loader in (self.train_loader, self.test_loader):
-                loader.close()
+                if hasattr(loader, "close"):
+                    loader.close()
             raise TrialDone
 
         # -- validation
@@ -443,12 +540,16 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
         def _watch_validator(self) -> None:
             validator, preprocess = self.validator, self.validator.preprocess
             _worst_nms(self, recorder)
-            _whole_statistics(validator)
+            _whole_statistics(validator, hooks)
             self._kept: list[int] = []
 
             def watched(batch: Any) -> Any:
                 batch = preprocess(batch)
                 images, _, height, width = batch["img"].shape
+                script = validator.dataloader.batch_sampler
+                if isinstance(script, Script) and any(_same_images(batch, validator.dataloader.dataset, draw) for draw in script.now):
+                    hooks.seen("validation batches")
+                self._whole = images >= self._expected["val"]
                 if plan.val_batch and images == self._expected["val"]:
                     images = plan.val_batch  # a validation set smaller than its batch alters nothing
                 _observe_validation_input(recorder, images, max(height, width))
@@ -460,12 +561,12 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             if self._validated:
                 recorder.sample()
                 return
-            recorder.batch()
+            recorder.batch(timed=self._whole)
             if self.device.type != "cuda":  # really gathered in full at the end (``_whole_statistics``)
                 return
             self._kept.append(_kept_bytes())
-            if len(self._kept) > 1:
-                recorder.measured(growth_bytes_per_batch=max(0.0, (self._kept[-1] - self._kept[0]) / (len(self._kept) - 1)))
+            if len(self._kept) >= EQUALS:
+                recorder.measured(growth_bytes_per_batch=growth_of(self._kept[-EQUALS:]))
 
         def validate(self) -> Any:
             if self._validated:  # once is enough; the last epoch's is that of the end
@@ -490,6 +591,11 @@ def _say_samples(recorder: Recorder, loader: Any, mode: str, asked: int) -> None
         recorder.measured(validation_samples=samples, validation_batches_total=len(loader))
     if loader.batch_size != asked:
         recorder.note(f"{mode}: {samples} images are fewer than a batch of {asked}; Ultralytics runs batches of {loader.batch_size}")
+
+
+def _same_images(batch: Mapping[str, Any], dataset: Any, draw: Draw) -> bool:
+    """Whether ``batch`` holds the images that were drawn. Mosaic and the like name the image they began with."""
+    return [str(name) for name in batch["im_file"]] == [str(dataset.im_files[index]) for index in draw.images]
 
 
 def _observe_input(recorder: Recorder, images: int, side: int, device: str) -> None:
@@ -519,12 +625,27 @@ def _say_facts(recorder: Recorder, trainer: Any, optimizer_asked: str, scans: Se
         weight_decay_applied=max(group["weight_decay"] for group in groups),
         accumulation=trainer.accumulate,
         effective_batch=trainer.accumulate * trainer.batch_size,
-        amp=trainer.amp,
+        amp=bool(trainer.amp),
         max_det=trainer.args.max_det,
         parameters=sum(parameter.numel() for parameter in trainer.model.parameters()),
         images_ignored=sum(scan[3] for scan in scans),
         images_without_labels=sum(scan[1] + scan[2] for scan in scans),
     )
+
+
+def _with_halves(epochs: Sequence[Sequence[Draw]], halves: int) -> list[list[Draw]]:
+    """The epochs, the last of which ends with so many micro-batches of half the images of its last."""
+    largest = epochs[-1][-1]
+    half = largest.few(max(1, len(largest.images) // 2))
+    return [*map(list, epochs[:-1]), [*epochs[-1], *[half] * halves]]
+
+
+def growth_of(kept: Sequence[int]) -> float:
+    """Bytes that each of these batches, all alike, has kept for good, where every one of them added something; else 0.
+
+    ``kept``: live memory after each; a card's goes up and down by itself.
+    """
+    return float(max(0, min(after - before for before, after in itertools.pairwise(kept))))
 
 
 def _kept_bytes() -> int:
@@ -534,7 +655,7 @@ def _kept_bytes() -> int:
     return int(torch.cuda.memory_allocated())
 
 
-def _whole_statistics(validator: Any) -> None:
+def _whole_statistics(validator: Any, hooks: Hooks) -> None:
     """The metrics, and the curves drawn of them, are worked out of the predictions on every image of the validation set.
 
     A trial validates a few batches of it; before the metrics come what these gave is repeated until it is as much.
@@ -543,7 +664,10 @@ def _whole_statistics(validator: Any) -> None:
 
     def of_all_images() -> Any:
         images = len(validator.dataloader.dataset)
-        for gathered in validator.metrics.stats.values():
+        kept = getattr(validator.metrics, "stats", None) or validator.stats  # the validator's own before 8.3.200
+        if kept:
+            hooks.seen("statistics")
+        for gathered in kept.values():
             if seen := len(gathered):
                 gathered.extend(gathered[i % seen] for i in range(seen, images))
         if validator.jdict and validator.seen:
@@ -562,7 +686,7 @@ def _ballast(dataset: Any, image_size: int, recorder: Recorder, mode: str) -> An
     """
     import numpy as np
 
-    size = cached_bytes(dataset.im_files, image_size, dataset.channels)
+    size = cached_bytes(dataset.im_files, image_size, getattr(dataset, "channels", 3))
     recorder.note(f"cache=ram: {mode} holds {len(dataset.im_files)} images of {size / 2**20:.0f} MiB; as much is held in the trial")
     images, packed = np.empty(size, np.uint8), np.empty(size, np.uint8)
     recorder.sample()
@@ -614,7 +738,7 @@ def _passing(boxes: int, validator: Any) -> Callable[[Any], Any]:
 
     def at_that_confidence(predictions: Any) -> Any:
         found = predictions[0] if isinstance(predictions, list | tuple) else predictions
-        if not validator.end2end:
+        if not getattr(validator, "end2end", False):
             scores = found[:, 4 : 4 + validator.nc].flatten(1)
             kth = scores.kthvalue(max(1, scores.shape[1] - boxes), dim=1).values
             validator.args.conf = float(kth.min().clamp(0, 1))

@@ -20,8 +20,10 @@ Everything after the options goes to Ultralytics unchanged, so native arguments 
 
 In-loop halving of the batch after an out-of-memory error (Ultralytics, first epoch) is off: this trainer runs what it was told, or fails.
 
-This file needs nothing but torch and ultralytics; keep it beside your data and run it without autofit. It was checked against the
-Ultralytics versions named in ``CHECKED`` and refuses to run where the code it builds upon has changed.
+This file needs nothing but torch and ultralytics; keep it beside your data and run it without autofit. It was written against
+Ultralytics ``CHECKED`` and runs with any from ``OLDEST`` on: what it builds upon (``RELIANCES``) is checked by what is seen while it
+runs. The accumulation that Ultralytics works out for itself must be the one that this file expects, and a batch that Ultralytics
+has halved ends the run.
 The options travel in the environment variable ``YOLO_EXACT``, so Ultralytics' own multi-GPU workers inherit them.
 """
 
@@ -50,18 +52,25 @@ import ultralytics.cfg
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 from ultralytics.engine.model import Model
+from ultralytics.engine.trainer import BaseTrainer
 from ultralytics.models.yolo.classify import ClassificationTrainer
 from ultralytics.models.yolo.detect import DetectionTrainer
 from ultralytics.models.yolo.obb import OBBTrainer
 from ultralytics.models.yolo.pose import PoseTrainer
 from ultralytics.models.yolo.segment import SegmentationTrainer
 from ultralytics.nn.tasks import BaseModel
-from ultralytics.utils.torch_utils import unwrap_model
+from ultralytics.utils import torch_utils
 
 ENVIRONMENT_VARIABLE = "YOLO_EXACT"
 
 CHECKED = ("8.4.190",)
-"""Ultralytics versions that the tests ran against. A later 8.4.x is accepted while ``RELIED_UPON`` reads the same there."""
+"""Ultralytics versions whose source was read: ``RELIED_UPON`` holds its hashes. Others are told apart in a note, never refused for it."""
+
+OLDEST = (8, 3, 0)
+"""The first Ultralytics that this file was run with."""
+
+unwrap_model: Callable[[Any], Any] = getattr(torch_utils, "unwrap_model", None) or torch_utils.de_parallel
+"""The model inside DDP or a compiled one; ``de_parallel`` before Ultralytics 8.3.200."""
 
 RELIED_UPON: Mapping[str, str] = {
     "ultralytics.nn.tasks:BaseModel.forward": "be11e050406b052b",
@@ -88,6 +97,22 @@ RELIED_UPON: Mapping[str, str] = {
     "ultralytics.utils.dist:generate_ddp_file": "7c80979f379ddf1a",
 }
 """``module:qualified name`` of every function that is patched, overridden or reasoned about -> hash of its source in ``CHECKED``."""
+
+
+RELIANCES: Mapping[str, str] = {
+    "BaseTrainer.accumulate": "assigned by Ultralytics, compared after every micro-batch: where the asked accumulation is put in its "
+    "place. Seen: every value assigned in the warm-up is the one that ``Ramp`` expects.",
+    "BaseTrainer.preprocess_batch": "called once per micro-batch, before its forward pass: counts them. Seen: the same values.",
+    "BaseTrainer.run_callbacks": "on_train_start and on_train_epoch_start (public): when counting begins.",
+    "BaseTrainer.build_optimizer": "its ``iterations`` decide optimizer=auto. Seen: the optimizer is among the trial's facts.",
+    "BaseTrainer.get_dataloader": "mode and batch_size: the validation batch. Seen: the batches that come.",
+    "BaseTrainer.batch_size": "Seen: it stays what it was; Ultralytics halves it after an out-of-memory error.",
+    "BaseTrainer._oom_retries": "from 8.4.60 on: set so that it halves nothing. Absent before, and nothing was halved there.",
+    "BaseTrainer._get_warmup_iterations": "from 8.4.150 on; before, at least 100 iterations.",
+    "BaseModel._predict_once": "the loop over layers that is checkpointed: ``model``, ``save``, and ``f`` and ``i`` of layers.",
+    "cfg.ARGV, cfg.entrypoint, Model.train, Model._smart_load": "the yolo command, with another trainer.",
+}
+"""What is private, or might change, and is relied upon -> what for, and by what it is seen to hold."""
 
 
 class Refused(ValueError):
@@ -163,21 +188,29 @@ def _frozen_batch_norm(layer: nn.Module) -> Iterator[None]:
                 norm.num_batches_tracked.sub_(1)
 
 
+def _on_a_copy(layer: nn.Module) -> Callable[[Any], Any]:
+    """The layer, which may write into a list of inputs (Detect does, before Ultralytics 8.4): the recomputation needs it as it was."""
+    return lambda x: layer(list(x) if isinstance(x, list) else x)
+
+
 def _has_dropout(layer: nn.Module) -> bool:
     return any(isinstance(m, nn.modules.dropout._DropoutNd) and m.p for m in layer.modules())
 
 
-def _checkpointed_predict_once(self: Any, x: Any, profile: bool = False, embed: Any = None) -> Any:
-    """As ``BaseModel._predict_once``, keeping only the layers' inputs for backward while training."""
-    if profile or embed or not (self.training and torch.is_grad_enabled()):
-        return _plain_predict_once(self, x, profile, embed)
+def _checkpointed_predict_once(self: Any, x: Any, *options: Any, **named: Any) -> Any:
+    """As ``BaseModel._predict_once``, keeping only the layers' inputs for backward while training.
+
+    Its options (profile, embed, and visualize before 8.4) are for other uses than training.
+    """
+    if any(map(bool, (*options, *named.values()))) or not (self.training and torch.is_grad_enabled()):
+        return _plain_predict_once(self, x, *options, **named)
     outputs: list[Any] = []
     for layer in self.model:
         if layer.f != -1:
             x = outputs[layer.f] if isinstance(layer.f, int) else [x if j == -1 else outputs[j] for j in layer.f]
         if any(True for _ in layer.parameters()):
             x = checkpoint(
-                layer,
+                _on_a_copy(layer),
                 x,
                 use_reentrant=False,
                 preserve_rng_state=_has_dropout(layer),
@@ -229,6 +262,43 @@ def asked_accumulation(asked_batch: int, asked_nbs: int) -> int:
     return max(round(asked_nbs / asked_batch), 1)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ramp:
+    """How an Ultralytics ramps its accumulation over the warm-up. It has changed over the versions, and so have whole steps."""
+
+    floor: int
+    """A warm-up is at least so many iterations; 0 where it is as long as its epochs."""
+    capped: bool
+    """It ends at the whole accumulation, which is at most the run's micro-batches; else at nbs / batch."""
+    inclusive: bool
+    """The last iteration of it reaches the end; else the one before it is the last that counts."""
+
+    @classmethod
+    def of(cls, trainer: Any) -> Ramp:
+        """The ramp of ``trainer``'s class, by the words of its loop; what it then assigns is held against this (``Exact.accumulate``)."""
+        try:
+            loop = inspect.getsource(trainer._do_train)
+        except OSError:  # only compiled files: taken for the newest
+            loop = "acc0"
+        return cls(
+            floor=0 if hasattr(trainer, "_get_warmup_iterations") else 100, capped="acc0" in loop, inclusive="if ni < nw" not in loop
+        )
+
+    def at(self, iteration: int, *, warmup: int, end: Fraction) -> int:
+        """Micro-batches per step at an iteration of a run that begins at 0."""
+        return max(1, int(np.interp(min(iteration, self.last(warmup)), [0, warmup], [1, float(end)]).round()))
+
+    def last(self, warmup: int) -> int:
+        """The last iteration at which Ultralytics assigns its accumulation."""
+        return warmup if self.inclusive else warmup - 1
+
+
+def _ranks(trainer: Any) -> int:
+    """GPUs of the run; trainers before 8.3.200 know them only while they train."""
+    known = getattr(trainer, "world_size", None)
+    return max(len(str(trainer.args.device or "").split(",")) if known is None else known, 1)
+
+
 def exact(base: Any) -> Any:
     """A trainer class that does what ``base`` does, with this process's ``settings``.
 
@@ -240,14 +310,17 @@ def exact(base: Any) -> Any:
         """Ultralytics never accumulates more than the asked run has micro-batches; known once the loaders are built."""
         _begun: int | None = None
         """Micro-batches begun in this epoch; None before the first."""
+        _own: tuple[int, int, Fraction] | None = None
+        """(micro-batches per epoch, iterations of warm-up, end of the ramp) as Ultralytics' own loop has them; None before it begins."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             self._asked_batch, self._asked_nbs = settings.asked(self.args.batch, self.args.nbs)
+            self._ramp, self._warmup_epochs, self._own_batch = Ramp.of(self), self.args.warmup_epochs, self.args.batch
             self._refuse_what_cannot_be_exact()
 
         def _refuse_what_cannot_be_exact(self) -> None:
-            batch, ranks, effective = self.args.batch, max(self.world_size, 1), effective_batch(self._asked_batch, self._asked_nbs)
+            batch, ranks, effective = self.args.batch, _ranks(self), effective_batch(self._asked_batch, self._asked_nbs)
             if not isinstance(batch, int) or batch < 1:
                 raise Refused(f"batch={batch} lets Ultralytics choose the batch. Give a whole number of images.")
             if effective % batch:
@@ -264,9 +337,9 @@ def exact(base: Any) -> Any:
                     raise Refused(
                         f"batch={number} over {ranks} GPUs: Ultralytics would run {number // ranks * ranks}. Take a multiple of {ranks}."
                     )
-            if settings.checkpointing and self.args.distill_model is not None:
+            if settings.checkpointing and getattr(self.args, "distill_model", None) is not None:
                 raise Refused("--checkpointing with distill_model: the teacher's forward hooks would fire twice. Drop one of the two.")
-            if settings.checkpointing and self.args.compile:
+            if settings.checkpointing and getattr(self.args, "compile", False):
                 raise Refused(
                     "--checkpointing with compile: untested together, inductor checkpoints by its own rules. Drop one of the two."
                 )
@@ -287,14 +360,28 @@ def exact(base: Any) -> Any:
 
         @accumulate.setter
         def accumulate(self, value: int) -> None:
-            """Ultralytics assigns what it works out from this run's own batch; the asked run decides instead."""
+            """Ultralytics assigns what it works out from this run's own batch; the asked run decides instead.
+
+            What it assigns in its loop must be what this file believes of it: the asked run would be taken for another otherwise.
+            """
+            if self._own is None or self._begun is None:
+                return
+            batches, warmup, end = self._own
+            iteration = self._begun + batches * self.epoch
+            expected = self._ramp.at(iteration, warmup=warmup, end=end)
+            if value != expected:
+                raise Refused(
+                    f"ultralytics {ultralytics.__version__} accumulates otherwise than this file knows it: {value} instead of {expected} "
+                    f"micro-batches at iteration {iteration} of a warm-up of {warmup}. Run batch={self._asked_batch} by the plain yolo "
+                    f"command, or install a version that was checked: pip install ultralytics=={CHECKED[-1]}"
+                )
 
         def _accumulation(self) -> int:
             exactly = Fraction(self._asked_batch, self.batch_size) * self._asked_accumulation_now()
             return max(1, math.floor(exactly + Fraction(1, 2)))
 
         def _asked_accumulation_now(self) -> int:
-            """``accumulate`` of the asked run when it has seen as many images as this one (engine/trainer.py:520-524)."""
+            """``accumulate`` of the asked run when it has seen as many images as this one."""
             final = asked_accumulation(self._asked_batch, self._asked_nbs)
             if self._asked_cap is not None:
                 final = min(final, self._asked_cap)
@@ -302,33 +389,69 @@ def exact(base: Any) -> Any:
                 return final
             here = self._begun - 1 + len(self.train_loader) * self.epoch
             there = here * self.batch_size // self._asked_batch
-            warmup = self._get_warmup_iterations(self._asked_batches())
-            if not warmup or there > warmup:
+            batches = self._asked_batches()
+            warmup = self._warmup_iterations(batches)
+            if not warmup or batches * self.start_epoch > self._ramp.last(warmup):  # a resumed run has passed its warm-up
                 return final
-            return max(1, int(np.interp(there, [0, warmup], [1, final]).round()))
+            end = Fraction(final) if self._ramp.capped else Fraction(self._asked_nbs, self._asked_batch)
+            return self._ramp.at(there, warmup=warmup, end=end)
+
+        def _warmup_iterations(self, batches: int) -> int:
+            """Iterations of the warm-up of a run with so many per epoch; 0 where it has none."""
+            if not self._ramp.floor:
+                return int(self._get_warmup_iterations(batches))
+            return max(round(self._warmup_epochs * batches), self._ramp.floor) if self._warmup_epochs > 0 else 0
 
         def _asked_batches(self) -> int:
             """Micro-batches per epoch of the asked run (``build_dataloader``)."""
             samples = len(self.train_loader.sampler)
-            size = min(self._asked_batch // max(self.world_size, 1), len(self.train_loader.dataset))
+            size = min(self._asked_batch // _ranks(self), len(self.train_loader.dataset))
             whole_only = self.train_loader.drop_last and samples > size
             return int(samples // size if whole_only else math.ceil(samples / size))
 
         def _build_train_pipeline(self) -> None:
             self._asked_cap = None  # the applied weight decay is worked out before Ultralytics caps the accumulation
             super()._build_train_pipeline()
-            self._asked_cap = None if self.args.time else self._asked_batches() * self.epochs
+            if self._ramp.capped and not self.args.time:
+                self._asked_cap = self._asked_batches() * self.epochs
 
-        def _model_train(self) -> None:
-            """Called at the start of every epoch."""
-            super()._model_train()
+        def _setup_train(self, *world_size: Any) -> None:
+            super()._setup_train(*world_size)
+            if self._ramp.floor and self._warmup_epochs > 0:  # the floor counts iterations; the asked run's are of more images
+                asked = self._warmup_iterations(self._asked_batches())
+                self.args.warmup_epochs = asked * self._asked_batch / self.batch_size / len(self.train_loader)
+
+        def run_callbacks(self, event: str) -> None:
+            """Ultralytics says here where its loop is."""
+            if event == "on_train_start":
+                self._loop_begins()
+            elif event == "on_train_epoch_start":
+                self.epoch_begins()
+            super().run_callbacks(event)
+
+        def _loop_begins(self) -> None:
+            batches = len(self.train_loader)
+            if self._ramp.floor:
+                warmup = max(round(self.args.warmup_epochs * batches), self._ramp.floor) if self.args.warmup_epochs > 0 else 0
+            else:
+                warmup = self._warmup_iterations(batches)
+            self.args.warmup_epochs = self._warmup_epochs
+            end = Fraction(self.accumulate) if self._ramp.capped else Fraction(self.args.nbs, self.batch_size)
+            self._own = (batches, warmup, end)
+
+        def epoch_begins(self) -> None:
+            """Before the first micro-batch of an epoch."""
             self._begun = 0
-            self._oom_retries = 3  # engine/trainer.py:577: no more retries, so an out-of-memory error is raised
+            self._oom_retries = 3  # no more retries, so an out-of-memory error is raised
 
         def preprocess_batch(self, batch: Any) -> Any:
             """Called once for every micro-batch, before its forward pass."""
             if self._begun is not None:
                 self._begun += 1
+            if self.batch_size != self._own_batch:
+                raise RuntimeError(
+                    f"out of memory: Ultralytics goes on with batch={self.batch_size} instead of {self._own_batch}, which is another run"
+                )
             return super().preprocess_batch(batch)
 
         # -- optimizer and validation batch
@@ -363,6 +486,12 @@ _EXACT = {
 }
 
 
+def set_up(trainer: Any) -> None:
+    """Builds what ``trainer`` trains with, up to its first batch. Before Ultralytics 8.3.200 that is told the number of GPUs."""
+    told = "world_size" in inspect.signature(BaseTrainer._setup_train).parameters
+    trainer._setup_train(*([0] if told else []))
+
+
 def trainer_for(model: Any) -> Any:
     """The exact trainer for an Ultralytics ``Model``; raises ``Refused`` where there is none."""
     base = model._smart_load("trainer")
@@ -394,19 +523,22 @@ def changed(table: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(name for name, expected in table.items() if source_hash(name) != expected)
 
 
-def check_ultralytics(table: Mapping[str, str] = RELIED_UPON, version: str = ultralytics.__version__) -> None:
-    """Raises ``Refused`` unless the installed Ultralytics is one whose inner workings are known here."""
-    cure = f"Install a checked version: pip install ultralytics=={CHECKED[-1]}"
+def check_ultralytics(version: str = ultralytics.__version__) -> None:
+    """Raises ``Refused`` where the installed Ultralytics is older than any that this file was run with."""
     numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
-    least = tuple(int(part) for part in CHECKED[0].split("."))
-    found = tuple(int(part) for part in numbers.groups()) if numbers else ()
-    if not found or found[:2] != least[:2] or found < least:
-        raise Refused(f"ultralytics {version} is installed; checked: {', '.join(CHECKED)} and later {least[0]}.{least[1]}.x. {cure}")
-    different = changed(table)
-    if different:
+    if numbers is not None and tuple(map(int, numbers.groups())) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
         raise Refused(
-            f"ultralytics {version} differs from {CHECKED[-1]} in what exact training builds upon: {', '.join(different)}. {cure}"
+            f"ultralytics {version} is installed; exact training needs {oldest} or a later one: pip install 'ultralytics>={oldest}'"
         )
+
+
+def untried(table: Mapping[str, str] = RELIED_UPON, version: str = ultralytics.__version__) -> str | None:
+    """A note where the installed Ultralytics reads otherwise than the one that was checked; None where it reads the same."""
+    different = changed(table)
+    if not different:
+        return None
+    return f"ultralytics {version} isn't the {CHECKED[-1]} that was read ({len(different)} functions differ): checked by behaviour"
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -18,6 +19,7 @@ pytest.importorskip("transformers")
 from launcher.contract.orders import Orders
 from launcher.contract.report import Phase, TrialReport
 from launcher.trainers.suite import cpu_budget, snapshot
+from launcher.trainers.transformers import adapter as adapter_module
 from launcher.trainers.transformers.adapter import TransformersAdapter
 from launcher.trainers.transformers.inside import guard, kept, worst
 from launcher.wheels import ladder_of
@@ -90,7 +92,7 @@ def test_an_evaluation_that_keeps_logits_is_measured_and_extrapolated_to_the_who
     assert keeping.facts["validation_keeps_bytes_per_batch"] == pytest.approx(2 * per_row, rel=0.01)
     left = keeping.validation_batches_total - keeping.validation_batches
     in_all = keeping.facts["validation_keeps_bytes_in_all"]
-    assert in_all == pytest.approx(2 * per_row * keeping.validation_batches_total, rel=0.01)
+    assert in_all == pytest.approx(per_row * keeping.validation_samples, rel=0.01)
     assert in_all * 0.9 < keeping.growth_bytes_per_batch * left < in_all * 2.1  # joined anew at every batch: up to twice as much
 
 
@@ -111,6 +113,36 @@ def test_a_cap_that_is_too_small_is_a_real_allocation_failure_in_training(sums: 
     assert tried.report.failure is not None and "DefaultCPUAllocator" in tried.report.failure.message
 
 
+def test_the_end_of_a_run_is_really_run_with_the_best_weights_loaded(sums: Path, tmp_path: Path) -> None:
+    """Frozen weights: what is loaded at the end is more than training ever holds beside them."""
+    args = {"eval_strategy": "epoch", "save_strategy": "epoch", "load_best_model_at_end": True, "report_to": "none"}
+    tried = run_trial(tmp_path, sums, "text", args=args)
+    assert tried.returncode == 0, tried.stderr
+    finish = next(use for use in tried.report.uses if use.phase == Phase.FINISH)
+    assert finish.batches > 0 and finish.reserved_bytes > 0
+    assert "Could not locate the best model" not in tried.stderr
+
+
+def test_a_checkpoint_that_the_run_goes_on_from_is_loaded_in_the_trial(sums: Path, tmp_path: Path) -> None:
+    (tmp_path / "before").mkdir()
+    saving = {"save_strategy": "steps", "save_steps": 1, "output_dir": str(tmp_path / "done")}
+    argv = ["--model_name_or_path", f"{sums}/model", "--data", str(sums), "--output_dir", saving["output_dir"], "--use_cpu", "True"]
+    argv += ["--max_steps", "2", "--save_steps", "1", "--per_device_train_batch_size", "4", "--gradient_accumulation_steps", "4"]
+    code = f"from launcher.trainers.transformers.native import hf_text; hf_text.main({[*argv, '--sequence_length', '64']!r})"
+    subprocess.run([sys.executable, "-P", "-c", code], check=True, capture_output=True, timeout=300)
+    args = {"max_steps": 4, "output_dir": saving["output_dir"], "resume_from_checkpoint": "last"}
+    tried = run_trial(tmp_path / "before", sums, "text", ask={"accumulation": 4}, args=args)
+    assert tried.returncode == 0, tried.stderr
+    assert any("checkpoint-2, which was loaded" in note for note in tried.report.notes), tried.report.notes
+    assert tried.report.phase == Phase.DONE
+
+
+def test_a_learning_rate_that_explodes_is_seen_though_its_losses_are_finite(sums: Path, tmp_path: Path) -> None:
+    report = run_trial(tmp_path, sums, "text", args={"learning_rate": 1e6}).report
+    assert report.loss_finite is False
+    assert any(note.startswith("the loss went from") for note in report.notes), report.notes
+
+
 def test_what_transformers_would_refuse_in_the_full_run_is_refused_in_the_trial(sums: Path, tmp_path: Path) -> None:
     tried = run_trial(tmp_path, sums, "text", args={"lr_scheduler_type": "sideways"})
     assert tried.returncode == 1
@@ -119,12 +151,31 @@ def test_what_transformers_would_refuse_in_the_full_run_is_refused_in_the_trial(
 
 def test_the_installed_transformers_is_the_one_whose_inner_workings_were_checked() -> None:
     """When this fails, read what changed, mend the trial where it needs it, then renew the hash."""
+    if importlib.metadata.version("transformers") not in guard.CHECKED:
+        pytest.skip(f"written for {guard.CHECKED[-1]}")
+    assert adapter_module._CHECKED == guard.CHECKED
     assert guard.changed(guard.RELIED_UPON) == ()
 
 
-def test_another_transformers_is_refused_by_name() -> None:
-    with pytest.raises(guard.NotCovered, match=r"differs from .*Trainer.evaluate\. Install a checked version"):
-        guard.check_transformers({"transformers.trainer:Trainer.evaluate": "0"})
+def test_what_was_not_seen_is_said_in_words() -> None:
+    hooks = guard.Hooks()
+    for name in guard.Hooks.NEEDED.keys() - {"kept"}:
+        hooks.seen(name)
+    assert hooks.unseen().endswith("knows it: what an evaluation keeps was not seen (transformers.trainer.EvalLoopContainer)")
+    hooks.seen("kept")
+    assert hooks.unseen() == ""
+
+
+@pytest.mark.parametrize("version", ["5.24.0", "4.50.0", "6.0.0.dev0", "a-fork"])
+def test_another_transformers_is_no_reason_to_refuse(version: str) -> None:
+    guard.check_transformers(version)
+
+
+def test_one_that_reads_otherwise_is_told_apart_in_a_note_and_one_too_old_is_refused() -> None:
+    with pytest.raises(guard.NotCovered, match=r"transformers 4\.49\.0 is installed; .*pip install 'transformers>=4\.50'"):
+        guard.check_transformers("4.49.0")
+    said = guard.untried({"transformers.trainer:Trainer.evaluate": "0"})
+    assert said is not None and said.endswith("(1 functions differ): checked by behaviour")
     assert guard.source_hash("transformers.trainer:Trainer.gone").startswith("missing")
 
 
@@ -163,6 +214,16 @@ def test_the_sample_that_takes_most_to_load_is_among_them() -> None:
 def test_a_data_set_that_does_not_tell_its_lengths_is_not_covered() -> None:
     with pytest.raises(guard.NotCovered, match="doesn't say how long its samples are"):
         worst.lengths_of(object())
+
+
+def test_metrics_of_more_rows_than_a_trial_computes_are_taken_to_grow_as_they_did() -> None:
+    def asked(rows: int) -> int:
+        return 1000 + 10 * rows
+
+    assert kept.metrics_need(asked, rows=512, rows_in_all=512) == asked(512)
+    assert kept.metrics_need(asked, rows=512, rows_in_all=10_000) == asked(10_000)
+    assert kept.rows_to_try(rows_in_all=40, bytes_per_row=100) == 40
+    assert kept.rows_to_try(rows_in_all=10_000, bytes_per_row=50_000 * 4 * 100) == 0  # scores: see needed_beyond_peak
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,10 @@ import pytest
 
 from launcher.contract.orders import Orders
 from launcher.contract.report import Phase
-from launcher.trainers.ultralytics.inside.trial import Plan, TrialDone
+from launcher.trainers.ultralytics.arguments import saved_in
+from launcher.trainers.ultralytics.inside.trial import Hooks, Plan, TrialDone
 from tests.trainers.ultralytics.conftest import RunTrial, contents
+from tests.trainers.ultralytics.native.test_yolo_exact_accumulation import set_up
 from tests.trainers.ultralytics.shapes import ShapesData, make_shapes
 
 
@@ -46,7 +48,7 @@ def test_the_full_runs_trainer_does_not_halve_its_batch(exact: Any, shapes: Call
             "batch": 4,
             "device": "cpu",
             "plots": False,
-            "save_dir": str(tmp_path),
+            **saved_in(tmp_path / "run"),
         }
     )
     with pytest.raises(torch.OutOfMemoryError):
@@ -75,6 +77,12 @@ def test_an_assigner_that_swallows_an_out_of_memory_error_is_reported(run_trial:
     assert ran.report.swallowed[0].startswith("TaskAlignedAssigner ran out of memory (batch 4, ")
 
 
+def test_a_trial_whose_loader_does_not_follow_its_script_proves_nothing(run_trial: RunTrial, shapes: Callable[..., ShapesData]) -> None:
+    ran = run_trial(shapes().yaml, module="tests.trainers.ultralytics.inside.faults.loader_of_its_own")
+    assert ran.report.phase == Phase.FINISH and ran.report.failure is None, ran.output
+    assert "the training loader took its batches from elsewhere than the trial's script" in ran.report.hint
+
+
 def test_a_fraction_of_the_data_leaves_the_users_label_cache_alone(run_trial: RunTrial, exact: Any, tmp_path: Path) -> None:
     data = make_shapes(tmp_path / "data")
     overrides = {
@@ -84,9 +92,9 @@ def test_a_fraction_of_the_data_leaves_the_users_label_cache_alone(run_trial: Ru
         "batch": 4,
         "device": "cpu",
         "plots": False,
-        "save_dir": str(tmp_path / "run"),
+        **saved_in(tmp_path / "run"),
     }
-    exact.ExactDetectionTrainer(overrides=overrides)._setup_train()  # leaves the user's label caches, as any run of theirs does
+    set_up(exact.ExactDetectionTrainer(overrides=overrides))  # leaves the user's label caches, as any run of theirs does
     before = contents(data.folder)
     assert any(name.endswith("train.cache") for name in before)
 
@@ -110,7 +118,7 @@ def test_loggers_find_the_full_runs_trainer_and_not_the_trials(exact: Any, tmp_p
     trainer = exact.ExactDetectionTrainer
     assert "Trainer" in trainer.__name__
     assert (trainer.__module__, trainer.__qualname__) == (exact.__name__, "ExactDetectionTrainer")
-    trial = _trial_class(trainer, Plan.of(orders(tmp_path, {})), recorder=None, scans=())  # type: ignore[arg-type]
+    trial = _trial_class(trainer, Plan.of(orders(tmp_path, {})), recorder=None, scans=(), hooks=Hooks())  # type: ignore[arg-type]
     assert "Trainer" not in trial.__name__
 
 

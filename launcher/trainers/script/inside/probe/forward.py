@@ -22,6 +22,9 @@ class Forward:
         self._before = root.forward
         self._stubs: dict[Any, Any] = {}
         self._evaluated = 0
+        self._parameters: list[Any] = []
+        self._trained: set[Any] = set()
+        self._weights = 0
         functools.update_wrapper(self, self._before)
 
     @classmethod
@@ -35,6 +38,15 @@ class Forward:
             del root.forward
             if this._own is not None:
                 root.forward = this._own
+
+    @staticmethod
+    def without(state: dict[str, Any]) -> dict[str, Any]:
+        """A module's state as it is without us: for its copies and pickles."""
+        this = state.get("forward")
+        if not isinstance(this, Forward):
+            return state
+        rest = {key: value for key, value in state.items() if key != "forward"}
+        return rest if this._own is None else {**rest, "forward": this._own}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """A copy of the model (its moving average, say) gets a ``forward`` of its own."""
@@ -61,10 +73,21 @@ class Forward:
     def _train(self, args: Any, kwargs: Any) -> Any:
         session = self._session
         session.training()
+        shapes, weights = _shapes((args, kwargs)), self._trained_weights()
+        if session.forwarding and (shapes not in self._trained or weights > self._weights):
+            session.something_new()
         if not session.forwarding:
+            self._weights = max(weights, self._weights)
+            self._trained.add(shapes)
+            session.varies = session.varies or len(self._trained) > len({_leading(each) for each in self._trained})
             _observe_batch(session, args, kwargs)
             return self._really(args, kwargs)
         return self._stubbed(("train",), args, kwargs)
+
+    def _trained_weights(self) -> int:
+        """How many of the weights are trained just now: some thaw late."""
+        self._parameters = self._parameters or list(self._root.parameters())
+        return sum(parameter.requires_grad for parameter in self._parameters)
 
     def _evaluate(self, args: Any, kwargs: Any) -> Any:
         session = self._session
@@ -75,11 +98,12 @@ class Forward:
         if passes.evaluating():
             return self._really(args, kwargs)
         # no data loader: every call counts as a batch
-        if session.phase is not Phase.VALIDATE:
+        ending = session.phase is Phase.FINISH
+        if session.phase is not Phase.VALIDATE and not ending:
             self._evaluated = 0
         session.validating()
         key = ("eval", _shapes((args, kwargs)))
-        if self._evaluated >= session.wanted_validation and key in self._stubs:
+        if (ending or self._evaluated >= session.wanted_validation) and key in self._stubs:
             return _filled(self._stubs[key])
         out = self._really(args, kwargs)
         self._evaluated += 1
@@ -115,6 +139,11 @@ def _shapes(value: Any) -> Any:
 
     leaves, spec = _pytree.tree_flatten(value)
     return tuple(tuple(leaf.shape) if isinstance(leaf, torch.Tensor) else type(leaf).__name__ for leaf in leaves), str(spec)
+
+
+def _leading(shapes: Any) -> Any:
+    """The first dimensions, of shapes as ``_shapes`` gives them: batches of one number of samples have the same."""
+    return tuple(each[:1] for each in shapes[0])
 
 
 def _described(value: Any) -> Any:

@@ -16,6 +16,7 @@ def hooks(overlay: Overlay, session: Session) -> dict[str, Callable[[ModuleType]
     return {
         "torch.serialization": lambda module: _torch(module, overlay, session),
         "safetensors.torch": lambda module: _path_argument(module, overlay, ("save_file", "save_model"), at=1),
+        "safetensors": lambda module: _opened(module, overlay),
         "soundfile": lambda module: _sound(module, overlay),
         "cv2": lambda module: _path_argument(module, overlay, ("imwrite",), at=0),
     }
@@ -50,6 +51,17 @@ def _path_argument(module: Any, overlay: Overlay, names: tuple[str, ...], *, at:
         function = getattr(module, name, None)
         if function is not None:
             setattr(module, name, _redirected(function, overlay, at))
+
+
+def _opened(module: Any, overlay: Overlay) -> None:
+    """What safetensors writes is read again: its files are opened by native code, which knows nothing of the overlay."""
+    opened = module.safe_open
+
+    @functools.wraps(opened, updated=())
+    def safe_open(filename: Any, *args: Any, **kwargs: Any) -> Any:
+        return opened(overlay.visible(filename), *args, **kwargs)
+
+    module.safe_open = safe_open
 
 
 def _redirected(function: Callable[..., Any], overlay: Overlay, at: int) -> Callable[..., Any]:

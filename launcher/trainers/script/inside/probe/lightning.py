@@ -13,7 +13,7 @@ from launcher.trainers.script.inside.probe.forward import observe_micro_batch
 from launcher.trainers.script.inside.probe.session import Session
 from launcher.trainers.script.inside.probe.worst import batch_size, length
 
-_UNWANTED = ("ModelCheckpoint", "EarlyStopping", "OnExceptionCheckpoint", "LearningRateFinder", "BatchSizeFinder")
+_UNWANTED = ("EarlyStopping", "OnExceptionCheckpoint", "LearningRateFinder", "BatchSizeFinder")
 
 
 def install(session: Session, module: Any) -> None:
@@ -30,12 +30,13 @@ def install(session: Session, module: Any) -> None:
             size = batch_size(loader, batch)
             if size is not None:
                 observe_micro_batch(session, size)
-            session.recorder.note("training data as Lightning draws it")
             session.recorder.measured(train_samples=length(getattr(loader, "dataset", None)))
 
-        def on_train_batch_end(self, *_: Any, **__: Any) -> None:
-            if session.phase is Phase.TRAIN_AGAIN and session.steps_after >= max(session.orders.steps_after, 1):
-                session.finish()
+        def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
+            if session.phase is Phase.TRAIN_AGAIN and session.trained_again:
+                session.wind_up()
+            if session.phase is Phase.FINISH:
+                trainer.should_stop = True
 
         def on_validation_start(self, *_: Any, **__: Any) -> None:
             session.validating()
@@ -54,11 +55,11 @@ def install(session: Session, module: Any) -> None:
         this.callbacks.append(Probe())
         this.limit_train_batches = session.wanted * max(int(this.accumulate_grad_batches), 1)
         this.limit_val_batches = session.wanted_validation if this.limit_val_batches else 0
+        this.limit_test_batches = this.limit_predict_batches = session.wanted_validation
         this.num_sanity_val_steps = 0
         this.check_val_every_n_epoch, this.val_check_interval = 1, 1.0
         this.fit_loop.max_epochs, this.fit_loop.min_epochs = 3, None
         this.fit_loop.epoch_loop.max_steps = -1
-        this.save_checkpoint = lambda *args, **kwargs: None
         return fit(this, *args, **kwargs)
 
     trainer.fit = fitted

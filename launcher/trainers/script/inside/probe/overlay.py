@@ -296,7 +296,7 @@ def shutil_remove(real_os: dict[str, Any], path: str) -> None:
         real_os["remove"](path)
 
 
-_READERS = ("stat", "lstat", "access", "readlink", "chdir")
+_READERS = ("stat", "lstat", "statvfs", "access", "readlink", "chdir")
 _CHANGERS = ("chmod", "utime", "chown", "truncate")
 _OS_NAMES = (
     *_READERS, *_CHANGERS, "open", "mkdir", "rmdir", "listdir", "scandir", "remove", "rename", "replace", "symlink", "link",

@@ -5,15 +5,22 @@ from __future__ import annotations
 import dis
 import functools
 import sys
+import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from launcher.contract.report import Phase
 from launcher.trainers.script.inside.probe import worst
 from launcher.trainers.script.inside.probe.forward import observe_micro_batch
-from launcher.trainers.script.inside.probe.session import Session
+from launcher.trainers.script.inside.probe.session import LEAST_VALIDATION, VARIETY, Session, live_bytes, steady_growth
 
+WHOLE_PASS_S = 10.0
+"""A pass in which every batch leaves memory behind goes on to its end where that takes no longer."""
+LEAST_GROWTH = 64 * 2**10
+"""Bytes per batch; less is noise."""
+LEAST_LIVE = 5
+"""Looks at what is live that a growth is read from."""
 ENDLESS = 1000
 """Batches of a fast-forwarded pass whose length nobody knows."""
 
@@ -25,6 +32,8 @@ class Passes:
         self.session = session
         session.passes = self
         self.open: list[Pass] = []
+        self.evaluated: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Loaders of which a validation pass was seen: at the script's end one batch of theirs is enough."""
         self.replay: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self.original: Any = None
 
@@ -35,8 +44,12 @@ class Passes:
 
         @functools.wraps(self.original)
         def begun(loader: Any) -> Any:
-            if not self.session.active or self.session.passive:
+            session = self.session
+            if not session.active:
                 return self.original(loader)
+            if session.passive:
+                with worst.first(loader, session, "eval" if session.phase in (Phase.VALIDATE, Phase.FINISH) else "train"):
+                    return self.original(loader)
             return Pass(self, loader)
 
         DataLoader.__iter__ = begun
@@ -69,6 +82,8 @@ class Pass:
         self.trained = False
         """A backward pass followed one of its batches."""
         self._served = 0
+        self._began = 0.0
+        self._live: list[int] = []
         self._steps_before = self._session.steps
         self._bears_an_end = True
         self._whole = False
@@ -119,9 +134,24 @@ class Pass:
         session.validating()
         if self._served:
             session.validation_batch()
-        if self._served >= session.wanted_validation and self._bears_an_end:
+        if self._served >= self._wanted_validation() and self._bears_an_end and not self._keeps(session.live, LEAST_VALIDATION):
             return self._end()
+        if not self._began:
+            self._began = time.monotonic()
         return self._draw()
+
+    def _wanted_validation(self) -> int:
+        if self._session.phase is Phase.FINISH and self._loader in self._passes.evaluated:
+            return 1
+        more = worst.VARIETY_OF_VALIDATION if self._session.sampled.get(id(getattr(self._loader, "dataset", None))) else 0
+        return self._session.wanted_validation + more
+
+    def _keeps(self, live: Sequence[int], looks: int) -> bool:
+        """Whether every batch leaves memory behind, so that only the whole pass shows the need, and the rest of it can be waited for."""
+        if len(live) < looks or steady_growth(live) < LEAST_GROWTH:
+            return False
+        each = (time.monotonic() - self._began) / self._served
+        return 0 < (self._length() - self._served) * each < WHOLE_PASS_S
 
     def _next_train(self) -> Any:
         session = self._session
@@ -133,22 +163,41 @@ class Pass:
         if session.forwarding or (self._whole and session.proven and not session.validated):
             if self._whole:
                 session.start_forwarding()
-            if session.forwarding and self._loader in self._passes.replay:
+            drawn_anew = session.varies and session.phase is Phase.FINISH
+            if session.forwarding and self._loader in self._passes.replay and not drawn_anew:
                 self._served += 1
                 return self._passes.replay[self._loader]
         batch = self._draw()
-        if session.proven and session.phase is Phase.TRAIN:
+        if self._served == 1:
+            self._began = time.monotonic()
+        if session.proven and session.phase in (Phase.TRAIN, Phase.FINISH):
             self._passes.replay[self._loader] = batch
         return batch
 
     def _due(self) -> bool:
         """Whether this training pass ends here."""
         session = self._session
+        if session.phase is Phase.FINISH and session.forwarding:
+            return self._served >= (self._length() if self._whole or session.varies else 1)
         if session.phase is Phase.TRAIN_AGAIN or session.validated:
             return False
         if self._whole:
             return session.forwarding and self._served >= self._length()
-        return self._served > 0 and session.proven
+        if self._served == 0 or not session.proven or not session.varied(VARIETY):
+            return False
+        return not self._grows()
+
+    def _grows(self) -> bool:
+        """Whether training leaves memory behind with every batch (outputs kept for a score, a data set that caches), and goes on
+        for that reason. Where it would take too long, what is still to come is held by us."""
+        session, live = self._session, self._live
+        if self._keeps(live, LEAST_LIVE):
+            session.grew = True
+            return True
+        left = self._length() - self._served
+        if len(live) >= LEAST_LIVE and (each := steady_growth(live)) >= LEAST_GROWTH and left > 0 and left != ENDLESS - self._served:
+            session.hold(each * left, f"training keeps {each / 2**20:.1f} MiB per batch: what {left} more will keep is held in its place")
+        return False
 
     def _length(self) -> int:
         try:
@@ -182,6 +231,8 @@ class Pass:
             recorder.measured(validation_batches_total=batches, **({"validation_samples": samples} if samples else {}))
 
     def _draw(self) -> Any:
+        if self.kind == "train" and self._served:
+            self._live = [*self._live[1 - LEAST_LIVE :], live_bytes(self._session.orders.device)]
         try:
             batch = next(self._iterator())
         except StopIteration:
@@ -221,6 +272,7 @@ class Pass:
         if self in self._passes.open:
             self._passes.open.remove(self)
         if self.kind == "eval":
+            self._passes.evaluated.add(self._loader)
             self._session.validation_ended()
         else:
             self._session.pass_ended()

@@ -7,7 +7,9 @@ The life of a trial in a script that nobody prepared for it:
   (forwarding)   where no validation has come by then: forward, backward and step of the model become stubs, weights, gradients and
                  optimizer states stay where they are, and the script is let run until it validates or ends
   VALIDATE       a pass without gradients, really run, cut after some batches
-  TRAIN_AGAIN    real steps again; then the process ends
+  TRAIN_AGAIN    real steps again
+  FINISH         the script is let run to its own end, its training stubs again: the best checkpoint loaded, a test set, figures.
+                 Where something new comes (an optimizer, larger inputs, thawed weights), real steps are taken again
 
 A validation before the first ``steps`` steps is run, but counts for nothing: optimizer states are not there yet.
 """
@@ -16,15 +18,20 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import itertools
 import os
 import sys
+import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from launcher import procfs
 from launcher.contract.orders import Orders
 from launcher.contract.report import Phase
+from launcher.trainers.script.inside.probe.progress import Progress
+from launcher.trainers.script.inside.probe.seen import Seen
 from launcher.trainers.script.inside.probe.settings import Settings
 from launcher.worker import budget
 from launcher.worker.recorder import OverCap, Recorder
@@ -34,6 +41,18 @@ SLACK_STEPS = 2
 SLACK_PASSES = 3
 LEAST_VALIDATION = 4
 """Validation batches that are let through where there are so many: growth from batch to batch shows from the third on."""
+VARIETY = 16
+"""Micro-batches of training, of differing lengths where there are such, that are let through where they come quickly (a peak that lasts
+shorter than a look at the memory shows in one of several) ..."""
+VARIETY_AGAIN = 8
+"""... and after validation ..."""
+VARIETY_S = 6.0
+"""... which is within so many seconds, or where lengths differ ..."""
+VARIETY_OF_LENGTHS = 48
+VARIETY_LENGTHS_S = 25.0
+COLLECT_S = 1.0
+WHOLE_AGAIN_S = 20.0
+"""A growing pass is followed to its end after validation, too, where that takes no longer."""
 
 
 class Session:
@@ -45,7 +64,7 @@ class Session:
         self.recorder: Recorder | None = None
         self.phase = Phase.START
         self.steps = 0
-        self.steps_after = 0
+        self.progress = Progress()
         self.validated = False
         """A validation after the wanted steps has been seen to its (cut) end."""
         self.eval_batches = 0
@@ -61,11 +80,25 @@ class Session:
         self.forward_began = 0.0
         self.passes_after = 0
         self.roots: list[Any] = []
-        self._counts: dict[int, int] = {}
-        self._live: list[int] = []
+        self._train_began = self._collected = 0.0
+        self._train_batches = 0
+        self.varies = False
+        """Batches of one number of samples came in several shapes."""
+        self.grew = self.grows = False
+        """Training left memory behind with every batch: so far, and in the pass that is open."""
+        self.live: list[int] = []
+        """Bytes in use after each batch of the open validation pass."""
+        self._held: list[Any] = []
+        self._base_bytes = 0
+        self.seen: Seen | None = None
+        """What is seen of this process from outside; on a CPU only."""
         self._dead = False
         self.sampled: dict[int, list[int] | None] = {}
         """Data set, by identity -> its items as ``worst`` orders them; None: taken as drawn."""
+        self.sizes: dict[int, dict[int, int]] = {}
+        """Likewise -> the sizes of its sampled items."""
+        self.turn = 0
+        """Passes that were begun with lengths of our choice."""
         self.on_forwarding: list[Any] = []
 
     # -- budget and report
@@ -83,6 +116,9 @@ class Session:
         """Takes the budget, once: everything that is made from here on is inside it."""
         if self.settled:
             return
+        if self.orders.device == "cuda" and _is_a_worker():
+            self._dead = True  # a data loader's worker, started anew: a context of its own would be taken from the card
+            return
         if self.orders.device == "cpu":
             import torch._dynamo  # noqa: F401  # every optimizer imports it: a library, so part of the base
         if self.settings.budget_only:
@@ -92,7 +128,10 @@ class Session:
         folder = os.path.join(self.settings.records, str(os.getpid()))
         os.makedirs(folder, exist_ok=True)
         self.recorder = Recorder(dataclasses.replace(self.orders, folder=folder))
-        self.recorder.budget(budget.take(self.orders))
+        taken = budget.take(self.orders)
+        self.recorder.budget(taken)
+        if self.orders.device == "cpu":
+            self._base_bytes, self.seen = taken.base_bytes, Seen(folder, new=True)
         for complaint in budget.complaints(self.orders.device):
             self.recorder.note(complaint)
         self._to(Phase.SETUP)
@@ -115,13 +154,28 @@ class Session:
             folder = os.path.join(self.settings.records, str(os.getpid()))
             os.makedirs(folder, exist_ok=True)
             self.recorder = Recorder(dataclasses.replace(self.orders, folder=folder))
+        memory = isinstance(error, BaseException) and _is_memory(error)
+        if not memory and (self.phase is Phase.FINISH or (self.phase is Phase.TRAIN_AGAIN and error is None and self._stepped_again)):
+            self._ended_by_itself(error)
+            return
         self._facts(ended="exit")
         if isinstance(error, BaseException) and not isinstance(error, SystemExit):
-            if self.forwarding:
+            if self.forwarding and not memory:
                 self._facts(failed_forwarding=True)
+            self._look()
             self.recorder.failed(error)
         else:
             self.recorder.write()
+
+    def _ended_by_itself(self, error: Any) -> None:
+        """The script has come to its end (or broke on our stubs) after everything that is owed was seen."""
+        assert self.recorder is not None
+        if isinstance(error, BaseException) and not isinstance(error, SystemExit):
+            said = (str(error).strip().splitlines() or [""])[0][:200]
+            self.recorder.note(f"{UNSEEN_END}: in fast-forward it ended by {type(error).__name__}: {said}")
+        self._facts(ended="done")
+        self._to(Phase.DONE)
+        self.recorder.write()
 
     def _facts(self, **more: Any) -> None:
         assert self.recorder is not None
@@ -134,11 +188,19 @@ class Session:
     def _to(self, phase: Phase) -> None:
         if self.recorder is not None and phase is not self.phase:
             self.phase = phase
+            self._look()
             try:
                 self.recorder.phase(phase)
+                if self.seen is not None:
+                    self.seen.forget()
             except OverCap as over:
                 self.recorder.failed(over)
                 self._leave(1)
+
+    def _look(self) -> None:
+        """Tells the recorder what was seen from outside."""
+        if self.recorder is not None and self.seen is not None and not self._dead:
+            self.recorder.saw(self.seen.most - self._base_bytes)
 
     # -- what the hooks see
 
@@ -153,7 +215,7 @@ class Session:
     @property
     def proven(self) -> bool:
         """The wanted steps before validation are done."""
-        return self.steps >= self.wanted
+        return self.progress.least >= self.wanted
 
     def training(self) -> None:
         """A real micro-batch of training begins."""
@@ -166,8 +228,29 @@ class Session:
                 return  # all ranks leave fast-forward together, at the next stub step
             self.stop_forwarding()
             self._to(Phase.TRAIN_AGAIN)
+            self.progress.mark()
+            self._count_from_here()
+            self.grows = self.grew
         elif self.phase in (Phase.SETUP, Phase.VALIDATE):
             self._to(Phase.TRAIN)
+            self._count_from_here()
+
+    def _count_from_here(self) -> None:
+        self._train_began, self._train_batches = time.monotonic(), 0
+
+    def varied(self, wanted: int) -> bool:
+        """Enough micro-batches went through since this phase of training began, or they come slowly."""
+        lengths = any(self.sampled.values())
+        wanted, longest = (VARIETY_OF_LENGTHS, VARIETY_LENGTHS_S) if lengths and wanted == VARIETY else (wanted, VARIETY_S)
+        return self._train_batches >= wanted or time.monotonic() - self._train_began > longest
+
+    def loss(self, tensors: Any) -> None:
+        """The root of a backward pass. Half precision is left out: a loss scaled for it may overflow."""
+        if not self.active or self.recorder is None:
+            return
+        for tensor in tensors if isinstance(tensors, (list, tuple)) else (tensors,):
+            if getattr(tensor, "numel", lambda: 0)() == 1 and tensor.dtype.itemsize > 2:
+                self.recorder.loss(finite=bool(tensor.detach().isfinite().item()))
 
     def backward_done(self) -> None:
         """A real backward pass is through."""
@@ -176,27 +259,49 @@ class Session:
                 self.trains_in_eval_mode = True
                 self.passes.all_train()
             self.training()
+            self._train_batches += 1
             self.recorder.batch()
+
+    def made(self, optimizer: Any) -> None:
+        """An optimizer was made: what it trains is to be seen."""
+        self.progress.made(optimizer)
+        self.something_new()
 
     def stepped(self, optimizer: Any) -> None:
         """An optimizer really stepped. With several, the one that stepped least often counts."""
         if not self.active or self.recorder is None:
             return
-        key = id(optimizer)
-        self._counts[key] = self._counts.get(key, 0) + 1
-        least = min(self._counts.values())
-        if least <= self.steps and len(self._counts) > 1:
-            return
-        self.steps = max(self.steps, least)
-        self.recorder.optimizer_step()
-        if self.steps == 1:
-            self._observe_device(optimizer)
+        self.progress.stepped(optimizer)
+        while self.steps < self.progress.least:
+            self.steps += 1
+            self.recorder.optimizer_step()
+            if self.steps == 1:
+                self._observe_device(optimizer)
+        if not self.passive:
+            self._after_step()
+
+    def _after_step(self) -> None:
         if self.phase is Phase.TRAIN_AGAIN:
-            self.steps_after += 1
-            if self.steps_after >= max(self.orders.steps_after, 1) and not self.passive:
-                self.finish()
-        elif self.steps >= self.wanted + SLACK_STEPS and not self.passive:
+            if self.trained_again:
+                self.wind_up()
+        elif self.phase is Phase.FINISH:
+            if self.progress.since_mark >= self.wanted:
+                self.start_forwarding()
+        elif self.progress.least >= self.wanted + SLACK_STEPS and self.varied(VARIETY):
             self.start_forwarding()
+
+    @property
+    def _stepped_again(self) -> bool:
+        return self.progress.since_mark >= max(self.orders.steps_after, 1)
+
+    @property
+    def trained_again(self) -> bool:
+        """Training after validation has been seen; the whole of it where it leaves memory behind with every batch."""
+        if not self._stepped_again:
+            return False
+        if self.grows and time.monotonic() - self._train_began < WHOLE_AGAIN_S:
+            return False
+        return self.passive or self.varied(VARIETY_AGAIN)
 
     def _observe_device(self, optimizer: Any) -> None:
         assert self.recorder is not None
@@ -221,18 +326,29 @@ class Session:
             return
         self.eval_batches += 1
         self.recorder.batch()
-        self._live.append(_live_bytes(self.orders.device))
-        if len(self._live) >= 4:
-            self.recorder.measured(growth_bytes_per_batch=float(steady_growth(self._live)))
+        self.live.append(live_bytes(self.orders.device))
+        if len(self.live) == LEAST_VALIDATION:
+            self.recorder.measured(growth_bytes_per_batch=float(steady_growth(self.live)))
+
+    def hold(self, size: int, why: str) -> None:
+        """Keeps so many bytes of the device from here on, for what a whole pass would have kept."""
+        import torch
+
+        assert self.recorder is not None
+        self.recorder.note(why)
+        self._held.append(torch.empty(size, dtype=torch.uint8, device=self.orders.device))
 
     def validation_ended(self) -> None:
         """A validation pass came to its end, the script's or ours."""
         if self.active and self.phase is Phase.VALIDATE and self.proven and self.eval_batches:
             self.validated = True
-            self._live.clear()
+        self.live.clear()
 
     def pass_ended(self) -> None:
         """A training pass came to its end."""
+        self.grows = False
+        if self.active and self.phase is Phase.TRAIN_AGAIN and not self.passive and self.trained_again:
+            self.wind_up()
         if self.active and self.proven and not self.validated:
             self.passes_after += 1
             if self.passes_after > SLACK_PASSES:
@@ -241,7 +357,7 @@ class Session:
     # -- fast-forward
 
     def start_forwarding(self) -> None:
-        if not self.forwarding and not self.validated and self.active and not self.passive:
+        if not self.forwarding and (not self.validated or self.phase is Phase.FINISH) and self.active and not self.passive:
             self.forwarding = True
             self.forward_began = self.forward_began or time.monotonic()
             for act in self.on_forwarding:
@@ -253,8 +369,18 @@ class Session:
             for act in self.on_forwarding:
                 act(False)
 
+    def something_new(self) -> None:
+        """What has not been trained yet is about to be: real steps, for a while."""
+        if self.forwarding and (self.phase is Phase.FINISH or not self.validated) and _distributed() is None:
+            self.progress.mark()
+            self._count_from_here()
+            self.stop_forwarding()
+
     def forwarded_step(self) -> None:
         """A stub step of fast-forward; all ranks go in step, so that they leave it together."""
+        if self.phase is Phase.FINISH:
+            self.training_goes_on()
+            return
         if self._any_rank(self.validated):
             self.validated = True
             self._to(Phase.VALIDATE)
@@ -278,6 +404,37 @@ class Session:
         return bool(flag.item())
 
     # -- the end
+
+    def wind_up(self) -> None:
+        """What is owed was seen; the script is let run to its own end, for some seconds, with stubs in the place of its training."""
+        if self.phase is Phase.FINISH:
+            return
+        if _distributed() is not None:
+            assert self.recorder is not None
+            self.recorder.note(f"{UNSEEN_END}: several processes")
+            self.finish()
+        self._to(Phase.FINISH)
+        self._facts(ended="done")
+        gc.disable()  # what is garbage at the end may be there in the run, whose collector comes at other moments
+        self._collected = time.monotonic()
+        self.start_forwarding()
+        usual = threading.stack_size(256 * 1024)  # a usual stack of 8 MiB would count as data, inside the budget
+        timer = threading.Timer(self.settings.finish_s, self._out_of_time)
+        timer.daemon = True
+        timer.start()
+        threading.stack_size(usual)
+
+    def training_goes_on(self) -> None:
+        """Stub training in FINISH: what it leaves is collected now and then, since the collector is off."""
+        if self.phase is Phase.FINISH and time.monotonic() - self._collected > COLLECT_S:
+            gc.collect()
+            self._collected = time.monotonic()
+
+    def _out_of_time(self) -> None:
+        """Called from a thread of its own: the script's end is too far away."""
+        if self.active and self.phase is Phase.FINISH and self.recorder is not None:
+            self.recorder.note(f"{UNSEEN_END}: it was not reached in {self.settings.finish_s:g} s of fast-forward")
+            self.finish()
 
     def finish(self) -> None:
         """Everything was seen: writes the report and ends the process. Doesn't return."""
@@ -304,14 +461,23 @@ class Session:
                 self.recorder.swallowed(f"{type(error).__name__}: {str(error).strip().splitlines()[0][:300]}")
 
 
-def steady_growth(live: list[int]) -> int:
+UNSEEN_END = "what the script does after its training (a test set, figures) is not proven"
+
+
+def _is_a_worker() -> bool:
+    """Whether this process was started anew to load data (such processes are daemons). A forked one is told by ``forked``."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and bool(process.current_process().daemon)
+
+
+def steady_growth(live: Sequence[int]) -> int:
     """Bytes that every batch adds for good: the least of the last steps, 0 unless all of them grow. The first batch warms up."""
     deltas = [after - before for before, after in itertools.pairwise(live[1:])]
     least, most = min(deltas), max(deltas)
     return least if least > 0 and most <= 2 * least else 0
 
 
-def _live_bytes(device: str) -> int:
+def live_bytes(device: str) -> int:
     if device == "cuda":
         import torch
 

@@ -28,6 +28,8 @@ class Settings:
     """cut: a pass over the training data ends after the steps wanted. full: it goes on to its length, fast-forwarded."""
     follow_s: float = 120.0
     """Seconds of fast-forward after which the search for a validation pass is given up."""
+    finish_s: float = 30.0
+    """Seconds for which the script is followed to its own end, after everything that is owed was seen."""
     budget_only: bool = False
     """True: only the budget is taken, at the same moment as in a trial; nothing is watched, cut or redirected."""
 

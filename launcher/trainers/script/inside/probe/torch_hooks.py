@@ -71,7 +71,12 @@ class _Modules:
             if not session.forwarding:  # gradients stay where they are
                 clear(this, set_to_none)
 
+        def state(this: Any) -> Any:
+            return Forward.without(dict(this.__dict__))
+
         module.train, module.zero_grad = train, zero_grad
+        if not hasattr(module, "__getstate__") or module.__getstate__ is getattr(object, "__getstate__", None):
+            module.__getstate__ = state  # copies and pickles of a model are its own
 
     def adopt(self, root: Any) -> None:
         """Takes ``root`` as (one of) the model(s), where it is as large as any seen before."""
@@ -137,9 +142,17 @@ class _Steps:
 
     def install(self) -> None:
         import torch
-        from torch.optim.optimizer import register_optimizer_step_post_hook
+        from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
         session = self._session
+        made = Optimizer.__init__
+
+        @functools.wraps(made)
+        def begun(this: Any, *args: Any, **kwargs: Any) -> None:
+            made(this, *args, **kwargs)
+            session.made(this)
+
+        Optimizer.__init__ = begun
         session.on_forwarding.append(self._forwarding)
         backward = torch.autograd.backward
 
@@ -147,6 +160,7 @@ class _Steps:
         def counted(*args: Any, **kwargs: Any) -> None:
             if session.forwarding:
                 return
+            session.loss(args[0] if args else kwargs.get("tensors"))
             try:
                 backward(*args, **kwargs)
             except Exception as error:
@@ -195,13 +209,11 @@ class _Steps:
                 optimizer.__dict__.update(before)
             self._stubbed.clear()
             return
-        first = True
         for optimizer in list(self._optimizers):
             before = {name: optimizer.__dict__[name] for name in ("step", "zero_grad") if name in optimizer.__dict__}
             self._stubbed[id(optimizer)] = (optimizer, before)
-            optimizer.step = _stub_step(session if first else None)
+            optimizer.step = _stub_step(session if len(self._stubbed) == 1 else None)
             optimizer.zero_grad = _nothing
-            first = False
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:

@@ -1,6 +1,7 @@
 """Hooks into transformers' ``Trainer``: steps as it counts them, an evaluation right after them, then training again.
 
-Its loop decides when to evaluate by callbacks, so a callback steers it; nothing is cut by ending its data loader. ``generate`` is
+Its loop decides when to evaluate and to save by callbacks, so a callback steers it: both once, at one step. Nothing is cut by
+ending its data loader; after the step that follows, training is stopped, so that the script's own end comes. ``generate`` is
 held to its full length: an early end of sentence hides the largest key/value cache.
 """
 
@@ -11,7 +12,7 @@ import functools
 from typing import Any
 
 from launcher.contract.report import Phase
-from launcher.trainers.script.inside.probe.session import Session
+from launcher.trainers.script.inside.probe.session import VARIETY, Session
 
 NEVER_ENDS = 1 << 20
 
@@ -28,18 +29,19 @@ def install(session: Session, module: Any) -> None:
                 generation.min_length = NEVER_ENDS
             if session.recorder is not None:
                 session.recorder.observe(micro_batch=args.per_device_train_batch_size)
-                session.recorder.note("training data as Hugging Face's Trainer draws it")
             session.training()
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
             control.should_save = control.should_log = False
             control.should_evaluate = False
-            if session.phase is Phase.TRAIN_AGAIN:
-                if session.steps_after >= max(session.orders.steps_after, 1):
-                    session.finish()
-            elif session.proven and not session.validated:
+            if session.phase is Phase.TRAIN_AGAIN and session.trained_again:
+                session.wind_up()
+            if session.phase is Phase.FINISH:
+                control.should_training_stop = True
+            elif session.proven and not session.validated and (session.varied(VARIETY) or state.global_step + 2 >= state.max_steps):
                 if evaluates(self.trainer):
                     control.should_evaluate = True
+                    control.should_save = args.save_strategy != module.SaveStrategy.NO
                 elif session.steps >= session.wanted:
                     control.should_training_stop = True  # what comes after training is the script's own affair
             return control
@@ -61,8 +63,7 @@ def install(session: Session, module: Any) -> None:
         probe = Probe()
         probe.trainer = this
         this.add_callback(probe)
-        this.args.save_strategy = module.SaveStrategy.NO
-        for name in ("load_best_model_at_end", "push_to_hub", "eval_on_start"):
+        for name in ("push_to_hub", "eval_on_start"):
             setattr(this.args, name, False)
 
     @functools.wraps(evaluate)
@@ -79,9 +80,7 @@ def install(session: Session, module: Any) -> None:
         return _Some(whole, session.wanted_validation)
 
     trainer.__init__, trainer.evaluate, trainer.get_eval_dataloader = begun, evaluated, get_eval_dataloader
-    for name in ("_save_checkpoint", "save_model", "_save", "push_to_hub"):
-        if hasattr(trainer, name):
-            setattr(trainer, name, lambda *args, **kwargs: None)
+    trainer.push_to_hub = lambda *args, **kwargs: None
 
 
 class _Some:

@@ -1,4 +1,5 @@
-"""The worst data: longest items first where items differ in size, otherwise as drawn; the report says which.
+"""The worst data: longest items first where items differ in size, then short and odd ones, then the longest again (memory also grows
+with the variety of shapes); otherwise as drawn. The report says which.
 
 Items are read in a forked child, so that nothing the data set opens, caches or allocates is left in the script's own process.
 """
@@ -6,18 +7,27 @@ Items are read in a forked child, so that nothing the data set opens, caches or 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
+import random
 import select
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from launcher.trainers.script.inside.probe.session import Session
+from launcher.trainers.script.inside.probe.session import VARIETY_OF_LENGTHS, Session
 
 SAMPLE_ITEMS = 2000
+VARIETY_OF_VALIDATION = 8
+"""Validation batches beside the longest ones, where lengths differ."""
 SAMPLE_SECONDS = 4.0
+GOLDEN = 0.6180339887
+"""Multiples of it, without their whole part, lie evenly however many there are."""
+FEW = 2
+SPREAD = 6
+"""One in so many of the other lengths comes in a whole batch, and after so many comes the longest again."""
 
 
 def length(thing: Any) -> int:
@@ -36,18 +46,71 @@ def first(loader: Any, session: Session, kind: str) -> Iterator[None]:
     if order is None or sampler is None:
         yield
         return
-    size = getattr(sampler, "batch_size", None) or getattr(loader, "batch_size", None) or 1
-    wanted = (
-        (session.wanted + 2) * max(session.orders.payload.get("accumulation", session.orders.accumulation), 1)
-        if kind == "train"
-        else session.wanted_validation
-    )
-    batches = [(order * (size // len(order) + 1))[:size]] * wanted
+    size = getattr(sampler, "batch_size", None) or getattr(loader, "batch_size", None) or 0
+    wanted = max((session.wanted + 2) * max(session.orders.payload.get("accumulation", session.orders.accumulation), 1), VARIETY_OF_LENGTHS)
+    if not size:  # the sampler makes batches of its own, by tokens or by buckets
+        batches = _own_batches(sampler, session.sizes.get(id(loader.dataset), {}), wanted)
+    else:
+        session.turn += 1
+        few = size if getattr(sampler, "drop_last", True) else min(size, FEW)  # a script that drops the last may know one size only
+        if kind == "train":
+            batches = _varied(order, size, wanted, session.turn, few=few)
+        else:
+            batches = _validation(order, size, session.wanted_validation, session.turn, few=few)
     loader.__dict__["batch_sampler"] = _First(sampler, batches)
     try:
         yield
     finally:
         loader.__dict__["batch_sampler"] = sampler
+
+
+OWN_BATCHES = 1000
+
+
+def _own_batches(sampler: Any, sizes: Mapping[int, int], wanted: int) -> list[list[int]]:
+    """The batches that a sampler makes itself, the largest between others of every size; none where it can't be asked twice."""
+    if iter(sampler) is sampler:
+        return []
+    with _same_chance():
+        found = [list(batch) for batch in itertools.islice(iter(sampler), OWN_BATCHES)]
+    if not found or not all(isinstance(index, int) for batch in found for index in batch):
+        return []
+    ranked = sorted(found, key=lambda batch: -len(batch) * max((sizes.get(index, 0) for index in batch), default=0))
+    return [ranked[batch[0]] for batch in _varied(range(len(ranked)), 1, wanted)]
+
+
+@contextlib.contextmanager
+def _same_chance() -> Iterator[None]:
+    """Leaves torch's and Python's random numbers where they were."""
+    import torch
+
+    state = random.getstate()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        random.setstate(state)
+
+
+def _varied(order: Sequence[int], size: int, wanted: int, turn: int = 0, *, few: int = 1) -> list[list[int]]:
+    """The longest items, then others of every length, then the longest again. ``turn``: other lengths than in the turn before.
+
+    Most of the others are few: on a CPU what is kept for a length (oneDNN's primitives) is kept for a batch of two as for one of many.
+    """
+    order = list(order) * (size // len(order) + 1)
+    longest, shortest = order[:size], order[-size:]
+    places = [int((number + 1 + turn * wanted) * GOLDEN % 1.0 * max(len(order) - size, 0)) for number in range(wanted)]
+    others = [order[at : at + (size if number % SPREAD == 0 else few)] for number, at in enumerate(places)]
+    batches = [longest, shortest]
+    for number, other in enumerate(others):
+        batches += [other, longest] if number % SPREAD == SPREAD - 1 else [other]
+    return batches
+
+
+def _validation(order: Sequence[int], size: int, wanted: int, turn: int = 0, *, few: int = 1) -> list[list[int]]:
+    """The longest, for as long as growth from batch to batch is looked for; then others of every length, and the longest again."""
+    varied = _varied(order, size, VARIETY_OF_VALIDATION, turn, few=few)
+    return [varied[0]] * wanted + varied[1:VARIETY_OF_VALIDATION] + varied[:1]
 
 
 class _First:
@@ -85,7 +148,8 @@ def _longest(loader: Any, session: Session, kind: str) -> list[int] | None:
     if not hasattr(type(dataset), "__getitem__") or not total or getattr(loader, "batch_sampler", None) is None:
         session.recorder.note(f"{word} data as drawn: its items can't be picked")
         return None
-    sizes = _sizes(dataset, _spread(total))
+    with _apart(session):
+        sizes = _sizes(dataset, _spread(total))
     if not sizes:
         session.recorder.note(f"{word} data as drawn: its items could not be sampled")
     elif len(set(sizes.values())) == 1:
@@ -93,8 +157,22 @@ def _longest(loader: Any, session: Session, kind: str) -> list[int] | None:
     else:
         least, most = min(sizes.values()), max(sizes.values())
         session.recorder.note(f"{word} data longest first: {len(sizes)} of {total} items sampled, sizes from {least} to {most}")
+        session.sizes[key] = sizes
         done[key] = sorted(sizes, key=lambda index: -sizes[index])
     return done[key]
+
+
+@contextlib.contextmanager
+def _apart(session: Session) -> Iterator[None]:
+    """While open, what a child of ours needs is not taken for the script's."""
+    if session.seen is None:
+        yield
+        return
+    session.seen.pause(True)
+    try:
+        yield
+    finally:
+        session.seen.pause(False)
 
 
 def _spread(total: int) -> list[int]:

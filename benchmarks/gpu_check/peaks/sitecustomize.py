@@ -1,0 +1,75 @@
+"""Loaded into a full run from outside: at its end, its own peaks, steps and sizes go to the file that GPU_CHECK_PEAKS names.
+
+The driver sampled once a second misses what lasts less; the allocator's own counts miss nothing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+from launcher.trainers.script.inside.probe.start import after_import
+
+FIRST = 3
+"""Channels of what a detector's first layer is given."""
+
+
+class Seen:
+    """What one process did."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._pid = os.getpid()
+        self.micro_batches = self.steps = 0
+        self.sizes: set[int] = set()
+
+    def watch(self, torch: Any) -> None:
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        backward = torch.autograd.backward
+
+        def counted(*args: Any, **kwargs: Any) -> None:
+            backward(*args, **kwargs)
+            self.micro_batches += 1
+
+        def stepped(*_: Any) -> None:
+            self.steps += 1
+
+        def entered(module: Any, inputs: Any) -> None:
+            if inputs and module.training and getattr(inputs[0], "ndim", 0) == 4 and inputs[0].shape[1] == FIRST:
+                self.sizes.add(int(inputs[0].shape[-1]))
+
+        torch.autograd.backward = counted
+        register_optimizer_step_post_hook(stepped)
+        torch.nn.modules.module.register_module_forward_pre_hook(entered)
+
+    def tell(self) -> None:
+        torch = sys.modules.get("torch")
+        if torch is None or os.getpid() != self._pid or not self.micro_batches or not torch.cuda.is_initialized():
+            return
+        from launcher.worker.driver import Card
+
+        stats = torch.cuda.memory_stats()
+        told = {
+            "allocated_bytes": torch.cuda.max_memory_allocated(),
+            "reserved_bytes": torch.cuda.max_memory_reserved(),
+            "outside_bytes": Card(os.environ["GPU_CHECK_UUID"], idle_free_bytes=int(os.environ["GPU_CHECK_IDLE"])).outside(),
+            "ooms": int(stats.get("num_ooms", 0)),
+            "retries": int(stats.get("num_alloc_retries", 0)),
+            "micro_batches": self.micro_batches,
+            "steps": self.steps,
+            "sizes": sorted(self.sizes),
+        }
+        with open(self._path, "w", encoding="utf-8") as file:
+            json.dump(told, file)
+
+
+if path := os.environ.get("GPU_CHECK_PEAKS"):
+    seen = Seen(path)
+    after_import({"torch": seen.watch})
+    atexit.register(seen.tell)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # a run that takes too long tells what it did, too

@@ -1,0 +1,261 @@
+"""A case -> rows: what its trials said, then real full runs: of the chosen rung under the trial's cap, of the rung above and of what is
+asked under the whole budget. Every step whose row is there already is left out, so that a command that was cut off is begun again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu_check import cases
+from benchmarks.gpu_check.cases import Case
+from benchmarks.gpu_check.rows import ROOT, Rows
+from launcher import compose, devices, launch, nvml, process, story
+from launcher.contract.report import PhaseUse, TrialReport
+from launcher.devices import Budget
+from launcher.job import Job
+from launcher.ladder import Rung
+from launcher.memory_failure import lost_in, memory_failure
+from launcher.sizes import GIB
+from launcher.trial import Trial
+from launcher.verdict import Kind, Verdict
+
+RUN_TIMEOUT_S = 400.0
+CAPS = (4, 8, 16, 24, 40, 80, 97)
+BACKENDS = {"native": "", "expandable": "expandable_segments:True", "async": "backend:cudaMallocAsync"}
+
+
+class Silent:
+    """A launch's screen: a line for each trial, and its row at once: a command may be cut off."""
+
+    def __init__(self, tell: Callable[[Trial, Job], object]) -> None:
+        self._tell = tell
+
+    def tried(self, trial: Trial, job: Job) -> None:
+        self._tell(trial, job)
+        print(f"  rung {trial.rung.index} {trial.verdict.kind.value}: {trial.verdict.why} ({trial.seconds:.0f} s)", flush=True)
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: None
+
+
+# ---- A: facts
+
+
+def card() -> tuple[Budget, str]:
+    """The whole card, and its driver's version."""
+    budget = devices.find("cuda", headroom=0.0)
+    with nvml.opened() as (api, _):
+        return budget, str(api.nvmlSystemGetDriverVersion())
+
+
+def ask(words: Sequence[str], env: dict[str, str]) -> tuple[dict[str, Any], str]:
+    """One fact, by a process of its own; (answer, what it said where it failed)."""
+    log = Path(os.environ.get("TMPDIR", "/tmp")) / f"gpu-check-{os.getpid()}"
+    out, err = log.with_suffix(".out"), log.with_suffix(".err")
+    for one in (out, err):
+        one.unlink(missing_ok=True)
+    argv = (sys.executable, "-m", "benchmarks.gpu_check.facts", *words)
+    child = process.start(argv, env={"PYTHONPATH": _with_path(str(ROOT)), **env}, cwd=ROOT, stdout=out, stderr=err)
+    ending = process.wait(child, timeout_s=120, stderr=err)
+    lines = out.read_text(encoding="utf-8").strip().splitlines()
+    return (json.loads(lines[-1]), "") if ending.returncode == 0 and lines else ({}, ending.stderr_tail.strip()[-600:])
+
+
+def questions(budget: Budget) -> Iterator[tuple[str, list[str], dict[str, str]]]:
+    """(step, words, environment) of every fact that this card is large enough for."""
+    yield "meters", ["meters"], {}
+    yield "outside", ["outside"], {}
+    for cap in (cap * GIB for cap in CAPS if cap * GIB <= budget.free_bytes):
+        for name, setting in BACKENDS.items():
+            env = {"PYTORCH_CUDA_ALLOC_CONF": setting} if setting else {}
+            yield f"fill {cap // GIB} GiB {name}", ["fill", "--cap", str(cap)], env
+    yield "cudnn", ["cudnn", "--cap", str(min(16 * GIB, budget.free_bytes // 2))], {}
+    for name in ("native", "expandable"):
+        env = {"PYTORCH_CUDA_ALLOC_CONF": BACKENDS[name]} if BACKENDS[name] else {}
+        yield f"fragments {name}", ["fragments", "--cap", str(min(40 * GIB, budget.free_bytes))], env
+
+
+def all_facts(rows: Rows, budget: Budget) -> None:
+    """Case A. How long the card takes to give back what a dead process held is measured on the way."""
+    for step, words, env in questions(budget):
+        if rows.of("A", step):
+            continue
+        idle = devices.free_now(budget) or 0
+        answer, failed = ask([*words, "--uuid", budget.uuid, "--idle", str(idle)], {**env, "CUDA_VISIBLE_DEVICES": budget.uuid})
+        began = time.monotonic()
+        settled = devices.settle(budget, idle_free_bytes=idle)
+        more = {"settled": settled, "settle_seconds": round(time.monotonic() - began, 3)}
+        rows.add("A", step, "fact", **answer, **more, failed=failed)
+        print(f"  {step}: {failed or answer}", flush=True)
+
+
+# ---- B to E: trials, then real runs
+
+
+def case(rows: Rows, one: Case, place: Path, *, scale: float = 1.0) -> None:
+    data = made(one, place, scale)
+    words = tuple(word.format(place=data, workers=cases.workers()) for word in one.words)
+    _fitted(rows, one, words, place)
+    chosen = next((row for row in rows.of(one.letter, f"{one.name}: trial") if row["verdict"] == Kind.FITS), None)
+    if chosen is not None and not rows.of(one.letter, f"{one.name}: run"):
+        _run(rows, one, words, place, chosen, step="run", budget="cap")
+    if chosen is not None and (above := _above(rows, one, chosen)) and not rows.of(one.letter, f"{one.name}: above"):
+        _run(rows, one, words, place, above, step="above", budget="whole", outside_of=chosen)
+    if one.control is not None and not rows.of(one.letter, f"{one.name}: control"):
+        _control(rows, one, one.control, words, place)
+
+
+def made(one: Case, place: Path, scale: float) -> Path:
+    """The case's data, made where it isn't there."""
+    data = place / one.data
+    if not (data / "MADE").exists():
+        shutil.rmtree(data, ignore_errors=True)
+        data.mkdir(parents=True)
+        cases.MAKERS[one.data](data, scale)
+        (data / "MADE").touch()
+    return data
+
+
+def prepared(one: Case, words: Sequence[str], place: Path, *, memory: str) -> Job:
+    line = (*words, f"device.memory={memory}", f"run.root={place / 'runs'}")
+    (draft,) = compose.drafts(line, program="gpu-check")
+    return story.prepare(draft)
+
+
+def _fitted(rows: Rows, one: Case, words: Sequence[str], place: Path) -> None:
+    step = f"{one.name}: trial"
+    if rows.of(one.letter, f"{one.name}: fitted"):
+        return
+    job = prepared(one, words, place, memory=one.memory)
+    print(f"{one.name}: trials", flush=True)
+    fit = story.fit(job, Silent(lambda trial, job: rows.add(one.letter, step, "trial", **_of_trial(trial, job))))
+    chosen = fit.chosen.rung.index if fit.chosen else None
+    rows.add(one.letter, f"{one.name}: fitted", "fit", status=fit.status, rung_index=chosen, seconds=round(fit.trial_seconds, 1))
+
+
+def _of_trial(trial: Trial, job: Job) -> dict[str, Any]:
+    verdict, budget = trial.verdict, job.budget
+    return {
+        "rung_index": trial.rung.index,
+        "rung": dict(trial.rung.values),
+        "accumulation": trial.rung.accumulation,
+        "verdict": verdict.kind,
+        "phase": verdict.phase,
+        "source": verdict.source,
+        "asked_bytes": verdict.asked_bytes,
+        "why": verdict.why,
+        "text": verdict.evidence[:400],
+        "seconds": round(trial.seconds, 1),
+        "peak_bytes": verdict.peak_bytes,
+        "cap_bytes": budget.cap_bytes,
+        "budget_bytes": budget.budget_bytes,
+        "emulated": budget.emulated,
+        "base_bytes": trial.report.base_bytes,
+        "device_total_bytes": trial.report.device_total_bytes,
+        "uses": trial.report.uses,
+    }
+
+
+def _above(rows: Rows, one: Case, chosen: dict[str, Any]) -> dict[str, Any] | None:
+    """The last rung above the chosen one whose trial really failed."""
+    failed = [row for row in rows.of(one.letter, f"{one.name}: trial") if row["rung_index"] < chosen["rung_index"]]
+    return max(failed, key=lambda row: row["rung_index"], default=None)
+
+
+def _run(
+    rows: Rows,
+    one: Case,
+    words: Sequence[str],
+    place: Path,
+    row: dict[str, Any],
+    *,
+    step: str,
+    budget: str,
+    memory: str = "",
+    outside_of: Any = None,
+) -> None:
+    """A real full run at a row's rung. ``budget``: "cap", what its trial was held to, or "whole"; ``memory``: another card's."""
+    micro_batch, accumulation = int(row["rung"]["micro_batch"]), int(row["accumulation"])
+    longer = cases.long_enough(one, micro_batch=micro_batch, accumulation=accumulation)
+    job = prepared(one, (*words, *longer), place, memory=memory or one.memory)
+    allowed = job.budget.cap_bytes if budget == "cap" else job.budget.budget_bytes
+    rung = job.ladder.rungs[row["rung_index"]]
+    print(f"{one.name}: {step}, rung {rung.index} under {allowed / GIB:.1f} GiB", flush=True)
+    ended = really(replace(job, budget=replace(job.budget, budget_bytes=allowed)), rung, outside_of or row, place)
+    missed = row["peak_bytes"] - row["cap_bytes"]
+    more = {
+        "held_to": budget,
+        "allowed_bytes": allowed,
+        "headroom_bytes": row["budget_bytes"] - row["cap_bytes"],
+        "missed_by_bytes": missed,
+    }
+    rows.add(one.letter, f"{one.name}: {step}", "run", rung_index=rung.index, rung=dict(rung.values), **more, **ended)
+
+
+def _control(rows: Rows, one: Case, memory: str, words: Sequence[str], place: Path) -> None:
+    """What is asked, on a card that can't hold it: its trial must say so, and a real run under the whole budget must die."""
+    job = prepared(one, words, place, memory=memory)
+    print(f"{one.name}: control on {memory}", flush=True)
+    tried = story.try_rung(job, job.ladder.asked)
+    said = rows.add(one.letter, f"{one.name}: control trial", "trial", control=True, **_of_trial(tried, job))
+    _run(rows, one, words, place, said, step="control", budget="whole", memory=memory)
+
+
+def really(job: Job, rung: Rung, measured: dict[str, Any], place: Path) -> dict[str, Any]:
+    """Launches the full run as `autofit train` would, with its own peaks told at its end."""
+    peaks = place / "peaks.json"
+    peaks.unlink(missing_ok=True)
+    use = PhaseUse(phase="train", seconds=0.0, outside_bytes=max((one["outside_bytes"] for one in measured["uses"]), default=0))
+    report = TrialReport(uses=(use,), device_total_bytes=measured["device_total_bytes"])
+    chosen = Trial(
+        rung=rung, verdict=Verdict(kind=Kind.FITS, phase="done", why=""), report=report, seconds=0.0, folder=job.folder.trial(rung.index)
+    )
+    command = launch.native_command(job, rung)
+    idle = devices.free_now(job.budget) or 0
+    with _told(peaks, job.budget, idle), open(os.devnull, "wb") as nowhere:
+        child = launch.start(job, chosen, command, show=(nowhere, nowhere))
+        ending = process.wait(child, timeout_s=RUN_TIMEOUT_S, stderr=job.folder.run_stderr)
+    devices.settle(job.budget, idle_free_bytes=idle)
+    said = ending.stderr_tail + process.tail(job.folder.run_stdout)
+    failure = memory_failure(said, last=True) if ending.returncode else None
+    shutil.rmtree(job.folder.run, ignore_errors=True)  # weights of gigabytes
+    return {
+        "returncode": ending.returncode,
+        "timed_out": ending.timed_out,
+        "seconds": round(ending.seconds, 1),
+        "failure": failure,
+        "said": said[-400:] if ending.returncode and failure is None else "",
+        "lost": lost_in(job.folder.run_stdout, job.folder.run_stderr) if not ending.returncode else (),
+        "run": json.loads(peaks.read_text(encoding="utf-8")) if peaks.exists() else {},
+    }
+
+
+@contextlib.contextmanager
+def _told(peaks: Path, budget: Budget, idle: int) -> Iterator[None]:
+    """The environment in which a run tells its peaks."""
+    given = {
+        "GPU_CHECK_PEAKS": str(peaks),
+        "GPU_CHECK_UUID": budget.uuid,
+        "GPU_CHECK_IDLE": str(idle),
+        "PYTHONPATH": _with_path(str(Path(__file__).parent / "peaks"), str(ROOT)),
+    }
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+
+
+def _with_path(*folders: str) -> str:
+    return os.pathsep.join([*folders, *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -1,0 +1,296 @@
+"""Which versions -> a row of what works with each, and the table of them all.
+
+python -m benchmarks.versions                       every point that has no row yet
+python -m benchmarks.versions --only yolo-8.4.150   one of them, whether it has a row or not
+python -m benchmarks.versions --list                the points
+python -m benchmarks.versions --table               only the table
+
+A point is an environment of its own, made by uv beside the others and never the person's: autofit from this checkout with other versions
+of Ultralytics or transformers, torch and Python. In it run the self-test, the tests that hold steps and gradients against the plain
+run, the adapter's suite with its real trials, and a small fit with its full run. What is not named is the newest that fits beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT / "benchmarks" / "results" / "versions.jsonl"
+TABLE = ROOT / "docs" / "versions.md"
+UV = ROOT / ".venv" / "bin" / "uv"
+MOST_AT_ONCE = 2
+LONGEST_S = 1800
+Row = dict[str, Any]
+
+BASE = ("hydra-core", "omegaconf", "pydantic", "pyyaml", "psutil", "nvidia-ml-py", "rich", "pytest", "pytest-timeout", "hypothesis")
+"""What autofit itself and its tests need; autofit is installed without its dependencies, so that no range of its own hides a version."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    """One environment."""
+
+    name: str
+    trainer: str
+    """ultralytics or transformers: whose adapter is tried."""
+    wants: tuple[str, ...]
+    """Requirements, as pip writes them."""
+    python: str = "3.11"
+    pinned: bool = True
+    """Torch and what it needs as in constraints.txt; else as ``wants`` says."""
+
+
+def _points() -> Iterator[Point]:
+    yield from map(_yolo, ("8.3.0", "8.3.100", "8.3.200", "8.3.253", "8.4.0"))
+    yield from map(_yolo, (*(f"8.4.{patch}" for patch in range(30, 190, 30)), "8.4.185", "8.4.190"))
+    yield from map(_text, ("4.50.3", "4.53.3", "4.57.6", "5.0.0", "5.3.0", "5.6.0", "5.10.4", "5.15.0", "5.20.0", "5.23.0"))
+    for torch in ("2.4.1", "2.6.0", "2.8.0", "2.11.0"):
+        yolo, text = ("ultralytics==8.4.150", f"torch=={torch}"), (*_HF, "transformers==4.57.6", f"torch=={torch}")
+        yield Point(name=f"yolo-torch-{torch}", trainer="ultralytics", wants=yolo, pinned=False)
+        yield Point(name=f"text-torch-{torch}", trainer="transformers", wants=text, pinned=False)
+    for python in ("3.12", "3.13"):
+        yield Point(name=f"yolo-python-{python}", trainer="ultralytics", wants=("ultralytics==8.4.190",), python=python)
+    yield Point(name="yolo-newest", trainer="ultralytics", wants=("ultralytics", "torch"), pinned=False)
+    yield Point(name="text-newest", trainer="transformers", wants=(*_HF, "transformers", "torch"), pinned=False)
+    yield Point(name="yolo-oldest", trainer="ultralytics", wants=("ultralytics==8.3.0", "torch==2.4.1"), pinned=False)
+    oldest = ("transformers==4.50.0", "accelerate==1.0.1", "peft==0.15.0", "torch==2.4.1", "soundfile", "jiwer", "scipy")
+    yield Point(name="text-oldest", trainer="transformers", wants=oldest, pinned=False)
+
+
+_HF = ("accelerate>=1,<2", "peft", "soundfile", "jiwer", "scipy")
+
+
+def _yolo(version: str) -> Point:
+    return Point(name=f"yolo-{version}", trainer="ultralytics", wants=(f"ultralytics=={version}",))
+
+
+def _text(version: str) -> Point:
+    return Point(name=f"text-{version}", trainer="transformers", wants=(*_HF, f"transformers=={version}"))
+
+
+POINTS: Mapping[str, Point] = {point.name: point for point in _points()}
+
+TESTS: Mapping[str, tuple[str, ...]] = {
+    "ultralytics": (
+        "tests/trainers/ultralytics/native/test_yolo_exact_accumulation.py",
+        "tests/trainers/ultralytics/native/test_yolo_exact_checkpointing.py",
+        "tests/trainers/ultralytics/test_adapter.py::TestUltralytics",
+    ),
+    "transformers": (
+        "tests/trainers/transformers/native/test_hf_trainers.py",
+        "tests/trainers/transformers/test_adapter.py::TestText",
+        "tests/trainers/transformers/test_adapter.py::TestSpeech",
+    ),
+}
+FITS: Mapping[str, tuple[str, ...]] = {
+    "ultralytics": ("recipe=yolo_demo", "ask.image_size=160", "trainer.args.epochs=1", "device.memory=2GiB"),
+    "transformers": ("recipe=llm_sft_demo",),
+}
+
+
+# ---------------------------------------------------------------------------------------------------------------------------------
+# An environment
+
+
+def environment(point: Point, folder: Path) -> Path:
+    """The Python of the point's environment, which is made where it isn't there. Raises CalledProcessError where it can't be."""
+    place = folder / point.name
+    python, made = place / "bin" / "python", place / "made"
+    if made.is_file():
+        return python
+    _uv("venv", "--quiet", "--clear", "--python", point.python, str(place))
+    constraints = folder / f"{point.name}.txt"
+    constraints.write_text("\n".join(_kept_pins() if point.pinned else ()), encoding="utf-8")
+    wants = (*point.wants, *BASE, "scikit-learn", "pillow", "torchvision")
+    _uv("pip", "install", "--quiet", "--python", str(place), "--constraint", str(constraints), *wants)
+    _uv("pip", "install", "--quiet", "--python", str(place), "--no-deps", "--editable", str(ROOT))
+    made.touch()
+    return python
+
+
+_OF_TORCH = re.compile(r"(torch|torchvision|triton|sympy|networkx|fsspec|filelock|nvidia-.*|cuda-.*)==")
+
+
+def _kept_pins() -> list[str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if _OF_TORCH.match(line)]
+
+
+def _uv(*words: str) -> None:
+    env = {key: value for key, value in os.environ.items() if key != "VIRTUAL_ENV"}
+    subprocess.run([str(UV), *words], check=True, capture_output=True, text=True, env=env)
+
+
+# ---------------------------------------------------------------------------------------------------------------------------------
+# What is tried in it
+
+
+def tried(point: Point, folder: Path) -> Row:
+    """The row of one point. What could not be done stands in it as words."""
+    began = time.monotonic()
+    row: Row = {"point": point.name, "trainer": point.trainer, "wants": list(point.wants), "python": point.python}
+    try:
+        python = environment(point, folder)
+    except subprocess.CalledProcessError as error:
+        return {**row, "installed": False, "why": _last_line(error.stderr)}
+    row |= {"installed": True, "versions": _versions(python)}
+    row |= {"capabilities": _capabilities(python, point, folder)}
+    if "import" not in row["capabilities"]:
+        row |= {"tests": _tests(python, point), **_fit(python, point, folder)}
+    return {**row, "seconds": round(time.monotonic() - began)}
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    return re.sub(r"https?://\S+", "(an index)", lines[-1])[:300] if lines else ""
+
+
+_SHOWN = ("ultralytics", "transformers", "accelerate", "peft", "torch", "torchvision", "numpy")
+
+
+def _versions(python: Path) -> dict[str, str]:
+    code = (
+        "import importlib.metadata as m, json, platform\n"
+        f"names = {_SHOWN!r}\n"
+        "there = {d.metadata['Name'].lower(): d.version for d in m.distributions()}\n"
+        "print(json.dumps({'python': platform.python_version(), **{n: there[n] for n in names if n in there}}))"
+    )
+    return dict(json.loads(subprocess.run([str(python), "-c", code], check=True, capture_output=True, text=True).stdout))
+
+
+def _capabilities(python: Path, point: Point, folder: Path) -> dict[str, str]:
+    """Capability -> an empty text, or why it can't be had; made anew each time."""
+    code = (
+        "import json\n"
+        "from launcher import capabilities\n"
+        f"from launcher.trainers.{point.trainer} import environment\n"
+        f"module = 'launcher.trainers.{point.trainer}.inside.capabilities'\n"
+        f"package = capabilities.installed('{point.trainer}')\n"
+        "print(json.dumps(capabilities._run(package, module, environment.prepare)[0]))"
+    )
+    ended = subprocess.run([str(python), "-P", "-c", code], capture_output=True, text=True, env=_env(folder), check=False)
+    try:
+        return dict(json.loads(ended.stdout.strip().splitlines()[-1]))
+    except (ValueError, IndexError):
+        return {"import": _last_line(ended.stderr)}
+
+
+def _env(folder: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(folder / "cache"), "CUDA_VISIBLE_DEVICES": ""}
+
+
+def _tests(python: Path, point: Point) -> Row:
+    argv = [str(python), "-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", "-rf", *TESTS[point.trainer]]
+    try:
+        ended = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LONGEST_S)
+    except subprocess.TimeoutExpired:
+        return {"passed": 0, "failed": [f"no end after {LONGEST_S} s"]}
+    counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|skipped|error)", ended.stdout)}
+    failed = re.findall(r"^(?:FAILED|ERROR) \S+?::(\S+)", ended.stdout, flags=re.MULTILINE)
+    return {"passed": counts.get("passed", 0), "skipped": counts.get("skipped", 0), "failed": sorted(set(failed))}
+
+
+def _fit(python: Path, point: Point, folder: Path) -> Row:
+    """The recipe's fit, and the full run it launches."""
+    place = folder / f"{point.name}-runs"
+    place.mkdir(exist_ok=True)
+    argv = [str(python), "-P", "-m", "launcher", "train", "--json", *FITS[point.trainer], f"run.root={place / 'runs'}"]
+    try:
+        ended = subprocess.run(
+            argv, cwd=place, capture_output=True, text=True, env=_env(folder), stdin=subprocess.DEVNULL, check=False, timeout=LONGEST_S
+        )
+    except subprocess.TimeoutExpired:
+        return {"run": "no end"}
+    return {"run": "ended" if ended.returncode == 0 else _last_line(ended.stderr or ended.stdout)}
+
+
+# ---------------------------------------------------------------------------------------------------------------------------------
+# Rows and the table
+
+
+def read(path: Path) -> dict[str, Row]:
+    """The last row of every point; a torn line is as if it had not been written."""
+    rows: dict[str, Row] = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        try:
+            row = json.loads(line)
+            rows[row["point"]] = row
+        except (ValueError, KeyError, TypeError):
+            continue
+    return rows
+
+
+def write(path: Path, row: Row) -> None:
+    """The row in the place of the point's earlier one."""
+    with (path.parent / ".versions.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        rows = {**read(path), row["point"]: row}
+        beside = path.with_suffix(".new")
+        beside.write_text("".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in rows.values()), encoding="utf-8")
+        beside.replace(path)
+
+
+def table(rows: Iterable[Row]) -> str:
+    """The rows as the Markdown of docs/versions.md's middle part."""
+    lines = ["| point | versions | capabilities that fail | tests | fit and full run |", "|---|---|---|---|---|"]
+    order = {name: place for place, name in enumerate(POINTS)}
+    for row in sorted(rows, key=lambda row: order.get(row["point"], len(order))):
+        if not row.get("installed"):
+            lines.append(f"| {row['point']} | can't be installed: {row.get('why', '')} | | | |")
+            continue
+        versions = ", ".join(f"{name} {version}" for name, version in row["versions"].items() if name != "numpy")
+        failed = "; ".join(f"{name}: {why}" for name, why in row["capabilities"].items()) or "none"
+        tests = row.get("tests")
+        told = f"{tests['passed']} passed" + (f", {len(tests['failed'])} failed" if tests["failed"] else "") if tests else "not run"
+        lines.append(f"| {row['point']} | {versions} | {failed} | {told} | {row.get('run', 'not run')} |")
+    return "\n".join(lines)
+
+
+BEGIN, END = "<!-- made by `make versions` -->", "<!-- end -->"
+
+
+def write_table(rows: Iterable[Row]) -> None:
+    text = TABLE.read_text(encoding="utf-8")
+    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
+    TABLE.write_text(f"{before}{BEGIN}\n\n{table(rows)}\n\n{END}{after}", encoding="utf-8")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", metavar="POINT", choices=POINTS, help="this one (may be given again)")
+    parser.add_argument("--list", action="store_true", help="names the points")
+    parser.add_argument("--table", action="store_true", help="only makes the table anew")
+    parser.add_argument("--jobs", type=int, default=1, choices=range(1, MOST_AT_ONCE + 1), help="points at once (default 1)")
+    parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "versions", help="where the environments are")
+    asked = parser.parse_args(argv)
+    if asked.list:
+        print("\n".join(POINTS))
+        return 0
+    left = [] if asked.table else [POINTS[name] for name in asked.only or POINTS if asked.only or name not in read(DATA)]
+    asked.folder.mkdir(parents=True, exist_ok=True)
+
+    def one(point: Point) -> None:
+        row = tried(point, asked.folder.absolute())
+        write(DATA, row)
+        print(json.dumps(row), file=sys.stderr, flush=True)
+
+    with ThreadPoolExecutor(asked.jobs) as pool:
+        list(pool.map(one, left))
+    write_table(read(DATA).values())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

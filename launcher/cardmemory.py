@@ -1,0 +1,43 @@
+"""NVML and a card's UUID -> what is free on the card, and what one process holds of it; standard library only.
+
+The trainer's process asks this too, in a person's own interpreter. Sizes are bytes.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+
+def handle_of(nvml: Any, uuid: str) -> Any:
+    """NVML's handle of a card. Before version 12 pynvml wanted bytes."""
+    try:
+        return nvml.nvmlDeviceGetHandleByUUID(uuid)
+    except (TypeError, AttributeError):
+        return nvml.nvmlDeviceGetHandleByUUID(uuid.encode())
+
+
+def memory(nvml: Any, handle: Any) -> tuple[int, int]:
+    """(total that programs can reach, free). Only version 2 tells the driver's reserve apart from the total."""
+    try:
+        info = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
+        return int(info.total) - int(info.reserved), int(info.free)
+    except (nvml.NVMLError, AttributeError, TypeError):  # a driver before 510, or an older pynvml
+        with suppress(nvml.NVMLError):
+            info = nvml.nvmlDeviceGetMemoryInfo(handle)
+            return int(info.total), int(info.free)
+    return 0, 0
+
+
+def free_bytes(nvml: Any, uuid: str) -> int:
+    """What is free on the card now."""
+    return memory(nvml, handle_of(nvml, uuid))[1]
+
+
+def own_bytes(nvml: Any, uuid: str, pid: int) -> int | None:
+    """What the driver says that one process holds of the card, context included; None where it doesn't tell (WSL, containers)."""
+    with suppress(nvml.NVMLError, AttributeError):
+        for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle_of(nvml, uuid)):
+            if int(process.pid) == pid and process.usedGpuMemory:
+                return int(process.usedGpuMemory)
+    return None

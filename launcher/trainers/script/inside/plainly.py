@@ -1,0 +1,106 @@
+"""A trial that crashed, and the same command run plainly -> whose fault the crash is.
+
+Plainly: nothing watched, cut or sped up, in a throw-away copy of the folder; the budget holds it, and what it writes outside that
+folder is redirected as ever. It gets a little longer than the trial took to crash.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from launcher.contract.orders import Orders
+from launcher.contract.report import OVER_CAP, Failure, TrialReport
+from launcher.memory_failure import memory_failure
+from launcher.trainers.script.inside.probe import settings as probe_settings
+from launcher.trainers.script.inside.probe.settings import Settings
+from launcher.worker.lifeline import die_with_parent
+
+SHIM = Path(__file__).parent / "probe" / "shim"
+LARGEST_FOLDER = 256 * 2**20
+MOST_FILES = 5000
+LONGEST_S = 120.0
+
+
+def speaks_of_memory(failure: Failure) -> bool:
+    return OVER_CAP in failure.types or memory_failure(failure.message, types=failure.types) is not None
+
+
+def injected(settings: Path) -> dict[str, str]:
+    """Variables that load the probe into every Python process of a command."""
+    paths = [str(SHIM), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {"PYTHONPATH": os.pathsep.join(paths), probe_settings.VARIABLE: str(settings)}
+
+
+def proven(report: TrialReport, orders: Orders, env: Mapping[str, str]) -> TrialReport:
+    """The report of a crash, after the command was run plainly: the trainer's own crash, or one that our watching made."""
+    assert report.failure is not None
+    seconds = sum(use.seconds for use in report.uses)
+    if "ExitStatus" in report.failure.types and not report.optimizer_steps and not report.uses:
+        seconds = 20.0
+    longest = min(2 * seconds + 20.0, LONGEST_S)
+    place = orders.scratch / "plain"
+    folder = _copied(Path.cwd(), place / "folder")
+    if folder is None:
+        return dataclasses.replace(report, notes=(*report.notes, "the crash was not tried without the trial's hooks: the folder is large"))
+    went_on, said = _ran(orders, env, place, folder, longest)
+    if not went_on:
+        return report
+    first = (report.failure.message.strip().splitlines() or ["?"])[0][:200]
+    hint = f"the script broke under the trial's own hooks ({first}), and {said} without them: the fault is autofit's; please report it"
+    return dataclasses.replace(report, failure=None, hint=hint)
+
+
+def _ran(orders: Orders, env: Mapping[str, str], place: Path, folder: Path, longest: float) -> tuple[bool, str]:
+    """(whether the command did well by itself, in words)."""
+    settings = place / "probe.json"
+    temporary = place / "t"
+    temporary.mkdir()
+    Settings(
+        records=str(place / "records"), orders=dataclasses.asdict(orders), overlay=str(place / "overlay"),
+        kept=(str(folder), str(temporary), str(orders.scratch)), budget_only=True,
+    ).write(settings)  # fmt: skip
+    own = str(Path.cwd())
+    argv = [word.replace(own, str(folder)) if word.startswith(own) else word for word in orders.payload["argv"]]
+    with (place / "log").open("wb") as log:
+        child = subprocess.Popen(
+            argv, env={**env, "TMPDIR": str(temporary), **injected(settings)}, cwd=folder, stdin=subprocess.DEVNULL, stdout=log,
+            stderr=log, preexec_fn=_apart,
+        )  # fmt: skip
+        began = time.monotonic()
+        try:
+            status = child.wait(timeout=longest)
+        except subprocess.TimeoutExpired:
+            return True, f"was still at it after {time.monotonic() - began:.0f} s"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+    return status == 0, "came to its end"
+
+
+def _apart() -> None:
+    die_with_parent()
+    os.setsid()
+
+
+def _copied(source: Path, target: Path) -> Path | None:
+    """A copy of the folder the command runs in, or None where it is too large to be copied for this."""
+    files = size = 0
+    for folder, _, names in os.walk(source):
+        files += len(names)
+        for name in names:
+            with contextlib.suppress(OSError):
+                size += os.lstat(os.path.join(folder, name)).st_size
+        if files > MOST_FILES or size > LARGEST_FOLDER:
+            return None
+    with contextlib.suppress(shutil.Error):
+        shutil.copytree(source, target, symlinks=True)
+    return target

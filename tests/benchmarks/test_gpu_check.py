@@ -1,0 +1,158 @@
+"""The evidence suite walks all of its code on stand-ins: a card that is a number, trials and runs that are sums. No GPU, no figures."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchmarks.gpu_check import __main__ as gpu_check
+from benchmarks.gpu_check import cases, checks, facts, page, play, rows
+from launcher import host, launch, process, trial
+from launcher.allocator import FRACTION
+from launcher.contract.ending import Ending
+from launcher.contract.report import PhaseUse, TrialReport
+from launcher.job import Job
+from launcher.ladder import Rung
+from launcher.trainers.transformers.adapter import TransformersAdapter
+from launcher.trial import Trial
+from launcher.verdict import Kind, Verdict
+from tests.gpu.stand_in import GIB, MIB, FakeCard, FakeCuda, FakeNvml, FakeTorch
+
+OUTSIDE = 600 * MIB
+
+
+class Bench:
+    """A machine with one card, on which a rung needs what its place in the ladder says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.card = FakeCard(total=140 * GIB, name="a card of numbers")
+        self.patch = monkeypatch
+        self.rung: Rung | None = None
+        self.grows = 1.0
+        """What a run allocates, over what its trial did."""
+        monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(self.card))
+        monkeypatch.setattr(play, "ask", self.ask)
+        monkeypatch.setattr(trial, "run", self.tried)
+        monkeypatch.setattr(launch, "native_command", self.commanded(launch.native_command))
+        monkeypatch.setattr(process, "start", self.start)
+        monkeypatch.setattr(process, "wait", lambda child, **_: child.ending)
+        monkeypatch.setattr(host, "shared_memory_free", lambda: 64 * GIB)
+        monkeypatch.setattr(TransformersAdapter, "check", lambda _: [])
+        monkeypatch.setattr(cases, "MAKERS", {**cases.MAKERS, "speech": lambda place, scale: None})
+        monkeypatch.setattr(launch.allocator, "torch_version", lambda: "2.11.0")
+        for name in ("CUDA_VISIBLE_DEVICES", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+            monkeypatch.delenv(name, raising=False)
+
+    def ask(self, words: Any, env: dict[str, str]) -> tuple[dict[str, Any], str]:
+        cuda = FakeCuda(self.card)
+        self.patch.setitem(sys.modules, "torch", FakeTorch(cuda))
+        try:
+            return json.loads(json.dumps(facts.answer(words, FakeTorch(cuda)))), ""
+        finally:
+            cuda.end()
+            self.patch.delitem(sys.modules, "torch")
+
+    def needs(self, rung: Rung, asked_bytes: int) -> int:
+        return int(asked_bytes * 0.75 ** sum(rung.position))
+
+    def tried(self, job: Job, rung: Rung, **_: Any) -> Trial:
+        need, cap = self.needs(rung, 100 * GIB), job.budget.cap_bytes
+        kind = Kind.FITS if need <= cap else Kind.OUT_OF_MEMORY
+        use = PhaseUse(phase="train", seconds=1.0, allocated_bytes=need - OUTSIDE, reserved_bytes=need - OUTSIDE, outside_bytes=OUTSIDE)
+        report = TrialReport(uses=(use,), device_total_bytes=job.budget.total_bytes, base_bytes=OUTSIDE)
+        verdict = Verdict(kind=kind, phase="train", why="", source=None if kind is Kind.FITS else "allocator", peak_bytes=need)
+        return Trial(rung=rung, verdict=verdict, report=report, seconds=1.0, folder=job.folder.trial(rung.index))
+
+    def commanded(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def native_command(job: Job, rung: Rung) -> Any:
+            self.rung = rung
+            return real(job, rung)
+
+        return native_command
+
+    def start(self, argv: Any, *, env: dict[str, str], stdout: Path, stderr: Path, **_: Any) -> Any:
+        """A run that dies where it needs more than its allocator may have."""
+        assert self.rung is not None
+        stdout.touch()
+        held = next(float(part.partition(":")[2]) for part in env["PYTORCH_CUDA_ALLOC_CONF"].split(",") if part.startswith(FRACTION))
+        need = self.needs(self.rung, 100 * GIB) - OUTSIDE
+        dies = need > held * (self.card.total - self.card.reserved) + MIB
+        stderr.write_text("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB." if dies else "")
+        told = {"allocated_bytes": int(need * self.grows), "reserved_bytes": need, "outside_bytes": OUTSIDE, "ooms": 0, "retries": 0}
+        Path(os.environ["GPU_CHECK_PEAKS"]).write_text(json.dumps({**told, "micro_batches": 208, "steps": 104, "sizes": [640, 1920]}))
+        return SimpleNamespace(ending=Ending(returncode=int(dies), stderr_tail=stderr.read_text()))
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(monkeypatch)
+
+
+def walked(bench: Bench, place: Path, letters: str = "ABCDE") -> list[dict[str, Any]]:
+    results = place / "rows.jsonl"
+    gpu_check.measured(list(letters), place=place / "place", results=results, scale=0.01)
+    return rows.read(results)
+
+
+def test_all_five_cases_walk_on_a_stand_in_and_every_claim_about_them_holds(bench: Bench, tmp_path: Path) -> None:
+    found = walked(bench, tmp_path)
+    assert {row["case"] for row in found} == set("ABCDE")
+    for case in cases.CASES:
+        said = checks.of(case, [row for row in found if row["case"] == case.letter])
+        assert [check.holds for check in said] == [True] * len(said), [f"{case.name}: {check}" for check in said]
+    text = page.render(found)
+    assert page.NOT_YET not in text and "FAILS" not in text and "a card of numbers, driver 600.00" in text
+    assert bench.card.used == 0, "nothing is left on the card"
+
+
+def test_a_row_says_what_its_figures_depend_on(bench: Bench, tmp_path: Path) -> None:
+    for row in walked(bench, tmp_path, "C"):
+        assert {"case", "step", "kind", "commit", "card", "uuid", "driver", "versions"} <= row.keys()
+        if row["kind"] == "trial":
+            assert {"verdict", "phase", "source", "asked_bytes", "seconds", "cap_bytes", "emulated"} <= row.keys()
+            assert {"allocated_bytes", "reserved_bytes", "outside_bytes", "device_bytes", "retries", "ooms"} <= row["uses"][0].keys()
+        if row["kind"] == "run" and not row["returncode"]:
+            assert row["run"].keys() >= {"allocated_bytes", "outside_bytes", "ooms", "retries", "sizes", "steps", "micro_batches"}
+
+
+def test_what_is_measured_already_is_left_out(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = walked(bench, tmp_path, "AC")
+    monkeypatch.setattr(trial, "run", lambda *_, **__: pytest.fail("tried again"))
+    monkeypatch.setattr(play, "ask", lambda *_: pytest.fail("asked again"))
+    assert walked(bench, tmp_path, "AC") == before
+
+
+def test_a_run_that_allocates_more_than_its_trial_is_told(bench: Bench, tmp_path: Path) -> None:
+    bench.grows = 1.05
+    found = walked(bench, tmp_path, "C")
+    case = next(case for case in cases.CASES if case.letter == "C")
+    failed = [check.claim for check in checks.of(case, found) if check.holds is False]
+    assert failed == ["the run allocates at most 1.02 times what its trial did"]
+
+
+def test_a_run_that_lives_above_the_chosen_rung_must_have_missed_by_less_than_the_headroom(bench: Bench, tmp_path: Path) -> None:
+    found = walked(bench, tmp_path, "C")
+    case = next(case for case in cases.CASES if case.letter == "C")
+    above = next(row for row in found if row["step"].endswith(": above"))
+    for missed, holds in ((1, True), (above["headroom_bytes"] + 1, False)):
+        lived = {**above, "returncode": 0, "failure": None, "missed_by_bytes": missed}
+        assert checks.of(case, [*found, lived])[1].holds is holds
+
+
+def test_the_full_run_is_long_enough_at_any_rung() -> None:
+    for case in cases.CASES:
+        for micro_batch, accumulation in ((64, 1), (4, 16), (1, 16)):
+            assert cases.long_enough(case, micro_batch=micro_batch, accumulation=accumulation)
+    (yolo,) = [case for case in cases.CASES if case.letter == "B"]
+    assert cases.long_enough(yolo, micro_batch=16, accumulation=4) == ["trainer.args.epochs=13"]
+
+
+def test_the_committed_page_is_made_of_the_committed_rows() -> None:
+    assert page.PAGE.read_text(encoding="utf-8") == page.render(rows.read())

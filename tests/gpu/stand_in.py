@@ -1,0 +1,252 @@
+"""Stand-ins for a card: a driver with NVML's functions, and torch.cuda over it. What they are told to hold, they count; nothing is real.
+
+They show that autofit reads, adds and concludes rightly. What a real card answers, only a real card shows (``make gpu-check``).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pynvml
+
+GIB, MIB = 2**30, 2**20
+GONE = 2**22 + 1
+"""Above the highest pid that Linux gives out."""
+
+
+@dataclass
+class FakeCard:
+    total: int = 16 * GIB
+    reserved: int = 256 * MIB
+    used: int = 0
+    name: str = "NVIDIA GeForce RTX 4080 SUPER"
+    uuid: str = "GPU-11111111-aaaa-bbbb-cccc-000000000000"
+    mig: int | None = None
+    processes: list[list[tuple[int, int | None]]] = field(default_factory=lambda: [[]])
+    """One list of (pid, bytes) for each time it is asked; the last one stays."""
+    graphics: list[tuple[int, int | None]] = field(default_factory=list)
+    version_2: bool = True
+    locked: bool = False
+    """This process may not open it."""
+
+
+class FakeNvml:
+    """A driver with pynvml's functions; constants and errors are pynvml's own."""
+
+    def __init__(self, *cards: FakeCard, error: int | None = None) -> None:
+        self.cards = cards
+        self.error = error
+        self.shut_down = 0
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("nvml") and callable(getattr(pynvml, name, None)):
+            raise AttributeError(f"the fake has no {name}")
+        return getattr(pynvml, name)
+
+    def nvmlInit(self) -> None:
+        if self.error is not None:
+            raise pynvml.NVMLError(self.error)
+
+    def nvmlShutdown(self) -> None:
+        self.shut_down += 1
+
+    def nvmlDeviceGetCount(self) -> int:
+        return len(self.cards)
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> FakeCard:
+        if self.cards[index].locked:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NO_PERMISSION)
+        return self.cards[index]
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> FakeCard:
+        return next(card for card in self.cards if card.uuid == uuid)
+
+    def nvmlDeviceGetIndex(self, card: FakeCard) -> int:
+        return self.cards.index(card)
+
+    def nvmlSystemGetDriverVersion(self) -> str:
+        return "600.00"
+
+    def nvmlDeviceGetName(self, card: FakeCard) -> str:
+        return card.name
+
+    def nvmlDeviceGetUUID(self, card: FakeCard) -> str:
+        return card.uuid
+
+    def nvmlDeviceGetMigMode(self, card: FakeCard) -> list[int]:
+        if card.mig is None:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return [card.mig, card.mig]
+
+    def nvmlDeviceGetMemoryInfo(self, card: FakeCard, version: int | None = None) -> SimpleNamespace:
+        if card.total == 0:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        free = card.total - card.reserved - card.used
+        if version is None:
+            return SimpleNamespace(total=card.total, free=free, used=card.used + card.reserved)
+        if not card.version_2:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+        return SimpleNamespace(total=card.total, reserved=card.reserved, free=free, used=card.used)
+
+    def nvmlDeviceGetComputeRunningProcesses(self, card: FakeCard) -> list[SimpleNamespace]:
+        now = card.processes.pop(0) if len(card.processes) > 1 else card.processes[0]
+        return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in now]
+
+    def nvmlDeviceGetGraphicsRunningProcesses(self, card: FakeCard) -> list[SimpleNamespace]:
+        return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in card.graphics]
+
+
+class OutOfMemoryError(RuntimeError):
+    """torch's, by name."""
+
+
+class FakeCuda:
+    """torch.cuda on one card: a context, kernels loaded late, and a caching allocator with a limit."""
+
+    OutOfMemoryError = OutOfMemoryError
+
+    def __init__(self, card: FakeCard, *, context: int = 500 * MIB, uuid: str | None = None) -> None:
+        self.card, self.context = card, context
+        self.uuid = (uuid or card.uuid).removeprefix("GPU-")
+        self.opened = False
+        self.fraction = 1.0
+        self.allocated = self.reserved = self.most_allocated = self.most_reserved = 0
+        self.stats = {"num_ooms": 0, "num_alloc_retries": 0}
+        self.limits: list[int] = []
+        self._kinds: set[str] = set()
+
+    @property
+    def total(self) -> int:
+        return self.card.total - self.card.reserved
+
+    # -- what autofit calls
+
+    def is_available(self) -> bool:
+        return True
+
+    def init(self) -> None:
+        if not self.opened:
+            self.opened = True
+            self.card.used += self.context
+
+    def synchronize(self) -> None:
+        self.init()
+
+    def mem_get_info(self) -> tuple[int, int]:
+        self.init()
+        return self.total - self.card.used, self.total
+
+    def get_device_properties(self, _: int) -> SimpleNamespace:
+        return SimpleNamespace(uuid=self.uuid, total_memory=self.total, name=self.card.name)
+
+    def set_per_process_memory_fraction(self, fraction: float) -> None:
+        self.fraction = fraction
+        self.limits.append(round(fraction * self.total))
+
+    def memory_reserved(self) -> int:
+        return self.reserved
+
+    def memory_allocated(self) -> int:
+        return self.allocated
+
+    def max_memory_allocated(self) -> int:
+        return self.most_allocated
+
+    def max_memory_reserved(self) -> int:
+        return self.most_reserved
+
+    def reset_peak_memory_stats(self) -> None:
+        self.most_allocated, self.most_reserved = self.allocated, self.reserved
+
+    def memory_stats(self) -> dict[str, int]:
+        return dict(self.stats)
+
+    def empty_cache(self) -> None:
+        self.card.used -= self.reserved - self.allocated
+        self.reserved = self.allocated
+
+    # -- what a trainer does
+
+    def allocate(self, size: int) -> None:
+        self.init()
+        if not self._room(size):
+            self.stats["num_alloc_retries"] += 1
+            self.empty_cache()
+            if not self._room(size):
+                self.stats["num_ooms"] += 1
+                raise OutOfMemoryError(f"CUDA out of memory. Tried to allocate {size / GIB:.2f} GiB. GPU 0 has a total capacity")
+        grown = max(0, self.allocated + size - self.reserved)
+        self.card.used += grown
+        self.reserved += grown
+        self.allocated += size
+        self.most_allocated = max(self.most_allocated, self.allocated)
+        self.most_reserved = max(self.most_reserved, self.reserved)
+
+    def _room(self, size: int) -> bool:
+        grown = max(0, self.allocated + size - self.reserved)
+        return self.reserved + grown <= self.fraction * self.total and grown <= self.total - self.card.used
+
+    def free(self, size: int) -> None:
+        """Back to the cache."""
+        self.allocated -= size
+
+    def load_kernels(self, size: int) -> None:
+        self.card.used += size
+
+    def loaded(self, kind: str) -> None:
+        """The kernels of one kind of operation, when it is first used."""
+        if kind not in self._kinds:
+            self._kinds.add(kind)
+            self.load_kernels(40 * MIB)
+
+    def end(self) -> None:
+        """The process is gone, and everything it held."""
+        self.card.used -= self.reserved + (self.context if self.opened else 0) + 40 * MIB * len(self._kinds)
+
+
+class FakeTensor:
+    """So many bytes on the card, given back to the allocator's cache when nobody holds it any more."""
+
+    def __init__(self, cuda: FakeCuda, size: int) -> None:
+        cuda.allocate(size)
+        self._cuda, self._size = cuda, size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __del__(self) -> None:
+        if hasattr(self, "_size"):
+            self._cuda.free(self._size)
+
+    def __matmul__(self, other: FakeTensor) -> FakeTensor:
+        self._cuda.loaded("matmul")
+        return FakeTensor(self._cuda, self._size)
+
+
+class FakeTorch:
+    """As much of torch as a meter and case A touch: tensors are bytes, and the first operation of a kind loads its kernels."""
+
+    __version__ = "2.15.0"
+    uint8, float16 = 1, 2
+
+    def __init__(self, cuda: FakeCuda) -> None:
+        self.cuda = cuda
+        self.backends = SimpleNamespace(cudnn=SimpleNamespace(benchmark=False))
+        self.fft = SimpleNamespace(rfft=lambda wave: self._run("fft", wave))
+        functional = SimpleNamespace(
+            conv2d=lambda image, weights: self._run("convolution", image),
+            scaled_dot_product_attention=lambda query, key, value: self._run("attention", query),
+        )
+        self.nn = SimpleNamespace(functional=functional)
+
+    def _run(self, kind: str, first: FakeTensor) -> FakeTensor:
+        self.cuda.loaded(kind)
+        return FakeTensor(self.cuda, len(first))
+
+    def empty(self, *shape: int, dtype: int = 4, device: str) -> FakeTensor:
+        return FakeTensor(self.cuda, math.prod(shape) * dtype)
+
+    ones = empty

@@ -1,0 +1,70 @@
+"""What several processes reported -> one report: the cause before its echoes, memory that is shared added up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from launcher.contract.orders import Orders
+from launcher.contract.report import Failure, Phase, PhaseUse, TrialReport
+from launcher.trainers.script.inside.probe.progress import PATIENCE, Progress
+from launcher.trainers.script.inside.trial import judged
+
+ECHO = Failure(types=("RuntimeError",), message="RuntimeError: [gloo/pair.cc:534] Connection closed by peer [127.0.0.1]:1", traceback="")
+OOM = Failure(types=("RuntimeError",), message="RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to", traceback="")
+
+
+def orders(folder: Path, device: str = "cpu") -> Orders:
+    return Orders(module="", folder=str(folder), device=device, cap_bytes=100, accumulation=1, payload={})
+
+
+def rank(**what: object) -> TrialReport:
+    uses = (PhaseUse(phase=Phase.TRAIN, seconds=1.0, reserved_bytes=60, allocated_bytes=50, device_bytes=60),)
+    return TrialReport(**{"phase": "train", "optimizer_steps": 2, "uses": uses, "observed": {"micro_batch": 8}, **what})  # type: ignore[arg-type]
+
+
+def test_a_memory_failure_wins_over_the_neighbours_that_only_saw_it(tmp_path: Path) -> None:
+    assert judged([rank(failure=ECHO), rank(failure=OOM)], 1, orders(tmp_path)).failure == OOM
+
+
+def test_a_process_that_was_ended_before_it_could_say_why_is_the_cause_all_the_same(tmp_path: Path) -> None:
+    report = judged([rank(failure=ECHO), rank(swallowed=("RuntimeError: can't allocate memory",))], 1, orders(tmp_path))
+    assert report.failure is not None and "OutOfMemoryError" in report.failure.types
+
+
+def test_processes_share_a_cpus_budget_and_not_a_cards(tmp_path: Path) -> None:
+    reports = [rank(phase="done"), rank(phase="done")]
+    assert judged(reports, 0, orders(tmp_path)).uses[0].reserved_bytes == 120
+    assert judged(reports, 0, orders(tmp_path, "cuda")).uses[0].reserved_bytes == 60
+    assert any("2 processes train together: 16 samples" in note for note in judged(reports, 0, orders(tmp_path)).notes)
+
+
+class Optimizer:
+    """Anything that can be referred to weakly."""
+
+
+def test_training_is_as_far_as_the_optimizer_that_stepped_least() -> None:
+    progress, critic, generator = Progress(), Optimizer(), Optimizer()
+    progress.made(critic)
+    progress.made(generator)
+    for _ in range(5):
+        progress.stepped(critic)
+    assert progress.least == 0
+    progress.stepped(generator)
+    assert progress.least == 1
+    progress.mark()
+    progress.stepped(critic)
+    assert progress.since_mark == 0
+
+
+def test_an_optimizer_that_is_gone_or_never_steps_is_not_waited_for() -> None:
+    progress, used, idle = Progress(), Optimizer(), Optimizer()
+    progress.made(idle)
+    for _ in range(PATIENCE):
+        progress.stepped(used)
+    assert progress.least == PATIENCE
+    finder = Optimizer()
+    progress.made(finder)
+    progress.stepped(finder)
+    assert progress.least == 1
+    del finder
+    assert progress.least == PATIENCE

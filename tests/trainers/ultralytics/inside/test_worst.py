@@ -1,0 +1,161 @@
+"""The worst of the data: which images, in which shapes, in which order, and that standing in for them changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from launcher.trainers.ultralytics.inside.worst import (
+    Draw,
+    Script,
+    dense_draw,
+    densest,
+    drawn_sizes,
+    label_factor,
+    pad_labels,
+    shapes_of,
+    training,
+    validation,
+    varied,
+)
+from tests.trainers.ultralytics.shapes import ShapesData
+
+
+def loader(labels: list[int], batch: int, *, group_of: list[int] | None = None, shapes: list[tuple[int, int]] | None = None) -> Any:
+    dataset = SimpleNamespace(
+        labels=[{"cls": [0] * count} for count in labels],
+        rect=group_of is not None,
+        batch=np.array(group_of or []),
+        batch_shapes=np.array(shapes or []),
+    )
+    return SimpleNamespace(dataset=dataset, batch_size=batch)
+
+
+def test_the_densest_images_fill_the_batch() -> None:
+    assert densest([3, 9, 1, 7], 2) == [1, 3]
+
+
+def test_fewer_images_than_a_batch_repeat() -> None:
+    assert densest([3, 9], 5) == [1, 0, 1, 0, 1]
+
+
+def test_every_size_that_multi_scale_can_draw_is_known() -> None:
+    assert drawn_sizes(64, 0.5, 32) == [32, 64, 96]
+    assert len(drawn_sizes(1280, 0.5, 32)) == 41
+
+
+def test_the_last_batch_of_an_epoch_is_a_shape_of_its_own() -> None:
+    assert shapes_of(loader([3, 9, 1, 7, 2], 2)) == [Draw((1, 3)), Draw((1,))]
+    assert shapes_of(loader([3, 9, 1, 7, 2], 2), last_kept=False) == [Draw((1, 3))]
+    assert shapes_of(loader([3, 9, 1, 7], 2)) == [Draw((1, 3))]
+
+
+def test_shapes_come_most_pixels_first() -> None:
+    assert shapes_of(loader([3, 9, 1], 2), [32, 64]) == [Draw((1, 0), 64), Draw((1,), 64), Draw((1, 0), 32), Draw((1,), 32)]
+
+
+def test_of_rectangular_batches_of_one_shape_the_densest_stands_for_them() -> None:
+    groups = loader([1, 1, 9, 1, 1], 2, group_of=[0, 0, 1, 1, 2], shapes=[(64, 64), (64, 64), (96, 64)])
+    assert shapes_of(groups) == [Draw((2, 3)), Draw((4,))]
+
+
+def test_the_batch_of_the_densest_image_is_told_apart() -> None:
+    groups = loader([9, 1, 1, 1], 2, group_of=[0, 0, 1, 1], shapes=[(10, 10), (20, 20)])
+    assert shapes_of(groups)[0] == Draw((2, 3))
+    assert dense_draw(groups, None) == Draw((0, 1))
+
+
+def test_further_shapes_are_run_with_few_images_until_the_cache_is_full() -> None:
+    shapes = [Draw((0, 1, 2, 3), size) for size in (160, 128, 96, 64, 32)]
+    assert varied(shapes, cached=0) == [shapes[0], shapes[4], shapes[2]]
+    assert varied(shapes, cached=4) == [shapes[0], shapes[4], shapes[2], Draw((0, 1), 64)]
+    assert varied(shapes, cached=99)[3:] == [Draw((0, 1), 64), Draw((0, 1), 128)]
+
+
+def test_an_epoch_goes_from_the_largest_over_a_small_and_an_odd_one_to_the_largest_again() -> None:
+    large, odd, small = (Draw((0, 1), size) for size in (96, 64, 32))
+    before, after, closed = training([large, odd, small], dense=None, steps=2, steps_after=1, accumulation=2, cached=0, closes=True)
+    assert before == [large, small, odd, large, small], "one is left over: gradients are held in validation"
+    assert after == [large, small, odd, large]
+    assert closed == [large, large]
+
+
+def test_a_run_of_one_shape_trains_no_more_than_its_steps_and_the_left_over() -> None:
+    (one,) = shapes = [Draw((0, 1))]
+    assert training(shapes, dense=None, steps=2, steps_after=1, accumulation=2, cached=9, closes=False) == ([one] * 5, [one] * 2)
+    assert training(shapes, dense=None, steps=2, steps_after=1, accumulation=1, cached=9, closes=False) == ([one] * 2, [one])
+
+
+def test_a_validation_has_as_many_batches_as_it_draws_figures_of() -> None:
+    one = Draw((0, 1))
+    assert validation([one], dense=None, least=2, total=9, cached=0) == [one] * 3
+    assert validation([one], dense=None, least=2, total=1, cached=0) == [one] * 2
+
+
+def test_a_validation_ends_with_its_largest_shape() -> None:
+    shapes = [Draw((number, number + 1)) for number in range(6)]
+    batches = validation(shapes, dense=shapes[4], least=2, total=9, cached=5)
+    assert batches == [shapes[0], shapes[4], shapes[5], shapes[3], Draw((4,)), Draw((2,)), shapes[0]]
+
+
+def test_the_script_gives_each_epoch_its_own_batches_and_goes_on_for_workers_that_fetch_ahead() -> None:
+    script = Script([Draw((0,)), Draw((1,))], [Draw((2,))])
+    assert len(script) == 2
+    assert list(islice(script, 5)) == [[0], [1], [2], [2], [2]]
+    script.epoch = 1
+    assert len(script.sampler) == 1
+    assert list(islice(script, 2)) == [[2], [2]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "rect", "factor"),
+    [
+        ({}, False, 4),
+        ({"mosaic": 0.0}, False, 1),
+        ({"mixup": 0.1}, False, 8),
+        ({"copy_paste": 0.3}, False, 4),
+        ({"copy_paste": 0.3, "task": "obb"}, False, 8),
+        ({"mixup": 0.1}, True, 1),
+    ],
+    ids=["mosaic", "none", "mixup", "copy-paste-of-boxes", "copy-paste-of-oriented-boxes", "rect"],
+)
+def test_augmentation_multiplies_labels(exact: Any, changes: dict[str, Any], rect: bool, factor: int) -> None:
+    from ultralytics.cfg import get_cfg
+
+    assert label_factor(get_cfg(overrides={"task": "detect", **changes}), rect) == factor
+
+
+@pytest.mark.parametrize("task", ["detect", "obb", "pose", "segment"])
+def test_padded_labels_leave_the_loss_as_it_was(exact: Any, shapes: Callable[..., ShapesData], tmp_path: Path, task: str) -> None:
+    import torch
+
+    from tests.trainers.ultralytics.native.test_yolo_exact_checkpointing import SUFFIXES, trained_batch
+
+    model, batch = trained_batch(exact, task, f"yolov8n{SUFFIXES[task]}.yaml", shapes(task), tmp_path / "run")
+    most = int(torch.bincount(batch["batch_idx"].long()).max())
+    plain = [float(value) for value in model(dict(batch))[1].values()]
+    assert pad_labels(batch, 4 * most, overlap_masks=True) == 4 * most
+    assert int(torch.bincount(batch["batch_idx"].long()).max()) == 4 * most
+    assert batch["batch_idx"].tolist() == sorted(batch["batch_idx"].tolist())
+    assert [float(value) for value in model(dict(batch))[1].values()] == pytest.approx(plain, rel=1e-6)
+
+
+def test_cached_images_take_what_their_headers_say(exact: Any, tmp_path: Path) -> None:
+    """Held against Ultralytics' own cache of the very images."""
+    from ultralytics.cfg import get_cfg
+    from ultralytics.data.build import build_yolo_dataset
+    from ultralytics.data.utils import check_det_dataset
+
+    from launcher.trainers.ultralytics.images import cached_bytes
+    from tests.trainers.ultralytics.nasty import make_nasty
+
+    data = check_det_dataset(str(make_nasty(tmp_path, train=9, val=2)), autodownload=False)
+    config = get_cfg(overrides={"imgsz": 160, "cache": "ram", "task": "detect"})
+    dataset = build_yolo_dataset(config, data["train"], 4, data)
+    assert cached_bytes(dataset.im_files, 160) == dataset.ims.buffer.numel()
