@@ -87,13 +87,16 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "tests/trainers/ultralytics/native/test_yolo_exact_accumulation.py",
         "tests/trainers/ultralytics/native/test_yolo_exact_checkpointing.py",
         "tests/trainers/ultralytics/test_adapter.py::TestUltralytics",
+        *("-k", "images_as_the_asked or optimizer_is or validation_batch or (gradients and detect) or keeps_less or TestUltralytics"),
     ),
     "transformers": (
         "tests/trainers/transformers/native/test_hf_trainers.py",
         "tests/trainers/transformers/test_adapter.py::TestText",
         "tests/trainers/transformers/test_adapter.py::TestSpeech",
+        *("-k", "one_times_four or to_the_end or three_ways or lora_trains or TestText or TestSpeech"),
     ),
 }
+"""Those that tell versions apart: steps and gradients against the plain run, the adapter's suite with its real trials."""
 FITS: Mapping[str, tuple[str, ...]] = {
     "ultralytics": ("recipe=yolo_demo", "ask.image_size=160", "trainer.args.epochs=1", "device.memory=2GiB"),
     "transformers": ("recipe=llm_sft_demo",),

@@ -81,7 +81,7 @@ RELIED_UPON: Mapping[str, str] = {
     "ultralytics.engine.trainer:BaseTrainer._setup_train": "aecd0c111afe4314",
     "ultralytics.engine.trainer:BaseTrainer._build_train_pipeline": "07afcc0627f2c8b2",
     "ultralytics.engine.trainer:BaseTrainer._get_warmup_iterations": "2b8d4260941e5926",
-    "ultralytics.engine.trainer:BaseTrainer._model_train": "eedbd6e19aa75611",
+    "ultralytics.engine.trainer:BaseTrainer.run_callbacks": "049f548711515e03",
     "ultralytics.engine.trainer:BaseTrainer.setup_model": "33c98eece052d628",
     "ultralytics.engine.trainer:BaseTrainer.build_optimizer": "108f7055e6005628",
     "ultralytics.engine.trainer:BaseTrainer.optimizer_step": "bec16cbc552a8f2d",
