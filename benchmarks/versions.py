@@ -216,17 +216,9 @@ def _fit(python: Path, point: Point, folder: Path) -> Row:
     place = folder / f"{point.name}-runs"
     place.mkdir(exist_ok=True)
     argv = [str(python), "-P", "-m", "launcher", "train", "--json", *FITS[point.trainer], f"run.root={place / 'runs'}"]
+    told: Row = {"env": _env(point, folder), "stdin": subprocess.DEVNULL, "timeout": LONGEST_S}
     try:
-        ended = subprocess.run(
-            argv,
-            cwd=place,
-            capture_output=True,
-            text=True,
-            env=_env(point, folder),
-            stdin=subprocess.DEVNULL,
-            check=False,
-            timeout=LONGEST_S,
-        )
+        ended = subprocess.run(argv, cwd=place, capture_output=True, text=True, check=False, **told)
     except subprocess.TimeoutExpired:
         return {"run": "no end"}
     return {"run": "ended" if ended.returncode == 0 else _last_line(ended.stderr or ended.stdout)}
