@@ -21,7 +21,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,19 +141,26 @@ def _uv(*words: str) -> None:
 # What is tried in it
 
 
-def tried(point: Point, folder: Path) -> Row:
-    """The row of one point. What could not be done stands in it as words."""
+def tried(point: Point, folder: Path, keep: Callable[[Row], None] = lambda row: None) -> Row:
+    """The row of one point; ``keep`` gets it after every stage. What could not be done stands in it as words."""
     began = time.monotonic()
     row: Row = {"point": point.name, "trainer": point.trainer, "wants": list(point.wants), "python": point.python}
     try:
         python = environment(point, folder)
     except subprocess.CalledProcessError as error:
         return {**row, "installed": False, "why": _last_line(error.stderr)}
-    row |= {"installed": True, "versions": _versions(python)}
-    row |= {"capabilities": _capabilities(python, point, folder)}
+    row |= {"installed": True, "versions": _versions(python), "capabilities": _capabilities(python, point, folder)}
+    keep(row)
     if "import" not in row["capabilities"]:
-        row |= {"tests": _tests(python, point, folder), **_fit(python, point, folder)}
+        row |= _fit(python, point, folder)
+        keep(row)
+        row |= {"tests": _tests(python, point, folder)}
     return {**row, "seconds": round(time.monotonic() - began)}
+
+
+def finished(row: Row | None) -> bool:
+    """Whether the point needs no further try: a row of one that was interrupted says no time."""
+    return row is not None and (not row["installed"] or "seconds" in row)
 
 
 def _last_line(text: str) -> str:
@@ -286,11 +293,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if asked.list:
         print("\n".join(POINTS))
         return 0
-    left = [] if asked.table else [POINTS[name] for name in asked.only or POINTS if asked.only or name not in read(DATA)]
+    left = [] if asked.table else [POINTS[name] for name in asked.only or POINTS if asked.only or not finished(read(DATA).get(name))]
     asked.folder.mkdir(parents=True, exist_ok=True)
 
     def one(point: Point) -> None:
-        row = tried(point, asked.folder.absolute())
+        row = tried(point, asked.folder.absolute(), keep=lambda row: write(DATA, row))
         write(DATA, row)
         print(json.dumps(row), file=sys.stderr, flush=True)
 
