@@ -17,6 +17,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -151,7 +152,7 @@ def tried(point: Point, folder: Path) -> Row:
     row |= {"installed": True, "versions": _versions(python)}
     row |= {"capabilities": _capabilities(python, point, folder)}
     if "import" not in row["capabilities"]:
-        row |= {"tests": _tests(python, point), **_fit(python, point, folder)}
+        row |= {"tests": _tests(python, point, folder), **_fit(python, point, folder)}
     return {**row, "seconds": round(time.monotonic() - began)}
 
 
@@ -174,30 +175,35 @@ def _versions(python: Path) -> dict[str, str]:
 
 
 def _capabilities(python: Path, point: Point, folder: Path) -> dict[str, str]:
-    """Capability -> an empty text, or why it can't be had; made anew each time."""
+    """Capability that fails -> why; made anew each time, and kept for the point's tests and fit."""
+    shutil.rmtree(_cache(point, folder), ignore_errors=True)
     code = (
         "import json\n"
         "from launcher import capabilities\n"
         f"from launcher.trainers.{point.trainer} import environment\n"
         f"module = 'launcher.trainers.{point.trainer}.inside.capabilities'\n"
-        f"package = capabilities.installed('{point.trainer}')\n"
-        "print(json.dumps(capabilities._run(package, module, environment.prepare)[0]))"
+        f"found = capabilities.of('{point.trainer}', module=module, checked=(), prepare=environment.prepare)\n"
+        "print(json.dumps(found.failed))"
     )
-    ended = subprocess.run([str(python), "-P", "-c", code], capture_output=True, text=True, env=_env(folder), check=False)
+    ended = subprocess.run([str(python), "-P", "-c", code], capture_output=True, text=True, env=_env(point, folder), check=False)
     try:
         return dict(json.loads(ended.stdout.strip().splitlines()[-1]))
     except (ValueError, IndexError):
         return {"import": _last_line(ended.stderr)}
 
 
-def _env(folder: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(folder / "cache"), "CUDA_VISIBLE_DEVICES": ""}
+def _cache(point: Point, folder: Path) -> Path:
+    return folder / f"{point.name}-cache"
 
 
-def _tests(python: Path, point: Point) -> Row:
+def _env(point: Point, folder: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(_cache(point, folder)), "CUDA_VISIBLE_DEVICES": ""}
+
+
+def _tests(python: Path, point: Point, folder: Path) -> Row:
     argv = [str(python), "-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", "-rf", *TESTS[point.trainer]]
     try:
-        ended = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LONGEST_S)
+        ended = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, env=_env(point, folder), check=False, timeout=LONGEST_S)
     except subprocess.TimeoutExpired:
         return {"passed": 0, "failed": [f"no end after {LONGEST_S} s"]}
     counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|skipped|error)", ended.stdout)}
@@ -210,10 +216,9 @@ def _fit(python: Path, point: Point, folder: Path) -> Row:
     place = folder / f"{point.name}-runs"
     place.mkdir(exist_ok=True)
     argv = [str(python), "-P", "-m", "launcher", "train", "--json", *FITS[point.trainer], f"run.root={place / 'runs'}"]
+    told: Row = {"env": _env(point, folder), "stdin": subprocess.DEVNULL, "timeout": LONGEST_S}
     try:
-        ended = subprocess.run(
-            argv, cwd=place, capture_output=True, text=True, env=_env(folder), stdin=subprocess.DEVNULL, check=False, timeout=LONGEST_S
-        )
+        ended = subprocess.run(argv, cwd=place, capture_output=True, text=True, check=False, **told)
     except subprocess.TimeoutExpired:
         return {"run": "no end"}
     return {"run": "ended" if ended.returncode == 0 else _last_line(ended.stderr or ended.stdout)}
