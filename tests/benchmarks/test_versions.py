@@ -28,6 +28,13 @@ def test_a_point_tried_again_has_one_row_and_a_torn_line_is_none(tmp_path: Path)
     assert {name: one["run"] for name, one in versions.read(path).items()} == {"yolo-8.4.150": "ended", "yolo-8.3.0": "ended"}
 
 
+def test_a_point_that_was_interrupted_is_tried_again() -> None:
+    assert not versions.finished(None)
+    assert not versions.finished(row("yolo-8.3.0"))
+    assert versions.finished(row("yolo-8.3.0", seconds=300))
+    assert versions.finished({"point": "yolo-8.3.0", "installed": False, "why": "no such version"})
+
+
 def test_the_table_says_what_fails_and_what_cannot_be_installed() -> None:
     failing = row("yolo-8.4.150", capabilities={"checkpointing": "no"}, tests={"passed": 8, "skipped": 0, "failed": ["a"]})
     gone = {"point": "yolo-8.3.0", "installed": False, "why": "no such version"}
