@@ -88,13 +88,13 @@ def run(orders: Orders, recorder: Recorder) -> None:
     """The trial. Returns when it went through; raises whatever ended it."""
     for name in IMPORTS:
         importlib.import_module(name)
+    recorder.budget(budget.take(orders))  # where the run takes it: what is read or imported from here on is its own need, too
     from launcher.trainers.ultralytics.native import yolo_exact
 
     yolo_exact.check_ultralytics()
     plan = Plan.of(orders)
     if said := yolo_exact.untried({**yolo_exact.RELIED_UPON, **RELIED_UPON}):
         recorder.note(said)
-    recorder.budget(budget.take(orders))
     for complaint in budget.complaints(orders.device):
         recorder.note(complaint)
     recorder.phase(Phase.SETUP)
