@@ -41,7 +41,7 @@ def assert_kept(record: dict[str, Any]) -> None:
 
 
 def test_a_run_of_many_shapes_needs_no_more_than_its_trial_had_shown(tmp_path: Path) -> None:
-    data = make_nasty(tmp_path, train=13, val=7)
+    data = make_nasty(tmp_path, train=14, val=7)  # 13 would leave a last batch of one, which Ultralytics refuses at 32 px
     words = asked("yolov8n.yaml", 4, 64, accumulation=2, epochs=3, close_mosaic=1)
     assert_kept(launched(tmp_path, "train", *SOLDER, f"data={_plain(data)}", "device.memory=2GiB", *words, "ask.multi_scale=0.5"))
 

@@ -103,7 +103,7 @@ def test_a_validation_batch_too_large_fails_in_validation_though_training_went_t
 def test_a_loss_that_is_not_finite_ends_the_trial_and_is_its_verdict(run_trial: RunTrial, shapes: Callable[..., ShapesData]) -> None:
     ran = run_trial(shapes().yaml, args={"lr0": 1e6, "optimizer": "SGD", "warmup_epochs": 0.0})
     ending = Ending(returncode=ran.status)
-    rung = Rung(index=0, values={"micro_batch": 4}, accumulation=4, effective_batch=16, world_size=1)
+    rung = Rung(index=0, values={"micro_batch": 4}, accumulation=4, world_size=1)
     verdict = judge(ran.report, ending, rung=rung, needs=Needs(optimizer_steps=2, validation_batches=1), device_bytes=2**40)
     assert verdict.kind is Kind.DIVERGED, ran.output
 
