@@ -14,8 +14,6 @@ import importlib.util
 import json
 import os
 import re
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from launcher import process
 from launcher.contract import files
 from launcher.errors import BadInput, Fault
 
@@ -184,16 +183,17 @@ def _run(package: Installed, module: str, prepare: Callable[[Path], Mapping[str,
     """(what failed, whether that is worth keeping)."""
     with tempfile.TemporaryDirectory(prefix="autofit-") as place:
         out = Path(place) / "capabilities.json"
-        env = {**os.environ, **prepare(Path(place)), "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "2"}
-        argv = [sys.executable, "-P", "-m", module, str(out)]
-        try:
-            ended = subprocess.run(argv, env=env, cwd=place, capture_output=True, text=True, check=False, timeout=LONGEST_S)
-        except subprocess.TimeoutExpired:
+        env = {**prepare(Path(place)), "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "2"}
+        logs = Path(place) / "stdout", Path(place) / "stderr"
+        child = process.start(process.python_module(module, str(out)), env=env, cwd=Path(place), stdout=logs[0], stderr=logs[1])
+        with process.forward_signals(child):
+            ended = process.wait(child, timeout_s=LONGEST_S, stderr=logs[1])
+        if ended.timed_out:
             return {BROKEN: f"its self-test had no end after {LONGEST_S} s"}, False
         found: Any = None
         with contextlib.suppress(OSError, ValueError):
             found = json.loads(out.read_text(encoding="utf-8"))
         if isinstance(found, dict):
             return {str(name): str(why) for name, why in found.items() if why}, True
-        last = (ended.stderr.strip().splitlines() or [f"exit status {ended.returncode}"])[-1]
+        last = (ended.stderr_tail.strip().splitlines() or [f"exit status {ended.returncode}"])[-1]
         return {BROKEN: f"its self-test failed: {last}"}, False

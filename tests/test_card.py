@@ -349,13 +349,6 @@ def test_half_micro_batches_end_the_trial_of_a_driver_that_spills() -> None:
     assert _with_halves([[whole], [whole]], 0) == [[whole], [whole]]
 
 
-def test_odd_and_small_batches_come_between_the_longest_of_a_scripts_data_on_a_card() -> None:
-    from launcher.trainers.script.inside.probe.worst import _varied as varied
-
-    largest, small, odd, again, *_ = varied([9, 8, 7, 6, 5, 4], 2, 6)
-    assert largest == again == [9, 8] and small == [5, 4] and odd not in (largest, small)
-
-
 # ---- 2, 11: shapes and figures of a trial on a card
 
 

@@ -191,7 +191,8 @@ def _measured(case: Case, name: str, place: Path, table: Table) -> tuple[Row, in
     if tried.answer.get("verdict") != "fits":
         faults = [json.dumps(fault) for fault in tried.answer.get("faults", ())]
         said = [*filter(None, [tried.answer.get("why")]), *faults, *tried.last_words]
-        return {**row, "status": "refused" if faults else "trial_failed", "words": said}, None
+        status = "timeout" if tried.returncode is None else "refused" if faults else "trial_failed"
+        return {**row, "status": status, "words": said}, None
     return row, budget_for(case, tried.answer["peak_bytes"], last=index == len(rungs) - 1)
 
 

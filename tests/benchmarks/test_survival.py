@@ -119,6 +119,22 @@ def test_the_last_rung_gets_what_it_needs_else_nothing_would_be_launched() -> No
     assert play.budget_for(case, 900, last=True) == 1000
 
 
+@pytest.mark.parametrize(
+    ("tried", "status"),
+    [
+        (ended(None), "timeout"),
+        (ended(1, status="bad_input", faults=[{"key": "data"}]), "refused"),
+        (ended(4, verdict="crashed", why="KeyError"), "trial_failed"),
+    ],
+)
+def test_a_need_that_was_not_measured_says_why_and_launches_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tried: play.Ended, status: str
+) -> None:
+    monkeypatch.setattr(play, "_command", lambda argv, *_: ended(0, rungs=[{}, {}]) if "ladder" in argv else tried)
+    row, budget = play._measured(cases.make(0), "survival", tmp_path, play.Table(folder=tmp_path))
+    assert (row["status"], budget) == (status, None)
+
+
 # -- outcomes -------------------------------------------------------------------------------------------------------------
 
 

@@ -23,7 +23,7 @@ from launcher.devices import Budget
 from launcher.errors import Fault, did_you_mean
 from launcher.ladder import Rung
 from launcher.schema import Recipe, Value, WheelRule
-from launcher.trainers.base import Command, TrialPlan, WheelSpec, budgeted
+from launcher.trainers.base import Command, GoingOn, TrialPlan, WheelSpec, budgeted
 from launcher.understood import Understood
 
 ELSEWHERE: Mapping[str, str] = {
@@ -212,6 +212,9 @@ class SentenceTransformersAdapter:
         if not metrics:
             return {"output_dir": str(output)}
         return {"output_dir": str(output), "steps": state.get("global_step"), "metrics": metrics}
+
+    def going_on(self, rung: Rung, command: Command, *, folder: Path) -> GoingOn | None:
+        return None  # the script has no word for it
 
     def shapes_vary(self, rung: Rung) -> bool:
         return True  # texts have lengths

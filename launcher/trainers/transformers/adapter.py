@@ -289,7 +289,8 @@ class TransformersAdapter:
             "imports": list(_imports(str(self.recipe.trainer.task), str(args["model_name_or_path"]))),
             "generates": bool(args.get("predict_with_generate")),
         }
-        return TrialPlan(module="launcher.trainers.transformers.inside.trial", payload=payload, env=environment.prepare(folder / "scratch"))
+        env = {**environment.prepare(folder / "scratch"), **(environment.on_cpu() if budget.kind == "cpu" else {})}
+        return TrialPlan(module="launcher.trainers.transformers.inside.trial", payload=payload, env=env)
 
     def _last_checkpoint(self) -> str | None:
         """What ``resume_from_checkpoint=last`` means in the run's own folder; a trial has another one."""
@@ -305,9 +306,8 @@ class TransformersAdapter:
         script = f"hf_{self.recipe.trainer.task}.py"
         ours = Path(hf_run.__file__).parent
         files = {folder / "native" / name: (ours / name).read_text(encoding="utf-8") for name in (script, "hf_run.py")}
-        return Command(
-            argv=(sys.executable, str(folder / "native" / script), *_words(args)), env={"TOKENIZERS_PARALLELISM": "false"}, files=files
-        )
+        env = {"TOKENIZERS_PARALLELISM": "false", **(environment.on_cpu() if budget.kind == "cpu" else {})}
+        return Command(argv=(sys.executable, str(folder / "native" / script), *_words(args)), env=env, files=files)
 
     def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
         task = Path(command.argv[1]).stem.removeprefix("hf_")

@@ -190,6 +190,9 @@ def _particular(args: Mapping[str, Any], task: str) -> list[Fault]:
         value = args.get(key)
         if isinstance(value, str) and value not in allowed:
             found.append(Fault(key=f"trainer.args.{key}", found=repr(value), cure=f"One of {', '.join(allowed)}."))
+    if isinstance(args.get("include_num_input_tokens_seen"), str):
+        cure = "Write true (all) or false: transformers' command line takes no other."
+        found.append(Fault(key="trainer.args.include_num_input_tokens_seen", found=repr(args["include_num_input_tokens_seen"]), cure=cure))
     for key in ("bf16_full_eval", "fp16_full_eval"):
         if args.get(key) is True and task == "speech":
             cast = "it casts the model, while audio features stay float32: the evaluation after the training fails"

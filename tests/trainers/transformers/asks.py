@@ -159,7 +159,7 @@ def _args(rng: random.Random) -> dict[str, Any]:
         (0.2, {"eval_on_start": True}),
         (0.2, {"skip_memory_metrics": False}),
         (0.1, {"prediction_loss_only": True}),
-        (0.2, {"include_num_input_tokens_seen": "all"}),
+        (0.2, {"include_num_input_tokens_seen": True}),
         (0.2, {"include_for_metrics": ["inputs", "loss"]}),
         (0.3, {"disable_tqdm": True}),
     ):

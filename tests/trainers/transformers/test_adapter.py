@@ -82,6 +82,22 @@ def test_trial_and_full_run_get_the_same_words(spoken: Path, tmp_path: Path) -> 
     assert list(command.argv[2:]) == ["--output_dir", str(tmp_path / "run"), *plan.payload["argv"]]
 
 
+def test_where_host_memory_is_the_budget_trial_and_run_keep_as_few_primitives_for_the_lengths_they_have_seen(
+    spoken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter = TransformersAdapter(make(spoken, "speech"))
+    rung, name = ladder_of(adapter).asked, "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+
+    def said() -> list[str | None]:
+        plan = adapter.trial(rung, cpu_budget(), folder=tmp_path, cache=tmp_path)
+        return [one.env.get(name) for one in (plan, adapter.full_run(rung, cpu_budget(), folder=tmp_path))]
+
+    monkeypatch.delenv(name, raising=False)
+    assert said() == ["64", "64"]
+    monkeypatch.setenv(name, "7")  # a person's own
+    assert said() == [None, None]
+
+
 def test_evaluation_has_wheels_that_act_only_there(spoken: Path) -> None:
     ladder = ladder_of(TransformersAdapter(make(spoken, "speech", ask={"val_micro_batch": 8})))
     first = ladder.wheels[0]
@@ -108,6 +124,7 @@ def test_transcripts_are_left_out_only_on_rungs_below_what_was_asked(spoken: Pat
         ({"eval_strategy": False}, "bare no"),
         ({"eval_strategy": "sometimes"}, "no, steps, epoch"),
         ({"train_sampling_strategy": "batch_rebalance"}, "varies the micro-batch"),
+        ({"include_num_input_tokens_seen": "all"}, "Write true"),
         ({"eval_do_concat_batches": False}, "ask.val_keeps=sums"),
         ({"load_best_model_at_end": True}, "eval_strategy and save_strategy differ"),
         ({"fsdp": "full_shard"}, "not covered"),

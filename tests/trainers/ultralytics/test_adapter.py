@@ -57,6 +57,34 @@ def test_the_asked_rung_is_the_plain_yolo_command(yolo_dataset: Path, tmp_path: 
     }  # fmt: skip
 
 
+class TestOlderWords:
+    """Before Ultralytics 8.4.60 (about) ``save_dir`` is dropped without a word, and before 8.4 multi_scale is only on or off."""
+
+    @pytest.fixture(autouse=True)
+    def older(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        known = {**yolo_arguments.known(), "multi_scale": yolo_arguments.Argument(default=False, types=("bool",))}
+        monkeypatch.setattr(yolo_arguments, "extra", frozenset)
+        monkeypatch.setattr(yolo_arguments, "known", lambda: known)
+
+    def test_the_run_is_sent_to_its_folder_in_words_that_the_version_takes(self, yolo_dataset: Path, tmp_path: Path) -> None:
+        _, args, _ = native(make(yolo_dataset), 0, tmp_path)
+        assert (args["project"], args["name"], args["exist_ok"]) == (str(tmp_path), "run", "True") and "save_dir" not in args
+
+    def test_so_is_one_that_names_its_own(self, yolo_dataset: Path, tmp_path: Path) -> None:
+        _, args, _ = native(make(yolo_dataset, args={"save_dir": str(tmp_path / "mine")}), 0, tmp_path)
+        assert (args["project"], args["name"]) == (str(tmp_path), "mine") and "save_dir" not in args
+
+    def test_multi_scale_is_switched_on_at_the_one_range_that_it_has(self, yolo_dataset: Path, tmp_path: Path) -> None:
+        recipe = make(yolo_dataset, ask={"multi_scale": 0.5})
+        assert UltralyticsAdapter(recipe).check() == [] and native(recipe, 0, tmp_path)[1]["multi_scale"] == "True"
+        (fault,) = UltralyticsAdapter(make(yolo_dataset, ask={"multi_scale": 0.25})).check()
+        assert fault.key == "ask.multi_scale" and "0.5 or 0" in fault.cure
+
+    def test_what_only_later_ones_take_beside_their_table_is_an_argument_of_no_such_name(self, yolo_dataset: Path) -> None:
+        (fault,) = UltralyticsAdapter(make(yolo_dataset, args={"augmentations": []})).check()
+        assert "no argument of that name" in fault.found
+
+
 @pytest.mark.parametrize(
     ("micro_batch", "nbs", "effective", "decay"),
     [(64, None, 64, None), (48, None, 48, 0.0005 * 48 / 64), (16, 64, 64, None), (24, 64, 72, 0.0005 * 72 / 64), (128, 64, 128, 0.001)],

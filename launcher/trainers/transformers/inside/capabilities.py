@@ -95,7 +95,7 @@ def _stepped(calls: list[int] | None = None, **arguments: Any) -> dict[str, Any]
     trainer = _trainer(**arguments)
     before = {name: one.detach().clone() for name, one in trainer.model.named_parameters()}
     if calls is not None:
-        trainer.model.model.layers[0].mlp.register_forward_hook(lambda *_: calls.append(1))
+        trainer.model.model.layers[0].self_attn.register_forward_pre_hook(lambda *_: calls.append(1))
     trainer.train()
     after = {name: one.detach().clone() for name, one in trainer.model.named_parameters()}
     if all((before[name] == after[name]).all() for name in before):

@@ -43,16 +43,16 @@ EXPLODED = 1000.0
 
 def run(orders: Orders, recorder: Recorder) -> None:
     """The trial. Returns when it went through; raises whatever ended it."""
-    for name in (*IMPORTS, *orders.payload["imports"], orders.payload["script"]):
+    for name in (*IMPORTS, *orders.payload["imports"]):
         importlib.import_module(name)
+    taken = budget.take(orders)  # at the very place where the full run takes it: what comes before is base, and not needed
+    recorder.budget(taken)
     check_transformers()
     if said := untried():
         recorder.note(said)
     plan = Plan.of(orders)
     script = importlib.import_module(plan.script)
     script.arguments(plan.full_argv)  # what the full run would refuse is refused now
-    taken = budget.take(orders)
-    recorder.budget(taken)
     for complaint in budget.complaints(orders.device):
         recorder.note(complaint)
     recorder.phase(Phase.SETUP)
@@ -250,6 +250,7 @@ class _Trial:
             drop_last=args.dataloader_drop_last,
             steps=plan.steps,
             steps_after=plan.steps_after,
+            finely=plan.on_cpu and not hasattr(dataset, "loading_sizes"),  # audio is a full window whatever its transcript
         )
         if args.max_steps <= 0:
             per_epoch = math.ceil(math.ceil(len(lengths) / args.train_batch_size) / plan.real_accumulation)

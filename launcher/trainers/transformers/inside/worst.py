@@ -28,10 +28,16 @@ class Course:
     """The last optimizer step, again one of longest batches."""
 
 
-def course(lengths: Sequence[int], *, micro_batch: int, accumulation: int, drop_last: bool, steps: int, steps_after: int) -> Course:
-    """``steps``, ``steps_after``: the fewest optimizer steps before validation and after it."""
+FINELY = (0.25, 0.5, 0.75)
+"""Where between the longest and the shortest a text's batches are tried: below 64 KiB a tensor goes to the heap, which keeps its holes."""
+
+
+def course(
+    lengths: Sequence[int], *, micro_batch: int, accumulation: int, drop_last: bool, steps: int, steps_after: int, finely: bool = False
+) -> Course:
+    """``steps``, ``steps_after``: the fewest optimizer steps before validation and after it; ``finely``: lengths are all that differs."""
     longest = longest_batch(lengths, micro_batch)
-    others = other_batches(lengths, micro_batch, drop_last=drop_last)
+    others = other_batches(lengths, micro_batch, drop_last=drop_last, parts=FINELY if finely else (0.5,))
     batches = [longest] * accumulation + others
     per_epoch = math.ceil(len(batches) / accumulation)
     validate_at = per_epoch * max(1, math.ceil((steps - 1) / per_epoch)) + 1
@@ -66,12 +72,12 @@ def longest_batch(lengths: Sequence[int], size: int) -> list[int]:
     return (order * math.ceil(size / len(order)))[:size]
 
 
-def other_batches(lengths: Sequence[int], size: int, *, drop_last: bool) -> list[list[int]]:
-    """Batches of other shapes than the longest one: the shortest samples, the middle ones, and the smaller batch that ends an epoch."""
+def other_batches(lengths: Sequence[int], size: int, *, drop_last: bool, parts: Sequence[float] = (0.5,)) -> list[list[int]]:
+    """Batches of other shapes than the longest: the shortest samples, those at ``parts`` between, the smaller one of an epoch's end."""
     order = longest_first(lengths)
     left_over = 0 if drop_last else len(order) % size
-    candidates = [order[-size:], _middle(order, size)] if len(order) >= size else []
-    candidates += [_middle(order, left_over)] if left_over else []
+    candidates = [order[-size:], *(_around(order, size, part) for part in parts)] if len(order) >= size else []
+    candidates += [_around(order, left_over, 0.5)] if left_over else []
     shapes = {_shape(longest_batch(lengths, size), lengths)}
     found = []
     for batch in candidates:
@@ -81,8 +87,9 @@ def other_batches(lengths: Sequence[int], size: int, *, drop_last: bool) -> list
     return found
 
 
-def _middle(order: Sequence[int], count: int) -> list[int]:
-    return list(order[(len(order) - count) // 2 :][:count])
+def _around(order: Sequence[int], count: int, part: float) -> list[int]:
+    """``count`` neighbours by length, with ``part`` of the rest before them."""
+    return list(order[int((len(order) - count) * part) :][:count])
 
 
 def with_heaviest(order: Sequence[int], heaviest: int | None) -> list[int]:

@@ -113,7 +113,7 @@ def checkpointing(exact: Any, data: Path) -> str:
     import torch
 
     trainer = _built(exact.ExactDetectionTrainer, data, "checkpointing", batch=4)
-    _set_up(trainer)
+    exact.set_up(trainer)
     trainer.model.train()
     batch = trainer.preprocess_batch(next(iter(trainer.train_loader)))
     plain, checkpointed = trainer.model, copy.deepcopy(trainer.model)
@@ -121,7 +121,7 @@ def checkpointing(exact: Any, data: Path) -> str:
     for model, switch in ((plain, exact.disable_checkpointing), (checkpointed, exact.enable_checkpointing)):
         switch()
         calls: list[int] = []
-        model.model[0].register_forward_hook(lambda *_, calls=calls: calls.append(1))
+        model.model[0].register_forward_pre_hook(lambda *_, calls=calls: calls.append(1))  # a recomputation may stop before its end
         torch.manual_seed(0)
         loss = model({key: value.clone() if isinstance(value, torch.Tensor) else value for key, value in batch.items()})[0]
         loss.sum().backward()
@@ -140,7 +140,7 @@ def val_micro_batch(exact: Any, data: Path) -> str:
     """The validation loader takes the batch that it is given."""
     exact.configure(exact.Settings(val_batch=3))
     trainer = _built(exact.ExactDetectionTrainer, data, "validation", batch=4)
-    _set_up(trainer)
+    exact.set_up(trainer)
     size = trainer.test_loader.batch_size
     if size != 3 or trainer.validator.dataloader is not trainer.test_loader:
         return f"validation ran batches of {size} instead of 3"
@@ -154,14 +154,6 @@ def _built(base: Any, data: Path, name: str, **arguments: Any) -> Any:
     model.write_text(MODEL, encoding="utf-8")
     common = {"model": str(model), "data": str(data), "imgsz": SIDE, "device": "cpu", "plots": False, "val": False, "optimizer": "SGD"}
     return base(overrides={**common, "mosaic": 0.0, **saved_in(Path.cwd() / name), **arguments})
-
-
-def _set_up(trainer: Any) -> None:
-    """``_setup_train``, which takes the number of GPUs before Ultralytics 8.3.200."""
-    try:
-        trainer._setup_train()
-    except TypeError:
-        trainer._setup_train(0)
 
 
 def _data(folder: Path) -> Path:

@@ -59,7 +59,7 @@ RELIED_UPON: Mapping[str, str] = {
     "ultralytics.data.dataset:YOLODataset._load_or_scan_cache": "f36510a1e2b307db",
     "ultralytics.data.utils:load_dataset_cache_file": "1c6cea96ce88f24d",
     "ultralytics.data.utils:save_dataset_cache_file": "ff400df7acf00376",
-    "ultralytics.utils.tal:TaskAlignedAssigner.__init__": "a984e88a0e6039b2",
+    "ultralytics.utils.tal:TaskAlignedAssigner._forward": "797909e9d693455a",
     "ultralytics.utils.tal:TaskAlignedAssigner.forward": "ef22692946368b14",
     "ultralytics.utils.nms:non_max_suppression": "51cdbaecdb0627c5",
     "ultralytics.utils.checks:check_font": "ccf9e94073e9904f",
@@ -88,13 +88,13 @@ def run(orders: Orders, recorder: Recorder) -> None:
     """The trial. Returns when it went through; raises whatever ended it."""
     for name in IMPORTS:
         importlib.import_module(name)
+    recorder.budget(budget.take(orders))  # where the run takes it: what is read or imported from here on is its own need, too
     from launcher.trainers.ultralytics.native import yolo_exact
 
     yolo_exact.check_ultralytics()
     plan = Plan.of(orders)
     if said := yolo_exact.untried({**yolo_exact.RELIED_UPON, **RELIED_UPON}):
         recorder.note(said)
-    recorder.budget(budget.take(orders))
     for complaint in budget.complaints(orders.device):
         recorder.note(complaint)
     recorder.phase(Phase.SETUP)
@@ -280,7 +280,12 @@ def _saving_fails_at_once() -> None:
     """Ultralytics tries ``torch.save`` again after any RuntimeError, on a buffer that the first failure closed: an out-of-memory
     error would end as "ValueError: I/O operation on closed file" (seen under a CPU budget)."""
     patches, torch = _module("ultralytics.utils.patches"), _module("torch")
-    torch.save = getattr(patches, "_torch_save", torch.save)
+    plain = getattr(patches, "_torch_save", torch.save)
+
+    def save(*args: Any, use_dill: bool = False, **kwargs: Any) -> None:  # a word of Ultralytics' own, in 8.3.0
+        plain(*args, **kwargs)
+
+    torch.save = save
 
 
 class _Sizes:

@@ -52,6 +52,7 @@ import ultralytics.cfg
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 from ultralytics.engine.model import Model
+from ultralytics.engine.trainer import BaseTrainer
 from ultralytics.models.yolo.classify import ClassificationTrainer
 from ultralytics.models.yolo.detect import DetectionTrainer
 from ultralytics.models.yolo.obb import OBBTrainer
@@ -80,7 +81,7 @@ RELIED_UPON: Mapping[str, str] = {
     "ultralytics.engine.trainer:BaseTrainer._setup_train": "aecd0c111afe4314",
     "ultralytics.engine.trainer:BaseTrainer._build_train_pipeline": "07afcc0627f2c8b2",
     "ultralytics.engine.trainer:BaseTrainer._get_warmup_iterations": "2b8d4260941e5926",
-    "ultralytics.engine.trainer:BaseTrainer._model_train": "eedbd6e19aa75611",
+    "ultralytics.engine.trainer:BaseTrainer.run_callbacks": "049f548711515e03",
     "ultralytics.engine.trainer:BaseTrainer.setup_model": "33c98eece052d628",
     "ultralytics.engine.trainer:BaseTrainer.build_optimizer": "108f7055e6005628",
     "ultralytics.engine.trainer:BaseTrainer.optimizer_step": "bec16cbc552a8f2d",
@@ -187,6 +188,11 @@ def _frozen_batch_norm(layer: nn.Module) -> Iterator[None]:
                 norm.num_batches_tracked.sub_(1)
 
 
+def _on_a_copy(layer: nn.Module) -> Callable[[Any], Any]:
+    """The layer, which may write into a list of inputs (Detect does, before Ultralytics 8.4): the recomputation needs it as it was."""
+    return lambda x: layer(list(x) if isinstance(x, list) else x)
+
+
 def _has_dropout(layer: nn.Module) -> bool:
     return any(isinstance(m, nn.modules.dropout._DropoutNd) and m.p for m in layer.modules())
 
@@ -204,7 +210,7 @@ def _checkpointed_predict_once(self: Any, x: Any, *options: Any, **named: Any) -
             x = outputs[layer.f] if isinstance(layer.f, int) else [x if j == -1 else outputs[j] for j in layer.f]
         if any(True for _ in layer.parameters()):
             x = checkpoint(
-                layer,
+                _on_a_copy(layer),
                 x,
                 use_reentrant=False,
                 preserve_rng_state=_has_dropout(layer),
@@ -270,7 +276,10 @@ class Ramp:
     @classmethod
     def of(cls, trainer: Any) -> Ramp:
         """The ramp of ``trainer``'s class, by the words of its loop; what it then assigns is held against this (``Exact.accumulate``)."""
-        loop = inspect.getsource(trainer._do_train)
+        try:
+            loop = inspect.getsource(trainer._do_train)
+        except OSError:  # only compiled files: taken for the newest
+            loop = "acc0"
         return cls(
             floor=0 if hasattr(trainer, "_get_warmup_iterations") else 100, capped="acc0" in loop, inclusive="if ni < nw" not in loop
         )
@@ -475,6 +484,12 @@ _EXACT = {
     OBBTrainer: ExactOBBTrainer,
     ClassificationTrainer: ExactClassificationTrainer,
 }
+
+
+def set_up(trainer: Any) -> None:
+    """Builds what ``trainer`` trains with, up to its first batch. Before Ultralytics 8.3.200 that is told the number of GPUs."""
+    told = "world_size" in inspect.signature(BaseTrainer._setup_train).parameters
+    trainer._setup_train(*([0] if told else []))
 
 
 def trainer_for(model: Any) -> Any:

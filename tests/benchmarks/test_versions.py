@@ -1,0 +1,65 @@
+"""Rows of `make versions` are kept one per point, and the table says of each what works; the slow tests really try three points."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import versions
+
+
+def row(point: str, **more: object) -> versions.Row:
+    return {
+        "point": point, "trainer": "ultralytics", "installed": True,
+        "versions": {"python": "3.11.9", "ultralytics": "8.4.150", "numpy": "2"},
+        "capabilities": {}, "tests": {"passed": 9, "skipped": 0, "failed": []}, "run": "ended", **more,
+    }  # fmt: skip
+
+
+def test_a_point_tried_again_has_one_row_and_a_torn_line_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "versions.jsonl"
+    versions.write(path, row("yolo-8.4.150", run="it did not"))
+    with path.open("a") as file:
+        file.write('{"point": "yolo-8.')
+    versions.write(path, row("yolo-8.3.0"))
+    versions.write(path, row("yolo-8.4.150"))
+    assert {name: one["run"] for name, one in versions.read(path).items()} == {"yolo-8.4.150": "ended", "yolo-8.3.0": "ended"}
+
+
+def test_a_point_that_was_interrupted_is_tried_again() -> None:
+    assert not versions.finished(None)
+    assert not versions.finished(row("yolo-8.3.0"))
+    assert versions.finished(row("yolo-8.3.0", seconds=300))
+    assert versions.finished({"point": "yolo-8.3.0", "installed": False, "why": "no such version"})
+
+
+def test_the_table_says_what_fails_and_what_cannot_be_installed() -> None:
+    failing = row("yolo-8.4.150", capabilities={"checkpointing": "no"}, tests={"passed": 8, "skipped": 0, "failed": ["a"]})
+    gone = {"point": "yolo-8.3.0", "installed": False, "why": "no such version"}
+    lines = versions.table([failing, gone]).splitlines()[2:]
+    assert lines == [
+        "| yolo-8.3.0 | can't be installed: no such version | | | |",
+        "| yolo-8.4.150 | python 3.11.9, ultralytics 8.4.150 | checkpointing: no | 8 passed, 1 failed | ended |",
+    ]
+
+
+def test_the_committed_table_is_that_of_the_committed_rows_and_names_no_machine() -> None:
+    rows = versions.read(versions.DATA)
+    assert versions.table(rows.values()) in versions.TABLE.read_text(encoding="utf-8")
+    assert "://" not in json.dumps(list(rows.values())) and "/home/" not in json.dumps(list(rows.values()))
+
+
+def test_an_error_of_the_installer_is_kept_without_the_index_it_came_from() -> None:
+    assert versions._last_line("x\nno solution: see https://index.example/simple/torch for it\n\n") == "no solution: see (an index) for it"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", ["yolo-8.3.0", "yolo-8.4.150", "text-4.57.6"])
+def test_a_point_between_the_pinned_ones_fits_and_runs(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    found = versions.tried(versions.POINTS[name], tmp_path_factory.mktemp("versions"))
+    if not found["installed"]:
+        pytest.skip(f"no package index here: {found['why']}")
+    assert (found["capabilities"], found["tests"]["failed"], found["run"]) == ({}, [], "ended")
