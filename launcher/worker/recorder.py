@@ -205,6 +205,13 @@ class Recorder:
             self._swallowed.append(text)
             self.write()
 
+    def ended(self) -> None:
+        """The process ends in this phase, by itself: the phase is closed with its peaks, and the report is written."""
+        self._close_phase()
+        if self._meter is not None:
+            self._meter.close()
+        self.write()
+
     def failed(self, error: BaseException) -> None:
         """The trial ended by ``error``: closes the phase it died in and writes the report."""
         self._failure = failure_of(error)

@@ -165,7 +165,8 @@ class Session:
             self._look()
             self.recorder.failed(error)
         else:
-            self.recorder.write()
+            self._look()
+            self.recorder.ended()
 
     def _ended_by_itself(self, error: Any) -> None:
         """The script has come to its end (or broke on our stubs) after everything that is owed was seen."""

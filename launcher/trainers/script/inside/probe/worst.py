@@ -25,8 +25,9 @@ VARIETY_OF_VALIDATION = 8
 SAMPLE_SECONDS = 4.0
 GOLDEN = 0.6180339887
 """Multiples of it, without their whole part, lie evenly however many there are."""
+FEW = 2
 SPREAD = 6
-"""After so many of the other lengths comes the longest again."""
+"""One in so many of the other lengths comes in a whole batch, and after so many comes the longest again."""
 
 
 def length(thing: Any) -> int:
@@ -51,10 +52,11 @@ def first(loader: Any, session: Session, kind: str) -> Iterator[None]:
         batches = _own_batches(sampler, session.sizes.get(id(loader.dataset), {}), wanted)
     else:
         session.turn += 1
+        few = size if getattr(sampler, "drop_last", True) else min(size, FEW)  # a script that drops the last may know one size only
         if kind == "train":
-            batches = _varied(order, size, wanted, session.turn)
+            batches = _varied(order, size, wanted, session.turn, few=few)
         else:
-            batches = _validation(order, size, session.wanted_validation, session.turn)
+            batches = _validation(order, size, session.wanted_validation, session.turn, few=few)
     loader.__dict__["batch_sampler"] = _First(sampler, batches)
     try:
         yield
@@ -90,21 +92,24 @@ def _same_chance() -> Iterator[None]:
         random.setstate(state)
 
 
-def _varied(order: Sequence[int], size: int, wanted: int, turn: int = 0) -> list[list[int]]:
-    """The longest items, then others of every length, then the longest again. ``turn``: other lengths than in the turn before."""
+def _varied(order: Sequence[int], size: int, wanted: int, turn: int = 0, *, few: int = 1) -> list[list[int]]:
+    """The longest items, then others of every length, then the longest again. ``turn``: other lengths than in the turn before.
+
+    Most of the others are few: on a CPU what is kept for a length (oneDNN's primitives) is kept for a batch of two as for one of many.
+    """
     order = list(order) * (size // len(order) + 1)
     longest, shortest = order[:size], order[-size:]
     places = [int((number + 1 + turn * wanted) * GOLDEN % 1.0 * max(len(order) - size, 0)) for number in range(wanted)]
-    others = [order[at : at + size] for at in places]
+    others = [order[at : at + (size if number % SPREAD == 0 else few)] for number, at in enumerate(places)]
     batches = [longest, shortest]
     for number, other in enumerate(others):
         batches += [other, longest] if number % SPREAD == SPREAD - 1 else [other]
     return batches
 
 
-def _validation(order: Sequence[int], size: int, wanted: int, turn: int = 0) -> list[list[int]]:
+def _validation(order: Sequence[int], size: int, wanted: int, turn: int = 0, *, few: int = 1) -> list[list[int]]:
     """The longest, for as long as growth from batch to batch is looked for; then others of every length, and the longest again."""
-    varied = _varied(order, size, VARIETY_OF_VALIDATION, turn)
+    varied = _varied(order, size, VARIETY_OF_VALIDATION, turn, few=few)
     return [varied[0]] * wanted + varied[1:VARIETY_OF_VALIDATION] + varied[:1]
 
 
