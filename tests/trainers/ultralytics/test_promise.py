@@ -40,6 +40,7 @@ def assert_kept(record: dict[str, Any]) -> None:
     assert record["memory"]["run_peak_bytes"] <= REPORTED * record["memory"]["trial_peak_bytes"], record["memory"]
 
 
+@pytest.mark.slow
 def test_a_run_of_many_shapes_needs_no_more_than_its_trial_had_shown(tmp_path: Path) -> None:
     data = make_nasty(tmp_path, train=14, val=7)  # 13 would leave a last batch of one, which Ultralytics refuses at 32 px
     words = asked("yolov8n.yaml", 4, 64, accumulation=2, epochs=3, close_mosaic=1)

@@ -95,7 +95,7 @@ def test_too_small_a_budget_really_runs_out_of_memory_in_training(run_trial: Run
 def test_a_validation_batch_too_large_fails_in_validation_though_training_went_through(
     run_trial: RunTrial, shapes: Callable[..., ShapesData]
 ) -> None:
-    ran = run_trial(shapes(val=32).yaml, cap_mib=225, args={"batch": 2, "imgsz": 160}, val_batch=32)
+    ran = run_trial(shapes(val=32).yaml, cap_mib=250, args={"batch": 2, "imgsz": 160}, val_batch=32)
     assert_out_of_memory(ran, Phase.VALIDATE)
     assert (ran.report.train_batches, ran.report.optimizer_steps, ran.report.validation_batches) == (5, 2, 0)
 
@@ -103,8 +103,8 @@ def test_a_validation_batch_too_large_fails_in_validation_though_training_went_t
 def test_a_loss_that_is_not_finite_ends_the_trial_and_is_its_verdict(run_trial: RunTrial, shapes: Callable[..., ShapesData]) -> None:
     ran = run_trial(shapes().yaml, args={"lr0": 1e6, "optimizer": "SGD", "warmup_epochs": 0.0})
     ending = Ending(returncode=ran.status)
-    rung = Rung(index=0, values={"micro_batch": 4}, accumulation=4, world_size=1)
-    verdict = judge(ran.report, ending, rung=rung, needs=Needs(optimizer_steps=2, validation_batches=1), device_bytes=2**40)
+    rung = Rung(index=0, values={"micro_batch": 4}, position=(0,), accumulation=4, world_size=1)
+    verdict = judge(ran.report, ending, rung=rung, needs=Needs(optimizer_steps=2, validation_batches=1))
     assert verdict.kind is Kind.DIVERGED, ran.output
 
 
