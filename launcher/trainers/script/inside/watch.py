@@ -6,7 +6,6 @@ Workers that are forked are held by the same limit: they hold what their process
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from pathlib import Path
@@ -61,7 +60,7 @@ class Watch:
                     self._known[pid] = Seen(str(path.parent))
         for pid, told in self._known.items():
             if not told.paused:
-                self._children[pid] = [child for child in _children(pid) if child not in self._known]
+                self._children[pid] = [child for child in procfs.children(pid) if child not in self._known]
 
     def _size(self, pid: int) -> int:
         """Data segments; 0 where the process has ended."""
@@ -71,13 +70,3 @@ class Watch:
         except (OSError, IndexError):
             self._segments.pop(pid, None)
             return 0
-
-
-def _children(pid: int) -> list[int]:
-    """The children of all threads of a process."""
-    found: list[int] = []
-    with contextlib.suppress(OSError):
-        for task in os.listdir(f"/proc/{pid}/task"):
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as children:
-                found += map(int, children.read().split())
-    return found
