@@ -250,13 +250,16 @@ def _pump(reader: int, sink: BinaryIO, stream: BinaryIO | None) -> None:
     os.close(reader)
 
 
-def output_of(argv: Sequence[str]) -> tuple[int, str]:
-    """(exit status, what it said) of a short command that is waited for; 127 and the reason where it can't be started."""
+def output_of(argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> tuple[int, str]:
+    """(exit status, what it said) of a short command that is waited for; 127 and the reason where it can't be started.
+
+    ``env``: on top of this process's environment. What it said: its standard error, where it failed and said something there.
+    """
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, env={**os.environ, **(env or {})})
     except OSError as error:
         return 127, str(error)
-    return done.returncode, done.stderr or done.stdout
+    return done.returncode, (done.stderr or done.stdout) if done.returncode else done.stdout
 
 
 def python_module(module: str, *arguments: str) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ class TrialPlan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint:
-    """A whole checkpoint of a run: it was loaded, or held against its own checksums."""
+    """A whole checkpoint of a run: it was loaded, or held against its own checksums, and its weights are finite as far as that was seen."""
 
     path: Path
     done: float
@@ -80,8 +80,6 @@ class Checkpoint:
     """"epochs" or "steps"; of a script, whose checkpoints can't be read, "seconds": when it was written."""
     finished: bool = False
     """All of the training is done; what is left is the trainer's own end: the last evaluation."""
-    finite: bool = True
-    """Its weights are finite numbers, as far as that could be seen."""
 
     def __str__(self) -> str:
         return f"{self.path} ({self.done:g} {self.unit})" if self.unit != "seconds" else str(self.path)
