@@ -5,41 +5,33 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeVar
 
-from launcher import devices, host, launch, owner, process, search, supervise, trial, wheels
+from launcher import attempts, devices, host, launch, owner, process, search, trial, wheels
 from launcher import recipe as recipes
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, Interrupted
-from launcher.fit import Fit, Status, status_of, trial_record
+from launcher.fit import Fit, Status, status_of
 from launcher.job import Job
-from launcher.ladder import Ladder, Rung
+from launcher.ladder import Ladder
 from launcher.recipe import Draft
 from launcher.record import RunFolder
 from launcher.schema import Recipe
 from launcher.sizes import format_size
-from launcher.trainers.base import Command, load_adapter
+from launcher.trainers.base import load_adapter
 from launcher.trial import Trial
 from launcher.verdict import Kind
 
 T = TypeVar("T")
 
 
-class Screen(Protocol):
+class Screen(attempts.Screen, Protocol):
     """Who is told what happens, as it happens. ``display.Display`` draws it."""
 
     def plan(self, job: Job) -> None: ...
-    def trying(self, rung: Rung, number: int) -> None: ...
-    def waiting(self, holder: str, timeout_s: float) -> None: ...
-    def taken(self, holder: str) -> None: ...
-    def otherwise(self, line: str, what: str) -> None: ...
-    def phase(self, phase: str, seconds: float, *, new: bool) -> None: ...
-    def tried(self, trial: Trial, job: Job) -> None: ...
     def summary(self, fit: Fit) -> None: ...
-    def launching(self, fit: Fit) -> None: ...
-    def heartbeat(self, seconds: float, used_bytes: int, peak_bytes: int, job: Job) -> None: ...
     def ended(self, fit: Fit) -> None: ...
     def report(self, trial: Trial, job: Job) -> None: ...
 
@@ -134,7 +126,7 @@ def train(job: Job, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> Fit:
         _walk(result, screen)
         screen.summary(result)
         if result.chosen is not None and result.command is not None:
-            _run(result, result.chosen.rung, result.command, screen, show=show)
+            attempts.see_through(result, screen, show=show)
     if result.outcome is not None:
         screen.ended(result)
     return result
@@ -144,7 +136,7 @@ def train(job: Job, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> Fit:
 def _recorded(result: Fit) -> Iterator[None]:
     """While open, the record says what is going on; whatever ends it, record and events have that end. A full disk ends nothing."""
     folder = result.job.folder
-    _write(result)
+    result.write()
     try:
         yield
     except (Interrupted, KeyboardInterrupt):
@@ -155,13 +147,8 @@ def _recorded(result: Fit) -> Iterator[None]:
         raise
     finally:
         folder.forget_cache()
-        _write(result)
+        result.write()
         folder.event("finished", status=result.status, memory=result.memory, results=result.results)
-
-
-def _write(result: Fit) -> None:
-    with suppress(OSError):  # a disk that is full: what was there stays
-        result.job.folder.replace_json(result.job.folder.final, result.as_record())
 
 
 def _walk(result: Fit, screen: Screen) -> None:
@@ -171,12 +158,12 @@ def _walk(result: Fit, screen: Screen) -> None:
     history: list[search.Tried] = []
     while isinstance(move := search.next_move(job.ladder, history, policy=job.recipe.ladder.search), search.Try):
         screen.trying(move.rung, len(history) + 1)
-        tried = try_rung(job, move.rung, screen)
+        tried = trial.recorded(job, move.rung, told=screen.phase)
         history.append(search.Tried(rung=tried.rung, verdict=tried.verdict))
         result.trials.append(tried)
         screen.tried(tried, job)
-        _write(result)
-        if tried.verdict.kind is Kind.CARD_TAKEN and not _card_is_back(result, tried.verdict.why, screen):
+        result.write()
+        if tried.verdict.kind is Kind.CARD_TAKEN and not attempts.card_is_back(job, tried.verdict.why, screen, waits=_waits(result)):
             break
     job.folder.forget_cache()
     result.status = Status.NO_RUNG_FITS
@@ -190,48 +177,9 @@ def _walk(result: Fit, screen: Screen) -> None:
     job.folder.event("fitted", status=result.status, rung_index=result.chosen.rung.index if result.chosen else None)
 
 
-MOST_WAITS = 5
-"""Times that a launch waits for its card: others that come and go for ever end it."""
-
-
-def _card_is_back(result: Fit, holder: str, screen: Screen) -> bool:
-    """Whether the card is ours again, after waiting for it where the recipe says so."""
-    device, job = result.job.recipe.device, result.job
-    waits = sum(trial.verdict.kind is Kind.CARD_TAKEN for trial in result.trials)
-    if device.when_taken == "stop" or waits > MOST_WAITS:
-        return False
-    screen.waiting(holder, device.taken_timeout_s)
-    job.folder.event("card_taken", holder=holder)
-    return not devices.wait_for(job.budget, timeout_s=device.taken_timeout_s)
-
-
-def _run(result: Fit, rung: Rung, command: Command, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> None:
-    """The full run, from its launch to its results."""
-    job = result.job
-    if (holder := devices.taken(job.budget)) and not _card_is_back(result, holder, screen):
-        result.status = Status.CARD_TAKEN
-        job.folder.event("card_taken", holder=holder)
-        screen.taken(holder)
-        return
-    result.status = Status.RUNNING
-    _write(result)
-    screen.launching(result)
-    job.folder.event("run_started", rung_index=rung.index, command=command.shell())
-    assert result.chosen is not None
-    child = launch.start(job, result.chosen, command, show=show)
-    base = result.chosen.report.base_bytes
-    result.outcome = supervise.follow(job, child, base_bytes=base, told=screen.heartbeat, otherwise=screen.otherwise)
-    result.status = Status.DONE if result.outcome.done else Status.FAILED
-    if result.outcome.done:
-        result.results = dict(job.adapter.results(folder=job.folder.path))
-
-
-def try_rung(job: Job, rung: Rung, screen: Screen | None = None) -> Trial:
-    """One rung, really tried and recorded."""
-    job.folder.event("trial_started", rung_index=rung.index, rung=dict(rung.values), accumulation=rung.accumulation)
-    tried = trial.run(job, rung, told=screen.phase if screen is not None else None)
-    job.folder.event("trial_ended", **trial_record(tried))
-    return tried
+def _waits(result: Fit) -> int:
+    """Times that the trials found their card taken."""
+    return sum(trial.verdict.kind is Kind.CARD_TAKEN for trial in result.trials)
 
 
 def _make_data(recipe: Recipe) -> None:
@@ -265,10 +213,10 @@ def try_one(draft: Draft, screen: Screen) -> tuple[Trial, dict[str, Any]]:
     screen.plan(job)
     screen.trying(rung, 1)
     with owner.held(job.folder.path):
-        tried = try_rung(job, rung, screen)
+        tried = trial.recorded(job, rung, told=screen.phase)
     job.folder.forget_cache()
     screen.tried(tried, job)
     screen.report(tried, job)
-    record = {"status": "done", **trial_record(tried), "run_dir": str(job.folder.path), "report": tried.report}
+    record = {"status": "done", **tried.as_record(), "run_dir": str(job.folder.path), "report": tried.report}
     job.folder.replace_json(job.folder.final, record)
     return tried, record
