@@ -48,15 +48,13 @@ class _Launch:
     workers: int | None = None
 
 
-def see_through(result: Fit, screen: Screen, *, show: tuple[BinaryIO, BinaryIO], going_on: bool = False) -> None:
+def see_through(result: Fit, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> None:
     """Launches the chosen rung, and again where it fails and something can be done, until it is done or nothing can.
 
-    ``going_on``: with a run that has attempts already, which was interrupted or failed.
+    A run that has attempts already, which was interrupted or failed, is gone on with.
     """
     assert result.chosen is not None and result.command is not None
-    begin: _Launch | None = _Launch(result.chosen.rung, result.command)
-    if going_on and result.attempts:
-        begin = _next(result, screen)
+    begin = _next(result, screen) if result.attempts else _Launch(result.chosen.rung, result.command)
     while begin is not None:
         if not _card_is_free(result, screen):
             return

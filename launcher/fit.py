@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -72,6 +73,8 @@ class Fit:
     """Launches of the full run: one, and one more each time that it had to be started again."""
     forgiven: int = 0
     """So many of the first attempts don't count against ``recover.restarts``: a person has said ``autofit resume`` since."""
+    cwd: str = field(default_factory=os.getcwd)
+    """Where it was launched."""
     outcome: Outcome | None = None
     """How the full run ended: its last attempt."""
     results: dict[str, Any] = field(default_factory=dict)
@@ -123,6 +126,8 @@ class Fit:
             "given_up": given_up,
             "trials": [one.as_record() for one in self.trials],
             "attempts": [made.as_record(trial_peak) for made in self.attempts],
+            "chosen_rung_index": self.chosen.rung.index if self.chosen is not None else None,
+            "cwd": self.cwd,
             "run_dir": str(job.folder.path),
             "command": self.command.shell() if self.command else None,
             "device": job.budget,

@@ -33,11 +33,12 @@ import psutil
 
 from launcher import procfs
 from launcher.contract.ending import Ending
+from launcher.contract.orders import HELD
 from launcher.errors import Interrupted
+from launcher.guardian import TOKEN as TOKEN
 
 log = logging.getLogger(__name__)
 
-TOKEN = "AUTOFIT_CHILD"
 _POLL_S = 0.05
 _GRACE_S = 10.0
 _TAIL_BYTES = 256 * 1024
@@ -78,6 +79,7 @@ class Child:
             self.process.wait(timeout=grace_s)
         self.sweep()
         self.process.wait()
+        _tell_guardian(f"-{self.token}")
 
     def sweep(self) -> int:
         """Kills what is left of the child's descendants; returns how many there were."""
@@ -104,6 +106,7 @@ def start(
     child gets a terminal too (of the same size), so that its progress bars look as they do without autofit.
     """
     token = f"{os.environ.get(TOKEN, '')}/{uuid.uuid4().hex}"  # a launcher started by a launcher keeps the outer token in front
+    _tell_guardian(f"+{token}")
     full_env = {**os.environ, **env, TOKEN: token}
     shown: tuple[BinaryIO | None, BinaryIO | None] = show or (None, None)
     sinks: list[BinaryIO] = [stdout.open("ab", buffering=0), stderr.open("ab", buffering=0)]
@@ -134,6 +137,24 @@ def start(
     return child
 
 
+_guardian: subprocess.Popen[bytes] | None = None
+
+
+def _tell_guardian(line: str) -> None:
+    """Tells the process that ends our children where we can't any more (``launcher.guardian``); it is started with the first of them."""
+    global _guardian
+    with contextlib.suppress(OSError):  # without it a launcher that is killed by -9 leaves its children; nothing else is lost
+        if _guardian is None:
+            env = {key: value for key, value in os.environ.items() if key != HELD}
+            _guardian = subprocess.Popen(
+                python_module("launcher.guardian"), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                env=env, cwd="/", start_new_session=True,
+            )  # fmt: skip
+        assert _guardian.stdin is not None
+        _guardian.stdin.write(line.encode() + b"\n")
+        _guardian.stdin.flush()
+
+
 def wait(
     child: Child, *, timeout_s: float | None = None, each_poll: Callable[[], None] | None = None, stderr: Path | None = None
 ) -> Ending:
@@ -155,6 +176,7 @@ def wait(
     child.sweep()
     for pump in child.pumps:
         pump.join(timeout=_GRACE_S)
+    _tell_guardian(f"-{child.token}")
     return Ending(
         returncode=child.process.returncode,
         timed_out=timed_out,
@@ -181,7 +203,7 @@ def forward_signals(child: Child, *, grace_s: float = _GRACE_S) -> Iterator[None
         if len(seen) == 1:
             threading.Thread(target=_kill_later, args=(child, grace_s), daemon=True).start()
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    numbers = [number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield
@@ -248,6 +270,14 @@ def _pump(reader: int, sink: BinaryIO, stream: BinaryIO | None) -> None:
                 except (OSError, ValueError):
                     shown = None  # our own reader has gone; the child and its log go on
     os.close(reader)
+
+
+def wait_for_leftovers(folder: Path, *, timeout_s: float = 60.0) -> list[int]:
+    """Waits until no process of a full run in ``folder`` is left that another launcher started; those that are left after all."""
+    until = time.monotonic() + timeout_s
+    while (left := procfs.with_variable(HELD, (f"{folder}{os.sep}",))) and time.monotonic() < until:
+        time.sleep(0.2)
+    return left
 
 
 def output_of(argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> tuple[int, str]:

@@ -51,6 +51,18 @@ def descendants(pid: int) -> list[int]:
     return found + [below for child in found for below in descendants(child)]
 
 
+def with_variable(name: str, starts: tuple[str, ...]) -> list[int]:
+    """Living processes that were started with a variable whose value begins with one of ``starts``, as far as this user may look."""
+    marks = tuple(f"{name}={start}".encode() for start in starts)
+    found = []
+    for entry in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        if entry.isdecimal() and int(entry) != os.getpid():
+            with contextlib.suppress(OSError), open(f"/proc/{entry}/environ", "rb") as environ:  # a zombie's is empty
+                if any(word.startswith(marks) for word in environ.read().split(b"\0")):
+                    found.append(int(entry))
+    return found
+
+
 class DataSegments:
     """VmData of a process for who looks often: one file held open, one read a look, some 3 microseconds."""
 

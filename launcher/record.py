@@ -9,11 +9,11 @@ runs/autofit/RECIPE-DATE-TIME/
   trials/NNN/scratch/  what its trainer writes, and trials/cache/, what the trials share: both only while trials run
   native/              what the full run needs to be repeated without autofit
   command.sh           the equivalent native command, at the rung that was launched last
-  native/attempt-N.sh  what attempt N of a run that had to be started again went on with; attempt-N.pt: a copy it went on from
+  native/attempt-1.sh  (2, 3, ...) what an attempt of a run that had to be started again went on with; .pt: a copy that it went on from
   held/PID.json        what libraries held in a process of the full run when it took its budget; held.N/ of attempt N
   run/                 what the trainer itself wrote; run.attempt-N/ what attempt N had written where the run began anew after it
   run.stdout.log, run.stderr.log   of the first attempt; run.stdout.N.log, run.stderr.N.log of attempt N
-  stalled.N.txt        where the processes of attempt N stood when nothing had come from it for too long
+  stalled.1.txt        (2, 3, ...) where the processes of an attempt stood when nothing had come from it for too long
   record.json          the final record; the same that --json prints
 """
 
@@ -90,16 +90,16 @@ class RunFolder:
 
     @property
     def run_stdout(self) -> Path:
-        return self.path / f"run.stdout{self._nth}.log"
+        return self.path / f"run.stdout{self._nth()}.log"
 
     @property
     def run_stderr(self) -> Path:
-        return self.path / f"run.stderr{self._nth}.log"
+        return self.path / f"run.stderr{self._nth()}.log"
 
     @property
     def held(self) -> Path:
         """Where the processes of a full run tell the base above which they hold themselves to the budget."""
-        return self.path / f"held{self._nth}"
+        return self.path / f"held{self._nth()}"
 
     @property
     def stalled(self) -> Path:
@@ -109,7 +109,6 @@ class RunFolder:
     def attempt_command(self) -> Path:
         return self.native / f"attempt-{self.attempt}.sh"
 
-    @property
     def _nth(self) -> str:
         return f".{self.attempt}" if self.attempt > 1 else ""
 

@@ -70,7 +70,7 @@ class History:
     workers: int | None = None
     """Loader workers as asked; None: not known, or nothing can be said of them."""
     forgiven: int = 0
-    """So many of the first attempts don't count."""
+    """So many of the first attempts don't count; all of them do not where a person says now that the run is to go on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,6 +111,8 @@ def decide(history: History) -> Move:
     last, counted = history.attempts[-1], history.attempts[history.forgiven :]
     failed = [attempt for attempt in counted if attempt.ended not in (Ended.CARD_TAKEN, Ended.INTERRUPTED)]
     waits = sum(attempt.ended is Ended.CARD_TAKEN for attempt in counted)
+    if not counted and last.ended not in (Ended.OUT_OF_MEMORY, Ended.HOST_MEMORY, Ended.CARD_TAKEN):
+        return _again(history, f"{last.ended.value}; a person says that it is to go on")
     if last.ended is Ended.CARD_TAKEN:
         if waits > MOST_WAITS:
             return _stop(history, f"others came to the card {waits} times")

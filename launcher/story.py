@@ -18,6 +18,7 @@ from launcher.job import Job
 from launcher.ladder import Ladder
 from launcher.recipe import Draft
 from launcher.record import RunFolder
+from launcher.resumption import Interrupted as Interruption
 from launcher.schema import Recipe
 from launcher.sizes import format_size
 from launcher.trainers.base import load_adapter
@@ -132,6 +133,49 @@ def train(job: Job, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> Fit:
     return result
 
 
+def go_on(interrupted: Interruption, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> Fit:
+    """Goes on with a launch: with its trials where no rung had been found, else with its full run."""
+    os.chdir(interrupted.cwd)
+    with owner.held(interrupted.folder.path):
+        result = _as_it_was(interrupted)
+        interrupted.folder.event("resumed", attempts=len(result.attempts), trials=len(result.trials))
+        with _recorded(result):
+            if result.chosen is None:
+                _walk(result, screen)
+                screen.summary(result)
+            if result.chosen is not None and result.command is not None:
+                attempts.see_through(result, screen, show=show)
+    if result.outcome is not None:
+        screen.ended(result)
+    return result
+
+
+def _as_it_was(interrupted: Interruption) -> Fit:
+    """The launch with everything that is in its folder; nothing is changed. Raises BadInput where it can't go on here and now."""
+    recipe = interrupted.draft.recipe
+    assert recipe is not None
+    adapter = load_adapter(recipe.trainer.adapter)(recipe)
+    ladder = wheels.ladder_of(adapter)
+    made = interrupted.attempts(ladder)
+    full = _disk_faults(Path(recipe.run.root)) + [fault for fault in adapter.check() if fault.key not in OWN_FOLDER]
+    if full:
+        raise BadInput(interrupted.draft.provenance.placed(full))
+    if left := process.wait_for_leftovers(interrupted.folder.path):
+        found = f"processes of it are still there: {', '.join(map(str, left))}"
+        raise BadInput([Fault(key="", where=str(interrupted.folder.path), found=found, cure="End them, or wait until they have ended.")])
+    job = Job(adapter=adapter, ladder=ladder, budget=_budget(recipe), folder=interrupted.folder)
+    result = Fit(job=job, trials=interrupted.trials(ladder), attempts=made, forgiven=len(made))
+    chosen = interrupted.record["chosen_rung_index"]
+    if chosen is not None:
+        result.chosen = next(one for one in reversed(result.trials) if one.rung.index == chosen)
+        result.command = launch.native_command(job, result.chosen.rung)
+    return result
+
+
+OWN_FOLDER = ("trainer.args.save_dir", "trainer.args.output_dir")
+"""Keys of folders that must be empty when a run begins, and hold the run's own files when it goes on."""
+
+
 @contextmanager
 def _recorded(result: Fit) -> Iterator[None]:
     """While open, the record says what is going on; whatever ends it, record and events have that end. A full disk ends nothing."""
@@ -139,9 +183,12 @@ def _recorded(result: Fit) -> Iterator[None]:
     result.write()
     try:
         yield
-    except (Interrupted, KeyboardInterrupt):
+    except KeyboardInterrupt as stopped:
         result.status = Status.INTERRUPTED
-        raise
+        raise _of(folder, Interrupted("SIGINT")) from stopped
+    except Interrupted as stopped:
+        result.status = Status.INTERRUPTED
+        raise _of(folder, stopped) from None
     except BaseException:
         result.status = Status.STOPPED
         raise
@@ -151,11 +198,16 @@ def _recorded(result: Fit) -> Iterator[None]:
         folder.event("finished", status=result.status, memory=result.memory, results=result.results)
 
 
+def _of(folder: RunFolder, stopped: Interrupted) -> Interrupted:
+    stopped.run_dir = str(folder.path)
+    return stopped
+
+
 def _walk(result: Fit, screen: Screen) -> None:
     """Trials, one after another, until a rung fits or nothing is left to try."""
     job, began = result.job, time.monotonic()
     screen.plan(job)
-    history: list[search.Tried] = []
+    history = [search.Tried(rung=one.rung, verdict=one.verdict) for one in result.trials]
     while isinstance(move := search.next_move(job.ladder, history, policy=job.recipe.ladder.search), search.Try):
         screen.trying(move.rung, len(history) + 1)
         tried = trial.recorded(job, move.rung, told=screen.phase)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -116,7 +117,7 @@ SCRIPT = {
     "trainer": {
         "adapter": "script",
         "args": {
-            "command": [sys.executable, "train.py"],
+            "command": [sys.executable, "train.py", "--epochs", "8", "--pause", "0.2"],
             "spelled": {"micro_batch": "--batch-size", "accumulation": "--accum"},
             "set": {"--out": "{run}"},
             "resume": {"words": "--resume {checkpoint}", "newest": "{run}/epoch*.pt"},
@@ -138,6 +139,42 @@ def epochs(night: Night) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (night.folder / "run" / "metrics.jsonl").read_text().splitlines()]
 
 
+def test_a_night_with_a_killed_autofit_a_scheduler_and_a_thief_of_memory_is_gone_on_with_to_its_end(script: Night) -> None:
+    script.start()
+    script.until(lambda: len(epochs(script)) >= 1)
+    orphan = script.trainer()
+    assert script.running is not None
+    script.running.kill()
+    script.running.wait()
+    psutil.wait_procs([orphan], timeout=60)
+    assert not orphan.is_running() and not script.left_over(), "the trainer does not outlive its launcher"
+    assert json.loads((script.folder / "record.json").read_text())["status"] == "running"
+
+    script.start("resume", str(script.folder))
+    script.until(lambda: len(epochs(script)) >= 2)
+    script.running.send_signal(signal.SIGTERM)
+    status, said = script.end()
+    assert (status, said["status"], said["signal"]) == (75, "interrupted", "SIGTERM") and not script.left_over()
+    assert f"autofit resume {said['run_dir']}" in script.said_on_stderr()
+
+    script.start("resume", str(script.folder))
+    script.until(lambda: len(epochs(script)) >= 3)
+    inject.take_memory(script.trainer(), watch_s=0.3)
+    status, said = script.end()
+    assert status == 0, script.said_on_stderr()
+    assert [one["ended"] for one in said["attempts"]] == ["interrupted", "interrupted", "out_of_memory", "done"]
+    assert [one["rung"]["micro_batch"] for one in said["attempts"]] == [16, 16, 16, 8]
+    done = epochs(script)
+    assert [row["epoch"] for row in done] == list(range(8)) and {row["batch"] for row in done} == {16} and done[-1]["steps"] == 32
+    assert len(said["trials"]) == 1, "what a trial has told is not asked again"
+    assert not script.left_over()
+
+    before = snapshot(script.folder)
+    script.start("resume", str(script.folder))
+    assert script.end()[0] == 0 and snapshot(script.folder) == before, "a run that is done stays as it is"
+
+
+@pytest.mark.slow
 def test_a_script_goes_on_from_its_own_checkpoint_one_rung_lower(script: Night) -> None:
     script.start()
     script.until(lambda: len(epochs(script)) >= 2)
@@ -147,8 +184,8 @@ def test_a_script_goes_on_from_its_own_checkpoint_one_rung_lower(script: Night) 
     first, second = said["attempts"]
     assert (first["ended"], second["ended"], second["rung"]["micro_batch"], second["accumulation"]) == ("out_of_memory", "done", 8, 2)
     done = epochs(script)
-    assert [row["epoch"] for row in done] == [0, 1, 2, 3, 4] and {row["batch"] for row in done} == {16}
-    assert done[-1]["steps"] == 20 and len({row["pid"] for row in done}) == 2
+    assert [row["epoch"] for row in done] == list(range(8)) and {row["batch"] for row in done} == {16}
+    assert done[-1]["steps"] == 32 and len({row["pid"] for row in done}) == 2
     assert not script.left_over()
 
 

@@ -1,13 +1,13 @@
 """THE list of verbs. The help, completion and what is said of an unknown verb come from it; nothing else knows them all.
 
 A new verb is one ``Verb`` here, and its function in the module that is named for what it takes: ``recipe``, ``command``,
-``folder`` (to be made with the first verb that takes a run's folder) or ``about`` for what takes nothing.
+``folder`` (of a run) or ``about`` for what takes nothing.
 """
 
 from __future__ import annotations
 
 from launcher.errors import BadInput, Fault, did_you_mean
-from launcher.verbs import about, command, recipe
+from launcher.verbs import about, command, folder, recipe
 from launcher.verbs.base import Takes, Verb
 
 VERBS: tuple[Verb, ...] = (
@@ -44,6 +44,13 @@ VERBS: tuple[Verb, ...] = (
         example="autofit run -- python train.py --batch-size 64",
     ),
     Verb(
+        name="resume",
+        usage="RUN [recover.KEY=VALUE]",
+        help="go on with a run that was interrupted or failed, from its last checkpoint",
+        takes=Takes.FOLDER,
+        run=folder.resume,
+    ),
+    Verb(
         name="init",
         usage="-- COMMAND",
         help="write down what was understood of it as a recipe of your own",
@@ -66,7 +73,8 @@ trainer.args.epochs=100 (the trainer's own arguments, in its own words).
   -sc install=bash tab completion:  eval "$(autofit -sc install=bash)"
   --help, --version
 
-Exit status: 0 done, 1 the input can't work, 3 no rung fits, 4 the trainer crashed in a trial, 5 the full run failed, 130 interrupted."""
+Exit status: 0 done, 1 the input can't work, 3 no rung fits, 4 the trainer crashed in a trial, 5 the full run failed,
+75 stopped by SIGTERM or SIGHUP: `autofit resume RUN` goes on, 130 interrupted by Ctrl-C."""
 
 
 def help_text() -> str:

@@ -1,0 +1,55 @@
+"""Tokens of running children on standard input -> nothing of theirs outlives the launcher, however it ends. Standard library only.
+
+    python -m launcher.guardian      a line "+TOKEN" for each child that is started, "-TOKEN" when it is over
+
+The launcher holds the other end of the pipe; the kernel closes it when the launcher dies, of kill -9, too. What then still carries a
+token has ``GRACE_S`` after TERM, in which a trainer that can saves a checkpoint, and is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable
+
+from launcher import procfs
+
+TOKEN = "AUTOFIT_CHILD"
+GRACE_S = 20.0
+
+
+def main() -> int:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # whoever ends the launcher's whole group ends us by that, and not before
+    left: set[str] = set()
+    for line in sys.stdin:
+        (left.add if line.startswith("+") else left.discard)(line[1:].strip())
+    if left:
+        end(left)
+    return 0
+
+
+def end(tokens: Iterable[str]) -> None:
+    """Ends every process that carries one of the tokens."""
+    tokens = tuple(tokens)
+    _signal(procfs.with_variable(TOKEN, tokens), signal.SIGTERM)
+    until = time.monotonic() + GRACE_S
+    while (there := procfs.with_variable(TOKEN, tokens)) and time.monotonic() < until:
+        time.sleep(0.2)
+    while there:
+        _signal(there, signal.SIGKILL)
+        time.sleep(0.05)
+        there = procfs.with_variable(TOKEN, tokens)
+
+
+def _signal(pids: Iterable[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            os.kill(pid, number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
