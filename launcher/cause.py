@@ -16,7 +16,7 @@ _CHAINED = ("another exception occurred:", "direct cause of the following except
 _TRAINS = frozenset({"train", "training", "fit"})
 _VALIDATES = frozenset({"val", "validate", "validation", "validating", "valid", "eval", "evaluate", "evaluation", "predict", "prediction"})
 _ENDS = frozenset({"final", "finish", "finalize"})
-_FULL_DISK = re.compile(r"No space left on device|Disk quota exceeded|file write failed|PytorchStreamWriter failed writing")
+_FULL_DISK = re.compile(r"No space left on device|Disk quota exceeded|File too large|file write failed|PytorchStreamWriter failed writing")
 _DIVERGED = re.compile(r"NaN persisted for \d+ epochs|Loss NaN/Inf detected but no valid|corrupted with NaN/Inf weights")
 """Ultralytics, where its own recoveries are used up (engine/trainer.py of 8.4.190)."""
 _HOST_SOURCES = ("workers", "pinned")

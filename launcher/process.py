@@ -1,7 +1,7 @@
 """A command -> one child process in a session of its own, its output, and how it ended.
 
 On the launcher's side the only module that starts, signals or ends processes. Inside a trainer's process ``trainers.script.inside``
-starts the person's command, and its probe a child that reads a data set.
+starts the person's command, and its probe a child that reads a data set; ``worker.guardian`` ends what a killed launcher leaves.
 
 Every child carries a token in its environment, so that at the end all of its descendants are found and ended, those that left
 its session included.
@@ -35,10 +35,10 @@ from launcher import procfs
 from launcher.contract.ending import Ending
 from launcher.contract.orders import HELD
 from launcher.errors import Interrupted
-from launcher.guardian import TOKEN as TOKEN
 
 log = logging.getLogger(__name__)
 
+TOKEN = "AUTOFIT_CHILD"
 _POLL_S = 0.05
 _GRACE_S = 10.0
 _TAIL_BYTES = 256 * 1024
@@ -141,13 +141,14 @@ _guardian: subprocess.Popen[bytes] | None = None
 
 
 def _tell_guardian(line: str) -> None:
-    """Tells the process that ends our children where we can't any more (``launcher.guardian``); it is started with the first of them."""
+    """Tells the process that ends our children where we can't any more (``launcher.worker.guardian``), started with the first of them."""
     global _guardian
     with contextlib.suppress(OSError):  # without it a launcher that is killed by -9 leaves its children; nothing else is lost
         if _guardian is None:
             env = {key: value for key, value in os.environ.items() if key != HELD}
             _guardian = subprocess.Popen(
-                python_module("launcher.guardian"), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                python_module("launcher.worker.guardian", TOKEN), stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                 env=env, cwd="/", start_new_session=True,
             )  # fmt: skip
         assert _guardian.stdin is not None

@@ -46,3 +46,27 @@ def take_memory(process: psutil.Process, *, part: float = 0.4, watch_s: float = 
     _, hard = resource.prlimit(process.pid, resource.RLIMIT_DATA)
     resource.prlimit(process.pid, resource.RLIMIT_DATA, (limit, hard))
     return limit
+
+
+def stop(process: psutil.Process) -> None:
+    """As a process that hangs for good: it takes no signal but KILL any more."""
+    process.suspend()
+
+
+def no_larger_files(process: psutil.Process, most_bytes: int) -> None:
+    """From now on no file that the process writes gets longer: a checkpoint is torn in the middle, as on a full disk."""
+    _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most_bytes, hard))
+
+
+def corrupt(path: Path, how: str) -> None:
+    """Tears a file, fills it with zeros from its middle on, or flips one bit in there."""
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2
+    if how == "cut":
+        data = data[:middle]
+    elif how == "zeros":
+        data[middle:] = bytes(len(data) - middle)
+    else:
+        data[middle] ^= 0x10
+    path.write_bytes(data)

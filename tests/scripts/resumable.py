@@ -52,9 +52,11 @@ for epoch in range(first, args.epochs):
             step += 1
             time.sleep(args.pause)
             print(f"epoch {epoch} step {step} loss: {loss.item() * args.accum:.4f}", flush=True)
+    print("validating", flush=True)
     model.eval()
     with torch.no_grad():
         validation = sum(nn.functional.cross_entropy(model(images), labels).item() for images, labels in val) / len(val)
+    print("saving", flush=True)
     torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch, "step": step}, out / f"epoch{epoch}.pt")
     with (out / "metrics.jsonl").open("a") as file:
         file.write(

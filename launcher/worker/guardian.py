@@ -1,9 +1,10 @@
 """Tokens of running children on standard input -> nothing of theirs outlives the launcher, however it ends. Standard library only.
 
-    python -m launcher.guardian      a line "+TOKEN" for each child that is started, "-TOKEN" when it is over
+    python -m launcher.worker.guardian VARIABLE      a line "+TOKEN" for each child that is started, "-TOKEN" when it is over
 
-The launcher holds the other end of the pipe; the kernel closes it when the launcher dies, of kill -9, too. What then still carries a
-token has ``GRACE_S`` after TERM, in which a trainer that can saves a checkpoint, and is killed.
+A process of its own beside the launcher, which holds the other end of the pipe; the kernel closes it when the launcher dies, of kill -9,
+too. What then still carries a token in its environment's VARIABLE has ``GRACE_S`` after TERM, in which a trainer that can saves a
+checkpoint, and is killed.
 """
 
 from __future__ import annotations
@@ -17,32 +18,31 @@ from collections.abc import Iterable
 
 from launcher import procfs
 
-TOKEN = "AUTOFIT_CHILD"
 GRACE_S = 20.0
 
 
-def main() -> int:
+def main(variable: str) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # whoever ends the launcher's whole group ends us by that, and not before
     left: set[str] = set()
     for line in sys.stdin:
         (left.add if line.startswith("+") else left.discard)(line[1:].strip())
     if left:
-        end(left)
+        end(variable, left)
     return 0
 
 
-def end(tokens: Iterable[str]) -> None:
+def end(variable: str, those: Iterable[str]) -> None:
     """Ends every process that carries one of the tokens."""
-    tokens = tuple(tokens)
-    _signal(procfs.with_variable(TOKEN, tokens), signal.SIGTERM)
+    tokens = tuple(those)
+    _signal(procfs.with_variable(variable, tokens), signal.SIGTERM)
     until = time.monotonic() + GRACE_S
-    while (there := procfs.with_variable(TOKEN, tokens)) and time.monotonic() < until:
+    while (there := procfs.with_variable(variable, tokens)) and time.monotonic() < until:
         time.sleep(0.2)
     while there:
         _signal(there, signal.SIGKILL)
         time.sleep(0.05)
-        there = procfs.with_variable(TOKEN, tokens)
+        there = procfs.with_variable(variable, tokens)
 
 
 def _signal(pids: Iterable[int], number: int) -> None:
@@ -52,4 +52,4 @@ def _signal(pids: Iterable[int], number: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1]))
