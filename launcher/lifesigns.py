@@ -10,6 +10,7 @@ _YOLO = re.compile(r"^\s*(\d+)/\d+\s+[\d.]+[GM]\s+(.+)")
 _LOSS = re.compile(
     r"\b(?:train(?:ing)?[_ ])?loss['\"]?\s*[:=]?\s*['\"]?([-+]?(?:nan|inf(?:inity)?|\d[\d.]*(?:e[-+]?\d+)?))\b", re.IGNORECASE
 )
+_OF_VALIDATION = re.compile(r"(val|valid|validation|test|eval|dev)[ _/.-]*$", re.IGNORECASE)
 _NOT_FINITE = re.compile(r"^[-+]?(nan|inf(inity)?)$", re.IGNORECASE)
 IDLE = 0.01
 """Less than this part of one core over a whole silence: nothing is being computed."""
@@ -25,8 +26,9 @@ def loss_report(line: str) -> tuple[str, bool] | None:
     said = _ANSI.sub("", line)
     if row := _YOLO.match(said):
         return row[1], not any(_NOT_FINITE.match(word) for word in row[2].split())
-    if found := _LOSS.search(said):
-        return "", not _NOT_FINITE.match(found[1])
+    for found in _LOSS.finditer(said):
+        if not _OF_VALIDATION.search(said[: found.start()]):
+            return "", not _NOT_FINITE.match(found[1])
     return None
 
 

@@ -51,6 +51,14 @@ def descendants(pid: int) -> list[int]:
     return found + [below for child in found for below in descendants(child)]
 
 
+def busy_seconds(pid: int) -> float:
+    """Processor time that a process and the children it has waited for have taken (proc_pid_stat(5)); 0 once it has ended."""
+    with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+        fields = stat.read().rpartition(")")[2].split()
+        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
 def with_variable(name: str, starts: tuple[str, ...]) -> list[int]:
     """Living processes that were started with a variable whose value begins with one of ``starts``, as far as this user may look."""
     marks = tuple(f"{name}={start}".encode() for start in starts)

@@ -71,6 +71,8 @@ def read(place: str, words: Sequence[str] = ()) -> Interrupted:
         raise _refused(path, was, _ANEW)
     if record["status"] in _OVER:
         raise _refused(path, f"it never came to a full run: {record['status']}", "Launch it anew, with what its trials have told.")
+    if record["status"] == Status.DONE and not record["attempts"]:
+        raise _refused(path, "only trials were asked of it (autofit fit)", f"Its full run is launched by {path / 'command.sh'}.")
     cwd = Path(str(record.get("cwd", "")))
     if not cwd.is_dir():
         raise _refused(path, f"the folder it was launched in is gone: {cwd}", "Put it back: relative paths count from there.")

@@ -146,6 +146,7 @@ class _Watch:
 
     def __call__(self) -> None:
         now = time.monotonic()
+        self._look_at_limit()
         if now - self._sampled < SAMPLE_S:
             return
         self._sampled = now
@@ -169,14 +170,19 @@ class _Watch:
         return any(grown)
 
     def _look_for_life(self, now: float, *, grew: bool) -> None:
-        self.at_limit = _at_limit(self._child.pid)
-        said = self._silence.look(now, grew=grew, busy_s=_busy_seconds(self._process))
+        said = self._silence.look(now, grew=grew, busy_s=_busy_seconds(self._child.pid))
         if said == "silent":
             self._tell_otherwise("", "has said nothing for long, but is at work")
         elif said == "stalled" and self.ended_for is None:
             self.evidence = "no output, and no processor time taken"
             stacks.record(self._child, self._job.folder.stalled)
             self._end(Ended.STALLED, f"stands still; where: {self._job.folder.stalled}")
+
+    def _look_at_limit(self) -> None:
+        """Whether the run's process has nearly all of the data segments that it may have; once it has ended, as it was before."""
+        with contextlib.suppress(OSError, ValueError):
+            soft, _ = resource.prlimit(self._child.pid, resource.RLIMIT_DATA)
+            self.at_limit = soft != resource.RLIM_INFINITY and procfs.data_bytes(self._child.pid) >= NEAR_LIMIT * soft
 
     def _heard(self, line: str) -> None:
         """A line of the run's; ends it where its loss has left all bounds and the recipe doesn't let it go on."""
@@ -199,20 +205,9 @@ class _Watch:
             self._otherwise(line, what)
 
 
-def _busy_seconds(process: psutil.Process) -> float:
+def _busy_seconds(pid: int) -> float:
     """Processor seconds that a process, its children and theirs have taken so far."""
-    with contextlib.suppress(psutil.Error):
-        times = [one.cpu_times() for one in (process, *process.children(recursive=True))]
-        return sum(time.user + time.system + time.children_user + time.children_system for time in times)
-    return 0.0
-
-
-def _at_limit(pid: int) -> bool:
-    """Whether a process has nearly all of the data segments that it may have."""
-    with contextlib.suppress(OSError, ValueError):
-        soft, _ = resource.prlimit(pid, resource.RLIMIT_DATA)
-        return soft != resource.RLIM_INFINITY and procfs.data_bytes(pid) >= NEAR_LIMIT * soft
-    return False
+    return sum(map(procfs.busy_seconds, (pid, *procfs.descendants(pid))))
 
 
 class _Log:

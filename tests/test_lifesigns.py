@@ -18,6 +18,8 @@ from launcher.lifesigns import Losses, Silence, loss_report
         ("epoch 3 | train loss: inf", ("", False)),
         ("step 100: loss=3.2e-01", ("", True)),
         ("step 100: loss 0.25", ("", True)),
+        ("epoch 3 | val loss: nan", None),
+        ("epoch 3 | val loss: nan | train loss 0.3", ("", True)),
         ("lossless compression of nan", None),
         ("", None),
     ],

@@ -71,6 +71,10 @@ def test_a_run_that_never_came_to_a_full_run(tmp_path: Path) -> None:
     assert "no_rung_fits" in refusal(run_folder(tmp_path, status="no_rung_fits"))
 
 
+def test_trials_without_a_full_run(tmp_path: Path) -> None:
+    assert "only trials were asked" in refusal(run_folder(tmp_path, status="done"))
+
+
 def test_a_run_that_runs(tmp_path: Path) -> None:
     folder = run_folder(tmp_path)
     holds = f"""
