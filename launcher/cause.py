@@ -20,6 +20,7 @@ _FULL_DISK = re.compile(r"No space left on device|Disk quota exceeded|File too l
 _DIVERGED = re.compile(r"NaN persisted for \d+ epochs|Loss NaN/Inf detected but no valid|corrupted with NaN/Inf weights")
 """Ultralytics, where its own recoveries are used up (engine/trainer.py of 8.4.190)."""
 _HOST_SOURCES = ("workers", "pinned")
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
 _DEATHS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
 
 
@@ -64,8 +65,8 @@ def find(seen: Seen) -> Cause:
         return Cause(ended=Ended.DISK_FULL, phase=phase, evidence=full)
     if diverged := _line(_DIVERGED, seen.words):
         return Cause(ended=Ended.DIVERGED, phase=phase, evidence=diverged)
-    if seen.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL):
-        return Cause(ended=Ended.KILLED, phase=phase, evidence="SIGKILL, and the kernel counts no kill for want of memory")
+    if (number := _signal_of(seen.returncode)) in _FROM_OUTSIDE:
+        return Cause(ended=Ended.KILLED, phase=phase, evidence=f"{number.name} from outside; the kernel counts no kill for want of memory")
     return Cause(ended=Ended.CRASHED, phase=phase, evidence=_last_line(seen.words))
 
 
@@ -81,18 +82,24 @@ def _failure(seen: Seen) -> MemoryFailure | None:
     """The memory failure that ended it, where one did: the last one that it speaks of, or a death with all memory in use."""
     if found := memory_failure(_last_chain(seen.words), last=True):
         return found
-    if seen.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL) and seen.oom_kills:
+    number = _signal_of(seen.returncode)
+    if number is signal.SIGKILL and seen.oom_kills:
         return MemoryFailure(
             source="host", line="killed (SIGKILL) by the kernel for want of memory (/proc/vmstat oom_kill)", asked_bytes=None
         )
     if not seen.at_limit:
         return None
-    if -seen.returncode in _DEATHS:
-        name = signal.Signals(-seen.returncode).name
-        return MemoryFailure(source="host", line=f"{name} with all of its memory in use", asked_bytes=None)
+    if number in _DEATHS:
+        return MemoryFailure(source="host", line=f"{number.name} with all of its memory in use", asked_bytes=None)
     if maybe := maybe_memory(seen.words):
         return MemoryFailure(source="host", line=maybe[:400], asked_bytes=None)
     return None
+
+
+def _signal_of(returncode: int) -> signal.Signals | None:
+    """The signal that ended a process, as ``subprocess`` and as shells (and programs that go by them) tell it."""
+    number = -returncode if returncode < 0 else returncode - 128
+    return signal.Signals(number) if number in set(signal.Signals) else None
 
 
 def phase_of(words: str) -> str:

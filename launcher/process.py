@@ -188,10 +188,10 @@ def wait(
 
 
 @contextlib.contextmanager
-def forward_signals(child: Child, *, grace_s: float = _GRACE_S) -> Iterator[None]:
+def forward_signals(child: Child, *, grace_s: float = _GRACE_S, told: Callable[[str], None] | None = None) -> Iterator[None]:
     """While open, INT, TERM and HUP sent to the launcher go to the child; when it has ended, Interrupted is raised.
 
-    A second INT kills at once. Only the main thread can hold handlers; elsewhere this does nothing.
+    A second one kills at once; ``told`` hears the name of the first. Only the main thread can hold handlers; elsewhere this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -203,6 +203,8 @@ def forward_signals(child: Child, *, grace_s: float = _GRACE_S) -> Iterator[None
         child.send(number if len(seen) == 1 else signal.SIGKILL)
         if len(seen) == 1:
             threading.Thread(target=_kill_later, args=(child, grace_s), daemon=True).start()
+            if told is not None:  # not in here, where somebody may be in the middle of a line
+                threading.Thread(target=told, args=(signal.Signals(number).name,), daemon=True).start()
 
     numbers = [number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, handle) for number in numbers}

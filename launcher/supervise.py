@@ -80,7 +80,7 @@ def follow(
     kills = host.oom_kills()
     usage.start()
     try:
-        with process.forward_signals(child, grace_s=job.recipe.run.grace_s):
+        with process.forward_signals(child, grace_s=job.recipe.run.grace_s, told=watch.leaving):
             ending = process.wait(child, each_poll=watch, stderr=folder.run_stderr)
     finally:
         usage.stop()
@@ -198,6 +198,11 @@ class _Watch:
         self._tell_otherwise(self.evidence, words)
         if self._child.process.poll() is None:
             self._child.end(grace_s=END_GRACE_S)
+
+    def leaving(self, signal_name: str) -> None:
+        """A signal has been passed on to the run."""
+        grace = f"has up to {self._job.recipe.run.grace_s:.0f} s to save (run.grace_s); a second signal ends it now"
+        self._tell_otherwise(signal_name, grace)
 
     def _tell_otherwise(self, line: str, what: str) -> None:
         self._job.folder.event("run_otherwise", what=what, line=line)

@@ -56,6 +56,7 @@ def test_a_memory_failure_that_clean_up_fails_after_is_still_one() -> None:
         (Seen(returncode=1, words=traceback("f", error="RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error.")),
          Ended.HOST_MEMORY),
         (Seen(returncode=-signal.SIGKILL, words=""), Ended.KILLED),
+        (Seen(returncode=143, words=""), Ended.KILLED),
         (Seen(returncode=-signal.SIGKILL, words="", oom_kills=1), Ended.OUT_OF_MEMORY),
         (Seen(returncode=-signal.SIGKILL, words="", oom_kills=1, on_card=True), Ended.HOST_MEMORY),
         (Seen(returncode=-signal.SIGSEGV, words="", at_limit=True), Ended.OUT_OF_MEMORY),
