@@ -6,6 +6,7 @@ every other search must equal.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -52,7 +53,7 @@ def next_move(ladder: Ladder, history: Sequence[Tried], *, policy: Literal["walk
     for tried in history:
         if tried.verdict.fits:
             return Chosen(rung=tried.rung)
-        if not tried.verdict.lower_rung_may_help and tried.verdict.kind is not Kind.CARD_TAKEN:
+        if not tried.verdict.lower_rung_may_help and tried.verdict.kind is not Kind.CARD_TAKEN and not _passed_over(tried, history):
             return Stop(why="not_memory")
     done = {tried.rung.index for tried in history if tried.verdict.kind is not Kind.CARD_TAKEN}  # that one says nothing of its rung
     for rung in ladder.rungs:
@@ -62,6 +63,22 @@ def next_move(ladder: Ladder, history: Sequence[Tried], *, policy: Literal["walk
             continue
         return Try(rung=rung)
     return Stop(why="exhausted")
+
+
+def _passed_over(crashed: Tried, history: Sequence[Tried]) -> bool:
+    """Whether a crash may be its rung's own (a last batch of one image, a size that the model doesn't take), so that the walk goes on.
+
+    So it is where a rung above ran, into memory, and no other rung crashed with the same words: those are the trainer's.
+    """
+    if crashed.verdict.kind is not Kind.CRASHED:
+        return False
+    crashes = [_NUMBERS.sub("#", tried.verdict.why) for tried in history if tried.verdict.kind is Kind.CRASHED]
+    above = history[: history.index(crashed)]
+    return any(tried.verdict.lower_rung_may_help for tried in above) and crashes.count(_NUMBERS.sub("#", crashed.verdict.why)) == 1
+
+
+_NUMBERS = re.compile(r"\d+(\.\d+)?")
+"""What differs between two rungs in the words of one and the same crash: shapes and sizes."""
 
 
 def dominated_by(ladder: Ladder, rung: Rung, history: Sequence[Tried]) -> Tried | None:
