@@ -289,7 +289,7 @@ class TransformersAdapter:
             "imports": list(_imports(str(self.recipe.trainer.task), str(args["model_name_or_path"]))),
             "generates": bool(args.get("predict_with_generate")),
         }
-        env = {**environment.prepare(folder / "scratch"), **(environment.on_cpu() if budget.kind == "cpu" else {})}
+        env = environment.prepare(folder / "scratch")
         return TrialPlan(module="launcher.trainers.transformers.inside.trial", payload=payload, env=env)
 
     def _last_checkpoint(self) -> str | None:
@@ -306,7 +306,7 @@ class TransformersAdapter:
         script = f"hf_{self.recipe.trainer.task}.py"
         ours = Path(hf_run.__file__).parent
         files = {folder / "native" / name: (ours / name).read_text(encoding="utf-8") for name in (script, "hf_run.py")}
-        env = {"TOKENIZERS_PARALLELISM": "false", **(environment.on_cpu() if budget.kind == "cpu" else {})}
+        env = {"TOKENIZERS_PARALLELISM": "false"}
         return Command(argv=(sys.executable, str(folder / "native" / script), *_words(args)), env=env, files=files)
 
     def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
