@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+"""Threads of torch that wait sleep: on a busy machine spinning ones cost the trials two and a half times the processor's time."""
 
 
 def write_yolo_dataset(root: Path, *, train: int = 12, val: int = 6, size: int = 96, classes: int = 3, dense: int = 20) -> Path:
