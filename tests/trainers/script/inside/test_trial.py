@@ -77,6 +77,16 @@ def said(done: Trial, text: str) -> bool:
     return any(text in note for note in done.report.notes)
 
 
+def test_a_curve_of_every_step_is_drawn_with_as_many_points_as_the_run_will_have(tmp_path: Path) -> None:
+    done = tried("draws_at_the_end", tmp_path, "--batch-size", "64")
+    assert fits(done)
+    peak = {use.phase: use.held_bytes for use in done.report.uses}
+    # 63 batches a pass, 100 passes: 6300 points. The picture itself is 33 MiB; the trial's own few points would add hardly one.
+    assert peak["finish"] - peak["train"] > 40 * MIB, peak
+    assert " points" in (printed := (done.folder / "stdout.log").read_text())
+    assert "6300 points" not in printed, "the script's own data stays as it is"
+
+
 def test_a_script_that_reads_back_what_it_writes_fits_and_nothing_of_the_persons_is_touched(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()

@@ -275,7 +275,7 @@ class Pass:
             self._passes.evaluated.add(self._loader)
             self._session.validation_ended()
         else:
-            self._session.pass_ended()
+            self._session.pass_ended(given=self._served, whole=max(self._served, self._length() if self._length() != ENDLESS else 0))
 
 
 def _bears_an_end(frame: Any) -> bool:

@@ -81,7 +81,7 @@ class Session:
         self.passes_after = 0
         self.roots: list[Any] = []
         self._train_began = self._collected = 0.0
-        self._train_batches = 0
+        self._train_batches = self._given = self._whole = 0
         self.varies = False
         """Batches of one number of samples came in several shapes."""
         self.grew = self.grows = False
@@ -345,9 +345,15 @@ class Session:
             self.validated = True
         self.live.clear()
 
-    def pass_ended(self) -> None:
-        """A training pass came to its end."""
+    @property
+    def left_out(self) -> float:
+        """How many times the training batches that were given would have come in the whole run so far; 1 where none is left out."""
+        return self._whole / self._given if self._given else 1.0
+
+    def pass_ended(self, *, given: int = 0, whole: int = 0) -> None:
+        """A training pass came to its end, after ``given`` batches of its ``whole``."""
         self.grows = False
+        self._given, self._whole = self._given + given, self._whole + whole
         if self.active and self.phase is Phase.TRAIN_AGAIN and not self.passive and self.trained_again:
             self.wind_up()
         if self.active and self.proven and not self.validated:
