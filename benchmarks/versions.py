@@ -45,12 +45,14 @@ class Point:
 
     name: str
     trainer: str
-    """ultralytics or transformers: whose adapter is tried."""
+    """ultralytics, transformers or script: whose adapter is tried."""
     wants: tuple[str, ...]
     """Requirements, as pip writes them."""
     python: str = "3.11"
     pinned: bool = True
     """Torch and what it needs as in constraints.txt; else as ``wants`` says."""
+    example: str = ""
+    """Of the script adapter: whose script in examples/ is wrapped."""
 
 
 def _points() -> Iterator[Point]:
@@ -68,6 +70,15 @@ def _points() -> Iterator[Point]:
     yield Point(name="yolo-oldest", trainer="ultralytics", wants=("ultralytics==8.3.0", "torch==2.4.1"), pinned=False)
     oldest = ("transformers==4.50.0", "accelerate==1.0.1", "peft==0.15.0", "torch==2.4.1", "soundfile", "jiwer", "scipy")
     yield Point(name="text-oldest", trainer="transformers", wants=oldest, pinned=False)
+    old = ("accelerate==1.0.1", "peft==0.15.0", "transformers==4.57.6", "soundfile", "jiwer", "scipy")
+    yield Point(name="text-accelerate-1.0.1", trainer="transformers", wants=old)
+    for version in ("2.0.9.post0", "2.2.5", "2.4.0", "2.5.6"):
+        yield Point(name=f"lightning-{version}", trainer="script", wants=(f"lightning=={version}",), example="lightning")
+    yield Point(name="lightning-newest", trainer="script", wants=("lightning",), example="lightning")
+    torch_of_its_time = ("lightning==2.2.5", "torch==2.4.1")
+    yield Point(name="lightning-torch-2.4.1", trainer="script", wants=torch_of_its_time, pinned=False, example="lightning")
+    for version in ("1.0.1", "1.6.0"):
+        yield Point(name=f"accelerate-{version}", trainer="script", wants=(f"accelerate=={version}",), example="accelerate")
 
 
 _HF = ("accelerate>=1,<2", "peft", "soundfile", "jiwer", "scipy")
@@ -96,11 +107,38 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "tests/trainers/transformers/test_adapter.py::TestSpeech",
         *("-k", "one_times_four or to_the_end or three_ways or lora_trains or TestText or TestSpeech"),
     ),
+    "script": (
+        "tests/trainers/script/test_adapter.py::TestScript",
+        "tests/trainers/script/inside/test_trial.py",
+        *("-m", "slow or not slow", "-k", "TestScript or (driven_unchanged and {example})"),
+    ),
 }
 """Those that tell versions apart: steps and gradients against the plain run, the adapter's suite with its real trials."""
+SCRIPT = str(ROOT / "examples" / "{example}" / "train.py")
 FITS: Mapping[str, tuple[str, ...]] = {
-    "ultralytics": ("recipe=yolo_demo", "ask.image_size=160", "trainer.args.epochs=1", "device.memory=2GiB"),
-    "transformers": ("recipe=llm_sft_demo",),
+    "ultralytics": (
+        *("train", "--json", "recipe=yolo_demo", "ask.image_size=320", "trainer.args.epochs=1"),
+        *("device.memory=704MiB", "ladder.wheels.micro_batch.floor=2"),
+    ),
+    "transformers": ("train", "--json", "recipe=llm_sft_demo", "trainer.args.num_train_epochs=1"),
+    "script": (
+        "run",
+        "--json",
+        "device=cpu",
+        "device.memory={memory}",
+        "--",
+        "{python}",
+        SCRIPT,
+        "--batch_size",
+        "{batch}",
+        "--epochs",
+        "2",
+    ),
+}
+"""What is asked really runs out of memory, so that a rung below it is tried, chosen and trained."""
+ASKED: Mapping[str, Mapping[str, str]] = {
+    "lightning": {"memory": "512MiB", "batch": "1024"},
+    "accelerate": {"memory": "96MiB", "batch": "3584"},
 }
 
 
@@ -182,7 +220,9 @@ def _versions(python: Path) -> dict[str, str]:
 
 
 def _capabilities(python: Path, point: Point, folder: Path) -> dict[str, str]:
-    """Capability that fails -> why; made anew each time, and kept for the point's tests and fit."""
+    """Capability that fails -> why; made anew each time, and kept for the point's tests and fit. A script's trainer has none."""
+    if point.trainer == "script":
+        return {}
     shutil.rmtree(_cache(point, folder), ignore_errors=True)
     code = (
         "import json\n"
@@ -208,7 +248,7 @@ def _env(point: Point, folder: Path) -> dict[str, str]:
 
 
 def _tests(python: Path, point: Point, folder: Path) -> Row:
-    argv = [str(python), "-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", "-rf", *TESTS[point.trainer]]
+    argv = [str(python), "-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", "-rf", *_words(TESTS, point, python)]
     try:
         ended = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, env=_env(point, folder), check=False, timeout=LONGEST_S)
     except subprocess.TimeoutExpired:
@@ -218,17 +258,37 @@ def _tests(python: Path, point: Point, folder: Path) -> Row:
     return {"passed": counts.get("passed", 0), "skipped": counts.get("skipped", 0), "failed": sorted(set(failed))}
 
 
+def _words(of: Mapping[str, tuple[str, ...]], point: Point, python: Path) -> list[str]:
+    told = {"example": point.example, "python": str(python), **ASKED.get(point.example, {})}
+    return [word.format_map(told) if point.example else word for word in of[point.trainer]]
+
+
 def _fit(python: Path, point: Point, folder: Path) -> Row:
-    """The recipe's fit, and the full run it launches."""
+    """The fit of more than there is room for, and the full run it launches."""
     place = folder / f"{point.name}-runs"
     place.mkdir(exist_ok=True)
-    argv = [str(python), "-P", "-m", "launcher", "train", "--json", *FITS[point.trainer], f"run.root={place / 'runs'}"]
+    verb, *words = _words(FITS, point, python)
+    argv = [str(python), "-P", "-m", "launcher", verb, f"run.root={place / 'runs'}", *words]
     told: Row = {"env": _env(point, folder), "stdin": subprocess.DEVNULL, "timeout": LONGEST_S}
     try:
         ended = subprocess.run(argv, cwd=place, capture_output=True, text=True, check=False, **told)
     except subprocess.TimeoutExpired:
         return {"run": "no end"}
-    return {"run": "ended" if ended.returncode == 0 else _last_line(ended.stderr or ended.stdout)}
+    run = "ended" if ended.returncode == 0 else _last_line(ended.stderr or ended.stdout)
+    return {"run": run.replace(str(place), "RUNS"), **_chosen(ended.stdout)}
+
+
+def _chosen(stdout: str) -> Row:
+    """What the fit came to, of the line that --json prints; nothing where there is none."""
+    try:
+        record = json.loads(stdout.strip().splitlines()[-1])
+        trials = [f"{one['rung_index']}: {one['verdict']}" for one in record["trials"]]
+        peaks = record.get("memory") or {}
+        over = peaks["run_peak_bytes"] / peaks["trial_peak_bytes"] if peaks and all(peaks.values()) else None
+    except (ValueError, IndexError, KeyError, TypeError):
+        return {}
+    kept = {name: record.get(name) for name in ("rung", "rung_index", "accumulation", "effective_batch")}
+    return {"fit": {**kept, "trials": trials, "run_over_trial": over and round(over, 3)}}
 
 
 # ---------------------------------------------------------------------------------------------------------------------------------
@@ -267,10 +327,21 @@ def table(rows: Iterable[Row]) -> str:
             continue
         versions = ", ".join(f"{name} {version}" for name, version in row["versions"].items() if name != "numpy")
         failed = "; ".join(f"{name}: {why}" for name, why in row["capabilities"].items()) or "none"
-        tests = row.get("tests")
-        told = f"{tests['passed']} passed" + (f", {len(tests['failed'])} failed" if tests["failed"] else "") if tests else "not run"
-        lines.append(f"| {row['point']} | {versions} | {failed} | {told} | {row.get('run', 'not run')} |")
+        lines.append(f"| {row['point']} | {versions} | {failed} | {_told_of_tests(row.get('tests'))} | {_told_of_run(row)} |")
     return "\n".join(lines)
+
+
+def _told_of_tests(tests: Row | None) -> str:
+    if not tests:
+        return "not run"
+    return f"{tests['passed']} passed" + (f", {len(tests['failed'])} failed: {', '.join(tests['failed'])}" if tests["failed"] else "")
+
+
+def _told_of_run(row: Row) -> str:
+    """What the run came to, and before it what was tried of the ladder."""
+    fit = row.get("fit")
+    tried = f"rungs {', '.join(fit['trials'])}; effective batch {fit['effective_batch']}; run " if fit else ""
+    return f"{tried}{row.get('run', 'not run')}"
 
 
 BEGIN, END = "<!-- made by `make versions` -->", "<!-- end -->"

@@ -14,7 +14,8 @@ def row(point: str, **more: object) -> versions.Row:
     return {
         "point": point, "trainer": "ultralytics", "installed": True,
         "versions": {"python": "3.11.9", "ultralytics": "8.4.150", "numpy": "2"},
-        "capabilities": {}, "tests": {"passed": 9, "skipped": 0, "failed": []}, "run": "ended", **more,
+        "capabilities": {}, "tests": {"passed": 9, "skipped": 0, "failed": []}, "run": "ended",
+        "fit": {"rung_index": 1, "effective_batch": 8, "trials": ["0: out_of_memory", "1: fits"]}, **more,
     }  # fmt: skip
 
 
@@ -41,7 +42,8 @@ def test_the_table_says_what_fails_and_what_cannot_be_installed() -> None:
     lines = versions.table([failing, gone]).splitlines()[2:]
     assert lines == [
         "| yolo-8.3.0 | can't be installed: no such version | | | |",
-        "| yolo-8.4.150 | python 3.11.9, ultralytics 8.4.150 | checkpointing: no | 8 passed, 1 failed | ended |",
+        "| yolo-8.4.150 | python 3.11.9, ultralytics 8.4.150 | checkpointing: no | 8 passed, 1 failed: a "
+        "| rungs 0: out_of_memory, 1: fits; effective batch 8; run ended |",
     ]
 
 
