@@ -27,9 +27,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from launcher import capabilities
+
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "benchmarks" / "results" / "versions.jsonl"
 TABLE = ROOT / "docs" / "versions.md"
+RAN = ROOT / "launcher" / capabilities.RAN
 UV = ROOT / ".venv" / "bin" / "uv"
 MOST_AT_ONCE = 2
 LONGEST_S = 1800
@@ -353,6 +356,26 @@ def write_table(rows: Iterable[Row]) -> None:
     TABLE.write_text(f"{before}{BEGIN}\n\n{table(rows)}\n\n{END}{after}", encoding="utf-8")
 
 
+def works(row: Row) -> bool:
+    """Whether nothing at all failed: capabilities, tests, fit and full run."""
+    return finished(row) and bool(row["installed"]) and not row["capabilities"] and row.get("run") == "ended" and not row["tests"]["failed"]
+
+
+def ran(rows: Iterable[Row]) -> dict[str, dict[str, str]]:
+    """What `launcher/versions.json` says: of every trainer's package the versions that work, each with what it was run with."""
+    found: dict[str, dict[str, str]] = {}
+    for row in rows:
+        versions = row.get("versions", {})
+        if row["trainer"] in versions and works(row):
+            beside = f"torch {versions['torch']}, Python {versions['python']}"
+            found.setdefault(row["trainer"], {}).setdefault(versions[row["trainer"]], beside)
+    return {name: dict(sorted(of.items(), key=lambda one: capabilities.numbers(one[0]))) for name, of in sorted(found.items())}
+
+
+def write_ran(rows: Iterable[Row]) -> None:
+    RAN.write_text(json.dumps(ran(rows), indent=1) + "\n", encoding="utf-8")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", metavar="POINT", choices=POINTS, help="this one (may be given again)")
@@ -375,6 +398,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with ThreadPoolExecutor(asked.jobs) as pool:
         list(pool.map(one, left))
     write_table(read(DATA).values())
+    write_ran(read(DATA).values())
     return 0
 
 

@@ -53,6 +53,26 @@ def test_the_committed_table_is_that_of_the_committed_rows_and_names_no_machine(
     assert "://" not in json.dumps(list(rows.values())) and "/home/" not in json.dumps(list(rows.values()))
 
 
+def test_only_versions_in_which_all_of_it_works_are_shipped_as_working() -> None:
+    beside = {"python": "3.11.9", "torch": "2.8.0"}
+    rows = [
+        row("yolo-8.3.100", seconds=9, versions={"ultralytics": "8.3.100", **beside}),
+        row("yolo-8.3.2", seconds=9, versions={"ultralytics": "8.3.2", **beside}),
+        row("a", seconds=9, versions={"ultralytics": "8.3.3", **beside}, capabilities={"checkpointing": "no"}),
+        row("b", seconds=9, versions={"ultralytics": "8.3.4", **beside}, run="CUDA error"),
+        row("c", seconds=9, versions={"ultralytics": "8.3.5", **beside}, tests={"passed": 8, "skipped": 0, "failed": ["a"]}),
+        row("d", versions={"ultralytics": "8.3.6", **beside}),
+        row("lightning-2.2.5", trainer="script", seconds=9, versions={"lightning": "2.2.5", **beside}),
+        {"point": "e", "trainer": "ultralytics", "installed": False, "why": "no such version"},
+    ]
+    said = "torch 2.8.0, Python 3.11.9"
+    assert list(versions.ran(rows).items()) == [("ultralytics", {"8.3.2": said, "8.3.100": said})]
+
+
+def test_the_versions_that_are_shipped_as_working_are_those_of_the_committed_rows() -> None:
+    assert json.loads(versions.RAN.read_text(encoding="utf-8")) == versions.ran(versions.read(versions.DATA).values())
+
+
 def test_an_error_of_the_installer_is_kept_without_the_index_it_came_from() -> None:
     assert versions._last_line("x\nno solution: see https://index.example/simple/torch for it\n\n") == "no solution: see (an index) for it"
 
