@@ -6,8 +6,9 @@ python -m benchmarks.versions --list                the points
 python -m benchmarks.versions --table               only the table
 
 A point is an environment of its own, made by uv beside the others and never the person's: autofit from this checkout with other versions
-of Ultralytics or transformers, torch and Python. In it run the self-test, the tests that hold steps and gradients against the plain
-run, the adapter's suite with its real trials, and a small fit with its full run. What is not named is the newest that fits beside it.
+of Ultralytics, transformers, Lightning or accelerate, torch and Python. In it run the self-test, the tests that hold steps and gradients
+against the plain run, the adapter's suite with its real trials, and a small fit with its full run. What is not named is the newest that
+fits beside it. An environment in which all of it works is removed at the end; others stay, with what was printed.
 """
 
 from __future__ import annotations
@@ -256,6 +257,7 @@ def _tests(python: Path, point: Point, folder: Path) -> Row:
         ended = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, env=_env(point, folder), check=False, timeout=LONGEST_S)
     except subprocess.TimeoutExpired:
         return {"passed": 0, "failed": [f"no end after {LONGEST_S} s"]}
+    (folder / f"{point.name}-tests.txt").write_text(ended.stdout + ended.stderr, encoding="utf-8")
     counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|skipped|error)", ended.stdout)}
     failed = re.findall(r"^(?:FAILED|ERROR) \S+?::(\S+)", ended.stdout, flags=re.MULTILINE)
     return {"passed": counts.get("passed", 0), "skipped": counts.get("skipped", 0), "failed": sorted(set(failed))}
@@ -277,6 +279,7 @@ def _fit(python: Path, point: Point, folder: Path) -> Row:
         ended = subprocess.run(argv, cwd=place, capture_output=True, text=True, check=False, **told)
     except subprocess.TimeoutExpired:
         return {"run": "no end"}
+    (folder / f"{point.name}-fit.txt").write_text(ended.stderr, encoding="utf-8")
     run = "ended" if ended.returncode == 0 else _last_line(ended.stderr or ended.stdout)
     return {"run": run.replace(str(place), "RUNS"), **_chosen(ended.stdout)}
 
@@ -394,6 +397,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         row = tried(point, asked.folder.absolute(), keep=lambda row: write(DATA, row))
         write(DATA, row)
         print(json.dumps(row), file=sys.stderr, flush=True)
+        if works(row):  # what failed is left to be looked at
+            for place in (point.name, f"{point.name}-cache", f"{point.name}-runs"):
+                shutil.rmtree(asked.folder / place, ignore_errors=True)
 
     with ThreadPoolExecutor(asked.jobs) as pool:
         list(pool.map(one, left))
