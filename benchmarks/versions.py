@@ -252,7 +252,7 @@ def _env(point: Point, folder: Path) -> dict[str, str]:
 
 
 def _tests(python: Path, point: Point, folder: Path) -> Row:
-    argv = [str(python), "-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", "-rf", *_words(TESTS, point, python)]
+    argv = [str(python), "-m", "pytest", "--tb=line", "-p", "no:cacheprovider", "-rf", *_words(TESTS, point, python)]
     try:
         ended = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, env=_env(point, folder), check=False, timeout=LONGEST_S)
     except subprocess.TimeoutExpired:
@@ -260,6 +260,8 @@ def _tests(python: Path, point: Point, folder: Path) -> Row:
     (folder / f"{point.name}-tests.txt").write_text(ended.stdout + ended.stderr, encoding="utf-8")
     counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|skipped|error)", ended.stdout)}
     failed = re.findall(r"^(?:FAILED|ERROR) \S+?::(\S+)", ended.stdout, flags=re.MULTILINE)
+    if ended.returncode and not failed:
+        failed = [f"pytest ended with {ended.returncode}"]
     return {"passed": counts.get("passed", 0), "skipped": counts.get("skipped", 0), "failed": sorted(set(failed))}
 
 
@@ -359,9 +361,14 @@ def write_table(rows: Iterable[Row]) -> None:
     TABLE.write_text(f"{before}{BEGIN}\n\n{table(rows)}\n\n{END}{after}", encoding="utf-8")
 
 
+def passed(row: Row) -> bool:
+    """Some tests ran, and none failed."""
+    return bool(row["tests"]["passed"]) and not row["tests"]["failed"]
+
+
 def works(row: Row) -> bool:
     """Whether nothing at all failed: capabilities, tests, fit and full run."""
-    return finished(row) and bool(row["installed"]) and not row["capabilities"] and row.get("run") == "ended" and not row["tests"]["failed"]
+    return finished(row) and bool(row["installed"]) and not row["capabilities"] and row.get("run") == "ended" and passed(row)
 
 
 def ran(rows: Iterable[Row]) -> dict[str, dict[str, str]]:

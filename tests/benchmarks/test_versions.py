@@ -61,6 +61,7 @@ def test_only_versions_in_which_all_of_it_works_are_shipped_as_working() -> None
         row("a", seconds=9, versions={"ultralytics": "8.3.3", **beside}, capabilities={"checkpointing": "no"}),
         row("b", seconds=9, versions={"ultralytics": "8.3.4", **beside}, run="CUDA error"),
         row("c", seconds=9, versions={"ultralytics": "8.3.5", **beside}, tests={"passed": 8, "skipped": 0, "failed": ["a"]}),
+        row("none", seconds=9, versions={"ultralytics": "8.3.7", **beside}, tests={"passed": 0, "skipped": 9, "failed": []}),
         row("d", versions={"ultralytics": "8.3.6", **beside}),
         row("lightning-2.2.5", trainer="script", seconds=9, versions={"lightning": "2.2.5", **beside}),
         {"point": "e", "trainer": "ultralytics", "installed": False, "why": "no such version"},
