@@ -33,6 +33,7 @@ from launcher import capabilities
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "benchmarks" / "results" / "versions.jsonl"
 TABLE = ROOT / "docs" / "versions.md"
+README = ROOT / "README.md"
 RAN = ROOT / "launcher" / capabilities.RAN
 UV = ROOT / ".venv" / "bin" / "uv"
 MOST_AT_ONCE = 2
@@ -210,7 +211,7 @@ def _last_line(text: str) -> str:
     return re.sub(r"https?://\S+", "(an index)", lines[-1])[:300] if lines else ""
 
 
-_SHOWN = ("ultralytics", "transformers", "accelerate", "peft", "torch", "torchvision", "numpy")
+_SHOWN = ("ultralytics", "transformers", "lightning", "accelerate", "peft", "torch", "torchvision", "numpy")
 
 
 def _versions(python: Path) -> dict[str, str]:
@@ -352,13 +353,36 @@ def _told_of_run(row: Row) -> str:
     return f"{tried}{row.get('run', 'not run')}"
 
 
+_NAMED = {"ultralytics": "Ultralytics", "transformers": "transformers", "lightning": "Lightning", "accelerate": "accelerate"}
+_BESIDE = {"torch": "torch", "python": "Python"}
+
+
+def summary(rows: Iterable[Row]) -> str:
+    """What works in every respect, as one sentence: of each package the versions that were run, and nothing between them."""
+    seen: dict[str, set[str]] = {name: set() for name in (*_NAMED, *_BESIDE)}
+    count = 0
+    for row in filter(works, rows):
+        count += 1
+        for name in (_package(row), *_BESIDE):
+            seen[name].add(row["versions"][name])
+    told = "; ".join(f"{(_NAMED | _BESIDE)[name]} {', '.join(sorted(of, key=capabilities.numbers))}" for name, of in seen.items() if of)
+    return f"{count} environments in which everything passed: {told}." if count else "No environment has been run to its end yet."
+
+
+def _package(row: Row) -> str:
+    """What a point is about: the trainer's package, or the one that its example is written with."""
+    return row["trainer"] if row["trainer"] != "script" else next(name for name in ("lightning", "accelerate") if name in row["versions"])
+
+
 BEGIN, END = "<!-- made by `make versions` -->", "<!-- end -->"
 
 
 def write_table(rows: Iterable[Row]) -> None:
-    text = TABLE.read_text(encoding="utf-8")
-    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
-    TABLE.write_text(f"{before}{BEGIN}\n\n{table(rows)}\n\n{END}{after}", encoding="utf-8")
+    rows = list(rows)
+    for path, middle in ((TABLE, f"\n{summary(rows)}\n\n{table(rows)}\n"), (README, f"  {summary(rows)}")):
+        text = path.read_text(encoding="utf-8")
+        before, after = text.partition(BEGIN)[0], text.partition(END)[2]
+        path.write_text(f"{before}{BEGIN}\n{middle}\n{END}{after}", encoding="utf-8")
 
 
 def passed(row: Row) -> bool:

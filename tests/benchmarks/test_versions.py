@@ -47,9 +47,25 @@ def test_the_table_says_what_fails_and_what_cannot_be_installed() -> None:
     ]
 
 
+def test_the_summary_names_each_version_of_a_row_that_works_and_no_other() -> None:
+    beside = {"torch": "2.8.0", "python": "3.11.9"}
+    assert versions.summary([]) == "No environment has been run to its end yet."
+    rows = [
+        row("yolo-8.3.100", seconds=9, versions={"ultralytics": "8.3.100", **beside}),
+        row("yolo-8.3.2", seconds=9, versions={"ultralytics": "8.3.2", **beside, "python": "3.12.1"}),
+        row("lightning-2.2.5", trainer="script", seconds=9, versions={"lightning": "2.2.5", "transformers": "5.0", **beside}),
+        row("yolo-8.4.0", seconds=9, versions={"ultralytics": "8.4.0", **beside, "torch": "2.4.1"}, run="no end"),
+    ]
+    assert versions.summary(rows) == (
+        "3 environments in which everything passed: Ultralytics 8.3.2, 8.3.100; Lightning 2.2.5; torch 2.8.0; Python 3.11.9, 3.12.1."
+    )
+
+
 def test_the_committed_table_is_that_of_the_committed_rows_and_names_no_machine() -> None:
     rows = versions.read(versions.DATA)
     assert versions.table(rows.values()) in versions.TABLE.read_text(encoding="utf-8")
+    for place in (versions.TABLE, versions.README):
+        assert versions.summary(rows.values()) in place.read_text(encoding="utf-8")
     assert "://" not in json.dumps(list(rows.values())) and "/home/" not in json.dumps(list(rows.values()))
 
 
