@@ -125,7 +125,7 @@ FITS: Mapping[str, tuple[str, ...]] = {
         *("train", "--json", "recipe=yolo_demo", "ask.image_size=320", "trainer.args.epochs=1"),
         *("device.memory=704MiB", "ladder.wheels.micro_batch.floor=2"),
     ),
-    "transformers": ("train", "--json", "recipe=llm_sft_demo", "trainer.args.num_train_epochs=1"),
+    "transformers": ("train", "--json", "recipe=llm_sft_demo", "ask.val_keeps=tokens", "trainer.args.num_train_epochs=1"),
     "script": (
         "run",
         "--json",
