@@ -104,7 +104,7 @@ def _odd(
         with contextlib.suppress(ValueError):
             url = json.loads(source)
             said.append(f"{name} {version} comes from {url.get('url', 'a folder')}, not from a release: it is checked by behaviour")
-    if re.search(r"\d(a|b|rc|\.?dev)\d*", version):
+    if re.search(r"\d(a|b|rc|\.?dev)\d*", version.partition("+")[0]):  # what stands after the plus is the builder's own
         said.append(f"{name} {version} is a pre-release: it is checked by behaviour")
     return said
 

@@ -198,6 +198,9 @@ class TestOddInstallations:
     def test_a_pre_release_is_named(self, tmp_path: Path, version: str) -> None:
         assert f"oddly {version} is a pre-release" in self.odd(tmp_path, version=version)
 
+    def test_a_release_built_by_somebody_is_no_pre_release(self, tmp_path: Path) -> None:
+        assert self.odd(tmp_path, version="2.15.0+cu128a1b2") == ""
+
     def test_a_package_without_metadata_is_asked_for_its_version(self, tmp_path: Path) -> None:
         assert "oddly 4.5.6 lies in " in self.odd(tmp_path, version=None, said='__version__ = "4.5.6"\n')
 
