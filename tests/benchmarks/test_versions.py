@@ -90,6 +90,13 @@ def test_the_versions_that_are_shipped_as_working_are_those_of_the_committed_row
     assert json.loads(versions.RAN.read_text(encoding="utf-8")) == versions.ran(versions.read(versions.DATA).values())
 
 
+def test_in_every_row_that_works_a_rung_failed_and_a_lower_one_was_trained_with_the_same_effective_batch() -> None:
+    for row in filter(versions.works, versions.read(versions.DATA).values()):
+        fit = row["fit"]
+        assert fit["trials"][0] == "0: out_of_memory" and fit["trials"][-1] == f"{fit['rung_index']}: fits", row["point"]
+        assert fit["rung_index"] > 0 and fit["rung"]["micro_batch"] * fit["accumulation"] == fit["effective_batch"], row["point"]
+
+
 def test_an_error_of_the_installer_is_kept_without_the_index_it_came_from() -> None:
     assert versions._last_line("x\nno solution: see https://index.example/simple/torch for it\n\n") == "no solution: see (an index) for it"
 
@@ -100,5 +107,6 @@ def test_an_error_of_the_installer_is_kept_without_the_index_it_came_from() -> N
 def test_a_point_between_the_pinned_ones_fits_and_runs(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     found = versions.tried(versions.POINTS[name], tmp_path_factory.mktemp("versions"))
     if not found["installed"]:
-        pytest.skip(f"no package index here: {found['why']}")
+        pytest.skip(f"its environment can't be made here: {found['why']}")
     assert (found["capabilities"], found["tests"]["failed"], found["run"]) == ({}, [], "ended")
+    assert found["fit"]["rung_index"] > 0 and found["fit"]["trials"][0] == "0: out_of_memory"
