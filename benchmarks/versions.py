@@ -167,7 +167,7 @@ def environment(point: Point, folder: Path) -> Path:
     return python
 
 
-_OF_TORCH = re.compile(r"(torch|torchvision|triton|sympy|networkx|fsspec|filelock|nvidia-.*|cuda-.*)==")
+_OF_TORCH = re.compile(r"(torch|torchvision|triton|nvidia-.*|cuda-.*)==")
 
 
 def _kept_pins() -> list[str]:
