@@ -253,7 +253,7 @@ def _env(point: Point, folder: Path) -> dict[str, str]:
 
 
 def _tests(python: Path, point: Point, folder: Path) -> Row:
-    argv = [str(python), "-m", "pytest", "--tb=line", "-p", "no:cacheprovider", "-rfE", *_words(TESTS, point, python)]
+    argv = [str(python), "-m", "pytest", "--tb=line", "--durations=12", "-p", "no:cacheprovider", "-rfE", *_words(TESTS, point, python)]
     try:
         ended = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, env=_env(point, folder), check=False, timeout=LONGEST_S)
     except subprocess.TimeoutExpired:
