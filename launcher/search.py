@@ -87,10 +87,13 @@ def dominated_by(ladder: Ladder, rung: Rung, history: Sequence[Tried]) -> Tried 
     A rung is out where it asks at least as much on every wheel as one that really ran out of memory. A failure in training
     before any validation says nothing of the wheels that act only in validation: those can't cure it, so they don't count.
     An ``altered`` trial is no measurement of its rung and dominates nothing; nor does a failure of data loader workers or of
-    page-locked memory, which is about the host.
+    page-locked memory, which is about the host. A script whose batch can't be put together from micro-batches rules out every rung
+    that would have to.
     """
     for tried in history:
         verdict = tried.verdict
+        if verdict.source == "accumulation" and rung.accumulation > ladder.asked.accumulation:
+            return tried
         if verdict.kind not in (Kind.OUT_OF_MEMORY, Kind.SPILLED) or verdict.source in ("workers", "pinned"):
             continue
         before_validation = verdict.phase in (Phase.START, Phase.SETUP, Phase.TRAIN)

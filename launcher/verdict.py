@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from launcher.contract.ending import Ending
-from launcher.contract.report import CARD_TAKEN, OVER_CAP, Phase, TrialReport
+from launcher.contract.report import CARD_TAKEN, NOT_EXACT, OVER_CAP, Phase, TrialReport
 from launcher.ladder import Rung
 from launcher.memory_failure import MemoryFailure, Source, maybe_memory, memory_failure
 from launcher.schema import Value
@@ -185,6 +185,15 @@ def _stalled(seen: _Seen) -> Verdict | None:
     return _verdict(seen, Kind.STALLED, why, evidence=seen.ending.stderr_tail)
 
 
+def _not_exact(seen: _Seen) -> Verdict | None:
+    """What accumulates from outside has seen that the large batch's update would not come of it."""
+    failure = seen.report.failure
+    if failure is None or NOT_EXACT not in failure.types:
+        return None
+    said = next(line for line in failure.message.splitlines() if NOT_EXACT in line).partition(f"{NOT_EXACT}: ")[2]
+    return _verdict(seen, Kind.ALTERED, said, source="accumulation", evidence=failure.message)
+
+
 def _crashed(seen: _Seen) -> Verdict | None:
     report, ending = seen.report, seen.ending
     if report.failure is not None:
@@ -258,6 +267,7 @@ _CHECKS: tuple[Callable[[_Seen], Verdict | None], ...] = (
     _refused,
     _over_the_cap,
     _stalled,
+    _not_exact,
     _crashed,
     _hidden,
     _diverged,

@@ -215,12 +215,22 @@ def test_a_configuration_that_the_script_finds_itself_is_left_to_it(tmp_path: Pa
     assert "config" not in understood.args and ScriptAdapter(made(understood)).check() == []
 
 
+def test_what_counts_its_steps_is_not_accumulated_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("p.add_argument('--batch-size', default=8)\np.add_argument('--max-steps', default=-1)\n")
+    plain = recognise.understand(["python", "train.py", "--log-steps", "10", "--epochs", "3"])
+    assert believed(plain)["accumulation"] == (1, "outside") and plain.ladder["order"] == ["micro_batch"]
+    counted = recognise.understand(["python", "train.py", "--max-steps", "500"])
+    assert "accumulation" not in believed(counted) and "--max-steps 500 counts training in steps" in counted.remarks["ask"][0]
+
+
 def test_a_module_names_the_recipe_and_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("package").mkdir()
     Path("package/module.py").write_text("p.add_argument('--batch-size', default=8)\n")
     understood = recognise.understand(["python", "-m", "package.module", "--lr", "1"])
-    assert believed(understood) == {"micro_batch": (8, "--batch-size")} and recognise.name_of(understood) == "package_module"
+    assert believed(understood) == {"micro_batch": (8, "--batch-size"), "accumulation": (1, "outside")}
+    assert recognise.name_of(understood) == "package_module"
 
 
 def test_lightnings_dotted_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

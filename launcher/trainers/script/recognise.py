@@ -9,6 +9,7 @@ from typing import Any
 
 from launcher.errors import BadInput, Fault
 from launcher.trainers.script import configs, flags
+from launcher.trainers.script.spelling import OUTSIDE
 from launcher.understood import PLACE, Belief, Doubt, Understood, typed
 
 _ORDER = ("micro_batch", "val_micro_batch", "checkpointing", "segment", "sequence_length", "image_size", "model")
@@ -42,17 +43,43 @@ def understand(words: Sequence[str]) -> Understood:
                 "trainer.args.spelled.micro_batch=--my-batch trainer.args.spelled.accumulation=--my-accum -- ...",
             )
         )
-    return _recipe(words, beliefs, doubts, config)
+    unknown = ""
+    if "accumulation" not in beliefs and (batch := beliefs.get("micro_batch")) is not None and _usable(batch):
+        if counted := _counted(words[begin:], declared):
+            unknown = f"no word for it was found, and {counted} counts training in steps, so the micro-batch is not turned"
+        else:
+            beliefs["accumulation"] = Belief(wheel="accumulation", value=1, spelling=OUTSIDE, source="no word for it was found")
+    return _recipe(words, beliefs, doubts, config, unknown=unknown)
 
 
-def _recipe(words: Sequence[str], beliefs: Mapping[str, Belief], doubts: Sequence[Doubt], config: str | None) -> Understood:
+def _counted(words: Sequence[str], declared: Sequence[flags.Flag]) -> str:
+    """The word by which training is so many steps long, or nothing: with micro-batches it would be too short."""
+    said = {word.partition("=")[0]: word.partition("=")[2] or after for word, after in zip(words, [*words[1:], ""], strict=True)}
+    for word, value in said.items():
+        if flags.counts_steps(word) and (word.startswith("-") or "=" in value or "." in word) and _positive(typed(value)):
+            return f"{word} {value}"
+    defaults = [flag for flag in declared if flags.counts_steps(_name(flag.spelling)) and _positive(flag.default)]
+    return next((f"{_name(flag.spelling)} {flag.default}" for flag in defaults if _name(flag.spelling) not in said), "")
+
+
+def _name(spelling: str) -> str:
+    return spelling.removeprefix("switch:").split("/")[0].rstrip("=")
+
+
+def _positive(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+
+
+def _recipe(
+    words: Sequence[str], beliefs: Mapping[str, Belief], doubts: Sequence[Doubt], config: str | None, *, unknown: str
+) -> Understood:
     """The recipe that the beliefs amount to."""
     wheels = {wheel: belief for wheel, belief in beliefs.items() if _usable(belief)}
     order = _order(wheels)
     spelled = {wheel: belief.spelling for wheel, belief in beliefs.items() if wheel in wheels or wheel == "micro_batch"}
     rules = _rules(wheels, order)
     says = {wheel: belief.value for wheel, belief in wheels.items()}
-    unknown = () if "accumulation" in wheels else ("accumulation: no word for it was found, so the micro-batch is not turned",)
+    remarks = () if "accumulation" in wheels else (f"accumulation: {unknown or 'not known, so the micro-batch is not turned'}",)
     return Understood(
         adapter="script",
         words=tuple(words),
@@ -66,11 +93,11 @@ def _recipe(words: Sequence[str], beliefs: Mapping[str, Belief], doubts: Sequenc
             **{f"ask.{wheel}": str(belief) for wheel, belief in wheels.items()},
             "trainer.args.config": "autofit passes a changed copy",
             "trainer.args.says": "what the command means as it stands; nothing of it is said again",
-            "trainer.args.spelled": "wheel: how the script says it (--flag, --flag=, switch:--flag, config:key, key=, env:NAME)",
+            "trainer.args.spelled": "wheel: how the script says it (--flag, --flag=, switch:--flag, config:key, key=, env:NAME, outside)",
             "ladder.order": "fastest wheel first",
             **({} if order else {"ladder.wheels.micro_batch": "no fall-back: nothing else is known of the script"}),
         },
-        remarks={"ask": unknown, "trainer.args": _REMARKS},
+        remarks={"ask": remarks, "trainer.args": _REMARKS},
     )
 
 

@@ -6,7 +6,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-FORMS = "--flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, config+:key, key= (Hydra), env:NAME"
+FORMS = "--flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, config+:key, key= (Hydra), env:NAME, outside (accumulation)"
+
+OUTSIDE = "outside"
+"""Spelling of accumulation where the script has no word for it: its optimizer steps are held back from outside."""
 
 
 @dataclass(slots=True)
@@ -17,6 +20,8 @@ class Line:
     env: dict[str, str] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
     """Dotted key -> value, for the copy of the configuration file."""
+    outside: int = 1
+    """Micro-batches per optimizer step that the script isn't told of (``outside.placed``)."""
 
     def set(self, spelling: str, value: Any) -> None:
         """Says ``value`` in the words of ``spelling``; in place where the command says it already, else at its end."""
@@ -25,6 +30,8 @@ class Line:
             self.env[name] = _text(value)
         elif form == "config":
             self.config[name] = value
+        elif form == OUTSIDE:
+            self.outside = int(value)
         elif form == "switch":
             self._switch(name, bool(value))
         elif form == "word":
@@ -68,10 +75,12 @@ class Line:
 
 
 def kind(spelling: str) -> tuple[str, str]:
-    """(form, name) of a spelling: flag, joined (--flag=), switch, config, env or word (key=).
+    """(form, name) of a spelling: flag, joined (--flag=), switch, config, env, word (key=) or outside.
 
     Raises ValueError for anything else.
     """
+    if spelling == OUTSIDE:
+        return OUTSIDE, ""
     for prefix in ("switch", "config", "config+", "env"):
         if spelling.startswith(f"{prefix}:") and len(spelling) > len(prefix) + 1:
             return prefix.rstrip("+"), spelling.split(":", 1)[1]

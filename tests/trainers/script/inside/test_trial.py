@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from launcher import trial
+from launcher import launch, trial
 from launcher.job import Job
 from launcher.ladder import Ladder
 from launcher.record import RunFolder
@@ -87,6 +88,27 @@ def test_a_script_that_reads_back_what_it_writes_fits_and_nothing_of_the_persons
     assert fits(done) and done.report.train_again_batches >= 1
     assert snapshot(work) == before and not (work / "out").exists()
     assert not (done.folder / "scratch").exists()
+
+
+def test_a_script_without_a_word_for_accumulation_steps_once_in_four_micro_batches(tmp_path: Path) -> None:
+    done = tried("no_word_for_accumulation", tmp_path, "--only", "adamw", rung=2, spelled={"accumulation": "outside"})
+    assert fits(done) and done.report.observed == {"micro_batch": 16, "accumulation": 4, "device": "cpu"}
+    assert said(done, "4 micro-batches are in each optimizer step")
+
+
+def test_a_script_whose_batch_can_not_be_put_together_is_altered_with_the_reason(tmp_path: Path) -> None:
+    done = tried("can_not_be_accumulated", tmp_path, "--way", "lbfgs", rung=2, spelled={"accumulation": "outside"})
+    assert done.verdict.kind is Kind.ALTERED and "is given a closure" in done.verdict.why and done.verdict.source == "accumulation"
+
+
+@pytest.mark.slow
+def test_a_full_run_accumulates_without_autofit(tmp_path: Path) -> None:
+    made = recipe([sys.executable, str(SCRIPTS / "no_word_for_accumulation.py"), "--only", "sgd"], spelled={"accumulation": "outside"})
+    adapter = ScriptAdapter(made)
+    job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=cpu_budget(), folder=RunFolder.create(tmp_path / "runs", "test"))
+    launch.native_command(job, job.ladder.rungs[2])
+    ended = subprocess.run([str(job.folder.command)], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "39 micro-batches, 12 optimizer steps" in ended.stderr
 
 
 def test_an_endless_iterator_is_fast_forwarded_to_its_validation(tmp_path: Path) -> None:

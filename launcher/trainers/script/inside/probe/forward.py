@@ -81,6 +81,7 @@ class Forward:
             self._trained.add(shapes)
             session.varies = session.varies or len(self._trained) > len({_leading(each) for each in self._trained})
             _observe_batch(session, args, kwargs)
+            session.forwards += 1
             return self._really(args, kwargs)
         return self._stubbed(("train",), args, kwargs)
 
