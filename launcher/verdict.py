@@ -13,7 +13,7 @@ from typing import Any
 
 from launcher.contract.ending import Ending
 from launcher.contract.report import CARD_TAKEN, NOT_EXACT, OVER_CAP, Phase, TrialReport
-from launcher.ladder import Rung
+from launcher.ladder import MICRO_BATCH, Rung
 from launcher.memory_failure import MemoryFailure, Source, maybe_memory, memory_failure
 from launcher.schema import Value
 from launcher.sizes import format_size
@@ -46,6 +46,8 @@ class Verdict:
     """For memory failures: who refused."""
     asked_bytes: int | None = None
     """For memory failures: how much the failing allocation asked for, where its text says so."""
+    took: int | None = None
+    """For ALTERED: the micro-batch that the trainer took instead of the asked one."""
     peak_bytes: int = 0
     """Most memory the trial held (CUDA: reserved by the allocator and held outside of it; data segments on the CPU)."""
     evidence: str = ""
@@ -209,7 +211,10 @@ def _crashed(seen: _Seen) -> Verdict | None:
 def _hidden(seen: _Seen) -> Verdict | None:
     """A failure that the trainer, a library, a thread or a worker got over: the run would lose what the trial lost."""
     if swallowed := seen.report.swallowed:
-        return _verdict(seen, Kind.ALTERED, f"the trainer hid a memory failure: {swallowed[0]}", evidence="\n".join(swallowed))
+        took = _took(seen)
+        went_on = f" (and went on with micro_batch={took})" if took is not None else ""
+        why = f"the trainer hid a memory failure{went_on}: {swallowed[0]}"
+        return _verdict(seen, Kind.ALTERED, why, took=took, evidence="\n".join(swallowed))
     if not seen.lost:
         return None
     why = f"something was lost to memory and the trainer went on: {seen.lost[0]}"
@@ -235,7 +240,15 @@ def _vacuous(seen: _Seen) -> Verdict | None:
 
 def _altered(seen: _Seen) -> Verdict | None:
     other = altered(seen.report.observed, {**seen.rung.values, **seen.needs.observed})
-    return _verdict(seen, Kind.ALTERED, f"the trainer ran {other}", evidence=repr(seen.report.observed)) if other else None
+    if not other:
+        return None
+    return _verdict(seen, Kind.ALTERED, f"the trainer ran {other}", took=_took(seen), evidence=repr(seen.report.observed))
+
+
+def _took(seen: _Seen) -> int | None:
+    """The micro-batch that a trainer chose for itself, below the asked one."""
+    ran = seen.report.observed.get(MICRO_BATCH)
+    return ran if isinstance(ran, int) and not isinstance(ran, bool) and 0 < ran < seen.rung.micro_batch else None
 
 
 def _spilled(seen: _Seen) -> Verdict | None:

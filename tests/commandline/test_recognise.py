@@ -18,8 +18,10 @@ from launcher.schema import LadderRules, Recipe, TrainerRules
 from launcher.trainers import base
 from launcher.trainers.base import adapters
 from launcher.trainers.script import flags
+from launcher.trainers.script import recognise as script_recognise
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
+from launcher.understood import free_batch
 from launcher.wheels import ladder_of
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -285,3 +287,23 @@ def test_a_broken_plugin_is_passed_over_with_a_word(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(base, "entry_points", lambda group: [*entry_points(group=group), broken])
     assert "broken" not in [adapter.name for adapter in adapters()]
     assert "'broken' (nowhere_at_all:Adapter) can't be loaded" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("words", "ranks"),
+    [
+        ("torchrun --nproc_per_node 2 train.py --batch-size 64", 2), ("torchrun --nproc-per-node=4 --nnodes 2 train.py", 8),
+        ("torchrun --nproc_per_node gpu train.py", 1), ("python train.py --nnodes 2", 1),
+        ("accelerate launch --num_processes 3 train.py", 3), ("python -m torch.distributed.run --nproc_per_node=2 train.py", 2),
+    ],
+)  # fmt: skip
+def test_processes_are_counted_by_the_launchers_words(words: str, ranks: int) -> None:
+    assert script_recognise.ranks(words.split()) == ranks
+
+
+def test_who_accepts_another_batch_gets_a_micro_batch_that_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("p.add_argument('--batch-size', default=8)\np.add_argument('--max-steps', default=100)\n")
+    understood = recognise.understand(["python", "train.py"])
+    assert understood.ladder["wheels"]["micro_batch"] == {"floor": 8}
+    assert free_batch(understood).ladder == {"order": ["micro_batch"]}

@@ -72,6 +72,9 @@ class ScriptAdapter:
     def accumulation(self) -> int:
         return 1
 
+    def world_size(self) -> int:
+        return recognise.ranks(self.args.command)
+
     def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
         """The presets that stand behind the asked one in the recipe, down to the floor."""
         presets = self.recipe.trainer.args.get("presets")
@@ -340,6 +343,7 @@ def _spelling_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
             faults.append(Fault(key=f"ask.{wheel}", found="the script has no known word for it", cure=cure))
     accumulation, micro_batch = recipe.ask.get("accumulation"), recipe.ladder.wheels.get("micro_batch")
     turns = "micro_batch" in recipe.ladder.order and (micro_batch is None or micro_batch.floor != recipe.ask.get("micro_batch"))
+    turns = turns and recipe.ladder.keep_batch
     if "accumulation" not in args.spelled and (turns or accumulation not in (None, 1)):
         cure = (
             "Say how: trainer.args.spelled.accumulation=--accum (or config:train.accum), or =outside where the script has no word for it "

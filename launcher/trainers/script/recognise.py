@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -54,10 +55,14 @@ def understand(words: Sequence[str]) -> Understood:
 
 def _counted(words: Sequence[str], declared: Sequence[flags.Flag]) -> str:
     """The word by which training is so many steps long, or nothing: with micro-batches it would be too short."""
-    said = {word.partition("=")[0]: word.partition("=")[2] or after for word, after in zip(words, [*words[1:], ""], strict=True)}
-    for word, value in said.items():
-        if flags.counts_steps(word) and (word.startswith("-") or "=" in value or "." in word) and _positive(typed(value)):
-            return f"{word} {value}"
+    said = {}
+    for word, after in itertools.pairwise([*words, ""]):
+        name, equals, value = word.partition("=")
+        if equals or name.startswith("-"):
+            said[name] = value if equals else after
+    for name, value in said.items():
+        if flags.counts_steps(name) and _positive(typed(value)):
+            return f"{name} {value}"
     defaults = [flag for flag in declared if flags.counts_steps(_name(flag.spelling)) and _positive(flag.default)]
     return next((f"{_name(flag.spelling)} {flag.default}" for flag in defaults if _name(flag.spelling) not in said), "")
 
@@ -159,6 +164,20 @@ def script_of(words: Sequence[str]) -> tuple[Path | None, int]:
             found = next((one for one in (path.with_suffix(".py"), path / "__main__.py") if one.is_file()), None)
             return found, at + 2
     return None, 1
+
+
+_RANKS = ("--nproc_per_node", "--nproc-per-node", "--num_processes", "--num-processes", "--nnodes")
+
+
+def ranks(words: Sequence[str]) -> int:
+    """Processes that a launcher (torchrun, accelerate) is told to start; 1 where it isn't told a number."""
+    product = 1
+    for at, word in enumerate(words[: script_of(words)[1] - 1]):
+        name, equals, value = word.partition("=")
+        said = value if equals else next(iter(words[at + 1 : at + 2]), "")
+        if name in _RANKS and said.isdecimal():
+            product *= max(int(said), 1)
+    return product
 
 
 def _believed(candidates: Sequence[Belief]) -> tuple[dict[str, Belief], list[Doubt]]:

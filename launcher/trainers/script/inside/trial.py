@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.contract.orders import Orders
-from launcher.contract.report import Failure, Phase, TrialReport
+from launcher.contract.report import SAMPLES, Failure, Phase, TrialReport
 from launcher.trainers.script.inside.caches import CACHES, huggingface
 from launcher.trainers.script.inside.plainly import injected, proven, refuses, speaks_of_memory
 from launcher.trainers.script.inside.probe.settings import Settings
@@ -198,7 +198,8 @@ def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> Trial
         uses=_together(everyone, orders) if len(everyone) > 1 else main.uses,
         validation_batches=max(one.validation_batches for one in everyone) if failed is None else main.validation_batches,
         swallowed=tuple(dict.fromkeys(text for one in reports for text in one.swallowed)),
-        notes=tuple(dict.fromkeys([*(note for one in everyone for note in one.notes), *_ranks(everyone)])),
+        notes=tuple(dict.fromkeys([*(note for one in everyone for note in one.notes), *_ranks(everyone), *_own(everyone)])),
+        facts={**main.facts, **_samples(everyone)},
     )
     if report.failure is None and status != 0:
         report = dataclasses.replace(report, failure=_exit_failure(status, orders))
@@ -242,6 +243,23 @@ def _tail(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")[-_TAIL_CHARACTERS:]
     except OSError:
         return ""
+
+
+def _samples(trained: Sequence[TrialReport]) -> dict[str, int]:
+    """What all processes together put into an optimizer step for each micro-batch that the script was told to accumulate."""
+    each = [report.facts.get("samples") for report in trained]
+    if not each or not all(isinstance(one, int) for one in each):
+        return {}
+    return {SAMPLES: sum(one for one in each if isinstance(one, int)) * _accumulated(trained)}
+
+
+def _accumulated(trained: Sequence[TrialReport]) -> int:
+    return max((int(report.facts.get("own_accumulation", 1)) for report in trained), default=1)
+
+
+def _own(trained: Sequence[TrialReport]) -> list[str]:
+    own = _accumulated(trained)
+    return [f"the script accumulates {own} micro-batches by itself, in each step that it was told to take"] if own > 1 else []
 
 
 def _ranks(trained: Sequence[TrialReport]) -> list[str]:

@@ -202,7 +202,8 @@ def observe_micro_batch(session: Session, seen: int, candidates: tuple[int, ...]
     asked = session.orders.payload.get("micro_batch")
     if asked in candidates:
         seen = asked
-    elif asked is not None and world_size() > 1 and seen * world_size() == asked:
+    session.recorder.fact(samples=seen)
+    if seen != asked and asked is not None and world_size() > 1 and seen * world_size() == asked:
         session.recorder.note(f"the script divides its batch of {asked} over {world_size()} processes")
         seen = asked
     session.recorder.observe(micro_batch=seen)
