@@ -307,3 +307,31 @@ def test_who_accepts_another_batch_gets_a_micro_batch_that_turns(tmp_path: Path,
     understood = recognise.understand(["python", "train.py"])
     assert understood.ladder["wheels"]["micro_batch"] == {"floor": 8}
     assert free_batch(understood).ladder == {"order": ["micro_batch"]}
+
+
+def test_a_project_of_hydras_is_read_through_its_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path, text in {
+        "src/train.py": "@hydra.main(version_base=None, config_path='../configs', config_name='train.yaml')\ndef main(cfg): ...\n",
+        "configs/train.yaml": "defaults:\n  - _self_\n  - data: small\n  - model: net\n  - trainer: default\n  - hydra: default\nseed: 1\n",
+        "configs/model/net.yaml": "input_size: 784\n",
+        "configs/data/small.yaml": "batch_size: 16\n",
+        "configs/data/large.yaml": "defaults: [small]\nbatch_size: 128\n",
+        "configs/trainer/default.yaml": "_target_: lightning.pytorch.trainer.Trainer\nmax_epochs: 3\n",
+        "configs/trainer/cpu.yaml": "defaults: [default]\naccelerator: cpu\n",
+    }.items():
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(text)
+    understood = recognise.understand(["python", "src/train.py", "trainer=cpu", "data=large"])
+    assert believed(understood) == {"micro_batch": (128, "data.batch_size="), "accumulation": (1, "++trainer.accumulate_grad_batches=")}
+    assert rung_words(understood, 1)[2:] == [
+        "trainer=cpu", "data=large", "data.batch_size=64", "++trainer.accumulate_grad_batches=2",
+    ]  # fmt: skip
+
+
+def test_lengths_that_only_a_default_says_are_left_where_the_command_says_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    flags_ = "p.add_argument('-b', default=8)\np.add_argument('--img-size', default=224)\np.add_argument('--max-seq-len', default=576)\n"
+    Path("train.py").write_text(flags_)
+    assert "sequence_length" not in believed(recognise.understand(["python", "train.py", "--img-size", "64"]))
+    assert "sequence_length" in believed(recognise.understand(["python", "train.py"]))

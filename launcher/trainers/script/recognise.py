@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.errors import BadInput, Fault
-from launcher.trainers.script import configs, flags
+from launcher.trainers.script import configs, flags, groups
 from launcher.trainers.script.spelling import OUTSIDE
 from launcher.understood import PLACE, Belief, Doubt, Understood, typed
 
@@ -27,11 +27,13 @@ def understand(words: Sequence[str]) -> Understood:
     if script is not None and not script.is_file():
         raise BadInput([Fault(key=PLACE, found=f"there is no script {script} in {Path.cwd()}", cure="Give its path.")])
     config = configs.named(words[begin:])  # what stands before the script is its launcher's
-    declared = flags.of_source(script) if script is not None else []
+    declared = [*flags.of_source(script), *groups.settings(script, words[begin:])] if script is not None else []
     python = [Path(word) for word in words[begin:] if word.endswith(".py") and Path(word).is_file()]
     beliefs, doubts = _believed(
         [*_on_the_line(words, begin, declared), *_in_config(config), *_in_python(python), *_declared(declared, words[begin:])]
     )
+    if any(belief.source == "command line" for wheel, belief in beliefs.items() if wheel in _LENGTHS):  # then no other length is meant
+        beliefs = {wheel: one for wheel, one in beliefs.items() if wheel not in _LENGTHS or not one.source.endswith("'s default")}
     if (belief := beliefs.get("micro_batch")) is not None and not _usable(belief):
         text = f"{belief.spelling} says {belief.value}, which is no number of samples: say one, as in autofit run ask.micro_batch=16 -- ..."
         doubts.append(Doubt(wheel="micro_batch", text=text))

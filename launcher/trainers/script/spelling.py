@@ -6,7 +6,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-FORMS = "--flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, config+:key, key= (Hydra), env:NAME, outside (accumulation)"
+FORMS = (
+    "--flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, config+:key, key= or ++key= (Hydra), env:NAME, "
+    "outside (accumulation)"
+)
 
 OUTSIDE = "outside"
 """Spelling of accumulation where the script has no word for it: its optimizer steps are held back from outside."""
@@ -35,7 +38,7 @@ class Line:
         elif form == "switch":
             self._switch(name, bool(value))
         elif form == "word":
-            self._joined(name, f"{name}={_text(value)}", prefixes=("", "+", "++"))
+            self._word(name, _text(value))
         elif form == "joined":
             self._joined(name, f"{name}={_text(value)}")
         else:
@@ -65,6 +68,14 @@ class Line:
             return
         self.words.append(said)
 
+    def _word(self, name: str, value: str) -> None:
+        """Hydra's ``key=value``; a plus before the key stands only where the command doesn't say the key already."""
+        key = name.lstrip("+")
+        if any(word.lstrip("+").startswith(f"{key}=") for word in self.words):
+            self._joined(key, f"{key}={value}", prefixes=("", "+", "++"))
+        else:
+            self.words.append(f"{name}={value}")
+
     def _switch(self, name: str, on: bool) -> None:
         yes, _, no = name.partition("/")
         self.words = [word for word in self.words if word not in (yes, no or yes)]
@@ -88,7 +99,7 @@ def kind(spelling: str) -> tuple[str, str]:
         return "joined", spelling[:-1]
     if re.fullmatch(r"-[\w.-]+", spelling):
         return "flag", spelling
-    if re.fullmatch(r"[\w][\w./@-]*=", spelling):
+    if re.fullmatch(r"\+{0,2}\w[\w./@-]*=", spelling):
         return "word", spelling[:-1]
     raise ValueError(f"{spelling!r} is no spelling; these are: {FORMS}")
 

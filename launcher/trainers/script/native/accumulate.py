@@ -141,7 +141,8 @@ class Outside:
         self.on_note: list[Callable[[str], None]] = []
         self.steps = self.micro_batches = 0
         self._optimizers: weakref.WeakKeyDictionary[Any, Held] = weakref.WeakKeyDictionary()
-        self._schedulers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._deferred: weakref.WeakKeyDictionary[Any, Callable[[], Any]] = weakref.WeakKeyDictionary()
+        """Scheduler -> its last step in the middle of a group: done after it, where none came with the group's own step."""
         self._drawn: Pass | None = None
         """Of which a batch was drawn last."""
         self._pass: Pass | None = None
@@ -234,6 +235,10 @@ class Outside:
             self.trouble("batches are fetched ahead of their training, or skipped")
         if left is not None and left is not one and not left.ended and not left.last and any(h.pending for h in self._optimizers.values()):
             self.trouble("a pass over the data is left before its end, in the middle of an optimizer step")
+        if not any(held.pending for held in self._optimizers.values()):
+            deferred, self._deferred = list(self._deferred.values()), weakref.WeakKeyDictionary()
+            for step in deferred:
+                step()
         one.trained = one.position
         self._pass = one
         self._batch += 1
@@ -470,7 +475,9 @@ class Outside:
         def once(this: Any, *args: Any, **kwargs: Any) -> Any:
             held = self._optimizers.get(_bare(getattr(this, "optimizer", None)))
             if not self.paused and held is not None and held.pending:
+                self._deferred[this] = lambda: step(this, *args, **kwargs)
                 return None
+            self._deferred.pop(this, None)
             return step(this, *args, **kwargs)
 
         return once
