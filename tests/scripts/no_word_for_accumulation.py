@@ -52,7 +52,7 @@ def train(
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**14, growth_interval=2, enabled=amp)
     criterion = nn.CrossEntropyLoss()
     for epoch in range(3):
-        for a, b in batches:
+        for at, (a, b) in enumerate(batches):
             if zero == "first":
                 for optimizer in optimizers:
                     optimizer.zero_grad()
@@ -70,7 +70,8 @@ def train(
             scaler.update()
             if zero == "last":
                 model.zero_grad()
-            if per_batch:
+            sparse = per_batch == "sparse" and at % (128 // args.batch_size) == 64 // args.batch_size // 2
+            if per_batch is True or sparse:
                 for scheduler in schedulers:
                     scheduler.step()
         with torch.no_grad():
@@ -99,6 +100,7 @@ ways = {
     "one_cycle": {"schedule": lambda o, b: OneCycleLR(o, max_lr=0.2, total_steps=3 * len(b))},
     "cosine_adamw_clip": {"make": adamw, "clip": 0.1, "schedule": lambda o, b: CosineAnnealingLR(o, T_max=3 * len(b))},
     "every_epoch": {"schedule": lambda o, b: StepLR(o, 1, 0.5), "per_batch": False},
+    "now_and_then": {"schedule": lambda o, b: StepLR(o, 1, 0.5), "per_batch": "sparse"},
     "two_optimizers": {"two": True, "make": adamw},
     "amp_one_cycle_two": {"two": True, "amp": True, "schedule": lambda o, b: OneCycleLR(o, max_lr=0.2, total_steps=3 * len(b))},
 }
