@@ -47,7 +47,7 @@ class Verdict:
     asked_bytes: int | None = None
     """For memory failures: how much the failing allocation asked for, where its text says so."""
     took: int | None = None
-    """For ALTERED: the micro-batch that the trainer took instead of the asked one."""
+    """The micro-batch that the trainer took instead of the asked one, where it went below that by itself."""
     peak_bytes: int = 0
     """Most memory the trial held (CUDA: reserved by the allocator and held outside of it; data segments on the CPU)."""
     evidence: str = ""
@@ -167,7 +167,8 @@ def _over_the_cap(seen: _Seen) -> Verdict | None:
     if over is None:
         return None
     why = f"needs {format_size(over.held_bytes)} in phase {over.phase}, {format_size(over.held_bytes - cap)} over the cap"
-    return _verdict(seen, Kind.OUT_OF_MEMORY, why, phase=over.phase, source="measured", evidence=repr(over))
+    why += _went_on(seen)
+    return _verdict(seen, Kind.OUT_OF_MEMORY, why, phase=over.phase, source="measured", took=_took(seen), evidence=repr(over))
 
 
 def _squeezed(seen: _Seen) -> Verdict | None:
@@ -211,10 +212,8 @@ def _crashed(seen: _Seen) -> Verdict | None:
 def _hidden(seen: _Seen) -> Verdict | None:
     """A failure that the trainer, a library, a thread or a worker got over: the run would lose what the trial lost."""
     if swallowed := seen.report.swallowed:
-        took = _took(seen)
-        went_on = f" (and went on with micro_batch={took})" if took is not None else ""
-        why = f"the trainer hid a memory failure{went_on}: {swallowed[0]}"
-        return _verdict(seen, Kind.ALTERED, why, took=took, evidence="\n".join(swallowed))
+        why = f"the trainer hid a memory failure{_went_on(seen)}: {swallowed[0]}"
+        return _verdict(seen, Kind.ALTERED, why, took=_took(seen), evidence="\n".join(swallowed))
     if not seen.lost:
         return None
     why = f"something was lost to memory and the trainer went on: {seen.lost[0]}"
@@ -243,6 +242,11 @@ def _altered(seen: _Seen) -> Verdict | None:
     if not other:
         return None
     return _verdict(seen, Kind.ALTERED, f"the trainer ran {other}", took=_took(seen), evidence=repr(seen.report.observed))
+
+
+def _went_on(seen: _Seen) -> str:
+    took = _took(seen)
+    return f" (and went on with micro_batch={took})" if took is not None else ""
 
 
 def _took(seen: _Seen) -> int | None:

@@ -269,9 +269,15 @@ def test_a_script_that_catches_running_out_of_memory_does_not_fit(tmp_path: Path
 
 
 @pytest.mark.slow
+def test_a_script_that_halves_its_batch_says_which_it_took(tmp_path: Path) -> None:
+    done = tried("halves_its_batch", tmp_path, "--width", "4096", cap=100 * MIB, micro_batch=8192)
+    assert done.verdict.took in (1024, 2048, 4096) and f"went on with micro_batch={done.verdict.took}" in done.verdict.why
+
+
+@pytest.mark.slow
 def test_two_processes_of_torchrun(tmp_path: Path) -> None:
     done = tried("two_processes", tmp_path, launcher=("torchrun", "--nproc_per_node", "2"), rung=2)
-    assert fits(done)
+    assert fits(done) and done.rung.world_size == 2 and done.effective_batch == done.rung.effective_batch
 
 
 @pytest.mark.slow
