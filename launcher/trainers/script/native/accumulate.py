@@ -630,7 +630,7 @@ def _leading(batch: Any) -> int | None:
 
 def _shuffles(loader: Any) -> bool:
     sampler = getattr(loader, "sampler", None)
-    return type(sampler).__name__ == "RandomSampler" or bool(getattr(sampler, "shuffle", False))
+    return type(sampler).__name__.endswith("RandomSampler") or bool(getattr(sampler, "shuffle", False))
 
 
 _LIBRARIES = ("site-packages", "dist-packages", os.path.dirname(os.__file__))

@@ -102,6 +102,14 @@ def test_a_script_whose_batch_can_not_be_put_together_is_altered_with_the_reason
 
 
 @pytest.mark.slow
+def test_a_loader_that_fetches_ahead_is_accumulated_from_outside(tmp_path: Path) -> None:
+    pytest.importorskip("accelerate")
+    spelled = {"micro_batch": "--batch_size", "accumulation": "outside"}
+    done = tried("accelerate/train.py", tmp_path, cap=2048 * MIB, rung=2, spelled=spelled)
+    assert fits(done) and done.report.observed["accumulation"] == 4
+
+
+@pytest.mark.slow
 def test_a_full_run_accumulates_without_autofit(tmp_path: Path) -> None:
     made = recipe([sys.executable, str(SCRIPTS / "no_word_for_accumulation.py"), "--only", "sgd"], spelled={"accumulation": "outside"})
     adapter = ScriptAdapter(made)

@@ -276,12 +276,13 @@ class Session:
         self.progress.made(optimizer)
         self.something_new()
 
-    def stepped(self, optimizer: Any) -> None:
-        """An optimizer really stepped. With several, the one that stepped least often counts."""
+    def stepped(self, optimizer: Any, *, closure: bool = False) -> None:
+        """An optimizer really stepped. With several, the one that stepped least often counts. ``closure``: it was given one, and called it
+        as often as it liked."""
         if not self.active or self.recorder is None:
             return
         self.progress.stepped(optimizer)
-        self._count_micro_batches()
+        self._count_micro_batches(closure=closure and not self.passive)
         while self.steps < self.progress.least:
             self.steps += 1
             self.recorder.optimizer_step()
@@ -290,12 +291,12 @@ class Session:
         if not self.passive:
             self._after_step()
 
-    def _count_micro_batches(self) -> None:
+    def _count_micro_batches(self, *, closure: bool) -> None:
         """What the step was made of: as many batches as there were both data and backward passes for (a loss may have two of them)."""
         seen = self.drawn or self.forwards
         self._in_steps.append(self.backwards if self.passive or not seen else min(seen, self.backwards))
         self.drawn = self.forwards = self.backwards = 0
-        if self.progress.several or len(self._in_steps) < 2 or self.phase is not Phase.TRAIN:
+        if closure or self.progress.several or len(self._in_steps) < 2 or self.phase is not Phase.TRAIN:
             return
         usual = statistics.median_low(self._in_steps[1:])
         told = max(self.orders.payload.get("accumulation", 1), 1)

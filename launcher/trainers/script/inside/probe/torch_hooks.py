@@ -186,7 +186,7 @@ class _Steps:
             if optimizer not in self._optimizers:
                 self._optimizers.add(optimizer)
                 self._modules.adopt_of(optimizer)
-            session.stepped(optimizer)
+            session.stepped(optimizer, closure=any(map(callable, args[1:])) or kwargs.get("closure") is not None)
 
         register_optimizer_step_post_hook(stepped)
         scaler = torch.amp.GradScaler
