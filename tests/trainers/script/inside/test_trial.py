@@ -96,6 +96,7 @@ def test_a_script_without_a_word_for_accumulation_steps_once_in_four_micro_batch
     assert said(done, "4 micro-batches are in each optimizer step")
 
 
+@pytest.mark.slow
 def test_a_script_whose_batch_can_not_be_put_together_is_altered_with_the_reason(tmp_path: Path) -> None:
     done = tried("can_not_be_accumulated", tmp_path, "--way", "lbfgs", rung=2, spelled={"accumulation": "outside"})
     assert done.verdict.kind is Kind.ALTERED and "is given a closure" in done.verdict.why and done.verdict.source == "accumulation"
