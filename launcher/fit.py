@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -60,6 +61,9 @@ class Fit:
     trials: list[Trial] = field(default_factory=list)
     chosen: Trial | None = None
     command: Command | None = None
+    nearest: Trial | None = None
+    """Where no rung fits: a setting beyond the ladder that was really tried and does, with the command for it."""
+    nearest_command: Command | None = None
     status: Status = Status.TRYING
     trial_seconds: float = 0.0
     outcome: Outcome | None = None
@@ -84,6 +88,11 @@ class Fit:
             budget_bytes=budget.budget_bytes,
         )
 
+    def _nearest_record(self) -> dict[str, Any]:
+        if self.nearest is None or self.nearest_command is None:
+            return {}
+        return {"nearest": {**trial_record(self.nearest), "command": self.nearest_command.shell()}}
+
     def as_record(self) -> dict[str, Any]:
         """The record, which is also what ``--json`` prints."""
         rung, job = self.chosen.rung if self.chosen else None, self.job
@@ -95,15 +104,41 @@ class Fit:
             "rung": dict(rung.values) if rung else None,
             "rung_index": rung.index if rung else None,
             "accumulation": rung.accumulation if rung else None,
-            "effective_batch": job.ladder.effective_batch,
+            "effective_batch": self.chosen.effective_batch if self.chosen else job.ladder.effective_batch,
+            "effective_batch_asked": job.ladder.effective_batch,
             "given_up": given_up,
             "trials": [trial_record(one) for one in self.trials],
             "run_dir": str(job.folder.path),
             "command": self.command.shell() if self.command else None,
             "device": job.budget,
             "trial_seconds": self.trial_seconds,
+            **self._nearest_record(),
             **ran,
         }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Need:
+    """What the cheapest of the failing trials would have needed."""
+
+    trial: Trial
+    needed_bytes: int
+    measured: bool
+    """False: it was refused an allocation; it needs at least that much."""
+
+
+def least_need(trials: Sequence[Trial]) -> Need | None:
+    """The failing trial that asked for least memory, or None where none of them failed for want of it."""
+    needs = [need for trial in trials if (need := _need(trial)) is not None]
+    return min(needs, key=lambda need: need.needed_bytes, default=None)
+
+
+def _need(tried: Trial) -> Need | None:
+    verdict = tried.verdict
+    if verdict.kind is not Kind.OUT_OF_MEMORY or verdict.source in ("workers", "pinned") or not verdict.peak_bytes:
+        return None
+    measured = verdict.source == "measured"
+    return Need(trial=tried, needed_bytes=verdict.peak_bytes + (0 if measured else verdict.asked_bytes or 0), measured=measured)
 
 
 REPORTED = 1.02
@@ -137,7 +172,7 @@ def trial_record(tried: Trial) -> dict[str, Any]:
         "rung_index": tried.rung.index,
         "rung": dict(tried.rung.values),
         "accumulation": tried.rung.accumulation,
-        "effective_batch": tried.rung.effective_batch,
+        "effective_batch": tried.effective_batch,
         "verdict": tried.verdict.kind,
         "phase": tried.verdict.phase,
         "peak_bytes": tried.verdict.peak_bytes,

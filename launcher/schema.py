@@ -66,6 +66,9 @@ class LadderRules(Part):
     """Fastest wheel first. The first rung that fits gives up least, in this order."""
     wheels: dict[str, WheelRule] = {}
     """Rules by wheel name; a wheel without one uses the adapter's defaults."""
+    keep_batch: bool = True
+    """The effective batch is that of the asked configuration on every rung. False: it may go down with the micro-batch, accumulation
+    stays as asked; what that means for the learning rate is told."""
     search: Literal["walk", "exhaustive"] = "walk"
     """walk: skip what a real failure dominates. exhaustive: really try every rung down to the first that fits (the reference)."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from launcher.contract.report import Phase
-from launcher.ladder import Ladder, Rung
+from launcher.ladder import MICRO_BATCH, Ladder, Rung
 from launcher.verdict import Kind, Verdict
 
 
@@ -86,11 +86,17 @@ def dominated_by(ladder: Ladder, rung: Rung, history: Sequence[Tried]) -> Tried 
 
     A rung is out where it asks at least as much on every wheel as one that really ran out of memory. A failure in training
     before any validation says nothing of the wheels that act only in validation: those can't cure it, so they don't count.
-    An ``altered`` trial is no measurement of its rung and dominates nothing; nor does a failure of data loader workers or of
-    page-locked memory, which is about the host.
+    An ``altered`` trial is no measurement of its rung and dominates nothing, save the micro-batches between the asked one and the one
+    that the trainer took by itself, which is tried first; nor does a failure of data loader workers or of
+    page-locked memory, which is about the host. A script whose batch can't be put together from micro-batches rules out every rung
+    that would have to.
     """
     for tried in history:
         verdict = tried.verdict
+        if verdict.took is not None and _between(rung, tried, verdict.took):
+            return tried
+        if verdict.source == "accumulation" and rung.accumulation > ladder.asked.accumulation:
+            return tried
         if verdict.kind not in (Kind.OUT_OF_MEMORY, Kind.SPILLED) or verdict.source in ("workers", "pinned"):
             continue
         before_validation = verdict.phase in (Phase.START, Phase.SETUP, Phase.TRAIN)
@@ -100,3 +106,9 @@ def dominated_by(ladder: Ladder, rung: Rung, history: Sequence[Tried]) -> Tried 
         ):
             return tried
     return None
+
+
+def _between(rung: Rung, tried: Tried, took: int) -> bool:
+    """Whether a rung is the tried one with a micro-batch that the trainer has gone below by itself."""
+    same = all(value == tried.rung.values[name] for name, value in rung.values.items() if name != MICRO_BATCH)
+    return same and took < rung.micro_batch <= tried.rung.micro_batch

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeVar
 
@@ -15,7 +16,7 @@ from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, Interrupted
 from launcher.fit import Fit, Status, status_of, trial_record
 from launcher.job import Job
-from launcher.ladder import Ladder, Rung
+from launcher.ladder import MICRO_BATCH, Ladder, Rung
 from launcher.recipe import Draft
 from launcher.record import RunFolder
 from launcher.schema import Recipe
@@ -186,8 +187,51 @@ def _walk(result: Fit, screen: Screen) -> None:
         result.status = Status.DONE
     elif isinstance(move, search.Try) or move.why == "not_memory":
         result.status = status_of(result.trials[-1].verdict.kind)
+    if result.status is Status.NO_RUNG_FITS:
+        _look_below(result, screen)
     result.trial_seconds = time.monotonic() - began
     job.folder.event("fitted", status=result.status, rung_index=result.chosen.rung.index if result.chosen else None)
+
+
+MOST_BELOW = 4
+"""Trials that look for a setting beyond the ladder which would fit."""
+
+
+def _look_below(result: Fit, screen: Screen) -> None:
+    """Where only the effective batch keeps the micro-batch up: tries lower ones, so that the end can say which command would fit.
+
+    Nothing of it is launched; the person may accept it (``ladder.keep_batch=false``).
+    """
+    job = result.job
+    micro = next(wheel for wheel in job.ladder.wheels if wheel.name == MICRO_BATCH)
+    refused = any(trial.verdict.source == "accumulation" for trial in result.trials)
+    memory = all(trial.verdict.kind is Kind.OUT_OF_MEMORY or trial.verdict.source == "accumulation" for trial in result.trials)
+    fixed = type(job.adapter).general and len(micro.values) == 1
+    if not job.recipe.ladder.keep_batch or not memory or not (refused or fixed):
+        return
+    for number, (freed, rung) in enumerate(_below(job)):
+        screen.trying(rung, len(result.trials) + number + 1)
+        tried = try_rung(freed, rung, screen)
+        screen.tried(tried, job)
+        if tried.verdict.fits:
+            result.nearest, result.nearest_command = tried, job.adapter.full_run(rung, job.budget, folder=job.folder.path)
+        if tried.verdict.fits or not tried.verdict.lower_rung_may_help:
+            return
+
+
+def _below(job: Job) -> list[tuple[Job, Rung]]:
+    """Rungs with only the micro-batch lowered and accumulation as asked, numbered after the ladder's own; none where they can't be."""
+    rules = job.recipe.ladder.model_copy(update={"keep_batch": False, "order": (MICRO_BATCH,), "wheels": {}})
+    adapter = type(job.adapter)(job.recipe.model_copy(update={"ladder": rules}))
+    try:
+        if adapter.check():
+            return []
+        ladder = wheels.ladder_of(adapter)
+    except BadInput:
+        return []
+    below = [rung for rung in ladder.rungs[1:] if rung.micro_batch < job.ladder.asked.micro_batch][:MOST_BELOW]
+    beyond = len(job.ladder.rungs)
+    return [(replace(job, adapter=adapter), replace(rung, index=beyond + at)) for at, rung in enumerate(below)]
 
 
 MOST_WAITS = 5

@@ -12,7 +12,7 @@ from launcher import devices, process
 from launcher.allocator import allocator_environment
 from launcher.contract.ending import Ending
 from launcher.contract.orders import Orders
-from launcher.contract.report import BUDGET_ERROR, CARD_TAKEN, Phase, TrialReport
+from launcher.contract.report import BUDGET_ERROR, CARD_TAKEN, SAMPLES, Phase, TrialReport
 from launcher.errors import BadInput, Fault
 from launcher.job import Job
 from launcher.ladder import Rung
@@ -33,6 +33,12 @@ class Trial:
     report: TrialReport
     seconds: float
     folder: Path
+
+    @property
+    def effective_batch(self) -> int:
+        """Samples per optimizer step as they were seen, where they were: processes and accumulation of a script's own included."""
+        seen = self.report.facts.get(SAMPLES)
+        return seen * self.rung.accumulation if isinstance(seen, int) and seen else self.rung.effective_batch
 
 
 def run(job: Job, rung: Rung, *, told: Callable[..., None] | None = None) -> Trial:

@@ -144,3 +144,20 @@ def test_a_rung_on_a_taken_card_was_not_measured_and_is_tried_again() -> None:
     history = [Tried(rung=ladder.rungs[0], verdict=verdict(Kind.CARD_TAKEN, "train", None))]
     assert next_move(ladder, history) == Try(rung=ladder.rungs[0])
     assert dominated_by(ladder, ladder.rungs[0], history) is None
+
+
+def test_a_trainer_that_went_down_by_itself_is_followed_to_the_batch_it_took() -> None:
+    ladder = build([Wheel(name="micro_batch", values=(64, 32, 16, 8)), Wheel(name="model", values=("l", "s"))], effective_batch=64)
+    altered = Verdict(kind=Kind.ALTERED, phase="train", why="", took=16)
+    move = next_move(ladder, [Tried(rung=ladder.asked, verdict=altered)])
+    assert isinstance(move, Try) and move.rung.values == {"micro_batch": 16, "model": "l"}
+    ignores = Verdict(kind=Kind.ALTERED, phase="train", why="")
+    move = next_move(ladder, [Tried(rung=ladder.asked, verdict=ignores)])
+    assert isinstance(move, Try) and move.rung.micro_batch == 32
+
+
+def test_a_batch_that_can_not_be_put_together_leaves_only_rungs_that_need_not() -> None:
+    ladder = build([Wheel(name="micro_batch", values=(64, 32, 16)), Wheel(name="model", values=("l", "s"))], effective_batch=64)
+    inexact = verdict(Kind.ALTERED, source="accumulation")
+    move = next_move(ladder, [Tried(rung=ladder.asked, verdict=OOM), Tried(rung=ladder.rungs[1], verdict=inexact)])
+    assert isinstance(move, Try) and move.rung.values == {"micro_batch": 64, "model": "s"}

@@ -106,6 +106,10 @@ class Adapter(Protocol):
     def accumulation(self) -> int:
         """Gradient accumulation steps of the asked configuration, where the recipe doesn't say."""
 
+    def world_size(self) -> int:
+        """Processes that train together, each with a micro-batch of its own, as far as the recipe tells; trials see how many there were."""
+        return 1
+
     def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
         """What this trainer can fall back to from ``asked``, best first, down to ``floor`` (smaller models, say); empty where it
         knows nothing. Raises ValueError, in words, for a floor that means nothing to it.

@@ -36,11 +36,11 @@ VERBS: tuple[Verb, ...] = (
     Verb(name="trial", usage="recipe=NAME data=... rung=7", help="one rung, really tried", takes=Takes.RECIPE, run=recipe.trial),
     Verb(
         name="run",
-        usage=f"[{command.FIT_ONLY}] [KEY=VALUE] -- COMMAND",
+        usage=f"[{command.FIT_ONLY}] [{command.ALLOW_BATCH}] [KEY=VALUE] -- COMMAND",
         help="the same for a command line you have, without a recipe:",
         takes=Takes.COMMAND,
         run=command.run,
-        flags=(command.FIT_ONLY,),
+        flags=(command.FIT_ONLY, command.ALLOW_BATCH),
         example="autofit run -- python train.py --batch-size 64",
     ),
     Verb(

@@ -242,6 +242,7 @@ class Pass:
             self._session.swallowed_perhaps(error)
             raise
         self._served += 1
+        self._session.drawn += self.kind == "train"
         if self._served == 1:
             self._observe(batch)
         return batch
