@@ -1,4 +1,4 @@
-"""A process's number -> its memory as Linux's /proc tells it, in bytes. Standard library only: both sides of the wall ask."""
+"""A process's number -> its memory (bytes), start and children as Linux's /proc tells them. Standard library only: both sides ask."""
 
 from __future__ import annotations
 
@@ -18,6 +18,18 @@ def status_bytes(key: str, pid: int | str = "self") -> int:
 def data_bytes(pid: int | str = "self") -> int:
     """VmData: private writable memory without stacks, which is what RLIMIT_DATA counts since Linux 4.7 (getrlimit(2), proc(5))."""
     return status_bytes("VmData", pid)
+
+
+def started(pid: int) -> int:
+    """When a living process was started, in clock ticks since the machine's boot: with its number, its one identity until the next boot.
+
+    proc_pid_stat(5), field 22; the name before it may hold blanks and brackets. Raises OSError where it has ended, reaped or not.
+    """
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    if fields[0] in ("Z", "X"):
+        raise ProcessLookupError(f"process {pid} has ended")
+    return int(fields[19])
 
 
 def children(pid: int) -> list[int]:

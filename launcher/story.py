@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeVar
 
-from launcher import devices, host, launch, process, search, supervise, trial, wheels
+from launcher import devices, host, launch, owner, process, search, supervise, trial, wheels
 from launcher import recipe as recipes
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, Interrupted
@@ -121,7 +121,7 @@ def _budget(recipe: Recipe) -> Budget:
 def fit(job: Job, screen: Screen) -> Fit:
     """Tries rungs until one fits. The record is written as it happens, and says in the end what really happened."""
     result = Fit(job=job)
-    with _recorded(result):
+    with owner.held(job.folder.path), _recorded(result):
         _walk(result, screen)
         screen.summary(result)
     return result
@@ -130,7 +130,7 @@ def fit(job: Job, screen: Screen) -> Fit:
 def train(job: Job, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> Fit:
     """Fits, then launches the full run at the rung that fits and sees it to its end."""
     result = Fit(job=job)
-    with _recorded(result):
+    with owner.held(job.folder.path), _recorded(result):
         _walk(result, screen)
         screen.summary(result)
         if result.chosen is not None and result.command is not None:
@@ -264,7 +264,8 @@ def try_one(draft: Draft, screen: Screen) -> tuple[Trial, dict[str, Any]]:
     rung = job.ladder.rungs[wanted]
     screen.plan(job)
     screen.trying(rung, 1)
-    tried = try_rung(job, rung, screen)
+    with owner.held(job.folder.path):
+        tried = try_rung(job, rung, screen)
     job.folder.forget_cache()
     screen.tried(tried, job)
     screen.report(tried, job)
