@@ -153,6 +153,14 @@ def used_bytes(budget: Budget, *, nvml: Any = None) -> int:
     return 0 if free is None else max(0, budget.free_bytes - free)
 
 
+def busy(budget: Budget, *, nvml: Any = None) -> float | None:
+    """Part of the time that the budget's card computes; None on a CPU or where NVML doesn't tell."""
+    if budget.kind != "cuda":
+        return None
+    with nvml_module.opened(nvml) as (api, absence):
+        return None if absence is not None else cardmemory.busy(api, budget.uuid)
+
+
 def taken(budget: Budget, *, nvml: Any = None) -> str:
     """Who holds memory of the card that the budget counts on, as a sentence; empty where nobody does. Nothing of ours may run.
 

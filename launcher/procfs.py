@@ -51,6 +51,12 @@ def descendants(pid: int) -> list[int]:
     return found + [below for child in found for below in descendants(child)]
 
 
+def resident_bytes(pid: int | str = "self") -> int:
+    """What a process has in memory, shared pages included. Raises OSError where it has ended."""
+    with open(f"/proc/{pid}/statm", "rb") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 class DataSegments:
     """VmData of a process for who looks often: one file held open, one read a look, some 3 microseconds."""
 

@@ -12,6 +12,7 @@ runs/autofit/RECIPE-DATE-TIME/
   held/PID.json        what libraries held in a process of the full run when it took its budget
   run/                 what the trainer itself wrote
   run.stdout.log, run.stderr.log
+  series.jsonl         what the full run used and how far it had come, a line a second, thinned out as it grows (``series``)
   record.json          the final record; the same that --json prints
 """
 
@@ -91,6 +92,10 @@ class RunFolder:
     @property
     def run_stderr(self) -> Path:
         return self.path / "run.stderr.log"
+
+    @property
+    def series(self) -> Path:
+        return self.path / "series.jsonl"
 
     @property
     def held(self) -> Path:

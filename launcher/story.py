@@ -220,7 +220,7 @@ def _run(result: Fit, rung: Rung, command: Command, screen: Screen, *, show: tup
     assert result.chosen is not None
     child = launch.start(job, result.chosen, command, show=show)
     base = result.chosen.report.base_bytes
-    result.outcome = supervise.follow(job, child, base_bytes=base, told=screen.heartbeat, otherwise=screen.otherwise)
+    result.outcome = supervise.follow(job, child, rung=rung, base_bytes=base, told=screen.heartbeat, otherwise=screen.otherwise)
     result.status = Status.DONE if result.outcome.done else Status.FAILED
     if result.outcome.done:
         result.results = dict(job.adapter.results(folder=job.folder.path))
