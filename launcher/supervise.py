@@ -104,7 +104,7 @@ class _Watch:
         self._meter = meter
         self._tell = told
         self._began = self._sampled = self._told = time.monotonic()
-        self._logs = [_Log(path, job, otherwise, meter) for path in (job.folder.run_stdout, job.folder.run_stderr)]
+        self._logs = [_Log(path, job, otherwise, meter.said) for path in (job.folder.run_stdout, job.folder.run_stderr)]
         self.peak_bytes = 0
         self.peak_device_bytes = 0
 
@@ -136,8 +136,10 @@ class _Watch:
 class _Log:
     """One of the run's logs, read as it grows. Each thing that the run does otherwise is told once."""
 
-    def __init__(self, path: Path, job: Job, otherwise: Callable[[str, str], None] | None, meter: Meter) -> None:
-        self._path, self._job, self._tell, self._meter = path, job, otherwise, meter
+    def __init__(
+        self, path: Path, job: Job, otherwise: Callable[[str, str], None] | None, heard: Callable[[str], None] | None = None
+    ) -> None:
+        self._path, self._job, self._tell, self._heard = path, job, otherwise, heard
         self._at = 0
         self._rest = b""
         self._told: set[str] = set()
@@ -152,7 +154,8 @@ class _Log:
                 self._said(line.decode("utf-8", errors="replace").strip()[:500])
 
     def _said(self, line: str) -> None:
-        self._meter.said(line)
+        if self._heard is not None:
+            self._heard(line)
         what = gone_otherwise(line)
         if not what or what in self._told:
             return
