@@ -169,6 +169,22 @@ def wait(
     )
 
 
+def ask_to_end(pid: int, *, started: int) -> bool:
+    """SIGTERM to the process of that number that was started then (``procfs.started``), and to no later one. False where it is gone.
+
+    Raises PermissionError where it is another user's.
+    """
+    with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+        handle = os.pidfd_open(pid)
+        try:
+            if procfs.started(pid) == started:  # asked while the handle is held: what it stands for can't change any more
+                signal.pidfd_send_signal(handle, signal.SIGTERM)
+                return True
+        finally:
+            os.close(handle)
+    return False
+
+
 def _ended_within(child: Child, seconds: float) -> None:
     """Sleeps so long, or until the child has ended. ``Popen.wait`` would wake up some hundred times a second, which a trainer that uses
     all cores pays for."""
