@@ -155,7 +155,8 @@ def _rows(run: Run) -> Iterator[tuple[str, RenderableType]]:
     if "busy" in told:
         yield "card busy", Text(f"{told['busy']:.0%}")
     yield "speed", Text(_speed(told) or "-")
-    yield "time left", Text(_left(run) or "-")
+    if run.running_since is not None:
+        yield "time", Text(", ".join(filter(None, [f"{duration(time.time() - run.running_since)} so far", _left(run)])))
     if silence := _silence(run):
         yield "", Text(silence, style="yellow")
 
@@ -243,7 +244,7 @@ def _speed(told: Mapping[str, Any]) -> str:
 
 def _left(run: Run) -> str:
     left = run.seconds_left
-    return f"{duration(left)} left" if left is not None else ""
+    return f"about {duration(left)} left" if left is not None else ""
 
 
 def _silence(run: Run) -> str:

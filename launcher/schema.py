@@ -95,9 +95,12 @@ class DeviceRules(Part):
     share: bool = False
     """True: accept a card that another process holds, and budget only what is free."""
     when_taken: Literal["wait", "stop"] = "wait"
-    """What to do where others come to the card after the launch began: wait until it is free again, or stop."""
+    """What to do where another launch has the card, or others come to it later: wait until it is free again, or stop."""
     taken_timeout_s: Annotated[float, Field(gt=0)] = 600.0
     """Seconds to wait at most each time; then the launch stops."""
+    turns: bool | None = None
+    """Whether launches of autofit on the same device wait for each other (``share``: those that all say so have it together). Null: on a
+    card they do, on a CPU they don't."""
 
 
 class TrialRules(Part):

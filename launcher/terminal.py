@@ -88,6 +88,13 @@ class Terminal:
         """``--json`` was given: one answer is asked for."""
         return self._as_json
 
+    @property
+    def is_heard(self) -> bool:
+        """Somebody still reads what is shown."""
+        shown = sys.stderr if self._as_json else sys.stdout
+        raw = getattr(getattr(shown, "buffer", None), "raw", None)
+        return not isinstance(raw, _Patient) or raw.lost is None
+
     def say(self, *lines: str) -> None:
         """Lines for people."""
         print(*lines, sep="\n", file=sys.stderr if self._as_json else sys.stdout, flush=True)

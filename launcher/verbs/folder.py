@@ -105,7 +105,7 @@ def _watch(call: Call) -> Answer:
     board = call.terminal.board()
     try:
         with board.live() as show:
-            while _worth_watching(run):
+            while _worth_watching(run) and call.terminal.is_heard:
                 show(run)
                 time.sleep(LOOK_S)
                 run = reader.now()
