@@ -6,10 +6,11 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeVar
 
-from launcher import devices, host, launch, owner, process, search, supervise, trial, turns, wheels
+from launcher import devices, host, launch, owner, peaks, process, search, supervise, trial, turns, wheels
 from launcher import recipe as recipes
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, Interrupted
@@ -20,6 +21,7 @@ from launcher.recipe import Draft
 from launcher.record import RunFolder
 from launcher.schema import Recipe
 from launcher.sizes import format_size
+from launcher.supervise import Outcome
 from launcher.trainers.base import Command, load_adapter
 from launcher.trial import Trial
 from launcher.turns import Turn
@@ -125,7 +127,16 @@ def _collect(faults: list[Fault], make: Callable[[], T]) -> T | None:
 
 def _budget(recipe: Recipe) -> Budget:
     device = recipe.device
-    return devices.find(device.kind, index=device.index, memory_bytes=device.memory, headroom=device.headroom, share=device.share)
+
+    def found(headroom: float) -> Budget:
+        return devices.find(device.kind, index=device.index, memory_bytes=device.memory, headroom=headroom, share=device.share)
+
+    if device.headroom != "auto":
+        return found(device.headroom)
+    name = found(peaks.USUAL).name
+    choice = peaks.choose(peaks.of(peaks.known(), trainer=recipe.trainer.adapter, device=name))
+    budget = found(choice.headroom)
+    return replace(budget, notes=(*budget.notes, f"device.headroom=auto is {choice.headroom:.1%}: {choice.why}"))
 
 
 HELD = "device.share"
@@ -261,8 +272,27 @@ def _run(result: Fit, rung: Rung, command: Command, screen: Screen, *, show: tup
     base = result.chosen.report.base_bytes
     result.outcome = supervise.follow(job, child, rung=rung, base_bytes=base, told=screen.heartbeat, otherwise=screen.otherwise)
     result.status = Status.DONE if result.outcome.done else Status.FAILED
+    keep_peaks(job, result.chosen, rung, result.outcome)
     if result.outcome.done:
         result.results = dict(job.adapter.results(folder=job.folder.path))
+
+
+def keep_peaks(job: Job, trial: Trial, rung: Rung, outcome: Outcome) -> None:
+    """What the run needed beside its trial, for launches to come; nothing of a run that was cut short, or at another rung than tried."""
+    out_of_memory = outcome.memory_failure is not None
+    if trial.rung.index != rung.index or not (outcome.done or out_of_memory):
+        return
+    peaks.keep(
+        peaks.Pair(
+            trainer=job.adapter.name,
+            device=job.budget.name,
+            recipe=job.recipe.name,
+            trial_peak_bytes=trial.verdict.peak_bytes,
+            run_peak_bytes=outcome.peak_bytes,
+            budget_bytes=job.budget.budget_bytes,
+            out_of_memory=out_of_memory,
+        )
+    )
 
 
 def try_rung(job: Job, rung: Rung, screen: Screen | None = None) -> Trial:
