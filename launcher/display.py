@@ -60,6 +60,11 @@ class Display:
         else:
             self._console.print(self._trial, highlight=False)
 
+    def queued(self, holder: str) -> None:
+        """Another launch has the device; its end is waited for."""
+        cure = "device.when_taken=stop would end it here, device.share=true for both would share the device"
+        self._console.print(Text(f"waiting for the turn of {holder} to end ({cure})", style="yellow"), soft_wrap=True)
+
     def waiting(self, holder: str, timeout_s: float) -> None:
         """Others hold the card; it is waited for."""
         cure = "device.when_taken=stop would end it here"

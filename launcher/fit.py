@@ -48,6 +48,11 @@ _OF_TRIAL = {
 }
 
 
+def exit_code_of(status: Status) -> ExitCode:
+    """The exit status of a launch that ended so."""
+    return _EXIT_CODES.get(status, ExitCode.BAD_INPUT)
+
+
 def status_of(kind: Kind) -> Status:
     """The status of a launch that a trial's verdict has ended; NO_RUNG_FITS for one that a lower rung may cure."""
     return _OF_TRIAL.get(kind, Status.NO_RUNG_FITS)
@@ -73,7 +78,7 @@ class Fit:
 
     @property
     def exit_code(self) -> ExitCode:
-        return _EXIT_CODES.get(self.status, ExitCode.BAD_INPUT)
+        return exit_code_of(self.status)
 
     @property
     def memory(self) -> Memory | None:

@@ -1,4 +1,4 @@
-"""A process's number -> its memory as Linux's /proc tells it, in bytes. Standard library only: both sides of the wall ask."""
+"""A process's number -> its memory (bytes), start and children as Linux's /proc tells them. Standard library only: both sides ask."""
 
 from __future__ import annotations
 
@@ -20,6 +20,18 @@ def data_bytes(pid: int | str = "self") -> int:
     return status_bytes("VmData", pid)
 
 
+def started(pid: int) -> int:
+    """When a living process was started, in clock ticks since the machine's boot: with its number, its one identity until the next boot.
+
+    proc_pid_stat(5), field 22; the name before it may hold blanks and brackets. Raises OSError where it has ended, reaped or not.
+    """
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    if fields[0] in ("Z", "X"):
+        raise ProcessLookupError(f"process {pid} has ended")
+    return int(fields[19])
+
+
 def children(pid: int) -> list[int]:
     """The living processes that ``pid`` itself started, by any of its threads; empty where the kernel doesn't tell.
 
@@ -37,6 +49,12 @@ def descendants(pid: int) -> list[int]:
     """Every living process that ``pid`` started, and those that these started."""
     found = children(pid)
     return found + [below for child in found for below in descendants(child)]
+
+
+def resident_bytes(pid: int | str = "self") -> int:
+    """What a process has in memory, shared pages included. Raises OSError where it has ended."""
+    with open(f"/proc/{pid}/statm", "rb") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 class DataSegments:

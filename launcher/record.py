@@ -2,6 +2,7 @@
 
 runs/autofit/RECIPE-DATE-TIME/
   recipe.yaml          the composed recipe, as validated
+  owner.json           which process runs this, on which machine, since when and until when; locked while it lives (``owner``)
   events.jsonl         one line per event: time (UTC), event, what happened
   trials/NNN/          orders.json, report.json, stdout.log, stderr.log, verdict.json of rung NNN; fetch.log where a model was
                        downloaded for it, config/ where a script is given a changed configuration file
@@ -11,6 +12,7 @@ runs/autofit/RECIPE-DATE-TIME/
   held/PID.json        what libraries held in a process of the full run when it took its budget
   run/                 what the trainer itself wrote
   run.stdout.log, run.stderr.log
+  series.jsonl         what the full run used and how far it had come, a line a second, thinned out as it grows (``series``)
   record.json          the final record; the same that --json prints
 """
 
@@ -90,6 +92,10 @@ class RunFolder:
     @property
     def run_stderr(self) -> Path:
         return self.path / "run.stderr.log"
+
+    @property
+    def series(self) -> Path:
+        return self.path / "series.jsonl"
 
     @property
     def held(self) -> Path:

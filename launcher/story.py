@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeVar
 
-from launcher import devices, host, launch, process, search, supervise, trial, wheels
+from launcher import devices, host, launch, owner, peaks, process, search, supervise, trial, turns, wheels
 from launcher import recipe as recipes
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, Interrupted
@@ -21,8 +21,10 @@ from launcher.recipe import Draft
 from launcher.record import RunFolder
 from launcher.schema import Recipe
 from launcher.sizes import format_size
+from launcher.supervise import Outcome
 from launcher.trainers.base import Command, load_adapter
 from launcher.trial import Trial
+from launcher.turns import Turn
 from launcher.verdict import Kind
 
 T = TypeVar("T")
@@ -31,6 +33,7 @@ T = TypeVar("T")
 class Screen(Protocol):
     """Who is told what happens, as it happens. ``display.Display`` draws it."""
 
+    def queued(self, holder: str) -> None: ...
     def plan(self, job: Job) -> None: ...
     def trying(self, rung: Rung, number: int) -> None: ...
     def waiting(self, holder: str, timeout_s: float) -> None: ...
@@ -59,10 +62,11 @@ def ladder_of(draft: Draft) -> Ladder:
     return ladder
 
 
-def prepare(draft: Draft) -> Job:
-    """Checks everything that can be checked without running the trainer, then makes the run folder.
+def prepare(draft: Draft, *, queued: Callable[[str], None] | None = None) -> Job:
+    """Checks everything that can be checked without running the trainer, waits for the device's turn, then makes the run folder.
 
-    Raises BadInput with all faults; nothing has been launched then, except the recipe's own ``prepare`` command.
+    Raises BadInput with all faults; nothing has been launched then, except the recipe's own ``prepare`` command. ``queued`` hears which
+    other launch is waited for.
     """
     recipe = draft.recipe
     if recipe is None:
@@ -74,19 +78,26 @@ def prepare(draft: Draft) -> Job:
         raise BadInput(draft.provenance.placed([*faults, *refused.faults])) from refused
     ladder = _collect(faults, lambda: wheels.ladder_of(adapter))
     budget = _collect(faults, lambda: _budget(recipe))
+    faults = [fault for fault in faults if fault.key != HELD]  # perhaps another launch holds it, which is waited for
     if not faults:
         _collect(faults, lambda: _make_data(recipe))
     to_be_made = recipe.prepare is not None and recipe.data is not None and not os.path.exists(recipe.data)
     faults += _disk_faults(Path(recipe.run.root))
     faults += [fault for fault in _collect(faults, adapter.check) or [] if not (to_be_made and fault.key == "data")]
-    if faults or ladder is None or budget is None:
+    if faults or ladder is None:
         raise BadInput(draft.provenance.placed(faults))
-    folder = _collect(faults, lambda: RunFolder.create(Path(recipe.run.root), recipe.name))
-    if folder is None:
-        raise BadInput(draft.provenance.placed(faults))
+    try:
+        with ExitStack() as undone:
+            turn = undone.enter_context(turn_of(recipe, queued))
+            if budget is None or turn.waited:
+                budget = _budget_in_turn(recipe, waited=turn.waited)
+            folder = RunFolder.create(Path(recipe.run.root), recipe.name)
+            undone.pop_all()
+    except BadInput as refused:
+        raise BadInput(draft.provenance.placed(refused.faults)) from refused
     folder.replace(folder.recipe, recipes.as_yaml(recipe))
     folder.event("prepared", recipe=recipe.name, device=budget, rungs=len(ladder.rungs), effective_batch=ladder.effective_batch)
-    return Job(adapter=adapter, ladder=ladder, budget=budget, folder=folder)
+    return Job(adapter=adapter, ladder=ladder, budget=budget, folder=folder, turn=turn)
 
 
 LEAST_DISK_BYTES = 512 * 2**20
@@ -116,13 +127,51 @@ def _collect(faults: list[Fault], make: Callable[[], T]) -> T | None:
 
 def _budget(recipe: Recipe) -> Budget:
     device = recipe.device
-    return devices.find(device.kind, index=device.index, memory_bytes=device.memory, headroom=device.headroom, share=device.share)
+
+    def found(headroom: float) -> Budget:
+        return devices.find(device.kind, index=device.index, memory_bytes=device.memory, headroom=headroom, share=device.share)
+
+    if device.headroom != "auto":
+        return found(device.headroom)
+    name = found(peaks.USUAL).name
+    choice = peaks.choose(peaks.of(peaks.known(), trainer=recipe.trainer.adapter, device=name))
+    budget = found(choice.headroom)
+    return replace(budget, notes=(*budget.notes, f"device.headroom=auto is {choice.headroom:.1%}: {choice.why}"))
+
+
+HELD = "device.share"
+"""The key of a fault of which time is the cure: others hold the card."""
+GIVEN_BACK_S = 10.0
+"""How long a card may take to give back what the launch before has held."""
+
+
+def turn_of(recipe: Recipe, queued: Callable[[str], None] | None = None) -> Turn:
+    """The launch's turn on its device, after waiting for others (``queued`` hears for which). Raises BadInput where it must not wait."""
+    device = recipe.device
+    identity = devices.identity(device.kind, index=device.index)
+    wanted = identity != "cpu" if device.turns is None else device.turns
+    if not identity or not wanted:
+        return Turn()
+    launch = f"{recipe.name} in {Path(recipe.run.root).resolve()}"
+    return turns.take(identity, share=device.share, wait=device.when_taken == "wait", launch=launch, told=queued)
+
+
+def _budget_in_turn(recipe: Recipe, *, waited: bool) -> Budget:
+    """The device as it is in our turn; the launch before may still be giving it back."""
+    until = time.monotonic() + (GIVEN_BACK_S if waited else 0.0)
+    while True:
+        try:
+            return _budget(recipe)
+        except BadInput as refused:
+            if time.monotonic() >= until or any(fault.key != HELD for fault in refused.faults):
+                raise
+        time.sleep(0.5)
 
 
 def fit(job: Job, screen: Screen) -> Fit:
     """Tries rungs until one fits. The record is written as it happens, and says in the end what really happened."""
     result = Fit(job=job)
-    with _recorded(result):
+    with job.turn, owner.held(job.folder.path), _recorded(result):
         _walk(result, screen)
         screen.summary(result)
     return result
@@ -131,7 +180,7 @@ def fit(job: Job, screen: Screen) -> Fit:
 def train(job: Job, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> Fit:
     """Fits, then launches the full run at the rung that fits and sees it to its end."""
     result = Fit(job=job)
-    with _recorded(result):
+    with job.turn, owner.held(job.folder.path), _recorded(result):
         _walk(result, screen)
         screen.summary(result)
         if result.chosen is not None and result.command is not None:
@@ -264,10 +313,29 @@ def _run(result: Fit, rung: Rung, command: Command, screen: Screen, *, show: tup
     assert result.chosen is not None
     child = launch.start(job, result.chosen, command, show=show)
     base = result.chosen.report.base_bytes
-    result.outcome = supervise.follow(job, child, base_bytes=base, told=screen.heartbeat, otherwise=screen.otherwise)
+    result.outcome = supervise.follow(job, child, rung=rung, base_bytes=base, told=screen.heartbeat, otherwise=screen.otherwise)
     result.status = Status.DONE if result.outcome.done else Status.FAILED
+    keep_peaks(job, result.chosen, rung, result.outcome)
     if result.outcome.done:
         result.results = dict(job.adapter.results(folder=job.folder.path))
+
+
+def keep_peaks(job: Job, trial: Trial, rung: Rung, outcome: Outcome) -> None:
+    """What the run needed beside its trial, for launches to come; nothing of a run that was cut short, or at another rung than tried."""
+    out_of_memory = outcome.memory_failure is not None
+    if trial.rung.index != rung.index or not (outcome.done or out_of_memory):
+        return
+    peaks.keep(
+        peaks.Pair(
+            trainer=job.adapter.name,
+            device=job.budget.name,
+            recipe=job.recipe.name,
+            trial_peak_bytes=trial.verdict.peak_bytes,
+            run_peak_bytes=outcome.peak_bytes,
+            budget_bytes=job.budget.budget_bytes,
+            out_of_memory=out_of_memory,
+        )
+    )
 
 
 def try_rung(job: Job, rung: Rung, screen: Screen | None = None) -> Trial:
@@ -304,11 +372,12 @@ def try_one(draft: Draft, screen: Screen) -> tuple[Trial, dict[str, Any]]:
         found = "no rung is named" if wanted is None else f"there is no rung {wanted}"
         cure = f"Give one from 0 to {last}; `autofit ladder` numbers them."
         raise BadInput([Fault(key="rung", found=found, cure=cure, where="command line")])
-    job = prepare(draft)
+    job = prepare(draft, queued=screen.queued)
     rung = job.ladder.rungs[wanted]
     screen.plan(job)
     screen.trying(rung, 1)
-    tried = try_rung(job, rung, screen)
+    with job.turn, owner.held(job.folder.path):
+        tried = try_rung(job, rung, screen)
     job.folder.forget_cache()
     screen.tried(tried, job)
     screen.report(tried, job)

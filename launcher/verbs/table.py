@@ -1,13 +1,13 @@
 """THE list of verbs. The help, completion and what is said of an unknown verb come from it; nothing else knows them all.
 
 A new verb is one ``Verb`` here, and its function in the module that is named for what it takes: ``recipe``, ``command``,
-``folder`` (to be made with the first verb that takes a run's folder) or ``about`` for what takes nothing.
+``folder`` or ``about`` for what takes nothing.
 """
 
 from __future__ import annotations
 
 from launcher.errors import BadInput, Fault, did_you_mean
-from launcher.verbs import about, command, recipe
+from launcher.verbs import about, command, folder, recipe
 from launcher.verbs.base import Takes, Verb
 
 VERBS: tuple[Verb, ...] = (
@@ -50,6 +50,16 @@ VERBS: tuple[Verb, ...] = (
         takes=Takes.COMMAND,
         run=command.init,
     ),
+    Verb(
+        name="runs",
+        usage=f"[{folder.PEAKS}] [FOLDER]",
+        help="every launch: its state, rung, progress, peak, age",
+        takes=Takes.FOLDER,
+        run=folder.runs,
+        flags=(folder.PEAKS,),
+    ),
+    Verb(name="watch", usage="[RUN]", help="one live, from another terminal; the newest by itself", takes=Takes.FOLDER, run=folder.watch),
+    Verb(name="stop", usage="RUN", help="end one, its checkpoint kept, and say how to go on", takes=Takes.FOLDER, run=folder.stop),
 )
 
 _HELP = """\
@@ -105,4 +115,8 @@ def completions(line: str) -> list[str] | None:
     verb = find(typed[1])
     if verb is None:
         return []
+    if verb.takes is Takes.FOLDER:
+        from launcher import runs
+
+        return [*verb.flags, *sorted(path.name for path in runs.below(runs.ROOT))]
     return None if verb.takes is Takes.RECIPE else list(verb.flags)

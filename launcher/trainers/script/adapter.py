@@ -16,11 +16,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher import devices
+from launcher import devices, progress
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import Rung
+from launcher.progress import Progress
 from launcher.schema import Recipe, Value, WheelRule
 from launcher.trainers.base import Command, GoingOn, TrialPlan, WheelSpec, held_by
 from launcher.trainers.script import configs, outside, recognise, rules
@@ -179,6 +180,9 @@ class ScriptAdapter:
         return any(rung.values.get(wheel) is not None for wheel in ("segment", "sequence_length"))
 
     # -- what came of it --------------------------------------------------------------------------------------------------
+
+    def progress(self, line: str, known: Progress, *, rung: Rung) -> Progress:
+        return known.then(progress.read(line))
 
     def results(self, *, folder: Path) -> Mapping[str, Any]:
         """The last row of the recipe's metrics file, and the newest checkpoint, where the recipe says where they are."""

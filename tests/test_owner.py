@@ -1,0 +1,149 @@
+"""Who runs a run folder: told of the living, the killed, those of other machines, and never mistaken for a later process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher import owner, procfs
+from launcher.errors import BadInput
+from launcher.owner import State, held, who
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+HOLDS = (
+    "import sys, time; from pathlib import Path; from launcher.owner import held\nwith held(Path(sys.argv[1])):\n    print(flush=True)\n"
+)
+
+
+@contextmanager
+def another(folder: Path, then: str = "time.sleep(60)") -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the folder, and does so."""
+    with subprocess.Popen([sys.executable, "-c", f"{HOLDS}    {then}", str(folder)], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def rewritten(folder: Path, **changed: Any) -> None:
+    """What owner.json would say in another world."""
+    path = folder / owner.NAME
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changed}) + "\n")
+
+
+def test_a_folder_is_held_by_this_process_and_given_back_at_its_end(tmp_path: Path) -> None:
+    with held(tmp_path) as mine:
+        assert who(tmp_path).state is State.RUNNING and mine.pid == os.getpid() and mine.host == socket.gethostname()
+    found = who(tmp_path)
+    assert found.state is State.ENDED and found.owner is not None and found.owner.ended >= found.owner.began
+
+
+def test_an_exception_gives_it_back_too(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), held(tmp_path):
+        raise RuntimeError
+    assert who(tmp_path).state is State.ENDED
+
+
+def test_another_process_that_runs_it_is_seen_and_not_disturbed(tmp_path: Path) -> None:
+    with another(tmp_path) as child:
+        found = who(tmp_path)
+        assert found.state is State.RUNNING and found.owner is not None and found.owner.pid == child.pid
+        before = (tmp_path / owner.NAME).read_bytes()
+        with pytest.raises(BadInput, match=f"process {child.pid} runs it just now.*autofit stop"), held(tmp_path):
+            pass
+        assert (tmp_path / owner.NAME).read_bytes() == before
+
+
+def test_a_process_that_was_killed_is_told_from_one_that_ended_and_its_folder_can_be_had(tmp_path: Path) -> None:
+    with another(tmp_path) as child:
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        assert who(tmp_path).state is State.KILLED
+    with held(tmp_path):
+        assert who(tmp_path).state is State.RUNNING
+
+
+def test_a_killed_process_that_nobody_has_reaped_has_ended(tmp_path: Path) -> None:
+    with another(tmp_path) as child:
+        rewritten(tmp_path, locked=False)
+        child.send_signal(signal.SIGKILL)
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert who(tmp_path).state is State.KILLED
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_a_number_that_was_reused_is_not_the_owner(tmp_path: Path, locked: bool) -> None:
+    with another(tmp_path, then="pass") as child:
+        child.wait()
+    rewritten(tmp_path, pid=os.getpid(), started=procfs.started(os.getpid()) - 1, ended="", locked=locked)
+    assert who(tmp_path).state is State.KILLED
+
+
+def test_without_locks_the_start_time_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owner, "_lock", lambda file, kind: None)
+    with held(tmp_path) as mine:
+        assert not mine.locked and who(tmp_path).state is State.RUNNING
+        with pytest.raises(BadInput, match="just now"), held(tmp_path):
+            pass
+
+
+def test_a_run_before_the_reboot_was_killed_by_it(tmp_path: Path) -> None:
+    with held(tmp_path):
+        rewritten(tmp_path, boot="another")
+        assert who(tmp_path).state is State.KILLED
+
+
+def test_another_machines_run_is_left_to_it_unless_somebody_knows_better(tmp_path: Path) -> None:
+    with another(tmp_path, then="pass") as child:
+        child.wait()
+    rewritten(tmp_path, host="node7", boot="another", ended="")
+    assert who(tmp_path).state is State.ELSEWHERE
+    with (
+        pytest.raises(BadInput, match=f"process {child.pid} on node7 runs it since .*can't be seen from .*See to it on node7"),
+        held(tmp_path),
+    ):
+        pass
+    with held(tmp_path, from_elsewhere=True):
+        assert who(tmp_path).state is State.RUNNING
+
+
+def test_another_container_of_this_machine_is_told_by_its_lock(tmp_path: Path) -> None:
+    with another(tmp_path):
+        rewritten(tmp_path, host="container", pid=1)
+        assert who(tmp_path).state is State.RUNNING
+    assert who(tmp_path).state is State.KILLED
+
+
+def test_a_folder_without_an_owner_says_so(tmp_path: Path) -> None:
+    assert who(tmp_path).state is State.UNKNOWN
+    assert who(tmp_path / "absent").state is State.UNKNOWN
+    (tmp_path / owner.NAME).write_text('{"pid": 1}\n')
+    assert who(tmp_path).state is State.UNKNOWN
+
+
+def test_a_folder_that_can_not_be_written_stops_no_run(tmp_path: Path) -> None:
+    with held(tmp_path / "absent"):
+        pass
+    (tmp_path / owner.NAME).symlink_to("/dev/full")
+    with held(tmp_path):
+        pass
+
+
+def test_of_many_that_want_a_folder_at_once_one_gets_it(tmp_path: Path) -> None:
+    children = [
+        subprocess.Popen([sys.executable, "-c", f"{HOLDS}    time.sleep(1.5)", str(tmp_path)], stderr=subprocess.PIPE) for _ in range(6)
+    ]
+    ends = [(child.communicate()[1], child.returncode) for child in children]
+    assert sorted(code for _, code in ends) == [0, 1, 1, 1, 1, 1], ends
