@@ -5,7 +5,7 @@ GPU_PYTHON ?= $(if $(wildcard .venv/bin/python),.venv/bin/python,$(PYTHON))   # 
 EXTRAS := ultralytics,transformers,sentence-transformers,lora,demo,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-slow check demo demo-separator demo-whisper gpu-check survival faults versions clean
+.PHONY: help install test test-slow check demo demo-separator demo-whisper gpu-check survival faults versions third-party clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | column -t -s '|'
@@ -47,6 +47,9 @@ faults: install   ## trainings with a fault done to each from outside, into docs
 
 versions: install   ## what works with which Ultralytics, transformers, torch and Python (hours, resumable; ONLY=yolo-8.4.150: one)
 	$(BIN)/python -m benchmarks.versions $(if $(ONLY),--only $(ONLY)) $(if $(JOBS),--jobs $(JOBS))
+
+third-party: install   ## other people's repositories, unpacked in REPOS=folder, into docs/scripts.md (resumable; ONLY=mnist: one)
+	$(BIN)/python -m tests.third_party $(REPOS) $(if $(ONLY),--only $(ONLY)) $(if $(SCRIPT_PYTHON),--python $(SCRIPT_PYTHON))
 
 clean:          ## removes the environment, not your runs or data
 	rm -rf .venv

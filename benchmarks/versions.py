@@ -6,8 +6,9 @@ python -m benchmarks.versions --list                the points
 python -m benchmarks.versions --table               only the table
 
 A point is an environment of its own, made by uv beside the others and never the person's: autofit from this checkout with other versions
-of Ultralytics or transformers, torch and Python. In it run the self-test, the tests that hold steps and gradients against the plain
-run, the adapter's suite with its real trials, and a small fit with its full run. What is not named is the newest that fits beside it.
+of Ultralytics, transformers, Lightning or accelerate, torch and Python. In it run the self-test, the tests that hold steps and gradients
+against the plain run, the adapter's suite with its real trials, and a small fit with its full run. What is not named is the newest that
+fits beside it. An environment in which all of it works is removed at the end; others stay, with what was printed.
 """
 
 from __future__ import annotations
@@ -27,9 +28,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from launcher import capabilities
+
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "benchmarks" / "results" / "versions.jsonl"
 TABLE = ROOT / "docs" / "versions.md"
+README = ROOT / "README.md"
+RAN = ROOT / "launcher" / capabilities.RAN
 UV = ROOT / ".venv" / "bin" / "uv"
 MOST_AT_ONCE = 2
 LONGEST_S = 1800
@@ -45,12 +50,14 @@ class Point:
 
     name: str
     trainer: str
-    """ultralytics or transformers: whose adapter is tried."""
+    """ultralytics, transformers or script: whose adapter is tried."""
     wants: tuple[str, ...]
     """Requirements, as pip writes them."""
     python: str = "3.11"
     pinned: bool = True
     """Torch and what it needs as in constraints.txt; else as ``wants`` says."""
+    example: str = ""
+    """Of the script adapter: whose script in examples/ is wrapped."""
 
 
 def _points() -> Iterator[Point]:
@@ -68,6 +75,15 @@ def _points() -> Iterator[Point]:
     yield Point(name="yolo-oldest", trainer="ultralytics", wants=("ultralytics==8.3.0", "torch==2.4.1"), pinned=False)
     oldest = ("transformers==4.50.0", "accelerate==1.0.1", "peft==0.15.0", "torch==2.4.1", "soundfile", "jiwer", "scipy")
     yield Point(name="text-oldest", trainer="transformers", wants=oldest, pinned=False)
+    old = ("accelerate==1.0.1", "peft==0.15.0", "transformers==4.57.6", "soundfile", "jiwer", "scipy")
+    yield Point(name="text-accelerate-1.0.1", trainer="transformers", wants=old)
+    for version in ("2.0.9.post0", "2.2.5", "2.4.0", "2.5.6"):
+        yield Point(name=f"lightning-{version}", trainer="script", wants=(f"lightning=={version}",), example="lightning")
+    yield Point(name="lightning-newest", trainer="script", wants=("lightning",), example="lightning")
+    torch_of_its_time = ("lightning==2.2.5", "torch==2.4.1")
+    yield Point(name="lightning-torch-2.4.1", trainer="script", wants=torch_of_its_time, pinned=False, example="lightning")
+    for version in ("1.0.1", "1.6.0"):
+        yield Point(name=f"accelerate-{version}", trainer="script", wants=(f"accelerate=={version}",), example="accelerate")
 
 
 _HF = ("accelerate>=1,<2", "peft", "soundfile", "jiwer", "scipy")
@@ -96,11 +112,38 @@ TESTS: Mapping[str, tuple[str, ...]] = {
         "tests/trainers/transformers/test_adapter.py::TestSpeech",
         *("-k", "one_times_four or to_the_end or three_ways or lora_trains or TestText or TestSpeech"),
     ),
+    "script": (
+        "tests/trainers/script/test_adapter.py::TestScript",
+        "tests/trainers/script/inside/test_trial.py",
+        *("-m", "slow or not slow", "-k", "TestScript or (driven_unchanged and {example})"),
+    ),
 }
 """Those that tell versions apart: steps and gradients against the plain run, the adapter's suite with its real trials."""
+SCRIPT = str(ROOT / "examples" / "{example}" / "train.py")
 FITS: Mapping[str, tuple[str, ...]] = {
-    "ultralytics": ("recipe=yolo_demo", "ask.image_size=160", "trainer.args.epochs=1", "device.memory=2GiB"),
-    "transformers": ("recipe=llm_sft_demo",),
+    "ultralytics": (
+        *("train", "--json", "recipe=yolo_demo", "ask.image_size=320", "trainer.args.epochs=1"),
+        *("device.memory=704MiB", "ladder.wheels.micro_batch.floor=2"),
+    ),
+    "transformers": ("train", "--json", "recipe=llm_sft_demo", "ask.val_keeps=tokens", "trainer.args.num_train_epochs=1"),
+    "script": (
+        "run",
+        "--json",
+        "device=cpu",
+        "device.memory={memory}",
+        "--",
+        "{python}",
+        SCRIPT,
+        "--batch_size",
+        "{batch}",
+        "--epochs",
+        "2",
+    ),
+}
+"""What is asked really runs out of memory, so that a rung below it is tried, chosen and trained."""
+ASKED: Mapping[str, Mapping[str, str]] = {
+    "lightning": {"memory": "512MiB", "batch": "1024"},
+    "accelerate": {"memory": "96MiB", "batch": "3584"},
 }
 
 
@@ -124,7 +167,7 @@ def environment(point: Point, folder: Path) -> Path:
     return python
 
 
-_OF_TORCH = re.compile(r"(torch|torchvision|triton|sympy|networkx|fsspec|filelock|nvidia-.*|cuda-.*)==")
+_OF_TORCH = re.compile(r"(torch|torchvision|triton|nvidia-.*|cuda-.*)==")
 
 
 def _kept_pins() -> list[str]:
@@ -168,7 +211,7 @@ def _last_line(text: str) -> str:
     return re.sub(r"https?://\S+", "(an index)", lines[-1])[:300] if lines else ""
 
 
-_SHOWN = ("ultralytics", "transformers", "accelerate", "peft", "torch", "torchvision", "numpy")
+_SHOWN = ("ultralytics", "transformers", "lightning", "accelerate", "peft", "torch", "torchvision", "numpy")
 
 
 def _versions(python: Path) -> dict[str, str]:
@@ -182,7 +225,9 @@ def _versions(python: Path) -> dict[str, str]:
 
 
 def _capabilities(python: Path, point: Point, folder: Path) -> dict[str, str]:
-    """Capability that fails -> why; made anew each time, and kept for the point's tests and fit."""
+    """Capability that fails -> why; made anew each time, and kept for the point's tests and fit. A script's trainer has none."""
+    if point.trainer == "script":
+        return {}
     shutil.rmtree(_cache(point, folder), ignore_errors=True)
     code = (
         "import json\n"
@@ -208,27 +253,51 @@ def _env(point: Point, folder: Path) -> dict[str, str]:
 
 
 def _tests(python: Path, point: Point, folder: Path) -> Row:
-    argv = [str(python), "-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", "-rf", *TESTS[point.trainer]]
+    argv = [str(python), "-m", "pytest", "--tb=line", "--durations=12", "-p", "no:cacheprovider", "-rfE", *_words(TESTS, point, python)]
     try:
         ended = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, env=_env(point, folder), check=False, timeout=LONGEST_S)
     except subprocess.TimeoutExpired:
         return {"passed": 0, "failed": [f"no end after {LONGEST_S} s"]}
+    (folder / f"{point.name}-tests.txt").write_text(ended.stdout + ended.stderr, encoding="utf-8")
     counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|skipped|error)", ended.stdout)}
     failed = re.findall(r"^(?:FAILED|ERROR) \S+?::(\S+)", ended.stdout, flags=re.MULTILINE)
+    if ended.returncode and not failed:
+        failed = [f"pytest ended with {ended.returncode}"]
     return {"passed": counts.get("passed", 0), "skipped": counts.get("skipped", 0), "failed": sorted(set(failed))}
 
 
+def _words(of: Mapping[str, tuple[str, ...]], point: Point, python: Path) -> list[str]:
+    told = {"example": point.example, "python": str(python), **ASKED.get(point.example, {})}
+    return [word.format_map(told) if point.example else word for word in of[point.trainer]]
+
+
 def _fit(python: Path, point: Point, folder: Path) -> Row:
-    """The recipe's fit, and the full run it launches."""
+    """The fit of more than there is room for, and the full run it launches."""
     place = folder / f"{point.name}-runs"
     place.mkdir(exist_ok=True)
-    argv = [str(python), "-P", "-m", "launcher", "train", "--json", *FITS[point.trainer], f"run.root={place / 'runs'}"]
+    verb, *words = _words(FITS, point, python)
+    argv = [str(python), "-P", "-m", "launcher", verb, f"run.root={place / 'runs'}", *words]
     told: Row = {"env": _env(point, folder), "stdin": subprocess.DEVNULL, "timeout": LONGEST_S}
     try:
         ended = subprocess.run(argv, cwd=place, capture_output=True, text=True, check=False, **told)
     except subprocess.TimeoutExpired:
         return {"run": "no end"}
-    return {"run": "ended" if ended.returncode == 0 else _last_line(ended.stderr or ended.stdout)}
+    (folder / f"{point.name}-fit.txt").write_text(ended.stderr, encoding="utf-8")
+    run = "ended" if ended.returncode == 0 else _last_line(ended.stderr or ended.stdout)
+    return {"run": run.replace(str(place), "RUNS"), **_chosen(ended.stdout)}
+
+
+def _chosen(stdout: str) -> Row:
+    """What the fit came to, of the line that --json prints; nothing where there is none."""
+    try:
+        record = json.loads(stdout.strip().splitlines()[-1])
+        trials = [f"{one['rung_index']}: {one['verdict']}" for one in record["trials"]]
+        peaks = record.get("memory") or {}
+        over = peaks["run_peak_bytes"] / peaks["trial_peak_bytes"] if peaks and all(peaks.values()) else None
+    except (ValueError, IndexError, KeyError, TypeError):
+        return {}
+    kept = {name: record.get(name) for name in ("rung", "rung_index", "accumulation", "effective_batch")}
+    return {"fit": {**kept, "trials": trials, "run_over_trial": over and round(over, 3)}}
 
 
 # ---------------------------------------------------------------------------------------------------------------------------------
@@ -267,19 +336,78 @@ def table(rows: Iterable[Row]) -> str:
             continue
         versions = ", ".join(f"{name} {version}" for name, version in row["versions"].items() if name != "numpy")
         failed = "; ".join(f"{name}: {why}" for name, why in row["capabilities"].items()) or "none"
-        tests = row.get("tests")
-        told = f"{tests['passed']} passed" + (f", {len(tests['failed'])} failed" if tests["failed"] else "") if tests else "not run"
-        lines.append(f"| {row['point']} | {versions} | {failed} | {told} | {row.get('run', 'not run')} |")
+        lines.append(f"| {row['point']} | {versions} | {failed} | {_told_of_tests(row.get('tests'))} | {_told_of_run(row)} |")
     return "\n".join(lines)
+
+
+def _told_of_tests(tests: Row | None) -> str:
+    if not tests:
+        return "not run"
+    return f"{tests['passed']} passed" + (f", {len(tests['failed'])} failed: {', '.join(tests['failed'])}" if tests["failed"] else "")
+
+
+def _told_of_run(row: Row) -> str:
+    """What the run came to, and before it what was tried of the ladder."""
+    fit = row.get("fit")
+    tried = f"rungs {', '.join(fit['trials'])}; effective batch {fit['effective_batch']}; run " if fit else ""
+    return f"{tried}{row.get('run', 'not run')}"
+
+
+_NAMED = {"ultralytics": "Ultralytics", "transformers": "transformers", "lightning": "Lightning", "accelerate": "accelerate"}
+_BESIDE = {"torch": "torch", "python": "Python"}
+
+
+def summary(rows: Iterable[Row]) -> str:
+    """What works in every respect, as one sentence: of each package the versions that were run, and nothing between them."""
+    seen: dict[str, set[str]] = {name: set() for name in (*_NAMED, *_BESIDE)}
+    count = 0
+    for row in filter(works, rows):
+        count += 1
+        for name in (_package(row), *_BESIDE):
+            seen[name].add(row["versions"][name])
+    told = "; ".join(f"{(_NAMED | _BESIDE)[name]} {', '.join(sorted(of, key=capabilities.numbers))}" for name, of in seen.items() if of)
+    return f"{count} environments in which everything passed: {told}." if count else "No environment has been run to its end yet."
+
+
+def _package(row: Row) -> str:
+    """What a point is about: the trainer's package, or the one that its example is written with."""
+    return row["trainer"] if row["trainer"] != "script" else next(name for name in ("lightning", "accelerate") if name in row["versions"])
 
 
 BEGIN, END = "<!-- made by `make versions` -->", "<!-- end -->"
 
 
 def write_table(rows: Iterable[Row]) -> None:
-    text = TABLE.read_text(encoding="utf-8")
-    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
-    TABLE.write_text(f"{before}{BEGIN}\n\n{table(rows)}\n\n{END}{after}", encoding="utf-8")
+    rows = list(rows)
+    for path, middle in ((TABLE, f"\n{summary(rows)}\n\n{table(rows)}\n"), (README, f"  {summary(rows)}")):
+        text = path.read_text(encoding="utf-8")
+        before, after = text.partition(BEGIN)[0], text.partition(END)[2]
+        path.write_text(f"{before}{BEGIN}\n{middle}\n{END}{after}", encoding="utf-8")
+
+
+def passed(row: Row) -> bool:
+    """Some tests ran, and none failed."""
+    return bool(row["tests"]["passed"]) and not row["tests"]["failed"]
+
+
+def works(row: Row) -> bool:
+    """Whether nothing at all failed: capabilities, tests, fit and full run."""
+    return finished(row) and bool(row["installed"]) and not row["capabilities"] and row.get("run") == "ended" and passed(row)
+
+
+def ran(rows: Iterable[Row]) -> dict[str, dict[str, str]]:
+    """What `launcher/versions.json` says: of every trainer's package the versions that work, each with what it was run with."""
+    found: dict[str, dict[str, str]] = {}
+    for row in rows:
+        versions = row.get("versions", {})
+        if row["trainer"] in versions and works(row):
+            beside = f"torch {versions['torch']}, Python {versions['python']}"
+            found.setdefault(row["trainer"], {}).setdefault(versions[row["trainer"]], beside)
+    return {name: dict(sorted(of.items(), key=lambda one: capabilities.numbers(one[0]))) for name, of in sorted(found.items())}
+
+
+def write_ran(rows: Iterable[Row]) -> None:
+    RAN.write_text(json.dumps(ran(rows), indent=1) + "\n", encoding="utf-8")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -300,10 +428,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         row = tried(point, asked.folder.absolute(), keep=lambda row: write(DATA, row))
         write(DATA, row)
         print(json.dumps(row), file=sys.stderr, flush=True)
+        if works(row):  # what failed is left to be looked at
+            for place in (point.name, f"{point.name}-cache", f"{point.name}-runs"):
+                shutil.rmtree(asked.folder / place, ignore_errors=True)
 
     with ThreadPoolExecutor(asked.jobs) as pool:
         list(pool.map(one, left))
     write_table(read(DATA).values())
+    write_ran(read(DATA).values())
     return 0
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, Protocol
 
-from launcher import devices, launch, supervise, trial
+from launcher import devices, launch, peaks, supervise, trial
 from launcher.errors import Interrupted
 from launcher.fit import Fit, Status
 from launcher.job import Job
@@ -93,7 +93,30 @@ def _attempt(result: Fit, begin: _Launch, screen: Screen, *, show: tuple[BinaryI
         raise
     result.outcome = outcome
     result.attempts[-1] = made.ended_as(outcome)
+    keep_peaks(job, result.chosen, result.attempts[-1], outcome)
     return outcome
+
+
+def keep_peaks(job: Job, trial: Trial, made: Made, outcome: Outcome) -> None:
+    """What the run needed beside its trial, for launches to come.
+
+    Nothing of a run that was cut short, went at another rung than tried, or had memory taken from it: those say nothing of the trial.
+    """
+    wrong_by = made.wrong_by(trial.verdict.peak_bytes)
+    out_of_memory = wrong_by is not None and wrong_by > 0
+    if trial.rung.index != made.rung.index or made.checkpoint is not None or not (outcome.done or out_of_memory):
+        return
+    peaks.keep(
+        peaks.Pair(
+            trainer=job.adapter.name,
+            device=job.budget.name,
+            recipe=job.recipe.name,
+            trial_peak_bytes=trial.verdict.peak_bytes,
+            run_peak_bytes=outcome.peak_bytes,
+            budget_bytes=job.budget.budget_bytes,
+            out_of_memory=out_of_memory,
+        )
+    )
 
 
 def _next(result: Fit, screen: Screen) -> _Launch | None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.metadata
+import importlib.resources
 import importlib.util
 import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -27,6 +28,9 @@ from launcher.errors import BadInput, Fault
 
 LONGEST_S = 300
 """A self-test takes 10 to 20 seconds on two cores, most of them imports."""
+
+RAN = "versions.json"
+"""Package -> version -> the torch and Python it was run with. Written by `make versions`."""
 
 BROKEN = "import"
 """The capability without which there is nothing to try."""
@@ -100,7 +104,7 @@ def _odd(
         with contextlib.suppress(ValueError):
             url = json.loads(source)
             said.append(f"{name} {version} comes from {url.get('url', 'a folder')}, not from a release: it is checked by behaviour")
-    if re.search(r"\d(a|b|rc|\.?dev)\d*", version):
+    if re.search(r"\d(a|b|rc|\.?dev)\d*", version.partition("+")[0]):  # what stands after the plus is the builder's own
         said.append(f"{name} {version} is a pre-release: it is checked by behaviour")
     return said
 
@@ -124,9 +128,45 @@ def required(capabilities: Capabilities | None, *, checked: Sequence[str]) -> di
         return {}
     package = capabilities.installed
     if (why := capabilities.failed.get(BROKEN)) is not None:
-        cure = f"Install one that was checked: pip install {package.name}=={checked[-1]} (docs/versions.md lists others)."
+        cure = _cure(package, ran(package.name), checked)
         raise BadInput([Fault(key="trainer.adapter", found=f"{package.label} can't be used here: {why}", cure=cure)])
     return dict(capabilities.failed)
+
+
+def ran(name: str) -> Mapping[str, str]:
+    """Versions of ``name`` that passed all of `make versions`, each with what it was run with; made from its rows, none by hand."""
+    try:
+        text = importlib.resources.files("launcher").joinpath(RAN).read_text(encoding="utf-8")
+        return {str(version): str(beside) for version, beside in json.loads(text).get(name, {}).items()}
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
+def _cure(package: Installed, known: Mapping[str, str], checked: Sequence[str]) -> str:
+    """The same one anew where it is known to work, else the nearest that does."""
+    if package.version in (*known, *checked):
+        return f"It works where it is whole: pip install --force-reinstall {package.name}=={package.version}, or look at its dependencies."
+    near = nearest(package.version, (*known, *checked))
+    beside = f"was run with {known[near]}" if near in known else "is the one that autofit's own tests run with"
+    return f"Install the nearest that works: pip install {package.name}=={near} ({beside}; docs/versions.md lists others)."
+
+
+def nearest(version: str, others: Iterable[str]) -> str:
+    """Of ``others`` the one whose numbers are closest, the later of two: 8.4.0 is nearer to 8.4.190 than to 8.3.253."""
+    here = numbers(version)
+
+    def distance(other: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        there = numbers(other)
+        return tuple(abs(one - two) for one, two in zip(here, there, strict=True)), tuple(-number for number in there)
+
+    return min(others, key=distance)
+
+
+def numbers(version: str) -> tuple[int, int, int]:
+    """Major, minor and patch; what isn't said is 0."""
+    found = [int(number) for number in re.findall(r"\d+", version.partition("+")[0])[:3]]
+    major, minor, patch = [*found, 0, 0, 0][:3]
+    return major, minor, patch
 
 
 def notes(capabilities: Capabilities | None, without: Mapping[str, str]) -> list[str]:

@@ -135,6 +135,19 @@ def chosen_kind(kind: str, *, nvml: Any = None, environ: Mapping[str, str] | Non
     return "cuda" if absence is None or absence.broken else "cpu"
 
 
+def identity(kind: str, *, index: int = 0, nvml: Any = None, environ: Mapping[str, str] | None = None) -> str:
+    """What tells the device that ``find`` would take from every other here: a card's UUID, or "cpu"; empty where there is none."""
+    if kind == "cpu":
+        return "cpu"
+    with nvml_module.opened(nvml) as (api, absence):
+        uuids: list[str] = []
+        if absence is None:
+            uuids, absence = nvml_module.visible(api, os.environ if environ is None else environ)
+    if absence is not None:
+        return "cpu" if kind == "auto" and not absence.broken else ""
+    return uuids[index] if index < len(uuids) else ""
+
+
 def free_now(budget: Budget, *, nvml: Any = None) -> int | None:
     """What is free on the budget's card now; None on a CPU or where NVML doesn't answer."""
     if budget.kind != "cuda":
@@ -151,6 +164,14 @@ def used_bytes(budget: Budget, *, nvml: Any = None) -> int:
     """What is in use on the budget's card now beyond what was when it was found; 0 on a CPU or where NVML doesn't answer."""
     free = free_now(budget, nvml=nvml)
     return 0 if free is None else max(0, budget.free_bytes - free)
+
+
+def busy(budget: Budget, *, nvml: Any = None) -> float | None:
+    """Part of the time that the budget's card computes; None on a CPU or where NVML doesn't tell."""
+    if budget.kind != "cuda":
+        return None
+    with nvml_module.opened(nvml) as (api, absence):
+        return None if absence is not None else cardmemory.busy(api, budget.uuid)
 
 
 def taken(budget: Budget, *, nvml: Any = None) -> str:

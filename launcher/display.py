@@ -14,18 +14,20 @@ from rich.table import Table
 from rich.text import Text
 
 from launcher.contract.report import Phase
-from launcher.sizes import format_size
+from launcher.sizes import GIB, MIB, format_size
 from launcher.verdict import Kind
 
 if TYPE_CHECKING:  # what is drawn comes from elsewhere; a fault of the command line is told without loading the story
     from launcher.errors import Fault
-    from launcher.fit import Fit
+    from launcher.fit import Fit, Need
     from launcher.job import Job
     from launcher.ladder import Ladder, Rung
     from launcher.made import Made
     from launcher.recover import Move
+    from launcher.trainers.base import Command
     from launcher.trial import Trial
 
+ALLOW_BATCH = "--allow-batch"
 NEAR_CAP = 0.97
 """A fit above this part of its cap is told to be close."""
 _COLOURS = {Kind.FITS: "green", Kind.OUT_OF_MEMORY: "red", Kind.SPILLED: "red", Kind.CARD_TAKEN: "yellow", Kind.ALTERED: "yellow"}
@@ -46,7 +48,7 @@ class Display:
             f"[bold]{escape(recipe.name)}[/]  {escape(recipe.summary)}",
             f"asked   {escape(_words(asked))}",
             f"device  {escape(str(job.budget))}; trials are held to {cap} ({job.budget.headroom:.0%} headroom)",
-            f"ladder  {len(job.ladder.rungs)} rungs; the effective batch stays {job.ladder.effective_batch} on all of them",
+            f"ladder  {len(job.ladder.rungs)} rungs; {_batch_of(job)}",
             f"record  {escape(str(job.folder.path))}",
         ]
         lines += [f"[yellow]note[/]    {escape(note)}" for note in (*job.budget.notes, *job.adapter.notes())]
@@ -59,6 +61,11 @@ class Display:
             self._spinner.start()
         else:
             self._console.print(self._trial, highlight=False)
+
+    def queued(self, holder: str) -> None:
+        """Another launch has the device; its end is waited for."""
+        cure = "device.when_taken=stop would end it here, device.share=true for both would share the device"
+        self._console.print(Text(f"waiting for the turn of {holder} to end ({cure})", style="yellow"), soft_wrap=True)
 
     def waiting(self, holder: str, timeout_s: float) -> None:
         """Others hold the card; it is waited for."""
@@ -120,7 +127,10 @@ class Display:
             return
         given_up = job.ladder.given_up(fit.chosen.rung)
         text = ", ".join(f"{name} {_value(used)} instead of {_value(asked)}" for name, (asked, used) in given_up.items())
-        self._console.print(Text(f"given up: {text or 'nothing'} (effective batch {job.ladder.effective_batch}, as asked)"))
+        batch, asked_batch = fit.chosen.effective_batch, job.ladder.effective_batch
+        self._console.print(Text(f"given up: {text or 'nothing'} ({_batch_words(fit.chosen, asked_batch)})"))
+        if fit.chosen.rung.effective_batch != asked_batch:
+            self._console.print(Text(_learning_rate(asked_batch, batch), style="yellow"))
 
     def _row(self, trial: Trial, job: Job) -> Iterable[str]:
         report, verdict = trial.report, trial.verdict
@@ -278,11 +288,67 @@ def _why_none(fit: Fit) -> str:
         return f"Stopped: others hold the card ({fit.trials[-1].verdict.why}). Wait until it is free, or set device.share=true."
     if fit.trials and not fit.trials[-1].verdict.lower_rung_may_help:
         return f"Stopped: the trainer {fit.status} in a trial, which no lower rung would cure."
+    if fit.nearest is not None and fit.nearest_command is not None:
+        return _nearest(fit.nearest, fit.nearest_command, job)
     tried = f"{len(fit.trials)} of {len(job.ladder.rungs)} rungs tried, the others dominated by them"
-    cure = "Lower a floor, add a wheel, or give it more memory."
+    from launcher.fit import least_need
+
+    cure = _memory_for(least_need(fit.trials), job) + "Lower a floor, add a wheel, or give it more memory."
     if fit.trials and all(trial.verdict.phase == Phase.FINISH for trial in fit.trials):
         cure = "All of them failed at the end of a run (final validation, figures): set trainer.args.plots=False, or give it more memory."
     return f"No rung fits {job.budget}: {tried}. {cure}"
+
+
+def _memory_for(need: Need | None, job: Job) -> str:
+    """How much memory the cheapest rung that was tried would need, as it was seen."""
+    if need is None:
+        return ""
+    budget = int(need.needed_bytes / (1 - job.budget.headroom))
+    rounded = -(-budget // MIB) if budget < GIB else -(-budget * 10 // GIB) / 10
+    unit = "MiB" if budget < GIB else "GiB"
+    least = "" if need.measured else "at least "
+    return (
+        f"Nearest: rung {need.trial.rung.index} ({_words(need.trial.rung)}) needs {least}{format_size(need.needed_bytes)} in phase "
+        f"{need.trial.verdict.phase}, which {least}device.memory={rounded:g}{unit} holds. "
+    )
+
+
+def _nearest(tried: Trial, command: Command, job: Job) -> str:
+    """A setting that fits and that only another effective batch allows."""
+    asked = job.ladder.effective_batch
+    return (
+        f"No rung fits {job.budget} with the effective batch of {asked}. Nearest that fits, really tried "
+        f"({format_size(tried.verdict.peak_bytes)}):\n  {command.shell()}\n"
+        f"autofit run {ALLOW_BATCH} -- ... (ladder.keep_batch=false in a recipe) accepts that. "
+        f"{_learning_rate(asked, tried.effective_batch)}"
+    )
+
+
+def _batch_of(job: Job) -> str:
+    """What the ladder does to the effective batch."""
+    effective, last = job.ladder.effective_batch, min(rung.effective_batch for rung in job.ladder.rungs)
+    processes = f" ({job.ladder.asked.world_size} processes)" if job.ladder.asked.world_size > 1 else ""
+    if last == effective:
+        return f"the effective batch stays {effective}{processes} on all of them"
+    return f"the effective batch goes down with the micro-batch, from {effective}{processes} to {last} at the last: accepted"
+
+
+def _batch_words(trial: Trial, asked: int) -> str:
+    if trial.rung.effective_batch != asked:
+        return f"effective batch {trial.effective_batch} instead of {asked}"
+    if trial.effective_batch != asked:
+        return f"effective batch {trial.effective_batch}, as the trial saw it; the command's words say {asked}"
+    return f"effective batch {asked}, as asked"
+
+
+def _learning_rate(asked: int, used: int) -> str:
+    """What another effective batch means for training."""
+    less = asked / used
+    return (
+        f"The effective batch is {used} instead of {asked}: an epoch has {less:g} times the optimizer steps, so that what is counted in "
+        f"steps (warm-up, schedules) ends {less:g} times as early, and the learning rate was chosen for another batch; as a rule divide it "
+        f"by {less:g} for SGD, by {less**0.5:.2g} for Adam. Nothing of that is done for you."
+    )
 
 
 def _words(rung: Rung) -> str:

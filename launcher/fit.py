@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -54,6 +55,11 @@ _OF_TRIAL = {
 }
 
 
+def exit_code_of(status: Status) -> ExitCode:
+    """The exit status of a launch that ended so."""
+    return _EXIT_CODES.get(status, ExitCode.BAD_INPUT)
+
+
 def status_of(kind: Kind) -> Status:
     """The status of a launch that a trial's verdict has ended; NO_RUNG_FITS for one that a lower rung may cure."""
     return _OF_TRIAL.get(kind, Status.NO_RUNG_FITS)
@@ -67,6 +73,9 @@ class Fit:
     trials: list[Trial] = field(default_factory=list)
     chosen: Trial | None = None
     command: Command | None = None
+    nearest: Trial | None = None
+    """Where no rung fits: a setting beyond the ladder that was really tried and does, with the command for it."""
+    nearest_command: Command | None = None
     status: Status = Status.TRYING
     trial_seconds: float = 0.0
     attempts: list[Made] = field(default_factory=list)
@@ -82,7 +91,7 @@ class Fit:
 
     @property
     def exit_code(self) -> ExitCode:
-        return _EXIT_CODES.get(self.status, ExitCode.BAD_INPUT)
+        return exit_code_of(self.status)
 
     @property
     def rung(self) -> Rung | None:
@@ -109,6 +118,11 @@ class Fit:
             budget_bytes=budget.budget_bytes,
         )
 
+    def _nearest_record(self) -> dict[str, Any]:
+        if self.nearest is None or self.nearest_command is None:
+            return {}
+        return {"nearest": {**self.nearest.as_record(), "command": self.nearest_command.shell()}}
+
     def as_record(self) -> dict[str, Any]:
         """The record, which is also what ``--json`` prints."""
         rung, job = self.rung, self.job
@@ -122,7 +136,8 @@ class Fit:
             "rung": dict(rung.values) if rung else None,
             "rung_index": rung.index if rung else None,
             "accumulation": rung.accumulation if rung else None,
-            "effective_batch": job.ladder.effective_batch,
+            "effective_batch": self.chosen.effective_batch if self.chosen else job.ladder.effective_batch,
+            "effective_batch_asked": job.ladder.effective_batch,
             "given_up": given_up,
             "trials": [one.as_record() for one in self.trials],
             "attempts": [made.as_record(trial_peak) for made in self.attempts],
@@ -132,8 +147,33 @@ class Fit:
             "command": self.command.shell() if self.command else None,
             "device": job.budget,
             "trial_seconds": self.trial_seconds,
+            **self._nearest_record(),
             **ran,
         }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Need:
+    """What the cheapest of the failing trials would have needed."""
+
+    trial: Trial
+    needed_bytes: int
+    measured: bool
+    """False: it was refused an allocation; it needs at least that much."""
+
+
+def least_need(trials: Sequence[Trial]) -> Need | None:
+    """The failing trial that asked for least memory, or None where none of them failed for want of it."""
+    needs = [need for trial in trials if (need := _need(trial)) is not None]
+    return min(needs, key=lambda need: need.needed_bytes, default=None)
+
+
+def _need(tried: Trial) -> Need | None:
+    verdict = tried.verdict
+    if verdict.kind is not Kind.OUT_OF_MEMORY or verdict.source in ("workers", "pinned") or not verdict.peak_bytes:
+        return None
+    measured = verdict.source == "measured"
+    return Need(trial=tried, needed_bytes=verdict.peak_bytes + (0 if measured else verdict.asked_bytes or 0), measured=measured)
 
 
 REPORTED = 1.02

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from launcher.devices import Budget
 from launcher.ladder import Ladder
 from launcher.record import RunFolder
 from launcher.schema import Recipe
 from launcher.trainers.base import Adapter
+from launcher.turns import Turn
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,6 +21,8 @@ class Job:
     ladder: Ladder
     budget: Budget
     folder: RunFolder
+    turn: Turn = field(default_factory=Turn)
+    """On the device; given back when the launch is over."""
 
     @property
     def recipe(self) -> Recipe:

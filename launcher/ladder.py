@@ -66,6 +66,7 @@ class Ladder:
     wheels: tuple[Wheel, ...]
     rungs: tuple[Rung, ...]
     effective_batch: int
+    """As asked; every rung's, unless the ladder was built to let it go (``keep_batch``)."""
 
     @property
     def asked(self) -> Rung:
@@ -76,18 +77,20 @@ class Ladder:
         return {wheel.name: (wheel.values[0], wheel.values[at]) for wheel, at in zip(self.wheels, rung.position, strict=True) if at}
 
 
-def build(wheels: Sequence[Wheel], *, effective_batch: int, world_size: int = 1) -> Ladder:
-    """Enumerates the ladder.
+def build(wheels: Sequence[Wheel], *, effective_batch: int, world_size: int = 1, keep_batch: bool = True) -> Ladder:
+    """Enumerates the ladder. ``keep_batch=False``: accumulation stays as asked, and the effective batch goes down with the micro-batch.
 
     Raises ValueError where a micro-batch does not divide the effective batch per device: an inexact rung would change it silently.
     """
     micro = next((wheel for wheel in wheels if wheel.name == MICRO_BATCH), None)
     if micro is None:
         raise ValueError(f"a ladder needs the wheel {MICRO_BATCH}")
-    for value in micro.values:
+    for value in micro.values if keep_batch else micro.values[:1]:
         if not isinstance(value, int) or value < 1 or effective_batch % (value * world_size):
             raise ValueError(f"micro-batch {value} x world size {world_size} does not divide {effective_batch}")
     rungs = []
+    asked = micro.values[0]
+    assert isinstance(asked, int)
     slowest_first = [range(len(wheel.values)) for wheel in reversed(wheels)]
     for index, turned in enumerate(itertools.product(*slowest_first)):
         position = tuple(reversed(turned))
@@ -99,7 +102,7 @@ def build(wheels: Sequence[Wheel], *, effective_batch: int, world_size: int = 1)
                 index=index,
                 values=values,
                 position=position,
-                accumulation=effective_batch // (micro_batch * world_size),
+                accumulation=effective_batch // ((micro_batch if keep_batch else asked) * world_size),
                 world_size=world_size,
             )
         )

@@ -14,9 +14,10 @@ from typing import Literal
 
 from launcher.sizes import UNITS
 
-Source = Literal["allocator", "driver", "host", "workers", "pinned", "measured"]
+Source = Literal["allocator", "driver", "host", "workers", "pinned", "measured", "accumulation"]
 """Who refused; "pinned": page-locked host memory, which WSL has little of; "measured": nobody, the trial needed more than its cap and
-got it, or got what it needed only at the cap's very edge."""
+got it, or got what it needed only at the cap's very edge; "accumulation": no memory, but a script whose batch can't be put together
+from micro-batches."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

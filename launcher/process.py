@@ -14,6 +14,7 @@ import fcntl
 import logging
 import os
 import pty
+import select
 import shutil
 import signal
 import struct
@@ -157,7 +158,12 @@ def _tell_guardian(line: str) -> None:
 
 
 def wait(
-    child: Child, *, timeout_s: float | None = None, each_poll: Callable[[], None] | None = None, stderr: Path | None = None
+    child: Child,
+    *,
+    timeout_s: float | None = None,
+    each_poll: Callable[[], None] | None = None,
+    poll_s: float = _POLL_S,
+    stderr: Path | None = None,
 ) -> Ending:
     """Waits for the child's end, ends it after ``timeout_s``, and leaves none of its descendants alive.
 
@@ -172,8 +178,7 @@ def wait(
             timed_out = True
             child.end(grace_s=1.0)
             break
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.process.wait(timeout=_POLL_S)
+        _ended_within(child, poll_s)
     child.sweep()
     for pump in child.pumps:
         pump.join(timeout=_GRACE_S)
@@ -185,6 +190,39 @@ def wait(
         peak_data_bytes=child.peak_data_bytes,
         stderr_tail=tail(stderr) if stderr is not None else "",
     )
+
+
+def ask_to_end(pid: int, *, started: int) -> bool:
+    """SIGTERM to the process of that number that was started then (``procfs.started``), and to no later one. False where it is gone.
+
+    Raises PermissionError where it is another user's.
+    """
+    with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+        handle = os.pidfd_open(pid)
+        try:
+            if procfs.started(pid) == started:  # asked while the handle is held: what it stands for can't change any more
+                signal.pidfd_send_signal(handle, signal.SIGTERM)
+                return True
+        finally:
+            os.close(handle)
+    return False
+
+
+def _ended_within(child: Child, seconds: float) -> None:
+    """Sleeps so long, or until the child has ended. ``Popen.wait`` would wake up some hundred times a second, which a trainer that uses
+    all cores pays for."""
+    try:
+        end = os.pidfd_open(child.pid)
+    except (AttributeError, OSError):  # no Linux, or one before 5.3
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.process.wait(timeout=seconds)
+        return
+    try:
+        poll = select.poll()
+        poll.register(end, select.POLLIN)
+        poll.poll(seconds * 1000)
+    finally:
+        os.close(end)
 
 
 @contextlib.contextmanager

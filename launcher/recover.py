@@ -193,6 +193,8 @@ def _below(history: History) -> Iterator[Rung]:
     failures = (*history.tried, *_as_tried(history))
     out = {one.rung.index for one in failures if not one.verdict.fits}
     for rung in history.ladder.rungs[history.attempts[-1].rung.index + 1 :]:
+        if rung.effective_batch != history.attempts[-1].rung.effective_batch:
+            continue  # ladder.keep_batch=false lets a launch choose such a rung, never a run change its batch on the way
         if rung.index not in out and dominated_by(history.ladder, rung, failures) is None:
             yield rung
 

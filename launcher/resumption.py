@@ -60,7 +60,7 @@ class Interrupted:
 _ANEW = "Launch it anew; its command.sh still runs by itself."
 
 
-def read(place: str, words: Sequence[str] = ()) -> Interrupted:
+def read(place: str | Path, words: Sequence[str] = ()) -> Interrupted:
     """The launch in ``place``. ``words``: overrides of the ``SECTIONS``, as ``recover.allow_restart=true``."""
     path = Path(place).expanduser().resolve()
     record = _record(path)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 
 from launcher.sizes import MIB, format_size, parse_size
 
@@ -34,6 +34,18 @@ def _budget(said: Any) -> Any:
 
 Size = Annotated[int | None, BeforeValidator(_budget)]
 """Bytes, or a text such as ``16GiB`` or ``800MiB``; bytes after validation."""
+
+
+def _headroom(said: Any) -> Any:
+    """A fraction, or "auto". Raises ValueError for anything else."""
+    if said == "auto":
+        return said
+    if isinstance(said, bool) or not isinstance(said, (int, float)) or not 0 <= said < 1:
+        raise ValueError("It is a fraction, 0 or more and less than 1 (0.1 leaves a tenth of the budget free), or auto")
+    return float(said)
+
+
+Headroom = Annotated[float | Literal["auto"], PlainValidator(_headroom)]
 
 
 class Part(BaseModel):
@@ -66,6 +78,9 @@ class LadderRules(Part):
     """Fastest wheel first. The first rung that fits gives up least, in this order."""
     wheels: dict[str, WheelRule] = {}
     """Rules by wheel name; a wheel without one uses the adapter's defaults."""
+    keep_batch: bool = True
+    """The effective batch is that of the asked configuration on every rung. False: it may go down with the micro-batch, accumulation
+    stays as asked; what that means for the learning rate is told."""
     search: Literal["walk", "exhaustive"] = "walk"
     """walk: skip what a real failure dominates. exhaustive: really try every rung down to the first that fits (the reference)."""
 
@@ -90,14 +105,18 @@ class DeviceRules(Part):
     """Which of the visible cards."""
     memory: Size = None
     """Budget, such as 16GiB: plays a smaller card, or limits the CPU's memory. Null: all that is there."""
-    headroom: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """Fraction of the budget that a trial must leave free. Lower is faster training, closer to a late failure."""
+    headroom: Headroom = 0.1
+    """Fraction of the budget that a trial must leave free. Lower is faster training, closer to a late failure. auto: the least that
+    past runs of this trainer on this device justify, 0.1 until there are enough."""
     share: bool = False
     """True: accept a card that another process holds, and budget only what is free."""
     when_taken: Literal["wait", "stop"] = "wait"
-    """What to do where others come to the card after the launch began: wait until it is free again, or stop."""
+    """What to do where another launch has the card, or others come to it later: wait until it is free again, or stop."""
     taken_timeout_s: Annotated[float, Field(gt=0)] = 600.0
     """Seconds to wait at most each time; then the launch stops."""
+    turns: bool | None = None
+    """Whether launches of autofit on the same device wait for each other (``share``: those that all say so have it together). Null: on a
+    card they do, on a CPU they don't."""
 
 
 class TrialRules(Part):

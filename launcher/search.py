@@ -6,12 +6,13 @@ every other search must equal.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from launcher.contract.report import Phase
-from launcher.ladder import Ladder, Rung
+from launcher.ladder import MICRO_BATCH, Ladder, Rung
 from launcher.verdict import Kind, Verdict
 
 
@@ -52,7 +53,7 @@ def next_move(ladder: Ladder, history: Sequence[Tried], *, policy: Literal["walk
     for tried in history:
         if tried.verdict.fits:
             return Chosen(rung=tried.rung)
-        if not tried.verdict.lower_rung_may_help and tried.verdict.kind is not Kind.CARD_TAKEN:
+        if not tried.verdict.lower_rung_may_help and tried.verdict.kind is not Kind.CARD_TAKEN and not _passed_over(tried, history):
             return Stop(why="not_memory")
     done = {tried.rung.index for tried in history if tried.verdict.kind is not Kind.CARD_TAKEN}  # that one says nothing of its rung
     for rung in ladder.rungs:
@@ -64,16 +65,38 @@ def next_move(ladder: Ladder, history: Sequence[Tried], *, policy: Literal["walk
     return Stop(why="exhausted")
 
 
+def _passed_over(crashed: Tried, history: Sequence[Tried]) -> bool:
+    """Whether a crash may be its rung's own (a last batch of one image, a size that the model doesn't take), so that the walk goes on.
+
+    So it is where a rung above ran, into memory, and no other rung crashed with the same words: those are the trainer's.
+    """
+    if crashed.verdict.kind is not Kind.CRASHED:
+        return False
+    crashes = [_NUMBERS.sub("#", tried.verdict.why) for tried in history if tried.verdict.kind is Kind.CRASHED]
+    above = history[: history.index(crashed)]
+    return any(tried.verdict.lower_rung_may_help for tried in above) and crashes.count(_NUMBERS.sub("#", crashed.verdict.why)) == 1
+
+
+_NUMBERS = re.compile(r"\d+(\.\d+)?")
+"""What differs between two rungs in the words of one and the same crash: shapes and sizes."""
+
+
 def dominated_by(ladder: Ladder, rung: Rung, history: Sequence[Tried]) -> Tried | None:
     """The real memory failure that rules ``rung`` out untried, or None.
 
     A rung is out where it asks at least as much on every wheel as one that really ran out of memory. A failure in training
     before any validation says nothing of the wheels that act only in validation: those can't cure it, so they don't count.
-    An ``altered`` trial is no measurement of its rung and dominates nothing; nor does a failure of data loader workers or of
-    page-locked memory, which is about the host.
+    An ``altered`` trial is no measurement of its rung and dominates nothing, save the micro-batches between the asked one and the one
+    that the trainer took by itself, which is tried first; nor does a failure of data loader workers or of
+    page-locked memory, which is about the host. A script whose batch can't be put together from micro-batches rules out every rung
+    that would have to.
     """
     for tried in history:
         verdict = tried.verdict
+        if verdict.took is not None and _between(rung, tried, verdict.took):
+            return tried
+        if verdict.source == "accumulation" and rung.accumulation > ladder.asked.accumulation:
+            return tried
         if verdict.kind not in (Kind.OUT_OF_MEMORY, Kind.SPILLED) or verdict.source in ("workers", "pinned"):
             continue
         before_validation = verdict.phase in (Phase.START, Phase.SETUP, Phase.TRAIN)
@@ -83,3 +106,9 @@ def dominated_by(ladder: Ladder, rung: Rung, history: Sequence[Tried]) -> Tried 
         ):
             return tried
     return None
+
+
+def _between(rung: Rung, tried: Tried, took: int) -> bool:
+    """Whether a rung is the tried one with a micro-batch that the trainer has gone below by itself."""
+    same = all(value == tried.rung.values[name] for name, value in rung.values.items() if name != MICRO_BATCH)
+    return same and took < rung.micro_batch <= tried.rung.micro_batch

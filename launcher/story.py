@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeVar
 
-from launcher import attempts, devices, host, launch, owner, process, search, trial, wheels
+from launcher import attempts, devices, host, launch, owner, peaks, process, search, trial, turns, wheels
 from launcher import recipe as recipes
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, Interrupted
 from launcher.fit import Fit, Status, status_of
 from launcher.job import Job
-from launcher.ladder import Ladder
+from launcher.ladder import MICRO_BATCH, Ladder, Rung
 from launcher.recipe import Draft
 from launcher.record import RunFolder
 from launcher.resumption import Interrupted as Interruption
@@ -23,6 +24,7 @@ from launcher.schema import Recipe
 from launcher.sizes import format_size
 from launcher.trainers.base import load_adapter
 from launcher.trial import Trial
+from launcher.turns import Turn
 from launcher.verdict import Kind
 
 T = TypeVar("T")
@@ -31,6 +33,7 @@ T = TypeVar("T")
 class Screen(attempts.Screen, Protocol):
     """Who is told what happens, as it happens. ``display.Display`` draws it."""
 
+    def queued(self, holder: str) -> None: ...
     def plan(self, job: Job) -> None: ...
     def summary(self, fit: Fit) -> None: ...
     def ended(self, fit: Fit) -> None: ...
@@ -51,10 +54,11 @@ def ladder_of(draft: Draft) -> Ladder:
     return ladder
 
 
-def prepare(draft: Draft) -> Job:
-    """Checks everything that can be checked without running the trainer, then makes the run folder.
+def prepare(draft: Draft, *, queued: Callable[[str], None] | None = None) -> Job:
+    """Checks everything that can be checked without running the trainer, waits for the device's turn, then makes the run folder.
 
-    Raises BadInput with all faults; nothing has been launched then, except the recipe's own ``prepare`` command.
+    Raises BadInput with all faults; nothing has been launched then, except the recipe's own ``prepare`` command. ``queued`` hears which
+    other launch is waited for.
     """
     recipe = draft.recipe
     if recipe is None:
@@ -66,19 +70,26 @@ def prepare(draft: Draft) -> Job:
         raise BadInput(draft.provenance.placed([*faults, *refused.faults])) from refused
     ladder = _collect(faults, lambda: wheels.ladder_of(adapter))
     budget = _collect(faults, lambda: _budget(recipe))
+    faults = [fault for fault in faults if fault.key != HELD]  # perhaps another launch holds it, which is waited for
     if not faults:
         _collect(faults, lambda: _make_data(recipe))
     to_be_made = recipe.prepare is not None and recipe.data is not None and not os.path.exists(recipe.data)
     faults += _disk_faults(Path(recipe.run.root))
     faults += [fault for fault in _collect(faults, adapter.check) or [] if not (to_be_made and fault.key == "data")]
-    if faults or ladder is None or budget is None:
+    if faults or ladder is None:
         raise BadInput(draft.provenance.placed(faults))
-    folder = _collect(faults, lambda: RunFolder.create(Path(recipe.run.root), recipe.name))
-    if folder is None:
-        raise BadInput(draft.provenance.placed(faults))
+    try:
+        with ExitStack() as undone:
+            turn = undone.enter_context(turn_of(recipe, queued))
+            if budget is None or turn.waited:
+                budget = _budget_in_turn(recipe, waited=turn.waited)
+            folder = RunFolder.create(Path(recipe.run.root), recipe.name)
+            undone.pop_all()
+    except BadInput as refused:
+        raise BadInput(draft.provenance.placed(refused.faults)) from refused
     folder.replace(folder.recipe, recipes.as_yaml(recipe))
     folder.event("prepared", recipe=recipe.name, device=budget, rungs=len(ladder.rungs), effective_batch=ladder.effective_batch)
-    return Job(adapter=adapter, ladder=ladder, budget=budget, folder=folder)
+    return Job(adapter=adapter, ladder=ladder, budget=budget, folder=folder, turn=turn)
 
 
 LEAST_DISK_BYTES = 512 * 2**20
@@ -108,13 +119,51 @@ def _collect(faults: list[Fault], make: Callable[[], T]) -> T | None:
 
 def _budget(recipe: Recipe) -> Budget:
     device = recipe.device
-    return devices.find(device.kind, index=device.index, memory_bytes=device.memory, headroom=device.headroom, share=device.share)
+
+    def found(headroom: float) -> Budget:
+        return devices.find(device.kind, index=device.index, memory_bytes=device.memory, headroom=headroom, share=device.share)
+
+    if device.headroom != "auto":
+        return found(device.headroom)
+    name = found(peaks.USUAL).name
+    choice = peaks.choose(peaks.of(peaks.known(), trainer=recipe.trainer.adapter, device=name))
+    budget = found(choice.headroom)
+    return replace(budget, notes=(*budget.notes, f"device.headroom=auto is {choice.headroom:.1%}: {choice.why}"))
+
+
+HELD = "device.share"
+"""The key of a fault of which time is the cure: others hold the card."""
+GIVEN_BACK_S = 10.0
+"""How long a card may take to give back what the launch before has held."""
+
+
+def turn_of(recipe: Recipe, queued: Callable[[str], None] | None = None) -> Turn:
+    """The launch's turn on its device, after waiting for others (``queued`` hears for which). Raises BadInput where it must not wait."""
+    device = recipe.device
+    identity = devices.identity(device.kind, index=device.index)
+    wanted = identity != "cpu" if device.turns is None else device.turns
+    if not identity or not wanted:
+        return Turn()
+    launch = f"{recipe.name} in {Path(recipe.run.root).resolve()}"
+    return turns.take(identity, share=device.share, wait=device.when_taken == "wait", launch=launch, told=queued)
+
+
+def _budget_in_turn(recipe: Recipe, *, waited: bool) -> Budget:
+    """The device as it is in our turn; the launch before may still be giving it back."""
+    until = time.monotonic() + (GIVEN_BACK_S if waited else 0.0)
+    while True:
+        try:
+            return _budget(recipe)
+        except BadInput as refused:
+            if time.monotonic() >= until or any(fault.key != HELD for fault in refused.faults):
+                raise
+        time.sleep(0.5)
 
 
 def fit(job: Job, screen: Screen) -> Fit:
     """Tries rungs until one fits. The record is written as it happens, and says in the end what really happened."""
     result = Fit(job=job)
-    with owner.held(job.folder.path), _recorded(result):
+    with job.turn, owner.held(job.folder.path), _recorded(result):
         _walk(result, screen)
         screen.summary(result)
     return result
@@ -123,7 +172,7 @@ def fit(job: Job, screen: Screen) -> Fit:
 def train(job: Job, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> Fit:
     """Fits, then launches the full run at the rung that fits and sees it to its end."""
     result = Fit(job=job)
-    with owner.held(job.folder.path), _recorded(result):
+    with job.turn, owner.held(job.folder.path), _recorded(result):
         _walk(result, screen)
         screen.summary(result)
         if result.chosen is not None and result.command is not None:
@@ -136,8 +185,8 @@ def train(job: Job, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> Fit:
 def go_on(interrupted: Interruption, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> Fit:
     """Goes on with a launch: with its trials where no rung had been found, else with its full run."""
     os.chdir(interrupted.cwd)
-    with owner.held(interrupted.folder.path):
-        result = _as_it_was(interrupted)
+    with owner.held(interrupted.folder.path), ExitStack() as until_the_end:
+        result = _as_it_was(interrupted, screen, until_the_end)
         interrupted.folder.event("resumed", attempts=len(result.attempts), trials=len(result.trials))
         with _recorded(result):
             if result.chosen is None:
@@ -150,7 +199,7 @@ def go_on(interrupted: Interruption, screen: Screen, *, show: tuple[BinaryIO, Bi
     return result
 
 
-def _as_it_was(interrupted: Interruption) -> Fit:
+def _as_it_was(interrupted: Interruption, screen: Screen, until_the_end: ExitStack) -> Fit:
     """The launch with everything that is in its folder; nothing is changed. Raises BadInput where it can't go on here and now."""
     recipe = interrupted.draft.recipe
     assert recipe is not None
@@ -163,7 +212,8 @@ def _as_it_was(interrupted: Interruption) -> Fit:
     if left := process.wait_for_leftovers(interrupted.folder.path):
         found = f"processes of it are still there: {', '.join(map(str, left))}"
         raise BadInput([Fault(key="", where=str(interrupted.folder.path), found=found, cure="End them, or wait until they have ended.")])
-    job = Job(adapter=adapter, ladder=ladder, budget=_budget(recipe), folder=interrupted.folder)
+    turn = until_the_end.enter_context(turn_of(recipe, screen.queued))
+    job = Job(adapter=adapter, ladder=ladder, budget=_budget_in_turn(recipe, waited=turn.waited), folder=interrupted.folder, turn=turn)
     result = Fit(job=job, trials=interrupted.trials(ladder), attempts=made, forgiven=len(made))
     chosen = interrupted.record["chosen_rung_index"]
     if chosen is not None:
@@ -225,6 +275,8 @@ def _walk(result: Fit, screen: Screen) -> None:
         result.status = Status.DONE
     elif isinstance(move, search.Try) or move.why == "not_memory":
         result.status = status_of(result.trials[-1].verdict.kind)
+    if result.status is Status.NO_RUNG_FITS:
+        _look_below(result, screen)
     result.trial_seconds = time.monotonic() - began
     job.folder.event("fitted", status=result.status, rung_index=result.chosen.rung.index if result.chosen else None)
 
@@ -232,6 +284,47 @@ def _walk(result: Fit, screen: Screen) -> None:
 def _waits(result: Fit) -> int:
     """Times that the trials found their card taken."""
     return sum(trial.verdict.kind is Kind.CARD_TAKEN for trial in result.trials)
+
+
+MOST_BELOW = 4
+"""Trials that look for a setting beyond the ladder which would fit."""
+
+
+def _look_below(result: Fit, screen: Screen) -> None:
+    """Where only the effective batch keeps the micro-batch up: tries lower ones, so that the end can say which command would fit.
+
+    Nothing of it is launched; the person may accept it (``ladder.keep_batch=false``).
+    """
+    job = result.job
+    micro = next(wheel for wheel in job.ladder.wheels if wheel.name == MICRO_BATCH)
+    refused = any(trial.verdict.source == "accumulation" for trial in result.trials)
+    memory = all(trial.verdict.kind is Kind.OUT_OF_MEMORY or trial.verdict.source == "accumulation" for trial in result.trials)
+    fixed = type(job.adapter).general and len(micro.values) == 1
+    if not job.recipe.ladder.keep_batch or not memory or not (refused or fixed):
+        return
+    for number, (freed, rung) in enumerate(_below(job)):
+        screen.trying(rung, len(result.trials) + number + 1)
+        tried = trial.recorded(freed, rung, told=screen.phase)
+        screen.tried(tried, job)
+        if tried.verdict.fits:
+            result.nearest, result.nearest_command = tried, job.adapter.full_run(rung, job.budget, folder=job.folder.path)
+        if tried.verdict.fits or not tried.verdict.lower_rung_may_help:
+            return
+
+
+def _below(job: Job) -> list[tuple[Job, Rung]]:
+    """Rungs with only the micro-batch lowered and accumulation as asked, numbered after the ladder's own; none where they can't be."""
+    rules = job.recipe.ladder.model_copy(update={"keep_batch": False, "order": (MICRO_BATCH,), "wheels": {}})
+    adapter = type(job.adapter)(job.recipe.model_copy(update={"ladder": rules}))
+    try:
+        if adapter.check():
+            return []
+        ladder = wheels.ladder_of(adapter)
+    except BadInput:
+        return []
+    below = [rung for rung in ladder.rungs[1:] if rung.micro_batch < job.ladder.asked.micro_batch][:MOST_BELOW]
+    beyond = len(job.ladder.rungs)
+    return [(replace(job, adapter=adapter), replace(rung, index=beyond + at)) for at, rung in enumerate(below)]
 
 
 def _make_data(recipe: Recipe) -> None:
@@ -260,11 +353,11 @@ def try_one(draft: Draft, screen: Screen) -> tuple[Trial, dict[str, Any]]:
         found = "no rung is named" if wanted is None else f"there is no rung {wanted}"
         cure = f"Give one from 0 to {last}; `autofit ladder` numbers them."
         raise BadInput([Fault(key="rung", found=found, cure=cure, where="command line")])
-    job = prepare(draft)
+    job = prepare(draft, queued=screen.queued)
     rung = job.ladder.rungs[wanted]
     screen.plan(job)
     screen.trying(rung, 1)
-    with owner.held(job.folder.path):
+    with job.turn, owner.held(job.folder.path):
         tried = trial.recorded(job, rung, told=screen.phase)
     job.folder.forget_cache()
     screen.tried(tried, job)

@@ -19,6 +19,7 @@ from launcher.job import Job
 from launcher.ladder import Rung
 from launcher.lifesigns import Losses, Silence
 from launcher.memory_failure import MemoryFailure, gone_otherwise, lost_in
+from launcher.meter import Meter
 from launcher.process import Child
 from launcher.recover import Ended
 from launcher.usage import Usage
@@ -28,6 +29,8 @@ SAMPLE_S = 1.0
 END_GRACE_S = 5.0
 """Between TERM and KILL for a run that autofit itself ends: what it could still save is worth nothing."""
 NEAR_LIMIT = 0.98
+POLL_S = 0.5
+"""The end of a run, and a signal, are noticed at once; waking up more often would cost the run."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,22 +79,22 @@ def follow(
     """
     folder = job.folder
     usage = Usage(child.pid, job.budget, folder.held, base_bytes=base_bytes)
-    watch = _Watch(child, job, usage, told, otherwise)
+    watch = _Watch(child, job, usage, Meter(job, rung, usage), told, otherwise)
     kills = host.oom_kills()
     usage.start()
     try:
         with process.forward_signals(child, grace_s=job.recipe.run.grace_s, told=watch.leaving):
-            ending = process.wait(child, each_poll=watch, stderr=folder.run_stderr)
+            ending = process.wait(child, each_poll=watch, poll_s=POLL_S, stderr=folder.run_stderr)
     finally:
         usage.stop()
-    watch.look_at_logs()
+        watch.look()
     settled = devices.settle(job.budget)
     seen = Seen(
         returncode=ending.returncode,
         words=f"{process.tail(folder.run_stdout)}\n{ending.stderr_tail}",
         ended_for=watch.ended_for,
         on_card=job.budget.kind == "cuda",
-        at_limit=watch.at_limit,
+        at_limit=watch.at_limit or (job.budget.kind == "cpu" and usage.peak_bytes >= NEAR_LIMIT * job.budget.budget_bytes),
         oom_kills=host.oom_kills() - kills,
         taken="" if settled else devices.taken(job.budget),
     )
@@ -124,6 +127,7 @@ class _Watch:
         child: Child,
         job: Job,
         usage: Usage,
+        meter: Meter,
         told: Callable[..., None] | None,
         otherwise: Callable[[str, str], None] | None = None,
     ) -> None:
@@ -133,6 +137,7 @@ class _Watch:
         self._losses, self._silence = Losses(rules.nan_reports), Silence(time.monotonic(), least_s=rules.stall_s)
         self._otherwise = otherwise
         self._usage = usage
+        self._meter = meter
         self._tell = told
         self._began = self._sampled = self._told = time.monotonic()
         self._logs = [_Log(path, job, otherwise, self._heard) for path in (job.folder.run_stdout, job.folder.run_stderr)]
@@ -147,10 +152,10 @@ class _Watch:
     def __call__(self) -> None:
         now = time.monotonic()
         self._look_at_limit()
-        if now - self._sampled < SAMPLE_S:
+        if now - self._sampled < SAMPLE_S - POLL_S / 2:
             return
         self._sampled = now
-        grew = self.look_at_logs()
+        grew = self.look()
         self._look_for_life(now, grew=grew)
         with contextlib.suppress(psutil.Error):
             resident = self._process.memory_info().rss
@@ -164,9 +169,10 @@ class _Watch:
                 used = {"resident_bytes": resident, "device_bytes": device, "used_bytes": self._usage.now_bytes}
                 self._job.folder.event("heartbeat", **used, peak_bytes=self._usage.peak_bytes, log_bytes=_size(self._job.folder.run_stdout))
 
-    def look_at_logs(self) -> bool:
-        """Whether they have grown."""
+    def look(self) -> bool:
+        """What the run has said since the last look, and a line of its series; once more when it has ended. Whether it said anything."""
         grown = [log.look() for log in self._logs]
+        self._meter.look()
         return any(grown)
 
     def _look_for_life(self, now: float, *, grew: bool) -> None:

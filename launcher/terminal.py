@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from launcher.board import Board
     from launcher.display import Display
     from launcher.errors import Fault
 
@@ -82,6 +83,18 @@ class Terminal:
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
 
+    @property
+    def as_json(self) -> bool:
+        """``--json`` was given: one answer is asked for."""
+        return self._as_json
+
+    @property
+    def is_heard(self) -> bool:
+        """Somebody still reads what is shown."""
+        shown = sys.stderr if self._as_json else sys.stdout
+        raw = getattr(getattr(shown, "buffer", None), "raw", None)
+        return not isinstance(raw, _Patient) or raw.lost is None
+
     def say(self, *lines: str) -> None:
         """Lines for people."""
         print(*lines, sep="\n", file=sys.stderr if self._as_json else sys.stdout, flush=True)
@@ -101,6 +114,12 @@ class Terminal:
         from launcher.display import Display
 
         return Display(_console(stderr=self._as_json))
+
+    def board(self) -> Board:
+        """What is going on in runs."""
+        from launcher.board import Board
+
+        return Board(_console(stderr=self._as_json))
 
     def streams(self) -> tuple[BinaryIO, BinaryIO]:
         """Where a trainer's own standard output and error are shown, byte for byte."""

@@ -13,7 +13,7 @@ from launcher import devices, process
 from launcher.allocator import allocator_environment
 from launcher.contract.ending import Ending
 from launcher.contract.orders import Orders
-from launcher.contract.report import BUDGET_ERROR, CARD_TAKEN, Phase, TrialReport
+from launcher.contract.report import BUDGET_ERROR, CARD_TAKEN, SAMPLES, Phase, TrialReport
 from launcher.errors import BadInput, Fault
 from launcher.job import Job
 from launcher.ladder import Rung
@@ -41,7 +41,7 @@ class Trial:
             "rung_index": self.rung.index,
             "rung": dict(self.rung.values),
             "accumulation": self.rung.accumulation,
-            "effective_batch": self.rung.effective_batch,
+            "effective_batch": self.effective_batch,
             "verdict": self.verdict.kind,
             "phase": self.verdict.phase,
             "peak_bytes": self.verdict.peak_bytes,
@@ -51,6 +51,12 @@ class Trial:
             "asked_bytes": self.verdict.asked_bytes,
             "folder": str(self.folder),
         }
+
+    @property
+    def effective_batch(self) -> int:
+        """Samples per optimizer step as they were seen, where they were: processes and accumulation of a script's own included."""
+        seen = self.report.facts.get(SAMPLES)
+        return seen * self.rung.accumulation if isinstance(seen, int) and seen else self.rung.effective_batch
 
 
 def run(job: Job, rung: Rung, *, told: Callable[..., None] | None = None) -> Trial:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+MICRO_BATCH = "micro_batch"
 PLACE = "command line after --"
 """What a fault of such a command line calls its key."""
 
@@ -60,6 +61,16 @@ class Understood:
     """Dotted key -> what a reader of the recipe is told beside it."""
     remarks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Dotted key of a section -> comment lines at its end."""
+
+
+def free_batch(understood: Understood) -> Understood:
+    """The same with a micro-batch that may go down without more accumulation: it turns even where it could not be kept whole."""
+    order = [*understood.ladder.get("order", ())]
+    if not order or MICRO_BATCH not in understood.ask:
+        return understood
+    wheels = {name: rule for name, rule in understood.ladder.get("wheels", {}).items() if name != MICRO_BATCH}
+    order = [MICRO_BATCH, *(name for name in order if name != MICRO_BATCH)]
+    return replace(understood, ladder={"order": order, **({"wheels": wheels} if wheels else {})})
 
 
 def typed(word: str) -> Any:

@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import Any
 
 from launcher.contract.ending import Ending
-from launcher.contract.report import CARD_TAKEN, OVER_CAP, Phase, TrialReport
-from launcher.ladder import Rung
+from launcher.contract.report import CARD_TAKEN, NOT_EXACT, OVER_CAP, Phase, TrialReport
+from launcher.ladder import MICRO_BATCH, Rung
 from launcher.memory_failure import MemoryFailure, Source, maybe_memory, memory_failure
 from launcher.schema import Value
 from launcher.sizes import format_size
@@ -46,6 +46,8 @@ class Verdict:
     """For memory failures: who refused."""
     asked_bytes: int | None = None
     """For memory failures: how much the failing allocation asked for, where its text says so."""
+    took: int | None = None
+    """The micro-batch that the trainer took instead of the asked one, where it went below that by itself."""
     peak_bytes: int = 0
     """Most memory the trial held (CUDA: reserved by the allocator and held outside of it; data segments on the CPU)."""
     evidence: str = ""
@@ -165,7 +167,8 @@ def _over_the_cap(seen: _Seen) -> Verdict | None:
     if over is None:
         return None
     why = f"needs {format_size(over.held_bytes)} in phase {over.phase}, {format_size(over.held_bytes - cap)} over the cap"
-    return _verdict(seen, Kind.OUT_OF_MEMORY, why, phase=over.phase, source="measured", evidence=repr(over))
+    why += _went_on(seen)
+    return _verdict(seen, Kind.OUT_OF_MEMORY, why, phase=over.phase, source="measured", took=_took(seen), evidence=repr(over))
 
 
 def _squeezed(seen: _Seen) -> Verdict | None:
@@ -185,6 +188,15 @@ def _stalled(seen: _Seen) -> Verdict | None:
     return _verdict(seen, Kind.STALLED, why, evidence=seen.ending.stderr_tail)
 
 
+def _not_exact(seen: _Seen) -> Verdict | None:
+    """What accumulates from outside has seen that the large batch's update would not come of it."""
+    failure = seen.report.failure
+    if failure is None or NOT_EXACT not in failure.types:
+        return None
+    said = next(line for line in failure.message.splitlines() if NOT_EXACT in line).partition(f"{NOT_EXACT}: ")[2]
+    return _verdict(seen, Kind.ALTERED, said, source="accumulation", evidence=failure.message)
+
+
 def _crashed(seen: _Seen) -> Verdict | None:
     report, ending = seen.report, seen.ending
     if report.failure is not None:
@@ -200,7 +212,8 @@ def _crashed(seen: _Seen) -> Verdict | None:
 def _hidden(seen: _Seen) -> Verdict | None:
     """A failure that the trainer, a library, a thread or a worker got over: the run would lose what the trial lost."""
     if swallowed := seen.report.swallowed:
-        return _verdict(seen, Kind.ALTERED, f"the trainer hid a memory failure: {swallowed[0]}", evidence="\n".join(swallowed))
+        why = f"the trainer hid a memory failure{_went_on(seen)}: {swallowed[0]}"
+        return _verdict(seen, Kind.ALTERED, why, took=_took(seen), evidence="\n".join(swallowed))
     if not seen.lost:
         return None
     why = f"something was lost to memory and the trainer went on: {seen.lost[0]}"
@@ -226,7 +239,20 @@ def _vacuous(seen: _Seen) -> Verdict | None:
 
 def _altered(seen: _Seen) -> Verdict | None:
     other = altered(seen.report.observed, {**seen.rung.values, **seen.needs.observed})
-    return _verdict(seen, Kind.ALTERED, f"the trainer ran {other}", evidence=repr(seen.report.observed)) if other else None
+    if not other:
+        return None
+    return _verdict(seen, Kind.ALTERED, f"the trainer ran {other}", took=_took(seen), evidence=repr(seen.report.observed))
+
+
+def _went_on(seen: _Seen) -> str:
+    took = _took(seen)
+    return f" (and went on with micro_batch={took})" if took is not None else ""
+
+
+def _took(seen: _Seen) -> int | None:
+    """The micro-batch that a trainer chose for itself, below the asked one."""
+    ran = seen.report.observed.get(MICRO_BATCH)
+    return ran if isinstance(ran, int) and not isinstance(ran, bool) and 0 < ran < seen.rung.micro_batch else None
 
 
 def _spilled(seen: _Seen) -> Verdict | None:
@@ -258,6 +284,7 @@ _CHECKS: tuple[Callable[[_Seen], Verdict | None], ...] = (
     _refused,
     _over_the_cap,
     _stalled,
+    _not_exact,
     _crashed,
     _hidden,
     _diverged,

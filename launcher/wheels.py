@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import MICRO_BATCH, Ladder, Wheel, build, divisors_down, sizes_down
@@ -23,12 +23,13 @@ def ladder_of(adapter: Adapter) -> Ladder:
         if name != MICRO_BATCH and recipe.ask.get(name)
     ]
     wheels: list[Wheel] = []
-    effective = 0
+    effective, world_size = 0, 1
     if not faults:
         accumulation = recipe.ask.get("accumulation") or adapter.accumulation()
         micro_batch = recipe.ask[MICRO_BATCH]
         assert isinstance(micro_batch, int) and isinstance(accumulation, int)
         effective = micro_batch * accumulation
+        world_size = _world_size(adapter)
         for name in _turning(recipe):
             try:
                 fixed = Wheel(name=name, values=(recipe.ask[name],), acts_in=adapter.wheels[name].acts_in) if name in without else None
@@ -37,7 +38,13 @@ def ladder_of(adapter: Adapter) -> Ladder:
                 faults.append(Fault(key=f"ladder.wheels.{name}", found=str(error), cure=_WHEEL_CURE.format(name=name)))
     if faults:
         raise BadInput(faults)
-    return build(wheels, effective_batch=effective)
+    return build(wheels, effective_batch=effective * world_size, world_size=world_size, keep_batch=recipe.ladder.keep_batch)
+
+
+def _world_size(adapter: Adapter) -> int:
+    """Processes that train together, as far as the adapter can tell before any trial."""
+    said = getattr(adapter, "world_size", None)
+    return int(said()) if said is not None else 1
 
 
 def _unavailable(adapter: Adapter) -> Mapping[str, str]:
@@ -100,7 +107,7 @@ def _wheel(name: str, adapter: Adapter, effective: int) -> Wheel:
     if name not in recipe.ladder.order:
         values = (asked,)
     elif name == MICRO_BATCH:
-        values = _micro_batches(asked, rule, effective)
+        values = _micro_batches(asked, rule, effective, keep=recipe.ladder.keep_batch)
     elif rule.values is not None:
         values = (asked, *_after(asked, rule.values))
     elif rule.grid is not None:
@@ -143,19 +150,25 @@ def _number(value: Value) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _micro_batches(asked: Value, rule: WheelRule, effective: int) -> tuple[int, ...]:
+def _micro_batches(asked: Value, rule: WheelRule, effective: int, *, keep: bool) -> tuple[int, ...]:
     assert isinstance(asked, int)
     floor = rule.floor if rule.floor is not None else 1
     if isinstance(floor, bool) or not isinstance(floor, int) or not 1 <= floor <= asked:
         raise ValueError(f"floor {floor!r} is not a whole number from 1 to the asked micro_batch {asked}")
     if rule.values is None:
-        return divisors_down(asked, of=effective, floor=floor)
+        return divisors_down(asked, of=effective, floor=floor) if keep else tuple(_halves(asked, floor))
     chosen = _after(asked, rule.values)
     for value in chosen:
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < asked or effective % value:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < asked or (keep and effective % value):
             allowed = ", ".join(map(str, divisors_down(asked, of=effective)))
             raise ValueError(f"micro-batch {value!r} does not keep the effective batch at {effective}; these do: {allowed}")
     return (asked, *(value for value in chosen if isinstance(value, int) and value >= floor))
+
+
+def _halves(asked: int, floor: int) -> Iterator[int]:
+    while asked >= floor:
+        yield asked
+        asked //= 2
 
 
 def _sizes(name: str, asked: Value, rule: WheelRule) -> tuple[int, ...]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+"""Threads of torch that wait sleep: on a busy machine spinning ones cost the trials two and a half times the processor's time."""
 
 
 def write_yolo_dataset(root: Path, *, train: int = 12, val: int = 6, size: int = 96, classes: int = 3, dense: int = 20) -> Path:
@@ -25,6 +30,14 @@ def write_yolo_dataset(root: Path, *, train: int = 12, val: int = 6, size: int =
     data = root / "data.yaml"
     data.write_text(f"path: {root}\ntrain: images/train\nval: images/val\nnames: {[f'class{i}' for i in range(classes)]}\n")
     return data
+
+
+@pytest.fixture(autouse=True, scope="session")
+def nothing_of_the_persons_is_learned_from(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Pairs of peaks that tests' runs keep are none of the person's; theirs steer no test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        yield
 
 
 @pytest.fixture

@@ -24,6 +24,14 @@ def test_a_cpu_budget_gives_every_tensor_back_at_once() -> None:
     assert allocator_environment(cpu_budget(), PLAIN)["MALLOC_MMAP_THRESHOLD_"] == "65536"
 
 
+def test_what_onednn_keeps_of_every_shape_is_bounded_unless_a_person_has_said_how_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LRU_CACHE_CAPACITY", "7")
+    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", raising=False)
+    env = allocator_environment(cpu_budget(), PLAIN)
+    assert env["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "64"
+    assert "LRU_CACHE_CAPACITY" not in env
+
+
 @pytest.fixture(autouse=True)
 def _nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES:

@@ -130,7 +130,31 @@ class TestSelfTest:
             capabilities.required(found("2.0.0"), checked=("2.0.0",))
         (fault,) = refused.value.faults
         assert fault.found.startswith("oddly 1.2.3 can't be used here: ") and words in fault.found
-        assert "pip install oddly==2.0.0" in fault.cure
+        assert "pip install oddly==2.0.0" in fault.cure and "autofit's own tests" in fault.cure
+
+    @pytest.mark.parametrize(
+        ("known", "words"),
+        [
+            ({"1.0.0": "torch 2.8.0", "1.2.0": "torch 2.4.1", "2.0.0": "torch 3"}, "pip install oddly==1.2.0 (was run with torch 2.4.1;"),
+            ({"1.2.3": "torch 2.8.0", "1.2.4": "torch 2.8.0"}, "pip install --force-reinstall oddly==1.2.3"),
+        ],
+        ids=["another", "itself-but-whole"],
+    )
+    def test_the_version_that_a_refusal_names_is_the_nearest_that_was_run(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: dict[str, str], words: str
+    ) -> None:
+        put(tmp_path / "site")
+        self_test(tmp_path / "site", "import no_such_module_at_all")
+        monkeypatch.setattr(capabilities, "ran", lambda name: known)
+        with pytest.raises(BadInput) as refused:
+            capabilities.required(found("3.0.0"), checked=("3.0.0",))
+        assert words in refused.value.faults[0].cure
+
+    def test_near_is_counted_from_the_front_and_the_later_of_two_is_taken(self) -> None:
+        assert capabilities.nearest("8.4.3", ["8.3.253", "8.4.190", "8.5.0"]) == "8.4.190"
+        assert capabilities.nearest("8.3.50", ["8.3.0", "8.3.100"]) == "8.3.100"
+        assert capabilities.nearest("8.2.9", ["8.3.0", "8.4.0"]) == "8.3.0"
+        assert capabilities.nearest("5.1.0.dev0+cu128", ["5.0", "5.1"]) == "5.1"
 
 
 class TestLadder:
@@ -173,6 +197,9 @@ class TestOddInstallations:
     @pytest.mark.parametrize("version", ["2.0.0rc1", "2.0.0.dev3", "2.0b2"])
     def test_a_pre_release_is_named(self, tmp_path: Path, version: str) -> None:
         assert f"oddly {version} is a pre-release" in self.odd(tmp_path, version=version)
+
+    def test_a_release_built_by_somebody_is_no_pre_release(self, tmp_path: Path) -> None:
+        assert self.odd(tmp_path, version="2.15.0+cu128a1b2") == ""
 
     def test_a_package_without_metadata_is_asked_for_its_version(self, tmp_path: Path) -> None:
         assert "oddly 4.5.6 lies in " in self.odd(tmp_path, version=None, said='__version__ = "4.5.6"\n')

@@ -107,9 +107,8 @@ def test_a_held_card_is_refused_with_process_pid_user_memory_and_cures() -> None
     (fault,) = refused(held_by_us())
     me = psutil.Process()
     assert fault.key == "device.share"
-    assert fault.found == (
-        f"20.0 GiB of the 79.8 GiB of cuda:0 (NVIDIA A100) are in use by {me.name()} (pid {os.getpid()}, user {me.username()}, 20.0 GiB)"
-    )
+    who, command = f"{me.name()} (pid {os.getpid()}, user {me.username()}, 20.0 GiB)", Path(me.cmdline()[0]).name
+    assert fault.found.startswith(f"20.0 GiB of the 79.8 GiB of cuda:0 (NVIDIA A100) are in use by {who} `{command}")
     assert fault.cure == (
         f"If they are leftovers, kill {os.getpid()}; otherwise wait, or set device.share=true to budget only the "
         "59.8 GiB that are free now."

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
-from launcher.contract.report import TrialReport
+from launcher.contract.report import SAMPLES, TrialReport
 from launcher.display import Display
 from launcher.errors import Fault
 from launcher.fit import Fit, Status
@@ -54,6 +55,34 @@ def test_the_table_shows_each_tried_rung_and_what_was_given_up(tmp_path: Path) -
 def test_no_rung_fits_says_what_could_be_done(tmp_path: Path) -> None:
     text = shown(lambda screen: screen.summary(Fit(job=job(tmp_path), status=Status.NO_RUNG_FITS)))
     assert "No rung fits" in text and "Lower a floor, add a wheel, or give it more memory." in text
+
+
+def test_where_nothing_fits_the_least_need_that_was_seen_is_told(tmp_path: Path) -> None:
+    here = job(tmp_path)
+    more = Verdict(kind=Kind.OUT_OF_MEMORY, phase="train", why="", source="measured", peak_bytes=1500 * 2**20)
+    less = Verdict(kind=Kind.OUT_OF_MEMORY, phase="validate", why="", source="measured", peak_bytes=1100 * 2**20)
+    trials = [
+        Trial(rung=rung, verdict=verdict, report=TrialReport(), seconds=1.0, folder=tmp_path)
+        for rung, verdict in zip(here.ladder.rungs, (more, less), strict=False)
+    ]
+    text = " ".join(shown(lambda screen: screen.summary(Fit(job=here, trials=trials, status=Status.NO_RUNG_FITS))).split())
+    assert "Nearest: rung 1" in text and "needs 1.1 GiB in phase validate, which device.memory=1.1GiB holds" in text
+    refused = replace(less, source="allocator", asked_bytes=100 * 2**20)
+    trials[1] = replace(trials[1], verdict=refused)
+    text = " ".join(shown(lambda screen: screen.summary(Fit(job=here, trials=trials, status=Status.NO_RUNG_FITS))).split())
+    assert "needs at least 1.2 GiB" in text and "at least device.memory=1.2GiB" in text
+
+
+def test_another_effective_batch_is_never_silent(tmp_path: Path) -> None:
+    here = job(tmp_path)
+    rung = replace(here.ladder.rungs[1], accumulation=here.ladder.asked.accumulation)
+    fits = Verdict(kind=Kind.FITS, phase="done", why="fits", peak_bytes=700 * 2**20)
+    trial = Trial(rung=rung, verdict=fits, report=TrialReport(), seconds=12.0, folder=tmp_path)
+    text = " ".join(shown(lambda screen: screen.summary(Fit(job=here, trials=[trial], chosen=trial, status=Status.DONE))).split())
+    assert "effective batch 32 instead of 64" in text and "divide it by 2 for SGD, by 1.4 for Adam" in text
+    seen = Trial(rung=here.ladder.asked, verdict=fits, report=TrialReport(facts={SAMPLES: 8}), seconds=12.0, folder=tmp_path)
+    text = shown(lambda screen: screen.summary(Fit(job=here, trials=[seen], chosen=seen, status=Status.DONE)))
+    assert "effective batch 128, as the trial saw it; the command's words say 64" in text
 
 
 def test_words_of_the_persons_are_never_taken_for_markup(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import psutil
 import pytest
 import yaml
 
+from launcher import peaks
 from launcher.process import TOKEN
 from launcher.trainers.suite import snapshot
 from tests.conftest import write_yolo_dataset
@@ -107,6 +108,16 @@ def test_train_runs_to_the_end_and_records_it(place: Path) -> None:
     memory = said["memory"]
     assert 0 < memory["run_peak_bytes"] <= memory["cap_bytes"] < memory["budget_bytes"] and memory["trial_peak_bytes"] > 0
     assert "1 epochs completed" in (Path(said["run_dir"]) / "run.stdout.log").read_text()
+    lines = [json.loads(line) for line in (Path(said["run_dir"]) / "series.jsonl").read_text().splitlines()]
+    last = lines[-1]
+    assert (last["epoch"], last["epochs"], last["step"], last["steps"], last["done"]) == (1, 1, 2, 2, 1.0) and last["loss"] > 0
+    (kept,) = [pair for pair in peaks.known() if pair.recipe == "small"]
+    assert (kept.trainer, kept.trial_peak_bytes, kept.run_peak_bytes) == (
+        "ultralytics",
+        memory["trial_peak_bytes"],
+        memory["run_peak_bytes"],
+    )
+    assert max(line["peak_bytes"] for line in lines) == memory["run_peak_bytes"] and max(line["host_bytes"] for line in lines) > 2**27
 
 
 def test_no_rung_fits_is_status_3_with_every_failure_told(place: Path) -> None:

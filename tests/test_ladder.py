@@ -111,3 +111,10 @@ def test_a_ladder_without_micro_batch_is_refused() -> None:
 def test_a_wheel_with_a_value_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="has a value twice"):
         Wheel(name="model", values=("x", "x"))
+
+
+def test_where_another_effective_batch_is_accepted_accumulation_stays_as_asked() -> None:
+    ladder = build([Wheel(name="micro_batch", values=(24, 12, 6, 3))], effective_batch=96, world_size=2, keep_batch=False)
+    assert [(rung.micro_batch, rung.accumulation, rung.effective_batch) for rung in ladder.rungs] == [
+        (24, 2, 96), (12, 2, 48), (6, 2, 24), (3, 2, 12),
+    ]  # fmt: skip

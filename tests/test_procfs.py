@@ -30,6 +30,17 @@ def test_another_process_is_asked_by_its_number() -> None:
     assert procfs.data_bytes(os.getpid()) == pytest.approx(procfs.data_bytes(), abs=MIB)
 
 
+def test_a_process_keeps_its_start_and_another_one_has_another() -> None:
+    mine = procfs.started(os.getpid())
+    assert mine == procfs.started(os.getpid()) > 0
+    with subprocess.Popen(["sleep", "5"]) as child:
+        assert procfs.started(child.pid) >= mine
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended and is still listed
+        with pytest.raises(ProcessLookupError):
+            procfs.started(child.pid)
+
+
 def test_a_process_that_has_ended_has_no_memory_to_tell_of() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as child:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended and is still listed

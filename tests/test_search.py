@@ -118,6 +118,21 @@ def test_a_crash_a_stall_and_a_vacuous_trial_stop_the_walk_at_once() -> None:
         assert next_move(ladder, [Tried(rung=ladder.rungs[0], verdict=verdict(kind))]) == Stop(why="not_memory")
 
 
+def test_a_crash_of_one_rung_alone_is_passed_over_and_the_same_crash_twice_is_the_trainers() -> None:
+    ladder = small()
+    crash = [Verdict(kind=Kind.CRASHED, phase="train", why=f"ValueError: Expected more than 1 value, got [{n}, 256, 1, 1]") for n in (1, 2)]
+    history = [Tried(rung=ladder.rungs[0], verdict=verdict(Kind.OUT_OF_MEMORY))]
+    first = next_move(ladder, history)
+    assert isinstance(first, Try)
+    history.append(Tried(rung=first.rung, verdict=crash[0]))
+    second = next_move(ladder, history)
+    assert isinstance(second, Try)
+    assert second.rung.index > first.rung.index
+    fits = Tried(rung=second.rung, verdict=verdict(Kind.FITS))
+    assert next_move(ladder, [*history, fits]) == Chosen(rung=second.rung)
+    assert next_move(ladder, [*history, Tried(rung=second.rung, verdict=crash[1])]) == Stop(why="not_memory")
+
+
 def test_the_first_rung_that_fits_is_chosen_and_nothing_more_is_tried() -> None:
     ladder = small()
     history = [Tried(rung=ladder.rungs[0], verdict=OOM), Tried(rung=ladder.rungs[2], verdict=FITS)]
@@ -129,3 +144,20 @@ def test_a_rung_on_a_taken_card_was_not_measured_and_is_tried_again() -> None:
     history = [Tried(rung=ladder.rungs[0], verdict=verdict(Kind.CARD_TAKEN, "train", None))]
     assert next_move(ladder, history) == Try(rung=ladder.rungs[0])
     assert dominated_by(ladder, ladder.rungs[0], history) is None
+
+
+def test_a_trainer_that_went_down_by_itself_is_followed_to_the_batch_it_took() -> None:
+    ladder = build([Wheel(name="micro_batch", values=(64, 32, 16, 8)), Wheel(name="model", values=("l", "s"))], effective_batch=64)
+    altered = Verdict(kind=Kind.ALTERED, phase="train", why="", took=16)
+    move = next_move(ladder, [Tried(rung=ladder.asked, verdict=altered)])
+    assert isinstance(move, Try) and move.rung.values == {"micro_batch": 16, "model": "l"}
+    ignores = Verdict(kind=Kind.ALTERED, phase="train", why="")
+    move = next_move(ladder, [Tried(rung=ladder.asked, verdict=ignores)])
+    assert isinstance(move, Try) and move.rung.micro_batch == 32
+
+
+def test_a_batch_that_can_not_be_put_together_leaves_only_rungs_that_need_not() -> None:
+    ladder = build([Wheel(name="micro_batch", values=(64, 32, 16)), Wheel(name="model", values=("l", "s"))], effective_batch=64)
+    inexact = verdict(Kind.ALTERED, source="accumulation")
+    move = next_move(ladder, [Tried(rung=ladder.asked, verdict=OOM), Tried(rung=ladder.rungs[1], verdict=inexact)])
+    assert isinstance(move, Try) and move.rung.values == {"micro_batch": 64, "model": "s"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,6 +52,26 @@ def test_a_run_that_is_not_held_is_measured_above_its_trials_base(tmp_path: Path
     plain = watched(tmp_path, (sys.executable, str(program)), emulated=False)
     above = watched(tmp_path, (sys.executable, str(program)), emulated=False, base_bytes=8 * MIB)
     assert plain.peak_bytes >= 64 * MIB and abs(plain.peak_bytes - above.peak_bytes - 8 * MIB) < MIB
+
+
+def test_the_peak_since_the_last_look_is_not_missed_between_looks(tmp_path: Path, program: Path) -> None:
+    watch = watched(tmp_path, (sys.executable, str(program)), emulated=False)
+    assert watch.lately() == watch.peak_bytes and watch.lately() < 64 * MIB
+
+
+def test_host_memory_is_that_of_the_process_and_of_all_that_it_started(tmp_path: Path) -> None:
+    (tmp_path / "child.py").write_text("import time\nheld = b'x' * 2**26\ntime.sleep(9)\n")
+    (tmp_path / "parent.py").write_text("import subprocess, sys\nheld = b'x' * 2**25\nsubprocess.run([sys.executable, sys.argv[1]])\n")
+    child = process.start(
+        (sys.executable, str(tmp_path / "parent.py"), str(tmp_path / "child.py")), env={}, stdout=tmp_path / "out", stderr=tmp_path / "err"
+    )
+    watch = usage.Usage(child.pid, cpu_budget(512 * MIB), tmp_path / "held", base_bytes=0)
+    until = time.monotonic() + 8
+    while watch.host_bytes() < 96 * MIB and time.monotonic() < until:
+        time.sleep(0.05)
+    assert 96 * MIB <= watch.host_bytes() < 160 * MIB
+    child.end()
+    assert watch.host_bytes() == 0
 
 
 def test_a_run_that_told_nothing_was_not_seen_and_is_compared_with_nothing(tmp_path: Path) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from launcher import cli
 from launcher.errors import ExitCode
+from launcher.record import RunFolder
 from launcher.verbs import table
 from launcher.verbs.base import Answer, Call, Takes, Task, Verb
 
@@ -27,8 +29,9 @@ def juggling(takes: Takes) -> tuple[Verb, ...]:
 
 
 def test_a_verb_added_to_the_table_is_in_help_completion_and_the_message_on_an_unknown_verb(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(table, "VERBS", juggling(Takes.FOLDER))
     cli.run(["--help"])
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
@@ -39,6 +42,9 @@ def test_a_verb_added_to_the_table_is_in_help_completion_and_the_message_on_an_u
     monkeypatch.setenv("COMP_LINE", "autofit juggle ")
     cli.run(["-sc", "query=bash"])
     assert capsys.readouterr().out.split() == ["--high"]
+    RunFolder.create(Path("runs/autofit"), "demo", now=datetime(2026, 11, 21)).event("prepared")
+    cli.run(["-sc", "query=bash"])
+    assert capsys.readouterr().out.split() == ["--high", "demo-20261121-000000"]
     assert cli.run(["jugle"]) == 1
     err = capsys.readouterr().err
     assert "Did you mean 'juggle'?" in err and err.rstrip().endswith("juggle.")

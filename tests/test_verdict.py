@@ -358,3 +358,26 @@ def test_a_death_at_the_ceiling_is_memory_and_one_far_below_it_a_crash() -> None
     assert judged(at_ceiling, returncode=-signal.SIGSEGV).kind is Kind.OUT_OF_MEMORY
     far_below = but(phase=Phase.TRAIN, uses=(use("train", 950),), cap_bytes=1000, ceiling_bytes=1500)
     assert judged(far_below, returncode=-signal.SIGSEGV).kind is Kind.CRASHED
+
+
+def test_a_trainer_that_goes_down_by_itself_says_how_far() -> None:
+    hidden = judged(but(observed={"micro_batch": 2, "image_size": 640, "device": "cpu"}, swallowed=("OutOfMemoryError: x",)))
+    assert hidden.kind is Kind.ALTERED and hidden.took == 2 and "went on with micro_batch=2" in hidden.why
+    over = PhaseUse(phase="train", seconds=1.0, reserved_bytes=1700)
+    measured = judged(but(observed={"micro_batch": 4, "image_size": 640, "device": "cpu"}, uses=(over,)))
+    assert measured.kind is Kind.OUT_OF_MEMORY and measured.took == 4 and "went on with micro_batch=4" in measured.why
+    assert judged(but(observed={"micro_batch": 16, "image_size": 640, "device": "cpu"})).took is None
+
+
+def test_a_batch_that_can_not_be_put_together_is_altered_and_no_crash() -> None:
+    message = "NotExact: accumulation from outside can't be exact here: the optimizer is given a closure"
+    verdict = judged(failed(message, types=("NotExact", "RuntimeError")), returncode=1)
+    assert verdict.kind is Kind.ALTERED and verdict.source == "accumulation" and verdict.lower_rung_may_help
+    assert verdict.why.startswith("accumulation from outside can't be exact here")
+
+
+def test_another_number_of_micro_batches_in_a_step_than_told_is_altered() -> None:
+    report = but(observed={**GOOD.observed, "accumulation": 1})
+    needs = dataclasses.replace(NEEDS, observed={"device": "cpu", "accumulation": 4})
+    verdict = judge(report, Ending(returncode=0), rung=RUNG, needs=needs)
+    assert verdict.kind is Kind.ALTERED and "accumulation=1 instead of 4" in verdict.why

@@ -10,10 +10,12 @@ the recordings in digits.ogg (espeak-ng, see record_digits.py). FOLDER appears o
 from __future__ import annotations
 
 import csv
+import inspect
 import json
 import random
 import shutil
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -70,10 +72,15 @@ def tokenizer(texts: list[str]) -> Any:
     merges = [tuple(merge) if isinstance(merge, list) else tuple(merge.split(" ")) for merge in state["merges"]]
     special = ["<|endoftext|>", "<|startoftranscript|>", *(f"<|{code}|>" for code in LANGUAGES)]
     special += ["<|translate|>", "<|transcribe|>", "<|startoflm|>", "<|startofprev|>", "<|nospeech|>", "<|notimestamps|>"]
-    special += [f"<|{step * 0.02:.2f}|>" for step in range(1501)]
+    timestamps = [f"<|{step * 0.02:.2f}|>" for step in range(1501)]
     first = len(state["vocab"])
-    added = {first + place: AddedToken(text, special=True, normalized=False) for place, text in enumerate(special)}
-    return WhisperTokenizer(vocab=dict(state["vocab"]), merges=merges, added_tokens_decoder=added, pad_token="<|endoftext|>")
+    added = {first + place: AddedToken(text, special=True, normalized=False) for place, text in enumerate([*special, *timestamps])}
+    more: dict[str, Any] = {"added_tokens_decoder": added, "pad_token": "<|endoftext|>"}
+    if "vocab_file" not in inspect.signature(WhisperTokenizer).parameters:
+        return WhisperTokenizer(vocab=dict(state["vocab"]), merges=merges, **more)
+    with tempfile.TemporaryDirectory() as folder:  # before transformers 5 it is read from files
+        vocab_file, merges_file = trained.save_model(folder)
+        return WhisperTokenizer(vocab_file=vocab_file, merges_file=merges_file, additional_special_tokens=special, **more)
 
 
 def make_model(folder: Path, texts: list[str], shape: Mapping[str, int] = TINY) -> None:

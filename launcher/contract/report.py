@@ -35,6 +35,11 @@ BUDGET_ERROR = "BudgetError"
 CARD_TAKEN = "CardTaken"
 """Name of the exception by which a child says that others hold memory of its card that the budget counts on."""
 
+SAMPLES = "samples_per_accumulation"
+"""Fact of a report: samples in an optimizer step, over all processes, for each micro-batch that the trainer was told to accumulate."""
+NOT_EXACT = "NotExact"
+"""Name of the exception by which what accumulates from outside of a script says that it can't be exact there."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseUse:

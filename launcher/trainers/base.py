@@ -14,11 +14,12 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from launcher import process
+from launcher import process, progress
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import ActsIn, Rung
+from launcher.progress import Progress
 from launcher.schema import Recipe, Value, WheelRule
 from launcher.understood import Understood
 
@@ -122,6 +123,10 @@ class Adapter(Protocol):
     def accumulation(self) -> int:
         """Gradient accumulation steps of the asked configuration, where the recipe doesn't say."""
 
+    def world_size(self) -> int:
+        """Processes that train together, each with a micro-batch of its own, as far as the recipe tells; trials see how many there were."""
+        return 1
+
     def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
         """What this trainer can fall back to from ``asked``, best first, down to ``floor`` (smaller models, say); empty where it
         knows nothing. Raises ValueError, in words, for a floor that means nothing to it.
@@ -151,6 +156,12 @@ class Adapter(Protocol):
 
     def shapes_vary(self, rung: Rung) -> bool:
         """Whether the run's batches differ in shape (sizes drawn, lengths padded, rectangles): a card's memory breaks into pieces then."""
+
+    def progress(self, line: str, known: Progress, *, rung: Rung) -> Progress:
+        """How far the full run has come, after one more line of its output; ``known`` was known before. ``progress.read`` knows what
+        most loops print.
+        """
+        return known.then(progress.read(line))
 
     def results(self, *, folder: Path) -> Mapping[str, Any]:
         """What the finished run achieved, read from what the trainer wrote: metrics, where the checkpoints lie."""

@@ -16,17 +16,22 @@ if TYPE_CHECKING:
     from launcher.understood import Understood
 
 FIT_ONLY = "--fit-only"
+ALLOW_BATCH = "--allow-batch"
+"""The person accepts another effective batch than the asked one."""
 
 
 def run(call: Call) -> Iterator[Task]:
     """The command as a recipe that is written nowhere, then as with any recipe."""
     from launcher.commandline import draft, recognise
+    from launcher.understood import free_batch
 
-    understood = _understood(call)
+    understood, words = _understood(call), call.words
+    if ALLOW_BATCH in call.flags:
+        understood, words = free_batch(understood), (*words, "ladder.keep_batch=false")
     name = recognise.name_of(understood)
     body = fit_draft if FIT_ONLY in call.flags else train_draft
     drafted = {name: draft.recipe(understood, name=name)}
-    drafts = compose.drafts([f"recipe={name}", *call.words], program=f"autofit {call.verb}", drafted=drafted)
+    drafts = compose.drafts([f"recipe={name}", *words], program=f"autofit {call.verb}", drafted=drafted)
     return (partial(body, one, call.terminal) for one in drafts)
 
 

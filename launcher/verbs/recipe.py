@@ -40,7 +40,8 @@ def train_draft(draft: Draft, terminal: Terminal) -> Answer:
     """Trials, then the full run at the rung that fits."""
     from launcher import story
 
-    result = story.train(story.prepare(draft), terminal.display(), show=terminal.streams())
+    display = terminal.display()
+    result = story.train(story.prepare(draft, queued=display.queued), display, show=terminal.streams())
     return Answer(status=result.exit_code, record=result.as_record())
 
 
@@ -49,7 +50,7 @@ def fit_draft(draft: Draft, terminal: Terminal) -> Answer:
     from launcher import story
 
     display = terminal.display()
-    result = story.fit(story.prepare(draft), display)
+    result = story.fit(story.prepare(draft, queued=display.queued), display)
     if result.command is not None:
         display.launching(result)
     return Answer(status=result.exit_code, record=result.as_record())

@@ -36,17 +36,17 @@ VERBS: tuple[Verb, ...] = (
     Verb(name="trial", usage="recipe=NAME data=... rung=7", help="one rung, really tried", takes=Takes.RECIPE, run=recipe.trial),
     Verb(
         name="run",
-        usage=f"[{command.FIT_ONLY}] [KEY=VALUE] -- COMMAND",
+        usage=f"[{command.FIT_ONLY}] [{command.ALLOW_BATCH}] [KEY=VALUE] -- COMMAND",
         help="the same for a command line you have, without a recipe:",
         takes=Takes.COMMAND,
         run=command.run,
-        flags=(command.FIT_ONLY,),
+        flags=(command.FIT_ONLY, command.ALLOW_BATCH),
         example="autofit run -- python train.py --batch-size 64",
     ),
     Verb(
         name="resume",
         usage="RUN [recover.KEY=VALUE]",
-        help="go on with a run that was interrupted or failed, from its last checkpoint",
+        help="go on with one that was interrupted or failed",
         takes=Takes.FOLDER,
         run=folder.resume,
     ),
@@ -57,6 +57,16 @@ VERBS: tuple[Verb, ...] = (
         takes=Takes.COMMAND,
         run=command.init,
     ),
+    Verb(
+        name="runs",
+        usage=f"[{folder.PEAKS}] [FOLDER]",
+        help="every launch: its state, rung, progress, peak, age",
+        takes=Takes.FOLDER,
+        run=folder.runs,
+        flags=(folder.PEAKS,),
+    ),
+    Verb(name="watch", usage="[RUN]", help="one live, from another terminal; the newest by itself", takes=Takes.FOLDER, run=folder.watch),
+    Verb(name="stop", usage="RUN", help="end one, its checkpoint kept, and say how to go on", takes=Takes.FOLDER, run=folder.stop),
 )
 
 _HELP = """\
@@ -113,4 +123,8 @@ def completions(line: str) -> list[str] | None:
     verb = find(typed[1])
     if verb is None:
         return []
+    if verb.takes is Takes.FOLDER:
+        from launcher import runs
+
+        return [*verb.flags, *sorted(path.name for path in runs.below(runs.ROOT))]
     return None if verb.takes is Takes.RECIPE else list(verb.flags)

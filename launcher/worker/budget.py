@@ -92,14 +92,18 @@ def lift() -> None:
 # CPU
 
 
-def _start_threads() -> None:
-    """Starts PyTorch's threads, where PyTorch is imported: their stacks (8 MiB each) then count as base, and not as the run's memory.
+def _start_libraries() -> None:
+    """What PyTorch and NumPy take once for themselves, where they are imported, counts as base, and not as the run's memory.
 
-    Under the limit a thread that cannot be started ends the process without any exception: libgomp calls exit(1).
+    PyTorch: its threads' stacks (8 MiB each); under the limit a thread that cannot be started ends the process without any exception:
+    libgomp calls exit(1). NumPy: OpenBLAS's buffer of 32 MiB, which comes with the first product of matrices, a figure's say, or not at
+    all where a buffer happens to be free.
     """
-    torch = sys.modules.get("torch")
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if torch is not None:
         torch.zeros(1 << 20).add_(1)
+    if numpy is not None:
+        numpy.linalg.inv(numpy.eye(2))
 
 
 def _limit_cpu(cap_bytes: int) -> tuple[int, int]:
@@ -107,7 +111,7 @@ def _limit_cpu(cap_bytes: int) -> tuple[int, int]:
         raise BudgetError(f"a CPU memory budget needs Linux (RLIMIT_DATA and /proc); this is {sys.platform}. Use a CUDA device, or WSL")
     import resource
 
-    _start_threads()
+    _start_libraries()
     base = procfs.data_bytes()
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if hard != resource.RLIM_INFINITY and base + cap_bytes > hard:

@@ -14,7 +14,8 @@ def row(point: str, **more: object) -> versions.Row:
     return {
         "point": point, "trainer": "ultralytics", "installed": True,
         "versions": {"python": "3.11.9", "ultralytics": "8.4.150", "numpy": "2"},
-        "capabilities": {}, "tests": {"passed": 9, "skipped": 0, "failed": []}, "run": "ended", **more,
+        "capabilities": {}, "tests": {"passed": 9, "skipped": 0, "failed": []}, "run": "ended",
+        "fit": {"rung_index": 1, "effective_batch": 8, "trials": ["0: out_of_memory", "1: fits"]}, **more,
     }  # fmt: skip
 
 
@@ -41,14 +42,59 @@ def test_the_table_says_what_fails_and_what_cannot_be_installed() -> None:
     lines = versions.table([failing, gone]).splitlines()[2:]
     assert lines == [
         "| yolo-8.3.0 | can't be installed: no such version | | | |",
-        "| yolo-8.4.150 | python 3.11.9, ultralytics 8.4.150 | checkpointing: no | 8 passed, 1 failed | ended |",
+        "| yolo-8.4.150 | python 3.11.9, ultralytics 8.4.150 | checkpointing: no | 8 passed, 1 failed: a "
+        "| rungs 0: out_of_memory, 1: fits; effective batch 8; run ended |",
     ]
+
+
+def test_the_summary_names_each_version_of_a_row_that_works_and_no_other() -> None:
+    beside = {"torch": "2.8.0", "python": "3.11.9"}
+    assert versions.summary([]) == "No environment has been run to its end yet."
+    rows = [
+        row("yolo-8.3.100", seconds=9, versions={"ultralytics": "8.3.100", **beside}),
+        row("yolo-8.3.2", seconds=9, versions={"ultralytics": "8.3.2", **beside, "python": "3.12.1"}),
+        row("lightning-2.2.5", trainer="script", seconds=9, versions={"lightning": "2.2.5", "transformers": "5.0", **beside}),
+        row("yolo-8.4.0", seconds=9, versions={"ultralytics": "8.4.0", **beside, "torch": "2.4.1"}, run="no end"),
+    ]
+    assert versions.summary(rows) == (
+        "3 environments in which everything passed: Ultralytics 8.3.2, 8.3.100; Lightning 2.2.5; torch 2.8.0; Python 3.11.9, 3.12.1."
+    )
 
 
 def test_the_committed_table_is_that_of_the_committed_rows_and_names_no_machine() -> None:
     rows = versions.read(versions.DATA)
     assert versions.table(rows.values()) in versions.TABLE.read_text(encoding="utf-8")
+    for place in (versions.TABLE, versions.README):
+        assert versions.summary(rows.values()) in place.read_text(encoding="utf-8")
     assert "://" not in json.dumps(list(rows.values())) and "/home/" not in json.dumps(list(rows.values()))
+
+
+def test_only_versions_in_which_all_of_it_works_are_shipped_as_working() -> None:
+    beside = {"python": "3.11.9", "torch": "2.8.0"}
+    rows = [
+        row("yolo-8.3.100", seconds=9, versions={"ultralytics": "8.3.100", **beside}),
+        row("yolo-8.3.2", seconds=9, versions={"ultralytics": "8.3.2", **beside}),
+        row("a", seconds=9, versions={"ultralytics": "8.3.3", **beside}, capabilities={"checkpointing": "no"}),
+        row("b", seconds=9, versions={"ultralytics": "8.3.4", **beside}, run="CUDA error"),
+        row("c", seconds=9, versions={"ultralytics": "8.3.5", **beside}, tests={"passed": 8, "skipped": 0, "failed": ["a"]}),
+        row("none", seconds=9, versions={"ultralytics": "8.3.7", **beside}, tests={"passed": 0, "skipped": 9, "failed": []}),
+        row("d", versions={"ultralytics": "8.3.6", **beside}),
+        row("lightning-2.2.5", trainer="script", seconds=9, versions={"lightning": "2.2.5", **beside}),
+        {"point": "e", "trainer": "ultralytics", "installed": False, "why": "no such version"},
+    ]
+    said = "torch 2.8.0, Python 3.11.9"
+    assert list(versions.ran(rows).items()) == [("ultralytics", {"8.3.2": said, "8.3.100": said})]
+
+
+def test_the_versions_that_are_shipped_as_working_are_those_of_the_committed_rows() -> None:
+    assert json.loads(versions.RAN.read_text(encoding="utf-8")) == versions.ran(versions.read(versions.DATA).values())
+
+
+def test_in_every_row_that_works_a_rung_failed_and_a_lower_one_was_trained_with_the_same_effective_batch() -> None:
+    for row in filter(versions.works, versions.read(versions.DATA).values()):
+        fit = row["fit"]
+        assert fit["trials"][0] == "0: out_of_memory" and fit["trials"][-1] == f"{fit['rung_index']}: fits", row["point"]
+        assert fit["rung_index"] > 0 and fit["rung"]["micro_batch"] * fit["accumulation"] == fit["effective_batch"], row["point"]
 
 
 def test_an_error_of_the_installer_is_kept_without_the_index_it_came_from() -> None:
@@ -61,5 +107,6 @@ def test_an_error_of_the_installer_is_kept_without_the_index_it_came_from() -> N
 def test_a_point_between_the_pinned_ones_fits_and_runs(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     found = versions.tried(versions.POINTS[name], tmp_path_factory.mktemp("versions"))
     if not found["installed"]:
-        pytest.skip(f"no package index here: {found['why']}")
+        pytest.skip(f"its environment can't be made here: {found['why']}")
     assert (found["capabilities"], found["tests"]["failed"], found["run"]) == ({}, [], "ended")
+    assert found["fit"]["rung_index"] > 0 and found["fit"]["trials"][0] == "0: out_of_memory"

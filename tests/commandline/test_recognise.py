@@ -18,8 +18,10 @@ from launcher.schema import LadderRules, Recipe, TrainerRules
 from launcher.trainers import base
 from launcher.trainers.base import adapters
 from launcher.trainers.script import flags
+from launcher.trainers.script import recognise as script_recognise
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
+from launcher.understood import free_batch
 from launcher.wheels import ladder_of
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -215,12 +217,22 @@ def test_a_configuration_that_the_script_finds_itself_is_left_to_it(tmp_path: Pa
     assert "config" not in understood.args and ScriptAdapter(made(understood)).check() == []
 
 
+def test_what_counts_its_steps_is_not_accumulated_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("p.add_argument('--batch-size', default=8)\np.add_argument('--max-steps', default=-1)\n")
+    plain = recognise.understand(["python", "train.py", "--log-steps", "10", "--epochs", "3"])
+    assert believed(plain)["accumulation"] == (1, "outside") and plain.ladder["order"] == ["micro_batch"]
+    counted = recognise.understand(["python", "train.py", "--max-steps", "500"])
+    assert "accumulation" not in believed(counted) and "--max-steps 500 counts training in steps" in counted.remarks["ask"][0]
+
+
 def test_a_module_names_the_recipe_and_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("package").mkdir()
     Path("package/module.py").write_text("p.add_argument('--batch-size', default=8)\n")
     understood = recognise.understand(["python", "-m", "package.module", "--lr", "1"])
-    assert believed(understood) == {"micro_batch": (8, "--batch-size")} and recognise.name_of(understood) == "package_module"
+    assert believed(understood) == {"micro_batch": (8, "--batch-size"), "accumulation": (1, "outside")}
+    assert recognise.name_of(understood) == "package_module"
 
 
 def test_lightnings_dotted_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,3 +287,51 @@ def test_a_broken_plugin_is_passed_over_with_a_word(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(base, "entry_points", lambda group: [*entry_points(group=group), broken])
     assert "broken" not in [adapter.name for adapter in adapters()]
     assert "'broken' (nowhere_at_all:Adapter) can't be loaded" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("words", "ranks"),
+    [
+        ("torchrun --nproc_per_node 2 train.py --batch-size 64", 2), ("torchrun --nproc-per-node=4 --nnodes 2 train.py", 8),
+        ("torchrun --nproc_per_node gpu train.py", 1), ("python train.py --nnodes 2", 1),
+        ("accelerate launch --num_processes 3 train.py", 3), ("python -m torch.distributed.run --nproc_per_node=2 train.py", 2),
+    ],
+)  # fmt: skip
+def test_processes_are_counted_by_the_launchers_words(words: str, ranks: int) -> None:
+    assert script_recognise.ranks(words.split()) == ranks
+
+
+def test_who_accepts_another_batch_gets_a_micro_batch_that_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("p.add_argument('--batch-size', default=8)\np.add_argument('--max-steps', default=100)\n")
+    understood = recognise.understand(["python", "train.py"])
+    assert understood.ladder["wheels"]["micro_batch"] == {"floor": 8}
+    assert free_batch(understood).ladder == {"order": ["micro_batch"]}
+
+
+def test_a_project_of_hydras_is_read_through_its_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path, text in {
+        "src/train.py": "@hydra.main(version_base=None, config_path='../configs', config_name='train.yaml')\ndef main(cfg): ...\n",
+        "configs/train.yaml": "defaults:\n  - _self_\n  - data: small\n  - model: net\n  - trainer: default\n  - hydra: default\nseed: 1\n",
+        "configs/model/net.yaml": "input_size: 784\n",
+        "configs/data/small.yaml": "batch_size: 16\n",
+        "configs/data/large.yaml": "defaults: [small]\nbatch_size: 128\n",
+        "configs/trainer/default.yaml": "_target_: lightning.pytorch.trainer.Trainer\nmax_epochs: 3\n",
+        "configs/trainer/cpu.yaml": "defaults: [default]\naccelerator: cpu\n",
+    }.items():
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(text)
+    understood = recognise.understand(["python", "src/train.py", "trainer=cpu", "data=large"])
+    assert believed(understood) == {"micro_batch": (128, "data.batch_size="), "accumulation": (1, "++trainer.accumulate_grad_batches=")}
+    assert rung_words(understood, 1)[2:] == [
+        "trainer=cpu", "data=large", "data.batch_size=64", "++trainer.accumulate_grad_batches=2",
+    ]  # fmt: skip
+
+
+def test_lengths_that_only_a_default_says_are_left_where_the_command_says_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    flags_ = "p.add_argument('-b', default=8)\np.add_argument('--img-size', default=224)\np.add_argument('--max-seq-len', default=576)\n"
+    Path("train.py").write_text(flags_)
+    assert "sequence_length" not in believed(recognise.understand(["python", "train.py", "--img-size", "64"]))
+    assert "sequence_length" in believed(recognise.understand(["python", "train.py"]))

@@ -97,6 +97,12 @@ def test_imports_count_as_base(tmp_path: Path) -> None:
     assert "MemoryError" in without.stderr
 
 
+def test_what_numpy_takes_once_for_itself_counts_as_base(tmp_path: Path) -> None:
+    """OpenBLAS's buffer is 32 MiB: a first product of matrices, in a figure at a run's end, would take it out of the budget."""
+    script = write(tmp_path / "train.py", "import numpy; numpy.linalg.inv(numpy.eye(9)); print('fits')")
+    assert budgeted("--imports", "numpy", script, mib=16).stdout == "fits\n"
+
+
 def test_a_budget_on_a_fragmenting_heap_is_said_loudly(tmp_path: Path) -> None:
     script = write(tmp_path / "train.py", "pass")
     assert f"WARNING: {allocator.MALLOC_VARIABLE} is not set, not 65536" in budgeted(script, malloc=False).stderr

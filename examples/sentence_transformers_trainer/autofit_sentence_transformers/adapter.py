@@ -18,10 +18,12 @@ from typing import Any, ClassVar
 from autofit_sentence_transformers import environment, recognise
 from autofit_sentence_transformers.files import read_json
 from autofit_sentence_transformers.native import train_embeddings as script
+from launcher import progress
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import Fault, did_you_mean
 from launcher.ladder import Rung
+from launcher.progress import Progress
 from launcher.schema import Recipe, Value, WheelRule
 from launcher.trainers.base import Command, GoingOn, TrialPlan, WheelSpec, budgeted
 from launcher.understood import Understood
@@ -204,6 +206,9 @@ class SentenceTransformersAdapter:
         return budgeted(command, budget, imports=environment.imports(script.arguments(command.argv[2:]).model))
 
     # -- what came of it --------------------------------------------------------------------------------------------------
+
+    def progress(self, line: str, known: Progress, *, rung: Rung) -> Progress:
+        return known.then(progress.read(line))  # transformers' own bar and its lines of words
 
     def results(self, *, folder: Path) -> Mapping[str, Any]:
         """The last evaluation's metrics and the steps done, from what the trainer wrote."""

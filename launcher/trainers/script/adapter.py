@@ -16,16 +16,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher import devices, whole
+from launcher import devices, progress, whole
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import Rung
+from launcher.progress import Progress
 from launcher.schema import Recipe, Value, WheelRule
 from launcher.trainers.base import Checkpoint, Command, GoingOn, Resumes, TrialPlan, WheelSpec, held_by
-from launcher.trainers.script import configs, recognise, rules
+from launcher.trainers.script import configs, outside, recognise, rules
 from launcher.trainers.script.rules import ScriptArgs
-from launcher.trainers.script.spelling import Line, kind
+from launcher.trainers.script.spelling import OUTSIDE, Line, kind
 from launcher.understood import Understood
 
 MOST_ACCUMULATION = 4
@@ -72,6 +73,9 @@ class ScriptAdapter(Resumes):
     def accumulation(self) -> int:
         return 1
 
+    def world_size(self) -> int:
+        return recognise.ranks(self.args.command)
+
     def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
         """The presets that stand behind the asked one in the recipe, down to the floor."""
         presets = self.recipe.trainer.args.get("presets")
@@ -98,7 +102,12 @@ class ScriptAdapter(Resumes):
 
     def notes(self) -> Sequence[str]:
         notes = []
-        if "accumulation" not in self.args.spelled:
+        if self.args.spelled.get("accumulation") == OUTSIDE:
+            notes.append(
+                "the script has no word for accumulation: where the micro-batch is lowered, its optimizer steps are held back from outside "
+                "until the whole batch is in (the run needs native/accumulate, not autofit)"
+            )
+        elif "accumulation" not in self.args.spelled:
             notes.append(
                 "the script's word for accumulation is not known, so the micro-batch stays as asked (trainer.args.spelled.accumulation)"
             )
@@ -129,16 +138,20 @@ class ScriptAdapter(Resumes):
         return line
 
     def _placed(self, rung: Rung, *, place: Path, run: Path, accumulation: int | None = None) -> tuple[Line, dict[Path, str]]:
-        """The command with the changed copy of its configuration file in ``place``; that file's text."""
+        """The command with the files that it needs in ``place``: a changed copy of its configuration, what accumulates from outside."""
         line = self.line(rung, run=run, accumulation=accumulation)
+        files: dict[Path, str] = {}
+        if line.outside > 1:
+            variables, files = outside.placed(line.outside, place=place, env=line.env)
+            line.env |= variables
         if self.args.config is None or not line.config:
-            return line, {}
+            return line, files
         source = Path(self.args.config)
         copy = place / f"{source.stem}.rung{rung.index}{source.suffix}"
         new = {text.removeprefix("config+:") for text in self.args.spelled.values() if text.startswith("config+:")}
         text = configs.edited(source.read_text(encoding="utf-8"), source.suffix, line.config, new=new)
         line.words = [_replaced(word, self.args.config, str(copy)) for word in line.words]
-        return line, {copy: text}
+        return line, {**files, copy: text}
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         run = folder / "scratch" / "run"
@@ -151,7 +164,8 @@ class ScriptAdapter(Resumes):
             "micro_batch": rung.micro_batch,
             "validation": "none" if self.args.validation.none else "seek",
         }
-        return TrialPlan(module="launcher.trainers.script.inside.trial", payload=payload)
+        expects: dict[str, Value] = {"accumulation": _in_trial(self.args, rung)} if "accumulation" in self.args.spelled else {}
+        return TrialPlan(module="launcher.trainers.script.inside.trial", payload=payload, expects=expects)
 
     def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         line, files = self._placed(rung, place=folder / "native", run=folder / "run")
@@ -166,6 +180,9 @@ class ScriptAdapter(Resumes):
         return any(rung.values.get(wheel) is not None for wheel in ("segment", "sequence_length"))
 
     # -- what came of it --------------------------------------------------------------------------------------------------
+
+    def progress(self, line: str, known: Progress, *, rung: Rung) -> Progress:
+        return known.then(progress.read(line))
 
     def results(self, *, folder: Path) -> Mapping[str, Any]:
         """The last row of the recipe's metrics file, and the newest checkpoint, where the recipe says where they are."""
@@ -324,6 +341,8 @@ def _spelling_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
             kind(text)
         except ValueError as error:
             faults.append(Fault(key=key, found=str(error), cure="For example --batch-size, or config:train.batch_size."))
+        if text == OUTSIDE and key != "trainer.args.spelled.accumulation":
+            faults.append(Fault(key=key, found="only accumulation can be done from outside", cure="Give the script's own word for it."))
     known = {*ScriptAdapter.wheels, *recipe.ladder.wheels, "accumulation", "data"}
     for wheel in args.spelled.keys() - known:
         cure = f"{did_you_mean(wheel, known)}Known: {', '.join(sorted(known))}; a wheel of your own needs ladder.wheels.{wheel}.argument."
@@ -338,10 +357,12 @@ def _spelling_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
             faults.append(Fault(key=f"ask.{wheel}", found="the script has no known word for it", cure=cure))
     accumulation, micro_batch = recipe.ask.get("accumulation"), recipe.ladder.wheels.get("micro_batch")
     turns = "micro_batch" in recipe.ladder.order and (micro_batch is None or micro_batch.floor != recipe.ask.get("micro_batch"))
+    turns = turns and recipe.ladder.keep_batch
     if "accumulation" not in args.spelled and (turns or accumulation not in (None, 1)):
         cure = (
-            "Say how: trainer.args.spelled.accumulation=--accum (or config:train.accum). A script without accumulation can't keep its "
-            "effective batch: set ladder.wheels.micro_batch.floor to the asked one."
+            "Say how: trainer.args.spelled.accumulation=--accum (or config:train.accum), or =outside where the script has no word for it "
+            "and autofit shall hold its optimizer steps back; ladder.keep_batch=false accepts another effective batch; "
+            "ladder.wheels.micro_batch.floor set to the asked one leaves it as it is."
         )
         faults.append(
             Fault(

@@ -105,6 +105,19 @@ def _length_of_words(words: frozenset[str]) -> str | None:
     return "segment" if words & {"segment", "chunk"} and words & {*_LENGTH, "samples", "seconds"} and not words & _NO_SIZE else None
 
 
+_STEPS = frozenset(("step", "steps", "iter", "iters", "iterations", "updates"))
+_HOW_MANY = frozenset(("max", "num", "n", "total", "train", "training"))
+_NO_LENGTH = frozenset(("warmup", "warm", "log", "eval", "save", "val", "every", "interval", "freq", "decay", "accumulation", "accum"))
+
+
+def counts_steps(name: str) -> bool:
+    """Whether a flag says how long training is in steps, not in passes over the data."""
+    words = set(_words(name))
+    if words == {"iterations"}:
+        return True
+    return bool(words & _STEPS and words & _HOW_MANY) and not words & (_NO_LENGTH | _EVALUATION)
+
+
 def of_source(path: Path) -> list[Flag]:
     """Every flag that a script declares: argparse, click and typer options, TrainingArguments, and a nanoGPT-like configurator's names."""
     try:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from launcher.errors import BadInput, Fault
-from launcher.trainers.script import configs, flags
+from launcher.trainers.script import configs, flags, groups
+from launcher.trainers.script.spelling import OUTSIDE
 from launcher.understood import PLACE, Belief, Doubt, Understood, typed
 
 _ORDER = ("micro_batch", "val_micro_batch", "checkpointing", "segment", "sequence_length", "image_size", "model")
@@ -25,11 +27,13 @@ def understand(words: Sequence[str]) -> Understood:
     if script is not None and not script.is_file():
         raise BadInput([Fault(key=PLACE, found=f"there is no script {script} in {Path.cwd()}", cure="Give its path.")])
     config = configs.named(words[begin:])  # what stands before the script is its launcher's
-    declared = flags.of_source(script) if script is not None else []
+    declared = [*flags.of_source(script), *groups.settings(script, words[begin:])] if script is not None else []
     python = [Path(word) for word in words[begin:] if word.endswith(".py") and Path(word).is_file()]
     beliefs, doubts = _believed(
         [*_on_the_line(words, begin, declared), *_in_config(config), *_in_python(python), *_declared(declared, words[begin:])]
     )
+    if any(belief.source == "command line" for wheel, belief in beliefs.items() if wheel in _LENGTHS):  # then no other length is meant
+        beliefs = {wheel: one for wheel, one in beliefs.items() if wheel not in _LENGTHS or not one.source.endswith("'s default")}
     if (belief := beliefs.get("micro_batch")) is not None and not _usable(belief):
         text = f"{belief.spelling} says {belief.value}, which is no number of samples: say one, as in autofit run ask.micro_batch=16 -- ..."
         doubts.append(Doubt(wheel="micro_batch", text=text))
@@ -42,17 +46,47 @@ def understand(words: Sequence[str]) -> Understood:
                 "trainer.args.spelled.micro_batch=--my-batch trainer.args.spelled.accumulation=--my-accum -- ...",
             )
         )
-    return _recipe(words, beliefs, doubts, config)
+    unknown = ""
+    if "accumulation" not in beliefs and (batch := beliefs.get("micro_batch")) is not None and _usable(batch):
+        if counted := _counted(words[begin:], declared):
+            unknown = f"no word for it was found, and {counted} counts training in steps, so the micro-batch is not turned"
+        else:
+            beliefs["accumulation"] = Belief(wheel="accumulation", value=1, spelling=OUTSIDE, source="no word for it was found")
+    return _recipe(words, beliefs, doubts, config, unknown=unknown)
 
 
-def _recipe(words: Sequence[str], beliefs: Mapping[str, Belief], doubts: Sequence[Doubt], config: str | None) -> Understood:
+def _counted(words: Sequence[str], declared: Sequence[flags.Flag]) -> str:
+    """The word by which training is so many steps long, or nothing: with micro-batches it would be too short."""
+    said = {}
+    for word, after in itertools.pairwise([*words, ""]):
+        name, equals, value = word.partition("=")
+        if equals or name.startswith("-"):
+            said[name] = value if equals else after
+    for name, value in said.items():
+        if flags.counts_steps(name) and _positive(typed(value)):
+            return f"{name} {value}"
+    defaults = [flag for flag in declared if flags.counts_steps(_name(flag.spelling)) and _positive(flag.default)]
+    return next((f"{_name(flag.spelling)} {flag.default}" for flag in defaults if _name(flag.spelling) not in said), "")
+
+
+def _name(spelling: str) -> str:
+    return spelling.removeprefix("switch:").split("/")[0].rstrip("=")
+
+
+def _positive(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+
+
+def _recipe(
+    words: Sequence[str], beliefs: Mapping[str, Belief], doubts: Sequence[Doubt], config: str | None, *, unknown: str
+) -> Understood:
     """The recipe that the beliefs amount to."""
     wheels = {wheel: belief for wheel, belief in beliefs.items() if _usable(belief)}
     order = _order(wheels)
     spelled = {wheel: belief.spelling for wheel, belief in beliefs.items() if wheel in wheels or wheel == "micro_batch"}
     rules = _rules(wheels, order)
     says = {wheel: belief.value for wheel, belief in wheels.items()}
-    unknown = () if "accumulation" in wheels else ("accumulation: no word for it was found, so the micro-batch is not turned",)
+    remarks = () if "accumulation" in wheels else (f"accumulation: {unknown or 'not known, so the micro-batch is not turned'}",)
     return Understood(
         adapter="script",
         words=tuple(words),
@@ -66,11 +100,11 @@ def _recipe(words: Sequence[str], beliefs: Mapping[str, Belief], doubts: Sequenc
             **{f"ask.{wheel}": str(belief) for wheel, belief in wheels.items()},
             "trainer.args.config": "autofit passes a changed copy",
             "trainer.args.says": "what the command means as it stands; nothing of it is said again",
-            "trainer.args.spelled": "wheel: how the script says it (--flag, --flag=, switch:--flag, config:key, key=, env:NAME)",
+            "trainer.args.spelled": "wheel: how the script says it (--flag, --flag=, switch:--flag, config:key, key=, env:NAME, outside)",
             "ladder.order": "fastest wheel first",
             **({} if order else {"ladder.wheels.micro_batch": "no fall-back: nothing else is known of the script"}),
         },
-        remarks={"ask": unknown, "trainer.args": _REMARKS},
+        remarks={"ask": remarks, "trainer.args": _REMARKS},
     )
 
 
@@ -132,6 +166,20 @@ def script_of(words: Sequence[str]) -> tuple[Path | None, int]:
             found = next((one for one in (path.with_suffix(".py"), path / "__main__.py") if one.is_file()), None)
             return found, at + 2
     return None, 1
+
+
+_RANKS = ("--nproc_per_node", "--nproc-per-node", "--num_processes", "--num-processes", "--nnodes")
+
+
+def ranks(words: Sequence[str]) -> int:
+    """Processes that a launcher (torchrun, accelerate) is told to start; 1 where it isn't told a number."""
+    product = 1
+    for at, word in enumerate(words[: script_of(words)[1] - 1]):
+        name, equals, value = word.partition("=")
+        said = value if equals else next(iter(words[at + 1 : at + 2]), "")
+        if name in _RANKS and said.isdecimal():
+            product *= max(int(said), 1)
+    return product
 
 
 def _believed(candidates: Sequence[Belief]) -> tuple[dict[str, Belief], list[Doubt]]:

@@ -6,7 +6,13 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-FORMS = "--flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, config+:key, key= (Hydra), env:NAME"
+FORMS = (
+    "--flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, config+:key, key= or ++key= (Hydra), env:NAME, "
+    "outside (accumulation)"
+)
+
+OUTSIDE = "outside"
+"""Spelling of accumulation where the script has no word for it: its optimizer steps are held back from outside."""
 
 
 @dataclass(slots=True)
@@ -17,6 +23,8 @@ class Line:
     env: dict[str, str] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
     """Dotted key -> value, for the copy of the configuration file."""
+    outside: int = 1
+    """Micro-batches per optimizer step that the script isn't told of (``outside.placed``)."""
 
     def set(self, spelling: str, value: Any) -> None:
         """Says ``value`` in the words of ``spelling``; in place where the command says it already, else at its end."""
@@ -25,10 +33,12 @@ class Line:
             self.env[name] = _text(value)
         elif form == "config":
             self.config[name] = value
+        elif form == OUTSIDE:
+            self.outside = int(value)
         elif form == "switch":
             self._switch(name, bool(value))
         elif form == "word":
-            self._joined(name, f"{name}={_text(value)}", prefixes=("", "+", "++"))
+            self._word(name, _text(value))
         elif form == "joined":
             self._joined(name, f"{name}={_text(value)}")
         else:
@@ -58,6 +68,14 @@ class Line:
             return
         self.words.append(said)
 
+    def _word(self, name: str, value: str) -> None:
+        """Hydra's ``key=value``; a plus before the key stands only where the command doesn't say the key already."""
+        key = name.lstrip("+")
+        if any(word.lstrip("+").startswith(f"{key}=") for word in self.words):
+            self._joined(key, f"{key}={value}", prefixes=("", "+", "++"))
+        else:
+            self.words.append(f"{name}={value}")
+
     def _switch(self, name: str, on: bool) -> None:
         yes, _, no = name.partition("/")
         self.words = [word for word in self.words if word not in (yes, no or yes)]
@@ -68,10 +86,12 @@ class Line:
 
 
 def kind(spelling: str) -> tuple[str, str]:
-    """(form, name) of a spelling: flag, joined (--flag=), switch, config, env or word (key=).
+    """(form, name) of a spelling: flag, joined (--flag=), switch, config, env, word (key=) or outside.
 
     Raises ValueError for anything else.
     """
+    if spelling == OUTSIDE:
+        return OUTSIDE, ""
     for prefix in ("switch", "config", "config+", "env"):
         if spelling.startswith(f"{prefix}:") and len(spelling) > len(prefix) + 1:
             return prefix.rstrip("+"), spelling.split(":", 1)[1]
@@ -79,7 +99,7 @@ def kind(spelling: str) -> tuple[str, str]:
         return "joined", spelling[:-1]
     if re.fullmatch(r"-[\w.-]+", spelling):
         return "flag", spelling
-    if re.fullmatch(r"[\w][\w./@-]*=", spelling):
+    if re.fullmatch(r"\+{0,2}\w[\w./@-]*=", spelling):
         return "word", spelling[:-1]
     raise ValueError(f"{spelling!r} is no spelling; these are: {FORMS}")
 

@@ -11,6 +11,7 @@ import importlib.util
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,11 +19,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher import capabilities, cardmemory, devices, nvml
+from launcher import capabilities, cardmemory, devices, nvml, progress
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import Rung
+from launcher.progress import TRAIN, VALIDATE, Progress
 from launcher.schema import Recipe, Value, WheelRule
 from launcher.trainers.base import Checkpoint, Command, GoingOn, Resumes, TrialPlan, WheelSpec, aside, budgeted
 from launcher.trainers.transformers import arguments as hf_arguments
@@ -33,6 +35,9 @@ from launcher.trainers.transformers.native import hf_run
 from launcher.understood import Understood
 
 TASKS = ("speech", "text")
+_STEPS = re.compile(r"(?:step\s+|\s*\d+%\|[^|]*\|\s*)(\d+)/(\d+)(?:\s|$)")
+_BELOW_ANOTHER = "\x1b[A"
+"""How tqdm ends a bar that stands below another one: it goes up again."""
 PRECISIONS = ("fp32", "bf16", "fp16")
 _SPEECH_ONLY = ("label_length", "audio_seconds", "generation_length")
 _TEXT_ONLY = ("sequence_length",)
@@ -289,7 +294,7 @@ class TransformersAdapter(Resumes):
             "imports": list(_imports(str(self.recipe.trainer.task), str(args["model_name_or_path"]))),
             "generates": bool(args.get("predict_with_generate")),
         }
-        env = {**environment.prepare(folder / "scratch"), **(environment.on_cpu() if budget.kind == "cpu" else {})}
+        env = environment.prepare(folder / "scratch")
         return TrialPlan(module="launcher.trainers.transformers.inside.trial", payload=payload, env=env)
 
     def _last_checkpoint(self) -> str | None:
@@ -306,7 +311,7 @@ class TransformersAdapter(Resumes):
         script = f"hf_{self.recipe.trainer.task}.py"
         ours = Path(hf_run.__file__).parent
         files = {folder / "native" / name: (ours / name).read_text(encoding="utf-8") for name in (script, "hf_run.py")}
-        env = {"TOKENIZERS_PARALLELISM": "false", **(environment.on_cpu() if budget.kind == "cpu" else {})}
+        env = {"TOKENIZERS_PARALLELISM": "false"}
         return Command(argv=(sys.executable, str(folder / "native" / script), *_words(args)), env=env, files=files)
 
     def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
@@ -318,6 +323,24 @@ class TransformersAdapter(Resumes):
         return True  # labels and texts have lengths
 
     # -- what came of it --------------------------------------------------------------------------------------------------
+
+    def progress(self, line: str, known: Progress, *, rung: Rung) -> Progress:
+        """Trainer's bar, and without one ``hf_run``'s lines, count optimizer steps of the whole run; an evaluation's bar stands below
+        it, or comes after it. Trainer's lines of words tell epochs done and the loss.
+        """
+        known = replace(known, batch=rung.effective_batch)
+        if (bar := _STEPS.match(line)) is not None:
+            step, steps = int(bar[1]), int(bar[2])
+            if line.endswith(_BELOW_ANOTHER) or known.steps not in (None, steps):
+                return replace(known, phase=VALIDATE)
+            return replace(known, phase=TRAIN, step=step, steps=steps)
+        told = progress.read(line) if line.startswith("{") and "'train_runtime'" not in line else None
+        if told is None:
+            return known
+        task, args = str(self.recipe.trainer.task), self.recipe.trainer.args
+        by_steps = (hf_arguments.value_of(args, "max_steps", task) or -1) > 0
+        epochs = None if by_steps else hf_arguments.value_of(args, "num_train_epochs", task)
+        return known.then(Progress(epoch=told.epoch, epochs=epochs, loss=told.loss))
 
     def results(self, *, folder: Path) -> Mapping[str, Any]:
         """The last evaluation's metrics and the steps done, from all_results.json and trainer_state.json."""

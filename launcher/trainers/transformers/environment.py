@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 IMPORTS = (
@@ -34,17 +33,6 @@ SPEECH_IMPORTS = (
     "transformers.models.whisper.feature_extraction_whisper",
     "transformers.models.whisper.english_normalizer",
 )
-
-
-PRIMITIVES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
-"""On a CPU oneDNN keeps 1024 primitives, and every length of a batch makes new ones (in bfloat16 each matrix product is one): memory grows
-all through the first epochs. A tiny Whisper in bfloat16 went from 144 MiB in its trial to 170 in its run; with a bounded cache both stay at
-115, in the same time. A step's own primitives fit in it."""
-
-
-def on_cpu() -> dict[str, str]:
-    """Set in the trial and in the full run alike where host memory is the budget, unless a person has set them."""
-    return {name: value for name, value in PRIMITIVES.items() if name not in os.environ}
 
 
 def prepare(folder: Path) -> dict[str, str]:

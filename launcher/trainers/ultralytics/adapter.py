@@ -11,6 +11,7 @@ import csv
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault
 from launcher.ladder import Rung
+from launcher.progress import TRAIN, VALIDATE, Progress
 from launcher.schema import Recipe, Value, WheelRule
 from launcher.sizes import format_size
 from launcher.trainers.base import Checkpoint, Command, GoingOn, Resumes, TrialPlan, WheelSpec, aside, budgeted
@@ -37,6 +39,11 @@ _CHECKED = ("8.4.190",)
 """What the test suite runs against (constraints.txt); a test holds it against ``yolo_exact.CHECKED``."""
 _SELF_TEST = "launcher.trainers.ultralytics.inside.capabilities"
 _EXACT = "yolo_exact.py"
+_BAR = re.compile(
+    r"(?P<epoch>\d+)/(?P<epochs>\d+)\s+[\d.]+G(?P<losses>(?:\s+(?:[\d.]+(?:e[-+]?\d+)?|nan|inf))*)\s+\d+\s+\d+:"
+    r"\s*\d+%\D*?(?P<step>\d+)/(?P<steps>\d+)"
+)
+_VALIDATION = re.compile(r"Class\s+Images\s+Instances.*\d+%")
 _STRIDE = 32  # of every YOLO detector up to P5; P6 models have 64, for which Ultralytics rounds up itself
 _SUFFIX_TASK = {"-seg": "segment", "-pose": "pose", "-obb": "obb", "-cls": "classify", "-sem": "semantic", "-depth": "depth"}
 _NOT_CHECKPOINTED = ("rtdetr", "world", "yoloe")
@@ -367,6 +374,17 @@ class UltralyticsAdapter(Resumes):
         return True  # validation is rectangular whatever is said, and multi_scale and rect draw more
 
     # -- what came of it --------------------------------------------------------------------------------------------------
+
+    def progress(self, line: str, known: Progress, *, rung: Rung) -> Progress:
+        """One bar an epoch: ``1/6  0G  3.55 3.33 2.12  45  160: 3%  1/30``, which is epoch, memory, losses, instances, image size, batches.
+
+        Labels are told below a validation's bar, whose line begins with Class.
+        """
+        if (bar := _BAR.search(line)) is not None:
+            counts = {name: int(bar[name]) for name in ("epoch", "epochs", "step", "steps")}
+            losses = sum(map(float, bar["losses"].split())) if bar["losses"].strip() else None
+            return replace(known, phase=TRAIN, **counts, of_epoch=True, loss=losses, batch=rung.micro_batch * rung.world_size)
+        return replace(known, phase=VALIDATE) if _VALIDATION.search(line) and known.epoch is not None else known
 
     def results(self, *, folder: Path) -> Mapping[str, Any]:
         """The best epoch's metrics (by mAP50-95) from Ultralytics' results.csv, and its checkpoints."""

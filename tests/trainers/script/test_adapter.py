@@ -150,6 +150,29 @@ def test_spelling(words: list[str], spelling: str, value: object, becomes: list[
     assert line.words == becomes
 
 
+def test_a_script_without_a_word_for_accumulation_is_given_it_from_outside(tmp_path: Path) -> None:
+    spelled = {
+        "micro_batch": "config:train.batch",
+        "accumulation": "outside",
+        "segment": "config:data.segment",
+        "checkpointing": "switch:--c",
+    }
+    adapter = ScriptAdapter(changed(project(tmp_path, accumulation=1), spelled=spelled, says={"accumulation": 1, "micro_batch": 8}))
+    assert adapter.check() == [] and any("held back from outside" in note for note in adapter.notes())
+    asked, lower = (adapter.full_run(rung, cpu_budget(), folder=tmp_path / "run") for rung in ladder_of(adapter).rungs[:2])
+    assert "ACCUMULATE" not in asked.env and not any(path.name == "sitecustomize.py" for path in asked.files)
+    place = tmp_path / "run" / "native" / "accumulate"
+    assert lower.env["ACCUMULATE"] == "2" and lower.env["PYTHONPATH"].split(":")[0] == str(place)
+    assert "autofit" not in lower.files[place / "sitecustomize.py"]
+    trial = adapter.trial(ladder_of(adapter).rungs[1], cpu_budget(), folder=tmp_path / "trial", cache=tmp_path)
+    assert trial.expects == {"accumulation": 2}
+
+
+def test_only_accumulation_can_be_done_from_outside(tmp_path: Path) -> None:
+    faults = ScriptAdapter(changed(project(tmp_path), spelled={"micro_batch": "outside", "accumulation": "--a", "segment": "--s"})).check()
+    assert any("only accumulation can be done from outside" in str(fault) for fault in faults)
+
+
 def test_other_spellings_go_to_the_environment_and_the_config() -> None:
     line = Line(words=[])
     line.set("env:BATCH", 4)

@@ -82,22 +82,6 @@ def test_trial_and_full_run_get_the_same_words(spoken: Path, tmp_path: Path) -> 
     assert list(command.argv[2:]) == ["--output_dir", str(tmp_path / "run"), *plan.payload["argv"]]
 
 
-def test_where_host_memory_is_the_budget_trial_and_run_keep_as_few_primitives_for_the_lengths_they_have_seen(
-    spoken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    adapter = TransformersAdapter(make(spoken, "speech"))
-    rung, name = ladder_of(adapter).asked, "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
-
-    def said() -> list[str | None]:
-        plan = adapter.trial(rung, cpu_budget(), folder=tmp_path, cache=tmp_path)
-        return [one.env.get(name) for one in (plan, adapter.full_run(rung, cpu_budget(), folder=tmp_path))]
-
-    monkeypatch.delenv(name, raising=False)
-    assert said() == ["64", "64"]
-    monkeypatch.setenv(name, "7")  # a person's own
-    assert said() == [None, None]
-
-
 def test_evaluation_has_wheels_that_act_only_there(spoken: Path) -> None:
     ladder = ladder_of(TransformersAdapter(make(spoken, "speech", ask={"val_micro_batch": 8})))
     first = ladder.wheels[0]

@@ -34,7 +34,7 @@ def main(argv: Sequence[str]) -> None:
     )  # fmt: skip
     chosen.settings.parent.mkdir(parents=True, exist_ok=True)
     Settings(records=str(chosen.settings.parent), orders=dataclasses.asdict(orders), budget_only=True).write(chosen.settings)
-    os.execvpe(chosen.command[0], chosen.command, {**os.environ, **injected(chosen.settings)})
+    os.execvpe(chosen.command[0], chosen.command, {**os.environ, **injected(chosen.settings, os.environ)})
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from launcher.contract.orders import Orders
-from launcher.contract.report import OVER_CAP, Failure, TrialReport
+from launcher.contract.report import NOT_EXACT, OVER_CAP, Failure, TrialReport
 from launcher.memory_failure import memory_failure
 from launcher.trainers.script.inside.probe import settings as probe_settings
 from launcher.trainers.script.inside.probe.settings import Settings
@@ -30,13 +30,19 @@ LONGEST_S = 120.0
 
 
 def speaks_of_memory(failure: Failure) -> bool:
+    """As against a crash that is to be proven."""
     return OVER_CAP in failure.types or memory_failure(failure.message, types=failure.types) is not None
 
 
-def injected(settings: Path) -> dict[str, str]:
-    """Variables that load the probe into every Python process of a command."""
-    paths = [str(SHIM), *filter(None, [os.environ.get("PYTHONPATH")])]
+def injected(settings: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """Variables that load the probe into every Python process of a command, before what its own environment loads."""
+    paths = [str(SHIM), *filter(None, [env.get("PYTHONPATH")])]
     return {"PYTHONPATH": os.pathsep.join(paths), probe_settings.VARIABLE: str(settings)}
+
+
+def refuses(failure: Failure) -> bool:
+    """Whether it is no crash, but our own word that the trial can't be what was asked."""
+    return NOT_EXACT in failure.types
 
 
 def proven(report: TrialReport, orders: Orders, env: Mapping[str, str]) -> TrialReport:
@@ -71,7 +77,7 @@ def _ran(orders: Orders, env: Mapping[str, str], place: Path, folder: Path, long
     argv = [word.replace(own, str(folder)) if word.startswith(own) else word for word in orders.payload["argv"]]
     with (place / "log").open("wb") as log:
         child = subprocess.Popen(
-            argv, env={**env, "TMPDIR": str(temporary), **injected(settings)}, cwd=folder, stdin=subprocess.DEVNULL, stdout=log,
+            argv, env={**env, "TMPDIR": str(temporary), **injected(settings, env)}, cwd=folder, stdin=subprocess.DEVNULL, stdout=log,
             stderr=log, preexec_fn=_apart,
         )  # fmt: skip
         began = time.monotonic()

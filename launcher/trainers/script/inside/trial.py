@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from launcher.contract.orders import Orders
-from launcher.contract.report import Failure, Phase, TrialReport
+from launcher.contract.report import SAMPLES, Failure, Phase, TrialReport
 from launcher.trainers.script.inside.caches import CACHES, huggingface
-from launcher.trainers.script.inside.plainly import injected, proven, speaks_of_memory
+from launcher.trainers.script.inside.plainly import injected, proven, refuses, speaks_of_memory
 from launcher.trainers.script.inside.probe.settings import Settings
 from launcher.trainers.script.inside.watch import Watch
 from launcher.worker.lifeline import die_with_parent
@@ -59,7 +59,7 @@ def run(orders: Orders, recorder: Recorder) -> None:
         if again == 0 or not _done(reports):
             status, reports = again, followed
     report = judged(reports, status, orders)
-    if report.failure is not None and not speaks_of_memory(report.failure):
+    if report.failure is not None and not speaks_of_memory(report.failure) and not refuses(report.failure):
         report = proven(report, orders, _environment(orders, orders.scratch / "plain"))
     report.write(orders.report_path)
     if status < 0 and report.failure is None:
@@ -87,7 +87,8 @@ def _attempt_in(orders: Orders, mode: str, place: Path, records: Path, temporary
         records=str(records), orders=dataclasses.asdict(orders), overlay=str(place / "overlay"),
         kept=(temporary, str(place / CACHES)), mode=mode,
     ).write(settings)  # fmt: skip
-    env = {**_environment(orders, place), "TMPDIR": temporary, **injected(settings)}
+    env = {**_environment(orders, place), "TMPDIR": temporary}
+    env |= injected(settings, env)
     child = subprocess.Popen(orders.payload["argv"], env=env, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
     status = _followed(child, records, orders)
     broken = Path(f"{settings}.failed")
@@ -155,7 +156,11 @@ def _worth_following(reports: Sequence[TrialReport], status: int) -> bool:
     if status == 0:
         return not any(report.failure or report.facts.get("validated") for report in trained)
     failures = [report.failure for report in reports if report.failure is not None]
-    return bool(failures) and not any(map(speaks_of_memory, failures)) and not any(report.swallowed for report in reports)
+    return (
+        bool(failures)
+        and not any(speaks_of_memory(one) or refuses(one) for one in failures)
+        and not any(report.swallowed for report in reports)
+    )
 
 
 _ECHO = re.compile(r"[Cc]onnection (closed|reset|refused)|[Bb]roken pipe|ProcessGroup|DistBackendError|DistNetworkError|NCCL|[Gg]loo")
@@ -193,7 +198,8 @@ def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> Trial
         uses=_together(everyone, orders) if len(everyone) > 1 else main.uses,
         validation_batches=max(one.validation_batches for one in everyone) if failed is None else main.validation_batches,
         swallowed=tuple(dict.fromkeys(text for one in reports for text in one.swallowed)),
-        notes=tuple(dict.fromkeys([*(note for one in everyone for note in one.notes), *_ranks(everyone)])),
+        notes=tuple(dict.fromkeys([*(note for one in everyone for note in one.notes), *_ranks(everyone), *_own(everyone)])),
+        facts={**main.facts, **_samples(everyone)},
     )
     if report.failure is None and status != 0:
         report = dataclasses.replace(report, failure=_exit_failure(status, orders))
@@ -237,6 +243,23 @@ def _tail(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")[-_TAIL_CHARACTERS:]
     except OSError:
         return ""
+
+
+def _samples(trained: Sequence[TrialReport]) -> dict[str, int]:
+    """What all processes together put into an optimizer step for each micro-batch that the script was told to accumulate."""
+    each = [report.facts.get("samples") for report in trained]
+    if not each or not all(isinstance(one, int) for one in each):
+        return {}
+    return {SAMPLES: sum(one for one in each if isinstance(one, int)) * _accumulated(trained)}
+
+
+def _accumulated(trained: Sequence[TrialReport]) -> int:
+    return max((int(report.facts.get("own_accumulation", 1)) for report in trained), default=1)
+
+
+def _own(trained: Sequence[TrialReport]) -> list[str]:
+    own = _accumulated(trained)
+    return [f"the script accumulates {own} micro-batches by itself, in each step that it was told to take"] if own > 1 else []
 
 
 def _ranks(trained: Sequence[TrialReport]) -> list[str]:

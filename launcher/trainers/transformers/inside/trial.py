@@ -469,6 +469,8 @@ class _Trial:
         )
 
     def _force_full_generation(self, model: Any) -> None:
+        from transformers import StoppingCriteriaList
+
         generation = model.generation_config
         generation.min_length = WITHOUT_END
         if (first := getattr(generation, "no_timestamps_token_id", None)) is not None:  # a timestamp would end Whisper's segment early
@@ -476,15 +478,39 @@ class _Trial:
         wanted = self._trainer.args.generation_max_length or model.generation_config.max_length
         generate = model.generate
 
-        def watched(*args: Any, **kwargs: Any) -> Any:
-            tokens = generate(*args, **kwargs)
-            self._generated.append(int(tokens.shape[-1]))
-            if wanted and tokens.shape[-1] < wanted:
-                raise NotCovered(f"generation stopped after {tokens.shape[-1]} of {wanted} tokens, so its memory peak was not seen")
+        def watched(*args: Any, stopping_criteria: Any = None, **kwargs: Any) -> Any:
+            limit = _limit(generation.eos_token_id)
+            tokens = generate(*args, stopping_criteria=StoppingCriteriaList([*(stopping_criteria or ()), limit]), **kwargs)
+            length = int(tokens.shape[-1])
+            if wanted and length < wanted and limit.cut:
+                length = limit.length
+            self._generated.append(length)
+            if wanted and length < wanted:
+                raise NotCovered(f"generation stopped after {length} of {wanted} tokens, so its memory peak was not seen")
             self._recorder.observe(generation_length=wanted)
             return tokens
 
         model.generate = watched
+
+
+def _limit(ends: int | Sequence[int] | None) -> Any:
+    """Stops nothing, and sees how long a generation became, its prompt included, and whether it was cut or had ended by itself.
+
+    Whisper gives back what it generated without the prompt; before transformers 5 the longest length counts the prompt too.
+    """
+    import torch
+    from transformers import StoppingCriteria
+
+    class Limit(StoppingCriteria):  # type: ignore[misc]
+        length, cut = 0, False
+
+        def __call__(self, input_ids: Any, scores: Any, **_: Any) -> Any:
+            end = torch.as_tensor([] if ends is None else ends, dtype=input_ids.dtype, device=input_ids.device).reshape(-1)
+            self.length = max(self.length, int(input_ids.shape[-1]))
+            self.cut = not bool(torch.isin(input_ids[:, -1], end).all())
+            return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
+
+    return Limit()
 
 
 def _rows(inputs: Mapping[str, Any]) -> int:

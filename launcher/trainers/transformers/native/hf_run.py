@@ -224,7 +224,9 @@ def likeliest(logits: Any, labels: Any) -> Any:
 
 
 def remember_samples_per_step(trainer: Any) -> None:
-    """Every checkpoint says in which effective batch its steps were counted: see ``checked_resume``."""
+    """Every checkpoint says in which effective batch its steps were counted: see ``checked_resume``. Where no bar does, a line tells
+    the step.
+    """
     from transformers import TrainerCallback
 
     class Remember(TrainerCallback):  # type: ignore[misc]
@@ -232,6 +234,10 @@ def remember_samples_per_step(trainer: Any) -> None:
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             if state.is_world_process_zero and folder.is_dir():
                 (folder / SAMPLES_PER_STEP).write_text(json.dumps({"samples_per_step": samples_per_step(args)}), encoding="utf-8")
+
+        def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if args.disable_tqdm and state.is_world_process_zero:  # no bar tells it then
+                print(f"step {state.global_step}/{state.max_steps}", flush=True)
 
     trainer.add_callback(Remember())
 

@@ -423,28 +423,13 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
                 steps=plan.steps,
                 steps_after=plan.steps_after,
                 accumulation=plan.accumulation,
-                cached=self._cached_shapes(worst.PER_TRAINED_CONVOLUTION),
                 closes=0 < self.args.close_mosaic < self.epochs,
             )
             return Script(*_with_halves(epochs, plan.halves))
 
         def _validation_script(self, loader: Any) -> Script:
-            total = len(loader)
-            batches = worst.validation(
-                worst.shapes_of(loader),
-                dense=worst.dense_draw(loader, None),
-                least=plan.validation_batches,
-                total=total,
-                cached=self._cached_shapes(1),
-            )
-            return Script(batches)
-
-        def _cached_shapes(self, per_convolution: int) -> int:
-            """How many shapes fill the cache of primitives, and two more; none where nothing is cached by shape."""
-            if self.device.type != "cpu":
-                return 0
-            convolutions = sum(type(module).__name__.startswith("Conv2d") for module in self.model.modules())
-            return math.ceil(worst.CACHED_PRIMITIVES / (per_convolution * max(convolutions, 1))) + 2
+            shapes, dense = worst.shapes_of(loader), worst.dense_draw(loader, None)
+            return Script(worst.validation(shapes, dense=dense, least=plan.validation_batches, total=len(loader)))
 
         def preprocess_batch(self, batch: Any) -> Any:
             script = self.train_loader.batch_sampler.now
@@ -456,8 +441,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             self._sizes.wanted = draw.size
             batch = super().preprocess_batch(batch)
             self._whole = len(batch["img"]) >= self._expected["train"]
-            if self._whole or len(batch["img"]) > worst.FEW:  # the others are there for their shape only
-                pad_labels(batch, self._label_envelope, self.args.overlap_mask)
+            pad_labels(batch, self._label_envelope, self.args.overlap_mask)
             height, width = batch["img"].shape[-2:]
             images = int(plan.arguments["batch"]) if self._whole else len(batch["img"])
             _observe_input(recorder, images, max(height, width), batch["img"].device.type)

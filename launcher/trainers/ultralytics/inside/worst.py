@@ -1,12 +1,7 @@
 """A loader and what a run draws -> the micro-batches of a trial: the densest images, the largest shapes, and as many others as count.
 
-**Variety.** On a CPU oneDNN keeps 1024 primitives (its cache's own size), and a shape that a convolution has not seen yet makes new ones:
-one to run forward, three to train. Measured (yolo11n, 88 convolutions, oneDNN of torch 2.15, batch 16 at 160 px): 166 MiB were held after
-training at one shape, 243 after two, 295 after three, 372 after four, 405 after five and from then on (eleven shapes: 429), and the peak of
-the same batch went from 386 to 624 MiB. So memory grows with the number of shapes until the cache is full, and a trial must fill it as far
-as its run would: ``CACHED_PRIMITIVES`` over what one shape makes. A shape of few images makes as many primitives as one of many, so all
-but the largest, a small and an odd one are run with ``FEW`` images. On a card nothing is cached by shape; there large, small, odd and
-large again shows what fragments cost.
+**Variety.** Where shapes vary, the largest, a small and an odd one are run, and the largest again: on a card that shows what fragments
+cost. On a CPU what is cached by shape is bounded (``allocator.PRIMITIVES``).
 """
 
 from __future__ import annotations
@@ -16,12 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-CACHED_PRIMITIVES = 1024
-"""What oneDNN keeps unless ONEDNN_PRIMITIVE_CACHE_CAPACITY says otherwise; the least recently used goes first."""
-PER_TRAINED_CONVOLUTION = 3
-"""Forward, and backward by data and by weights."""
-FEW = 2
-"""Images in a micro-batch that is there for its shape only: batch-norm can't train on one image of one pixel."""
 FIGURES = 3
 """Ultralytics draws the first three batches of a validation."""
 
@@ -112,15 +101,13 @@ def dense_draw(loader: Any, size: int | None) -> Draw | None:
     return Draw(tuple(_groups(dataset.batch)[int(dataset.batch[most])]), size)
 
 
-def varied(shapes: Sequence[Draw], *, cached: int, few: int = FEW) -> list[Draw]:
-    """The largest, a small and an odd shape; then further ones of ``few`` images until ``cached`` shapes were there, smallest first."""
-    chosen = list(dict.fromkeys((shapes[0], shapes[-1], shapes[len(shapes) // 2])))
-    rest = [draw for draw in reversed(shapes) if draw not in chosen]
-    return chosen + [draw.few(few) for draw in rest[: max(0, cached - len(chosen))]]
+def varied(shapes: Sequence[Draw]) -> list[Draw]:
+    """The largest, the smallest and an odd shape; fewer where there are no more."""
+    return list(dict.fromkeys((shapes[0], shapes[-1], shapes[len(shapes) // 2])))
 
 
 def training(
-    shapes: Sequence[Draw], *, dense: Draw | None, steps: int, steps_after: int, accumulation: int, cached: int, closes: bool
+    shapes: Sequence[Draw], *, dense: Draw | None, steps: int, steps_after: int, accumulation: int, closes: bool
 ) -> tuple[list[Draw], ...]:
     """The epochs of a trial: before validation, after it, and with mosaic closed where the run ``closes`` it.
 
@@ -128,12 +115,11 @@ def training(
     step takes several micro-batches, one is left over: a run's epoch that its step doesn't divide validates with gradients held, too.
     """
     largest, leftover = shapes[0], shapes[-1:] if accumulation > 1 else []
-    first = varied(shapes, cached=cached)
+    first = varied(shapes)
     if dense is not None and dense not in first:
         first.insert(1, dense)
-    again = varied(shapes, cached=0)
     before = _filled(first, largest, max(steps * accumulation, 2), accumulation)
-    after = _filled(again, largest, steps_after * accumulation, accumulation)
+    after = _filled(varied(shapes), largest, steps_after * accumulation, accumulation)
     return ([*before, *leftover], after, *([[largest, largest]] if closes else []))
 
 
@@ -144,9 +130,9 @@ def _filled(draws: Sequence[Draw], largest: Draw, least: int, multiple: int) -> 
     return [*draws, *[largest] * (wanted - len(draws))]
 
 
-def validation(shapes: Sequence[Draw], *, dense: Draw | None, least: int, total: int, cached: int) -> list[Draw]:
-    """The batches of a validation: the largest, the densest, a small and an odd one, what fills the cache, and the largest again."""
-    draws = varied(shapes, cached=cached, few=1)
+def validation(shapes: Sequence[Draw], *, dense: Draw | None, least: int, total: int) -> list[Draw]:
+    """The batches of a validation: the largest, the densest, a small and an odd one, and the largest again."""
+    draws = varied(shapes)
     if dense is not None and dense not in draws:
         draws.insert(1, dense)
     wanted = max(least, min(FIGURES, total), len(draws) + (1 if len(draws) > 1 else 0))

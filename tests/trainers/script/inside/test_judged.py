@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from launcher.contract.orders import Orders
-from launcher.contract.report import Failure, Phase, PhaseUse, TrialReport
+from launcher.contract.report import SAMPLES, Failure, Phase, PhaseUse, TrialReport
 from launcher.trainers.script.inside.probe.progress import PATIENCE, Progress
 from launcher.trainers.script.inside.trial import judged
 
@@ -36,6 +36,12 @@ def test_processes_share_a_cpus_budget_and_not_a_cards(tmp_path: Path) -> None:
     assert judged(reports, 0, orders(tmp_path)).uses[0].reserved_bytes == 120
     assert judged(reports, 0, orders(tmp_path, "cuda")).uses[0].reserved_bytes == 60
     assert any("2 processes train together: 16 samples" in note for note in judged(reports, 0, orders(tmp_path)).notes)
+
+
+def test_what_all_processes_put_into_a_step_is_added_up_with_what_the_script_accumulates_itself(tmp_path: Path) -> None:
+    one = rank(phase="done", facts={"samples": 8, "own_accumulation": 2})
+    report = judged([one, one], 0, orders(tmp_path))
+    assert report.facts[SAMPLES] == 32 and any("accumulates 2 micro-batches by itself" in note for note in report.notes)
 
 
 class Optimizer:

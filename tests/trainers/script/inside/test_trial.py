@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from launcher import trial
+from launcher import launch, trial
 from launcher.job import Job
 from launcher.ladder import Ladder
 from launcher.record import RunFolder
@@ -77,6 +78,16 @@ def said(done: Trial, text: str) -> bool:
     return any(text in note for note in done.report.notes)
 
 
+def test_a_curve_of_every_step_is_drawn_with_as_many_points_as_the_run_will_have(tmp_path: Path) -> None:
+    done = tried("draws_at_the_end", tmp_path, "--batch-size", "64")
+    assert fits(done)
+    peak = {use.phase: use.held_bytes for use in done.report.uses}
+    # 63 batches a pass, 100 passes: 6300 points. The picture itself is 33 MiB; the trial's own few points would add hardly one.
+    assert peak["finish"] - peak["train"] > 40 * MIB, peak
+    assert " points" in (printed := (done.folder / "stdout.log").read_text())
+    assert "6300 points" not in printed, "the script's own data stays as it is"
+
+
 def test_a_script_that_reads_back_what_it_writes_fits_and_nothing_of_the_persons_is_touched(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
@@ -87,6 +98,36 @@ def test_a_script_that_reads_back_what_it_writes_fits_and_nothing_of_the_persons
     assert fits(done) and done.report.train_again_batches >= 1
     assert snapshot(work) == before and not (work / "out").exists()
     assert not (done.folder / "scratch").exists()
+
+
+def test_a_script_without_a_word_for_accumulation_steps_once_in_four_micro_batches(tmp_path: Path) -> None:
+    done = tried("no_word_for_accumulation", tmp_path, "--only", "adamw", rung=2, spelled={"accumulation": "outside"})
+    assert fits(done) and done.report.observed == {"micro_batch": 16, "accumulation": 4, "device": "cpu"}
+    assert said(done, "4 micro-batches are in each optimizer step")
+
+
+@pytest.mark.slow
+def test_a_script_whose_batch_can_not_be_put_together_is_altered_with_the_reason(tmp_path: Path) -> None:
+    done = tried("can_not_be_accumulated", tmp_path, "--way", "lbfgs", rung=2, spelled={"accumulation": "outside"})
+    assert done.verdict.kind is Kind.ALTERED and "is given a closure" in done.verdict.why and done.verdict.source == "accumulation"
+
+
+@pytest.mark.slow
+def test_a_loader_that_fetches_ahead_is_accumulated_from_outside(tmp_path: Path) -> None:
+    pytest.importorskip("accelerate")
+    spelled = {"micro_batch": "--batch_size", "accumulation": "outside"}
+    done = tried("accelerate/train.py", tmp_path, cap=2048 * MIB, rung=2, spelled=spelled)
+    assert fits(done) and done.report.observed["accumulation"] == 4
+
+
+@pytest.mark.slow
+def test_a_full_run_accumulates_without_autofit(tmp_path: Path) -> None:
+    made = recipe([sys.executable, str(SCRIPTS / "no_word_for_accumulation.py"), "--only", "sgd"], spelled={"accumulation": "outside"})
+    adapter = ScriptAdapter(made)
+    job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=cpu_budget(), folder=RunFolder.create(tmp_path / "runs", "test"))
+    launch.native_command(job, job.ladder.rungs[2])
+    ended = subprocess.run([str(job.folder.command)], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "39 micro-batches, 12 optimizer steps" in ended.stderr
 
 
 def test_an_endless_iterator_is_fast_forwarded_to_its_validation(tmp_path: Path) -> None:
@@ -247,9 +288,15 @@ def test_a_script_that_catches_running_out_of_memory_does_not_fit(tmp_path: Path
 
 
 @pytest.mark.slow
+def test_a_script_that_halves_its_batch_says_which_it_took(tmp_path: Path) -> None:
+    done = tried("halves_its_batch", tmp_path, "--width", "4096", cap=100 * MIB, micro_batch=8192)
+    assert done.verdict.took in (1024, 2048, 4096) and f"went on with micro_batch={done.verdict.took}" in done.verdict.why
+
+
+@pytest.mark.slow
 def test_two_processes_of_torchrun(tmp_path: Path) -> None:
     done = tried("two_processes", tmp_path, launcher=("torchrun", "--nproc_per_node", "2"), rung=2)
-    assert fits(done)
+    assert fits(done) and done.rung.world_size == 2 and done.effective_batch == done.rung.effective_batch
 
 
 @pytest.mark.slow

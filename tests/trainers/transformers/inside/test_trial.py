@@ -21,7 +21,7 @@ from launcher.contract.report import Phase, TrialReport
 from launcher.trainers.suite import cpu_budget, snapshot
 from launcher.trainers.transformers import adapter as adapter_module
 from launcher.trainers.transformers.adapter import TransformersAdapter
-from launcher.trainers.transformers.inside import guard, kept, worst
+from launcher.trainers.transformers.inside import guard, kept, trial, worst
 from launcher.wheels import ladder_of
 from tests.trainers.transformers.hf_data import recipe
 from tests.trainers.transformers.hf_data import spoken as spoken
@@ -66,6 +66,19 @@ def run_trial(folder: Path, data: Path, task: str, *, cap_bytes: int = 2 * GIB, 
 
 def observed(report: TrialReport, wheels: Mapping[str, Any]) -> dict[str, Any]:
     return {name: report.observed.get(name) for name in wheels}
+
+
+def test_a_generation_is_full_when_it_was_cut_and_not_when_every_row_had_ended() -> None:
+    import torch
+
+    limit, end = trial._limit([7, 8]), 7
+    assert not limit(torch.tensor([[1, 2, 3], [1, 2, end]]), None).any()
+    assert (limit.length, limit.cut) == (3, True)
+    limit(torch.tensor([[1, 2, 3, 8], [1, 2, end, end]]), None)
+    assert (limit.length, limit.cut) == (4, False)
+    endless = trial._limit(None)
+    endless(torch.tensor([[1, 2]]), None)
+    assert endless.cut
 
 
 def test_a_speech_trial_sees_every_phase_at_the_rung_that_was_asked_and_leaves_nothing_behind(spoken: Path, tmp_path: Path) -> None:

@@ -71,16 +71,15 @@ def test_the_batch_of_the_densest_image_is_told_apart() -> None:
     assert dense_draw(groups, None) == Draw((0, 1))
 
 
-def test_further_shapes_are_run_with_few_images_until_the_cache_is_full() -> None:
+def test_of_many_shapes_the_largest_the_smallest_and_an_odd_one_are_run() -> None:
     shapes = [Draw((0, 1, 2, 3), size) for size in (160, 128, 96, 64, 32)]
-    assert varied(shapes, cached=0) == [shapes[0], shapes[4], shapes[2]]
-    assert varied(shapes, cached=4) == [shapes[0], shapes[4], shapes[2], Draw((0, 1), 64)]
-    assert varied(shapes, cached=99)[3:] == [Draw((0, 1), 64), Draw((0, 1), 128)]
+    assert varied(shapes) == [shapes[0], shapes[4], shapes[2]]
+    assert varied(shapes[:1]) == shapes[:1]
 
 
 def test_an_epoch_goes_from_the_largest_over_a_small_and_an_odd_one_to_the_largest_again() -> None:
     large, odd, small = (Draw((0, 1), size) for size in (96, 64, 32))
-    before, after, closed = training([large, odd, small], dense=None, steps=2, steps_after=1, accumulation=2, cached=0, closes=True)
+    before, after, closed = training([large, odd, small], dense=None, steps=2, steps_after=1, accumulation=2, closes=True)
     assert before == [large, small, odd, large, small], "one is left over: gradients are held in validation"
     assert after == [large, small, odd, large]
     assert closed == [large, large]
@@ -88,20 +87,19 @@ def test_an_epoch_goes_from_the_largest_over_a_small_and_an_odd_one_to_the_large
 
 def test_a_run_of_one_shape_trains_no_more_than_its_steps_and_the_left_over() -> None:
     (one,) = shapes = [Draw((0, 1))]
-    assert training(shapes, dense=None, steps=2, steps_after=1, accumulation=2, cached=9, closes=False) == ([one] * 5, [one] * 2)
-    assert training(shapes, dense=None, steps=2, steps_after=1, accumulation=1, cached=9, closes=False) == ([one] * 2, [one])
+    assert training(shapes, dense=None, steps=2, steps_after=1, accumulation=2, closes=False) == ([one] * 5, [one] * 2)
+    assert training(shapes, dense=None, steps=2, steps_after=1, accumulation=1, closes=False) == ([one] * 2, [one])
 
 
 def test_a_validation_has_as_many_batches_as_it_draws_figures_of() -> None:
     one = Draw((0, 1))
-    assert validation([one], dense=None, least=2, total=9, cached=0) == [one] * 3
-    assert validation([one], dense=None, least=2, total=1, cached=0) == [one] * 2
+    assert validation([one], dense=None, least=2, total=9) == [one] * 3
+    assert validation([one], dense=None, least=2, total=1) == [one] * 2
 
 
 def test_a_validation_ends_with_its_largest_shape() -> None:
     shapes = [Draw((number, number + 1)) for number in range(6)]
-    batches = validation(shapes, dense=shapes[4], least=2, total=9, cached=5)
-    assert batches == [shapes[0], shapes[4], shapes[5], shapes[3], Draw((4,)), Draw((2,)), shapes[0]]
+    assert validation(shapes, dense=shapes[4], least=2, total=9) == [shapes[0], shapes[4], shapes[5], shapes[3], shapes[0]]
 
 
 def test_the_script_gives_each_epoch_its_own_batches_and_goes_on_for_workers_that_fetch_ahead() -> None:

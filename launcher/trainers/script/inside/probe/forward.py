@@ -81,6 +81,7 @@ class Forward:
             self._trained.add(shapes)
             session.varies = session.varies or len(self._trained) > len({_leading(each) for each in self._trained})
             _observe_batch(session, args, kwargs)
+            session.forwards += 1
             return self._really(args, kwargs)
         return self._stubbed(("train",), args, kwargs)
 
@@ -201,7 +202,8 @@ def observe_micro_batch(session: Session, seen: int, candidates: tuple[int, ...]
     asked = session.orders.payload.get("micro_batch")
     if asked in candidates:
         seen = asked
-    elif asked is not None and world_size() > 1 and seen * world_size() == asked:
+    session.recorder.fact(samples=seen)
+    if seen != asked and asked is not None and world_size() > 1 and seen * world_size() == asked:
         session.recorder.note(f"the script divides its batch of {asked} over {world_size()} processes")
         seen = asked
     session.recorder.observe(micro_batch=seen)

@@ -242,6 +242,7 @@ class Pass:
             self._session.swallowed_perhaps(error)
             raise
         self._served += 1
+        self._session.drawn += self.kind == "train"
         if self._served == 1:
             self._observe(batch)
         return batch
@@ -275,7 +276,7 @@ class Pass:
             self._passes.evaluated.add(self._loader)
             self._session.validation_ended()
         else:
-            self._session.pass_ended()
+            self._session.pass_ended(given=self._served, whole=max(self._served, self._length() if self._length() != ENDLESS else 0))
 
 
 def _bears_an_end(frame: Any) -> bool:

@@ -21,6 +21,7 @@ import dataclasses
 import gc
 import itertools
 import os
+import statistics
 import sys
 import threading
 import time
@@ -81,7 +82,11 @@ class Session:
         self.passes_after = 0
         self.roots: list[Any] = []
         self._train_began = self._collected = 0.0
-        self._train_batches = 0
+        self._train_batches = self._given = self._whole = 0
+        self.drawn = self.forwards = self.backwards = 0
+        """Real training batches, calls of the model and backward passes since the last optimizer step."""
+        self._in_steps: list[int] = []
+        """Micro-batches of each optimizer step."""
         self.varies = False
         """Batches of one number of samples came in several shapes."""
         self.grew = self.grows = False
@@ -182,6 +187,8 @@ class Session:
         assert self.recorder is not None
         if self.phase is Phase.VALIDATE and self.proven and self.eval_batches:
             self.validated = True  # the last thing it did
+        for text in getattr(sys.modules.get("accumulate_from_outside"), "notes", ()):
+            self.recorder.note(text)
         self.recorder.fact(
             eval_signs=self.eval_signs, validated=self.validated, forwarded=self.forward_began > 0, mode=self.settings.mode, **more
         )
@@ -260,6 +267,7 @@ class Session:
                 self.trains_in_eval_mode = True
                 self.passes.all_train()
             self.training()
+            self.backwards += 1
             self._train_batches += 1
             self.recorder.batch()
 
@@ -268,11 +276,13 @@ class Session:
         self.progress.made(optimizer)
         self.something_new()
 
-    def stepped(self, optimizer: Any) -> None:
-        """An optimizer really stepped. With several, the one that stepped least often counts."""
+    def stepped(self, optimizer: Any, *, closure: bool = False) -> None:
+        """An optimizer really stepped. With several, the one that stepped least often counts. ``closure``: it was given one, and called it
+        as often as it liked."""
         if not self.active or self.recorder is None:
             return
         self.progress.stepped(optimizer)
+        self._count_micro_batches(closure=closure and not self.passive)
         while self.steps < self.progress.least:
             self.steps += 1
             self.recorder.optimizer_step()
@@ -280,6 +290,22 @@ class Session:
                 self._observe_device(optimizer)
         if not self.passive:
             self._after_step()
+
+    def _count_micro_batches(self, *, closure: bool) -> None:
+        """What the step was made of: as many batches as there were both data and backward passes for (a loss may have two of them)."""
+        seen = self.drawn or self.forwards
+        self._in_steps.append(self.backwards if self.passive or not seen else min(seen, self.backwards))
+        self.drawn = self.forwards = self.backwards = 0
+        if closure or self.progress.several or len(self._in_steps) < 2 or self.phase is not Phase.TRAIN:
+            return
+        usual = statistics.median_low(self._in_steps[1:])
+        told = max(self.orders.payload.get("accumulation", 1), 1)
+        assert self.recorder is not None
+        if usual and usual % told == 0:
+            self.recorder.fact(own_accumulation=usual // told)
+            usual = told
+        if usual:
+            self.recorder.observe(accumulation=usual)
 
     def _after_step(self) -> None:
         if self.phase is Phase.TRAIN_AGAIN:
@@ -345,9 +371,15 @@ class Session:
             self.validated = True
         self.live.clear()
 
-    def pass_ended(self) -> None:
-        """A training pass came to its end."""
+    @property
+    def left_out(self) -> float:
+        """How many times the training batches that were given would have come in the whole run so far; 1 where none is left out."""
+        return self._whole / self._given if self._given else 1.0
+
+    def pass_ended(self, *, given: int = 0, whole: int = 0) -> None:
+        """A training pass came to its end, after ``given`` batches of its ``whole``."""
         self.grows = False
+        self._given, self._whole = self._given + given, self._whole + whole
         if self.active and self.phase is Phase.TRAIN_AGAIN and not self.passive and self.trained_again:
             self.wind_up()
         if self.active and self.proven and not self.validated:

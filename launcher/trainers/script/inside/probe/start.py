@@ -44,6 +44,9 @@ def install(path: str) -> None:
         }
     )
     if not settings.budget_only:
+        from launcher.trainers.script.inside.probe import figures
+
+        after_import(figures.hooks(session))
         atexit.register(session.at_exit)
         os.register_at_fork(after_in_child=session.forked)
 

@@ -25,6 +25,18 @@ def install(session: Session) -> None:
     steps = _Steps(session, modules)
     steps.install()
     Passes(session).install()
+    session.on_forwarding.append(_from_outside(session))
+
+
+def _from_outside(session: Session) -> Callable[[bool], None]:
+    """What accumulates from outside, which is loaded after us, stands still while training is stubbed."""
+
+    def act(forwarding: bool) -> None:
+        outside = sys.modules.get("accumulate_from_outside")
+        if outside is not None:
+            outside.resumes(forwarding)
+
+    return act
 
 
 class _Modules:
@@ -174,7 +186,7 @@ class _Steps:
             if optimizer not in self._optimizers:
                 self._optimizers.add(optimizer)
                 self._modules.adopt_of(optimizer)
-            session.stepped(optimizer)
+            session.stepped(optimizer, closure=any(map(callable, args[1:])) or kwargs.get("closure") is not None)
 
         register_optimizer_step_post_hook(stepped)
         scaler = torch.amp.GradScaler

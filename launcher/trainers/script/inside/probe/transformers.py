@@ -29,6 +29,7 @@ def install(session: Session, module: Any) -> None:
                 generation.min_length = NEVER_ENDS
             if session.recorder is not None:
                 session.recorder.observe(micro_batch=args.per_device_train_batch_size)
+                session.recorder.fact(samples=args.per_device_train_batch_size)
             session.training()
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:

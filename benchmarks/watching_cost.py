@@ -1,0 +1,136 @@
+"""What watching a full run costs it: samples per second watched and unwatched, in turn, and the processor time of the watcher.
+
+    python -m benchmarks.watching_cost [--pairs 30] [--seconds 8] [--out benchmarks/results/watching_cost.json]
+
+The run is a small PyTorch training on all cores that prints a bar ten times a second and has two loader-like children. Watched: all of
+``supervise.follow`` (memory, logs, progress, time series). Unwatched: the same process, waited for. Which goes first alternates, so that a
+drifting machine drifts for both. The processor time is that of the watching process beyond waiting, as a part of all cores: what a
+run that uses them all can lose.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from launcher import process, supervise
+from launcher.job import Job
+from launcher.record import RunFolder
+from launcher.schema import DeviceRules, LadderRules, Recipe, TrainerRules
+from launcher.trainers.base import load_adapter
+from launcher.trainers.suite import cpu_budget
+from launcher.wheels import ladder_of
+
+ROOT = Path(__file__).resolve().parent.parent
+WORK = """
+import subprocess, sys, time
+import torch
+others = [subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) for _ in range(2)]
+model = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3), torch.nn.ReLU(), torch.nn.Conv2d(16, 16, 3), torch.nn.ReLU())
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+data = torch.randn(8, 3, 64, 64)
+steps, told = 0, 0.0
+for _ in range(5):
+    model(data).mean().backward()
+began = time.perf_counter()
+while (now := time.perf_counter()) - began < float(sys.argv[1]):
+    optimizer.zero_grad()
+    loss = model(data).square().mean()
+    loss.backward()
+    optimizer.step()
+    steps += 1
+    if now - told > 0.1:
+        told = now
+        bar = f"Epoch 1/1:  50%|#####     | {steps}/100000 [00:12<00:12, 3.0it/s, loss={loss.item():.4f}]"
+        print(bar, end="\\r", file=sys.stderr, flush=True)
+print(steps / (time.perf_counter() - began), flush=True)
+for other in others:
+    other.kill()
+"""
+Follow = Callable[[Job, process.Child], Any]
+
+
+def job(root: Path) -> Job:
+    rules = TrainerRules(adapter="script", args={"command": ["python", "work.py"]})
+    recipe = Recipe(name="watched", ask={"micro_batch": 8}, trainer=rules, ladder=LadderRules(order=("micro_batch",)), device=DeviceRules())
+    adapter = load_adapter("script")(recipe)
+    budget = replace(cpu_budget(), emulated=False)
+    return Job(adapter=adapter, ladder=ladder_of(adapter), budget=budget, folder=RunFolder.create(root, "watched"))
+
+
+def watched(job: Job, child: process.Child) -> None:
+    supervise.follow(job, child, rung=job.ladder.asked, base_bytes=0)
+
+
+def unwatched(job: Job, child: process.Child) -> None:
+    child.process.wait()
+
+
+def measured(follow: Follow, root: Path, seconds: float) -> tuple[float, float]:
+    """(steps per second of the run, processor seconds of this process per second while it runs: starting and ending are not counted)"""
+    this = job(root)
+    work = this.folder.path / "work.py"
+    work.write_text(WORK, encoding="utf-8")
+    child = process.start((sys.executable, str(work), str(seconds)), env={}, stdout=this.folder.run_stdout, stderr=this.folder.run_stderr)
+    looks: list[tuple[float, float]] = []
+    timers = [threading.Timer(after, lambda: looks.append((time.perf_counter(), time.process_time()))) for after in (2.0, seconds)]
+    for timer in timers:
+        timer.start()
+    follow(this, child)
+    for timer in timers:
+        timer.join()
+    (began, before), (ended, after) = looks
+    cost = (after - before) / (ended - began)
+    return float(this.folder.run_stdout.read_text(encoding="utf-8").split()[-1]), cost
+
+
+def interval(values: list[float], *, draws: int = 2000) -> tuple[float, float]:
+    """95 % bootstrap interval of the median."""
+    generator = random.Random(0)
+    medians = sorted(statistics.median(generator.choices(values, k=len(values))) for _ in range(draws))
+    return medians[int(0.025 * draws)], medians[int(0.975 * draws)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=30)
+    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "watching_cost.json")
+    chosen = parser.parse_args()
+    cores, ratios, costs = len(os.sched_getaffinity(0)), [], []
+    load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as root:
+        for number in range(chosen.pairs):
+            order: list[Follow] = [watched, unwatched] if number % 2 else [unwatched, watched]
+            taken = {one: measured(one, Path(root), chosen.seconds) for one in order}
+            ratios.append(taken[watched][0] / taken[unwatched][0])
+            costs.append((taken[watched][1] - taken[unwatched][1]) / cores)
+            print(f"pair {number + 1}: watched/unwatched {ratios[-1]:.4f}, watcher {costs[-1]:.3%} of {cores} cores", flush=True)
+    result = {
+        "machine": {"cpu": platform.processor() or platform.machine(), "cores": cores, "python": platform.python_version()},
+        "load_before": load,
+        "pairs": chosen.pairs,
+        "seconds": chosen.seconds,
+        "watcher_part_of_all_cores": {"median": round(statistics.median(costs), 5), "most": round(max(costs), 5)},
+        "throughput_ratio": {"median": round(statistics.median(ratios), 4), "interval_95": [round(one, 4) for one in interval(ratios)]},
+        "ratios": [round(one, 4) for one in ratios],
+    }
+    chosen.out.parent.mkdir(parents=True, exist_ok=True)
+    chosen.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps({key: value for key, value in result.items() if key != "ratios"}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

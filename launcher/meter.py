@@ -1,0 +1,39 @@
+"""A running full run, its memory watched and its output read -> its time series, a line a second."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from time import time
+
+from launcher import devices, series
+from launcher.job import Job
+from launcher.ladder import Rung
+from launcher.progress import Progress
+from launcher.usage import Usage
+
+MOST_WORDS = 20
+"""Lines of output between two looks that are read for progress: a chatty run is not read to its cost, its last words count."""
+
+
+class Meter:
+    """Told what the run says, and asked to look each second."""
+
+    def __init__(self, job: Job, rung: Rung, usage: Usage) -> None:
+        self._job, self._rung, self._usage = job, rung, usage
+        self._series = series.Series(job.folder.series)
+        self._pace = series.Pace()
+        self._words: deque[str] = deque(maxlen=MOST_WORDS)
+        self.progress = Progress()
+
+    def said(self, line: str) -> None:
+        self._words.append(line)
+
+    def look(self) -> None:
+        while self._words:
+            with suppress(Exception):  # an adapter that stumbles over a line ends no training
+                self.progress = self._job.adapter.progress(self._words.popleft(), self.progress, rung=self._rung)
+        self._pace.saw(self.progress, at=time())
+        used, peak, host = self._usage.now_bytes, self._usage.lately(), self._usage.host_bytes()
+        busy = devices.busy(self._job.budget)
+        self._series.add(series.line(self.progress, self._pace, used_bytes=used, peak_bytes=peak, host_bytes=host, busy=busy))

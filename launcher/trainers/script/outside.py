@@ -1,0 +1,22 @@
+"""Micro-batches per optimizer step -> the environment and the file by which a script accumulates without hearing of it.
+
+The file is ``native/accumulate.py``, loaded by every Python process of the command as its ``sitecustomize``; it needs nothing of autofit,
+so that command.sh carries it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+_NATIVE = Path(__file__).parent / "native" / "accumulate.py"
+VARIABLE = "ACCUMULATE"
+
+
+def placed(micro_batches: int, *, place: Path, env: Mapping[str, str]) -> tuple[dict[str, str], dict[Path, str]]:
+    """(variables, files) of a command that steps once in so many micro-batches; ``env``: what the command is given already."""
+    folder = place / "accumulate"
+    before = env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    path = os.pathsep.join(filter(None, [str(folder.absolute()), before]))
+    return {"PYTHONPATH": path, VARIABLE: str(micro_batches)}, {folder / "sitecustomize.py": _NATIVE.read_text(encoding="utf-8")}

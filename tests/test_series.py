@@ -1,0 +1,100 @@
+"""The time series of a run: small however long the run is, whole whatever ends it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher import series
+from launcher.progress import VALIDATE, Progress
+from launcher.series import Pace, Series, seconds_left
+
+
+def line(at: float, **more: Any) -> dict[str, Any]:
+    return {"at": at, "used_bytes": 1, "peak_bytes": 1, **more}
+
+
+def test_what_is_added_is_read_back_in_order_without_what_is_not_known(tmp_path: Path) -> None:
+    kept = Series(tmp_path / "series.jsonl")
+    kept.add(line(1.0, loss=0.123456789, busy=None))
+    kept.add(line(2.0, loss=float("nan")))
+    assert series.read(tmp_path / "series.jsonl") == [line(1.0, loss=0.123457), line(2.0, loss="nan")]
+
+
+def test_a_torn_line_is_passed_over_and_a_later_attempt_goes_on_behind(tmp_path: Path) -> None:
+    path = tmp_path / "series.jsonl"
+    path.write_text(json.dumps(line(1.0)) + "\n" + '{"at": 2.0, "used')
+    Series(path).add(line(3.0))
+    assert [one["at"] for one in series.read(path)] == [1.0, 3.0]
+
+
+def test_nothing_written_yet_is_an_empty_series(tmp_path: Path) -> None:
+    assert series.read(tmp_path / "absent.jsonl") == []
+
+
+def test_a_full_disk_ends_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "series.jsonl"
+    kept = Series(path)
+    path.symlink_to("/dev/full")  # which is never read: it has no end
+    kept.add(line(1.0))
+
+
+def test_a_week_is_kept_in_few_lines_evenly_with_its_peak_and_its_last_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(series, "MOST_LINES", 400)
+    monkeypatch.setattr(series, "FRESH_S", 60.0)
+    path, week = tmp_path / "series.jsonl", 20_000
+    kept = Series(path)
+    for second in range(week):
+        kept.add(line(float(second), peak_bytes=99 if second == 4321 else 1, step=second))
+    lines = series.read(path)
+    assert len(lines) <= 400 and path.stat().st_size < 400 * 80
+    assert max(one["peak_bytes"] for one in lines) == 99
+    assert [one["at"] for one in lines[-60:]] == [float(second) for second in range(week - 60, week)]
+    times = [one["at"] for one in lines]
+    assert times == sorted(times) and lines[0]["at"] < week / 50
+    assert max(later - earlier for earlier, later in itertools.pairwise(times)) < week / 25
+
+
+def test_lines_that_all_came_in_the_last_minutes_are_bounded_too() -> None:
+    lines = [line(100.0) for _ in range(3 * series.MOST_LINES)]
+    assert len(series.thinned(lines, now=101.0)) <= series.MOST_LINES
+
+
+def paced(*told: tuple[float, int]) -> float | None:
+    pace = Pace()
+    for at, step in told:
+        pace.saw(Progress(step=step, steps=1000), at=at)
+    return pace.steps_per_second
+
+
+def test_the_pace_is_that_of_the_last_minute_or_of_the_last_two_steps() -> None:
+    assert paced() is None and paced((0, 1)) is None
+    assert paced((0, 0), (1, 2), (1.5, 2), (2, 4)) == 2.0
+    assert paced((0, 0), (1, 100), (100, 200), (101, 202)) == pytest.approx((202 - 200) / 1)
+    assert paced((0, 0), (500, 50)) == 0.1
+    assert paced((0, 50), (10, 0), (11, 3)) == 3.0, "it counted anew"
+
+
+def test_validation_is_no_step() -> None:
+    pace = Pace()
+    for at, phase in ((0, None), (10, VALIDATE), (20, VALIDATE)):
+        pace.saw(Progress(step=5, steps=10, phase=phase), at=at)
+    assert pace.steps_per_second is None
+
+
+def test_the_time_left_is_by_what_was_done_since_the_start() -> None:
+    lines = [line(0.0, done=0.9), line(100.0, done=0.5), line(110.0), line(120.0, done=0.6)]
+    assert seconds_left(lines, since=50.0) == pytest.approx(80.0)
+    assert seconds_left(lines, since=115.0) is None and seconds_left([], since=0.0) is None
+
+
+def test_a_look_tells_samples_per_second_where_a_steps_samples_are_known() -> None:
+    pace, progress = Pace(), Progress(step=10, steps=20, batch=8, epoch=1, epochs=2, of_epoch=True, loss=0.5)
+    pace.saw(Progress(step=6, steps=20, epoch=1, of_epoch=True), at=0.0)
+    pace.saw(progress, at=2.0)
+    one = series.line(progress, pace, used_bytes=1, peak_bytes=2, host_bytes=3)
+    assert one["steps_per_second"] == 2.0 and one["samples_per_second"] == 16.0 and one["done"] == 0.25 and one["busy"] is None

@@ -1,0 +1,110 @@
+"""The repositories, and a command of each as its README has it (with less to train), with the data it needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """One command of somebody's repository."""
+
+    name: str
+    repo: str
+    """owner/name, as on GitHub."""
+    script: str
+    """Without it the repository counts as not here."""
+    folder: str = ""
+    """Folder in the repository that the command is typed in."""
+    command: tuple[str, ...]
+    """{data}: where the data lie; ``python`` and programs beside it are the scripts' own."""
+    data: str
+    """A kind of ``data``."""
+    data_at: str = ""
+    """Where the script wants it, from the folder; else beside the repository."""
+    needs: tuple[str, ...] = ("torch",)
+    """Modules that the scripts' Python must have."""
+    env: dict[str, str] = field(default_factory=dict)
+    enough: str = "6GiB"
+    """A CPU's budget in which the command fits as it is."""
+    tight: float = 0.8
+    """Part of the asked rung's peak in which it then must not fit."""
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+CASES: tuple[Case, ...] = (
+    Case(
+        name="mnist", repo="pytorch/examples", script="mnist/main.py", folder="mnist", data="mnist", data_at="../data",
+        needs=("torch", "torchvision"), command=_words("python main.py --epochs 1 --batch-size 512"),
+    ),
+    Case(
+        name="imagenet", repo="pytorch/examples", script="imagenet/main.py", folder="imagenet", data="pictures",
+        needs=("torch", "torchvision"), command=_words("python main.py -a resnet18 --epochs 1 -b 32 -j 0 {data}"),
+    ),
+    Case(
+        name="vae", repo="pytorch/examples", script="vae/main.py", folder="vae", data="mnist", data_at="../data",
+        needs=("torch", "torchvision"), command=_words("python main.py --epochs 1 --batch-size 1024"),
+    ),
+    Case(
+        name="nanogpt", repo="karpathy/nanoGPT", script="train.py", data="characters", data_at="data/shakespeare_char",
+        command=_words(
+            "python train.py config/train_shakespeare_char.py --device=cpu --compile=False --eval_iters=4 --log_interval=1 --block_size=64 "
+            "--batch_size=64 --n_layer=4 --n_head=4 --n_embd=128 --max_iters=20 --lr_decay_iters=20 --dropout=0.0"
+        ),
+    ),
+    Case(
+        name="unet", repo="milesial/Pytorch-UNet", script="train.py", data="masks", data_at="data", needs=("torch", "torchvision", "wandb"),
+        env={"WANDB_MODE": "disabled"}, command=_words("python train.py --epochs 1 --batch-size 16 --scale 0.5"), tight=0.85,
+    ),
+    Case(
+        name="timm", repo="huggingface/pytorch-image-models", script="train.py", data="pictures", needs=("torch", "torchvision", "timm"),
+        command=_words("python train.py {data} --model resnet18 --num-classes 4 -b 32 --epochs 1 --img-size 64 --device cpu -j 1"),
+    ),
+    Case(
+        name="torchvision", repo="pytorch/vision", script="references/classification/train.py", folder="references/classification",
+        data="pictures", needs=("torch", "torchvision"),
+        command=_words(
+            "python train.py --data-path {data} --model resnet18 --device cpu -b 32 --epochs 1 -j 0 --val-resize-size 64 "
+            "--val-crop-size 64 --train-crop-size 64"
+        ),
+    ),
+    Case(
+        name="run_clm", repo="huggingface/transformers", script="examples/pytorch/language-modeling/run_clm.py", data="text",
+        folder="examples/pytorch/language-modeling", needs=("torch", "transformers", "datasets", "evaluate"),
+        command=_words(
+            "python run_clm.py --model_name_or_path {data}/model --train_file {data}/train.txt --do_train --block_size 128 "
+            "--per_device_train_batch_size 32 --num_train_epochs 1 --output_dir out --report_to none --use_cpu"
+        ),
+    ),
+    Case(
+        name="run_clm_no_trainer", repo="huggingface/transformers", script="examples/pytorch/language-modeling/run_clm_no_trainer.py",
+        data="text", folder="examples/pytorch/language-modeling", needs=("torch", "transformers", "datasets", "accelerate"),
+        command=_words(
+            "accelerate launch --cpu --num_processes 1 run_clm_no_trainer.py --model_name_or_path {data}/model "
+            "--train_file {data}/train.txt --validation_file {data}/val.txt --block_size 128 --per_device_train_batch_size 32 "
+            "--num_train_epochs 1 --output_dir out"
+        ),
+    ),
+    Case(
+        name="lightning_cli", repo="Lightning-AI/pytorch-lightning", script="examples/pytorch/basics/autoencoder.py", data="whole_mnist",
+        folder="examples/pytorch/basics", data_at="../../Datasets", needs=("torch", "torchvision", "lightning", "jsonargparse"),
+        env={"PL_TEST": "1"},
+        command=_words("python autoencoder.py --trainer.max_epochs 1 --trainer.accelerator cpu --data.batch_size 2048"),
+    ),
+    Case(
+        name="trl_sft", repo="huggingface/trl", script="trl/scripts/sft.py", data="prompts", needs=("torch", "transformers", "trl"),
+        command=_words(
+            "python trl/scripts/sft.py --model_name_or_path {data}/model --dataset_name {data}/set --num_train_epochs 1 "
+            "--per_device_train_batch_size 32 --gradient_accumulation_steps 1 --eval_strategy epoch --output_dir out --report_to none "
+            "--use_cpu --bf16 False"
+        ),
+    ),
+    Case(
+        name="hydra_template", repo="ashleve/lightning-hydra-template", script="src/train.py", data="whole_mnist", data_at="data",
+        needs=("torch", "torchvision", "lightning", "hydra", "rootutils"),
+        command=_words("python src/train.py trainer=cpu trainer.max_epochs=1 data.batch_size=2048"),
+    ),
+)  # fmt: skip

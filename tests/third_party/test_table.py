@@ -1,0 +1,52 @@
+"""The table of other people's repositories is the one its rows make; nothing of theirs is run here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.third_party import __main__ as third_party
+from tests.third_party.cases import CASES
+
+ROW: third_party.Row = {
+    "case": "mnist", "repo": "pytorch/examples", "command": "python main.py --batch-size 512", "status": "ok", "why": "", "touched": [],
+    "understood": ["micro_batch 512 --batch-size (command line)", "accumulation 1 outside (no word for it was found)"],
+    "asked": {"status": "done"},
+    "tight": {
+        "status": "done", "rung": {"micro_batch": 256}, "accumulation": 2, "effective_batch": 512, "outside": True,
+        "trials": [{"verdict": "out_of_memory"}], "memory": {"run_peak_bytes": 99, "trial_peak_bytes": 100},
+    },
+}  # fmt: skip
+
+
+def test_the_table_in_the_docs_is_the_one_that_its_rows_make() -> None:
+    text = third_party.TABLE.read_text(encoding="utf-8")
+    made = text.partition(third_party.BEGIN)[2].partition(third_party.END)[0].strip()
+    assert made == third_party.table(third_party.rows().values()).strip()
+
+
+def test_a_row_tells_what_was_understood_and_what_came_of_it() -> None:
+    line = third_party.table([ROW]).splitlines()[-1]
+    assert "--batch-size 512, outside 1 | out_of_memory, then 256 x 2 from outside | 512 | done, 99% of its trial | untouched" in line
+    missing = {key: ROW[key] for key in ("case", "repo", "command")} | {"status": "not here", "why": "no pytorch/examples"}
+    assert "not here: no pytorch/examples" in third_party.table([missing])
+
+
+def test_rows_are_kept_in_the_order_of_the_cases_and_the_newest_counts(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    for name, status in (("imagenet", "ok"), ("mnist", "fault"), ("mnist", "ok")):
+        third_party.keep({**ROW, "case": name, "status": status}, path)
+    assert [(name, row["status"]) for name, row in third_party.rows(path).items()] == [("mnist", "ok"), ("imagenet", "ok")]
+
+
+def test_a_repository_that_is_not_there_is_no_failure(tmp_path: Path) -> None:
+    row = third_party.tried(CASES[0], tmp_path, "python", tmp_path / "work")
+    assert row["status"] == "not here"
+
+
+def test_a_repository_is_found_by_its_name_with_or_without_its_owner(tmp_path: Path) -> None:
+    for place in ("examples", "pytorch+examples", "pytorch/examples"):
+        script = tmp_path / place / "mnist" / "main.py"
+        script.parent.mkdir(parents=True)
+        script.write_text("")
+        assert third_party.unpacked(CASES[0], tmp_path) == tmp_path / place
+        script.unlink()

@@ -1,0 +1,93 @@
+"""Accumulation from outside, in real scripts: the large batch's weights, or a refusal that says why."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher.trainers.script import outside
+
+SCRIPTS = Path(__file__).parents[3] / "scripts"
+WAYS = {
+    "no_loader": "don't come of a loop over a data loader",
+    "steps": "don't come of a loop over a data loader",
+    "lbfgs": "is given a closure",
+    "summed": "a sum over the batch",
+    "by_hand": "a clipping by hand",
+    "learning_rate": "sets the learning rate",
+    "own": "the script accumulates itself",
+    "in_turn": "throws gradients away",
+}
+
+ALL_WAYS = """
+import runpy, sys
+script, *ways = sys.argv[1:]
+for way in ways:
+    sys.argv = [script, "--batch-size", "16", "--way", way]
+    try:
+        runpy.run_path(script, run_name="__main__")
+        print("went through")
+    except RuntimeError as error:
+        print(type(error).__name__, error)
+    sys.modules["accumulate_from_outside"].__init__(4)
+"""
+
+
+def run(folder: Path, *words: str, micro_batches: int = 1) -> str:
+    """What a Python process printed, with its optimizer steps held back until so many micro-batches are in."""
+    env, files = outside.placed(micro_batches, place=folder, env={})
+    for path, text in files.items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    done = subprocess.run(
+        [sys.executable, *words], cwd=folder, env={**os.environ, **(env if micro_batches > 1 else {})}, capture_output=True, text=True,
+        check=False, timeout=500,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, list[object]], dict[str, list[object]]]:
+    """Of models trained in every way: with batches of 64, and with 16 of which four make a step."""
+    import torch
+
+    folder = tmp_path_factory.mktemp("weights")
+    script = str(SCRIPTS / "no_word_for_accumulation.py")
+    run(folder, script, "--batch-size", "64", "--out", "large.pt")
+    said = run(folder, script, "--batch-size", "16", "--out", "small.pt", micro_batches=4)
+    assert "4 micro-batches are in each optimizer step" in said and "optimizer steps (4 micro-batches in each)" in said
+    return torch.load(folder / "large.pt"), torch.load(folder / "small.pt")
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "sgd", "adamw", "rmsprop", "zero_last", "drop_last", "stream", "clip", "clip_value", "amp", "amp_clip", "one_cycle",
+        "cosine_adamw_clip", "every_epoch", "now_and_then", "two_optimizers", "amp_one_cycle_two",
+    ],
+)  # fmt: skip
+def test_the_weights_are_those_of_the_large_batch(way: str, weights: tuple[dict[str, list[object]], dict[str, list[object]]]) -> None:
+    import torch
+
+    large, small = weights
+    for one, other in zip(large[way], small[way], strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def refusals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("refusals")
+    (folder / "all.py").write_text(ALL_WAYS)
+    said = run(folder, "all.py", str(SCRIPTS / "can_not_be_accumulated.py"), *WAYS, micro_batches=4)
+    parts = said.split("== ")[1:]
+    return {part.split()[0]: part for part in parts}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_can_not_be_exact_is_refused_with_its_reason(way: str, refusals: dict[str, str]) -> None:
+    assert "NotExact accumulation from outside can't be exact here" in refusals[way] and WAYS[way] in refusals[way]
