@@ -205,7 +205,8 @@ def _control(rows: Rows, one: Case, memory: str, words: Sequence[str], place: Pa
     """What is asked, on a card that can't hold it: its trial must say so, and a real run under the whole budget must die."""
     job = prepared(one, words, place, memory=memory)
     print(f"{one.name}: control on {memory}", flush=True)
-    tried = trial.recorded(job, job.ladder.asked)
+    with job.turn:  # given back before the next case takes it
+        tried = trial.recorded(job, job.ladder.asked)
     said = rows.add(one.letter, f"{one.name}: control trial", "trial", control=True, **_of_trial(tried, job))
     _run(rows, one, words, place, said, step="control", budget="whole", memory=memory)
 
