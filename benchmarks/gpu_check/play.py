@@ -190,7 +190,8 @@ def _run(
     allowed = job.budget.cap_bytes if budget == "cap" else job.budget.budget_bytes
     rung = job.ladder.rungs[row["rung_index"]]
     print(f"{one.name}: {step}, rung {rung.index} under {allowed / GIB:.1f} GiB", flush=True)
-    ended = really(replace(job, budget=replace(job.budget, budget_bytes=allowed)), rung, outside_of or row, place)
+    with job.turn:
+        ended = really(replace(job, budget=replace(job.budget, budget_bytes=allowed)), rung, outside_of or row, place)
     missed = row["peak_bytes"] - row["cap_bytes"]
     more = {
         "held_to": budget,
