@@ -32,11 +32,11 @@ def main(variable: str) -> int:
     return 0
 
 
-def end(variable: str, those: Iterable[str]) -> None:
+def end(variable: str, those: Iterable[str], *, grace_s: float = GRACE_S) -> None:
     """Ends every process that carries one of the tokens."""
     tokens = tuple(those)
     _signal(procfs.with_variable(variable, tokens), signal.SIGTERM)
-    until = time.monotonic() + GRACE_S
+    until = time.monotonic() + grace_s
     while (there := procfs.with_variable(variable, tokens)) and time.monotonic() < until:
         time.sleep(0.2)
     while there:
