@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from launcher import attempts
+from launcher import attempts, recipe, resumption, story
 from launcher.contract.report import Phase, TrialReport
 from launcher.devices import Budget
 from launcher.fit import Fit, Status
@@ -19,7 +19,7 @@ from launcher.job import Job
 from launcher.ladder import Rung, Wheel, build
 from launcher.made import read
 from launcher.record import RunFolder
-from launcher.schema import LadderRules, Recipe, RecoverRules, TrainerRules
+from launcher.schema import LadderRules, Recipe, RecoverRules, TrainerRules, WheelRule
 from launcher.trainers.base import Checkpoint, Command, Resumes, WheelSpec
 from launcher.trainers.suite import cpu_budget
 from launcher.trial import Trial
@@ -63,11 +63,29 @@ class Few(Resumes):
 
     name: ClassVar[str] = "few"
     general: ClassVar[bool] = False
-    wheels: ClassVar[Mapping[str, WheelSpec]] = {}
+    wheels: ClassVar[Mapping[str, WheelSpec]] = {
+        "micro_batch": WheelSpec(type=int, help="samples"),
+        "val_micro_batch": WheelSpec(type=int, help="samples", rule=WheelRule(values=(4, 2)), acts_in="validation"),
+    }
     asked_workers: int | None = None
 
     def __init__(self, recipe: Recipe, faults: Sequence[str]) -> None:
         self.recipe, self.faults = recipe, list(faults)
+
+    def check(self) -> list[Any]:
+        return []
+
+    def accumulation(self) -> int:
+        return 1
+
+    def notes(self) -> list[str]:
+        return []
+
+    def estimate_seconds(self, rung: Rung, report: TrialReport) -> None:
+        return None
+
+    def going_on(self, rung: Rung, command: Command, *, folder: Path) -> None:
+        return None
 
     def full_run(self, rung: Rung, budget: Budget, *, folder: Path, first: int = 0) -> Command:
         return Command(
@@ -122,15 +140,19 @@ LADDER = build(
 
 
 def run(tmp_path: Path, *faults: str, keeps: bool = True, workers: int | None = None, **rules: Any) -> Fit:
-    recipe = Recipe(
-        name="few", ask={"micro_batch": 8}, trainer=TrainerRules(adapter="few"), ladder=LadderRules(order=("micro_batch",)),
+    few = Recipe(
+        name="few",
+        ask={"micro_batch": 8, "val_micro_batch": 4},
+        trainer=TrainerRules(adapter="few"),
+        ladder=LadderRules(order=("micro_batch", "val_micro_batch"), wheels={"micro_batch": WheelRule(values=(4, 2))}),
         recover=RecoverRules(**{"stall_s": 1.5, "nan_reports": 2, **rules}),
-    )  # fmt: skip
-    adapter: Any = Few(recipe, faults)
+    )
+    adapter: Any = Few(few, faults)
     adapter.asked_workers = workers
     if not keeps:
         adapter.keeps = lambda: None
     folder = RunFolder.create(tmp_path, "few")
+    folder.replace(folder.recipe, recipe.as_yaml(few))
     job = Job(adapter=adapter, ladder=LADDER, budget=replace(cpu_budget(), emulated=False), folder=folder)
     verdict = Verdict(kind=Kind.FITS, phase=Phase.DONE, why="fits", peak_bytes=2**20)
     fit = Fit(job=job)
@@ -217,3 +239,18 @@ def test_a_trainer_that_cant_resume_is_begun_anew_only_with_consent_and_nothing_
 def test_restarts_are_counted(tmp_path: Path) -> None:
     fit = run(tmp_path, "killed", "killed", "killed", restarts=0)
     assert told(fit) == ["killed 8"] and "recover.restarts=0" in fit.attempts[0].as_record(0)["next"]["why"]
+
+
+def test_a_failed_run_is_gone_on_with_from_its_folder_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = run(tmp_path, "killed", "killed", restarts=1)
+    assert before.status is Status.FAILED and told(before) == ["killed 8", "killed 8"]
+    faults = before.job.adapter.faults  # type: ignore[attr-defined]
+    monkeypatch.setattr(story, "load_adapter", lambda name: lambda asked: Few(asked, faults))
+    monkeypatch.chdir(tmp_path)
+    screen: Any = Screen()
+    with (tmp_path / "out").open("ab") as out:
+        fit = story.go_on(resumption.read(before.job.folder.path), screen, show=(out, out))
+    assert fit.status is Status.DONE and told(fit) == ["killed 8", "killed 8", "done 8"], "a person's word gives new restarts"
+    assert fit.attempts[2].checkpoint is not None and fit.attempts[2].checkpoint.done == 1
+    record = json.loads((before.job.folder.path / "record.json").read_text())
+    assert record["status"] == "done" and len(record["attempts"]) == 3 and resumption.read(before.job.folder.path).done
