@@ -122,7 +122,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
 SCRIPT = str(ROOT / "examples" / "{example}" / "train.py")
 FITS: Mapping[str, tuple[str, ...]] = {
     "ultralytics": (
-        *("train", "--json", "recipe=yolo_demo", "ask.image_size=320", "trainer.args.epochs=1"),
+        *("train", "--json", "recipe=yolo_demo", "ask.image_size=320", "trainer.args.epochs=1", "trainer.args.fraction=0.25"),
         *("device.memory=704MiB", "ladder.wheels.micro_batch.floor=2"),
     ),
     "transformers": ("train", "--json", "recipe=llm_sft_demo", "ask.val_keeps=tokens", "trainer.args.num_train_epochs=1"),
