@@ -370,7 +370,9 @@ def summary(rows: Iterable[Row]) -> str:
         for name in (_package(row), *_BESIDE):
             seen[name].add(row["versions"][name])
     told = "; ".join(f"{(_NAMED | _BESIDE)[name]} {', '.join(sorted(of, key=capabilities.numbers))}" for name, of in seen.items() if of)
-    return f"{count} environments in which everything passed: {told}." if count else "No environment has been run to its end yet."
+    return (
+        f"Everything passed in {count} environment{'s' * (count > 1)}: {told}." if count else "No environment has been run to its end yet."
+    )
 
 
 def _package(row: Row) -> str:
