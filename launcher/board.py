@@ -212,7 +212,7 @@ def _state(run: Run) -> Text:
 def _rung(run: Run) -> str:
     if run.rung_index is None:
         return "-"
-    values = {name: value for name, value in run.rung.items() if value not in (None, False)}
+    values = {name: value for name, value in run.rung.items() if value not in (None, False) and (name, value) != ("accumulation", 1)}
     return f"{run.rung_index}: " + ", ".join(f"{name} {'on' if value is True else value}" for name, value in values.items())
 
 
