@@ -146,6 +146,25 @@ class Run:
             return ""
         return str(_json(self.folder.path / "trials" / f"{started['rung_index']:03d}" / "report.json").get("phase", "start"))
 
+    @property
+    def attempt(self) -> int:
+        """Which launch of the trainer this is: above 1 after a failure that was gone on from."""
+        return int(self.events.get("run_started", {}).get("attempt") or 1)
+
+    @property
+    def waits_for(self) -> str:
+        """Who holds the card that this launch waits for just now."""
+        taken = self.events.get("card_taken")
+        later = [told for name, told in self.events.items() if name != "card_taken" and taken and told["time"] > taken["time"]]
+        return str(taken.get("holder", "")) if taken is not None and self.at_work and not later else ""
+
+    @property
+    def remark(self) -> str:
+        """What the full run, since its last start, was last seen to do otherwise than asked."""
+        told, since = self.events.get("run_otherwise"), self.running_since
+        when = _seconds(told)
+        return f"the run {told['what']}" if told and since is not None and when is not None and when >= since else ""
+
     def as_record(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
         told = self.last
@@ -159,6 +178,9 @@ class Run:
             "rung": self.rung,
             "trials": self.tried,
             "trial_phase": self.phase or None,
+            "attempt": self.attempt,
+            "waits_for": self.waits_for or None,
+            "remark": self.remark or None,
             **{key: told.get(key) for key in ("phase", "epoch", "epochs", "step", "steps", "done", "loss")},
             **{key: told.get(key) for key in ("used_bytes", "host_bytes", "busy", "samples_per_second", "steps_per_second")},
             "peak_bytes": self.peak_bytes,

@@ -118,6 +118,20 @@ def test_a_run_at_work_tells_rung_progress_memory_and_the_time_left(tmp_path: Pa
         assert run.last["epoch"] == 2 and run.last["step"] == 10
 
 
+def test_what_is_waited_for_and_what_a_run_does_otherwise_is_told_while_it_is_so(tmp_path: Path) -> None:
+    with running(tmp_path) as (path, _):
+        folder = RunFolder(path)
+        folder.event("run_otherwise", what="halves its own batch", line="...")
+        assert runs.read(path).remark == "the run halves its own batch" and "halves its own batch" in board.line(runs.read(path))
+        time.sleep(0.01)
+        folder.event("card_taken", holder="python (pid 7)")
+        assert runs.read(path).waits_for == "python (pid 7)" and "waiting" in board.line(runs.read(path))
+        time.sleep(0.01)
+        folder.event("run_started", rung_index=2, attempt=2)
+        again = runs.read(path)
+        assert (again.waits_for, again.remark, again.attempt, again.rung_index) == ("", "", 2, 2)
+
+
 def test_a_run_whose_process_was_killed_is_killed_whatever_its_record_says(tmp_path: Path) -> None:
     with running(tmp_path) as (path, child):
         child.send_signal(signal.SIGKILL)
