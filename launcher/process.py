@@ -135,6 +135,31 @@ def start(
     return child
 
 
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """A process that outlives this one."""
+
+    process: subprocess.Popen[bytes]
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs."""
+        return self.process.poll()
+
+
+def detach(argv: Sequence[str], *, env: Mapping[str, str], log: Path) -> Detached:
+    """Starts ``argv`` in a session of its own, all its words in ``log``; it is nobody's child to be ended with this process."""
+    with log.open("ab", buffering=0) as words:
+        process = subprocess.Popen(
+            list(argv), env={**os.environ, **env}, stdin=subprocess.DEVNULL, stdout=words, stderr=words, start_new_session=True
+        )
+    return Detached(process)
+
+
 def wait(
     child: Child,
     *,
