@@ -10,7 +10,7 @@ import contextlib
 import json
 from pathlib import Path
 
-from launcher import devices, procfs
+from launcher import devices, nvml, procfs
 from launcher.devices import Budget
 from launcher.looks import Looks, Segments
 
@@ -34,6 +34,7 @@ class Usage(Looks):
         else:
             look, search = self._look_at_processes, self._search_for_more
             super().__init__("autofit-usage", look, every_s=PERIOD_S, search=search, search_every_s=JOIN_PERIOD_S)
+        self._open = contextlib.ExitStack()
         self._segments = Segments()
         self._bases: dict[int, int] = {}
         self.peak_bytes = 0
@@ -41,6 +42,15 @@ class Usage(Looks):
         self.now_bytes = 0
         """Most that one of them uses now."""
         self._lately_bytes = 0
+
+    def start(self) -> None:
+        if self._budget.kind == "cuda":
+            self._open.enter_context(nvml.opened())  # NVML counts who has it open: each look finds it ready, and starts nothing
+        super().start()
+
+    def stop(self) -> None:
+        super().stop()
+        self._open.close()
 
     def lately(self) -> int:
         """The peak since this was last asked."""
