@@ -271,6 +271,19 @@ def test_ctrl_c_ends_the_watching_and_not_the_run(
         assert "the run goes on" in capsys.readouterr().out and child.poll() is None
 
 
+def test_watching_ends_when_nobody_reads_it_any_more(tmp_path: Path) -> None:
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    with running(tmp_path) as (path, child):
+        argv = [sys.executable, "-m", "launcher", "watch", str(path)]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env) as watcher:
+            assert watcher.stdout is not None
+            assert watcher.stdout.readline().startswith("running")
+            watcher.stdout.close()
+            Series(path / "series.jsonl").add({"at": time.time(), "epoch": 3})  # news, which is said at once
+            assert watcher.wait(timeout=20) == 0
+        assert child.poll() is None
+
+
 def test_an_older_run_that_may_go_on_is_refused_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = without_an_owner(ended(tmp_path, "running"))
     for verb in ("watch", "stop"):
