@@ -361,7 +361,7 @@ def test_shapes_of_a_detector_on_a_card_come_largest_small_odd_and_largest_again
     from launcher.trainers.ultralytics.inside.worst import Draw, training
 
     shapes = [Draw((0, 1, 2), size) for size in (1920, 1600, 1280, 960, 640)]
-    options = {"dense": None, "steps": 2, "steps_after": 1, "accumulation": 1, "cached": 0, "closes": False}
+    options = {"dense": None, "steps": 2, "steps_after": 1, "accumulation": 1, "closes": False}
     for epoch in training(shapes, **options):  # type: ignore[arg-type]
         assert [draw.size for draw in epoch] == [1920, 640, 1280, 1920]
 
