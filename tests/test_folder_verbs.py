@@ -181,6 +181,16 @@ def test_a_reader_that_looks_again_reads_what_is_new_and_a_series_that_was_thinn
     assert [line["at"] for line in reader.now().lines] == [7.0]
 
 
+def test_of_a_long_series_the_end_is_enough_to_list_a_run_and_its_peak_is_known_all_the_same(tmp_path: Path) -> None:
+    path = ended(tmp_path, "failed")
+    with (path / "series.jsonl").open("w") as file:
+        file.writelines(json.dumps({"at": float(at), "peak_bytes": 5, "step": at}) + "\n" for at in range(5000))
+    RunFolder(path).event("heartbeat", peak_bytes=777 * MIB)
+    run = runs.read(path)
+    assert run.last["step"] == 4999 and len(run.lines) < 2500 and run.peak_bytes == 777 * MIB
+    assert len(runs.Reader(path).now().lines) == 5000
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # autofit runs
 
