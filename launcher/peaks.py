@@ -3,7 +3,7 @@
 A run needs no more than its budget where run peak <= budget, and its trial was held to budget x (1 - headroom): so a run that peaked at r
 times its trial wants a headroom of 1 - 1/r. Of 59 runs the largest r is, with 95 % confidence, one that 95 % of all runs stay below
 (0.95^59 < 0.05, whatever their distribution); fewer than that justify nothing less than the usual 10 %, but one bad run justifies more.
-Each finished run of a trainer on a device adds its pair to ``peaks.jsonl`` in autofit's data folder. docs/decisions/014.
+Each finished run of a trainer on a device adds its pair to ``peaks.jsonl`` in autofit's data folder. docs/decisions/013.
 """
 
 from __future__ import annotations
