@@ -39,6 +39,7 @@ def nothing_of_the_persons_is_learned_from(tmp_path_factory: pytest.TempPathFact
     """Pairs of peaks that tests' runs keep are none of the person's; theirs steer no test."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
 
 
