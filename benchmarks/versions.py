@@ -122,8 +122,8 @@ TESTS: Mapping[str, tuple[str, ...]] = {
 SCRIPT = str(ROOT / "examples" / "{example}" / "train.py")
 FITS: Mapping[str, tuple[str, ...]] = {
     "ultralytics": (
-        *("train", "--json", "recipe=yolo_demo", "ask.image_size=320", "trainer.args.epochs=1"),
-        *("device.memory=704MiB", "ladder.wheels.micro_batch.floor=2"),
+        *("train", "--json", "recipe=yolo_demo", "ask.image_size=320", "trainer.args.epochs=1", "trainer.args.fraction=0.25"),
+        *("device.memory=592MiB", "ladder.wheels.micro_batch.floor=2"),
     ),
     "transformers": ("train", "--json", "recipe=llm_sft_demo", "ask.val_keeps=tokens", "trainer.args.num_train_epochs=1"),
     "script": (
@@ -184,8 +184,11 @@ def _uv(*words: str) -> None:
 # What is tried in it
 
 
-def tried(point: Point, folder: Path, keep: Callable[[Row], None] = lambda row: None) -> Row:
-    """The row of one point; ``keep`` gets it after every stage. What could not be done stands in it as words."""
+def tried(point: Point, folder: Path, keep: Callable[[Row], None] = lambda row: None, *, known: Row | None = None) -> Row:
+    """The row of one point; ``keep`` gets it after every stage. What could not be done stands in it as words.
+
+    The tests of ``known``, an earlier row, are not run again where they ran with the same versions.
+    """
     began = time.monotonic()
     row: Row = {"point": point.name, "trainer": point.trainer, "wants": list(point.wants), "python": point.python}
     try:
@@ -197,7 +200,8 @@ def tried(point: Point, folder: Path, keep: Callable[[Row], None] = lambda row: 
     if "import" not in row["capabilities"]:
         row |= _fit(python, point, folder)
         keep(row)
-        row |= {"tests": _tests(python, point, folder)}
+        same = known is not None and "tests" in known and known["versions"] == row["versions"]
+        row |= {"tests": known["tests"] if known is not None and same else _tests(python, point, folder)}
     return {**row, "seconds": round(time.monotonic() - began)}
 
 
@@ -366,7 +370,9 @@ def summary(rows: Iterable[Row]) -> str:
         for name in (_package(row), *_BESIDE):
             seen[name].add(row["versions"][name])
     told = "; ".join(f"{(_NAMED | _BESIDE)[name]} {', '.join(sorted(of, key=capabilities.numbers))}" for name, of in seen.items() if of)
-    return f"{count} environments in which everything passed: {told}." if count else "No environment has been run to its end yet."
+    return (
+        f"Everything passed in {count} environment{'s' * (count > 1)}: {told}." if count else "No environment has been run to its end yet."
+    )
 
 
 def _package(row: Row) -> str:
@@ -417,6 +423,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--table", action="store_true", help="only makes the table anew")
     parser.add_argument("--jobs", type=int, default=1, choices=range(1, MOST_AT_ONCE + 1), help="points at once (default 1)")
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "versions", help="where the environments are")
+    parser.add_argument("--fit-again", action="store_true", help="self-test, fit and run anew; tests stay those of the row")
     asked = parser.parse_args(argv)
     if asked.list:
         print("\n".join(POINTS))
@@ -425,7 +432,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked.folder.mkdir(parents=True, exist_ok=True)
 
     def one(point: Point) -> None:
-        row = tried(point, asked.folder.absolute(), keep=lambda row: write(DATA, row))
+        known = read(DATA).get(point.name) if asked.fit_again else None
+        row = tried(point, asked.folder.absolute(), keep=lambda row: write(DATA, row), known=known)
         write(DATA, row)
         print(json.dumps(row), file=sys.stderr, flush=True)
         if works(row):  # what failed is left to be looked at

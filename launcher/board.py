@@ -98,7 +98,8 @@ class _Plain:
         self._at, self._about = 0.0, ""
 
     def show(self, run: Run) -> None:
-        about = f"{run.state} {run.rung_index} {run.tried} {run.phase} {run.last.get('epoch') if _whole_epochs(run) else ''}"
+        epoch = run.last.get("epoch") if _whole_epochs(run) else ""
+        about = f"{run.state} {run.rung_index} {run.tried} {run.phase} {run.attempt} {run.waits_for} {run.remark} {epoch}"
         now = time.monotonic()
         if about == self._about and now - self._at < PLAIN_S:
             return
@@ -112,12 +113,14 @@ def _whole_epochs(run: Run) -> bool:
 
 def line(run: Run) -> str:
     """A run at work in one line."""
+    if run.waits_for:
+        return f"{_words(run.state)}  waiting, the card is taken: {run.waits_for}"
     if run.state != "running":
         return "  ".join(part for part in (_words(run.state), _trying(run)) if part)
     told = run.last
     parts = [_words(run.state), f"rung {run.rung_index}", _progress(run)]
     parts += [f"loss {told['loss']}"] if "loss" in told else []
-    parts += [_memory_words(run), _speed(told), _left(run), _silence(run)]
+    parts += [_memory_words(run), _speed(told), _left(run), run.remark, _silence(run)]
     return "  ".join(part for part in parts if part and part != "-")
 
 
@@ -139,10 +142,12 @@ def _panel(run: Run) -> RenderableType:
 def _rows(run: Run) -> Iterator[tuple[str, RenderableType]]:
     told = run.last
     yield "device", Text(run.device or "-")
+    if run.waits_for:
+        yield "waiting", Text(f"the card is taken: {run.waits_for}", style="yellow")
     if run.state != "running":
         yield "trial", Text(_trying(run) or "-")
         return
-    yield "rung", Text(_rung(run))
+    yield "rung", Text(_rung(run) + (f"  (attempt {run.attempt})" if run.attempt > 1 else ""))
     yield "progress", _bar(told.get("done"), Text(_progress(run)))
     if told.get("phase"):
         yield "phase", Text({"train": "training", "validate": "validation"}.get(told["phase"], told["phase"]))
@@ -157,6 +162,8 @@ def _rows(run: Run) -> Iterator[tuple[str, RenderableType]]:
     yield "speed", Text(_speed(told) or "-")
     if run.running_since is not None:
         yield "time", Text(", ".join(filter(None, [f"{duration(time.time() - run.running_since)} so far", _left(run)])))
+    if run.remark:
+        yield "note", Text(run.remark, style="yellow")
     if silence := _silence(run):
         yield "", Text(silence, style="yellow")
 
@@ -212,7 +219,7 @@ def _state(run: Run) -> Text:
 def _rung(run: Run) -> str:
     if run.rung_index is None:
         return "-"
-    values = {name: value for name, value in run.rung.items() if value not in (None, False)}
+    values = {name: value for name, value in run.rung.items() if value not in (None, False) and (name, value) != ("accumulation", 1)}
     return f"{run.rung_index}: " + ", ".join(f"{name} {'on' if value is True else value}" for name, value in values.items())
 
 

@@ -123,7 +123,7 @@ class Display:
             table.add_row(*self._row(trial, job), style="bold" if trial.verdict.fits else None)
         self._console.print(table)
         if fit.chosen is None:
-            self._console.print(_why_none(fit), style="red", highlight=False)
+            self._console.print(Text(_why_none(fit), style="red"), soft_wrap=True)
             return
         given_up = job.ladder.given_up(fit.chosen.rung)
         text = ", ".join(f"{name} {_value(used)} instead of {_value(asked)}" for name, (asked, used) in given_up.items())

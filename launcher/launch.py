@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -26,7 +25,8 @@ def native_command(job: Job, rung: Rung) -> Command:
     """The full run in the trainer's own words, needing nothing of autofit; its files are written, the line saved as command.sh."""
     folder = job.folder
     command = job.adapter.full_run(rung, job.budget, folder=folder.path)
-    env = {**_worth_showing(allocator_environment(job.budget, rung, shapes_vary=job.adapter.shapes_vary(rung))), **command.env}
+    on_card = allocator_environment(job.budget, rung, shapes_vary=job.adapter.shapes_vary(rung)) if job.budget.kind == "cuda" else {}
+    env = {**on_card, **command.env}
     command = replace(command, env=env)
     for path, text in command.files.items():
         folder.replace(path, text)
@@ -99,7 +99,3 @@ def _fraction(job: Job, chosen: Trial, command: Command) -> float | None:
     if not total or command.argv[0] != sys.executable or not allocator.knows_fraction(allocator.torch_version()):
         return None
     return min(1.0, (job.budget.budget_bytes - outside) / total)
-
-
-def _worth_showing(env: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in env.items() if not key.startswith("MALLOC_")}

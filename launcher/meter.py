@@ -30,9 +30,10 @@ class Meter:
         self._words.append(line)
 
     def look(self) -> None:
-        while self._words:
-            with suppress(Exception):  # an adapter that stumbles over a line ends no training
-                self.progress = self._job.adapter.progress(self._words.popleft(), self.progress, rung=self._rung)
+        words, self._words = self._words, deque(maxlen=MOST_WORDS)
+        for line in words:
+            with suppress(Exception):  # an adapter that stumbles over a line, or has no word for progress, ends no training
+                self.progress = self._job.adapter.progress(line, self.progress, rung=self._rung)
         self._pace.saw(self.progress, at=time())
         used, peak, host = self._usage.now_bytes, self._usage.lately(), self._usage.host_bytes()
         busy = devices.busy(self._job.budget)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
+
+from launcher.contract import files
 
 
 def home() -> Path:
@@ -37,6 +40,23 @@ def _of_packages() -> Iterator[Path]:
 def recipe_files() -> dict[str, Path]:
     """Recipe name -> file; the person's own hide built-in ones of the same name."""
     return {path.stem: path for folder in recipe_folders() for path in sorted(folder.glob("*.yaml"))}
+
+
+def state() -> Path:
+    """Where the words of launches lie that no terminal shows."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "autofit"
+
+
+LAUNCHED = "AUTOFIT_LAUNCHED"
+"""Environment variable: a file in which a launch tells its run folder to the process that has started it, and waits to hear of it."""
+
+
+def tell_launched(folder: Path) -> None:
+    """Tells the run folder to who waits for it; once, and not to what this process starts itself."""
+    waiting = os.environ.pop(LAUNCHED, None)
+    if waiting:
+        with suppress(OSError):
+            files.replace(Path(waiting), f"{folder}\n")
 
 
 def short(path: Path) -> str:

@@ -339,3 +339,28 @@ def python_module(module: str, *arguments: str) -> tuple[str, ...]:
     ``-P`` keeps the working folder out of ``sys.path``: a person's own ``datasets/`` there must not pass for the package of that name.
     """
     return (sys.executable, "-P", "-m", module, *arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """A process that outlives this one."""
+
+    process: subprocess.Popen[bytes]
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs."""
+        return self.process.poll()
+
+
+def detach(argv: Sequence[str], *, env: Mapping[str, str], log: Path) -> Detached:
+    """Starts ``argv`` in a session of its own, all its words in ``log``; it is nobody's child to be ended with this process."""
+    with log.open("ab", buffering=0) as words:
+        process = subprocess.Popen(
+            list(argv), env={**os.environ, **env}, stdin=subprocess.DEVNULL, stdout=words, stderr=words, start_new_session=True
+        )
+    return Detached(process)

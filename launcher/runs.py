@@ -130,8 +130,8 @@ class Run:
     def peak_bytes(self) -> int:
         """Most that the full run has used, as its trial counts it; before it, that of the last trial."""
         memory = self.record.get("memory") or {}
-        peaks = [int(memory.get("run_peak_bytes") or 0), *(int(line.get("peak_bytes", 0)) for line in self.lines)]
-        return max(peaks) or self.trial_peak_bytes
+        peaks = [int(told.get("peak_bytes") or 0) for told in (*self.lines, self.events.get("heartbeat", {}))]
+        return max(int(memory.get("run_peak_bytes") or 0), *peaks) or self.trial_peak_bytes
 
     @property
     def seconds_left(self) -> float | None:
@@ -146,6 +146,25 @@ class Run:
             return ""
         return str(_json(self.folder.path / "trials" / f"{started['rung_index']:03d}" / "report.json").get("phase", "start"))
 
+    @property
+    def attempt(self) -> int:
+        """Which launch of the trainer this is: above 1 after a failure that was gone on from."""
+        return int(self.events.get("run_started", {}).get("attempt") or 1)
+
+    @property
+    def waits_for(self) -> str:
+        """Who holds the card that this launch waits for just now."""
+        taken = self.events.get("card_taken")
+        later = [told for name, told in self.events.items() if name != "card_taken" and taken and told["time"] > taken["time"]]
+        return str(taken.get("holder", "")) if taken is not None and self.at_work and not later else ""
+
+    @property
+    def remark(self) -> str:
+        """What the full run, since its last start, was last seen to do otherwise than asked."""
+        told, since = self.events.get("run_otherwise"), self.running_since
+        when = _seconds(told)
+        return f"the run {told['what']}" if told and since is not None and when is not None and when >= since else ""
+
     def as_record(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
         told = self.last
@@ -159,6 +178,9 @@ class Run:
             "rung": self.rung,
             "trials": self.tried,
             "trial_phase": self.phase or None,
+            "attempt": self.attempt,
+            "waits_for": self.waits_for or None,
+            "remark": self.remark or None,
             **{key: told.get(key) for key in ("phase", "epoch", "epochs", "step", "steps", "done", "loss")},
             **{key: told.get(key) for key in ("used_bytes", "host_bytes", "busy", "samples_per_second", "steps_per_second")},
             "peak_bytes": self.peak_bytes,
@@ -215,16 +237,21 @@ def below(root: Path) -> Iterator[Path]:
 
 
 def read(path: Path) -> Run:
-    """The run in a folder."""
-    return Reader(path).now()
+    """The run in a folder, with the end of its series only: who lists many runs waits for all of them."""
+    return Reader(path, series_bytes=TAIL_BYTES).now()
+
+
+TAIL_BYTES = 64 * 1024
+"""Some minutes of a series."""
 
 
 class Reader:
     """Reads one run again and again, only what is new of the long files."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, series_bytes: int | None = None) -> None:
+        """``series_bytes``: at most so much of the series, its end; None: all of it."""
         self._folder = RunFolder(path.resolve())
-        self._events, self._series = _Lines(self._folder.events), _Lines(self._folder.series)
+        self._events, self._series = _Lines(self._folder.events), _Lines(self._folder.series, most_bytes=series_bytes)
         self._last: dict[str, Mapping[str, Any]] = {}
         self._lines: list[Mapping[str, Any]] = []
         self._tried = 0
@@ -250,8 +277,8 @@ class Reader:
 class _Lines:
     """A file of JSON lines that grows, and is replaced now and then."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, *, most_bytes: int | None = None) -> None:
+        self._path, self._most_bytes = path, most_bytes
         self._at = 0
         self._file = 0
 
@@ -260,8 +287,11 @@ class _Lines:
         with suppress(OSError), self._path.open("rb") as file:
             found = os.fstat(file.fileno())
             anew = found.st_ino != self._file or found.st_size < self._at
-            self._file, self._at = found.st_ino, 0 if anew else self._at
+            first = max(0, found.st_size - self._most_bytes) if self._most_bytes else 0
+            self._file, self._at = found.st_ino, first if anew else self._at
             file.seek(self._at)
+            if anew and first:
+                self._at += len(file.readline())  # the rest of a line that begins before it
             whole, newline, _ = file.read().rpartition(b"\n")
             self._at += len(whole) + len(newline)
             return [value for line in whole.splitlines() if (value := _value(line))], anew

@@ -66,17 +66,23 @@ def next_move(ladder: Ladder, history: Sequence[Tried], *, policy: Literal["walk
 
 
 def _passed_over(crashed: Tried, history: Sequence[Tried]) -> bool:
-    """Whether a crash may be its rung's own (a last batch of one image, a size that the model doesn't take), so that the walk goes on.
+    """Whether a crash is its rung's own (a last batch of one image, a size that the model doesn't take), so that the walk goes on.
 
-    So it is where a rung above ran, into memory, and no other rung crashed with the same words: those are the trainer's.
+    So it is where a trial above came further. Where none did, but one ran into memory just there, another rung is asked: the same
+    words once more are the trainer's.
     """
     if crashed.verdict.kind is not Kind.CRASHED:
         return False
+    at, others = _PHASES.index(crashed.verdict.phase), [tried for tried in history if tried.verdict.kind is not Kind.CRASHED]
+    if any(_PHASES.index(tried.verdict.phase) > at for tried in others):
+        return True
     crashes = [_NUMBERS.sub("#", tried.verdict.why) for tried in history if tried.verdict.kind is Kind.CRASHED]
-    above = history[: history.index(crashed)]
-    return any(tried.verdict.lower_rung_may_help for tried in above) and crashes.count(_NUMBERS.sub("#", crashed.verdict.why)) == 1
+    there = any(_PHASES.index(tried.verdict.phase) == at and tried.verdict.lower_rung_may_help for tried in others)
+    return there and crashes.count(_NUMBERS.sub("#", crashed.verdict.why)) == 1
 
 
+_PHASES = tuple(Phase)
+"""In the order in which a trial goes through them."""
 _NUMBERS = re.compile(r"\d+(\.\d+)?")
 """What differs between two rungs in the words of one and the same crash: shapes and sizes."""
 

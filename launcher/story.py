@@ -17,6 +17,7 @@ from launcher.errors import BadInput, Fault, Interrupted
 from launcher.fit import Fit, Status, status_of
 from launcher.job import Job
 from launcher.ladder import MICRO_BATCH, Ladder, Rung
+from launcher.places import tell_launched
 from launcher.recipe import Draft
 from launcher.record import RunFolder
 from launcher.resumption import Interrupted as Interruption
@@ -88,6 +89,7 @@ def prepare(draft: Draft, *, queued: Callable[[str], None] | None = None) -> Job
     except BadInput as refused:
         raise BadInput(draft.provenance.placed(refused.faults)) from refused
     folder.replace(folder.recipe, recipes.as_yaml(recipe))
+    tell_launched(folder.path)
     folder.event("prepared", recipe=recipe.name, device=budget, rungs=len(ladder.rungs), effective_batch=ladder.effective_batch)
     return Job(adapter=adapter, ladder=ladder, budget=budget, folder=folder, turn=turn)
 

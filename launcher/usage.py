@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
-import time
 from pathlib import Path
 
-from launcher import devices, procfs
+from launcher import devices, nvml, procfs
 from launcher.devices import Budget
+from launcher.looks import Looks, Segments
 
 PERIOD_S = 0.02
 """Between two looks at the data segments. A run has hundreds of steps, each with its peak: one that lasts some milliseconds is not missed
@@ -24,16 +23,20 @@ DRIVER_PERIOD_S = 0.5
 """Between two looks at the driver."""
 
 
-class Usage:
-    """Samples in a thread of its own from ``start`` to ``stop``. Sizes are bytes."""
+class Usage(Looks):
+    """Looks from ``start`` to ``stop``. Sizes are bytes."""
 
     def __init__(self, pid: int, budget: Budget, held: Path, *, base_bytes: int) -> None:
         """``held``: folder in which processes that took the budget tell their base; ``base_bytes``: of the trial's process."""
         self._pid, self._budget, self._held, self._base_bytes = pid, budget, held, base_bytes
-        self._watched: dict[int, tuple[procfs.DataSegments, int]] = {}
-        self._gone: set[int] = set()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="autofit-usage", daemon=True)
+        if budget.kind == "cuda":
+            super().__init__("autofit-usage", self._look_at_card, every_s=DRIVER_PERIOD_S)
+        else:
+            look, search = self._look_at_processes, self._search_for_more
+            super().__init__("autofit-usage", look, every_s=PERIOD_S, search=search, search_every_s=JOIN_PERIOD_S)
+        self._open = contextlib.ExitStack()
+        self._segments = Segments()
+        self._bases: dict[int, int] = {}
         self.peak_bytes = 0
         """Most that any process of the run used, as ``TrialReport.peak_bytes`` counts it; 0 where nothing could be seen."""
         self.now_bytes = 0
@@ -41,11 +44,13 @@ class Usage:
         self._lately_bytes = 0
 
     def start(self) -> None:
-        self._thread.start()
+        if self._budget.kind == "cuda":
+            self._open.enter_context(nvml.opened())  # NVML counts who has it open: each look finds it ready, and starts nothing
+        super().start()
 
     def stop(self) -> None:
-        self._stop.set()
-        self._thread.join(timeout=2)
+        super().stop()
+        self._open.close()
 
     def lately(self) -> int:
         """The peak since this was last asked."""
@@ -60,34 +65,18 @@ class Usage:
                 total += procfs.resident_bytes(pid)
         return total
 
-    def _run(self) -> None:
-        if self._budget.kind == "cuda":
-            while not self._stop.wait(DRIVER_PERIOD_S):
-                self._saw(devices.used_bytes(self._budget))
-            return
-        joined = 0.0
-        while not self._stop.is_set():
-            time.sleep(PERIOD_S)  # an Event's own wait costs twice as much
-            if time.monotonic() - joined > JOIN_PERIOD_S:
-                self._join()
-                joined = time.monotonic()
-            self._saw(max((self._of(pid) for pid in list(self._watched)), default=0))
+    def _look_at_card(self) -> None:
+        self._saw(devices.used_bytes(self._budget))
+
+    def _look_at_processes(self) -> None:
+        self._saw(max([0, *(self._segments.now(pid) - base for pid, base in self._bases.items())]))
 
     def _saw(self, size: int) -> None:
         self.now_bytes = size
         self.peak_bytes = max(self.peak_bytes, size)
         self._lately_bytes = max(self._lately_bytes, size)
 
-    def _of(self, pid: int) -> int:
-        segments, base = self._watched[pid]
-        try:
-            return segments.now() - base
-        except (OSError, IndexError):  # it has ended
-            self._gone.add(pid)
-            del self._watched[pid]
-            return 0
-
-    def _join(self) -> None:
+    def _search_for_more(self) -> None:
         """Processes that have told their base since the last look; the run's own one where none of them tells any."""
         bases = {}
         for told in self._held.glob("*.json") if self._held.is_dir() else ():
@@ -97,6 +86,4 @@ class Usage:
             bases[self._pid] = self._base_bytes
         for pid, base in list(bases.items()):  # what they fork is held to the same limit, each by itself
             bases |= {below: base for below in procfs.descendants(pid) if below not in bases}
-        for pid in bases.keys() - self._watched.keys() - self._gone:
-            with contextlib.suppress(OSError):
-                self._watched[pid] = (procfs.DataSegments(pid), bases[pid])
+        self._bases = bases

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from launcher import turns
+
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 """Threads of torch that wait sleep: on a busy machine spinning ones cost the trials two and a half times the processor's time."""
 
@@ -37,7 +39,14 @@ def nothing_of_the_persons_is_learned_from(tmp_path_factory: pytest.TempPathFact
     """Pairs of peaks that tests' runs keep are none of the person's; theirs steer no test."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def turns_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test with a card of the stand-ins waits for no other launch on this machine, and nobody for it."""
+    monkeypatch.setenv(turns.VARIABLE, str(tmp_path_factory.mktemp("turns")))
 
 
 @pytest.fixture

@@ -165,7 +165,12 @@ class TestLadder:
         spec = WheelSpec(type=bool, rule=WheelRule(values=(True,)), help="for the test")
         monkeypatch.setattr(ScriptAdapter, "wheels", {**ScriptAdapter.wheels, "checkpointing": spec})
         rules = LadderRules(order=("checkpointing", "micro_batch"))
-        recipe = Recipe(name="a", ask={"micro_batch": 4, **asked}, ladder=rules, trainer=TrainerRules(adapter="script", args={}))
+        recipe = Recipe(
+            name="a",
+            ask={"micro_batch": 4, **asked},
+            ladder=rules,
+            trainer=TrainerRules(adapter="script", args={"command": "python train.py"}),
+        )
         return ladder_of(ScriptAdapter(recipe))
 
     def test_it_leaves_the_ladder(self, monkeypatch: pytest.MonkeyPatch) -> None:

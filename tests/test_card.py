@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +21,13 @@ from launcher.fit import Fit, Status
 from launcher.job import Job
 from launcher.ladder import Wheel, build
 from launcher.memory_failure import gone_otherwise
+from launcher.meter import Meter
 from launcher.record import RunFolder
 from launcher.schema import DeviceRules, Recipe
+from launcher.series import read as read_series
 from launcher.trainers.base import Command, TrialPlan, held_by
 from launcher.trial import Trial
+from launcher.usage import Usage
 from launcher.verdict import Kind, Verdict
 from tests.gpu.stand_in import GIB, MIB, FakeCard, FakeNvml
 
@@ -356,7 +361,7 @@ def test_shapes_of_a_detector_on_a_card_come_largest_small_odd_and_largest_again
     from launcher.trainers.ultralytics.inside.worst import Draw, training
 
     shapes = [Draw((0, 1, 2), size) for size in (1920, 1600, 1280, 960, 640)]
-    options = {"dense": None, "steps": 2, "steps_after": 1, "accumulation": 1, "cached": 0, "closes": False}
+    options = {"dense": None, "steps": 2, "steps_after": 1, "accumulation": 1, "closes": False}
     for epoch in training(shapes, **options):  # type: ignore[arg-type]
         assert [draw.size for draw in epoch] == [1920, 640, 1280, 1920]
 
@@ -370,3 +375,32 @@ def test_figures_are_drawn_in_a_trial_on_a_card_too(tmp_path: Path) -> None:
     for device in ("cuda", "cpu"):
         orders = Orders(module="", folder=str(tmp_path), device=device, cap_bytes=1, accumulation=1, payload=payload)
         assert Plan.of(orders).arguments["plots"] is True
+
+
+# ---- its time series
+
+
+def test_a_runs_series_tells_its_card_and_nvml_is_open_all_the_while(job: Job, card: FakeCard) -> None:
+    fake: Any = sys.modules["pynvml"]
+    usage = Usage(os.getpid(), job.budget, job.folder.held, base_bytes=0)
+    meter = Meter(job, job.ladder.asked, usage)
+    card.used, card.busy = 9 * GIB, 93
+    before = fake.opened - fake.shut_down
+    usage.start()
+    assert fake.opened - fake.shut_down == before + 1
+    until = time.monotonic() + 10
+    while not usage.now_bytes and time.monotonic() < until:
+        time.sleep(0.05)
+    meter.look()
+    usage.stop()
+    assert fake.opened - fake.shut_down == before
+    (line,) = read_series(job.folder.series)
+    assert (line["used_bytes"], line["busy"]) == (9 * GIB, 0.93) and line["host_bytes"] > 0
+
+
+def test_a_card_that_does_not_tell_how_busy_it_is_has_a_series_without_that(job: Job) -> None:
+    meter = Meter(job, job.ladder.asked, Usage(os.getpid(), job.budget, job.folder.held, base_bytes=0))
+    meter.said("an adapter without a word for progress stumbles over this")
+    meter.look()
+    (line,) = read_series(job.folder.series)
+    assert "busy" not in line and "step" not in line

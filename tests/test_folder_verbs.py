@@ -118,6 +118,20 @@ def test_a_run_at_work_tells_rung_progress_memory_and_the_time_left(tmp_path: Pa
         assert run.last["epoch"] == 2 and run.last["step"] == 10
 
 
+def test_what_is_waited_for_and_what_a_run_does_otherwise_is_told_while_it_is_so(tmp_path: Path) -> None:
+    with running(tmp_path) as (path, _):
+        folder = RunFolder(path)
+        folder.event("run_otherwise", what="halves its own batch", line="...")
+        assert runs.read(path).remark == "the run halves its own batch" and "halves its own batch" in board.line(runs.read(path))
+        time.sleep(0.01)
+        folder.event("card_taken", holder="python (pid 7)")
+        assert runs.read(path).waits_for == "python (pid 7)" and "waiting" in board.line(runs.read(path))
+        time.sleep(0.01)
+        folder.event("run_started", rung_index=2, attempt=2)
+        again = runs.read(path)
+        assert (again.waits_for, again.remark, again.attempt, again.rung_index) == ("", "", 2, 2)
+
+
 def test_a_run_whose_process_was_killed_is_killed_whatever_its_record_says(tmp_path: Path) -> None:
     with running(tmp_path) as (path, child):
         child.send_signal(signal.SIGKILL)
@@ -165,6 +179,16 @@ def test_a_reader_that_looks_again_reads_what_is_new_and_a_series_that_was_thinn
     assert len(reader.now().lines) == 12, "a line that is not whole yet waits"
     RunFolder(path).replace(path / "series.jsonl", '{"at": 7.0}\n')
     assert [line["at"] for line in reader.now().lines] == [7.0]
+
+
+def test_of_a_long_series_the_end_is_enough_to_list_a_run_and_its_peak_is_known_all_the_same(tmp_path: Path) -> None:
+    path = ended(tmp_path, "failed")
+    with (path / "series.jsonl").open("w") as file:
+        file.writelines(json.dumps({"at": float(at), "peak_bytes": 5, "step": at}) + "\n" for at in range(5000))
+    RunFolder(path).event("heartbeat", peak_bytes=777 * MIB)
+    run = runs.read(path)
+    assert run.last["step"] == 4999 and len(run.lines) < 2500 and run.peak_bytes == 777 * MIB
+    assert len(runs.Reader(path).now().lines) == 5000
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -255,6 +279,19 @@ def test_ctrl_c_ends_the_watching_and_not_the_run(
         monkeypatch.setattr(verbs.time, "sleep", pressed)
         assert cli.run(["watch", str(path)]) == 0
         assert "the run goes on" in capsys.readouterr().out and child.poll() is None
+
+
+def test_watching_ends_when_nobody_reads_it_any_more(tmp_path: Path) -> None:
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    with running(tmp_path) as (path, child):
+        argv = [sys.executable, "-m", "launcher", "watch", str(path)]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env) as watcher:
+            assert watcher.stdout is not None
+            assert watcher.stdout.readline().startswith("running")
+            watcher.stdout.close()
+            Series(path / "series.jsonl").add({"at": time.time(), "epoch": 3})  # news, which is said at once
+            assert watcher.wait(timeout=20) == 0
+        assert child.poll() is None
 
 
 def test_an_older_run_that_may_go_on_is_refused_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -133,6 +133,18 @@ def test_a_crash_of_one_rung_alone_is_passed_over_and_the_same_crash_twice_is_th
     assert next_move(ladder, [*history, Tried(rung=second.rung, verdict=crash[1])]) == Stop(why="not_memory")
 
 
+def test_a_crash_where_another_rung_came_further_is_passed_over_as_often_as_it_comes() -> None:
+    """Ultralytics refuses a last batch of one image at 32 px: on every rung of one image, and on no other."""
+    ladder = small()
+    history = [Tried(rung=ladder.rungs[0], verdict=verdict(Kind.OUT_OF_MEMORY, phase="finish"))]
+    crash = Verdict(kind=Kind.CRASHED, phase="setup", why="ValueError: final batch=1 training at imgsz=32")
+    for _ in range(2):
+        move = next_move(ladder, history)
+        assert isinstance(move, Try)
+        history.append(Tried(rung=move.rung, verdict=crash))
+    assert isinstance(next_move(ladder, history), Try)
+
+
 def test_the_first_rung_that_fits_is_chosen_and_nothing_more_is_tried() -> None:
     ladder = small()
     history = [Tried(rung=ladder.rungs[0], verdict=OOM), Tried(rung=ladder.rungs[2], verdict=FITS)]

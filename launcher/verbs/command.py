@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from launcher import compose
 from launcher.errors import BadInput, ExitCode, Fault
 from launcher.verbs.base import Answer, Call, Task
+from launcher.verbs.detached import DETACH, detached
 from launcher.verbs.recipe import fit_draft, train_draft
 
 if TYPE_CHECKING:
@@ -20,10 +21,13 @@ ALLOW_BATCH = "--allow-batch"
 """The person accepts another effective batch than the asked one."""
 
 
-def run(call: Call) -> Iterator[Task]:
+def run(call: Call) -> Iterable[Task]:
     """The command as a recipe that is written nowhere, then as with any recipe."""
     from launcher.commandline import draft, recognise
     from launcher.understood import free_batch
+
+    if DETACH in call.flags:
+        return detached(call)
 
     understood, words = _understood(call), call.words
     if ALLOW_BATCH in call.flags:

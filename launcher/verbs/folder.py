@@ -131,6 +131,8 @@ def _watch(call: Call) -> Answer:
     except KeyboardInterrupt:
         board.say(f"no longer watched; the run goes on. `autofit stop {run.folder.path}` would end it")
         return Answer(status=ExitCode.DONE, record=run.as_record())
+    if not call.terminal.is_heard:
+        return Answer(status=ExitCode.DONE, record=run.as_record())
     board.ended(run)
     if cure := _after(run):
         board.say(f"  {cure}")

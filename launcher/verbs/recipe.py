@@ -10,13 +10,14 @@ from launcher import compose
 from launcher.errors import ExitCode
 from launcher.terminal import Terminal
 from launcher.verbs.base import Answer, Call, Task
+from launcher.verbs.detached import DETACH, detached
 
 if TYPE_CHECKING:
     from launcher.recipe import Draft
 
 
 def train(call: Call) -> Iterator[Task]:
-    return _each(call, train_draft)
+    return detached(call) if DETACH in call.flags else _each(call, train_draft)
 
 
 def fit(call: Call) -> Iterator[Task]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.verbs import about, command, folder, recipe
 from launcher.verbs.base import Takes, Verb
+from launcher.verbs.detached import DETACH
 
 VERBS: tuple[Verb, ...] = (
     Verb(name="recipes", usage="", help="what there is, one line each", takes=Takes.NOTHING, run=about.recipes),
@@ -18,6 +19,7 @@ VERBS: tuple[Verb, ...] = (
         help="find the configuration that fits by really trying, then train with it",
         takes=Takes.RECIPE,
         run=recipe.train,
+        flags=(DETACH,),
     ),
     Verb(
         name="fit",
@@ -40,7 +42,7 @@ VERBS: tuple[Verb, ...] = (
         help="the same for a command line you have, without a recipe:",
         takes=Takes.COMMAND,
         run=command.run,
-        flags=(command.FIT_ONLY, command.ALLOW_BATCH),
+        flags=(command.FIT_ONLY, command.ALLOW_BATCH, DETACH),
         example="autofit run -- python train.py --batch-size 64",
     ),
     Verb(
@@ -77,6 +79,7 @@ autofit: the training launcher that never runs out of memory
 KEY=VALUE are Hydra overrides: ask.micro_batch=48  ladder=keep_quality  device=cpu  device.memory=16GiB
 trainer.args.epochs=100 (the trainer's own arguments, in its own words).
 
+  --detach         (train, run) go on in the background when this terminal is closed; `autofit watch` shows it
   --json           end standard output with one line of JSON; everything else goes to standard error
   --cfg job        print the composed recipe and stop            (also --info, --resolve, --package)
   -m, --multirun   one launch for each combination of a,b,c values

@@ -57,7 +57,7 @@ def test_the_summary_names_each_version_of_a_row_that_works_and_no_other() -> No
         row("yolo-8.4.0", seconds=9, versions={"ultralytics": "8.4.0", **beside, "torch": "2.4.1"}, run="no end"),
     ]
     assert versions.summary(rows) == (
-        "3 environments in which everything passed: Ultralytics 8.3.2, 8.3.100; Lightning 2.2.5; torch 2.8.0; Python 3.11.9, 3.12.1."
+        "Everything passed in 3 environments: Ultralytics 8.3.2, 8.3.100; Lightning 2.2.5; torch 2.8.0; Python 3.11.9, 3.12.1."
     )
 
 

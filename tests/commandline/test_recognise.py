@@ -187,7 +187,8 @@ def test_arguments_from_one_json_file_stay_one_word(tmp_path: Path, monkeypatch:
     assert believed(understood)["accumulation"] == (1, "config+:gradient_accumulation_steps")
     assert rung_words(understood, 0) == ["python", "run_clm.py", "args.json"]
     adapter = ScriptAdapter(made(understood))
-    command = adapter.full_run(ladder_of(adapter).rungs[1], cpu_budget(), folder=tmp_path / "run")
+    rung = next(one for one in ladder_of(adapter).rungs if one.micro_batch == 8)
+    command = adapter.full_run(rung, cpu_budget(), folder=tmp_path / "run")
     ((path, text),) = command.files.items()
     assert command.argv == ("python", "run_clm.py", str(path))
     assert json.loads(text) == {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 8}

@@ -36,7 +36,20 @@ def endless():
 
 
 print(f"== {args.way}", flush=True)
-if args.way == "steps":
+
+
+def cycled():
+    while True:
+        for batch in batches:
+            yield tuple(batch)
+
+
+if args.way == "cycled":
+    source = cycled()
+    for _ in range(50):
+        backward(*next(source))
+        optimizer.step()
+elif args.way == "steps":
     passes = [iter(endless())]
     for _ in range(50):
         backward(*next(passes[0]))

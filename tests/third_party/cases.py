@@ -52,7 +52,7 @@ CASES: tuple[Case, ...] = (
         name="nanogpt", repo="karpathy/nanoGPT", script="train.py", data="characters", data_at="data/shakespeare_char",
         command=_words(
             "python train.py config/train_shakespeare_char.py --device=cpu --compile=False --eval_iters=4 --log_interval=1 --block_size=64 "
-            "--batch_size=64 --n_layer=4 --n_head=4 --n_embd=128 --max_iters=20 --lr_decay_iters=20 --dropout=0.0"
+            "--batch_size=64 --n_layer=4 --n_head=4 --n_embd=128 --max_iters=20 --lr_decay_iters=20 --eval_interval=10 --dropout=0.0"
         ),
     ),
     Case(
@@ -92,7 +92,7 @@ CASES: tuple[Case, ...] = (
         name="lightning_cli", repo="Lightning-AI/pytorch-lightning", script="examples/pytorch/basics/autoencoder.py", data="whole_mnist",
         folder="examples/pytorch/basics", data_at="../../Datasets", needs=("torch", "torchvision", "lightning", "jsonargparse"),
         env={"PL_TEST": "1"},
-        command=_words("python autoencoder.py --trainer.max_epochs 1 --trainer.accelerator cpu --data.batch_size 2048"),
+        command=_words("python autoencoder.py --trainer.max_epochs 1 --trainer.accelerator cpu --data.batch_size 16384"),
     ),
     Case(
         name="trl_sft", repo="huggingface/trl", script="trl/scripts/sft.py", data="prompts", needs=("torch", "transformers", "trl"),
@@ -105,6 +105,6 @@ CASES: tuple[Case, ...] = (
     Case(
         name="hydra_template", repo="ashleve/lightning-hydra-template", script="src/train.py", data="whole_mnist", data_at="data",
         needs=("torch", "torchvision", "lightning", "hydra", "rootutils"),
-        command=_words("python src/train.py trainer=cpu trainer.max_epochs=1 data.batch_size=2048"),
+        command=_words("python src/train.py trainer=cpu trainer.max_epochs=1 data.batch_size=16384"),
     ),
 )  # fmt: skip

@@ -13,7 +13,7 @@ from launcher.trainers.script import configs, flags, groups
 from launcher.trainers.script.spelling import OUTSIDE
 from launcher.understood import PLACE, Belief, Doubt, Understood, typed
 
-_ORDER = ("micro_batch", "val_micro_batch", "checkpointing", "segment", "sequence_length", "image_size", "model")
+_ORDER = ("val_micro_batch", "micro_batch", "checkpointing", "segment", "sequence_length", "image_size", "model")
 _LENGTHS = ("segment", "sequence_length", "image_size")
 _REMARKS = (
     'validation: {force: "--val-every 1"}   # words added in trials only, where validation comes too late to be seen',
@@ -135,7 +135,7 @@ def _rules(wheels: Mapping[str, Belief], order: Sequence[str]) -> dict[str, dict
             steps = list(dict.fromkeys(_shorter(value, part, grid) for part in (0.75, 0.5, 0.375, 0.25)))
             rules[wheel] = {**({"grid": grid} if wheel != "segment" else {}), "values": [one for one in steps if 0 < one < value]}
         elif wheel == "val_micro_batch":
-            rules[wheel] = {"values": [value >> shift for shift in range(1, 12) if value >> shift]}
+            rules[wheel] = {"values": [value >> shift for shift in (1, 2, 4, 6) if value >> shift]}
     if not order:
         rules["micro_batch"] = {"floor": wheels["micro_batch"].value if "micro_batch" in wheels else 1}
     return rules

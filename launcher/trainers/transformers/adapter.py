@@ -340,7 +340,8 @@ class TransformersAdapter(Resumes):
         task, args = str(self.recipe.trainer.task), self.recipe.trainer.args
         by_steps = (hf_arguments.value_of(args, "max_steps", task) or -1) > 0
         epochs = None if by_steps else hf_arguments.value_of(args, "num_train_epochs", task)
-        return known.then(Progress(epoch=told.epoch, epochs=epochs, loss=told.loss))
+        phase = TRAIN if told.loss is not None else VALIDATE if "'eval_" in line else None
+        return replace(known.then(Progress(epoch=told.epoch, epochs=epochs, loss=told.loss)), phase=phase or known.phase)
 
     def results(self, *, folder: Path) -> Mapping[str, Any]:
         """The last evaluation's metrics and the steps done, from all_results.json and trainer_state.json."""

@@ -29,6 +29,7 @@ import functools
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import inspect
 import os
 import sys
 import weakref
@@ -59,8 +60,12 @@ class Pass:
         """Samples of this batch, as a part of a whole micro-batch."""
         self.last = self.ended = False
         self._ahead: list[Any] = []
-        self._size = getattr(loader, "batch_size", None)
+        self._size = _samples(loader)
         self.in_a_loop = True
+
+    @property
+    def sizes_unknown(self) -> bool:
+        return self._size is None
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -106,10 +111,10 @@ class Pass:
     def _whole(self) -> int:
         """Batches of this pass that belong to whole large batches, where the loader drops what doesn't."""
         assert self.count is not None
-        return self.count // self._outside.every * self._outside.every if getattr(self.loader, "drop_last", False) else self.count
+        return self.count // self._outside.every * self._outside.every if _drops_last(self.loader) else self.count
 
     def _part(self, batch: Any) -> float:
-        if not isinstance(self._size, int) or not self.last:
+        if self._size is None or not self.last:
             return 1.0
         size = _leading(batch)
         return size / self._size if size is not None and 0 < size < self._size else 1.0
@@ -151,8 +156,10 @@ class Outside:
         """Batches that were trained."""
         self._weight = 0.0
         """Micro-batches of this group before the one that is under way, the last of a pass by its samples."""
+        self._counted = -1
+        """The last batch that was counted as one of its group."""
         self._scaler_held = False
-        self._training_began: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._training_began = False
         self._plain_lengths = 0
         self._batch_norm = False
 
@@ -193,12 +200,12 @@ class Outside:
 
     def told_length(self, loader: Any, count: int, frame: Any) -> int:
         """What a script is told of a loader's length: optimizer steps, for the loader that will train, until it does."""
-        if self._plain_lengths or self.paused or loader in self._training_began or not _shuffles(loader):
+        if self._plain_lengths or self.paused or self._training_began or not _shuffles(loader):
             return count
         if "tqdm" in frame.f_code.co_filename or frame.f_code.co_filename == __file__:
             return count
         self.note("until training begins, the loader's length is told in optimizer steps")
-        return count // self.every if getattr(loader, "drop_last", False) else -(-count // self.every)
+        return count // self.every if _drops_last(loader) else -(-count // self.every)
 
     def drawn(self, one: Pass) -> None:
         """A batch was drawn."""
@@ -243,7 +250,9 @@ class Outside:
         self._pass = one
         self._batch += 1
         self.micro_batches += 1
-        self._training_began.add(one.loader)
+        if not self._training_began and one.sizes_unknown:
+            self.note("the loader makes batches of its own sizes: each counts as much as the others")
+        self._training_began = True
 
     def _weigh(self, one: Pass) -> None:
         """Gives the gradients that are there the weight they have in this group, which may be smaller than the others."""
@@ -342,8 +351,6 @@ class Outside:
         held.hyper = _hyper(optimizer)
         self._weight_of_batch()
 
-    _counted = -1
-
     def _weight_of_batch(self) -> None:
         """Counts the batch under way as one of its group; once, however many optimizers step after it."""
         if self._counted != self._batch and self._pass is not None:
@@ -363,7 +370,7 @@ class Outside:
             return True
         if held.backwards:
             self.trouble("the script throws gradients away after a backward pass (several losses or models in turn)")
-            held.pending = 0
+            held.pending, self._weight = 0, 0.0
             return True
         return False
 
@@ -628,6 +635,16 @@ def _leading(batch: Any) -> int | None:
     return next((size for one in inside if (size := _leading(one)) is not None), None)
 
 
+def _samples(loader: Any) -> int | None:
+    """Samples of a whole batch, where the loader or its batch sampler says so."""
+    said = (getattr(loader, "batch_size", None), getattr(getattr(loader, "batch_sampler", None), "batch_size", None))
+    return next((size for size in said if isinstance(size, int)), None)
+
+
+def _drops_last(loader: Any) -> bool:
+    return bool(getattr(loader, "drop_last", False) or getattr(getattr(loader, "batch_sampler", None), "drop_last", False))
+
+
 def _shuffles(loader: Any) -> bool:
     sampler = getattr(loader, "sampler", None)
     return type(sampler).__name__.endswith("RandomSampler") or bool(getattr(sampler, "shuffle", False))
@@ -637,11 +654,16 @@ _LIBRARIES = ("site-packages", "dist-packages", os.path.dirname(os.__file__))
 
 
 def _in_a_loop(frame: Any) -> bool:
-    """Whether a ``for`` loop asks for the batches, or a library that knows how a pass ends."""
-    code = frame.f_code
-    if 0 <= frame.f_lasti < len(code.co_code) and dis.opname[code.co_code[frame.f_lasti]] == "FOR_ITER":
-        return True
-    return any(part in code.co_filename for part in _LIBRARIES) and "StopIteration" in code.co_names
+    """Whether a ``for`` loop asks for the batches, or a library that knows how a pass ends; through generators, whoever asks them."""
+    while frame is not None:
+        code = frame.f_code
+        looped = 0 <= frame.f_lasti < len(code.co_code) and dis.opname[code.co_code[frame.f_lasti]] == "FOR_ITER"
+        if not looped and not (any(part in code.co_filename for part in _LIBRARIES) and "StopIteration" in code.co_names):
+            return False
+        if not code.co_flags & inspect.CO_GENERATOR:
+            return True
+        frame = frame.f_back  # a generator that passes the batches on
+    return True
 
 
 def _refuse_trainers(frame: Any) -> None:

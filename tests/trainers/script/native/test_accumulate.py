@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from launcher.trainers.script import outside
+from launcher.trainers.script.native.accumulate import Outside
 
 SCRIPTS = Path(__file__).parents[3] / "scripts"
 WAYS = {
     "no_loader": "don't come of a loop over a data loader",
+    "cycled": "don't come of a loop over a data loader",
     "steps": "don't come of a loop over a data loader",
     "lbfgs": "is given a closure",
     "summed": "a sum over the batch",
@@ -77,6 +79,23 @@ def test_the_weights_are_those_of_the_large_batch(way: str, weights: tuple[dict[
     large, small = weights
     for one, other in zip(large[way], small[way], strict=True):
         torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-5)
+
+
+class RandomSampler:
+    """By its name, one that shuffles."""
+
+
+class Loader:
+    def __init__(self, *, drop_last: bool = False, shuffles: bool = True) -> None:
+        self.drop_last, self.sampler = drop_last, RandomSampler() if shuffles else None
+
+
+def test_a_shuffled_loader_tells_its_length_in_optimizer_steps_until_training_begins() -> None:
+    one, frame = Outside(4), sys._getframe()
+    assert one.told_length(Loader(), 13, frame) == 4 and one.told_length(Loader(drop_last=True), 13, frame) == 3
+    assert one.told_length(Loader(shuffles=False), 13, frame) == 13, "a validation's"
+    one._training_began = True
+    assert one.told_length(Loader(), 13, frame) == 13
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,55 @@
+"""What to look at -> it is looked at, again and again, by a thread of its own. Standard library only: both sides of the wall look."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from launcher import procfs
+
+
+class Looks:
+    """From ``start`` to ``stop``."""
+
+    def __init__(
+        self, name: str, look: Callable[[], None], *, every_s: float, search: Callable[[], None] | None = None, search_every_s: float = 1.0
+    ) -> None:
+        """``search``: for what there is to look at, which is dearer and done less often; once before the first look."""
+        self._look, self._every_s, self._search, self._search_every_s = look, every_s, search, search_every_s
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join(timeout=2)
+
+    def _run(self) -> None:
+        searched = float("-inf")
+        while not self._stopped.is_set():
+            time.sleep(self._every_s)  # an Event's own wait costs twice as much
+            if self._search is not None and time.monotonic() - searched > self._search_every_s:
+                self._search()
+                searched = time.monotonic()
+            self._look()
+
+
+class Segments:
+    """Data segments of processes that come and go, each file opened once; a later process of the same number is none of them."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, procfs.DataSegments | None] = {}
+
+    def now(self, pid: int) -> int:
+        """Bytes; 0 once the process has ended."""
+        try:
+            if pid not in self._open:
+                self._open[pid] = procfs.DataSegments(pid)
+            segments = self._open[pid]
+            return segments.now() if segments is not None else 0
+        except (OSError, IndexError):
+            self._open[pid] = None
+            return 0
