@@ -93,8 +93,9 @@ def lift() -> None:
 # CPU
 
 
-SPARE_STACKS = 4
-"""glibc keeps up to 40 MiB of ended threads' stacks for threads to come: so many, of 8 MiB, are put there."""
+SPARE_STACKS = 2
+"""glibc keeps up to 40 MiB of ended threads' stacks for threads to come: so many, of 8 MiB, are put there. More would leave no room for
+those of OpenBLAS's threads (NumPy's and SciPy's), which end at every fork: a process that forks would fall below its base."""
 
 
 def _start_libraries() -> None:
