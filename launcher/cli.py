@@ -8,10 +8,12 @@ The words are read by hand, since most of them are Hydra's or somebody else's. E
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from types import FrameType
 from typing import TypeVar
 
 from launcher import __version__, compose
@@ -30,6 +32,7 @@ _COMPLETION = frozenset({"-sc", "--shell-completion", "--shell_completion"})
 def main() -> None:
     """The console entry point."""
     streams = Streams()
+    _stop_on_signals()
     try:
         status = run(sys.argv[1:])
     finally:
@@ -78,6 +81,25 @@ def _performed(call: Call) -> int:
     return max(statuses, default=ExitCode.DONE)
 
 
+def _stopped(stopped: Interrupted, terminal: Terminal) -> Answer:
+    terminal.complain(f"autofit: {stopped}; no process is left behind")
+    where = {"run_dir": stopped.run_dir} if stopped.run_dir else {}
+    if where:
+        terminal.complain(f"to go on: autofit resume {stopped.run_dir}")
+    return Answer(status=stopped.exit_code, record={"status": "interrupted", "signal": stopped.signal_name, **where})
+
+
+def _stop_on_signals() -> None:
+    """SIGTERM and SIGHUP end autofit as Ctrl-C does, by an exception that the record is written on."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        raise Interrupted(signal.Signals(number).name)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup: whoever started us wants us to stay
+            signal.signal(number, handle)
+
+
 def _guarded(act: Callable[[], T], terminal: Terminal) -> T | Answer:
     """Does it; what stops autofit becomes words, and an answer for JSON and the exit status. The only such place."""
     try:
@@ -85,9 +107,10 @@ def _guarded(act: Callable[[], T], terminal: Terminal) -> T | Answer:
     except BadInput as refused:
         terminal.faults(refused.faults)
         return Answer(status=refused.exit_code, record={"status": "bad_input", "faults": [asdict(fault) for fault in refused.faults]})
-    except (Interrupted, KeyboardInterrupt) as stopped:
-        terminal.complain(f"autofit: {stopped or 'interrupted'}; no process is left behind")
-        return Answer(status=ExitCode.INTERRUPTED, record={"status": "interrupted"})
+    except KeyboardInterrupt:
+        return _stopped(Interrupted("SIGINT"), terminal)
+    except Interrupted as stopped:
+        return _stopped(stopped, terminal)
     except Exception as error:  # a fault of autofit's own: its traceback is what helps to mend it
         import traceback
 

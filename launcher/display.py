@@ -22,6 +22,8 @@ if TYPE_CHECKING:  # what is drawn comes from elsewhere; a fault of the command 
     from launcher.fit import Fit, Need
     from launcher.job import Job
     from launcher.ladder import Ladder, Rung
+    from launcher.made import Made
+    from launcher.recover import Move
     from launcher.trainers.base import Command
     from launcher.trial import Trial
 
@@ -156,11 +158,36 @@ class Display:
             words = f"autofit: {_duration(seconds)}, memory {format_size(used_bytes)} of {budget} (peak {format_size(peak_bytes)})"
             self._console.print(Text(f"\n{words}", style="dim"))
 
+    def failed_attempt(self, fit: Fit, made: Made) -> None:
+        """An attempt has ended before its time: what of, and by how much its fit was wrong."""
+        words = f"\nautofit: attempt {made.number} ended after {_duration(made.seconds)}: {made.ended.value} in {made.phase}"
+        self._console.print(Text(f"{words}: {made.evidence}" if made.evidence else words, style="red"), soft_wrap=True)
+        wrong = made.wrong_by(fit.chosen.verdict.peak_bytes if fit.chosen is not None else 0)
+        if wrong is not None:
+            short = f"the fit was wrong by {format_size(wrong)}: the run needed that much more than its trial had shown"
+            taken = "the run needed no more than its trial had shown: memory was taken from it"
+            self._console.print(Text(f"autofit: {short if wrong > 0 else taken}", style="yellow"), soft_wrap=True)
+
+    def recovering(self, move: Move) -> None:
+        """What is done next."""
+        from launcher.recover import Stop, Wait
+
+        if isinstance(move, Stop):
+            self._console.print(Text(f"autofit: nothing more is tried: {move.why}", style="red"), soft_wrap=True)
+            return
+        go_on = move.then if isinstance(move, Wait) else move
+        start = f"from {go_on.checkpoint}" if go_on.checkpoint is not None else "from the beginning"
+        workers = f", {go_on.workers} loader workers" if go_on.workers is not None else ""
+        line = f"autofit: {go_on.why}. Rung {go_on.rung.index} ({_words(go_on.rung)}{workers}), {start}"
+        self._console.print(Text(line, style="yellow"), soft_wrap=True)
+
     def ended(self, fit: Fit) -> None:
         outcome = fit.outcome
         assert outcome is not None
         if outcome.done:
-            took = f"[green]done[/] in {_duration(outcome.seconds)}; record: {escape(str(fit.job.folder.final))}"
+            seconds = sum(made.seconds for made in fit.attempts)
+            times = f" in {len(fit.attempts)} attempts" if len(fit.attempts) > 1 else ""
+            took = f"[green]done[/]{times} in {_duration(seconds)}; record: {escape(str(fit.job.folder.final))}"
             self._console.print(took, highlight=False, soft_wrap=True)
             for name, value in _flat(fit.results):
                 self._console.print(Text(f"  {name:<28} {value}"), soft_wrap=True)
@@ -174,6 +201,10 @@ class Display:
 
     def _going_on(self, fit: Fit) -> None:
         """What a failed run has left, and how to go on from there."""
+        if fit.attempts and fit.attempts[-1].left:
+            self._console.print(Text(f"checkpoint left: {fit.attempts[-1].left[0]}"), soft_wrap=True)
+            self._console.print(Text(f"to go on from it: autofit resume {fit.job.folder.path}", style="cyan"), soft_wrap=True)
+            return
         if fit.chosen is None or fit.command is None:
             return
         left = fit.job.adapter.going_on(fit.chosen.rung, fit.command, folder=fit.job.folder.path)

@@ -2,7 +2,7 @@
 
 AutofitError
 ├── BadInput           the recipe, its data or the device cannot work: nothing was launched        exit 1
-└── Interrupted        Ctrl-C or a signal ended everything; no process is left behind              exit 130
+└── Interrupted        a signal ended everything; no process is left behind      Ctrl-C: exit 130; SIGTERM, SIGHUP: exit 75, "resume me"
 
 What a *trial* or a *run* did is data (``verdict.Verdict``, ``supervise.Outcome``), never an exception.
 """
@@ -23,6 +23,8 @@ class ExitCode(IntEnum):
     NO_RUNG_FITS = 3
     TRIAL_CRASHED = 4
     RUN_FAILED = 5
+    RESUME = 75
+    """EX_TEMPFAIL of sysexits.h: SIGTERM or SIGHUP stopped it, and ``autofit resume RUN`` goes on."""
     INTERRUPTED = 130
 
 
@@ -64,10 +66,12 @@ class BadInput(AutofitError):
 class Interrupted(AutofitError):
     """A signal asked autofit to stop; every child has been ended."""
 
-    exit_code = ExitCode.INTERRUPTED
+    run_dir: str = ""
+    """The run that can be gone on with; empty where there is none."""
 
     def __init__(self, signal_name: str) -> None:
         self.signal_name = signal_name
+        self.exit_code = ExitCode.RESUME if signal_name in ("SIGTERM", "SIGHUP") else ExitCode.INTERRUPTED
         super().__init__(f"interrupted by {signal_name}")
 
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from launcher.errors import ExitCode
 from launcher.job import Job
+from launcher.ladder import Rung
+from launcher.made import Made
 from launcher.supervise import Outcome
 from launcher.trainers.base import Command
 from launcher.trial import Trial
 from launcher.verdict import Kind
+
+FORMAT = 2
+"""Of the record. 1, which says no format, knew no attempts and can't be gone on with."""
 
 
 class Status(StrEnum):
@@ -71,14 +78,32 @@ class Fit:
     nearest_command: Command | None = None
     status: Status = Status.TRYING
     trial_seconds: float = 0.0
+    attempts: list[Made] = field(default_factory=list)
+    """Launches of the full run: one, and one more each time that it had to be started again."""
+    forgiven: int = 0
+    """So many of the first attempts don't count against ``recover.restarts``: a person has said ``autofit resume`` since."""
+    cwd: str = field(default_factory=os.getcwd)
+    """Where it was launched."""
     outcome: Outcome | None = None
-    """How the full run ended."""
+    """How the full run ended: its last attempt."""
     results: dict[str, Any] = field(default_factory=dict)
     """What the full run achieved."""
 
     @property
     def exit_code(self) -> ExitCode:
         return exit_code_of(self.status)
+
+    @property
+    def rung(self) -> Rung | None:
+        """Where the full run stands, or ended; before it the rung that fits."""
+        if self.attempts:
+            return self.attempts[-1].rung
+        return self.chosen.rung if self.chosen is not None else None
+
+    def write(self) -> None:
+        """Puts the record into the run folder. A full disk ends nothing: what was there stays."""
+        with suppress(OSError):
+            self.job.folder.replace_json(self.job.folder.final, self.as_record())
 
     @property
     def memory(self) -> Memory | None:
@@ -96,14 +121,16 @@ class Fit:
     def _nearest_record(self) -> dict[str, Any]:
         if self.nearest is None or self.nearest_command is None:
             return {}
-        return {"nearest": {**trial_record(self.nearest), "command": self.nearest_command.shell()}}
+        return {"nearest": {**self.nearest.as_record(), "command": self.nearest_command.shell()}}
 
     def as_record(self) -> dict[str, Any]:
         """The record, which is also what ``--json`` prints."""
-        rung, job = self.chosen.rung if self.chosen else None, self.job
+        rung, job = self.rung, self.job
+        trial_peak = self.chosen.verdict.peak_bytes if self.chosen is not None else 0
         given_up = {name: {"asked": asked, "used": used} for name, (asked, used) in job.ladder.given_up(rung).items()} if rung else None
         ran = {"run": self.outcome, "memory": self.memory, "results": self.results} if self.outcome is not None else {}
         return {
+            "format": FORMAT,
             "status": self.status,
             "recipe": job.recipe.name,
             "rung": dict(rung.values) if rung else None,
@@ -112,7 +139,10 @@ class Fit:
             "effective_batch": self.chosen.effective_batch if self.chosen else job.ladder.effective_batch,
             "effective_batch_asked": job.ladder.effective_batch,
             "given_up": given_up,
-            "trials": [trial_record(one) for one in self.trials],
+            "trials": [one.as_record() for one in self.trials],
+            "attempts": [made.as_record(trial_peak) for made in self.attempts],
+            "chosen_rung_index": self.chosen.rung.index if self.chosen is not None else None,
+            "cwd": self.cwd,
             "run_dir": str(job.folder.path),
             "command": self.command.shell() if self.command else None,
             "device": job.budget,
@@ -169,21 +199,3 @@ class Memory:
     def above_trial(self) -> bool:
         """The run needed noticeably more than its trial had shown."""
         return self.ratio is not None and self.ratio > REPORTED
-
-
-def trial_record(tried: Trial) -> dict[str, Any]:
-    """One trial as ``--json`` prints it."""
-    return {
-        "rung_index": tried.rung.index,
-        "rung": dict(tried.rung.values),
-        "accumulation": tried.rung.accumulation,
-        "effective_batch": tried.effective_batch,
-        "verdict": tried.verdict.kind,
-        "phase": tried.verdict.phase,
-        "peak_bytes": tried.verdict.peak_bytes,
-        "seconds": round(tried.seconds, 3),
-        "why": tried.verdict.why,
-        "source": tried.verdict.source,
-        "asked_bytes": tried.verdict.asked_bytes,
-        "folder": str(tried.folder),
-    }

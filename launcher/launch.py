@@ -16,7 +16,8 @@ from launcher.contract.orders import HELD
 from launcher.job import Job
 from launcher.ladder import Rung
 from launcher.process import Child
-from launcher.trainers.base import Command
+from launcher.recover import GoOn
+from launcher.trainers.base import Command, resuming
 from launcher.trial import Trial
 
 
@@ -34,12 +35,30 @@ def native_command(job: Job, rung: Rung) -> Command:
     return command
 
 
-def _as_file(command: Command, rung: Rung) -> str:
+def command_of_attempt(job: Job, move: GoOn, *, attempt: int) -> Command:
+    """What goes on with a run; ``command.sh`` is the whole run at that rung, ``native/attempt-N.sh`` this attempt at it."""
+    adapter, folder = resuming(job.adapter), replace(job.folder, attempt=attempt)
+    command = native_command(job, move.rung)
+    if move.checkpoint is not None:
+        resumed = adapter.resume(move.rung, move.checkpoint, job.budget, folder=folder.path, attempt=attempt)
+        command = replace(resumed, env={**command.env, **resumed.env})
+    if move.workers is not None:
+        command = adapter.with_workers(command, move.workers)
+    for path, text in command.files.items():
+        folder.replace(path, text)
+    origin = f"on from {move.checkpoint}" if move.checkpoint is not None else "from the beginning"
+    folder.replace(folder.attempt_command, _as_file(command, move.rung, f"Attempt {attempt}: {origin}."))
+    folder.attempt_command.chmod(0o755)
+    return command
+
+
+def _as_file(command: Command, rung: Rung, more: str = "") -> str:
     """The command as a shell script that works from any folder, and without the environment's programs on PATH."""
     found = replace(command, argv=(program(command.argv[0]), *command.argv[1:]))
     words = [
         "#!/bin/sh",
         f"# What autofit launches at rung {rung.index}; it needs the trainer, not autofit.",
+        *([f"# {more}"] if more else ()),
         f"cd {shlex.quote(os.getcwd())} || exit",
         found.shell(),
     ]

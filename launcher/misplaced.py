@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from launcher.errors import COMMAND_LINE, BadInput, Fault
 from launcher.overrides import Override, read
-from launcher.schema import DeviceRules, LadderRules, Part, Recipe, RunRules, TrainerRules, TrialRules
+from launcher.schema import DeviceRules, LadderRules, Part, Recipe, RecoverRules, RunRules, TrainerRules, TrialRules
 from launcher.trainers.base import Adapter, load_adapter
 from launcher.trainers.script.flags import meaning
 
@@ -19,6 +19,7 @@ KEYS = (*Recipe.model_fields, "recipe", "hydra")
 _SECTIONS: dict[str, type[Part]] = {
     "device": DeviceRules,
     "trial": TrialRules,
+    "recover": RecoverRules,
     "run": RunRules,
     "ladder": LadderRules,
     "trainer": TrainerRules,

@@ -1,7 +1,7 @@
 """A command -> one child process in a session of its own, its output, and how it ended.
 
 On the launcher's side the only module that starts, signals or ends processes. Inside a trainer's process ``trainers.script.inside``
-starts the person's command, and its probe a child that reads a data set.
+starts the person's command, and its probe a child that reads a data set; ``worker.guardian`` ends what a killed launcher leaves.
 
 Every child carries a token in its environment, so that at the end all of its descendants are found and ended, those that left
 its session included.
@@ -34,6 +34,7 @@ import psutil
 
 from launcher import procfs
 from launcher.contract.ending import Ending
+from launcher.contract.orders import HELD
 from launcher.errors import Interrupted
 
 log = logging.getLogger(__name__)
@@ -79,6 +80,7 @@ class Child:
             self.process.wait(timeout=grace_s)
         self.sweep()
         self.process.wait()
+        _tell_guardian(f"-{self.token}")
 
     def sweep(self) -> int:
         """Kills what is left of the child's descendants; returns how many there were."""
@@ -105,6 +107,7 @@ def start(
     child gets a terminal too (of the same size), so that its progress bars look as they do without autofit.
     """
     token = f"{os.environ.get(TOKEN, '')}/{uuid.uuid4().hex}"  # a launcher started by a launcher keeps the outer token in front
+    _tell_guardian(f"+{token}")
     full_env = {**os.environ, **env, TOKEN: token}
     shown: tuple[BinaryIO | None, BinaryIO | None] = show or (None, None)
     sinks: list[BinaryIO] = [stdout.open("ab", buffering=0), stderr.open("ab", buffering=0)]
@@ -135,6 +138,25 @@ def start(
     return child
 
 
+_guardian: subprocess.Popen[bytes] | None = None
+
+
+def _tell_guardian(line: str) -> None:
+    """Tells the process that ends our children where we can't any more (``launcher.worker.guardian``), started with the first of them."""
+    global _guardian
+    with contextlib.suppress(OSError):  # without it a launcher that is killed by -9 leaves its children; nothing else is lost
+        if _guardian is None:
+            env = {key: value for key, value in os.environ.items() if key != HELD}
+            _guardian = subprocess.Popen(
+                python_module("launcher.worker.guardian", TOKEN), stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                env=env, cwd="/", start_new_session=True,
+            )  # fmt: skip
+        assert _guardian.stdin is not None
+        _guardian.stdin.write(line.encode() + b"\n")
+        _guardian.stdin.flush()
+
+
 def wait(
     child: Child,
     *,
@@ -160,6 +182,7 @@ def wait(
     child.sweep()
     for pump in child.pumps:
         pump.join(timeout=_GRACE_S)
+    _tell_guardian(f"-{child.token}")
     return Ending(
         returncode=child.process.returncode,
         timed_out=timed_out,
@@ -203,10 +226,10 @@ def _ended_within(child: Child, seconds: float) -> None:
 
 
 @contextlib.contextmanager
-def forward_signals(child: Child, *, grace_s: float = _GRACE_S) -> Iterator[None]:
+def forward_signals(child: Child, *, grace_s: float = _GRACE_S, told: Callable[[str], None] | None = None) -> Iterator[None]:
     """While open, INT, TERM and HUP sent to the launcher go to the child; when it has ended, Interrupted is raised.
 
-    A second INT kills at once. Only the main thread can hold handlers; elsewhere this does nothing.
+    A second one kills at once; ``told`` hears the name of the first. Only the main thread can hold handlers; elsewhere this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -218,8 +241,10 @@ def forward_signals(child: Child, *, grace_s: float = _GRACE_S) -> Iterator[None
         child.send(number if len(seen) == 1 else signal.SIGKILL)
         if len(seen) == 1:
             threading.Thread(target=_kill_later, args=(child, grace_s), daemon=True).start()
+            if told is not None:  # not in here, where somebody may be in the middle of a line
+                threading.Thread(target=told, args=(signal.Signals(number).name,), daemon=True).start()
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    numbers = [number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield
@@ -288,13 +313,24 @@ def _pump(reader: int, sink: BinaryIO, stream: BinaryIO | None) -> None:
     os.close(reader)
 
 
-def output_of(argv: Sequence[str]) -> tuple[int, str]:
-    """(exit status, what it said) of a short command that is waited for; 127 and the reason where it can't be started."""
+def wait_for_leftovers(folder: Path, *, timeout_s: float = 60.0) -> list[int]:
+    """Waits until no process of a full run in ``folder`` is left that another launcher started; those that are left after all."""
+    until = time.monotonic() + timeout_s
+    while (left := procfs.with_variable(HELD, (f"{folder}{os.sep}",))) and time.monotonic() < until:
+        time.sleep(0.2)
+    return left
+
+
+def output_of(argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> tuple[int, str]:
+    """(exit status, what it said) of a short command that is waited for; 127 and the reason where it can't be started.
+
+    ``env``: on top of this process's environment. What it said: its standard error, where it failed and said something there.
+    """
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, env={**os.environ, **(env or {})})
     except OSError as error:
         return 127, str(error)
-    return done.returncode, done.stderr or done.stdout
+    return done.returncode, (done.stderr or done.stdout) if done.returncode else done.stdout
 
 
 def python_module(module: str, *arguments: str) -> tuple[str, ...]:

@@ -51,6 +51,26 @@ def descendants(pid: int) -> list[int]:
     return found + [below for child in found for below in descendants(child)]
 
 
+def busy_seconds(pid: int) -> float:
+    """Processor time that a process and the children it has waited for have taken (proc_pid_stat(5)); 0 once it has ended."""
+    with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+        fields = stat.read().rpartition(")")[2].split()
+        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
+def with_variable(name: str, starts: tuple[str, ...]) -> list[int]:
+    """Living processes that were started with a variable whose value begins with one of ``starts``, as far as this user may look."""
+    marks = tuple(f"{name}={start}".encode() for start in starts)
+    found = []
+    for entry in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        if entry.isdecimal() and int(entry) != os.getpid():
+            with contextlib.suppress(OSError), open(f"/proc/{entry}/environ", "rb") as environ:  # a zombie's is empty
+                if any(word.startswith(marks) for word in environ.read().split(b"\0")):
+                    found.append(int(entry))
+    return found
+
+
 def resident_bytes(pid: int | str = "self") -> int:
     """What a process has in memory, shared pages included. Raises OSError where it has ended."""
     with open(f"/proc/{pid}/statm", "rb") as statm:

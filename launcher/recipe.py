@@ -84,6 +84,15 @@ def read(config: DictConfig, provenance: Provenance) -> Draft:
         Fault(key=key, where=provenance.where(key), found="no value is set", cure=f"Give one on the command line: {key}=...")
         for key in sorted(str(key) for key in OmegaConf.missing_keys(config) if not str(key).startswith("hydra"))
     ]
+    return _validated(plain, faults, provenance)
+
+
+def from_plain(plain: Mapping[str, Any], provenance: Provenance) -> Draft:
+    """The same from what ``as_yaml`` had written."""
+    return _validated(dict(plain), [], provenance)
+
+
+def _validated(plain: dict[Any, Any], faults: list[Fault], provenance: Provenance) -> Draft:
     missing = {fault.key for fault in faults}
     for _ in range(_MOST_MENDS):
         try:

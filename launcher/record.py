@@ -8,10 +8,12 @@ runs/autofit/RECIPE-DATE-TIME/
                        downloaded for it, config/ where a script is given a changed configuration file
   trials/NNN/scratch/  what its trainer writes, and trials/cache/, what the trials share: both only while trials run
   native/              what the full run needs to be repeated without autofit
-  command.sh           the equivalent native command
-  held/PID.json        what libraries held in a process of the full run when it took its budget
-  run/                 what the trainer itself wrote
-  run.stdout.log, run.stderr.log
+  command.sh           the equivalent native command, at the rung that was launched last
+  native/attempt-1.sh  (2, 3, ...) what an attempt of a run that had to be started again went on with; .pt: a copy that it went on from
+  held/PID.json        what libraries held in a process of the full run when it took its budget; held.N/ of attempt N
+  run/                 what the trainer itself wrote; run.attempt-N/ what attempt N had written where the run began anew after it
+  run.stdout.log, run.stderr.log   of the first attempt; run.stdout.N.log, run.stderr.N.log of attempt N
+  stalled.1.txt        (2, 3, ...) where the processes of an attempt stood when nothing had come from it for too long
   series.jsonl         what the full run used and how far it had come, a line a second, thinned out as it grows (``series``)
   record.json          the final record; the same that --json prints
 """
@@ -37,6 +39,8 @@ class RunFolder:
     """One launch's folder."""
 
     path: Path
+    attempt: int = 1
+    """Which launch of the trainer logs are written for; a run that had to be started again has more than one."""
 
     @classmethod
     def create(cls, root: Path, name: str, *, now: datetime | None = None) -> RunFolder:
@@ -87,11 +91,11 @@ class RunFolder:
 
     @property
     def run_stdout(self) -> Path:
-        return self.path / "run.stdout.log"
+        return self.path / f"run.stdout{self._nth()}.log"
 
     @property
     def run_stderr(self) -> Path:
-        return self.path / "run.stderr.log"
+        return self.path / f"run.stderr{self._nth()}.log"
 
     @property
     def series(self) -> Path:
@@ -100,7 +104,18 @@ class RunFolder:
     @property
     def held(self) -> Path:
         """Where the processes of a full run tell the base above which they hold themselves to the budget."""
-        return self.path / "held"
+        return self.path / f"held{self._nth()}"
+
+    @property
+    def stalled(self) -> Path:
+        return self.path / f"stalled.{self.attempt}.txt"
+
+    @property
+    def attempt_command(self) -> Path:
+        return self.native / f"attempt-{self.attempt}.sh"
+
+    def _nth(self) -> str:
+        return f".{self.attempt}" if self.attempt > 1 else ""
 
     @property
     def final(self) -> Path:

@@ -132,11 +132,30 @@ class TrialRules(Part):
     """Seconds after which a trial counts as stalled and is ended with all its children."""
 
 
+class RecoverRules(Part):
+    """What may be done to bring a run to its end that failed on the way."""
+
+    restarts: Annotated[int, Field(ge=0)] = 5
+    """Times that a run is started again after a failure; waits for a card don't count. 0: a failure ends it."""
+    allow_restart: bool = False
+    """True: may begin anew where no checkpoint can be gone on from: a smaller model, a trainer that can't resume. The run so far is put
+    aside, not removed."""
+    on_nan: Literal["stop", "roll_back", "go_on"] = "stop"
+    """A loss that isn't finite: stop; roll_back: once, to the last checkpoint whose weights are finite; go_on: only say so."""
+    nan_reports: Annotated[int, Field(ge=1)] = 3
+    """Loss reports in a row that aren't finite before that is done."""
+    stall_s: Annotated[float, Field(gt=0)] = 600.0
+    """Seconds without a sign of life after which a run has stalled at the earliest; a run that works on silently gets ten times the
+    longest silence that it has come back from."""
+
+
 class RunRules(Part):
-    """Where records go."""
+    """Where records go, and how a run is ended."""
 
     root: str = "runs/autofit"
     """Folder that gets one new folder for each launch."""
+    grace_s: Annotated[float, Field(ge=0)] = 30.0
+    """Seconds that a run has after Ctrl-C, SIGTERM or SIGHUP to save a checkpoint, before it is killed."""
 
 
 class Recipe(Part):
@@ -156,6 +175,7 @@ class Recipe(Part):
     ladder: LadderRules
     device: DeviceRules = DeviceRules()
     trial: TrialRules = TrialRules()
+    recover: RecoverRules = RecoverRules()
     run: RunRules = RunRules()
     rung: Annotated[int, Field(ge=0)] | None = None
     """Which rung ``autofit trial`` tries."""

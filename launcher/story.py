@@ -5,25 +5,25 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeVar
 
-from launcher import devices, host, launch, owner, peaks, process, search, supervise, trial, turns, wheels
+from launcher import attempts, devices, host, launch, owner, peaks, process, search, trial, turns, wheels
 from launcher import recipe as recipes
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, Interrupted
-from launcher.fit import Fit, Status, status_of, trial_record
+from launcher.fit import Fit, Status, status_of
 from launcher.job import Job
 from launcher.ladder import MICRO_BATCH, Ladder, Rung
 from launcher.places import tell_launched
 from launcher.recipe import Draft
 from launcher.record import RunFolder
+from launcher.resumption import Interrupted as Interruption
 from launcher.schema import Recipe
 from launcher.sizes import format_size
-from launcher.supervise import Outcome
-from launcher.trainers.base import Command, load_adapter
+from launcher.trainers.base import load_adapter
 from launcher.trial import Trial
 from launcher.turns import Turn
 from launcher.verdict import Kind
@@ -31,20 +31,12 @@ from launcher.verdict import Kind
 T = TypeVar("T")
 
 
-class Screen(Protocol):
+class Screen(attempts.Screen, Protocol):
     """Who is told what happens, as it happens. ``display.Display`` draws it."""
 
     def queued(self, holder: str) -> None: ...
     def plan(self, job: Job) -> None: ...
-    def trying(self, rung: Rung, number: int) -> None: ...
-    def waiting(self, holder: str, timeout_s: float) -> None: ...
-    def taken(self, holder: str) -> None: ...
-    def otherwise(self, line: str, what: str) -> None: ...
-    def phase(self, phase: str, seconds: float, *, new: bool) -> None: ...
-    def tried(self, trial: Trial, job: Job) -> None: ...
     def summary(self, fit: Fit) -> None: ...
-    def launching(self, fit: Fit) -> None: ...
-    def heartbeat(self, seconds: float, used_bytes: int, peak_bytes: int, job: Job) -> None: ...
     def ended(self, fit: Fit) -> None: ...
     def report(self, trial: Trial, job: Job) -> None: ...
 
@@ -186,49 +178,96 @@ def train(job: Job, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> Fit:
         _walk(result, screen)
         screen.summary(result)
         if result.chosen is not None and result.command is not None:
-            _run(result, result.chosen.rung, result.command, screen, show=show)
+            attempts.see_through(result, screen, show=show)
     if result.outcome is not None:
         screen.ended(result)
     return result
+
+
+def go_on(interrupted: Interruption, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> Fit:
+    """Goes on with a launch: with its trials where no rung had been found, else with its full run."""
+    os.chdir(interrupted.cwd)
+    with owner.held(interrupted.folder.path), ExitStack() as until_the_end:
+        result = _as_it_was(interrupted, screen, until_the_end)
+        interrupted.folder.event("resumed", attempts=len(result.attempts), trials=len(result.trials))
+        with _recorded(result):
+            if result.chosen is None:
+                _walk(result, screen)
+                screen.summary(result)
+            if result.chosen is not None and result.command is not None:
+                attempts.see_through(result, screen, show=show)
+    if result.outcome is not None:
+        screen.ended(result)
+    return result
+
+
+def _as_it_was(interrupted: Interruption, screen: Screen, until_the_end: ExitStack) -> Fit:
+    """The launch with everything that is in its folder; nothing is changed. Raises BadInput where it can't go on here and now."""
+    recipe = interrupted.draft.recipe
+    assert recipe is not None
+    adapter = load_adapter(recipe.trainer.adapter)(recipe)
+    ladder = wheels.ladder_of(adapter)
+    made = interrupted.attempts(ladder)
+    full = _disk_faults(Path(recipe.run.root)) + [fault for fault in adapter.check() if fault.key not in OWN_FOLDER]
+    if full:
+        raise BadInput(interrupted.draft.provenance.placed(full))
+    if left := process.wait_for_leftovers(interrupted.folder.path):
+        found = f"processes of it are still there: {', '.join(map(str, left))}"
+        raise BadInput([Fault(key="", where=str(interrupted.folder.path), found=found, cure="End them, or wait until they have ended.")])
+    turn = until_the_end.enter_context(turn_of(recipe, screen.queued))
+    job = Job(adapter=adapter, ladder=ladder, budget=_budget_in_turn(recipe, waited=turn.waited), folder=interrupted.folder, turn=turn)
+    result = Fit(job=job, trials=interrupted.trials(ladder), attempts=made, forgiven=len(made))
+    chosen = interrupted.record["chosen_rung_index"]
+    if chosen is not None:
+        result.chosen = next(one for one in reversed(result.trials) if one.rung.index == chosen)
+        result.command = launch.native_command(job, result.chosen.rung)
+    return result
+
+
+OWN_FOLDER = ("trainer.args.save_dir", "trainer.args.output_dir")
+"""Keys of folders that must be empty when a run begins, and hold the run's own files when it goes on."""
 
 
 @contextmanager
 def _recorded(result: Fit) -> Iterator[None]:
     """While open, the record says what is going on; whatever ends it, record and events have that end. A full disk ends nothing."""
     folder = result.job.folder
-    _write(result)
+    result.write()
     try:
         yield
-    except (Interrupted, KeyboardInterrupt):
+    except KeyboardInterrupt as stopped:
         result.status = Status.INTERRUPTED
-        raise
+        raise _of(folder, Interrupted("SIGINT")) from stopped
+    except Interrupted as stopped:
+        result.status = Status.INTERRUPTED
+        raise _of(folder, stopped) from None
     except BaseException:
         result.status = Status.STOPPED
         raise
     finally:
         folder.forget_cache()
-        _write(result)
+        result.write()
         folder.event("finished", status=result.status, memory=result.memory, results=result.results)
 
 
-def _write(result: Fit) -> None:
-    with suppress(OSError):  # a disk that is full: what was there stays
-        result.job.folder.replace_json(result.job.folder.final, result.as_record())
+def _of(folder: RunFolder, stopped: Interrupted) -> Interrupted:
+    stopped.run_dir = str(folder.path)
+    return stopped
 
 
 def _walk(result: Fit, screen: Screen) -> None:
     """Trials, one after another, until a rung fits or nothing is left to try."""
     job, began = result.job, time.monotonic()
     screen.plan(job)
-    history: list[search.Tried] = []
+    history = [search.Tried(rung=one.rung, verdict=one.verdict) for one in result.trials]
     while isinstance(move := search.next_move(job.ladder, history, policy=job.recipe.ladder.search), search.Try):
         screen.trying(move.rung, len(history) + 1)
-        tried = try_rung(job, move.rung, screen)
+        tried = trial.recorded(job, move.rung, told=screen.phase)
         history.append(search.Tried(rung=tried.rung, verdict=tried.verdict))
         result.trials.append(tried)
         screen.tried(tried, job)
-        _write(result)
-        if tried.verdict.kind is Kind.CARD_TAKEN and not _card_is_back(result, tried.verdict.why, screen):
+        result.write()
+        if tried.verdict.kind is Kind.CARD_TAKEN and not attempts.card_is_back(job, tried.verdict.why, screen, waits=_waits(result)):
             break
     job.folder.forget_cache()
     result.status = Status.NO_RUNG_FITS
@@ -242,6 +281,11 @@ def _walk(result: Fit, screen: Screen) -> None:
         _look_below(result, screen)
     result.trial_seconds = time.monotonic() - began
     job.folder.event("fitted", status=result.status, rung_index=result.chosen.rung.index if result.chosen else None)
+
+
+def _waits(result: Fit) -> int:
+    """Times that the trials found their card taken."""
+    return sum(trial.verdict.kind is Kind.CARD_TAKEN for trial in result.trials)
 
 
 MOST_BELOW = 4
@@ -262,7 +306,7 @@ def _look_below(result: Fit, screen: Screen) -> None:
         return
     for number, (freed, rung) in enumerate(_below(job)):
         screen.trying(rung, len(result.trials) + number + 1)
-        tried = try_rung(freed, rung, screen)
+        tried = trial.recorded(freed, rung, told=screen.phase)
         screen.tried(tried, job)
         if tried.verdict.fits:
             result.nearest, result.nearest_command = tried, job.adapter.full_run(rung, job.budget, folder=job.folder.path)
@@ -283,69 +327,6 @@ def _below(job: Job) -> list[tuple[Job, Rung]]:
     below = [rung for rung in ladder.rungs[1:] if rung.micro_batch < job.ladder.asked.micro_batch][:MOST_BELOW]
     beyond = len(job.ladder.rungs)
     return [(replace(job, adapter=adapter), replace(rung, index=beyond + at)) for at, rung in enumerate(below)]
-
-
-MOST_WAITS = 5
-"""Times that a launch waits for its card: others that come and go for ever end it."""
-
-
-def _card_is_back(result: Fit, holder: str, screen: Screen) -> bool:
-    """Whether the card is ours again, after waiting for it where the recipe says so."""
-    device, job = result.job.recipe.device, result.job
-    waits = sum(trial.verdict.kind is Kind.CARD_TAKEN for trial in result.trials)
-    if device.when_taken == "stop" or waits > MOST_WAITS:
-        return False
-    screen.waiting(holder, device.taken_timeout_s)
-    job.folder.event("card_taken", holder=holder)
-    return not devices.wait_for(job.budget, timeout_s=device.taken_timeout_s)
-
-
-def _run(result: Fit, rung: Rung, command: Command, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> None:
-    """The full run, from its launch to its results."""
-    job = result.job
-    if (holder := devices.taken(job.budget)) and not _card_is_back(result, holder, screen):
-        result.status = Status.CARD_TAKEN
-        job.folder.event("card_taken", holder=holder)
-        screen.taken(holder)
-        return
-    result.status = Status.RUNNING
-    _write(result)
-    screen.launching(result)
-    job.folder.event("run_started", rung_index=rung.index, command=command.shell())
-    assert result.chosen is not None
-    child = launch.start(job, result.chosen, command, show=show)
-    base = result.chosen.report.base_bytes
-    result.outcome = supervise.follow(job, child, rung=rung, base_bytes=base, told=screen.heartbeat, otherwise=screen.otherwise)
-    result.status = Status.DONE if result.outcome.done else Status.FAILED
-    keep_peaks(job, result.chosen, rung, result.outcome)
-    if result.outcome.done:
-        result.results = dict(job.adapter.results(folder=job.folder.path))
-
-
-def keep_peaks(job: Job, trial: Trial, rung: Rung, outcome: Outcome) -> None:
-    """What the run needed beside its trial, for launches to come; nothing of a run that was cut short, or at another rung than tried."""
-    out_of_memory = outcome.memory_failure is not None
-    if trial.rung.index != rung.index or not (outcome.done or out_of_memory):
-        return
-    peaks.keep(
-        peaks.Pair(
-            trainer=job.adapter.name,
-            device=job.budget.name,
-            recipe=job.recipe.name,
-            trial_peak_bytes=trial.verdict.peak_bytes,
-            run_peak_bytes=outcome.peak_bytes,
-            budget_bytes=job.budget.budget_bytes,
-            out_of_memory=out_of_memory,
-        )
-    )
-
-
-def try_rung(job: Job, rung: Rung, screen: Screen | None = None) -> Trial:
-    """One rung, really tried and recorded."""
-    job.folder.event("trial_started", rung_index=rung.index, rung=dict(rung.values), accumulation=rung.accumulation)
-    tried = trial.run(job, rung, told=screen.phase if screen is not None else None)
-    job.folder.event("trial_ended", **trial_record(tried))
-    return tried
 
 
 def _make_data(recipe: Recipe) -> None:
@@ -379,10 +360,10 @@ def try_one(draft: Draft, screen: Screen) -> tuple[Trial, dict[str, Any]]:
     screen.plan(job)
     screen.trying(rung, 1)
     with job.turn, owner.held(job.folder.path):
-        tried = try_rung(job, rung, screen)
+        tried = trial.recorded(job, rung, told=screen.phase)
     job.folder.forget_cache()
     screen.tried(tried, job)
     screen.report(tried, job)
-    record = {"status": "done", **trial_record(tried), "run_dir": str(job.folder.path), "report": tried.report}
+    record = {"status": "done", **tried.as_record(), "run_dir": str(job.folder.path), "report": tried.report}
     job.folder.replace_json(job.folder.final, record)
     return tried, record

@@ -1,8 +1,9 @@
-"""A running full run -> how it ended. Watches its memory and records it; signals pass through; nothing is left behind."""
+"""A running full run -> how it ended, and what of. Watches memory, loss and signs of life; signals pass through; nothing is left behind."""
 
 from __future__ import annotations
 
 import contextlib
+import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,16 +11,24 @@ from pathlib import Path
 
 import psutil
 
-from launcher import devices, process
+from launcher import cause, devices, host, process, procfs, stacks
+from launcher.cause import Cause, Seen
+from launcher.contract.ending import Ending
+from launcher.contract.report import Phase
 from launcher.job import Job
 from launcher.ladder import Rung
-from launcher.memory_failure import MemoryFailure, gone_otherwise, lost_in, memory_failure
+from launcher.lifesigns import Losses, Silence
+from launcher.memory_failure import MemoryFailure, gone_otherwise, lost_in
 from launcher.meter import Meter
 from launcher.process import Child
+from launcher.recover import Ended
 from launcher.usage import Usage
 
 HEARTBEAT_S = 30.0
 SAMPLE_S = 1.0
+END_GRACE_S = 5.0
+"""Between TERM and KILL for a run that autofit itself ends: what it could still save is worth nothing."""
+NEAR_LIMIT = 0.98
 POLL_S = 0.5
 """The end of a run, and a signal, are noticed at once; waking up more often would cost the run."""
 
@@ -38,12 +47,18 @@ class Outcome:
     """Most memory that the run used, in the measure of its trial (``usage.Usage``); 0 where it could not be seen."""
     memory_failure: MemoryFailure | None
     """Set where a failed run's own words say that memory ran out: the last of them, which ended it."""
+    ended: Ended = Ended.DONE
+    """What ended it."""
+    phase: str = Phase.DONE.value
+    """Where."""
+    evidence: str = ""
+    """By which words that is known."""
     lost_to_memory: tuple[str, ...] = ()
     """Memory failures that the run's logs speak of and that it got over: a figure was not drawn, say."""
 
     @property
     def done(self) -> bool:
-        return self.returncode == 0
+        return self.returncode == 0 and self.ended is Ended.DONE
 
 
 def follow(
@@ -55,8 +70,9 @@ def follow(
     told: Callable[..., None] | None = None,
     otherwise: Callable[[str, str], None] | None = None,
 ) -> Outcome:
-    """Waits for the run's end, noting its memory every half minute. Raises Interrupted once a signal has ended it.
+    """Waits for the run's end, noting its memory every half minute; ends one that stands still or diverges, as the recipe says.
 
+    Raises Interrupted once a signal has ended it. When this returns no process of the run is left, and its memory is back.
     ``rung``: the run's; ``base_bytes``: what libraries held in the trial's process when its budget was taken;
     ``told`` hears (seconds, used bytes, peak bytes, job) with each heartbeat; ``otherwise`` hears (line, what it means) as soon as the
     run says that it goes on otherwise than asked.
@@ -64,30 +80,47 @@ def follow(
     folder = job.folder
     usage = Usage(child.pid, job.budget, folder.held, base_bytes=base_bytes)
     watch = _Watch(child, job, usage, Meter(job, rung, usage), told, otherwise)
+    kills = host.oom_kills()
     usage.start()
     try:
-        with process.forward_signals(child):
+        with process.forward_signals(child, grace_s=job.recipe.run.grace_s, told=watch.leaving):
             ending = process.wait(child, each_poll=watch, poll_s=POLL_S, stderr=folder.run_stderr)
     finally:
         usage.stop()
         watch.look()
-    failure = memory_failure(ending.stderr_tail + process.tail(folder.run_stdout), last=True) if ending.returncode else None
-    lost = lost_in(folder.run_stdout, folder.run_stderr)
+    settled = devices.settle(job.budget)
+    seen = Seen(
+        returncode=ending.returncode,
+        words=f"{process.tail(folder.run_stdout)}\n{ending.stderr_tail}",
+        ended_for=watch.ended_for,
+        on_card=job.budget.kind == "cuda",
+        at_limit=watch.at_limit or (job.budget.kind == "cpu" and usage.peak_bytes >= NEAR_LIMIT * job.budget.budget_bytes),
+        oom_kills=host.oom_kills() - kills,
+        taken="" if settled else devices.taken(job.budget),
+    )
+    return _outcome(job, ending, cause.find(seen), watch, usage)
+
+
+def _outcome(job: Job, ending: Ending, found: Cause, watch: _Watch, usage: Usage) -> Outcome:
+    lost = lost_in(job.folder.run_stdout, job.folder.run_stderr)
     outcome = Outcome(
         returncode=ending.returncode,
         seconds=ending.seconds,
         peak_resident_bytes=watch.peak_bytes,
         peak_device_bytes=watch.peak_device_bytes,
         peak_bytes=usage.peak_bytes,
-        memory_failure=failure,
-        lost_to_memory=tuple(line for line in lost if failure is None or line != failure.line),
+        memory_failure=found.failure,
+        ended=found.ended,
+        phase=found.phase,
+        evidence=watch.evidence or found.evidence,
+        lost_to_memory=tuple(line for line in lost if found.failure is None or line != found.failure.line),
     )
-    folder.event("run_ended", outcome=outcome)
+    job.folder.event("run_ended", attempt=job.folder.attempt, outcome=outcome)
     return outcome
 
 
 class _Watch:
-    """Called at every poll; cheap. Samples memory, and records a heartbeat twice a minute."""
+    """Called at every poll; cheap. Samples memory, records a heartbeat twice a minute, and ends a run that stands still or diverges."""
 
     def __init__(
         self,
@@ -98,22 +131,32 @@ class _Watch:
         told: Callable[..., None] | None,
         otherwise: Callable[[str, str], None] | None = None,
     ) -> None:
-        self._process = psutil.Process(child.pid)
+        self._process, self._child = psutil.Process(child.pid), child
         self._job = job
+        rules = job.recipe.recover
+        self._losses, self._silence = Losses(rules.nan_reports), Silence(time.monotonic(), least_s=rules.stall_s)
+        self._otherwise = otherwise
         self._usage = usage
         self._meter = meter
         self._tell = told
         self._began = self._sampled = self._told = time.monotonic()
-        self._logs = [_Log(path, job, otherwise, meter.said) for path in (job.folder.run_stdout, job.folder.run_stderr)]
+        self._logs = [_Log(path, job, otherwise, self._heard) for path in (job.folder.run_stdout, job.folder.run_stderr)]
         self.peak_bytes = 0
         self.peak_device_bytes = 0
+        self.at_limit = False
+        """Its data segments stood at their limit when they were last looked at."""
+        self.ended_for: Ended | None = None
+        """Why the run was ended from here."""
+        self.evidence = ""
 
     def __call__(self) -> None:
         now = time.monotonic()
+        self._look_at_limit()
         if now - self._sampled < SAMPLE_S - POLL_S / 2:
             return
         self._sampled = now
-        self.look()
+        grew = self.look()
+        self._look_for_life(now, grew=grew)
         with contextlib.suppress(psutil.Error):
             resident = self._process.memory_info().rss
             device = devices.used_bytes(self._job.budget)
@@ -126,11 +169,56 @@ class _Watch:
                 used = {"resident_bytes": resident, "device_bytes": device, "used_bytes": self._usage.now_bytes}
                 self._job.folder.event("heartbeat", **used, peak_bytes=self._usage.peak_bytes, log_bytes=_size(self._job.folder.run_stdout))
 
-    def look(self) -> None:
-        """What the run has said since the last look, and a line of its series; once more when it has ended."""
-        for log in self._logs:
-            log.look()
+    def look(self) -> bool:
+        """What the run has said since the last look, and a line of its series; once more when it has ended. Whether it said anything."""
+        grown = [log.look() for log in self._logs]
         self._meter.look()
+        return any(grown)
+
+    def _look_for_life(self, now: float, *, grew: bool) -> None:
+        said = self._silence.look(now, grew=grew, busy_s=_busy_seconds(self._child.pid))
+        if said == "silent":
+            self._tell_otherwise("", "has said nothing for long, but is at work")
+        elif said == "stalled" and self.ended_for is None:
+            self.evidence = "no output, and no processor time taken"
+            stacks.record(self._child, self._job.folder.stalled)
+            self._end(Ended.STALLED, f"stands still; where: {self._job.folder.stalled}")
+
+    def _look_at_limit(self) -> None:
+        """Whether the run's process has nearly all of the data segments that it may have; once it has ended, as it was before."""
+        with contextlib.suppress(OSError, ValueError):
+            soft, _ = resource.prlimit(self._child.pid, resource.RLIMIT_DATA)
+            self.at_limit = soft != resource.RLIM_INFINITY and procfs.data_bytes(self._child.pid) >= NEAR_LIMIT * soft
+
+    def _heard(self, line: str) -> None:
+        """A line of the run's; ends it where its loss has left all bounds and the recipe doesn't let it go on."""
+        said = self._losses.saw(line)
+        if said == "first":
+            self._tell_otherwise(line, "has a loss that is not finite")
+        elif said == "enough" and self._job.recipe.recover.on_nan != "go_on" and self.ended_for is None:
+            self.evidence = line
+            self._end(Ended.DIVERGED, "has a loss that stays not finite, and is ended")
+
+    def _end(self, why: Ended, words: str) -> None:
+        self.ended_for = why
+        self._tell_otherwise(self.evidence, words)
+        if self._child.process.poll() is None:
+            self._child.end(grace_s=END_GRACE_S)
+
+    def leaving(self, signal_name: str) -> None:
+        """A signal has been passed on to the run."""
+        grace = f"has up to {self._job.recipe.run.grace_s:.0f} s to save (run.grace_s); a second signal ends it now"
+        self._tell_otherwise(signal_name, grace)
+
+    def _tell_otherwise(self, line: str, what: str) -> None:
+        self._job.folder.event("run_otherwise", what=what, line=line)
+        if self._otherwise is not None:
+            self._otherwise(line, what)
+
+
+def _busy_seconds(pid: int) -> float:
+    """Processor seconds that a process, its children and theirs have taken so far."""
+    return sum(map(procfs.busy_seconds, (pid, *procfs.descendants(pid))))
 
 
 class _Log:
@@ -144,7 +232,8 @@ class _Log:
         self._rest = b""
         self._told: set[str] = set()
 
-    def look(self) -> None:
+    def look(self) -> bool:
+        """Whether it has grown."""
         with contextlib.suppress(OSError), self._path.open("rb") as file:
             file.seek(self._at)
             fresh = file.read()
@@ -152,6 +241,8 @@ class _Log:
             *lines, self._rest = (self._rest + fresh).replace(b"\r", b"\n").split(b"\n")
             for line in lines:
                 self._said(line.decode("utf-8", errors="replace").strip()[:500])
+            return bool(fresh)
+        return False
 
     def _said(self, line: str) -> None:
         if self._heard is not None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from launcher import devices, process
 from launcher.allocator import allocator_environment
@@ -33,6 +34,23 @@ class Trial:
     report: TrialReport
     seconds: float
     folder: Path
+
+    def as_record(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        return {
+            "rung_index": self.rung.index,
+            "rung": dict(self.rung.values),
+            "accumulation": self.rung.accumulation,
+            "effective_batch": self.effective_batch,
+            "verdict": self.verdict.kind,
+            "phase": self.verdict.phase,
+            "peak_bytes": self.verdict.peak_bytes,
+            "seconds": round(self.seconds, 3),
+            "why": self.verdict.why,
+            "source": self.verdict.source,
+            "asked_bytes": self.verdict.asked_bytes,
+            "folder": str(self.folder),
+        }
 
     @property
     def effective_batch(self) -> int:
@@ -71,6 +89,14 @@ def run(job: Job, rung: Rung, *, told: Callable[..., None] | None = None) -> Tri
     shutil.rmtree(orders.scratch, ignore_errors=True)
     settled = devices.settle(budget, idle_free_bytes=orders.idle_free_bytes or None)
     return _finished(job, rung, ending, orders, plan, taken="" if settled else devices.taken(budget))
+
+
+def recorded(job: Job, rung: Rung, *, told: Callable[..., None] | None = None) -> Trial:
+    """As ``run``, with its beginning and its end among the launch's events."""
+    job.folder.event("trial_started", rung_index=rung.index, rung=dict(rung.values), accumulation=rung.accumulation)
+    tried = run(job, rung, told=told)
+    job.folder.event("trial_ended", **tried.as_record())
+    return tried
 
 
 def _put_aside(place: Path) -> None:

@@ -21,6 +21,7 @@ def test_on_the_launchers_side_only_process_starts_signals_or_ends_processes() -
     starters = rooms.starts_processes(HOUSE)
     assert {module for module in starters if rooms.outside(module)} - {"launcher.trainers.suite"} == {process.__name__}
     assert starters - {module for module in starters if rooms.outside(module)} == {
+        "launcher.worker.guardian",
         "launcher.trainers.script.inside.plainly",
         "launcher.trainers.script.inside.trial",
         "launcher.trainers.script.inside.probe.worst",

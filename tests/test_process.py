@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import signal
+import subprocess
 import sys
 import textwrap
 import threading
@@ -17,6 +18,7 @@ import pytest
 from launcher import process
 from launcher.errors import Interrupted
 from launcher.process import Child
+from launcher.worker import guardian
 
 
 def started(tmp_path: Path, code: str, *, show: bool = False, **env: str) -> Child:
@@ -167,3 +169,52 @@ def test_a_disk_that_fills_takes_the_log_and_nothing_else(tmp_path: Path) -> Non
         )  # fmt: skip
         ending = process.wait(child)
     assert ending.returncode == 0 and shown.read_text().splitlines()[-1] == "a line of the trainer 19999"
+
+
+LAUNCHER = """
+    import os, sys
+    from pathlib import Path
+    from launcher import process
+    place = Path(os.environ["PLACE"])
+    child = process.start([sys.executable, "-c", os.environ["FAMILY"], str(place / "pids")], env={}, stdout=place / "o", stderr=place / "e")
+    process.wait(child)
+"""
+
+
+def test_a_launcher_that_is_killed_leaves_no_process_behind(tmp_path: Path) -> None:
+    polite = textwrap.dedent(FAMILY).replace("signal.SIG_IGN", "signal.SIG_DFL")
+    env = {**os.environ, "PLACE": str(tmp_path), "FAMILY": polite, "PYTHONPATH": str(Path(__file__).parents[1])}
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(LAUNCHER)], env=env) as launcher:
+        pids = list(map(int, wait_for(tmp_path / "pids").split()))
+        launcher.kill()
+    for pid in pids:
+        until = time.monotonic() + 60
+        while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < until, f"{pid} outlives its launcher"
+            time.sleep(0.1)
+
+
+def test_what_ignores_sigterm_is_killed_by_the_guardian(tmp_path: Path) -> None:
+    child = started(tmp_path, FAMILY, PIDS=str(tmp_path / "pids"))
+    pids = list(map(int, wait_for(tmp_path / "pids").split()))
+    guardian.end(process.TOKEN, [child.token], grace_s=0.3)
+    child.process.wait(timeout=10)
+    assert not [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+
+
+def test_a_second_signal_ends_a_child_at_once(tmp_path: Path) -> None:
+    child = started(tmp_path, FAMILY, PIDS=str(tmp_path / "pids"))
+    wait_for(tmp_path / "pids")
+    heard: list[str] = []
+
+    def twice() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.3)
+        assert child.process.poll() is None, "the first one leaves it its time"
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    began = time.monotonic()
+    with pytest.raises(Interrupted) as stopped, process.forward_signals(child, grace_s=60, told=heard.append):
+        threading.Thread(target=twice).start()
+        process.wait(child)
+    assert time.monotonic() - began < 30 and stopped.value.exit_code == 75 and heard == ["SIGTERM"]

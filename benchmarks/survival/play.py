@@ -87,9 +87,9 @@ def play(case: Case, table: Table, *, budget: int | None = None) -> Row:
     place.mkdir(parents=True)
     row: Row = {"seed": case.seed, "generator": cases.GENERATOR, "trainer": case.trainer, "task": case.task, "headroom": case.headroom}
     row |= _told(case) | {
-        "versions": _versions(),
-        "machine": _machine(),
-        "commit": _commit(),
+        "versions": versions(),
+        "machine": machine(),
+        "commit": commit(),
         "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
     if case.needs and importlib.util.find_spec(case.needs) is None:
@@ -371,7 +371,7 @@ def _last_words(folder: Path, ended: Ended) -> list[str]:
 # -- where it was played ------------------------------------------------------------------------------------------------------
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for name in VERSIONS:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -379,11 +379,11 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _machine() -> Row:
+def machine() -> Row:
     return {"cores": os.cpu_count(), "memory_gib": round(psutil.virtual_memory().total / 2**30, 1), "system": platform.platform()}
 
 
-def _commit() -> str:
+def commit() -> str:
     """The commit, with a + where the product itself has been changed since."""
     run = {"cwd": ROOT, "capture_output": True, "text": True, "check": False}
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], **run).stdout.strip()  # type: ignore[call-overload]

@@ -71,6 +71,22 @@ class TrialPlan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Checkpoint:
+    """A whole checkpoint of a run: it was loaded, or held against its own checksums, and its weights are finite as far as that was seen."""
+
+    path: Path
+    done: float
+    """How far it has come, in ``unit``."""
+    unit: str
+    """"epochs" or "steps"; of a script, whose checkpoints can't be read, "seconds": when it was written."""
+    finished: bool = False
+    """All of the training is done; what is left is the trainer's own end: the last evaluation."""
+
+    def __str__(self) -> str:
+        return f"{self.path} ({self.done:g} {self.unit})" if self.unit != "seconds" else str(self.path)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class GoingOn:
     """What a run that ended too early has left, and how to go on from there."""
 
@@ -153,11 +169,62 @@ class Adapter(Protocol):
     def going_on(self, rung: Rung, command: Command, *, folder: Path) -> GoingOn | None:
         """After a run that failed: the checkpoint that ``command``, launched at ``rung``, has left, and the command that goes on from it.
 
-        None where it left none, or where going on can't be said.
+        None where it left none, or where going on can't be said. For people, who are told; ``Resumes`` is for autofit itself.
         """
 
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         """Estimated time of the full run, from the trial's step times; None where the trial can't say."""
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Going on after a failure
+
+
+class Resumes:
+    """What an adapter adds whose trainer can go on from a checkpoint; as it stands here, for one that can't.
+
+    An adapter of somebody else's needs none of it: its runs are told how they failed, and begun anew only where the recipe lets them
+    (``recover.allow_restart``).
+    """
+
+    def keeps(self) -> frozenset[str] | None:
+        """Wheels that may be turned with a checkpoint still loadable, at the same effective batch and schedule; None: this trainer can't
+        go on from one."""
+        return None
+
+    def checkpoints(self, *, folder: Path) -> Sequence[Checkpoint]:
+        """The whole checkpoints that a run in ``folder`` has left, newest first; torn and corrupt ones are passed over."""
+        return ()
+
+    def resume(self, rung: Rung, checkpoint: Checkpoint, budget: Budget, *, folder: Path, attempt: int) -> Command:
+        """The full run at ``rung``, going on from ``checkpoint`` into the same folder, with the same effective batch and schedule.
+
+        ``attempt`` numbers what it writes for that.
+        """
+        raise NotImplementedError
+
+    def workers(self) -> int | None:
+        """Data loader workers as asked; None where that isn't known, or ``with_workers`` can't change it."""
+        return None
+
+    def with_workers(self, command: Command, workers: int) -> Command:
+        """The same run with so many loader workers."""
+        return command
+
+    def put_aside(self, *, folder: Path, attempt: int) -> None:
+        """Before a run begins anew: what attempt ``attempt`` wrote is moved out of its way, nothing removed."""
+        aside(folder / "run", attempt)
+
+
+def resuming(adapter: object) -> Resumes:
+    """How this adapter's runs are gone on from."""
+    return adapter if isinstance(adapter, Resumes) else Resumes()
+
+
+def aside(place: Path, attempt: int) -> None:
+    """Renames what an attempt wrote to ``NAME.attempt-N``."""
+    if place.exists():
+        place.rename(place.with_name(f"{place.name}.attempt-{attempt}"))
 
 
 # ----------------------------------------------------------------------------------------------------------------------

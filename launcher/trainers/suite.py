@@ -28,11 +28,11 @@ from launcher.contract.files import plain
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.job import Job
-from launcher.ladder import Ladder
+from launcher.ladder import MICRO_BATCH, Ladder
 from launcher.record import RunFolder
 from launcher.schema import Recipe
 from launcher.sizes import GIB, MIB
-from launcher.trainers.base import Adapter, load_adapter
+from launcher.trainers.base import Adapter, load_adapter, resuming
 from launcher.verdict import Kind
 from launcher.wheels import ladder_of
 
@@ -124,6 +124,12 @@ class AdapterSuite:
     def test_where_nothing_was_trained_there_is_nothing_to_go_on_from(self, adapter: Adapter, ladder: Ladder, tmp_path: Path) -> None:
         command = adapter.full_run(ladder.asked, cpu_budget(), folder=tmp_path / "launch")
         assert adapter.going_on(ladder.asked, command, folder=tmp_path / "launch") is None
+
+    def test_where_nothing_was_trained_there_are_no_checkpoints(self, adapter: Adapter, tmp_path: Path) -> None:
+        resumes = resuming(adapter)
+        assert list(resumes.checkpoints(folder=tmp_path / "launch")) == []
+        assert resumes.keeps() is None or MICRO_BATCH in (resumes.keeps() or ()), "a lower micro-batch is what a late failure needs first"
+        assert not (tmp_path / "launch").exists()
 
     def test_it_estimates_only_from_a_trial_that_measured(self, adapter: Adapter, ladder: Ladder) -> None:
         assert adapter.estimate_seconds(ladder.asked, TrialReport()) is None

@@ -1,4 +1,4 @@
-"""Verbs that take a run's folder, and no recipe: runs, watch, stop."""
+"""Verbs that take a run's folder, and no recipe: runs, watch, stop, resume."""
 
 from __future__ import annotations
 
@@ -34,6 +34,12 @@ def watch(call: Call) -> Iterator[Task]:
 
 def stop(call: Call) -> Iterator[Task]:
     yield lambda: _stop(call)
+
+
+def resume(call: Call) -> Iterator[Task]:
+    if not call.words:
+        raise BadInput([Fault(key="", where=COMMAND_LINE, found="no run is named", cure="autofit resume RUN; `autofit runs` lists them.")])
+    yield lambda: _resume(call)
 
 
 def _word(call: Call, what: str) -> str:
@@ -220,3 +226,22 @@ def _awaited(reader: Reader) -> Run:
     while (run := reader.now()).at_work and time.monotonic() < until:
         time.sleep(0.2)
     return run
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# resume
+
+
+def _resume(call: Call) -> Answer:
+    """Goes on with a run that was interrupted, or failed. One that is done stays as it is."""
+    from launcher import resumption, story
+    from launcher import runs as known
+
+    place, *words = call.words
+    interrupted = resumption.read(known.find(place), words)
+    if interrupted.done:
+        call.terminal.say(f"{interrupted.folder.path} is done already; nothing was changed")
+        return Answer(status=ExitCode.DONE, record=interrupted.record)
+    display = call.terminal.display()
+    result = story.go_on(interrupted, display, show=call.terminal.streams())
+    return Answer(status=result.exit_code, record=result.as_record())

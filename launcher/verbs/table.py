@@ -1,7 +1,7 @@
 """THE list of verbs. The help, completion and what is said of an unknown verb come from it; nothing else knows them all.
 
 A new verb is one ``Verb`` here, and its function in the module that is named for what it takes: ``recipe``, ``command``,
-``folder`` or ``about`` for what takes nothing.
+``folder`` (of a run) or ``about`` for what takes nothing.
 """
 
 from __future__ import annotations
@@ -46,6 +46,13 @@ VERBS: tuple[Verb, ...] = (
         example="autofit run -- python train.py --batch-size 64",
     ),
     Verb(
+        name="resume",
+        usage="RUN [recover.KEY=VALUE]",
+        help="go on with one that was interrupted or failed",
+        takes=Takes.FOLDER,
+        run=folder.resume,
+    ),
+    Verb(
         name="init",
         usage="-- COMMAND",
         help="write down what was understood of it as a recipe of your own",
@@ -79,7 +86,8 @@ trainer.args.epochs=100 (the trainer's own arguments, in its own words).
   -sc install=bash tab completion:  eval "$(autofit -sc install=bash)"
   --help, --version
 
-Exit status: 0 done, 1 the input can't work, 3 no rung fits, 4 the trainer crashed in a trial, 5 the full run failed, 130 interrupted."""
+Exit status: 0 done, 1 the input can't work, 3 no rung fits, 4 the trainer crashed in a trial, 5 the full run failed,
+75 stopped by SIGTERM or SIGHUP: `autofit resume RUN` goes on, 130 interrupted by Ctrl-C."""
 
 
 def help_text() -> str:

@@ -16,14 +16,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher import devices, progress
+from launcher import devices, progress, whole
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import Rung
 from launcher.progress import Progress
 from launcher.schema import Recipe, Value, WheelRule
-from launcher.trainers.base import Command, GoingOn, TrialPlan, WheelSpec, held_by
+from launcher.trainers.base import Checkpoint, Command, GoingOn, Resumes, TrialPlan, WheelSpec, held_by
 from launcher.trainers.script import configs, outside, recognise, rules
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.spelling import OUTSIDE, Line, kind
@@ -33,7 +33,7 @@ MOST_ACCUMULATION = 4
 """Micro-batches per optimizer step in a trial."""
 
 
-class ScriptAdapter:
+class ScriptAdapter(Resumes):
     """Any command that trains with PyTorch."""
 
     name: ClassVar[str] = "script"
@@ -204,17 +204,27 @@ class ScriptAdapter:
 
     def newest_checkpoint(self, *, folder: Path) -> Path | None:
         """The newest checkpoint the recipe's glob finds, or None."""
+        return next(iter(self._saved(folder)), None)
+
+    def _saved(self, folder: Path) -> list[Path]:
+        """What the recipe's glob finds, newest first."""
         resume = self.args.resume
         if resume is None:
-            return None
+            return []
         found = [Path(path) for path in glob.glob(resume.newest.replace("{run}", str(folder / "run")), recursive=True)]
-        return max(found, key=lambda path: path.stat().st_mtime, default=None)
+        return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
 
-    def checkpoint_loads(self, saved_at: Rung, wanted: Rung) -> bool:
-        """Whether a checkpoint of one rung can be loaded at another: only wheels that the recipe says keep it may differ."""
-        resume = self.args.resume
-        turned = {wheel for wheel, value in wanted.values.items() if saved_at.values.get(wheel) != value}
-        return resume is not None and turned <= set(resume.keeps)
+    def keeps(self) -> frozenset[str] | None:
+        """What the recipe says; None where it says no way to go on."""
+        return frozenset(self.args.resume.keeps) if self.args.resume is not None else None
+
+    def checkpoints(self, *, folder: Path) -> Sequence[Checkpoint]:
+        """What the glob finds and what is whole by its own checksums; how far each has come only the script knows."""
+        there = [path for path in self._saved(folder) if not whole.fault(path)]
+        return [Checkpoint(path=path, done=path.stat().st_mtime, unit="seconds") for path in there]
+
+    def resume(self, rung: Rung, checkpoint: Checkpoint, budget: Budget, *, folder: Path, attempt: int) -> Command:
+        return self.resumed(self.full_run(rung, budget, folder=folder), checkpoint.path)
 
     def resumed(self, command: Command, checkpoint: Path) -> Command:
         """The command that goes on from a checkpoint. The recipe must say how (``trainer.args.resume``)."""

@@ -26,10 +26,10 @@ from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import Rung
 from launcher.progress import TRAIN, VALIDATE, Progress
 from launcher.schema import Recipe, Value, WheelRule
-from launcher.trainers.base import Command, GoingOn, TrialPlan, WheelSpec, budgeted
+from launcher.trainers.base import Checkpoint, Command, GoingOn, Resumes, TrialPlan, WheelSpec, aside, budgeted
 from launcher.trainers.transformers import arguments as hf_arguments
 from launcher.trainers.transformers import data as hf_data
-from launcher.trainers.transformers import environment
+from launcher.trainers.transformers import environment, resuming
 from launcher.trainers.transformers import models as hf_models
 from launcher.trainers.transformers.native import hf_run
 from launcher.understood import Understood
@@ -55,7 +55,7 @@ _NEEDS = {
 }
 
 
-class TransformersAdapter:
+class TransformersAdapter(Resumes):
     """Whisper-shaped speech models and causal language models, by transformers' own trainers."""
 
     name: ClassVar[str] = "transformers"
@@ -345,7 +345,7 @@ class TransformersAdapter:
 
     def results(self, *, folder: Path) -> Mapping[str, Any]:
         """The last evaluation's metrics and the steps done, from all_results.json and trainer_state.json."""
-        output = Path(str(self.recipe.trainer.args.get("output_dir", folder / "run")))
+        output = self._output(folder)
         metrics, state = hf_models.read_json(output / "all_results.json"), hf_models.read_json(output / "trainer_state.json")
         checkpoints = [str(path) for path in sorted(output.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))]
         found = {
@@ -363,12 +363,38 @@ class TransformersAdapter:
         }
 
     def going_on(self, rung: Rung, command: Command, *, folder: Path) -> GoingOn | None:
-        output = Path(str(self.recipe.trainer.args.get("output_dir", folder / "run")))
+        output = self._output(folder)
         saved = [place for place in output.glob("checkpoint-*") if (place / "trainer_state.json").exists()]
         newest = max(saved, key=lambda place: place.stat().st_mtime, default=None)
         if newest is None:
             return None
         return GoingOn(checkpoint=newest, command=replace(command, argv=(*command.argv, "--resume_from_checkpoint", str(newest))))
+
+    def _output(self, folder: Path) -> Path:
+        return Path(str(self.recipe.trainer.args.get("output_dir", folder / "run")))
+
+    def keeps(self) -> frozenset[str]:
+        """Wheels that change neither what a checkpoint holds (model, LoRA, optimizer, positions) nor how many samples an epoch has."""
+        keeps = {"micro_batch", "checkpointing", "precision", "val_micro_batch", "generation_length", "val_keeps"}
+        if (self.recipe.trainer.args.get("max_steps") or -1) > 0:  # the schedule doesn't hang on the number of samples
+            keeps |= {"sequence_length", "label_length"}
+        return frozenset(keeps)
+
+    def checkpoints(self, *, folder: Path) -> Sequence[Checkpoint]:
+        return resuming.checkpoints(self._output(folder))
+
+    def resume(self, rung: Rung, checkpoint: Checkpoint, budget: Budget, *, folder: Path, attempt: int) -> Command:
+        """The rung's own words: with the same effective batch Trainer goes on in the same stream of samples (``hf_run.checked_resume``)."""
+        return resuming.going_on(self.full_run(rung, budget, folder=folder), checkpoint.path)
+
+    def workers(self) -> int | None:
+        return int(self.recipe.trainer.args.get("dataloader_num_workers") or 0)
+
+    def with_workers(self, command: Command, workers: int) -> Command:
+        return resuming.with_workers(command, workers)
+
+    def put_aside(self, *, folder: Path, attempt: int) -> None:
+        aside(self._output(folder), attempt)
 
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         """Steps, and as many evaluations as ``eval_strategy`` says and the one at the end."""

@@ -27,10 +27,10 @@ from launcher.ladder import Rung
 from launcher.progress import TRAIN, VALIDATE, Progress
 from launcher.schema import Recipe, Value, WheelRule
 from launcher.sizes import format_size
-from launcher.trainers.base import Command, GoingOn, TrialPlan, WheelSpec, budgeted
+from launcher.trainers.base import Checkpoint, Command, GoingOn, Resumes, TrialPlan, WheelSpec, aside, budgeted
 from launcher.trainers.ultralytics import arguments as yolo_arguments
 from launcher.trainers.ultralytics import data as yolo_data
-from launcher.trainers.ultralytics import environment, images, recognise, treatment
+from launcher.trainers.ultralytics import environment, images, recognise, resuming, treatment
 from launcher.trainers.ultralytics import models as yolo_models
 from launcher.understood import Understood
 
@@ -49,7 +49,7 @@ _SUFFIX_TASK = {"-seg": "segment", "-pose": "pose", "-obb": "obb", "-cls": "clas
 _NOT_CHECKPOINTED = ("rtdetr", "world", "yoloe")
 
 
-class UltralyticsAdapter:
+class UltralyticsAdapter(Resumes):
     """Detect, segment, pose and obb training by Ultralytics."""
 
     name: ClassVar[str] = "ultralytics"
@@ -349,6 +349,9 @@ class UltralyticsAdapter:
         options = self._options(rung)
         if not options and budget.kind == "cpu":
             return Command(argv=("yolo", self._task(), "train", *words))
+        return self._exactly(options, words, folder=folder)
+
+    def _exactly(self, options: Sequence[str], words: Sequence[str], *, folder: Path) -> Command:
         script = folder / "native" / _EXACT
         text = (Path(environment.__file__).parent / "native" / _EXACT).read_text(encoding="utf-8")
         return Command(argv=(sys.executable, str(script), *options, self._task(), "train", *words), files={script: text})
@@ -395,7 +398,7 @@ class UltralyticsAdapter:
         metrics = {name: value for name, value in best.items() if name.startswith("metrics/")}
         return {
             "save_dir": str(save_dir),
-            "epochs": len(rows),
+            "epochs": len({row.get("epoch") for row in rows}),  # a resumed run repeats the epoch it was in
             "best_epoch": int(best.get("epoch", 0)),
             "metrics": metrics,
             "checkpoints": checkpoints,
@@ -426,6 +429,35 @@ class UltralyticsAdapter:
         return GoingOn(
             checkpoint=checkpoint, command=Command(argv=("yolo", self._task(), "val", f"model={checkpoint}", *kept, "plots=False"))
         )
+
+    def keeps(self) -> frozenset[str]:
+        """All wheels but the model, and those of the recipe's own that turn what a checkpoint holds."""
+        rules = self.recipe.ladder.wheels
+        shaping = {name for name, rule in rules.items() if rule.argument in ("model", "optimizer", "pretrained", "single_cls", "data")}
+        return frozenset({*self.wheels, *rules} - {"model"} - shaping)
+
+    def checkpoints(self, *, folder: Path) -> Sequence[Checkpoint]:
+        return resuming.checkpoints(self._save_dir(folder) / "weights")
+
+    def resume(self, rung: Rung, checkpoint: Checkpoint, budget: Budget, *, folder: Path, attempt: int) -> Command:
+        """From a copy of the checkpoint in ``native/`` that has the rung's arguments; always exact, never halving its own batch."""
+        args = {"save_dir": str(self._save_dir(folder)), **self.arguments(rung, budget)}
+        words = tuple(f"{key}={_spelled(value)}" for key, value in args.items())
+        command = self._exactly(self._options(rung), words, folder=folder)
+        if checkpoint.finished:
+            return resuming.finishing(self._task(), self._save_dir(folder) / "weights", command)
+        copy = resuming.copied(checkpoint, folder / "native" / f"attempt-{attempt}.pt", args)
+        return resuming.going_on(command, copy)
+
+    def workers(self) -> int | None:
+        workers = yolo_arguments.value_of(self.recipe.trainer.args, "workers")
+        return workers if isinstance(workers, int) else None
+
+    def with_workers(self, command: Command, workers: int) -> Command:
+        return resuming.with_workers(command, workers)
+
+    def put_aside(self, *, folder: Path, attempt: int) -> None:
+        aside(self._save_dir(folder), attempt)
 
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         if not report.step_seconds or not report.train_samples:

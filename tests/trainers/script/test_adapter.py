@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -91,10 +93,19 @@ def test_a_preset_keeps_no_checkpoint_and_a_shorter_segment_does(tmp_path: Path)
     rungs = ladder_of(adapter).rungs
     shorter = next(one for one in rungs if one.values["segment"] == 220500)
     smaller = next(one for one in rungs if one.values["model"] == "small")
-    assert adapter.checkpoint_loads(rungs[0], shorter) and not adapter.checkpoint_loads(rungs[0], smaller)
+    keeps = adapter.keeps()
+    assert keeps is not None and "segment" in keeps and "model" not in keeps
+    assert shorter.values["model"] == "large" and smaller.values["model"] == "small"
     (tmp_path / "run").mkdir()
-    for name in ("a.pth", "b.pth"):
-        (tmp_path / "run" / name).write_text("")
+    for age, name in enumerate(("torn.pth", "b.pth", "a.pth")):
+        with zipfile.ZipFile(tmp_path / "run" / name, "w") as archive:
+            archive.writestr("data", b"weights" * 1000)
+        os.utime(tmp_path / "run" / name, (1e9 - age, 1e9 - age))
+    torn = tmp_path / "run" / "torn.pth"
+    torn.write_bytes(torn.read_bytes()[:-40])
+    assert [one.path.name for one in adapter.checkpoints(folder=tmp_path)] == ["torn.pth", "b.pth", "a.pth"][1:], (
+        "a torn one is passed over"
+    )
     newest = adapter.newest_checkpoint(folder=tmp_path)
     assert newest is not None
     command = adapter.full_run(shorter, cpu_budget(), folder=tmp_path)

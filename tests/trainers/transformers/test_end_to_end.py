@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from launcher import devices, story
+from launcher import devices, story, trial
 from launcher.job import Job
 from launcher.record import RunFolder
 from launcher.schema import Recipe
@@ -74,7 +74,7 @@ def test_the_rung_is_the_one_found_by_trying_every_rung(
     asked = recipe({"speech": spoken, "text": sums}[task], task, ask={"checkpointing": False, **ask}, ladder=ladder, device=device)
     reference, kinds = job(asked, tmp_path), []
     for rung in reference.ladder.rungs:
-        kinds.append(story.try_rung(reference, rung).verdict.kind)
+        kinds.append(trial.recorded(reference, rung).verdict.kind)
         if kinds[-1] is Kind.FITS:
             break
     assert set(kinds) <= {Kind.FITS, Kind.OUT_OF_MEMORY}, kinds
@@ -123,7 +123,7 @@ def test_an_evaluation_said_to_overflow_really_does_and_one_said_to_fit_does_not
         ask = {"micro_batch": 2, "sequence_length": 64, "val_micro_batch": 8, "val_keeps": "logits"}
         asked = recipe(data, "text", ask=ask, device={"kind": "cpu", "memory": mib * MIB, "headroom": 0.0})
         one = job(asked, tmp_path)
-        verdict = story.try_rung(one, one.ladder.asked).verdict
+        verdict = trial.recorded(one, one.ladder.asked).verdict
         said[mib] = verdict.kind
         command = one.adapter.full_run(one.ladder.asked, one.budget, folder=tmp_path / f"full{mib}")
         for path, text in command.files.items():

@@ -10,7 +10,9 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import signal
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -275,11 +277,55 @@ def checked_resume(args: Any) -> str | None:
     return str(asked)
 
 
+class Leaving:
+    """SIGINT (Ctrl-C) or SIGTERM (a scheduler) while training: after the step under way a checkpoint is saved and training ends.
+
+    A second signal does what it would have done without this.
+    """
+
+    def __init__(self) -> None:
+        self.asked_by = 0
+        self._before: dict[int, Any] = {}
+
+    def watch(self, trainer: Any) -> None:
+        """From now on. Nothing is done outside of the main thread, which alone may hold handlers."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        from transformers import TrainerCallback
+
+        leaving = self
+
+        class Leave(TrainerCallback):  # type: ignore[misc]
+            def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+                if leaving.asked_by:
+                    control.should_save, control.should_evaluate, control.should_training_stop = True, False, True
+
+        trainer.add_callback(Leave())
+        self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def _handle(self, number: int, frame: Any) -> None:
+        self.asked_by = number
+        self.unwatch()
+        print(f"{signal.Signals(number).name}: saving a checkpoint after this step, then leaving", file=sys.stderr, flush=True)
+
+    def unwatch(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
 def finish(trainer: Any, args: Any) -> Mapping[str, Any]:
-    """Trains to the end, saves the model, evaluates it; ``all_results.json`` in the output folder holds what came of it."""
+    """Trains to the end, saves the model, evaluates it; ``all_results.json`` in the output folder holds what came of it.
+
+    Asked to leave, it ends with status 128 + the signal's number instead, a checkpoint saved.
+    """
     resume = checked_resume(args)
     remember_samples_per_step(trainer)
+    leaving = Leaving()
+    leaving.watch(trainer)
     trained = trainer.train(resume_from_checkpoint=resume)
+    leaving.unwatch()
+    if leaving.asked_by:
+        sys.exit(128 + leaving.asked_by)
     trainer.save_model()
     trainer.save_state()
     trainer.log_metrics("train", trained.metrics)

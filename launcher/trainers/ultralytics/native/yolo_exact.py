@@ -308,6 +308,10 @@ def exact(base: Any) -> Any:
     class Exact(base):  # type: ignore[misc]
         _asked_cap: int | None = None
         """Ultralytics never accumulates more than the asked run has micro-batches; known once the loaders are built."""
+        _stepped = False
+        """Whether an optimizer step has been taken since the start, or the resumption, of this run."""
+        _since_start = 0
+        """Micro-batches since then."""
         _begun: int | None = None
         """Micro-batches begun in this epoch; None before the first."""
         _own: tuple[int, int, Fraction] | None = None
@@ -377,6 +381,18 @@ def exact(base: Any) -> Any:
                 )
 
         def _accumulation(self) -> int:
+            if not self._begun or self._stepped:
+                return self._exact_accumulation()
+            # Ultralytics believes that the last step was before micro-batch 0: its first step would come after a single one in a run
+            # that is resumed. It compares micro-batches since then (``ni - last_opt_step``, which is -1) with what is returned here.
+            since = int(self._begun + len(self.train_loader) * self.epoch)
+            return since if self._since_start >= self._exact_accumulation() else since + 1
+
+        def optimizer_step(self) -> Any:
+            self._stepped = True
+            return super().optimizer_step()
+
+        def _exact_accumulation(self) -> int:
             exactly = Fraction(self._asked_batch, self.batch_size) * self._asked_accumulation_now()
             return max(1, math.floor(exactly + Fraction(1, 2)))
 
@@ -448,6 +464,7 @@ def exact(base: Any) -> Any:
             """Called once for every micro-batch, before its forward pass."""
             if self._begun is not None:
                 self._begun += 1
+                self._since_start += 1
             if self.batch_size != self._own_batch:
                 raise RuntimeError(
                     f"out of memory: Ultralytics goes on with batch={self.batch_size} instead of {self._own_batch}, which is another run"

@@ -42,8 +42,12 @@ def set_up(trainer: Any) -> None:
     trainer._setup_train(*([0] if "world_size" in inspect.signature(BaseTrainer._setup_train).parameters else []))
 
 
-def train(base: Any, data: ShapesData, folder: Path, **overrides: Any) -> Steps:
-    """Really trains, and writes down every optimizer step."""
+class Killed(Exception):
+    """In the place of a kill."""
+
+
+def train(base: Any, data: ShapesData, folder: Path, *, killed_after: int | None = None, **overrides: Any) -> Steps:
+    """Really trains, and writes down every optimizer step. ``killed_after``: the epoch behind whose checkpoint it is killed."""
     seen: list[int] = []
 
     class RecordingTrainer(base):  # type: ignore[misc]
@@ -64,7 +68,12 @@ def train(base: Any, data: ShapesData, folder: Path, **overrides: Any) -> Steps:
         def final_eval(self) -> None: ...
 
         def save_model(self) -> bool:
-            return False
+            if killed_after is None:
+                return False
+            super().save_model()
+            if self.epoch + 1 == killed_after:
+                raise Killed
+            return True
 
     trainer = build(RecordingTrainer, data, folder, **overrides)
     trainer.train()
@@ -99,6 +108,22 @@ def test_every_step_of_a_rung_takes_as_many_images_as_the_asked_run(
         rung = train(exact.ExactDetectionTrainer, data, tmp_path / f"rung{micro_batch}", batch=micro_batch, nbs=asked["nbs"])
         assert rung.images == wanted.images
         assert rung.weight_decay == pytest.approx(wanted.weight_decay, rel=1e-12)
+
+
+def test_a_run_resumed_one_rung_lower_takes_every_step_from_the_first_on_with_as_many_images(
+    exact: Any, data: ShapesData, tmp_path: Path
+) -> None:
+    """Ultralytics itself steps after the first micro-batch of a resumed run, whatever the accumulation."""
+    from launcher.trainers.ultralytics.inside import checkpoint
+
+    asked = {"batch": 4, "nbs": 8, "warmup_epochs": 1.0}
+    with pytest.raises(Killed):
+        train(exact.ExactDetectionTrainer, data, tmp_path / "run", killed_after=2, **asked)
+    last, copy = tmp_path / "run" / "weights" / "last.pt", tmp_path / "copy.pt"
+    checkpoint.copy(str(last), str(copy), {"batch": 2, "nbs": 8})
+    exact.configure(exact.Settings(asked_batch=4, asked_nbs=8))
+    rung = train(exact.ExactDetectionTrainer, data, tmp_path / "run", model=str(copy), resume=str(copy), batch=2)
+    assert rung.images == [8] * (2 * IMAGES // 8)
 
 
 def test_a_factor_says_the_same_as_the_asked_batch(exact: Any, data: ShapesData, tmp_path: Path) -> None:

@@ -1,0 +1,71 @@
+"""How many more cases -> their rows behind those in the data file, and the table made anew from all of them.
+
+python -m benchmarks.faults --slice 10      ten more cases
+python -m benchmarks.faults --seed 17       seed 17 once more; nothing is written down
+python -m benchmarks.faults --slice 0       only the table
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from benchmarks.faults import cases, places, play, table
+from benchmarks.survival.__main__ import append, read
+
+Row = dict[str, Any]
+
+
+def losses(rows: Sequence[Row]) -> dict[str, float]:
+    """Trainer -> the median loss of its undisturbed runs."""
+    found = {
+        trainer: [row["loss"] for row in rows if row["fault"] == "none" and row["trainer"] == trainer and row.get("loss")]
+        for trainer in cases.TRAINERS
+    }
+    return {trainer: statistics.median(values) for trainer, values in found.items() if values}
+
+
+def seeds_left(rows: Sequence[Row]) -> list[int]:
+    """Seeds without a row of this generator; the undisturbed ones of the first round before all others, which are held against them."""
+    played = {row["seed"] for row in rows if row["generator"] == cases.GENERATOR}
+    left = [seed for seed in range(len(played) + 2 * len(cases.PAIRS)) if seed not in played]
+    first = [seed for seed in left if seed < len(cases.PAIRS) and cases.make(seed).fault == "none"]
+    return first + [seed for seed in left if seed not in first]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    amount = parser.add_mutually_exclusive_group()
+    amount.add_argument("--slice", type=int, default=len(cases.PAIRS), metavar="N", help="so many more cases")
+    amount.add_argument("--seed", type=int, help="one case once more; its folder is kept")
+    parser.add_argument("--data", type=Path, default=places.ROOT / "benchmarks" / "results" / "faults.jsonl")
+    parser.add_argument("--table", type=Path, default=places.ROOT / "docs" / "faults.md")
+    parser.add_argument("--folder", type=Path, default=places.ROOT / "runs" / "faults", help="where cases are played")
+    chosen = parser.parse_args()
+    place = chosen.folder.resolve()
+    rows = read(chosen.data)
+    if chosen.seed is not None:
+        print(json.dumps(play.play(cases.make(chosen.seed), place, losses=losses(rows), keep=True), indent=1))
+        return 0
+    for seed in islice(seeds_left(rows), chosen.slice):
+        row = play.play(cases.make(seed), place, losses=losses(rows))
+        rows.append(row)
+        append(chosen.data, row)
+        struck = "" if row["struck"] else "  (over before its fault)"
+        print(
+            f"seed {seed:>3}  {row['trainer']:<6} {row['fault']:<18} {row['verdict']:<9} {row['broken']} {row['attempts']}{struck}",
+            flush=True,
+        )
+    if rows:
+        chosen.table.write_text(table.document(rows), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""A run folder and a fault -> the fault, done to that run from outside. Nothing of the trainer or of autofit is edited."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+SAMPLE_S = 0.02
+
+
+def trainers(launcher_pid: int, folder: Path) -> list[psutil.Process]:
+    """The trainer's own process of the run in ``folder``, first; its descendants behind it. Empty while none runs, or a trial does."""
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process(launcher_pid).children():
+            with contextlib.suppress(psutil.Error):
+                words = child.cmdline()
+                if "launcher.worker" not in words and child.environ().get("AUTOFIT_HELD", "").startswith(str(folder)):
+                    return [child, *child.children(recursive=True)]
+    return []
+
+
+def data_bytes(process: psutil.Process) -> int:
+    """VmData, which RLIMIT_DATA counts."""
+    for line in Path(f"/proc/{process.pid}/status").read_text(encoding="ascii", errors="replace").splitlines():
+        if line.startswith("VmData:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def take_memory(process: psutil.Process, *, part: float = 0.4, watch_s: float = 1.0, until: Callable[[], bool] | None = None) -> int:
+    """Lowers what the process may have to ``part`` of the way from the least to the most that it has had within ``watch_s``.
+
+    So that its next large allocation fails as on a full machine. Returns the new limit in bytes.
+    """
+    seen = []
+    end = time.monotonic() + watch_s
+    while time.monotonic() < end and not (until is not None and until()):
+        seen.append(data_bytes(process))
+        time.sleep(SAMPLE_S)
+    limit = int(min(seen) + part * (max(seen) - min(seen)))
+    _, hard = resource.prlimit(process.pid, resource.RLIMIT_DATA)
+    resource.prlimit(process.pid, resource.RLIMIT_DATA, (limit, hard))
+    return limit
+
+
+def stop(process: psutil.Process) -> None:
+    """As a process that hangs for good: it takes no signal but KILL any more."""
+    process.suspend()
+
+
+def no_larger_files(process: psutil.Process, most_bytes: int) -> None:
+    """From now on no file that the process writes gets longer: a checkpoint is torn in the middle, as on a full disk."""
+    _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most_bytes, hard))
+
+
+def corrupt(path: Path, how: str) -> None:
+    """Tears a file, fills it with zeros from its middle on, or flips one bit in there."""
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2
+    if how == "cut":
+        data = data[:middle]
+    elif how == "zeros":
+        data[middle:] = bytes(len(data) - middle)
+    else:
+        data[middle] ^= 0x10
+    path.write_bytes(data)

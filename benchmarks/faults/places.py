@@ -1,0 +1,137 @@
+"""A trainer's name -> its data, its recipe, and how its progress, its checkpoints and its results are read from outside."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parents[2]
+EPOCHS, STEPS, EVERY = {"script": 8, "yolo": 4}, 24, 4
+"""Checkpoints: one an epoch; of the text trainer one every EVERY of its STEPS."""
+EFFECTIVE = {"script": 16, "yolo": 8, "text": 8}
+VALIDATING = {"script": "validating", "text": "eval|Evaluat|/5 ", "yolo": r"mAP50-95\)"}
+"""What the trainer's log says last while it validates."""
+
+
+def make(trainer: str, place: Path) -> None:
+    """The person's folder: data and recipe."""
+    (place / "recipes").mkdir(parents=True)
+    if trainer == "script":
+        (place / "train.py").write_text((ROOT / "tests" / "scripts" / "resumable.py").read_text(encoding="utf-8"), encoding="utf-8")
+    elif trainer == "yolo":
+        _images(place / "data")
+    else:
+        _sums(place / "data")
+
+
+def recipe(trainer: str, fault: str, recover: Mapping[str, Any]) -> dict[str, Any]:
+    common = {"device": {"kind": "cpu", "memory": "2GiB"}, "recover": dict(recover), "run": {"root": "runs"}}
+    return {**common, **{"script": _script, "yolo": _yolo, "text": _text}[trainer](fault)}
+
+
+def _script(fault: str) -> dict[str, Any]:
+    command = [sys.executable, "train.py", "--epochs", str(EPOCHS["script"]), "--pause", "0.2"]
+    command += ["--workers", "1"] if fault == "kill_worker" else ["--nan-from", "14"] if fault == "nan" else []
+    args = {
+        "command": command,
+        "spelled": {"micro_batch": "--batch-size", "accumulation": "--accum"},
+        "set": {"--out": "{run}"},
+        "resume": {"words": "--resume {checkpoint}", "newest": "{run}/epoch*.pt"},
+        "metrics": "{run}/metrics.jsonl",
+    }
+    ladder = {"order": ["micro_batch"], "wheels": {"micro_batch": {"values": [8, 4]}}}
+    return {"ask": {"micro_batch": 16, "accumulation": 1}, "trainer": {"adapter": "script", "args": args}, "ladder": ladder}
+
+
+def _yolo(fault: str) -> dict[str, Any]:
+    args = {"epochs": EPOCHS["yolo"], "warmup_epochs": 1.0, "optimizer": "AdamW", "plots": False}
+    ask = {"model": "yolov8n.yaml", "micro_batch": 8, "accumulation": 1, "image_size": 96, "checkpointing": False}
+    return {"data": "data/data.yaml", "ask": ask, "trainer": {"args": args}, "ladder": {"order": ["micro_batch"]}}
+
+
+def _text(fault: str) -> dict[str, Any]:
+    saving = {"save_strategy": "steps", "save_steps": EVERY, "eval_strategy": "steps", "eval_steps": EVERY, "logging_steps": 1}
+    args = {"max_steps": STEPS, "packing": True, **saving}
+    ask = {"model": "data/model", "micro_batch": 8, "accumulation": 1, "sequence_length": 128, "val_micro_batch": 4, "checkpointing": False}
+    trainer = {"adapter": "transformers", "task": "text", "args": args}
+    return {"data": "data", "ask": ask, "trainer": trainer, "ladder": {"order": ["val_micro_batch", "micro_batch"]}}
+
+
+def progress(trainer: str, folder: Path) -> float:
+    """The part of its checkpoints that a run has written."""
+    run = folder / "run"
+    if trainer == "script":
+        return len(list(run.glob("epoch*.pt"))) / EPOCHS["script"]
+    if trainer == "yolo":
+        rows = (run / "results.csv").read_text(encoding="utf-8").splitlines() if (run / "results.csv").exists() else [""]
+        return (len(rows) - 1) / EPOCHS["yolo"]
+    return len(list(run.glob("checkpoint-*/trainer_state.json"))) * EVERY / STEPS
+
+
+def newest(trainer: str, folder: Path) -> Path | None:
+    """The file of its newest checkpoint that holds the weights."""
+    pattern = {"script": "epoch*.pt", "yolo": "weights/last.pt", "text": "checkpoint-*/model.safetensors"}[trainer]
+    return max((folder / "run").glob(pattern), key=lambda path: path.stat().st_mtime, default=None)
+
+
+def saving(trainer: str, folder: Path) -> bool:
+    """Whether a checkpoint is just being written."""
+    if trainer == "text":
+        return any(not (place / "trainer_state.json").exists() for place in (folder / "run").glob("checkpoint-*"))
+    log = folder / "run.stdout.log"
+    return log.exists() and log.read_text(encoding="utf-8", errors="replace").rstrip().endswith("saving")
+
+
+def came_to(trainer: str, folder: Path) -> dict[str, Any]:
+    """What the finished run says of itself: amount of training, effective batches that it used, its last loss."""
+    run = folder / "run"
+    if trainer == "script":
+        rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+        epochs = [row["epoch"] for row in rows]
+        whole = sorted(set(epochs)) == list(range(EPOCHS["script"])) and rows[-1]["steps"] == EPOCHS["script"] * 4
+        return {
+            "whole": whole,
+            "repeated": len(epochs) - len(set(epochs)),
+            "batches": sorted({row["batch"] for row in rows}),
+            "loss": rows[-1]["loss"],
+        }
+    if trainer == "yolo":
+        epochs = [row.split(",")[0] for row in (run / "results.csv").read_text(encoding="utf-8").splitlines()[1:]]
+        nbs = next(line for line in (run / "args.yaml").read_text(encoding="utf-8").splitlines() if line.startswith("nbs:"))
+        return {
+            "whole": len(set(epochs)) == EPOCHS["yolo"],
+            "repeated": len(epochs) - len(set(epochs)),
+            "batches": [int(nbs.split()[1])],
+            "loss": None,
+        }
+    state = json.loads((run / "trainer_state.json").read_text(encoding="utf-8"))
+    said = [json.loads(path.read_text(encoding="utf-8"))["samples_per_step"] for path in run.glob("checkpoint-*/samples_per_step.json")]
+    loss = json.loads((run / "all_results.json").read_text(encoding="utf-8"))["eval_loss"]
+    return {"whole": state["global_step"] == STEPS, "repeated": 0, "batches": sorted(set(said)), "loss": loss}
+
+
+def _images(place: Path) -> None:
+    generator = np.random.default_rng(0)
+    for split, count in (("train", 32), ("val", 8)):
+        (place / "images" / split).mkdir(parents=True)
+        (place / "labels" / split).mkdir(parents=True)
+        for number in range(count):
+            Image.fromarray(generator.integers(0, 255, (96, 96, 3), dtype=np.uint8)).save(place / "images" / split / f"{number}.jpg")
+            rows = [
+                f"{generator.integers(3)} " + " ".join(f"{value:.4f}" for value in (*generator.uniform(0.2, 0.8, 2), 0.2, 0.2))
+                for _ in range(4)
+            ]
+            (place / "labels" / split / f"{number}.txt").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    (place / "data.yaml").write_text(f"path: {place}\ntrain: images/train\nval: images/val\nnames: [a, b, c]\n", encoding="utf-8")
+
+
+def _sums(place: Path) -> None:
+    from tests.trainers.transformers.hf_data import make_sums
+
+    make_sums(place, train=200, validation=20)

@@ -1,0 +1,217 @@
+"""The rung that fits -> a run seen to its end, over as many attempts as that takes. ``recover`` decides, this acts and writes it down."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO, Protocol
+
+from launcher import devices, launch, peaks, supervise, trial
+from launcher.errors import Interrupted
+from launcher.fit import Fit, Status
+from launcher.job import Job
+from launcher.ladder import Rung
+from launcher.made import Made, moved
+from launcher.recover import MOST_WAITS, Ended, GoOn, History, Move, Stop, Wait, decide
+from launcher.search import Tried
+from launcher.supervise import Outcome
+from launcher.trainers.base import Checkpoint, Command, resuming
+from launcher.trial import Trial
+
+WORTH_A_TRIAL = 20
+"""A lower rung is proven first where that takes less than one part in so many of what the failed attempt took."""
+
+
+class Screen(Protocol):
+    """Who is told what becomes of a run."""
+
+    def launching(self, fit: Fit) -> None: ...
+    def heartbeat(self, seconds: float, used_bytes: int, peak_bytes: int, job: Job) -> None: ...
+    def otherwise(self, line: str, what: str) -> None: ...
+    def waiting(self, holder: str, timeout_s: float) -> None: ...
+    def taken(self, holder: str) -> None: ...
+    def trying(self, rung: Rung, number: int) -> None: ...
+    def phase(self, phase: str, seconds: float, *, new: bool) -> None: ...
+    def tried(self, trial: Trial, job: Job) -> None: ...
+    def failed_attempt(self, fit: Fit, made: Made) -> None: ...
+    def recovering(self, move: Move) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """What an attempt begins with."""
+
+    rung: Rung
+    command: Command
+    checkpoint: Checkpoint | None = None
+    workers: int | None = None
+
+
+def see_through(result: Fit, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> None:
+    """Launches the chosen rung, and again where it fails and something can be done, until it is done or nothing can.
+
+    A run that has attempts already, which was interrupted or failed, is gone on with.
+    """
+    assert result.chosen is not None and result.command is not None
+    begin = _next(result, screen) if result.attempts else _Launch(result.chosen.rung, result.command)
+    while begin is not None:
+        if not _card_is_free(result, screen):
+            return
+        outcome = _attempt(result, begin, screen, show=show)
+        if outcome.done:
+            result.status = Status.DONE
+            result.results = dict(result.job.adapter.results(folder=result.job.folder.path))
+            return
+        screen.failed_attempt(result, result.attempts[-1])
+        begin = _next(result, screen)
+    result.status = Status.FAILED
+
+
+def _attempt(result: Fit, begin: _Launch, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> Outcome:
+    """One launch of the trainer, to its end. Raises Interrupted where a signal ended it; that is written down, too."""
+    assert result.chosen is not None
+    number = len(result.attempts) + 1
+    job = result.job = replace(result.job, folder=replace(result.job.folder, attempt=number))
+    made = Made(
+        number=number, rung=begin.rung, command=begin.command.shell(), began=time.time(), checkpoint=begin.checkpoint, workers=begin.workers
+    )
+    result.attempts.append(made)
+    result.status, result.command = Status.RUNNING, begin.command
+    result.write()
+    screen.launching(result)
+    told: dict[str, Any] = {"attempt": number} if number > 1 else {}
+    job.folder.event("run_started", rung_index=begin.rung.index, command=begin.command.shell(), checkpoint=begin.checkpoint, **told)
+    chosen = replace(result.chosen, rung=begin.rung)
+    child = launch.start(job, chosen, begin.command, show=show)
+    try:
+        outcome = supervise.follow(
+            job, child, rung=begin.rung, base_bytes=chosen.report.base_bytes, told=screen.heartbeat, otherwise=screen.otherwise
+        )
+    except (Interrupted, KeyboardInterrupt):
+        result.attempts[-1] = replace(made, ended=Ended.INTERRUPTED)
+        raise
+    result.outcome = outcome
+    result.attempts[-1] = made.ended_as(outcome)
+    keep_peaks(job, result.chosen, result.attempts[-1], outcome)
+    return outcome
+
+
+def keep_peaks(job: Job, trial: Trial, made: Made, outcome: Outcome) -> None:
+    """What the run needed beside its trial, for launches to come.
+
+    Nothing of a run that was cut short, went at another rung than tried, or had memory taken from it: those say nothing of the trial.
+    """
+    wrong_by = made.wrong_by(trial.verdict.peak_bytes)
+    out_of_memory = wrong_by is not None and wrong_by > 0
+    if trial.rung.index != made.rung.index or made.checkpoint is not None or not (outcome.done or out_of_memory):
+        return
+    peaks.keep(
+        peaks.Pair(
+            trainer=job.adapter.name,
+            device=job.budget.name,
+            recipe=job.recipe.name,
+            trial_peak_bytes=trial.verdict.peak_bytes,
+            run_peak_bytes=outcome.peak_bytes,
+            budget_bytes=job.budget.budget_bytes,
+            out_of_memory=out_of_memory,
+        )
+    )
+
+
+def _next(result: Fit, screen: Screen) -> _Launch | None:
+    """What to launch after the last attempt, which has ended; None where nothing more can be done."""
+    move = _move(result)
+    while isinstance(move, GoOn) and _needs_a_trial(result, move) and not _proven(result, move.rung, screen):
+        move = _move(result)
+    result.job.folder.event("recovering", **moved(move))
+    screen.recovering(move)
+    if isinstance(move, Stop):
+        return None
+    go_on = move.then if isinstance(move, Wait) else move  # the card is waited for before every launch
+    adapter, number = resuming(result.job.adapter), len(result.attempts) + 1
+    if go_on.checkpoint is None:
+        adapter.put_aside(folder=result.job.folder.path, attempt=number - 1)
+    command = launch.command_of_attempt(result.job, go_on, attempt=number)
+    return _Launch(go_on.rung, command, go_on.checkpoint, go_on.workers)
+
+
+def _move(result: Fit) -> Move:
+    """The decision, written down."""
+    last = replace(result.attempts[-1], left=_left(result))
+    result.attempts[-1] = last
+    move = decide(history(result))
+    result.attempts[-1] = replace(last, then=move)
+    result.write()
+    return move
+
+
+def history(result: Fit) -> History:
+    """All that the decision is made of."""
+    adapter = resuming(result.job.adapter)
+    return History(
+        ladder=result.job.ladder,
+        rules=result.job.recipe.recover,
+        attempts=tuple(made.as_attempt() for made in result.attempts),
+        checkpoints=tuple(result.attempts[-1].left),
+        keeps=adapter.keeps(),
+        tried=tuple(Tried(rung=one.rung, verdict=one.verdict) for one in result.trials),
+        workers=adapter.workers(),
+        forgiven=result.forgiven,
+    )
+
+
+def _left(result: Fit) -> Sequence[Checkpoint]:
+    """The whole checkpoints of this run; those of somebody's that lay there before it, or before it began anew, are none of them."""
+    began = next((made.began for made in reversed(result.attempts) if made.checkpoint is None), 0.0)
+    found = resuming(result.job.adapter).checkpoints(folder=result.job.folder.path)
+    return [one for one in found if one.path.stat().st_mtime >= began - 1.0]
+
+
+def _needs_a_trial(result: Fit, move: GoOn) -> bool:
+    """Whether the rung is proven before it is launched: it must be, or that costs little beside what a failure has cost."""
+    if any(one.rung.index == move.rung.index for one in result.trials):
+        return False
+    if move.rung.index == result.attempts[-1].rung.index:
+        return False
+    assert result.chosen is not None
+    return move.unproven or result.chosen.seconds * WORTH_A_TRIAL < result.attempts[-1].seconds
+
+
+def _proven(result: Fit, rung: Rung, screen: Screen) -> bool:
+    """A real trial of the rung. False only where memory ran out in it: what else may end a trial ends no run that has begun."""
+    screen.trying(rung, len(result.trials) + 1)
+    tried = trial.recorded(result.job, rung, told=screen.phase)
+    result.job.folder.forget_cache()
+    result.trials.append(tried)
+    screen.tried(tried, result.job)
+    return not tried.verdict.lower_rung_may_help
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The card
+
+
+def _card_is_free(result: Fit, screen: Screen) -> bool:
+    """Whether the card can be had, after waiting where the recipe says so; the status says it where it can't."""
+    holder = devices.taken(result.job.budget)
+    if not holder or card_is_back(result.job, holder, screen):
+        return True
+    result.status = Status.CARD_TAKEN
+    result.job.folder.event("card_taken", holder=holder)
+    screen.taken(holder)
+    return False
+
+
+class Waits(Protocol):
+    def waiting(self, holder: str, timeout_s: float) -> None: ...
+
+
+def card_is_back(job: Job, holder: str, screen: Waits, *, waits: int = 0) -> bool:
+    """Whether the card is ours again, after waiting for it where the recipe says so. ``waits``: times that it has been waited for."""
+    device = job.recipe.device
+    if device.when_taken == "stop" or waits > MOST_WAITS:
+        return False
+    screen.waiting(holder, device.taken_timeout_s)
+    job.folder.event("card_taken", holder=holder)
+    return not devices.wait_for(job.budget, timeout_s=device.taken_timeout_s)

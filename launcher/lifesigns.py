@@ -1,0 +1,79 @@
+"""What a running trainer prints and how much processor time it takes -> whether it diverges, or stands still. Pure; ``supervise`` acts."""
+
+from __future__ import annotations
+
+import re
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_YOLO = re.compile(r"^\s*(\d+)/\d+\s+[\d.]+[GM]\s+(.+)")
+"""Ultralytics' row: epoch, memory, the running means of its losses, instances, size. A mean stays NaN to the end of its epoch."""
+_LOSS = re.compile(
+    r"\b(?:train(?:ing)?[_ ])?loss['\"]?\s*[:=]?\s*['\"]?([-+]?(?:nan|inf(?:inity)?|\d[\d.]*(?:e[-+]?\d+)?))\b", re.IGNORECASE
+)
+_OF_VALIDATION = re.compile(r"(val|valid|validation|test|eval|dev)[ _/.-]*$", re.IGNORECASE)
+_NOT_FINITE = re.compile(r"^[-+]?(nan|inf(inity)?)$", re.IGNORECASE)
+IDLE = 0.01
+"""Less than this part of one core over a whole silence: nothing is being computed."""
+PATIENCE = 10
+"""A run may be silent for so many times its own longest silence."""
+
+
+def loss_report(line: str) -> tuple[str, bool] | None:
+    """(what the report is about, whether the loss is a finite number); None for a line that tells no loss.
+
+    Reports about the same thing (an epoch) count once; an empty text is about itself.
+    """
+    said = _ANSI.sub("", line)
+    if row := _YOLO.match(said):
+        return row[1], not any(_NOT_FINITE.match(word) for word in row[2].split())
+    for found in _LOSS.finditer(said):
+        if not _OF_VALIDATION.search(said[: found.start()]):
+            return "", not _NOT_FINITE.match(found[1])
+    return None
+
+
+class Losses:
+    """Loss reports, as they come."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._streak, self._about = most, 0, ""
+
+    def saw(self, line: str) -> str:
+        """ "first" and "enough" (``most`` in a row) for reports that aren't finite, once each; else nothing."""
+        report = loss_report(line)
+        if report is None:
+            return ""
+        about, finite = report
+        if finite:
+            self._streak, self._about = 0, ""
+            return ""
+        if about and about == self._about:
+            return ""
+        self._about = about
+        self._streak += 1
+        return "enough" if self._streak == self._most else "first" if self._streak == 1 else ""
+
+
+class Silence:
+    """How long nothing has come from a run. Times are monotonic seconds, passed in."""
+
+    def __init__(self, now: float, *, least_s: float) -> None:
+        self._least_s, self._since, self._busy_s, self._longest_s = least_s, now, 0.0, 0.0
+        self._told = False
+
+    def look(self, now: float, *, grew: bool, busy_s: float) -> str:
+        """ "stalled": silent for too long, and nothing is being computed; "silent", once each time: as long, but at work. Else nothing.
+
+        ``grew``: its output has grown since the last look; ``busy_s``: processor seconds that all its processes have taken so far.
+        """
+        if grew:
+            self._longest_s = max(self._longest_s, now - self._since)
+            self._since, self._busy_s, self._told = now, busy_s, False
+            return ""
+        silent = now - self._since
+        if silent <= max(self._least_s, PATIENCE * self._longest_s):
+            return ""
+        if busy_s - self._busy_s < IDLE * silent:
+            return "stalled"
+        told, self._told = self._told, True
+        return "" if told else "silent"

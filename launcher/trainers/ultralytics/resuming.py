@@ -1,0 +1,82 @@
+"""What an Ultralytics run has left -> its whole checkpoints, and the words that go on from one. Loading is done in a child process.
+
+Facts of 8.4.190 (engine/trainer.py): last.pt is written in place, so that a kill can tear it; best.pt then is the one before. A resumed
+run takes most of its arguments, ``nbs`` among them, from the checkpoint only: it goes on from a copy whose arguments are the rung's.
+A last.pt whose optimizer was stripped is finished: "resuming" it would start a new training.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from launcher import process
+from launcher.errors import AutofitError
+from launcher.trainers.base import Checkpoint, Command
+from launcher.trainers.ultralytics import environment
+
+log = logging.getLogger(__name__)
+
+MOST_LOOKED_AT = 5
+_INSIDE = ("-m", "launcher.trainers.ultralytics.inside.checkpoint")
+_NOT_AT_RESUME = ("model", "data", "device", "project", "name", "save_dir", "exist_ok", "resume", "pretrained")
+
+
+def checkpoints(weights: Path) -> Sequence[Checkpoint]:
+    """The whole ones in an Ultralytics weights folder, newest first."""
+    named = [path for path in (weights / "last.pt", weights / "best.pt") if path.is_file()]
+    by_epoch = sorted(weights.glob("epoch*.pt"), key=lambda path: path.stat().st_mtime, reverse=True)
+    paths = [*named, *by_epoch][:MOST_LOOKED_AT]
+    found = [] if not paths else json.loads(_inside("look", *map(str, paths)).splitlines()[-1])
+    whole = [_as_checkpoint(path, said) for path, said in zip(paths, found, strict=True) if said is not None and said["finite"]]
+    return sorted(whole, key=lambda one: (one.finished, one.done), reverse=True)  # stable: last.pt before best.pt
+
+
+def _as_checkpoint(path: Path, said: Mapping[str, Any]) -> Checkpoint:
+    finished = not said["trains"] or said["done"] >= (said["epochs"] or 0)
+    return Checkpoint(path=path, done=said["epochs"] if finished else said["done"], unit="epochs", finished=finished)
+
+
+def copied(checkpoint: Checkpoint, target: Path, args: Mapping[str, Any]) -> Path:
+    """A copy of the checkpoint that goes on with these arguments."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    said = {key: value for key, value in args.items() if key not in _NOT_AT_RESUME}
+    _inside("copy", str(checkpoint.path), str(target), json.dumps(said))
+    return target
+
+
+def going_on(command: Command, copy: Path) -> Command:
+    """The command of a full run, from the copy."""
+    words = [f"model={copy}" if word.startswith("model=") else word for word in command.argv]
+    first = next(at for at, word in enumerate(words) if word.startswith("model="))
+    kept = [word for word in words[first + 1 :] if word.startswith(("data=", "device="))]
+    return replace(command, argv=(*words[: first + 1], *kept, "resume=True"))
+
+
+def finishing(task: str, weights: Path, command: Command) -> Command:
+    """What is left where every epoch is done: the last validation, of the best checkpoint."""
+    best = weights / "best.pt" if (weights / "best.pt").exists() else weights / "last.pt"
+    kept = ("data=", "imgsz=", "device=", "batch=", "workers=")
+    words = [word for word in command.argv if word.startswith(kept)]
+    place = [f"project={weights.parent}", "name=final", "exist_ok=True"]
+    return Command(argv=("yolo", task, "val", f"model={best}", *words, *place, "plots=False"), env=command.env, files=command.files)
+
+
+def with_workers(command: Command, workers: int) -> Command:
+    words = [word for word in command.argv if not word.startswith("workers=")]
+    return replace(command, argv=(*words, f"workers={workers}"))
+
+
+def _inside(*words: str) -> str:
+    """What the child process said; Ultralytics' own settings are not touched by it."""
+    with tempfile.TemporaryDirectory(prefix="autofit-look-") as place:
+        status, said = process.output_of((sys.executable, "-P", *_INSIDE, *words), env=environment.prepare(Path(place)))
+    if status != 0:
+        raise AutofitError(f"looking at checkpoints failed: {said.strip()[-1000:]}")
+    return said

@@ -1,0 +1,52 @@
+"""A file or folder that a trainer saved -> what is wrong with it by its own checksums and lengths, or nothing. Standard library only.
+
+Nothing is unpickled: a person's script may have pickled anything, under any Python.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+
+
+def fault(path: Path) -> str:
+    """Why ``path`` can't be gone on from, in words; empty where nothing speaks against it."""
+    try:
+        if path.is_dir():
+            files = [file for file in sorted(path.rglob("*")) if file.is_file()]
+            return next((f"{file.name}: {wrong}" for file in files if (wrong := fault(file))), "" if files else "an empty folder")
+        return _file_fault(path)
+    except (OSError, ValueError, zlib.error, zipfile.BadZipFile, struct.error, EOFError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def _file_fault(path: Path) -> str:
+    size = path.stat().st_size
+    if path.suffix == ".safetensors":
+        return _safetensors_fault(path, size)
+    with path.open("rb") as file:
+        start = file.read(4)
+    if start == b"PK\x03\x04":  # torch.save since 1.6, numpy's .npz
+        with zipfile.ZipFile(path) as archive:
+            broken = archive.testzip()
+        return f"its part {broken} is corrupt" if broken else ""
+    if path.suffix == ".json":
+        json.loads(path.read_text(encoding="utf-8"))
+        return ""
+    if path.suffix in (".pt", ".pth", ".ckpt", ".bin") and (size == 0 or not any(start)):
+        return "it is empty" if size == 0 else "it begins with zeros: it was never written"
+    return ""
+
+
+def _safetensors_fault(path: Path, size: int) -> str:
+    with path.open("rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        if length > size:
+            return "its header is cut off"
+        header = json.loads(file.read(length))
+    ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+    wanted = 8 + length + max(ends, default=0)
+    return "" if wanted == size else f"it has {size} of {wanted} bytes"

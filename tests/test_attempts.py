@@ -1,0 +1,256 @@
+"""A run seen to its end over its attempts: a trainer of a few lines that fails in every way, without torch, in seconds."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from launcher import attempts, recipe, resumption, story
+from launcher.contract.report import Phase, TrialReport
+from launcher.devices import Budget
+from launcher.fit import Fit, Status
+from launcher.job import Job
+from launcher.ladder import Rung, Wheel, build
+from launcher.made import read
+from launcher.record import RunFolder
+from launcher.schema import LadderRules, Recipe, RecoverRules, TrainerRules, WheelRule
+from launcher.trainers.base import Checkpoint, Command, Resumes, WheelSpec
+from launcher.trainers.suite import cpu_budget
+from launcher.trial import Trial
+from launcher.verdict import Kind, Verdict
+
+TRAINER = """
+import json, os, signal, sys, time
+from pathlib import Path
+place, batch, first, faults = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4])
+place.mkdir(exist_ok=True)
+tries = place.parent / "tries"
+attempt = len(tries.read_text()) if tries.exists() else 0
+tries.write_text("x" * (attempt + 1))
+fault = faults[attempt] if attempt < len(faults) else ""
+def validate():
+    raise MemoryError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1000 bytes.")
+for epoch in range(first, 4):
+    print(f"epoch {epoch} loss: {'nan' if fault == 'nan' and epoch else 0.5}", flush=True)
+    if epoch == 1:
+        if fault == "memory":
+            raise MemoryError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1000 bytes.")
+        if fault == "validation":
+            validate()
+        if fault == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if fault == "worker":
+            raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Bus error.")
+        if fault == "hangs":
+            time.sleep(600)
+        if fault == "disk":
+            raise OSError(28, "No space left on device")
+        if fault == "crash":
+            raise KeyError("typo")
+    (place / f"{epoch}.json").write_text(json.dumps({"epoch": epoch, "batch": batch}))
+    time.sleep(0.05)
+"""
+
+
+class Few(Resumes):
+    """Its checkpoints are files of a few bytes."""
+
+    name: ClassVar[str] = "few"
+    general: ClassVar[bool] = False
+    wheels: ClassVar[Mapping[str, WheelSpec]] = {
+        "micro_batch": WheelSpec(type=int, help="samples"),
+        "val_micro_batch": WheelSpec(type=int, help="samples", rule=WheelRule(values=(4, 2)), acts_in="validation"),
+    }
+    asked_workers: int | None = None
+
+    def __init__(self, recipe: Recipe, faults: Sequence[str]) -> None:
+        self.recipe, self.faults = recipe, list(faults)
+
+    def check(self) -> list[Any]:
+        return []
+
+    def accumulation(self) -> int:
+        return 1
+
+    def notes(self) -> list[str]:
+        return []
+
+    def estimate_seconds(self, rung: Rung, report: TrialReport) -> None:
+        return None
+
+    def going_on(self, rung: Rung, command: Command, *, folder: Path) -> None:
+        return None
+
+    def full_run(self, rung: Rung, budget: Budget, *, folder: Path, first: int = 0) -> Command:
+        return Command(
+            argv=(sys.executable, "-c", TRAINER, str(folder / "run"), str(rung.micro_batch), str(first), json.dumps(self.faults))
+        )
+
+    def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
+        return command
+
+    def shapes_vary(self, rung: Rung) -> bool:
+        return False
+
+    def progress(self, line: str, known: Any, *, rung: Rung) -> Any:
+        return known
+
+    def results(self, *, folder: Path) -> Mapping[str, Any]:
+        return {"epochs": [json.loads(path.read_text()) for path in sorted((folder / "run").glob("*.json"))]}
+
+    def keeps(self) -> frozenset[str] | None:
+        return frozenset({"micro_batch", "val_micro_batch"})
+
+    def checkpoints(self, *, folder: Path) -> Sequence[Checkpoint]:
+        paths = sorted((folder / "run").glob("*.json"), reverse=True)
+        return [Checkpoint(path=path, done=int(path.stem) + 1, unit="epochs") for path in paths]
+
+    def resume(self, rung: Rung, checkpoint: Checkpoint, budget: Budget, *, folder: Path, attempt: int) -> Command:
+        return self.full_run(rung, budget, folder=folder, first=int(checkpoint.done))
+
+    def workers(self) -> int | None:
+        return self.asked_workers
+
+    def with_workers(self, command: Command, workers: int) -> Command:
+        return replace(command, env={**command.env, "WORKERS": str(workers)})
+
+
+class Screen:
+    """Hears everything, remembers the moves."""
+
+    def __init__(self) -> None:
+        self.moves: list[Any] = []
+
+    def recovering(self, move: Any) -> None:
+        self.moves.append(move)
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: None
+
+
+LADDER = build(
+    [Wheel(name="micro_batch", values=(8, 4, 2)), Wheel(name="val_micro_batch", values=(4, 2), acts_in="validation")], effective_batch=8
+)
+
+
+def run(tmp_path: Path, *faults: str, keeps: bool = True, workers: int | None = None, **rules: Any) -> Fit:
+    few = Recipe(
+        name="few",
+        ask={"micro_batch": 8, "val_micro_batch": 4},
+        trainer=TrainerRules(adapter="few"),
+        ladder=LadderRules(order=("micro_batch", "val_micro_batch"), wheels={"micro_batch": WheelRule(values=(4, 2))}),
+        recover=RecoverRules(**{"stall_s": 1.5, "nan_reports": 2, **rules}),
+    )
+    adapter: Any = Few(few, faults)
+    adapter.asked_workers = workers
+    if not keeps:
+        adapter.keeps = lambda: None
+    folder = RunFolder.create(tmp_path, "few")
+    folder.replace(folder.recipe, recipe.as_yaml(few))
+    job = Job(adapter=adapter, ladder=LADDER, budget=replace(cpu_budget(), emulated=False), folder=folder)
+    verdict = Verdict(kind=Kind.FITS, phase=Phase.DONE, why="fits", peak_bytes=2**20)
+    fit = Fit(job=job)
+    fit.chosen = Trial(rung=LADDER.asked, verdict=verdict, report=TrialReport(), seconds=60.0, folder=folder.path)
+    fit.trials.append(fit.chosen)
+    fit.command = adapter.full_run(LADDER.asked, job.budget, folder=folder.path)
+    screen: Any = Screen()
+    with (tmp_path / "out").open("wb") as out:
+        attempts.see_through(fit, screen, show=(out, out))
+    fit.write()
+    return fit
+
+
+def told(fit: Fit) -> list[str]:
+    return [f"{made.ended} {made.rung.micro_batch}" for made in fit.attempts]
+
+
+@pytest.fixture(autouse=True)
+def peaks_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
+def test_a_run_without_a_fault_has_one_attempt(tmp_path: Path) -> None:
+    fit = run(tmp_path)
+    assert fit.status is Status.DONE and told(fit) == ["done 8"] and len(fit.results["epochs"]) == 4
+
+
+def test_every_failure_is_answered_and_all_of_it_is_written_down(tmp_path: Path) -> None:
+    fit = run(tmp_path, "memory", "killed")
+    assert fit.status is Status.DONE and told(fit) == ["out_of_memory 8", "killed 4", "done 4"]
+    assert [one["batch"] for one in fit.results["epochs"]] == [8, 4, 4, 4], "epochs that were done are not done again"
+    folder = fit.job.folder.path
+    record = json.loads((folder / "record.json").read_text())
+    assert [one["effective_batch"] for one in record["attempts"]] == [8, 8, 8]
+    assert record["attempts"][0]["next"]["why"].startswith("out of memory in train") and record["rung"]["micro_batch"] == 4
+    assert [read(one, LADDER).as_attempt() for one in record["attempts"]] == [made.as_attempt() for made in fit.attempts]
+    assert "MemoryError" in (folder / "run.stderr.log").read_text() and (folder / "run.stdout.3.log").read_text().startswith("epoch 1")
+    assert (folder / "native" / "attempt-3.sh").exists() and "'0'" not in (folder / "native" / "attempt-3.sh").read_text()
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    assert [one["event"] for one in events if one["event"] != "heartbeat"] == [
+        *["run_started", "run_ended", "recovering"] * 2,
+        "run_started",
+        "run_ended",
+    ]
+
+
+def test_a_failure_in_validation_turns_the_validation_wheel(tmp_path: Path) -> None:
+    fit = run(tmp_path, "validation")
+    assert fit.attempts[0].phase == "validate" and fit.attempts[1].rung.values == {"micro_batch": 8, "val_micro_batch": 2}
+
+
+def test_a_run_that_stands_still_is_ended_with_its_stacks_and_resumed_once(tmp_path: Path) -> None:
+    fit = run(tmp_path, "hangs", "hangs")
+    assert told(fit) == ["stalled 8", "stalled 8"] and fit.status is Status.FAILED
+    assert "process" in (fit.job.folder.path / "stalled.1.txt").read_text() and (fit.job.folder.path / "stalled.2.txt").exists()
+
+
+def test_a_loss_that_stays_nan_ends_the_run(tmp_path: Path) -> None:
+    fit = run(tmp_path, "nan")
+    assert told(fit) == ["diverged 8"] and fit.status is Status.FAILED and "nan" in fit.attempts[0].evidence
+
+
+def test_shared_memory_costs_workers_before_it_costs_a_rung(tmp_path: Path) -> None:
+    fit = run(tmp_path, "worker", workers=4)
+    assert told(fit) == ["host_memory 8", "done 8"] and fit.attempts[1].workers == 1 and "WORKERS=1" in fit.attempts[1].command
+
+
+@pytest.mark.parametrize(("fault", "words"), [("crash", "not for want of memory"), ("disk", "the disk is full")])
+def test_what_starting_again_would_not_cure_stops_with_a_report(tmp_path: Path, fault: str, words: str) -> None:
+    fit = run(tmp_path, fault)
+    last = fit.attempts[-1].as_record(0)["next"]
+    assert len(fit.attempts) == 1 and fit.status is Status.FAILED and words in last["why"] and last["checkpoint"]["done"] == 1
+
+
+def test_a_trainer_that_cant_resume_is_begun_anew_only_with_consent_and_nothing_of_it_is_removed(tmp_path: Path) -> None:
+    refused = run(tmp_path, "memory", keeps=False)
+    assert told(refused) == ["out_of_memory 8"] and refused.status is Status.FAILED
+    (tmp_path / "tries").unlink(missing_ok=True)
+    fit = run(tmp_path, "memory", keeps=False, allow_restart=True)
+    assert told(fit) == ["out_of_memory 8", "done 4"] and [one["batch"] for one in fit.results["epochs"]] == [4, 4, 4, 4]
+    assert (fit.job.folder.path / "run.attempt-1" / "0.json").exists()
+
+
+def test_restarts_are_counted(tmp_path: Path) -> None:
+    fit = run(tmp_path, "killed", "killed", "killed", restarts=0)
+    assert told(fit) == ["killed 8"] and "recover.restarts=0" in fit.attempts[0].as_record(0)["next"]["why"]
+
+
+def test_a_failed_run_is_gone_on_with_from_its_folder_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = run(tmp_path, "killed", "killed", restarts=1)
+    assert before.status is Status.FAILED and told(before) == ["killed 8", "killed 8"]
+    faults = before.job.adapter.faults  # type: ignore[attr-defined]
+    monkeypatch.setattr(story, "load_adapter", lambda name: lambda asked: Few(asked, faults))
+    monkeypatch.chdir(tmp_path)
+    screen: Any = Screen()
+    with (tmp_path / "out").open("ab") as out:
+        fit = story.go_on(resumption.read(before.job.folder.path), screen, show=(out, out))
+    assert fit.status is Status.DONE and told(fit) == ["killed 8", "killed 8", "done 8"], "a person's word gives new restarts"
+    assert fit.attempts[2].checkpoint is not None and fit.attempts[2].checkpoint.done == 1
+    record = json.loads((before.job.folder.path / "record.json").read_text())
+    assert record["status"] == "done" and len(record["attempts"]) == 3 and resumption.read(before.job.folder.path).done

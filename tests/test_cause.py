@@ -1,0 +1,70 @@
+"""What ended a run, from its exit status and its own words, as trainers really print them."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from launcher.cause import Seen, find, phase_of
+from launcher.recover import Ended
+
+OOM = "RuntimeError: err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 3276800 bytes. Error code 12"
+
+
+def traceback(*frames: str, error: str = OOM) -> str:
+    return "\n".join(["Traceback (most recent call last):", *(f'  File "x.py", line 3, in {name}' for name in frames), error])
+
+
+@pytest.mark.parametrize(
+    ("frames", "phase"),
+    [
+        (("<module>", "main", "train", "_do_train", "forward"), "train"),
+        (("train", "_do_train", "validate", "__call__", "forward"), "validate"),
+        (("train", "_do_train", "final_eval", "__call__", "forward"), "finish"),
+        (("train", "_inner_training_loop", "_maybe_log_save_evaluate", "evaluate", "evaluation_loop", "prediction_step"), "validate"),
+        (("train_and_eval", "train_step", "forward"), "train"),
+        (("run", "_save_checkpoint"), "train"),
+    ],
+)
+def test_the_phase_is_told_by_the_functions_of_the_last_traceback(frames: tuple[str, ...], phase: str) -> None:
+    earlier = traceback("validate", error="ValueError: caught long ago")
+    assert phase_of(f"{earlier}\n{traceback(*frames)}") == phase
+
+
+def test_a_run_that_got_over_a_memory_failure_and_crashed_later_did_not_run_out_of_memory() -> None:
+    words = f"{OOM}\nit went on\n{traceback('train', error='KeyError: x')}"
+    assert find(Seen(returncode=1, words=words)).ended is Ended.CRASHED
+
+
+def test_a_memory_failure_that_clean_up_fails_after_is_still_one() -> None:
+    chained = f"{traceback('train')}\n\nDuring handling of the above exception, another exception occurred:\n\n"
+    assert find(Seen(returncode=1, words=chained + traceback("close", error="RuntimeError: closed"))).ended is Ended.OUT_OF_MEMORY
+
+
+@pytest.mark.parametrize(
+    ("seen", "ended"),
+    [
+        (Seen(returncode=0, words=""), Ended.DONE),
+        (Seen(returncode=1, words=traceback("train")), Ended.OUT_OF_MEMORY),
+        (Seen(returncode=1, words=traceback("train"), on_card=True), Ended.HOST_MEMORY),
+        (Seen(returncode=1, words=traceback("f", error="torch.OutOfMemoryError: CUDA out of memory."), on_card=True), Ended.OUT_OF_MEMORY),
+        (
+            Seen(returncode=1, words=traceback("f", error="torch.OutOfMemoryError: CUDA out of memory."), on_card=True, taken="pid 7"),
+            Ended.CARD_TAKEN,
+        ),
+        (Seen(returncode=1, words=traceback("f", error="RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error.")),
+         Ended.HOST_MEMORY),
+        (Seen(returncode=-signal.SIGKILL, words=""), Ended.KILLED),
+        (Seen(returncode=143, words=""), Ended.KILLED),
+        (Seen(returncode=-signal.SIGKILL, words="", oom_kills=1), Ended.OUT_OF_MEMORY),
+        (Seen(returncode=-signal.SIGKILL, words="", oom_kills=1, on_card=True), Ended.HOST_MEMORY),
+        (Seen(returncode=-signal.SIGSEGV, words="", at_limit=True), Ended.OUT_OF_MEMORY),
+        (Seen(returncode=-signal.SIGSEGV, words=""), Ended.CRASHED),
+        (Seen(returncode=1, words=traceback("f", error="OSError: [Errno 28] No space left on device: 'last.pt'")), Ended.DISK_FULL),
+        (Seen(returncode=1, words=traceback("f", error="RuntimeError: Training failed: NaN persisted for 4 epochs")), Ended.DIVERGED),
+        (Seen(returncode=-signal.SIGTERM, words="", ended_for=Ended.STALLED), Ended.STALLED),
+    ],
+)  # fmt: skip
+def test_what_ended_a_run(seen: Seen, ended: Ended) -> None:
+    assert find(seen).ended is ended

@@ -1,0 +1,56 @@
+"""NaN in what trainers print, and silence that is a hang or only slow work."""
+
+from __future__ import annotations
+
+import pytest
+
+from launcher.lifesigns import Losses, Silence, loss_report
+
+
+@pytest.mark.parametrize(
+    ("line", "report"),
+    [
+        ("\x1b[K        2/4         0G      4.874      4.003      2.501         24         96: 0%", ("2", True)),
+        ("\x1b[K      134/200      26.5G        nan        nan      2.501         24       1280: 6%", ("134", False)),
+        ("{'loss': 'nan', 'grad_norm': 'nan', 'learning_rate': '1e-05', 'epoch': '0.1'}", ("", False)),
+        ("{'loss': 2.31, 'grad_norm': nan}", ("", True)),
+        ("{'eval_loss': 'nan'}", None),
+        ("epoch 3 | train loss: inf", ("", False)),
+        ("step 100: loss=3.2e-01", ("", True)),
+        ("step 100: loss 0.25", ("", True)),
+        ("epoch 3 | val loss: nan", None),
+        ("epoch 3 | val loss: nan | train loss 0.3", ("", True)),
+        ("lossless compression of nan", None),
+        ("", None),
+    ],
+)
+def test_a_loss_report_is_known_in_the_words_of_trainers(line: str, report: tuple[str, bool] | None) -> None:
+    assert loss_report(line) == report
+
+
+def test_reports_in_a_row_count_and_a_finite_one_begins_anew() -> None:
+    losses = Losses(3)
+    said = [losses.saw(f"loss: {value}") for value in ("nan", "nan", "1.0", "nan", "nan", "nan", "nan")]
+    assert said == ["first", "", "", "first", "", "enough", ""]
+
+
+def test_the_rows_of_one_epoch_are_one_report() -> None:
+    losses = Losses(2)
+    row = "  {}/4  0G  nan  nan  nan  24  96: 50%"
+    assert [losses.saw(row.format(epoch)) for epoch in (1, 1, 1, 2)] == ["first", "", "", "enough"]
+
+
+def test_a_silent_run_that_computes_nothing_has_stalled() -> None:
+    silence = Silence(0.0, least_s=60)
+    assert silence.look(59, grew=False, busy_s=0) == "" and silence.look(61, grew=False, busy_s=0.1) == "stalled"
+
+
+def test_a_silent_run_that_computes_is_told_once_and_never_ended() -> None:
+    silence = Silence(0.0, least_s=60)
+    assert [silence.look(at, grew=False, busy_s=at) for at in (61.0, 62.0, 9000.0)] == ["silent", "", ""]
+
+
+def test_a_run_may_be_as_silent_as_it_has_been_ten_times() -> None:
+    silence = Silence(0.0, least_s=60)
+    assert silence.look(50, grew=True, busy_s=0) == ""
+    assert silence.look(549, grew=False, busy_s=0) == "" and silence.look(551, grew=False, busy_s=0) == "stalled"

@@ -1,0 +1,252 @@
+"""The one decision after a failed run, walked over histories that hypothesis invents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from launcher.contract.report import Phase
+from launcher.ladder import Ladder, Rung, Wheel, build
+from launcher.recover import MOST_WAITS, Attempt, Ended, GoOn, History, Stop, Wait, decide
+from launcher.schema import RecoverRules
+from launcher.search import Tried
+from launcher.trainers.base import Checkpoint
+from launcher.verdict import Kind, Verdict
+
+LADDER = build(
+    [
+        Wheel(name="micro_batch", values=(8, 4, 2, 1)),
+        Wheel(name="val_micro_batch", values=(16, 8), acts_in="validation"),
+        Wheel(name="image_size", values=(640, 512)),
+        Wheel(name="model", values=("large", "small")),
+    ],
+    effective_batch=16,
+)
+KEEPS = frozenset({"micro_batch", "val_micro_batch", "image_size"})
+
+
+def checkpoint(done: float = 3) -> Checkpoint:
+    return Checkpoint(path=Path("last.pt"), done=done, unit="epochs")
+
+
+def at(rung: Rung, ended: Ended, **more: object) -> Attempt:
+    return replace(Attempt(rung=rung, ended=ended), **more)  # type: ignore[arg-type]
+
+
+def history(*attempts: Attempt, **more: object) -> History:
+    base = History(ladder=LADDER, rules=RecoverRules(), attempts=attempts, checkpoints=(checkpoint(),), keeps=KEEPS)
+    return replace(base, **more)  # type: ignore[arg-type]
+
+
+def went_on(move: object) -> GoOn:
+    assert isinstance(move, GoOn), move
+    return move
+
+
+def test_a_late_out_of_memory_goes_one_micro_batch_lower_from_the_last_checkpoint() -> None:
+    move = went_on(decide(history(at(LADDER.asked, Ended.OUT_OF_MEMORY))))
+    assert (move.rung.micro_batch, move.rung.effective_batch, move.checkpoint) == (4, 16, checkpoint())
+    assert not move.unproven
+
+
+def test_a_failure_in_validation_lowers_the_validation_side_first() -> None:
+    move = went_on(decide(history(at(LADDER.asked, Ended.OUT_OF_MEMORY, phase=Phase.VALIDATE))))
+    assert move.rung.values == {**LADDER.asked.values, "val_micro_batch": 8}
+
+
+def test_a_failure_in_training_never_turns_to_the_validation_side_alone() -> None:
+    bottom = LADDER.rungs[3]
+    assert bottom.micro_batch == 1
+    move = went_on(decide(history(at(bottom, Ended.OUT_OF_MEMORY))))
+    assert move.rung.values["image_size"] == 512, "fewer validation samples would not cure it"
+
+
+def test_a_rung_that_turns_a_faster_wheel_back_needs_a_trial() -> None:
+    move = went_on(decide(history(at(LADDER.rungs[3], Ended.OUT_OF_MEMORY))))
+    assert move.rung.micro_batch == 8 and move.unproven
+
+
+def test_a_trial_on_the_way_that_fails_rules_its_rung_out() -> None:
+    first = went_on(decide(history(at(LADDER.rungs[3], Ended.OUT_OF_MEMORY))))
+    failed = Tried(rung=first.rung, verdict=Verdict(kind=Kind.OUT_OF_MEMORY, phase=Phase.TRAIN, why=""))
+    second = went_on(decide(history(at(LADDER.rungs[3], Ended.OUT_OF_MEMORY), tried=(failed,))))
+    assert second.rung.index > first.rung.index and second.rung.micro_batch < first.rung.micro_batch
+
+
+def test_a_smaller_model_needs_consent() -> None:
+    last = [rung for rung in LADDER.rungs if rung.values["model"] == "large"][-1]
+    move = decide(history(at(last, Ended.OUT_OF_MEMORY)))
+    assert isinstance(move, Stop) and "recover.allow_restart" in move.why and move.checkpoint == checkpoint()
+    agreed = went_on(decide(history(at(last, Ended.OUT_OF_MEMORY), rules=RecoverRules(allow_restart=True))))
+    assert agreed.rung.values["model"] == "small" and agreed.checkpoint is None
+
+
+def test_a_trainer_that_cant_resume_is_begun_anew_only_with_consent() -> None:
+    ended = at(LADDER.asked, Ended.OUT_OF_MEMORY)
+    move = decide(history(ended, keeps=None, checkpoints=()))
+    assert isinstance(move, Stop) and "recover.allow_restart" in move.why
+    assert went_on(decide(history(ended, keeps=None, checkpoints=(), rules=RecoverRules(allow_restart=True)))).rung.index > 0
+
+
+def test_before_the_first_checkpoint_a_lower_rung_begins_from_the_beginning() -> None:
+    move = went_on(decide(history(at(LADDER.asked, Ended.OUT_OF_MEMORY), checkpoints=())))
+    assert move.checkpoint is None and move.rung.micro_batch == 4
+
+
+def test_memory_that_others_took_is_waited_for_and_not_punished() -> None:
+    taken = at(LADDER.rungs[2], Ended.CARD_TAKEN)
+    move = decide(history(taken))
+    assert isinstance(move, Wait) and move.then.rung == LADDER.rungs[2]
+    assert isinstance(decide(history(*[taken] * MOST_WAITS)), Wait)
+    assert isinstance(decide(history(*[taken] * (MOST_WAITS + 1))), Stop)
+
+
+def test_fewer_loader_workers_come_before_a_lower_rung() -> None:
+    ended = at(LADDER.asked, Ended.HOST_MEMORY)
+    first = went_on(decide(history(ended, workers=8)))
+    assert (first.rung, first.workers) == (LADDER.asked, 2)
+    second = went_on(decide(history(ended, replace(ended, workers=2), workers=8)))
+    assert (second.rung, second.workers) == (LADDER.asked, 0)
+    third = went_on(decide(history(ended, replace(ended, workers=2), replace(ended, workers=0), workers=8)))
+    assert third.rung.micro_batch == 4 and third.workers == 0
+
+
+def test_a_killed_run_goes_on_at_its_rung_and_lighter_where_nothing_was_won_since() -> None:
+    killed = at(LADDER.asked, Ended.KILLED, done=3)
+    assert went_on(decide(history(killed))).rung == LADDER.asked
+    assert went_on(decide(history(killed, replace(killed, done=4)))).rung == LADDER.asked
+    assert went_on(decide(history(killed, killed))).rung.micro_batch == 4
+
+
+def test_a_stall_is_resumed_once() -> None:
+    stalled = at(LADDER.asked, Ended.STALLED)
+    assert went_on(decide(history(stalled))).rung == LADDER.asked
+    assert isinstance(decide(history(stalled, stalled)), Stop)
+
+
+def test_a_loss_that_is_not_finite_is_rolled_back_once_and_only_where_asked() -> None:
+    diverged, rolling = at(LADDER.asked, Ended.DIVERGED), RecoverRules(on_nan="roll_back")
+    assert isinstance(decide(history(diverged)), Stop)
+    assert went_on(decide(history(diverged, rules=rolling))).checkpoint == checkpoint()
+    assert isinstance(decide(history(diverged, diverged, rules=rolling)), Stop)
+
+
+def test_a_crash_is_not_started_again() -> None:
+    assert isinstance(decide(history(at(LADDER.asked, Ended.CRASHED))), Stop)
+
+
+def test_a_person_who_resumes_gives_a_new_budget() -> None:
+    ended = [at(LADDER.asked, Ended.KILLED, done=number) for number in range(6)]
+    assert isinstance(decide(history(*ended)), Stop)
+    assert isinstance(decide(history(*ended, at(LADDER.asked, Ended.INTERRUPTED), forgiven=6)), GoOn)
+
+
+# -- any night -----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Night:
+    """A run as the world treats it: what ends each attempt, whether it had saved something new, what a trial would say."""
+
+    faults: list[tuple[Ended, Phase, bool, bool]]
+    rules: RecoverRules
+    keeps: frozenset[str] | None
+    workers: int | None
+    ladder: Ladder
+    attempts: list[Attempt] = field(default_factory=list)
+    tried: list[Tried] = field(default_factory=list)
+    trials: int = 0
+    begun_at: Rung | None = None  # the rung whose model wrote the checkpoints that are there
+    done: float = 0
+
+    def live(self, start: Rung) -> Stop | None:
+        """Until it is done (None) or stopped. Checks every move on its way."""
+        rung, workers = start, None
+        for ended, phase, saved, fits in self.faults:
+            if saved:
+                self.done += 1
+                self.begun_at = rung
+            self.attempts.append(Attempt(rung=rung, ended=ended, phase=phase, done=self.done, workers=workers))
+            move = self.decided(fits)
+            if isinstance(move, Stop):
+                return move
+            go_on = move.then if isinstance(move, Wait) else move
+            self.check(rung, go_on)
+            rung, workers = go_on.rung, go_on.workers
+        return None
+
+    def decided(self, fits: bool) -> GoOn | Wait | Stop:
+        """The move, with the trials it asks for made."""
+        while True:
+            left = (checkpoint(self.done),) if self.done else ()
+            move = decide(History(
+                ladder=self.ladder, rules=self.rules, attempts=tuple(self.attempts), checkpoints=left, keeps=self.keeps,
+                tried=tuple(self.tried), workers=self.workers,
+            ))  # fmt: skip
+            if not isinstance(move, GoOn) or not move.unproven or fits:
+                return move
+            self.trials += 1
+            assert self.trials <= len(self.ladder.rungs), "each trial rules a rung out"
+            self.tried.append(Tried(rung=move.rung, verdict=Verdict(kind=Kind.OUT_OF_MEMORY, phase=Phase.TRAIN, why="")))
+
+    def check(self, before: Rung, move: GoOn) -> None:
+        assert move.rung.index >= before.index, "a rung is never raised"
+        assert move.rung.effective_batch == before.effective_batch == self.ladder.effective_batch
+        if move.checkpoint is not None:
+            assert self.begun_at is not None and self.keeps is not None
+            turned = {name for name in before.values if move.rung.values[name] != self.begun_at.values[name]}
+            assert turned <= self.keeps, "a checkpoint is only given to a rung that can load it"
+        elif self.done and not self.rules.allow_restart:
+            raise AssertionError("progress is thrown away without consent")
+        if move.checkpoint is None:
+            self.done, self.begun_at = 0, None
+
+
+FAULT = st.tuples(
+    st.sampled_from([ended for ended in Ended if ended is not Ended.DONE]),
+    st.sampled_from([Phase.TRAIN, Phase.VALIDATE, Phase.FINISH]),
+    st.booleans(),
+    st.booleans(),
+)
+
+
+@st.composite
+def ladders(draw: st.DrawFn) -> Ladder:
+    effective = draw(st.sampled_from([1, 4, 12, 16]))
+    micro = [size for size in range(effective, 0, -1) if effective % size == 0]
+    wheels = [
+        Wheel(name="micro_batch", values=tuple(micro[: draw(st.integers(1, len(micro)))])),
+        Wheel(name="val_micro_batch", values=(16, 8, 4)[: draw(st.integers(1, 3))], acts_in="validation"),
+        Wheel(name="image_size", values=(640, 512, 320)[: draw(st.integers(1, 3))]),
+        Wheel(name="model", values=("l", "m", "s")[: draw(st.integers(1, 3))]),
+    ]
+    return build(draw(st.permutations(wheels)), effective_batch=effective)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    ladder=ladders(),
+    faults=st.lists(FAULT, min_size=8, max_size=14),
+    restarts=st.integers(0, 8),
+    allow=st.booleans(),
+    on_nan=st.sampled_from(["stop", "roll_back", "go_on"]),
+    keeps=st.sampled_from([None, KEEPS, frozenset({"micro_batch"}), frozenset[str]()]),
+    workers=st.sampled_from([None, 0, 8]),
+    start=st.integers(0, 200),
+)
+def test_any_night_ends_within_its_budget_never_climbs_and_never_changes_the_effective_batch(
+    ladder: Ladder, faults: list[tuple[Ended, Phase, bool, bool]], restarts: int, allow: bool, on_nan: str,
+    keeps: frozenset[str] | None, workers: int | None, start: int,
+) -> None:  # fmt: skip
+    rules = RecoverRules(restarts=restarts, allow_restart=allow, on_nan=on_nan)  # type: ignore[arg-type]
+    uninterrupted = [fault for fault in faults if fault[0] is not Ended.INTERRUPTED]
+    night = Night(faults=uninterrupted, rules=rules, keeps=keeps, workers=workers, ladder=ladder)
+    stopped = night.live(ladder.rungs[start % len(ladder.rungs)])
+    failed = [attempt for attempt in night.attempts if attempt.ended is not Ended.CARD_TAKEN]
+    assert stopped is not None or len(night.attempts) <= restarts + 1 + MOST_WAITS, "it ends"
+    assert len(failed) <= restarts + 1 and len(night.attempts) - len(failed) <= MOST_WAITS + 1
+    if stopped is not None and night.done:
+        assert stopped.checkpoint is not None, "what is left is told"

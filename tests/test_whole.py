@@ -1,0 +1,64 @@
+"""What a torn, corrupt or empty checkpoint is known by, without loading it."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from launcher import whole
+
+
+def saved(path: Path) -> Path:
+    """As torch.save writes: a zip of uncompressed records with their checksums."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data/0", bytes(range(256)) * 100)
+    return path
+
+
+def safetensors(path: Path, *, size: int = 64) -> Path:
+    header = json.dumps({"w": {"dtype": "F32", "shape": [16], "data_offsets": [0, 64]}}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(size))
+    return path
+
+
+def test_a_whole_file_has_no_fault(tmp_path: Path) -> None:
+    assert whole.fault(saved(tmp_path / "a.pt")) == "" == whole.fault(safetensors(tmp_path / "b.safetensors"))
+
+
+def test_one_flipped_bit_is_seen(tmp_path: Path) -> None:
+    path = saved(tmp_path / "a.pt")
+    data = bytearray(path.read_bytes())
+    data[5000] ^= 1
+    path.write_bytes(data)
+    assert "corrupt" in whole.fault(path)
+
+
+@pytest.mark.parametrize("part", [0, 3, 1000, -1])
+def test_a_torn_file_is_seen(tmp_path: Path, part: int) -> None:
+    path = saved(tmp_path / "a.pt")
+    path.write_bytes(path.read_bytes()[:part])
+    if part != 3:  # three bytes of any file could be anything
+        assert whole.fault(path)
+
+
+def test_a_folder_is_as_whole_as_its_worst_file(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint-5"
+    folder.mkdir()
+    assert "empty" in whole.fault(folder)
+    safetensors(folder / "model.safetensors")
+    (folder / "trainer_state.json").write_text('{"global_step": 5}')
+    assert whole.fault(folder) == ""
+    (folder / "trainer_state.json").write_text('{"global_st')
+    assert "trainer_state.json" in whole.fault(folder)
+    (folder / "trainer_state.json").unlink()
+    safetensors(folder / "model.safetensors", size=60)
+    assert "bytes" in whole.fault(folder)
+
+
+def test_a_file_that_the_disk_never_got_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "a.ckpt").write_bytes(bytes(4096))
+    assert "zeros" in whole.fault(tmp_path / "a.ckpt")
