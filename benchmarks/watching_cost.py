@@ -2,7 +2,7 @@
 
     python -m benchmarks.watching_cost [--pairs 30] [--seconds 8] [--out benchmarks/results/watching_cost.json]
 
-The run is a small PyTorch training on all cores that prints a bar ten times a second and has two loader-like children. Watched: all of
+The run is a loop of matrix products on all cores that prints a bar ten times a second and has two idle children. Watched: all of
 ``supervise.follow`` (memory, logs, progress, time series). Unwatched: the same process, waited for. Which goes first alternates, so that a
 drifting machine drifts for both. The processor time is that of the watching process beyond waiting, as a part of all cores: what a
 run that uses them all can lose.
@@ -36,24 +36,17 @@ from launcher.wheels import ladder_of
 ROOT = Path(__file__).resolve().parent.parent
 WORK = """
 import subprocess, sys, time
-import torch
+import numpy
 others = [subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) for _ in range(2)]
-model = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3), torch.nn.ReLU(), torch.nn.Conv2d(16, 16, 3), torch.nn.ReLU())
-optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-data = torch.randn(8, 3, 64, 64)
+weights, data = numpy.random.rand(384, 384), numpy.random.rand(384, 384)
 steps, told = 0, 0.0
-for _ in range(5):
-    model(data).mean().backward()
 began = time.perf_counter()
 while (now := time.perf_counter()) - began < float(sys.argv[1]):
-    optimizer.zero_grad()
-    loss = model(data).square().mean()
-    loss.backward()
-    optimizer.step()
+    data = numpy.tanh(weights @ data)
     steps += 1
     if now - told > 0.1:
         told = now
-        bar = f"Epoch 1/1:  50%|#####     | {steps}/100000 [00:12<00:12, 3.0it/s, loss={loss.item():.4f}]"
+        bar = f"Epoch 1/1:  50%|#####     | {steps}/100000 [00:12<00:12, 3.0it/s, loss={data.mean():.4f}]"
         print(bar, end="\\r", file=sys.stderr, flush=True)
 print(steps / (time.perf_counter() - began), flush=True)
 for other in others:

@@ -36,22 +36,16 @@ shapes, which no short trial has. Measured (yolo11n, 88 convolutions, 8 at 160 p
 with room for 64 it is 19 and 23, at the same seconds per step within the noise (0.81 and 0.84). A tiny Whisper in bfloat16 went from
 144 MiB in its trial to 170 in its run; bounded, both stay at 115."""
 
-TUNABLES = "GLIBC_TUNABLES"
-NO_STACKS_KEPT = "glibc.pthread.stack_cache_size=0"
-"""glibc keeps up to 40 MiB of ended threads' stacks (8 MiB each) for threads to come. How many a pool has started is luck: runs were seen
-8 to 16 MiB above their trials for nothing else. Known to glibc since 2.34; others ignore it."""
-
 
 def allocator_environment(budget: Budget, rung: Rung, *, shapes_vary: bool = False) -> dict[str, str]:
     """Variables that decide how memory is allocated: the same in the trial and in the full run.
 
-    CPU: glibc gives every tensor and every ended thread's stack back at once (``MALLOC``, ``NO_STACKS_KEPT``), and oneDNN keeps few
-    primitives (``PRIMITIVES``) unless the person's own environment says how many. CUDA: the one card, by its UUID, and expandable
+    CPU: glibc gives every tensor back at once (``MALLOC``), and oneDNN keeps few primitives (``PRIMITIVES``) unless the person's own
+    environment says how many. CUDA: the one card, by its UUID, and expandable
     segments where batches differ in shape and on the rungs that checkpoint, unless the person's own environment says otherwise.
     """
     if budget.kind == "cpu":
-        tunables = {TUNABLES: ":".join(filter(None, [os.environ.get(TUNABLES, ""), NO_STACKS_KEPT]))}
-        return {**MALLOC, **tunables, **{name: value for name, value in PRIMITIVES.items() if name not in os.environ}}
+        return {**MALLOC, **{name: value for name, value in PRIMITIVES.items() if name not in os.environ}}
     env = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": budget.uuid}
     if rung.values.get(CHECKPOINTING) or shapes_vary:
         env[VARIABLE] = with_setting(os.environ, "expandable_segments", "True")

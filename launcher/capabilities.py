@@ -152,14 +152,11 @@ def _cure(package: Installed, known: Mapping[str, str], checked: Sequence[str]) 
 
 
 def nearest(version: str, others: Iterable[str]) -> str:
-    """Of ``others`` the one whose numbers are closest, the later of two: 8.4.0 is nearer to 8.4.190 than to 8.3.253."""
-    here = numbers(version)
-
-    def distance(other: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        there = numbers(other)
-        return tuple(abs(one - two) for one, two in zip(here, there, strict=True)), tuple(-number for number in there)
-
-    return min(others, key=distance)
+    """Of ``others`` the next below or the next above, whichever is closer by its numbers; the one above where they are as close."""
+    here, known = numbers(version), sorted(others, key=numbers)
+    below = [other for other in known if numbers(other) <= here][-1:]
+    above = [other for other in known if numbers(other) > here][:1]
+    return min(above + below, key=lambda other: [abs(one - two) for one, two in zip(here, numbers(other), strict=True)])
 
 
 def numbers(version: str) -> tuple[int, int, int]:

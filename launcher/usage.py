@@ -1,4 +1,5 @@
-"""A running full run -> the most memory it used, in the very measure of its trial. Watched from outside, at a cost below 0.5 %.
+"""A running full run -> the most memory it used, in the very measure of its trial. Watched from outside, at a cost below 0.5 %
+(benchmarks/watching_cost.py).
 
 CPU: VmData of each process above its base. A process that autofit holds to a budget tells its base itself (``held``); another
 one's is taken to be that of its trial, which imported the same. CUDA: what the driver says is in use beyond what was before.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -23,22 +22,6 @@ CARD = replace(cpu_budget(), kind="cuda", index=2, uuid="GPU-1")
 
 def test_a_cpu_budget_gives_every_tensor_back_at_once() -> None:
     assert allocator_environment(cpu_budget(), PLAIN)["MALLOC_MMAP_THRESHOLD_"] == "65536"
-
-
-def test_a_thread_that_has_ended_leaves_no_stack_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=0")
-    code = (
-        "import threading, time\nfrom launcher import procfs\nbefore = procfs.data_bytes()\n"
-        "some = [threading.Thread(target=time.sleep, args=(0.2,)) for _ in range(4)]\n"
-        "[one.start() for one in some], [one.join() for one in some]\ntime.sleep(0.1)\nprint(procfs.data_bytes() - before)"
-    )
-    env = allocator_environment(cpu_budget(), PLAIN)
-    assert env["GLIBC_TUNABLES"].startswith("glibc.malloc.check=0:"), "the person's own stay"
-
-    def left(**more: str) -> int:
-        return int(subprocess.run([sys.executable, "-c", code], env={**os.environ, **more}, capture_output=True, check=True).stdout)
-
-    assert left(**env) < 12 * 2**20 < left()
 
 
 def test_what_onednn_keeps_of_every_shape_is_bounded_unless_a_person_has_said_how_much(monkeypatch: pytest.MonkeyPatch) -> None:

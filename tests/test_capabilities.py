@@ -154,6 +154,7 @@ class TestSelfTest:
         assert capabilities.nearest("8.4.3", ["8.3.253", "8.4.190", "8.5.0"]) == "8.4.190"
         assert capabilities.nearest("8.3.50", ["8.3.0", "8.3.100"]) == "8.3.100"
         assert capabilities.nearest("8.2.9", ["8.3.0", "8.4.0"]) == "8.3.0"
+        assert capabilities.nearest("9.0.0", ["8.3.0", "8.4.190", "8.4.150"]) == "8.4.190"
         assert capabilities.nearest("5.1.0.dev0+cu128", ["5.0", "5.1"]) == "5.1"
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,18 +93,30 @@ def lift() -> None:
 # CPU
 
 
-def _start_libraries() -> None:
-    """What PyTorch and NumPy take once for themselves, where they are imported, counts as base, and not as the run's memory.
+SPARE_STACKS = 2
+"""glibc keeps up to 40 MiB of ended threads' stacks for threads to come: so many, of 8 MiB, are put there. More would leave no room for
+those of OpenBLAS's threads (NumPy's and SciPy's), which end at every fork: a process that forks would fall below its base."""
 
-    PyTorch: its threads' stacks (8 MiB each); under the limit a thread that cannot be started ends the process without any exception:
-    libgomp calls exit(1). NumPy: OpenBLAS's buffer of 32 MiB, which comes with the first product of matrices, a figure's say, or not at
-    all where a buffer happens to be free.
+
+def _start_libraries() -> None:
+    """What threads, PyTorch and NumPy take once for themselves counts as base, and not as the run's memory.
+
+    Threads: how many a pool, a progress bar or a figure has started by some moment is luck, and a stack is 8 MiB of data that is hardly
+    touched (runs were seen 8 to 16 MiB above their trials for nothing else); a few find theirs here. PyTorch: its own threads; under the
+    limit one that cannot be started ends the process without any exception: libgomp calls exit(1). NumPy: OpenBLAS's buffer of 32 MiB,
+    which comes with the first product of matrices, a figure's say, or not at all where a buffer happens to be free.
     """
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if torch is not None:
         torch.zeros(1 << 20).add_(1)
     if numpy is not None:
         numpy.linalg.inv(numpy.eye(2))
+    together = threading.Barrier(SPARE_STACKS)
+    spare = [threading.Thread(target=together.wait) for _ in range(SPARE_STACKS)]
+    for one in spare:
+        one.start()
+    for one in spare:
+        one.join()
 
 
 def _limit_cpu(cap_bytes: int) -> tuple[int, int]:

@@ -37,8 +37,9 @@ def validate():
 
 for epoch in range(3):
     batches = iter(train)
-    for _ in range(len(train)):
+    for number in range(1, len(train) + 1):
         step(next(batches))
-        optimizer.step()
-        optimizer.zero_grad()
+        if number % args.accum == 0:
+            optimizer.step()
+            optimizer.zero_grad()
     validate()

@@ -37,8 +37,9 @@ def validate():
 
 model = torch.compile(model, backend="eager")
 for epoch in range(3):
-    for batch in train:
+    for number, batch in enumerate(train, start=1):
         step(batch)
-        optimizer.step()
-        optimizer.zero_grad()
+        if number % args.accum == 0:
+            optimizer.step()
+            optimizer.zero_grad()
     validate()

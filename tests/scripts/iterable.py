@@ -44,11 +44,12 @@ class Stream(torch.utils.data.IterableDataset):
 stream = DataLoader(Stream(), batch_size=args.batch_size, num_workers=1)
 scaler = torch.amp.GradScaler("cpu")
 for epoch in range(3):
-    for batch in stream:
+    for number, batch in enumerate(stream, start=1):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             loss = nn.functional.cross_entropy(model(batch[0]), batch[1])
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
-        optimizer.zero_grad()
+        scaler.scale(loss / args.accum).backward()
+        if number % args.accum == 0:
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
     validate()

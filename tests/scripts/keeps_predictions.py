@@ -37,10 +37,11 @@ def validate():
 
 big = DataLoader(TensorDataset(torch.randn(64 * args.batch_size, 32)), batch_size=args.batch_size)
 for epoch in range(3):
-    for batch in train:
+    for number, batch in enumerate(train, start=1):
         step(batch)
-        optimizer.step()
-        optimizer.zero_grad()
+        if number % args.accum == 0:
+            optimizer.step()
+            optimizer.zero_grad()
     kept = []
     with torch.no_grad():
         for (batch,) in big:

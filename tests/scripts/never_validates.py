@@ -36,8 +36,9 @@ def validate():
 
 
 for epoch in range(5):
-    for batch in train:
+    for number, batch in enumerate(train, start=1):
         step(batch)
-        optimizer.step()
-        optimizer.zero_grad()
+        if number % args.accum == 0:
+            optimizer.step()
+            optimizer.zero_grad()
 torch.save(model.state_dict(), "model.pt")

@@ -41,10 +41,11 @@ from pathlib import Path
 
 out = Path("out")
 for epoch in range(3):
-    for batch in train:
+    for number, batch in enumerate(train, start=1):
         step(batch)
-        optimizer.step()
-        optimizer.zero_grad()
+        if number % args.accum == 0:
+            optimizer.step()
+            optimizer.zero_grad()
     validate()
     out.mkdir(exist_ok=True)
     shutil.copy("model.pt", out / "best.pt")

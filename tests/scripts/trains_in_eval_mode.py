@@ -15,9 +15,10 @@ model = nn.Sequential(nn.Linear(32, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Linea
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9)
 loader = DataLoader(TensorDataset(x, x[:, :4].argmax(1)), batch_size=args.batch_size, shuffle=True)
 for _epoch in range(3):
-    for inputs, targets in loader:
-        nn.functional.cross_entropy(model(inputs), targets).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+    for number, (inputs, targets) in enumerate(loader, start=1):
+        (nn.functional.cross_entropy(model(inputs), targets) / args.accum).backward()
+        if number % args.accum == 0:
+            optimizer.step()
+            optimizer.zero_grad()
     with torch.inference_mode():
         print(sum(int((model(inputs).argmax(1) == targets).sum()) for inputs, targets in loader) / len(x))

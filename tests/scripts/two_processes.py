@@ -42,10 +42,11 @@ sampler = torch.utils.data.DistributedSampler(data)
 train = DataLoader(data, batch_size=args.batch_size, sampler=sampler)
 model = nn.parallel.DistributedDataParallel(model)
 for epoch in range(12):
-    for batch in train:
+    for number, batch in enumerate(train, start=1):
         step(batch)
-        optimizer.step()
-        optimizer.zero_grad()
+        if number % args.accum == 0:
+            optimizer.step()
+            optimizer.zero_grad()
     if (epoch + 1) % 6 == 0:
         if dist.get_rank() == 0:
             validate()

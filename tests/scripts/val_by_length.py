@@ -38,7 +38,8 @@ def validate():
 for epoch in range(2):
     for number, batch in enumerate(train, start=1):
         step(batch)
-        optimizer.step()
-        optimizer.zero_grad()
+        if number % args.accum == 0:
+            optimizer.step()
+            optimizer.zero_grad()
         if number == len(train):
             validate()

@@ -103,6 +103,25 @@ def test_what_numpy_takes_once_for_itself_counts_as_base(tmp_path: Path) -> None
     assert budgeted("--imports", "numpy", script, mib=16).stdout == "fits\n"
 
 
+def test_a_thread_more_or_less_costs_nothing_of_the_budget(tmp_path: Path) -> None:
+    """How many a pool or a progress bar has started by some moment is luck, and each has a stack of 8 MiB."""
+    code = (
+        "import threading, time\nfrom launcher import procfs\nbefore = procfs.data_bytes()\n"
+        "some = [threading.Thread(target=time.sleep, args=(1,), daemon=True) for _ in range(2)]\n"
+        "[one.start() for one in some]\nprint((procfs.data_bytes() - before) >> 20)"
+    )
+    script = write(tmp_path / "train.py", code)
+    assert int(budgeted(script, mib=64).stdout) < 8
+    assert (
+        int(
+            subprocess.run(
+                [sys.executable, script], env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}, capture_output=True, check=True
+            ).stdout
+        )
+        >= 16
+    )
+
+
 def test_a_budget_on_a_fragmenting_heap_is_said_loudly(tmp_path: Path) -> None:
     script = write(tmp_path / "train.py", "pass")
     assert f"WARNING: {allocator.MALLOC_VARIABLE} is not set, not 65536" in budgeted(script, malloc=False).stderr

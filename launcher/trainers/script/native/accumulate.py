@@ -9,7 +9,7 @@ of them. ``optimizer.step`` is held back until ACCUMULATE micro-batches are in, 
 large batch, and what belongs to a step is held back with it: ``zero_grad``, the clipping of gradients, a GradScaler's ``unscale_``,
 ``step`` and ``update``, learning-rate schedulers that step with every batch, ``AveragedModel.update_parameters``. A pass over the data
 ends with a step of its own, as it does with large batches: a last group that is smaller counts by its samples, and where the loader drops
-its last batch, as many samples are left out. Until training begins, a shuffled loader tells its length in optimizer steps, so that a
+its last batch, as many samples are left out. Until its first pass a shuffled loader tells its length in optimizer steps, so that a
 schedule as long as training stays so.
 
 What can't be exact raises ``NotExact`` in the first two optimizer steps, with the reason: an optimizer that is given a closure (LBFGS),
@@ -159,7 +159,8 @@ class Outside:
         self._counted = -1
         """The last batch that was counted as one of its group."""
         self._scaler_held = False
-        self._training_began = False
+        self._iterated: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Loaders of which a pass was begun."""
         self._plain_lengths = 0
         self._batch_norm = False
 
@@ -199,12 +200,12 @@ class Outside:
             self._plain_lengths -= 1
 
     def told_length(self, loader: Any, count: int, frame: Any) -> int:
-        """What a script is told of a loader's length: optimizer steps, for the loader that will train, until it does."""
-        if self._plain_lengths or self.paused or self._training_began or not _shuffles(loader):
+        """What a script is told of a loader's length: optimizer steps, for one that shuffles, until its first pass begins."""
+        if self._plain_lengths or self.paused or loader in self._iterated or not _shuffles(loader):
             return count
         if "tqdm" in frame.f_code.co_filename or frame.f_code.co_filename == __file__:
             return count
-        self.note("until training begins, the loader's length is told in optimizer steps")
+        self.note("until its first pass, the length of the shuffled loader is told in optimizer steps")
         return count // self.every if _drops_last(loader) else -(-count // self.every)
 
     def drawn(self, one: Pass) -> None:
@@ -250,9 +251,8 @@ class Outside:
         self._pass = one
         self._batch += 1
         self.micro_batches += 1
-        if not self._training_began and one.sizes_unknown:
+        if one.sizes_unknown:
             self.note("the loader makes batches of its own sizes: each counts as much as the others")
-        self._training_began = True
 
     def _weigh(self, one: Pass) -> None:
         """Gives the gradients that are there the weight they have in this group, which may be smaller than the others."""
@@ -403,6 +403,13 @@ class Outside:
         self._clipping(torch)
         self._averaging(torch)
         self._loader(torch)
+
+    def install_accelerate(self) -> None:
+        """Its loaders fetch a batch ahead, and aren't really DataLoaders: they know better than what is in them which batch is trained."""
+        module = sys.modules["accelerate.data_loader"]
+        for name in ("DataLoaderShard", "DataLoaderDispatcher"):
+            if hasattr(module, name):
+                _wrap(getattr(module, name), "__iter__", self._iter_of)
 
     def _backward(self, torch: Any) -> None:
         backward, outside = torch.autograd.backward, self
@@ -573,6 +580,7 @@ class Outside:
         @functools.wraps(begin)
         def begun(this: Any) -> Any:
             batches = begin(this)
+            self._iterated.add(this)
             return batches if self.paused or isinstance(batches, Pass) else Pass(self, this, batches)
 
         return begun
@@ -711,24 +719,24 @@ def _uneven(node: Any) -> bool:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds torch as the others do, and patches it as soon as it has been imported."""
+    """Finds modules as the others do, and acts as soon as one of those that are waited for has been imported."""
 
-    def __init__(self, act: Callable[[], None]) -> None:
-        self._act, self._busy = act, False
+    def __init__(self, acts: dict[str, Callable[[], None]]) -> None:
+        self._acts = acts
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
-        if name != "torch" or self._busy:
+        act = self._acts.pop(name, None)
+        if act is None:
             return None
-        self._busy = True
         spec = importlib.util.find_spec(name)
         if spec is None or spec.loader is None:
-            self._busy = False
+            self._acts[name] = act
             return None
         load = spec.loader.exec_module
 
         def loaded(module: ModuleType) -> None:
             load(module)
-            self._act()
+            act()
 
         spec.loader.exec_module = loaded  # type: ignore[method-assign]
         return spec
@@ -750,7 +758,7 @@ def _main() -> None:
     if every > 1:
         outside = Outside(every, os.environ.get(LOSS, ""))
         sys.modules["accumulate_from_outside"] = outside  # type: ignore[assignment]  # for who watches
-        sys.meta_path.insert(0, _Finder(outside.install))
+        sys.meta_path.insert(0, _Finder({"torch": outside.install, "accelerate.data_loader": outside.install_accelerate}))
         atexit.register(outside.ended)
     _chain()
 

@@ -90,12 +90,13 @@ class Loader:
         self.drop_last, self.sampler = drop_last, RandomSampler() if shuffles else None
 
 
-def test_a_shuffled_loader_tells_its_length_in_optimizer_steps_until_training_begins() -> None:
+def test_a_shuffled_loader_tells_its_length_in_optimizer_steps_until_its_first_pass() -> None:
     one, frame = Outside(4), sys._getframe()
     assert one.told_length(Loader(), 13, frame) == 4 and one.told_length(Loader(drop_last=True), 13, frame) == 3
     assert one.told_length(Loader(shuffles=False), 13, frame) == 13, "a validation's"
-    one._training_began = True
-    assert one.told_length(Loader(), 13, frame) == 13
+    begun = Loader()
+    one._iterated.add(begun)
+    assert one.told_length(begun, 13, frame) == 13
 
 
 @pytest.fixture(scope="module")

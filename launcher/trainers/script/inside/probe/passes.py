@@ -242,7 +242,9 @@ class Pass:
             self._session.swallowed_perhaps(error)
             raise
         self._served += 1
-        self._session.drawn += self.kind == "train"
+        if self.kind == "train":
+            self._session.drawn += 1
+            self._session.at_the_end = self._served >= self._length()
         if self._served == 1:
             self._observe(batch)
         return batch

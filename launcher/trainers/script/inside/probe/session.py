@@ -85,6 +85,8 @@ class Session:
         self._train_batches = self._given = self._whole = 0
         self.drawn = self.forwards = self.backwards = 0
         """Real training batches, calls of the model and backward passes since the last optimizer step."""
+        self.at_the_end = False
+        """The last training batch that was drawn is its pass's last."""
         self._in_steps: list[int] = []
         """Micro-batches of each optimizer step."""
         self.varies = False
@@ -294,12 +296,15 @@ class Session:
     def _count_micro_batches(self, *, closure: bool) -> None:
         """What the step was made of: as many batches as there were both data and backward passes for (a loss may have two of them)."""
         seen = self.drawn or self.forwards
-        self._in_steps.append(self.backwards if self.passive or not seen else min(seen, self.backwards))
+        count = self.backwards if self.passive or not seen else min(seen, self.backwards)
+        told = max(self.orders.payload.get("accumulation", 1), 1)
         self.drawn = self.forwards = self.backwards = 0
+        if count < told and (self.passive or self.at_the_end):
+            return  # a pass came to its end within a step
+        self._in_steps.append(count)
         if closure or self.progress.several or len(self._in_steps) < 2 or self.phase is not Phase.TRAIN:
             return
         usual = statistics.median_low(self._in_steps[1:])
-        told = max(self.orders.payload.get("accumulation", 1), 1)
         assert self.recorder is not None
         if usual and usual % told == 0:
             self.recorder.fact(own_accumulation=usual // told)
