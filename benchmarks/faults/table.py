@@ -24,8 +24,9 @@ A case is its seed: `make faults SEED=17` plays seed 17 again; `make faults SLIC
 
 
 def struck(rows: Sequence[Row]) -> list[Row]:
-    """The rows whose fault was really done (a training can be over before its time comes), and those with none to be done."""
-    return [row for row in rows if row["struck"]]
+    """The rows whose fault was really done: a training can be over before its time comes. Undisturbed runs are only what losses are
+    held against."""
+    return [row for row in rows if row["struck"] and row["fault"] != "none"]
 
 
 def document(rows: Sequence[Row]) -> str:
@@ -39,7 +40,8 @@ def document(rows: Sequence[Row]) -> str:
         f"- **{len(counted)} runs, {len(lost)} lost**: 95 % interval {low_high[0]:.1%} to {low_high[1]:.1%} (Clopper and Pearson).",
         f"- {_count(counted, 'finished')} finished, {_count(counted, 'reported')} ended with a report.",
         f"- {len(broken)} with a broken promise.",
-        f"- {len(rows) - len(counted)} more were over before their fault could be done; they count nowhere.",
+        f"- {sum(not row['struck'] for row in rows)} more were over before their fault could be done, and "
+        f"{sum(row['fault'] == 'none' for row in rows)} had none, to hold losses against; they count nowhere.",
         "",
     ]
     lines += _groups("fault", counted, lambda row: str(row["fault"]).replace("_", " "))
