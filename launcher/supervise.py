@@ -192,6 +192,7 @@ class _Watch:
 
     def _heard(self, line: str) -> None:
         """A line of the run's; ends it where its loss has left all bounds and the recipe doesn't let it go on."""
+        self._meter.said(line)
         said = self._losses.saw(line)
         if said == "first":
             self._tell_otherwise(line, "has a loss that is not finite")
