@@ -76,7 +76,11 @@ YOLO = ("--", "yolo", "detect", "train", "model=yolo11n.yaml", "data={data}", "b
     [
         ("400MiB", "train", (*SOLDER, "data={data}", *asked("yolo11n.yaml", 4, 160, accumulation=8, epochs=1))),
         ("380MiB", "train", ("recipe=yolov8x_a100", "data={data}", *asked("yolo11n.yaml", 16, 96, epochs=1))),
-        ("500MiB", "train", (*SOLDER, "data={data}", *asked("yolo11n.yaml", 2, 640, epochs=1, cache="ram"))),
+        (
+            "500MiB",
+            "train",
+            (*SOLDER, "data={data}", "ladder.wheels.micro_batch.floor=1", *asked("yolo11n.yaml", 2, 640, epochs=1, cache="ram")),
+        ),
         ("420MiB", "run", YOLO),
     ],
     ids=["a-figure-swallowed", "one-shape-tried", "cache-left-out", "a-persons-own-command"],
