@@ -169,15 +169,16 @@ def test_a_record_never_says_done_before_the_run_is(place: Path) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_ends_the_trial_and_everything_with_status_130(place: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
+def test_a_signal_ends_the_trial_and_everything(place: Path, number: signal.Signals, status: int) -> None:
+    """75 tells a scheduler that `autofit resume` goes on."""
     running = start(place, "train", "trainer.args.epochs=50")
     until = time.monotonic() + 60
     while not list(place.glob("runs/autofit/*/trials/*/report.json")) and time.monotonic() < until:
         time.sleep(0.1)
     running.send_signal(number)
     out, err = running.communicate(timeout=30)
-    assert running.returncode == 130, err
+    assert running.returncode == status, err
     assert json.loads(out)["status"] == "interrupted"
     assert recorded(place) == ("interrupted", "finished")
     assert not left_over(place)
