@@ -227,13 +227,15 @@ def newest(root: Path = ROOT) -> Path:
     return max(runs, key=lambda path: path.stat().st_mtime).resolve()
 
 
-def below(root: Path) -> Iterator[Path]:
-    """The run folders in ``root``; or itself, where it is one."""
+def below(root: Path, *, levels: int = 2) -> Iterator[Path]:
+    """The run folders in ``root``, or in a folder of it (``runs`` holds ``runs/autofit``); or itself, where it is one."""
     if is_run(root):
         yield root
-        return
-    with suppress(OSError):
-        yield from (Path(entry.path) for entry in os.scandir(root) if entry.is_dir() and is_run(Path(entry.path)))
+    elif levels:
+        with suppress(OSError):
+            for entry in os.scandir(root):
+                if entry.is_dir():
+                    yield from below(Path(entry.path), levels=levels - 1)
 
 
 def read(path: Path) -> Run:

@@ -207,6 +207,13 @@ def test_runs_lists_the_newest_first_and_passes_over_what_is_none(tmp_path: Path
     assert [run["state"] for run in told(capsys)["runs"]] == ["failed", "done"]
 
 
+def test_runs_are_found_in_the_folder_above_theirs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "runs" / "autofit").mkdir(parents=True)
+    ended(tmp_path / "runs" / "autofit", "done")
+    assert cli.run(["runs", "--json", str(tmp_path / "runs")]) == 0
+    assert [run["state"] for run in told(capsys)["runs"]] == ["done"]
+
+
 def test_runs_of_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert cli.run(["runs"]) == 0 and "no run in runs/autofit" in capsys.readouterr().out
