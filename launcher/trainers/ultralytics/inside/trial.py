@@ -508,7 +508,8 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
 
         def final_eval(self) -> None:
             """The best checkpoint is loaded beside everything else, fused and validated."""
-            self._phase(Phase.FINISH)
+            if recorder.report().phase != Phase.FINISH:  # else the figures of the last validation are still being drawn
+                self._phase(Phase.FINISH)
             with _said(recorder, bool(self.args.plots)):
                 super().final_eval()
             hooks.seen("end")
@@ -558,8 +559,8 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
                 recorder.measured(growth_bytes_per_batch=growth_of(self._kept[-EQUALS:]))
 
         def validate(self) -> Any:
-            if self._validated:  # once is enough; the last epoch's is that of the end
-                return dict(self.metrics), self.fitness
+            if self._validated:
+                return self._validate_at_the_end()
             self._phase(Phase.VALIDATE)
             epochs = self.epochs
             self.epochs = 1 if self._only_epoch else epochs  # figures are drawn in the validation of a last epoch
@@ -568,6 +569,14 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             self._validated = True
             self._phase(Phase.TRAIN_AGAIN)
             return result
+
+        def _validate_at_the_end(self) -> Any:
+            """The last epoch's validation draws figures, and the final one comes upon what they left: nothing is trained in between, so
+            that Python's collector has not come (seen: 98 MiB, and a figure lost in the run)."""
+            if self.epoch < self.epochs - 1:
+                return dict(self.metrics), self.fitness
+            self._phase(Phase.FINISH)
+            return super().validate()
 
     return Trial
 
