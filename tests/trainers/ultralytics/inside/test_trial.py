@@ -95,7 +95,7 @@ def test_too_small_a_budget_really_runs_out_of_memory_in_training(run_trial: Run
 def test_a_validation_batch_too_large_fails_in_validation_though_training_went_through(
     run_trial: RunTrial, shapes: Callable[..., ShapesData]
 ) -> None:
-    ran = run_trial(shapes(val=32).yaml, cap_mib=250, args={"batch": 2, "imgsz": 160}, val_batch=32)
+    ran = run_trial(shapes(val=32).yaml, cap_mib=195, args={"batch": 2, "imgsz": 160}, val_batch=32)
     assert_out_of_memory(ran, Phase.VALIDATE)
     assert (ran.report.train_batches, ran.report.optimizer_steps, ran.report.validation_batches) == (5, 2, 0)
 
