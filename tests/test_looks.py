@@ -34,6 +34,9 @@ def test_it_looks_until_it_is_stopped_and_searches_before_the_first_look() -> No
 def test_a_process_that_has_ended_holds_nothing_and_its_number_is_not_asked_again() -> None:
     segments = Segments()
     with subprocess.Popen(["sleep", "30"]) as child:
+        until = time.monotonic() + 10
+        while segments.now(child.pid) == 0 and time.monotonic() < until:  # it has none yet between its fork and its program
+            time.sleep(0.01)
         assert segments.now(child.pid) > 0
         child.kill()
     assert segments.now(child.pid) == 0

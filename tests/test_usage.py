@@ -18,7 +18,7 @@ from launcher.trainers.suite import cpu_budget
 HOLDS = """
     import mmap, time
     held = mmap.mmap(-1, 64 * 2**20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    time.sleep(0.4)
+    time.sleep(1.5)
     held.close()
     time.sleep(0.2)
 """
