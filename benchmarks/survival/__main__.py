@@ -47,7 +47,8 @@ def append(path: Path, row: Row) -> None:
     """One line, whole or not at all as far as a file system can."""
     torn = path.exists() and path.stat().st_size and not path.read_bytes().endswith(b"\n")
     with path.open("a", encoding="utf-8") as file:
-        file.write(("\n" if torn else "") + json.dumps(row, ensure_ascii=False) + "\n")
+        line = json.dumps(row, ensure_ascii=False).replace(str(ROOT), "{root}")  # where it was played is nobody's business
+        file.write(("\n" if torn else "") + line + "\n")
         file.flush()
         os.fsync(file.fileno())
 
