@@ -140,7 +140,7 @@ class _Watch:
         self._meter = meter
         self._tell = told
         self._began = self._sampled = self._told = time.monotonic()
-        self._logs = [_Log(path, job, otherwise, self._heard) for path in (job.folder.run_stdout, job.folder.run_stderr)]
+        self._logs = [_Log(path, self._heard, self._tell_otherwise) for path in (job.folder.run_stdout, job.folder.run_stderr)]
         self.peak_bytes = 0
         self.peak_device_bytes = 0
         self.at_limit = False
@@ -225,10 +225,8 @@ def _busy_seconds(pid: int) -> float:
 class _Log:
     """One of the run's logs, read as it grows. Each thing that the run does otherwise is told once."""
 
-    def __init__(
-        self, path: Path, job: Job, otherwise: Callable[[str, str], None] | None, heard: Callable[[str], None] | None = None
-    ) -> None:
-        self._path, self._job, self._tell, self._heard = path, job, otherwise, heard
+    def __init__(self, path: Path, heard: Callable[[str], None], otherwise: Callable[[str, str], None]) -> None:
+        self._path, self._heard, self._otherwise = path, heard, otherwise
         self._at = 0
         self._rest = b""
         self._told: set[str] = set()
@@ -246,15 +244,12 @@ class _Log:
         return False
 
     def _said(self, line: str) -> None:
-        if self._heard is not None:
-            self._heard(line)
+        self._heard(line)
         what = gone_otherwise(line)
         if not what or what in self._told:
             return
         self._told.add(what)
-        self._job.folder.event("run_otherwise", what=what, line=line)
-        if self._tell is not None:
-            self._tell(line, what)
+        self._otherwise(line, what)
 
 
 def _size(path: Path) -> int:

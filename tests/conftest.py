@@ -7,13 +7,28 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from PIL import Image
 
 from launcher import turns
+from launcher.process import TOKEN
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 """Threads of torch that wait sleep: on a busy machine spinning ones cost the trials two and a half times the processor's time."""
+
+
+def launched_with(variable: str, place: Path) -> list[int]:
+    """Living processes that carry a launcher's token, and a variable whose value is under ``place``."""
+    found = []
+    for one in psutil.process_iter():
+        try:
+            env = one.environ()
+        except psutil.Error:
+            continue
+        if TOKEN in env and env.get(variable, "").startswith(str(place)):
+            found.append(one.pid)
+    return found
 
 
 def write_yolo_dataset(root: Path, *, train: int = 12, val: int = 6, size: int = 96, classes: int = 3, dense: int = 20) -> Path:

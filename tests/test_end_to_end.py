@@ -16,9 +16,8 @@ import pytest
 import yaml
 
 from launcher import peaks
-from launcher.process import TOKEN
 from launcher.trainers.suite import snapshot
-from tests.conftest import write_yolo_dataset
+from tests.conftest import launched_with, write_yolo_dataset
 
 ROOT = Path(__file__).parent.parent
 SMALL = {
@@ -56,15 +55,7 @@ def autofit(place: Path, *words: str) -> tuple[int, dict[str, Any], str]:
 
 def left_over(place: Path) -> list[int]:
     """Living processes that a launch in ``place`` started: they carry the launcher's token and settings under ``place``."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            env = process.environ()
-        except psutil.Error:
-            continue
-        if TOKEN in env and env.get("YOLO_CONFIG_DIR", "").startswith(str(place)):
-            found.append(process.pid)
-    return found
+    return launched_with("YOLO_CONFIG_DIR", place)
 
 
 def test_fit_walks_down_on_real_failures_and_touches_nothing_of_the_persons(place: Path) -> None:

@@ -17,9 +17,8 @@ import pytest
 import yaml
 
 from benchmarks.faults import inject
-from launcher.process import TOKEN
 from launcher.trainers.suite import snapshot
-from tests.conftest import write_yolo_dataset
+from tests.conftest import launched_with, write_yolo_dataset
 from tests.trainers.transformers.hf_data import make_sums, recipe
 
 NIGHT = "NIGHT_OF_A_TEST"
@@ -88,15 +87,7 @@ class Night:
 
     def left_over(self) -> list[int]:
         """Living processes of this night."""
-        found = []
-        for process in psutil.process_iter():
-            try:
-                env = process.environ()
-            except psutil.Error:
-                continue
-            if TOKEN in env and env.get(NIGHT) == str(self.place):
-                found.append(process.pid)
-        return found
+        return launched_with(NIGHT, self.place)
 
 
 @pytest.fixture

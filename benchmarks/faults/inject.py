@@ -10,6 +10,8 @@ from pathlib import Path
 
 import psutil
 
+from launcher import procfs
+
 SAMPLE_S = 0.02
 
 
@@ -24,14 +26,6 @@ def trainers(launcher_pid: int, folder: Path) -> list[psutil.Process]:
     return []
 
 
-def data_bytes(process: psutil.Process) -> int:
-    """VmData, which RLIMIT_DATA counts."""
-    for line in Path(f"/proc/{process.pid}/status").read_text(encoding="ascii", errors="replace").splitlines():
-        if line.startswith("VmData:"):
-            return int(line.split()[1]) * 1024
-    return 0
-
-
 def take_memory(process: psutil.Process, *, part: float = 0.4, watch_s: float = 1.0, until: Callable[[], bool] | None = None) -> int:
     """Lowers what the process may have to ``part`` of the way from the least to the most that it has had within ``watch_s``.
 
@@ -40,7 +34,7 @@ def take_memory(process: psutil.Process, *, part: float = 0.4, watch_s: float = 
     seen = []
     end = time.monotonic() + watch_s
     while time.monotonic() < end and not (until is not None and until()):
-        seen.append(data_bytes(process))
+        seen.append(procfs.data_bytes(process.pid))
         time.sleep(SAMPLE_S)
     limit = int(min(seen) + part * (max(seen) - min(seen)))
     _, hard = resource.prlimit(process.pid, resource.RLIMIT_DATA)

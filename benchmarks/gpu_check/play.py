@@ -190,8 +190,7 @@ def _run(
     allowed = job.budget.cap_bytes if budget == "cap" else job.budget.budget_bytes
     rung = job.ladder.rungs[row["rung_index"]]
     print(f"{one.name}: {step}, rung {rung.index} under {allowed / GIB:.1f} GiB", flush=True)
-    with job.turn:
-        ended = really(replace(job, budget=replace(job.budget, budget_bytes=allowed)), rung, outside_of or row, place)
+    ended = really(replace(job, budget=replace(job.budget, budget_bytes=allowed)), rung, outside_of or row, place)
     missed = row["peak_bytes"] - row["cap_bytes"]
     more = {
         "held_to": budget,
@@ -206,8 +205,7 @@ def _control(rows: Rows, one: Case, memory: str, words: Sequence[str], place: Pa
     """What is asked, on a card that can't hold it: its trial must say so, and a real run under the whole budget must die."""
     job = prepared(one, words, place, memory=memory)
     print(f"{one.name}: control on {memory}", flush=True)
-    with job.turn:  # given back before the next case takes it
-        tried = trial.recorded(job, job.ladder.asked)
+    tried = trial.recorded(job, job.ladder.asked)
     said = rows.add(one.letter, f"{one.name}: control trial", "trial", control=True, **_of_trial(tried, job))
     _run(rows, one, words, place, said, step="control", budget="whole", memory=memory)
 

@@ -25,6 +25,7 @@ import yaml
 
 from benchmarks.survival import cases
 from benchmarks.survival.cases import Case
+from launcher import procfs
 from launcher.memory_failure import memory_failure
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -269,10 +270,8 @@ def _run_bytes(pid: int, place: Path) -> int:
 
 
 def _data_bytes(pid: int) -> int:
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as status:
-        for line in status:
-            if line.startswith("VmData:"):
-                return int(line.split()[1]) * 1024
+    with contextlib.suppress(OSError):
+        return procfs.data_bytes(pid)
     return 0
 
 

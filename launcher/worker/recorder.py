@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 from launcher import procfs
 from launcher.contract.orders import Orders
 from launcher.contract.report import Failure, Phase, PhaseUse, TrialReport
+from launcher.looks import Looks, Segments
 from launcher.worker.budget import Taken, tighten
 from launcher.worker.driver import Card
 
@@ -307,7 +308,7 @@ def failure_of(error: BaseException) -> Failure:
 # Meters
 
 
-class CpuMeter:
+class CpuMeter(Looks):
     """Resident size (VmHWM) and data segments (VmData, what RLIMIT_DATA counts) of this process above a base.
 
     What this process forks (data loader workers) is held to the same limit, each by itself: the largest of all is what is told.
@@ -315,51 +316,31 @@ class CpuMeter:
 
     def __init__(self, base_bytes: int) -> None:
         """``base_bytes``: VmData when the budget was taken."""
-        self._segments = procfs.DataSegments()
+        super().__init__("autofit-vmdata", self._look_at_all, every_s=SAMPLE_PERIOD_S, search=self._join, search_every_s=FAMILY_PERIOD_S)
+        self._segments = Segments()
         self._base_bytes = base_bytes
         self._resident_base = procfs.status_bytes("VmRSS")
-        self._forked: dict[int, procfs.DataSegments] = {}
-        self._pid = os.getpid()
+        self._family = {os.getpid()}
         self._peak = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="autofit-vmdata", daemon=True)
         usual = threading.stack_size(256 * 1024)  # a usual stack of 8 MiB would count as data, inside the budget
-        self._thread.start()
+        self.start()
         threading.stack_size(usual)
-
-    def _watch(self) -> None:
-        looked = 0.0
-        while not self._stop.wait(SAMPLE_PERIOD_S):
-            if time.monotonic() - looked > FAMILY_PERIOD_S:
-                self._join()
-                looked = time.monotonic()
-            self._look()
 
     def _join(self) -> None:
         """Processes that were forked since the last look."""
-        for pid in procfs.descendants(self._pid):
-            if pid not in self._forked:
-                with contextlib.suppress(OSError):
-                    self._forked[pid] = procfs.DataSegments(pid)
+        self._family = self._family.union(procfs.descendants(os.getpid()))
 
-    def _look(self) -> None:
-        self._peak = max(self._peak, self._segments.now(), *(self._of(pid) for pid in list(self._forked)))
-
-    def _of(self, pid: int) -> int:
-        try:
-            return self._forked[pid].now()
-        except (OSError, IndexError, KeyError):  # it has ended
-            self._forked.pop(pid, None)
-            return 0
+    def _look_at_all(self) -> None:
+        self._peak = max(self._peak, *(self._segments.now(pid) for pid in self._family))
 
     def reset(self) -> None:
         with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w", encoding="ascii") as clear_refs:
             clear_refs.write("5")  # resets VmHWM to what is resident now (proc_pid_clear_refs(5))
         self._peak = 0
-        self._look()
+        self._look_at_all()
 
     def sample(self) -> None:
-        self._look()
+        self._look_at_all()
 
     def saw(self, size: int) -> None:
         """Data segments of another process, above the base."""
@@ -376,8 +357,7 @@ class CpuMeter:
         return ()
 
     def close(self) -> None:
-        self._stop.set()
-        self._thread.join(timeout=1)
+        self.stop()
 
 
 class CudaMeter:

@@ -278,7 +278,8 @@ class Pass:
             self._passes.evaluated.add(self._loader)
             self._session.validation_ended()
         else:
-            self._session.pass_ended(given=self._served, whole=max(self._served, self._length() if self._length() != ENDLESS else 0))
+            length = self._length()
+            self._session.pass_ended(given=self._served, whole=self._served if length == ENDLESS else max(self._served, length))
 
 
 def _bears_an_end(frame: Any) -> bool:
