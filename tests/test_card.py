@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -252,13 +253,17 @@ def test_what_ultralytics_does_otherwise_is_known_by_its_words(line: str, what: 
 
 def test_a_run_that_goes_on_otherwise_is_told_the_moment_it_says_so(job: Job) -> None:
     heard: list[str] = []
-    log = supervise._Log(job.folder.run_stderr, job, lambda line, what: heard.append(what))
-    log.look()
+    usage = Usage(os.getpid(), job.budget, job.folder.held, base_bytes=0)
+    child = process.Child(process=SimpleNamespace(pid=os.getpid()), token="", started=0.0)  # type: ignore[arg-type]
+    job.folder.run_stdout.touch()
+    meter = Meter(job, job.ladder.asked, usage)
+    watch = supervise._Watch(child, job, usage, meter, told=None, otherwise=lambda line, what: heard.append(what))
+    watch.look()
     with job.folder.run_stderr.open("w", encoding="utf-8") as file:
         for text in ("epoch 1\r  10%", "\r 20%\n", HALVED[:30], HALVED[30:] + "\n", HALVED + "\n", ASSIGNER + "\n"):
             file.write(text)
             file.flush()
-            log.look()
+            watch.look()
     assert heard == ["halved its own batch", "assigns labels image by image, many times slower"]
     events = [json.loads(line) for line in job.folder.events.read_text(encoding="utf-8").splitlines()]
     assert [one["what"] for one in events if one["event"] == "run_otherwise"] == heard
