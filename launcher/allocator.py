@@ -30,11 +30,13 @@ MALLOC_VALUE = "65536"
 With this threshold every tensor goes back to the kernel at once, and a cap means live bytes (measured: the largest batch under
 RLIMIT_DATA then repeats to the unit). Read by glibc at process start only."""
 MALLOC = {MALLOC_VARIABLE: MALLOC_VALUE, "MALLOC_TRIM_THRESHOLD_": MALLOC_VALUE}
-PRIMITIVES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
+PRIMITIVES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16", "LRU_CACHE_CAPACITY": "16"}
 """oneDNN keeps 1024 primitives, and every shape that a layer has not seen yet makes new ones: memory grows with the *variety* of a run's
 shapes, which no short trial has. Measured (yolo11n, 88 convolutions, 8 at 160 px): 105 MiB are held after one shape and 352 after seven;
-with room for 64 it is 19 and 23, at the same seconds per step within the noise (0.81 and 0.84). A tiny Whisper in bfloat16 went from
-144 MiB in its trial to 170 in its run; bounded, both stay at 115."""
+with room for 64 it is 19 and 23, at the same seconds per step within the noise. 64 still grew where a model is small and every batch has
+another length: a Whisper with LoRA held 62, 79, 84, 86 MiB after 1, 4, 8, 16 steps, which no trial has, and a run died of it (survival's
+seed 57, 5 % headroom). With 16 it holds 59, 70, 72, 72. Processor seconds: the same within the noise for that Whisper, for YOLO, which has
+more layers than either, and for two convolutions of 28 px, which would pay for 0 with a tenth to a third more."""
 
 
 def allocator_environment(budget: Budget, rung: Rung, *, shapes_vary: bool = False) -> dict[str, str]:

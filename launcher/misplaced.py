@@ -13,7 +13,7 @@ from launcher.errors import COMMAND_LINE, BadInput, Fault
 from launcher.overrides import Override, read
 from launcher.schema import DeviceRules, LadderRules, Part, Recipe, RecoverRules, RunRules, TrainerRules, TrialRules
 from launcher.trainers.base import Adapter, load_adapter
-from launcher.trainers.script.flags import meaning
+from launcher.trainers.script.names import meaning
 
 KEYS = (*Recipe.model_fields, "recipe", "hydra")
 _SECTIONS: dict[str, type[Part]] = {

@@ -166,6 +166,11 @@ class Recorder:
         """What was observed so far; a copy."""
         return dict(self._observed)
 
+    @property
+    def base_bytes(self) -> int:
+        """What was in use on a CPU when the budget was taken; 0 on a card, whose live tensors count from nothing."""
+        return self._taken.base_bytes if self._orders.device != "cuda" else 0
+
     def peak_so_far(self) -> int:
         """Most bytes in use in this phase up to now; 0 before the budget is taken. CUDA: of live tensors, since what the allocator keeps
         besides is there for what comes. CPU: as ``PhaseUse.reserved_bytes``."""

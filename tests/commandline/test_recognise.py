@@ -17,7 +17,7 @@ from launcher.errors import BadInput
 from launcher.schema import LadderRules, Recipe, TrainerRules
 from launcher.trainers import base
 from launcher.trainers.base import adapters
-from launcher.trainers.script import flags
+from launcher.trainers.script import names
 from launcher.trainers.script import recognise as script_recognise
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
@@ -141,7 +141,7 @@ def test_doubt_asks_for_the_mapping_with_an_example(tmp_path: Path, monkeypatch:
     ],
 )  # fmt: skip
 def test_a_name_means_what_its_words_mean(name: str, wheel: str | None) -> None:
-    assert flags.meaning(name) == wheel
+    assert names.meaning(name) == wheel
 
 
 def test_glued_short_flags_are_the_commands_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

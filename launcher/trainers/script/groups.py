@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from launcher.trainers.script import configs
-from launcher.trainers.script.flags import Flag, meaning
+from launcher.trainers.script.flags import Flag
+from launcher.trainers.script.names import meaning
 
 ACCUMULATION = "accumulate_grad_batches"
 

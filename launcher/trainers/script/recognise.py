@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.errors import BadInput, Fault
-from launcher.trainers.script import configs, flags, groups
+from launcher.trainers.script import configs, flags, groups, names, parsers
 from launcher.trainers.script.spelling import OUTSIDE
 from launcher.understood import PLACE, Belief, Doubt, Understood, typed
 
@@ -27,7 +27,7 @@ def understand(words: Sequence[str]) -> Understood:
     if script is not None and not script.is_file():
         raise BadInput([Fault(key=PLACE, found=f"there is no script {script} in {Path.cwd()}", cure="Give its path.")])
     config = configs.named(words[begin:])  # what stands before the script is its launcher's
-    declared = [*flags.of_source(script), *groups.settings(script, words[begin:])] if script is not None else []
+    declared = [*parsers.of_script(script), *groups.settings(script, words[begin:])] if script is not None else []
     python = [Path(word) for word in words[begin:] if word.endswith(".py") and Path(word).is_file()]
     beliefs, doubts = _believed(
         [*_on_the_line(words, begin, declared), *_in_config(config), *_in_python(python), *_declared(declared, words[begin:])]
@@ -63,9 +63,9 @@ def _counted(words: Sequence[str], declared: Sequence[flags.Flag]) -> str:
         if equals or name.startswith("-"):
             said[name] = value if equals else after
     for name, value in said.items():
-        if flags.counts_steps(name) and _positive(typed(value)):
+        if names.counts_steps(name) and _positive(typed(value)):
             return f"{name} {value}"
-    defaults = [flag for flag in declared if flags.counts_steps(_name(flag.spelling)) and _positive(flag.default)]
+    defaults = [flag for flag in declared if names.counts_steps(_name(flag.spelling)) and _positive(flag.default)]
     return next((f"{_name(flag.spelling)} {flag.default}" for flag in defaults if _name(flag.spelling) not in said), "")
 
 
@@ -186,7 +186,7 @@ def _believed(candidates: Sequence[Belief]) -> tuple[dict[str, Belief], list[Dou
     """For each wheel the candidate from the most telling place; a doubt where that place says two things."""
     beliefs: dict[str, Belief] = {}
     doubts = []
-    for wheel in flags.NAMES:
+    for wheel in names.NAMES:
         found = [belief for belief in candidates if belief.wheel == wheel]
         if not found:
             continue
@@ -204,7 +204,7 @@ def _believed(candidates: Sequence[Belief]) -> tuple[dict[str, Belief], list[Dou
 def _is_usual(belief: Belief) -> bool:
     """Whether its name is one that is always used for the wheel, not only one made of the same words."""
     name = re.sub(r"^(switch|config|config\+):", "", belief.spelling).split("/")[0].rstrip("=")
-    return flags.usual(name.rsplit(".", 1)[-1]) == belief.wheel
+    return names.usual(name.rsplit(".", 1)[-1]) == belief.wheel
 
 
 def _rank(belief: Belief) -> int:
@@ -219,10 +219,10 @@ def _on_the_line(words: Sequence[str], begin: int, declared: Sequence[flags.Flag
         glued = re.fullmatch(r"(-[A-Za-z])(\d[\d.]*)", word)
         if glued is not None:
             name, value = glued.groups()
-        wheel = flags.meaning(name.rsplit(".", 1)[-1])
+        wheel = names.meaning(name.rsplit(".", 1)[-1])
         flag = known.get(name)
         if flag is not None and wheel is None:
-            wheel = flags.meaning(flag.spelling.removeprefix("switch:").split("/")[0])
+            wheel = names.meaning(flag.spelling.removeprefix("switch:").split("/")[0])
         if wheel is None or not (name.startswith("-") or equals):
             continue
         if glued is not None:
@@ -248,7 +248,7 @@ def _in_config(config: str | None) -> Iterator[Belief]:
     except ValueError:
         return
     for key, value in configs.leaves(held):
-        wheel = flags.meaning(key.rsplit(".", 1)[-1])
+        wheel = names.meaning(key.rsplit(".", 1)[-1])
         if wheel == "micro_batch" and _ELSEWHERE.search(key):
             wheel = "val_micro_batch"
         elif wheel is not None and wheel != "val_micro_batch" and _ELSEWHERE.search(key):
@@ -261,7 +261,7 @@ def _in_python(files: Sequence[Path]) -> Iterator[Belief]:
     """What configuration files of nanoGPT's kind, which are Python among the arguments, say over the script's own names."""
     for path in files:
         for flag in flags.of_config(path):
-            wheel = flags.meaning(flag.spelling.rstrip("="))
+            wheel = names.meaning(flag.spelling.rstrip("="))
             if wheel is not None:
                 yield Belief(wheel=wheel, value=flag.default, spelling=flag.spelling, source=f"{path} (config)")
 
@@ -271,7 +271,7 @@ def _declared(declared: Sequence[flags.Flag], arguments: Sequence[str]) -> Itera
     alone = arguments[0] if len(arguments) == 1 and arguments[0].endswith(".json") else None
     for flag in declared:
         name = flag.spelling.removeprefix("switch:").split("/")[0].rstrip("=")
-        wheel = flags.meaning(name.rsplit(".", 1)[-1])
+        wheel = names.meaning(name.rsplit(".", 1)[-1])
         if wheel is not None and flag.default is not None and isinstance(flag.default, (bool, int, float)):
             spelling = f"config+:{name.lstrip('-')}" if alone is not None else flag.spelling
             yield Belief(wheel=wheel, value=flag.default, spelling=spelling, source=f"{flag.where}'s default")

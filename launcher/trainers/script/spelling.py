@@ -8,11 +8,14 @@ from typing import Any
 
 FORMS = (
     "--flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, config+:key, key= or ++key= (Hydra), env:NAME, "
-    "outside (accumulation)"
+    "outside, itself (accumulation)"
 )
 
 OUTSIDE = "outside"
 """Spelling of accumulation where the script has no word for it: its optimizer steps are held back from outside."""
+
+ITSELF = "itself"
+"""Spelling of accumulation where the script takes as many micro-batches as its whole batch needs, by itself."""
 
 
 @dataclass(slots=True)
@@ -35,6 +38,8 @@ class Line:
             self.config[name] = value
         elif form == OUTSIDE:
             self.outside = int(value)
+        elif form == ITSELF:
+            pass
         elif form == "switch":
             self._switch(name, bool(value))
         elif form == "word":
@@ -86,12 +91,12 @@ class Line:
 
 
 def kind(spelling: str) -> tuple[str, str]:
-    """(form, name) of a spelling: flag, joined (--flag=), switch, config, env, word (key=) or outside.
+    """(form, name) of a spelling: flag, joined (--flag=), switch, config, env, word (key=), outside or itself.
 
     Raises ValueError for anything else.
     """
-    if spelling == OUTSIDE:
-        return OUTSIDE, ""
+    if spelling in (OUTSIDE, ITSELF):
+        return spelling, ""
     for prefix in ("switch", "config", "config+", "env"):
         if spelling.startswith(f"{prefix}:") and len(spelling) > len(prefix) + 1:
             return prefix.rstrip("+"), spelling.split(":", 1)[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,12 +66,14 @@ def needed_beyond_peak(
     Each batch's predictions are kept to the end of the evaluation. ``joins``: they are joined anew at every batch (``nested_concat``
     makes the new tensor while the old one is alive), so that for a moment nearly twice as much is there as is kept.
     ``moved_every``: they go to host memory every so many batches (``eval_accumulation_steps``); only up to there do they grow here.
-    ``live_bytes``: in use right after the last batch seen was kept.
+    ``live_bytes``: in use right after the last batch seen was kept. The last batch of a set may be a small one (4 of 52 samples, 16 at a
+    time): then nearly all of what is kept is there twice.
     """
     most_kept = min(batches_total, moved_every) if moved_every else batches_total
     more = max(0, most_kept - batches_seen) * kept_per_batch
     at_a_step = peak_bytes + more
-    at_the_last_join = live_bytes + more + ((most_kept - 1) * kept_per_batch if joins and most_kept > 1 else 0)
+    kept_before = math.ceil(most_kept) - 1
+    at_the_last_join = live_bytes + more + (kept_before * kept_per_batch if joins else 0)
     return max(0.0, at_a_step - peak_bytes, at_the_last_join - peak_bytes)
 
 

@@ -167,6 +167,13 @@ def test_predictions_kept_in_validation_are_kept_for_the_whole_set(tmp_path: Pat
     assert done.verdict.kind is Kind.OUT_OF_MEMORY and done.verdict.phase == "validate"
 
 
+def test_scores_that_a_trainer_joins_at_every_batch_are_needed_twice_at_the_last(tmp_path: Path) -> None:
+    seen, whole = 8 * 16 * 16384 * 4, 600 * 16384 * 4
+    done = tried("hf_keeps_scores", tmp_path, "--val-rows", "600", micro_batch=8)
+    assert done.verdict.kind is Kind.FITS and done.report.validation_batches * 16 * 16384 * 4 <= seen
+    assert 2 * whole <= done.verdict.peak_bytes <= 2 * whole + 40 * MIB
+
+
 def test_of_two_models_the_one_that_steps_seldom_is_waited_for(tmp_path: Path) -> None:
     done = tried("critic", tmp_path)
     assert fits(done)

@@ -248,9 +248,12 @@ def test_metrics_of_more_rows_than_a_trial_computes_are_taken_to_grow_as_they_di
         (100, False, None, 980),
         (100, True, 4, 20),  # moved to host memory after every fourth batch
         (2, True, None, 0),
+        (2.25, True, None, 2.5),
+        (9.25, True, None, 112.5),  # the last, small one joins all the nine before it: 50 + 72.5 + 90 - 100
+        (100.5, True, 4, 20),
     ],
 )
-def test_what_an_evaluation_needs_beyond_its_first_batches(batches: int, joins: bool, moved: int | None, expected: float) -> None:
+def test_what_an_evaluation_needs_beyond_its_first_batches(batches: float, joins: bool, moved: int | None, expected: float) -> None:
     found = kept.needed_beyond_peak(
         kept_per_batch=10, batches_seen=2, batches_total=batches, live_bytes=50, peak_bytes=100, joins=joins, moved_every=moved
     )

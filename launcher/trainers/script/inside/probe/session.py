@@ -20,6 +20,7 @@ import contextlib
 import dataclasses
 import gc
 import itertools
+import math
 import os
 import statistics
 import sys
@@ -95,6 +96,8 @@ class Session:
         """Training left memory behind with every batch: so far, and in the pass that is open."""
         self.live: list[int] = []
         """Bytes in use after each batch of the open validation pass."""
+        self.joins = 0.0
+        """Batches of the whole validation (with the part that its last one is), where what is kept of them is joined anew at each."""
         self._held: list[Any] = []
         self._base_bytes = 0
         self.seen: Seen | None = None
@@ -360,7 +363,18 @@ class Session:
         self.recorder.batch()
         self.live.append(live_bytes(self.orders.device))
         if len(self.live) == LEAST_VALIDATION:
-            self.recorder.measured(growth_bytes_per_batch=float(steady_growth(self.live)))
+            self.recorder.measured(growth_bytes_per_batch=self._growth(steady_growth(self.live)))
+
+    def _growth(self, each: int) -> float:
+        """Bytes that the need grows by with each batch to come, where each leaves so many behind. What is joined anew at every batch is
+        there twice at the last: all that was kept before it, beside all of it."""
+        left = math.ceil(self.joins) - len(self.live)
+        if not each or left <= 0:
+            return float(each)
+        assert self.recorder is not None
+        live, peak = self.live[-1] - self.recorder.base_bytes, self.recorder.peak_so_far()
+        at_the_end = live + each * (self.joins - len(self.live)) + each * (math.ceil(self.joins) - 1)
+        return max(float(each), (at_the_end - peak) / left)
 
     def hold(self, size: int, why: str) -> None:
         """Keeps so many bytes of the device from here on, for what a whole pass would have kept."""

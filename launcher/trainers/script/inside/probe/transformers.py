@@ -53,6 +53,12 @@ def install(session: Session, module: Any) -> None:
         def on_evaluate(self, *_: Any, **__: Any) -> None:
             session.validation_ended()
 
+    def joins(args: Any) -> bool:
+        """Whether what it keeps of an evaluation is one tensor, which grows by being made anew (``EvalLoopContainer``, since 4.40)."""
+        return bool(getattr(args, "eval_do_concat_batches", True)) and not (
+            args.eval_accumulation_steps and session.orders.device == "cuda"
+        )
+
     def evaluates(this: Any) -> bool:
         return str(getattr(this.args.eval_strategy, "value", this.args.eval_strategy)) != "no" and this.eval_dataset is not None
 
@@ -78,6 +84,7 @@ def install(session: Session, module: Any) -> None:
         if session.recorder is not None and session.proven:
             with contextlib.suppress(TypeError):  # a data set without a length
                 session.recorder.measured(validation_batches_total=len(whole), validation_samples=len(whole.dataset))
+                session.joins = len(whole.dataset) / this.args.eval_batch_size if joins(this.args) else 0.0
         return _Some(whole, session.wanted_validation)
 
     trainer.__init__, trainer.evaluate, trainer.get_eval_dataloader = begun, evaluated, get_eval_dataloader

@@ -1,0 +1,106 @@
+"""Names of flags and keys -> the wheel that each usually means. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "micro_batch": (
+        "per_device_train_batch_size", "micro_batch_size", "micro_batch", "microbatch", "microbatch_size",
+        "train_micro_batch_size", "train_batch_size", "batch_size",
+        "batchsize", "batch", "bs", "b", "train_bs", "device_batch_size", "per_gpu_train_batch_size", "batch_size_per_gpu",
+    ),
+    "accumulation": (
+        "gradient_accumulation_steps", "grad_accumulation_steps", "grad_accum_steps", "accumulation_steps", "accum_steps",
+        "grad_accum", "accum", "accumulation", "accumulate", "accumulate_grad_batches", "gradient_accumulation", "grad_acc",
+        "grad_acc_steps",
+        "accum_iter", "acc_steps", "accumulation_iters", "ga",
+    ),
+    "segment": ("segment", "segment_samples", "segment_length", "segment_size", "chunk_size", "chunk_length"),
+    "sequence_length": (
+        "block_size", "seq_len", "seq_length", "sequence_length", "max_seq_length", "max_seq_len", "context_length", "ctx_len",
+        "max_length",
+        "max_len", "model_max_length", "seqlen",
+    ),
+    "image_size": ("img_size", "imgsz", "image_size", "img", "crop_size", "train_crop_size", "input_size", "resolution", "res"),
+    "checkpointing": (
+        "gradient_checkpointing", "activation_checkpointing", "grad_checkpointing", "grad_checkpoint", "use_checkpoint", "checkpointing",
+        "grad_ckpt", "gradient_checkpoint", "use_checkpointing", "activation_checkpoint",
+    ),
+    "val_micro_batch": (
+        "per_device_eval_batch_size", "val_batch_size", "eval_batch_size", "valid_batch_size", "validation_batch_size", "test_batch_size",
+        "val_batch", "eval_batch", "val_bs", "eval_bs",
+    ),
+}  # fmt: skip
+"""Wheel -> names that usually mean it (normalised), most telling first."""
+
+_EVALUATION = frozenset(("val", "valid", "validation", "eval", "evaluation", "test", "dev", "infer", "inference", "predict", "prediction"))
+_NO_SIZE = frozenset((
+    "num", "number", "n", "limit", "max", "min", "log", "every", "interval", "freq", "norm", "bn", "sampler", "total", "global",
+    "effective", "virtual", "path", "dir", "scale", "warmup", "init", "auto", "find", "prefetch", "queue", "momentum", "generation", "gen",
+))  # fmt: skip
+_LENGTH = frozenset(("len", "length", "size", "window"))
+
+
+def meaning(name: str) -> str | None:
+    """The wheel that a flag's or key's name means, or None: by the list of usual names, else by the words it is made of."""
+    return usual(name) or _of_words(frozenset(_words(name)))
+
+
+def part(name: str) -> bool:
+    """Whether a micro-batch's name says that it is a part of a larger batch: ``--micro_batch_size``, ``--microbatch``."""
+    return any(word.startswith("micro") for word in _words(name))
+
+
+def whole(name: str) -> bool:
+    """Whether a name means the batch of an optimizer step: ``--global-batch-size``, and a plain batch size beside one that is a part."""
+    words = frozenset(_words(name))
+    batch = {"batch", "size"} <= words or bool(words & {"batchsize", "bs", "bsz"})
+    return batch and bool(words & {"global", "total", "effective"}) and not words & _EVALUATION
+
+
+def usual(name: str) -> str | None:
+    """The wheel that a name of ``NAMES`` means."""
+    plain = re.sub(r"[-.]", "_", name.lstrip("-")).lower()
+    return next((wheel for wheel, names in NAMES.items() if plain in names), None)
+
+
+def _words(name: str) -> list[str]:
+    """The words of a name: img-size, img_size and imgSize have the same."""
+    return [word for word in re.split(r"[-_.]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.lstrip("-")).lower()) if word]
+
+
+def _of_words(words: frozenset[str]) -> str | None:
+    evaluation = bool(words & _EVALUATION)
+    batch = ({"batch", "size"} <= words or words & {"batchsize", "bs", "bsz"} or {"samples", "per"} <= words) and not words & _NO_SIZE
+    if batch:
+        return "val_micro_batch" if evaluation else "micro_batch"
+    if evaluation:
+        return None
+    if any(word.startswith("accum") for word in words) or {"grad", "acc"} <= words:
+        return None if words & {"dtype", "type", "precision", "fp32"} else "accumulation"
+    if "checkpointing" in words or (words & {"grad", "gradient", "activation", "act"} and words & {"checkpoint", "ckpt"}):
+        return "checkpointing"
+    return _length_of_words(words)
+
+
+def _length_of_words(words: frozenset[str]) -> str | None:
+    if words & {"imgsz", "imgsize", "imagesize"} or (words & {"img", "image", "crop", "input"} and words & {"size", "resolution"}):
+        return None if words & _NO_SIZE - {"max"} else "image_size"
+    if "bptt" in words or (words & {"seq", "sequence", "context", "ctx", "block"} and words & _LENGTH):
+        return None if words & _NO_SIZE - {"max", "n"} else "sequence_length"
+    return "segment" if words & {"segment", "chunk"} and words & {*_LENGTH, "samples", "seconds"} and not words & _NO_SIZE else None
+
+
+_STEPS = frozenset(("step", "steps", "iter", "iters", "iterations", "updates"))
+_HOW_MANY = frozenset(("max", "num", "n", "total", "train", "training"))
+_NO_LENGTH = frozenset(("warmup", "warm", "log", "eval", "save", "val", "every", "interval", "freq", "decay", "accumulation", "accum"))
+
+
+def counts_steps(name: str) -> bool:
+    """Whether a flag says how long training is in steps, not in passes over the data."""
+    words = set(_words(name))
+    if words == {"iterations"}:
+        return True
+    return bool(words & _STEPS and words & _HOW_MANY) and not words & (_NO_LENGTH | _EVALUATION)

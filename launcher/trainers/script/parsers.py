@@ -1,0 +1,96 @@
+"""A script -> every flag that it takes: those of its own source, else of the nearest local modules that it imports. Read, never run."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from launcher.trainers.script import flags, signatures
+from launcher.trainers.script.flags import Flag
+
+HF_DEFAULTS: Mapping[str, Any] = {
+    "--per_device_train_batch_size": 8,
+    "--per_device_eval_batch_size": 8,
+    "--gradient_accumulation_steps": 1,
+    "--gradient_checkpointing": False,
+}
+"""What TrainingArguments says where the command line doesn't (transformers 5)."""
+
+_MOST_FILES = 200
+"""Local modules that are looked at, at most."""
+
+
+def of_script(path: Path) -> list[Flag]:
+    """What the script declares. Where it has no parser of its own (``from options import get_args``), what the modules that it imports
+    do, the nearest ones: theirs is the command line then."""
+    seen, layer = {path.resolve()}, [path]
+    while layer and len(seen) <= _MOST_FILES:
+        found = [flag for file in layer for flag in of_source(file)]
+        if found:
+            return found
+        below = [near for file in layer for near in _imported(file, path.parent)]
+        layer = [near for near in dict.fromkeys(below) if near not in seen]
+        seen.update(layer)
+    return []
+
+
+def of_source(path: Path) -> list[Flag]:
+    """Every flag that one file declares: options of argparse, click, typer and absl, parameters and fields that become some,
+    TrainingArguments, and a nanoGPT-like configurator's names."""
+    source, tree = _parsed(path)
+    if tree is None:
+        return []
+    found = [flag for node in ast.walk(tree) if isinstance(node, ast.Call) and (flag := flags.of_call(node, path.name)) is not None]
+    found += signatures.flags_of(tree, path.name)
+    if re.search(r"\b(Seq2Seq)?TrainingArguments\b", source) and re.search(r"HfArgumentParser|TrlParser", source):
+        found += [
+            Flag(spelling=_switch_or(name, default), default=default, where="TrainingArguments") for name, default in HF_DEFAULTS.items()
+        ]
+    if "LightningCLI" in source:
+        accumulation = Flag(spelling="--trainer.accumulate_grad_batches", default=1, where="Lightning")
+        found += [accumulation, *signatures.of_lightning(tree, path.name)]
+    if flags.configurable(source):
+        found += flags.globals_of(tree, path.name)
+    return found
+
+
+def _parsed(path: Path) -> tuple[str, ast.Module | None]:
+    try:
+        source = path.read_text(encoding="utf-8", errors="replace")
+        return source, ast.parse(source)
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return "", None
+
+
+def _imported(path: Path, root: Path) -> Iterator[Path]:
+    """Files of the modules that ``path`` imports and that lie beside it, or below ``root`` or the working folder."""
+    _, tree = _parsed(path)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Import):
+            for one in node.names:
+                yield from _files((path.parent, root, Path()), one.name.split("."))
+        elif isinstance(node, ast.ImportFrom):
+            places: Sequence[Path] = (path.parent, root, Path())
+            if node.level:
+                places = [path.parent.joinpath(*[".."] * (node.level - 1))]
+            parts = node.module.split(".") if node.module else []
+            yield from _files(places, parts)
+            for one in node.names:
+                yield from _files(places, [*parts, one.name])
+
+
+def _files(places: Sequence[Path], parts: Sequence[str]) -> Iterator[Path]:
+    """The file of a module, or of its package, in the first place that has it."""
+    for place in places if parts else ():
+        stem = place.joinpath(*parts)
+        for file in (stem.with_suffix(".py"), stem / "__init__.py"):
+            if file.is_file():
+                yield file.resolve()
+                return
+
+
+def _switch_or(name: str, default: Any) -> str:
+    return f"switch:{name}" if default is False else name
