@@ -28,7 +28,7 @@ def test_what_onednn_keeps_of_every_shape_is_bounded_unless_a_person_has_said_ho
     monkeypatch.setenv("LRU_CACHE_CAPACITY", "7")
     monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", raising=False)
     env = allocator_environment(cpu_budget(), PLAIN)
-    assert env["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "64"
+    assert env["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "16"
     assert "LRU_CACHE_CAPACITY" not in env
 
 
