@@ -250,6 +250,93 @@ def test_lightnings_dotted_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert believed(understood) == {"micro_batch": (64, "--data.batch_size"), "accumulation": (2, "--trainer.accumulate_grad_batches=")}
 
 
+@pytest.mark.parametrize(
+    ("source", "spelling"),
+    [
+        ("import fire\ndef train(base, batch_size: int = 24):\n    pass\nfire.Fire(train)\n", "--batch_size"),
+        ("app = typer.Typer()\n@app.command()\ndef train(batch_size: int = 24):\n    pass\n", "--batch-size"),
+        ("@dataclass\nclass Args:\n    batch_size: int = field(default=24)\nHfArgumentParser((Args, More))\n", "--batch_size"),
+        ("class Args:\n    batch_size: int = 24\nargs = tyro.cli(Args)\n", "--batch-size"),
+        ("class Args:\n    batch_size: int = 24\n@pyrallis.wrap()\ndef main(args: Args):\n    pass\n", "--batch_size"),
+        ("flags.DEFINE_integer('batch_size', 24, 'samples')\n", "--batch_size"),
+    ],
+    ids=["fire", "typer", "dataclasses", "tyro", "pyrallis", "absl"],
+)
+def test_flags_that_are_made_of_functions_and_classes(source: str, spelling: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text(source)
+    assert believed(recognise.understand(["python", "t.py"]))["micro_batch"] == (24, spelling)
+
+
+def test_a_parser_in_a_module_that_the_script_imports_is_the_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("options").mkdir()
+    Path("options/__init__.py").touch()
+    Path("options/train.py").write_text("from .base import Base\nclass Options(Base): ...\n")
+    Path("options/base.py").write_text("p.add_argument('--batch_size', type=int, default=12)\n")
+    Path("t.py").write_text("from options.train import Options\n")
+    assert believed(recognise.understand(["python", "t.py"]))["micro_batch"] == (12, "--batch_size")
+    Path("t.py").write_text("from options.train import Options\np.add_argument('--bs', default=4)\n")
+    assert believed(recognise.understand(["python", "t.py"]))["micro_batch"] == (4, "--bs"), "its own, where it has one"
+
+
+@pytest.mark.parametrize(
+    ("words", "beliefs"),
+    [
+        ("--batch_size 128 --micro_batch_size 4", {"micro_batch": (4, "--micro_batch_size"), "accumulation": (32, "itself")}),
+        ("--global-batch-size=64 --micro-batch-size=8", {"micro_batch": (8, "--micro-batch-size="), "accumulation": (8, "itself")}),
+        ("--batch-size 64 --microbatch -1", {"micro_batch": (64, "--microbatch"), "accumulation": (1, "itself")}),
+        (
+            "--train_batch_size 64 --micro_batch 8 --accum_steps 8",
+            {"micro_batch": (8, "--micro_batch"), "accumulation": (8, "--accum_steps")},
+        ),
+        ("--global_batch_size 64 --batch_size 8 --accum 8", {"micro_batch": (8, "--batch_size"), "accumulation": (8, "--accum")}),
+    ],
+)
+def test_a_whole_batch_and_its_part_are_told_apart(words: str, beliefs: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").touch()
+    assert believed(recognise.understand(["python", "t.py", *words.split()])) == beliefs
+
+
+def test_a_part_that_does_not_divide_the_whole_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").touch()
+    for launcher, words in (
+        ([], "--batch_size 100 --micro_batch_size 8"),
+        (["--nproc_per_node=2"], "--batch_size 64 --micro_batch_size 8"),
+    ):
+        understood = recognise.understand(["torchrun", *launcher, "t.py", *words.split()])
+        with pytest.raises(BadInput, match="micro_batch could be"):
+            recognise.refuse_doubts(understood, overrides=[])
+
+
+def test_only_the_part_is_turned_where_the_script_takes_the_whole_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").touch()
+    understood = recognise.understand(["python", "t.py", "--batch_size", "16", "--micro_batch_size", "8"])
+    assert rung_words(understood, 0) == ["python", "t.py", "--batch_size", "16", "--micro_batch_size", "8"]
+    assert rung_words(understood, 1) == ["python", "t.py", "--batch_size", "16", "--micro_batch_size", "4"]
+
+
+def test_a_nominal_batch_is_kept_by_the_script_and_only_the_rest_is_done_from_outside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text(
+        "nbs = 64  # nominal batch size\naccumulate = max(round(nbs / batch_size), 1)\np.add_argument('--batch', default=16)\n"
+    )
+    understood = recognise.understand(["python", "t.py", "--batch", "128"])
+    assert believed(understood) == {"micro_batch": (128, "--batch"), "accumulation": (1, "nominal:64")}
+    adapter = ScriptAdapter(made(understood))
+    outside = {rung.micro_batch: adapter.line(rung, run=Path("run")).outside for rung in ladder_of(adapter).rungs}
+    assert {batch: outside[batch] for batch in (128, 64, 32, 1)} == {128: 1, 64: 2, 32: 2, 1: 2}
+    assert believed(recognise.understand(["python", "t.py"])) == {"micro_batch": (16, "--batch"), "accumulation": (4, "nominal:64")}
+    assert "accumulation" not in believed(recognise.understand(["python", "t.py", "--batch", "40"])), (
+        "40 is neither part nor multiple of 64"
+    )
+
+
 def test_a_script_that_is_not_there_is_refused() -> None:
     with pytest.raises(BadInput, match="there is no script"):
         recognise.understand(["python", "nowhere.py"])

@@ -24,9 +24,9 @@ from launcher.ladder import Rung
 from launcher.progress import Progress
 from launcher.schema import Recipe, Value, WheelRule
 from launcher.trainers.base import Checkpoint, Command, GoingOn, Resumes, TrialPlan, WheelSpec, held_by
-from launcher.trainers.script import configs, outside, recognise, rules
+from launcher.trainers.script import batches, configs, outside, recognise, rules
 from launcher.trainers.script.rules import ScriptArgs
-from launcher.trainers.script.spelling import OUTSIDE, Line, kind
+from launcher.trainers.script.spelling import ITSELF, NOMINAL, OUTSIDE, Line, kind
 from launcher.understood import Understood
 
 MOST_ACCUMULATION = 4
@@ -107,6 +107,12 @@ class ScriptAdapter(Resumes):
                 "the script has no word for accumulation: where the micro-batch is lowered, its optimizer steps are held back from outside "
                 "until the whole batch is in (the run needs native/accumulate, not autofit)"
             )
+        elif self.args.spelled.get("accumulation") == ITSELF:
+            word = self.args.spelled.get("micro_batch")
+            notes.append(f"the script takes its whole batch in parts by itself: only {word} is turned, and the step stays as it is")
+        elif _form(self.args) == NOMINAL:
+            nominal = kind(self.args.spelled["accumulation"])[1]
+            notes.append(f"the script accumulates up to a batch of {nominal} by itself; only what is beyond that is done from outside")
         elif "accumulation" not in self.args.spelled:
             notes.append(
                 "the script's word for accumulation is not known, so the micro-batch stays as asked (trainer.args.spelled.accumulation)"
@@ -127,9 +133,10 @@ class ScriptAdapter(Resumes):
             line.set(spelled, value.replace("{run}", str(run)) if isinstance(value, str) else value)
         if self.recipe.data is not None and "data" in self.args.spelled:
             line.set(self.args.spelled["data"], self.recipe.data)
-        values: dict[str, Any] = {**rung.values, "accumulation": accumulation or rung.accumulation}
+        values: dict[str, Any] = {**rung.values, "accumulation": accumulation or _told(self.args, rung)}
+        nominal = _form(self.args) == NOMINAL
         for wheel, value in values.items():
-            if value is None or self.args.says.get(wheel) == value:
+            if value is None or (self.args.says.get(wheel) == value and not (wheel == "accumulation" and nominal)):
                 continue
             for spelled, said in self.args.presets.get(wheel, {}).get(str(value), {}).items():
                 line.set(_in_config(spelled), said)
@@ -163,6 +170,8 @@ class ScriptAdapter(Resumes):
             "files": {str(path): text for path, text in files.items()},
             "micro_batch": rung.micro_batch,
             "validation": "none" if self.args.validation.none else "seek",
+            "nominal": _form(self.args) == NOMINAL,
+            "whole": rung.effective_batch // rung.world_size if self.args.spelled.get("accumulation") == ITSELF else None,
         }
         expects: dict[str, Value] = {"accumulation": _in_trial(self.args, rung)} if "accumulation" in self.args.spelled else {}
         return TrialPlan(module="launcher.trainers.script.inside.trial", payload=payload, expects=expects)
@@ -234,10 +243,26 @@ class ScriptAdapter(Resumes):
         return Command(argv=(*command.argv, *words), env=command.env, files=command.files)
 
 
+def _form(args: ScriptArgs) -> str:
+    """The form of accumulation's spelling; nothing where none is known."""
+    return kind(args.spelled["accumulation"])[0] if "accumulation" in args.spelled else ""
+
+
+def _told(args: ScriptArgs, rung: Rung) -> int:
+    """Micro-batches per optimizer step that the script, or what holds its steps back, is told of: less what it takes by itself anyway."""
+    if _form(args) != NOMINAL:
+        return rung.accumulation
+    own = batches.by_nominal(int(kind(args.spelled["accumulation"])[1]), rung.micro_batch)
+    return rung.accumulation // (own or 1)
+
+
 def _in_trial(args: ScriptArgs, rung: Rung) -> int:
-    """Accumulation in a trial: four micro-batches peak as four hundred do. As it is for Hugging Face's Trainer, which holds all inputs."""
-    holds_all = "gradient_accumulation_steps" in args.spelled.get("accumulation", "")
-    return rung.accumulation if holds_all else min(rung.accumulation, MOST_ACCUMULATION)
+    """Accumulation in a trial: four micro-batches peak as four hundred do. As it is for Hugging Face's Trainer, which holds
+    all inputs, and where the script decides."""
+    spelled = args.spelled.get("accumulation", "")
+    holds_all = spelled == ITSELF or "gradient_accumulation_steps" in spelled
+    told = _told(args, rung)
+    return told if holds_all else min(told, MOST_ACCUMULATION)
 
 
 def _hidden_cards(budget: Budget) -> dict[str, str]:
@@ -341,8 +366,8 @@ def _spelling_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
             kind(text)
         except ValueError as error:
             faults.append(Fault(key=key, found=str(error), cure="For example --batch-size, or config:train.batch_size."))
-        if text == OUTSIDE and key != "trainer.args.spelled.accumulation":
-            faults.append(Fault(key=key, found="only accumulation can be done from outside", cure="Give the script's own word for it."))
+        if text in (OUTSIDE, ITSELF) and key != "trainer.args.spelled.accumulation":
+            faults.append(Fault(key=key, found=f"only accumulation can be {text}", cure="Give the script's own word for it."))
     known = {*ScriptAdapter.wheels, *recipe.ladder.wheels, "accumulation", "data"}
     for wheel in args.spelled.keys() - known:
         cure = f"{did_you_mean(wheel, known)}Known: {', '.join(sorted(known))}; a wheel of your own needs ladder.wheels.{wheel}.argument."

@@ -37,6 +37,22 @@ def of_script(path: Path) -> list[Flag]:
     return []
 
 
+_NOMINAL = (
+    re.compile(r"^\s*(?:self\.)?(?:nbs|nominal_batch(?:_size)?)\s*=\s*(\d+)", re.MULTILINE),
+    re.compile(r"accumulate\w*\s*=.*\bround\(\s*(\d+)\s*/\s*(?:\w+\.)*\w*batch_?size\s*\)"),
+)
+"""How scripts of YOLOv5's kind say the batch up to which they accumulate by themselves."""
+
+
+def nominal_batch(path: Path) -> int | None:
+    """The batch up to which the script, or a local module that it imports, accumulates by itself; None where it says none."""
+    for file in (path, *dict.fromkeys(_imported(path, path.parent))):
+        source, _ = _parsed(file)
+        if "accumulate" in source and (found := next((match for one in _NOMINAL if (match := one.search(source))), None)):
+            return int(found[1]) or None
+    return None
+
+
 def of_source(path: Path) -> list[Flag]:
     """Every flag that one file declares: options of argparse, click, typer and absl, parameters and fields that become some,
     TrainingArguments, and a nanoGPT-like configurator's names."""

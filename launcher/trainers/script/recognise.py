@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from launcher.errors import BadInput, Fault
-from launcher.trainers.script import configs, flags, groups, names, parsers
-from launcher.trainers.script.spelling import OUTSIDE
+from launcher.trainers.script import batches, configs, flags, groups, names, parsers
+from launcher.trainers.script.spelling import FORMS, NOMINAL, OUTSIDE
 from launcher.understood import PLACE, Belief, Doubt, Understood, typed
 
 _ORDER = ("val_micro_batch", "micro_batch", "checkpointing", "segment", "sequence_length", "image_size", "model")
@@ -29,9 +29,8 @@ def understand(words: Sequence[str]) -> Understood:
     config = configs.named(words[begin:])  # what stands before the script is its launcher's
     declared = [*parsers.of_script(script), *groups.settings(script, words[begin:])] if script is not None else []
     python = [Path(word) for word in words[begin:] if word.endswith(".py") and Path(word).is_file()]
-    beliefs, doubts = _believed(
-        [*_on_the_line(words, begin, declared), *_in_config(config), *_in_python(python), *_declared(declared, words[begin:])]
-    )
+    found = [*_on_the_line(words, begin, declared), *_in_config(config), *_in_python(python), *_declared(declared, words[begin:])]
+    beliefs, doubts = _believed(batches.settled(found, ranks=ranks(words)))
     if any(belief.source == "command line" for wheel, belief in beliefs.items() if wheel in _LENGTHS):  # then no other length is meant
         beliefs = {wheel: one for wheel, one in beliefs.items() if wheel not in _LENGTHS or not one.source.endswith("'s default")}
     if (belief := beliefs.get("micro_batch")) is not None and not _usable(belief):
@@ -48,11 +47,26 @@ def understand(words: Sequence[str]) -> Understood:
         )
     unknown = ""
     if "accumulation" not in beliefs and (batch := beliefs.get("micro_batch")) is not None and _usable(batch):
-        if counted := _counted(words[begin:], declared):
+        nominal = parsers.nominal_batch(script) if script is not None else None
+        if nominal is not None:
+            unknown = _nominal(beliefs, nominal, script)
+        elif counted := _counted(words[begin:], declared):
             unknown = f"no word for it was found, and {counted} counts training in steps, so the micro-batch is not turned"
         else:
             beliefs["accumulation"] = Belief(wheel="accumulation", value=1, spelling=OUTSIDE, source="no word for it was found")
     return _recipe(words, beliefs, doubts, config, unknown=unknown)
+
+
+def _nominal(beliefs: dict[str, Belief], nominal: int, script: Path | None) -> str:
+    """Adds the accumulation of a script that keeps a nominal batch by itself; or says why it can't be known."""
+    micro_batch = beliefs["micro_batch"].value
+    own = batches.by_nominal(nominal, micro_batch)
+    if own is None:
+        does = f"{script} accumulates up to a batch of {nominal} by itself"
+        return f"{does}, of which {micro_batch} is no part, so the micro-batch is not turned"
+    source = f"{script} takes {own} by itself, up to a batch of {nominal}"
+    beliefs["accumulation"] = Belief(wheel="accumulation", value=own, spelling=f"{NOMINAL}:{nominal}", source=source)
+    return ""
 
 
 def _counted(words: Sequence[str], declared: Sequence[flags.Flag]) -> str:
@@ -100,7 +114,7 @@ def _recipe(
             **{f"ask.{wheel}": str(belief) for wheel, belief in wheels.items()},
             "trainer.args.config": "autofit passes a changed copy",
             "trainer.args.says": "what the command means as it stands; nothing of it is said again",
-            "trainer.args.spelled": "wheel: how the script says it (--flag, --flag=, switch:--flag, config:key, key=, env:NAME, outside)",
+            "trainer.args.spelled": f"wheel: how the script says it ({FORMS})",
             "ladder.order": "fastest wheel first",
             **({} if order else {"ladder.wheels.micro_batch": "no fall-back: nothing else is known of the script"}),
         },
@@ -203,12 +217,17 @@ def _believed(candidates: Sequence[Belief]) -> tuple[dict[str, Belief], list[Dou
 
 def _is_usual(belief: Belief) -> bool:
     """Whether its name is one that is always used for the wheel, not only one made of the same words."""
-    name = re.sub(r"^(switch|config|config\+):", "", belief.spelling).split("/")[0].rstrip("=")
-    return names.usual(name.rsplit(".", 1)[-1]) == belief.wheel
+    return names.usual(batches.name(belief.spelling)) == belief.wheel
 
 
 def _rank(belief: Belief) -> int:
     return {"command line": 0}.get(belief.source, 1 if belief.spelling.startswith("config:") or belief.source.endswith(" (config)") else 2)
+
+
+def _meaning(spelling: str) -> str | None:
+    """The wheel that a flag or key means by its last name, or the whole batch."""
+    last = batches.name(spelling)
+    return batches.WHOLE if names.whole(last) else names.meaning(last)
 
 
 def _on_the_line(words: Sequence[str], begin: int, declared: Sequence[flags.Flag]) -> Iterator[Belief]:
@@ -219,10 +238,10 @@ def _on_the_line(words: Sequence[str], begin: int, declared: Sequence[flags.Flag
         glued = re.fullmatch(r"(-[A-Za-z])(\d[\d.]*)", word)
         if glued is not None:
             name, value = glued.groups()
-        wheel = names.meaning(name.rsplit(".", 1)[-1])
+        wheel = _meaning(name)
         flag = known.get(name)
         if flag is not None and wheel is None:
-            wheel = names.meaning(flag.spelling.removeprefix("switch:").split("/")[0])
+            wheel = _meaning(flag.spelling)
         if wheel is None or not (name.startswith("-") or equals):
             continue
         if glued is not None:
@@ -248,7 +267,7 @@ def _in_config(config: str | None) -> Iterator[Belief]:
     except ValueError:
         return
     for key, value in configs.leaves(held):
-        wheel = names.meaning(key.rsplit(".", 1)[-1])
+        wheel = _meaning(key)
         if wheel == "micro_batch" and _ELSEWHERE.search(key):
             wheel = "val_micro_batch"
         elif wheel is not None and wheel != "val_micro_batch" and _ELSEWHERE.search(key):
@@ -261,7 +280,7 @@ def _in_python(files: Sequence[Path]) -> Iterator[Belief]:
     """What configuration files of nanoGPT's kind, which are Python among the arguments, say over the script's own names."""
     for path in files:
         for flag in flags.of_config(path):
-            wheel = names.meaning(flag.spelling.rstrip("="))
+            wheel = _meaning(flag.spelling)
             if wheel is not None:
                 yield Belief(wheel=wheel, value=flag.default, spelling=flag.spelling, source=f"{path} (config)")
 
@@ -271,7 +290,7 @@ def _declared(declared: Sequence[flags.Flag], arguments: Sequence[str]) -> Itera
     alone = arguments[0] if len(arguments) == 1 and arguments[0].endswith(".json") else None
     for flag in declared:
         name = flag.spelling.removeprefix("switch:").split("/")[0].rstrip("=")
-        wheel = names.meaning(name.rsplit(".", 1)[-1])
+        wheel = _meaning(name)
         if wheel is not None and flag.default is not None and isinstance(flag.default, (bool, int, float)):
             spelling = f"config+:{name.lstrip('-')}" if alone is not None else flag.spelling
             yield Belief(wheel=wheel, value=flag.default, spelling=spelling, source=f"{flag.where}'s default")

@@ -8,7 +8,7 @@ from typing import Any
 
 FORMS = (
     "--flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, config+:key, key= or ++key= (Hydra), env:NAME, "
-    "outside, itself (accumulation)"
+    "outside, itself, nominal:64 (accumulation)"
 )
 
 OUTSIDE = "outside"
@@ -16,6 +16,9 @@ OUTSIDE = "outside"
 
 ITSELF = "itself"
 """Spelling of accumulation where the script takes as many micro-batches as its whole batch needs, by itself."""
+
+NOMINAL = "nominal"
+"""``nominal:64``: the script accumulates by itself up to a batch of 64, and not above; what is beyond that is done from outside."""
 
 
 @dataclass(slots=True)
@@ -36,7 +39,7 @@ class Line:
             self.env[name] = _text(value)
         elif form == "config":
             self.config[name] = value
-        elif form == OUTSIDE:
+        elif form in (OUTSIDE, NOMINAL):
             self.outside = int(value)
         elif form == ITSELF:
             pass
@@ -91,12 +94,14 @@ class Line:
 
 
 def kind(spelling: str) -> tuple[str, str]:
-    """(form, name) of a spelling: flag, joined (--flag=), switch, config, env, word (key=), outside or itself.
+    """(form, name) of a spelling: flag, joined (--flag=), switch, config, env, word (key=), outside, itself or nominal.
 
     Raises ValueError for anything else.
     """
     if spelling in (OUTSIDE, ITSELF):
         return spelling, ""
+    if nominal := re.fullmatch(rf"{NOMINAL}:([1-9]\d*)", spelling):
+        return NOMINAL, nominal[1]
     for prefix in ("switch", "config", "config+", "env"):
         if spelling.startswith(f"{prefix}:") and len(spelling) > len(prefix) + 1:
             return prefix.rstrip("+"), spelling.split(":", 1)[1]

@@ -190,6 +190,7 @@ def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> Trial
         nothing = "no Python process of the command built a model" if status == 0 else f"the command ended with exit status {status}"
         return TrialReport(hint=f"{nothing} (python -I, -E and -S keep the probe out)", failure=_exit_failure(status, orders))
     everyone = trained or [main]
+    own = 1 if orders.payload.get("nominal") else _accumulated(everyone)  # a nominal batch's own is counted in the rung
     if main.failure is None and (main.phase == Phase.DONE or (main.phase == Phase.FINISH and status >= 0)):
         status = 0  # what is owed was seen; after it, stubs may have broken the script
         main = dataclasses.replace(main, phase=Phase.DONE.value)
@@ -198,8 +199,8 @@ def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> Trial
         uses=_together(everyone, orders) if len(everyone) > 1 else main.uses,
         validation_batches=max(one.validation_batches for one in everyone) if failed is None else main.validation_batches,
         swallowed=tuple(dict.fromkeys(text for one in reports for text in one.swallowed)),
-        notes=tuple(dict.fromkeys([*(note for one in everyone for note in one.notes), *_ranks(everyone), *_own(everyone)])),
-        facts={**main.facts, **_samples(everyone)},
+        notes=tuple(dict.fromkeys([*(note for one in everyone for note in one.notes), *_ranks(everyone), *_own(own)])),
+        facts={**main.facts, **_samples(everyone, own)},
     )
     if report.failure is None and status != 0:
         report = dataclasses.replace(report, failure=_exit_failure(status, orders))
@@ -245,20 +246,19 @@ def _tail(path: Path) -> str:
         return ""
 
 
-def _samples(trained: Sequence[TrialReport]) -> dict[str, int]:
+def _samples(trained: Sequence[TrialReport], own: int) -> dict[str, int]:
     """What all processes together put into an optimizer step for each micro-batch that the script was told to accumulate."""
     each = [report.facts.get("samples") for report in trained]
     if not each or not all(isinstance(one, int) for one in each):
         return {}
-    return {SAMPLES: sum(one for one in each if isinstance(one, int)) * _accumulated(trained)}
+    return {SAMPLES: sum(one for one in each if isinstance(one, int)) * own}
 
 
 def _accumulated(trained: Sequence[TrialReport]) -> int:
     return max((int(report.facts.get("own_accumulation", 1)) for report in trained), default=1)
 
 
-def _own(trained: Sequence[TrialReport]) -> list[str]:
-    own = _accumulated(trained)
+def _own(own: int) -> list[str]:
     return [f"the script accumulates {own} micro-batches by itself, in each step that it was told to take"] if own > 1 else []
 
 

@@ -28,10 +28,10 @@ EXAMPLES = Path(__file__).parents[4] / "examples"
 MIB = 2**20
 
 
-def recipe(command: list[str], *, micro_batch: int = 64, timeout_s: float = 240.0, **args: object) -> Recipe:
+def recipe(command: list[str], *, micro_batch: int = 64, accumulation: int = 1, timeout_s: float = 240.0, **args: object) -> Recipe:
     words = {"micro_batch": "--batch-size", "accumulation": "--accum", **args.pop("spelled", {})}  # type: ignore[dict-item]
     return Recipe(
-        name="test", ask={"micro_batch": micro_batch},
+        name="test", ask={"micro_batch": micro_batch, "accumulation": accumulation},
         trainer=TrainerRules(adapter="script", args={"command": command, "spelled": words, **args}),
         ladder=LadderRules(order=("micro_batch",), wheels={"micro_batch": WheelRule(floor=2)}),
         device=DeviceRules(kind="cpu"), trial=TrialRules(timeout_s=timeout_s),
@@ -172,6 +172,27 @@ def test_scores_that_a_trainer_joins_at_every_batch_are_needed_twice_at_the_last
     done = tried("hf_keeps_scores", tmp_path, "--val-rows", "600", micro_batch=8)
     assert done.verdict.kind is Kind.FITS and done.report.validation_batches * 16 * 16384 * 4 <= seen
     assert 2 * whole <= done.verdict.peak_bytes <= 2 * whole + 40 * MIB
+
+
+PARTS = {"micro_batch": "--microbatch", "accumulation": "itself"}
+
+
+def test_a_whole_batch_that_a_script_takes_in_parts_is_seen_by_its_parts(tmp_path: Path) -> None:
+    done = tried("in_parts", tmp_path, "--batch-size", "64", "--microbatch", "32", micro_batch=32, accumulation=2, rung=1, spelled=PARTS)
+    assert fits(done) and done.rung.micro_batch == 16 and done.effective_batch == 64
+    assert {name: done.report.observed[name] for name in ("micro_batch", "accumulation")} == {"micro_batch": 16, "accumulation": 4}
+
+
+def test_parts_of_another_size_than_the_rungs_are_altered(tmp_path: Path) -> None:
+    done = tried("in_parts", tmp_path, "--wrong", "--microbatch", "32", micro_batch=32, accumulation=2, spelled=PARTS)
+    assert done.verdict.kind is Kind.ALTERED and "micro_batch=16 instead of 32" in done.verdict.why
+
+
+def test_what_a_script_takes_by_itself_up_to_a_nominal_batch_is_not_done_twice(tmp_path: Path) -> None:
+    words = ("--nominal", "64", "--batch-size", "16")
+    done = tried("in_parts", tmp_path, *words, micro_batch=16, accumulation=4, rung=1, spelled={"accumulation": "nominal:64"})
+    assert fits(done) and (done.rung.micro_batch, done.rung.accumulation, done.effective_batch) == (8, 8, 64)
+    assert not (done.folder / "config" / "accumulate").exists()
 
 
 def test_of_two_models_the_one_that_steps_seldom_is_waited_for(tmp_path: Path) -> None:

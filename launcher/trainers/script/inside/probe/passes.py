@@ -257,7 +257,7 @@ class Pass:
         if size is None:
             return
         if self.kind == "train":
-            if self._session.phase is Phase.TRAIN:
+            if self._session.phase is Phase.TRAIN and not self._session.in_parts(size):
                 observe_micro_batch(self._session, size)
         elif self._session.proven:
             recorder.fact(validation_batch=size)

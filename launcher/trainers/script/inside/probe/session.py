@@ -86,6 +86,8 @@ class Session:
         self._train_batches = self._given = self._whole = 0
         self.drawn = self.forwards = self.backwards = 0
         """Real training batches, calls of the model and backward passes since the last optimizer step."""
+        self.parted = False
+        """A loader gives the whole batch of a step, which the script then takes in parts: the model's input is the micro-batch."""
         self.at_the_end = False
         """The last training batch that was drawn is its pass's last."""
         self._in_steps: list[int] = []
@@ -298,7 +300,7 @@ class Session:
 
     def _count_micro_batches(self, *, closure: bool) -> None:
         """What the step was made of: as many batches as there were both data and backward passes for (a loss may have two of them)."""
-        seen = self.drawn or self.forwards
+        seen = self.forwards if self.parted else self.drawn or self.forwards
         count = self.backwards if self.passive or not seen else min(seen, self.backwards)
         told = max(self.orders.payload.get("accumulation", 1), 1)
         self.drawn = self.forwards = self.backwards = 0
@@ -314,6 +316,11 @@ class Session:
             usual = told
         if usual:
             self.recorder.observe(accumulation=usual)
+
+    def in_parts(self, size: int) -> bool:
+        """Whether a batch of a loader's is a whole step's, of which the script was told to take parts."""
+        self.parted = size == self.orders.payload.get("whole") != self.orders.payload.get("micro_batch")
+        return self.parted
 
     def _after_step(self) -> None:
         if self.phase is Phase.TRAIN_AGAIN:

@@ -1,0 +1,66 @@
+"""What a command says of batches -> the micro-batch and its accumulation, where one word means the whole batch and another a part of it.
+
+``--batch_size 128 --micro_batch_size 4``, ``--global-batch-size 512 --micro-batch-size 2``: the script takes as many micro-batches to a
+step as the whole batch needs, by itself. Only the part is turned then. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from launcher.trainers.script import names
+from launcher.trainers.script.spelling import ITSELF
+from launcher.understood import Belief
+
+WHOLE = "whole_batch"
+"""What a candidate means that says the batch of an optimizer step; no wheel."""
+
+
+def settled(candidates: Sequence[Belief], *, ranks: int) -> list[Belief]:
+    """The candidates with whole and part told apart; as they are where that is not clear."""
+    batches = [one for one in candidates if one.wheel in ("micro_batch", WHOLE)]
+    parts = [one for one in batches if names.part(name(one.spelling))]
+    wholes = [one for one in batches if one not in parts]
+    others = [one for one in candidates if one not in wholes]
+    part, whole = _only(parts), _only(wholes)
+    if part is None or whole is None or not _count(whole.value):
+        return [one for one in candidates if one.wheel != WHOLE]
+    said = next((one.value for one in candidates if one.wheel == "accumulation"), None)
+    if said is not None:  # all three are said: they must agree
+        agree = _count(part.value) and _count(said) and whole.value == part.value * said * ranks
+        return others if agree or whole.wheel == WHOLE else list(candidates)
+    if not _count(part.value):  # -1: the whole batch at once
+        part, others = replace(part, value=whole.value), [one for one in others if one not in parts]
+        others.append(part)
+    if ranks > 1 or whole.value % part.value:
+        return [one for one in candidates if one.wheel != WHOLE]
+    source = f"{whole.spelling} {whole.value} in parts of {part.value}"
+    return [*others, Belief(wheel="accumulation", value=whole.value // part.value, spelling=ITSELF, source=source)]
+
+
+def name(spelling: str) -> str:
+    """The bare last name of a spelling: ``config:train.batch_size`` and ``--train.batch_size=`` have the same."""
+    return re.sub(r"^(switch|config|config\+|env):", "", spelling).split("/")[0].rstrip("=").rsplit(".", 1)[-1]
+
+
+def _only(found: Sequence[Belief]) -> Belief | None:
+    """The first, if all that stand as near say the same word."""
+    near = [one for one in found if one.source == found[0].source]
+    return near[0] if near and len({one.spelling for one in near}) == 1 else None
+
+
+def _count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def by_nominal(nominal: int, micro_batch: int) -> int | None:
+    """Micro-batches to a step that a script takes which accumulates up to a nominal batch, as YOLOv5 does: round(64 / batch), at least 1.
+
+    None where lower micro-batches would change the step: neither of the two is a multiple of the other.
+    """
+    if nominal % micro_batch and micro_batch % nominal:
+        return None
+    return max(nominal // micro_batch, 1)
