@@ -38,8 +38,8 @@ def read(path: Path) -> list[Row]:
 
 
 def seeds_left(rows: Sequence[Row]) -> Iterator[int]:
-    """Every seed that has no row of this generator yet, from 0 on."""
-    played = {row["seed"] for row in rows if row["generator"] == cases.GENERATOR}
+    """Every seed that has no row of this generator yet, from 0 on; one whose fault is ``mended`` since has none."""
+    played = {row["seed"] for row in rows if row["generator"] == cases.GENERATOR and "mended" not in row}
     return (seed for seed in itertools.count() if seed not in played)
 
 

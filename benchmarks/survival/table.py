@@ -47,8 +47,8 @@ def _crossing(beyond: Callable[[float], bool]) -> float:
 
 
 def launched(rows: Iterable[Row]) -> list[Row]:
-    """The rows whose full run was launched."""
-    return [row for row in rows if row["status"] in LAUNCHED]
+    """The rows whose full run was launched, less those whose fault is mended and whose seed is played again."""
+    return [row for row in rows if row["status"] in LAUNCHED and "mended" not in row]
 
 
 def ratio(row: Row) -> float | None:
@@ -63,9 +63,10 @@ def percentile(values: Sequence[float], part: float) -> float:
 
 
 def document(rows: Sequence[Row]) -> str:
-    """The whole page."""
+    """The whole page. A row that says what was ``mended`` since is told, and not counted: its seed is played again."""
+    former, rows = [row for row in rows if "mended" in row], [row for row in rows if "mended" not in row]
     runs = launched(rows)
-    sections = [HEAD, *_totals(runs), *_groups(runs), *_deaths(rows), *_unlaunched(rows), *_where(rows)]
+    sections = [HEAD, *_totals(runs), *_groups(runs), *_deaths(rows), *_mended(former), *_unlaunched(rows), *_where(rows)]
     return "\n".join(sections).rstrip() + "\n"
 
 
@@ -131,6 +132,25 @@ def _deaths(rows: Sequence[Row]) -> list[str]:
             lines += [_death(row) for row in sorted(found, key=lambda row: row["seed"])]
             lines.append("")
     return lines
+
+
+def _mended(rows: Sequence[Row]) -> list[str]:
+    """What was found on the way, with its cause."""
+    if not rows:
+        return []
+    lines = [
+        "## Found on the way, and mended",
+        "",
+        "Runs that died or needed far more than their trial; their seeds were played again after the mend, and only that is counted above.",
+        "",
+        "| seed | what | commit | headroom | run over trial | came to | cause |",
+        "|---:|---|---|---:|---:|---|---|",
+    ]
+    for row in sorted(rows, key=lambda row: row["seed"]):
+        over = f"{one:.3f}" if (one := ratio(row)) is not None else ""
+        what = f"{row['trainer']}, {row['task']}"
+        lines.append(f"| {row['seed']} | {what} | {row['commit']} | {row['headroom']:.0%} | {over} | {row['status']} | {row['mended']} |")
+    return [*lines, ""]
 
 
 def _death(row: Row) -> str:

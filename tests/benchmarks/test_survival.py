@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -319,6 +320,14 @@ def test_the_page_lists_each_death_with_its_words_and_counts_what_was_not_launch
     assert "| 1 | yolo, pose | 400 MiB | 360 MiB | 300 MiB | 400 MiB | DefaultCPUAllocator: can't allocate \\| memory |" in page
     assert "| yolo, pose | 1 | 1 | 0 | 0 | 1.333 | 1.333 | 1.333 | 1.333 |" in page
     assert "| no rung fits | 2 | 5, 7 |" in page and "| refused, with a cure | 1 | 6 |" in page
+
+
+def test_what_was_mended_is_told_with_its_cause_and_played_again_instead_of_counted() -> None:
+    rows = [row(0), row(1, "died", run_peak_bytes=330 * MIB, mended="kept too much"), row(1)]
+    page = table.document(rows)
+    assert "**2 runs, 0 deaths of memory**" in page and "## Deaths" not in page
+    assert "| 1.100 | died | kept too much |" in page
+    assert list(itertools.islice(survival.seeds_left(rows[:2]), 2)) == [1, 2]
 
 
 def test_the_page_says_how_many_peaks_were_seen_from_outside_only() -> None:
