@@ -20,6 +20,7 @@ from launcher import procfs
 from launcher.allocator import MALLOC_VALUE, MALLOC_VARIABLE
 from launcher.contract.files import replace
 from launcher.contract.orders import HELD, Orders
+from launcher.worker import figures
 from launcher.worker.driver import Card
 
 
@@ -125,6 +126,7 @@ def _limit_cpu(cap_bytes: int) -> tuple[int, int]:
     import resource
 
     _start_libraries()
+    figures.let_go()
     base = procfs.data_bytes()
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     if hard != resource.RLIM_INFINITY and base + cap_bytes > hard:

@@ -122,6 +122,27 @@ def test_a_thread_more_or_less_costs_nothing_of_the_budget(tmp_path: Path) -> No
     )
 
 
+FIGURES = """
+import gc, weakref
+import matplotlib.pyplot as plt
+gc.disable()  # the collector would come some time, and nobody knows when
+there = []
+for at in range(4):
+    figure, axes = plt.subplots(figsize=(9, 6))
+    axes.plot([0, 1], [0, at])
+    figure.savefig("figure.png", dpi=50)
+    there.append(weakref.ref(figure))
+    plt.close(figure)
+    print(sum(one() is not None for one in there), end=" ")
+"""
+
+
+def test_a_closed_figure_goes_back_at_the_next_one(tmp_path: Path) -> None:
+    script = write(tmp_path / "train.py", FIGURES)
+    said = budgeted("--imports", "matplotlib.pyplot", script, cwd=tmp_path, mib=512)
+    assert [int(one) for one in said.stdout.split()] == [1, 2, 2, 2], said.stderr
+
+
 def test_a_budget_on_a_fragmenting_heap_is_said_loudly(tmp_path: Path) -> None:
     script = write(tmp_path / "train.py", "pass")
     assert f"WARNING: {allocator.MALLOC_VARIABLE} is not set, not 65536" in budgeted(script, malloc=False).stderr

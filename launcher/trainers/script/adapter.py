@@ -140,7 +140,10 @@ class ScriptAdapter(Resumes):
                 continue
             for spelled, said in self.args.presets.get(wheel, {}).get(str(value), {}).items():
                 line.set(_in_config(spelled), said)
-            if (spelling := _spelling(self.recipe, self.args, wheel)) is not None:
+            spelling = _spelling(self.recipe, self.args, wheel)
+            if spelling == OUTSIDE and wheel == "micro_batch":
+                line.split = (int(self.args.says[wheel]), value)
+            elif spelling is not None:
                 line.set(spelling, value)
         return line
 
@@ -148,8 +151,8 @@ class ScriptAdapter(Resumes):
         """The command with the files that it needs in ``place``: a changed copy of its configuration, what accumulates from outside."""
         line = self.line(rung, run=run, accumulation=accumulation)
         files: dict[Path, str] = {}
-        if line.outside > 1:
-            variables, files = outside.placed(line.outside, place=place, env=line.env)
+        if line.outside > 1 or line.split is not None:
+            variables, files = outside.placed(line.outside, split=line.split, place=place, env=line.env)
             line.env |= variables
         if self.args.config is None or not line.config:
             return line, files
@@ -366,7 +369,11 @@ def _spelling_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
             kind(text)
         except ValueError as error:
             faults.append(Fault(key=key, found=str(error), cure="For example --batch-size, or config:train.batch_size."))
-        if text in (OUTSIDE, ITSELF) and key != "trainer.args.spelled.accumulation":
+        splits = text == OUTSIDE and key == "trainer.args.spelled.micro_batch"
+        if splits and (args.spelled.get("accumulation") != OUTSIDE or not isinstance(args.says.get("micro_batch"), int)):
+            cure = "Say trainer.args.spelled.accumulation=outside too, and trainer.args.says.micro_batch=64: what stands in the source."
+            faults.append(Fault(key=key, found="a micro-batch can only be split where its steps are held back", cure=cure))
+        elif text in (OUTSIDE, ITSELF) and key != "trainer.args.spelled.accumulation" and not splits:
             faults.append(Fault(key=key, found=f"only accumulation can be {text}", cure="Give the script's own word for it."))
     known = {*ScriptAdapter.wheels, *recipe.ladder.wheels, "accumulation", "data"}
     for wheel in args.spelled.keys() - known:

@@ -86,6 +86,21 @@ def globals_of(tree: ast.Module, file: str) -> list[Flag]:
     return found
 
 
+def loaders_of(tree: ast.Module) -> list[int]:
+    """Batch sizes of the data loaders that shuffle: ``DataLoader(data, batch_size=64, shuffle=True)``."""
+    named = {flag.spelling.strip("-="): flag.default for flag in globals_of(tree, "")}
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "DataLoader":
+            said = {keyword.arg: keyword.value for keyword in node.keywords}
+            if literal(said.get("shuffle")) is True:
+                size = said.get("batch_size") or next(iter(node.args[1:2]), None)
+                value = named.get(size.id) if isinstance(size, ast.Name) else literal(size)
+                if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                    found.append(value)
+    return found
+
+
 def _number(node: ast.expr) -> Any:
     """A literal, or a product of whole numbers such as ``5 * 8``."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):

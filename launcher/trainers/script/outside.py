@@ -12,11 +12,18 @@ from pathlib import Path
 
 _NATIVE = Path(__file__).parent / "native" / "accumulate.py"
 VARIABLE = "ACCUMULATE"
+SPLIT = "ACCUMULATE_SPLIT"
 
 
-def placed(micro_batches: int, *, place: Path, env: Mapping[str, str]) -> tuple[dict[str, str], dict[Path, str]]:
-    """(variables, files) of a command that steps once in so many micro-batches; ``env``: what the command is given already."""
+def placed(
+    micro_batches: int, *, split: tuple[int, int] | None = None, place: Path, env: Mapping[str, str]
+) -> tuple[dict[str, str], dict[Path, str]]:
+    """(variables, files) of a command that steps once in so many micro-batches; ``env``: what the command is given already.
+
+    ``split``: batch size in the script's source, and the micro-batch that its loader shall have.
+    """
     folder = place / "accumulate"
     before = env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     path = os.pathsep.join(filter(None, [str(folder.absolute()), before]))
-    return {"PYTHONPATH": path, VARIABLE: str(micro_batches)}, {folder / "sitecustomize.py": _NATIVE.read_text(encoding="utf-8")}
+    variables = {"PYTHONPATH": path, VARIABLE: str(micro_batches), **({SPLIT: f"{split[0]}:{split[1]}"} if split else {})}
+    return variables, {folder / "sitecustomize.py": _NATIVE.read_text(encoding="utf-8")}

@@ -53,6 +53,17 @@ def nominal_batch(path: Path) -> int | None:
     return None
 
 
+def batch_in_source(path: Path) -> tuple[int, str] | None:
+    """(batch size, file) of the loaders that shuffle, where it stands in the script's source, or else in a local module that it imports,
+    as a number or a name that is one; None where there is no such loader, or where a file has different ones."""
+    for file in (path, *dict.fromkeys(_imported(path, path.parent))):
+        _, tree = _parsed(file)
+        sizes = flags.loaders_of(tree) if tree is not None else []
+        if sizes:
+            return (sizes[0], file.name) if len(set(sizes)) == 1 else None
+    return None
+
+
 def of_source(path: Path) -> list[Flag]:
     """Every flag that one file declares: options of argparse, click, typer and absl, parameters and fields that become some,
     TrainingArguments, and a nanoGPT-like configurator's names."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from launcher.errors import BadInput, Fault
 from launcher.trainers.script import batches, configs, flags, groups, names, parsers
-from launcher.trainers.script.spelling import FORMS, NOMINAL, OUTSIDE
+from launcher.trainers.script.spelling import NOMINAL, OUTSIDE
 from launcher.understood import PLACE, Belief, Doubt, Understood, typed
 
 _ORDER = ("val_micro_batch", "micro_batch", "checkpointing", "segment", "sequence_length", "image_size", "model")
@@ -36,6 +36,8 @@ def understand(words: Sequence[str]) -> Understood:
     if (belief := beliefs.get("micro_batch")) is not None and not _usable(belief):
         text = f"{belief.spelling} says {belief.value}, which is no number of samples: say one, as in autofit run ask.micro_batch=16 -- ..."
         doubts.append(Doubt(wheel="micro_batch", text=text))
+    if "micro_batch" not in beliefs and not doubts and "accumulation" not in beliefs and script is not None:
+        beliefs |= _in_source(script)
     if "micro_batch" not in beliefs and not any(doubt.wheel == "micro_batch" for doubt in doubts):
         looked = "".join([", its config" if config else "", f" or {script}" if script is not None else ""])
         doubts.append(
@@ -55,6 +57,14 @@ def understand(words: Sequence[str]) -> Understood:
         else:
             beliefs["accumulation"] = Belief(wheel="accumulation", value=1, spelling=OUTSIDE, source="no word for it was found")
     return _recipe(words, beliefs, doubts, config, unknown=unknown)
+
+
+def _in_source(script: Path) -> dict[str, Belief]:
+    """The batch that stands in the script's source: its loader can be made with a smaller one."""
+    batch = parsers.batch_in_source(script)
+    if batch is None:
+        return {}
+    return {"micro_batch": Belief(wheel="micro_batch", value=batch[0], spelling=OUTSIDE, source=f"{batch[1]}'s DataLoader")}
 
 
 def _nominal(beliefs: dict[str, Belief], nominal: int, script: Path | None) -> str:
@@ -114,7 +124,7 @@ def _recipe(
             **{f"ask.{wheel}": str(belief) for wheel, belief in wheels.items()},
             "trainer.args.config": "autofit passes a changed copy",
             "trainer.args.says": "what the command means as it stands; nothing of it is said again",
-            "trainer.args.spelled": f"wheel: how the script says it ({FORMS})",
+            "trainer.args.spelled": "wheel: how the script says it (docs/scripts.md has all the ways)",
             "ladder.order": "fastest wheel first",
             **({} if order else {"ladder.wheels.micro_batch": "no fall-back: nothing else is known of the script"}),
         },

@@ -8,11 +8,12 @@ from typing import Any
 
 FORMS = (
     "--flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, config+:key, key= or ++key= (Hydra), env:NAME, "
-    "outside, itself, nominal:64 (accumulation)"
+    "outside (accumulation, and with it a micro_batch that stands in the source), itself, nominal:64 (accumulation)"
 )
 
 OUTSIDE = "outside"
-"""Spelling of accumulation where the script has no word for it: its optimizer steps are held back from outside."""
+"""Spelling of accumulation where the script has no word for it: its optimizer steps are held back from outside. Of the micro-batch where
+that stands in the source (``DataLoader(data, batch_size=64, shuffle=True)``): the loader is made with a smaller one."""
 
 ITSELF = "itself"
 """Spelling of accumulation where the script takes as many micro-batches as its whole batch needs, by itself."""
@@ -31,6 +32,8 @@ class Line:
     """Dotted key -> value, for the copy of the configuration file."""
     outside: int = 1
     """Micro-batches per optimizer step that the script isn't told of (``outside.placed``)."""
+    split: tuple[int, int] | None = None
+    """The batch that stands in the script's source, and the micro-batch that its loader gives instead."""
 
     def set(self, spelling: str, value: Any) -> None:
         """Says ``value`` in the words of ``spelling``; in place where the command says it already, else at its end."""

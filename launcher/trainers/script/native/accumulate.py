@@ -18,6 +18,8 @@ or changed between two steps, a learning rate set by hand at every batch, traine
 told on stderr, and the run goes on. Batch norm takes its statistics from micro-batches: told, too.
 
 ACCUMULATE_LOSS=mean or sum says what the loss is, where that can't be told from the way it was computed.
+ACCUMULATE_SPLIT=64:16 is for a script whose batch stands in its source: a DataLoader that shuffles and is made with batches of 64 is made
+with batches of 16.
 This file needs nothing but torch. What it did is told on stderr when the process ends.
 """
 
@@ -39,6 +41,7 @@ from typing import Any
 
 VARIABLE = "ACCUMULATE"
 LOSS = "ACCUMULATE_LOSS"
+SPLIT = "ACCUMULATE_SPLIT"
 STRICT_STEPS = 2
 """Optimizer steps in which whatever can't be exact ends the process; afterwards it is told."""
 
@@ -138,8 +141,9 @@ class Held:
 class Outside:
     """The accumulation of one process."""
 
-    def __init__(self, every: int, loss: str = "") -> None:
-        self.every, self.loss_is = every, loss
+    def __init__(self, every: int, loss: str = "", split: tuple[int, int] | None = None) -> None:
+        """``split``: batch size of the script's own loader, and the micro-batch that it shall have."""
+        self.every, self.loss_is, self.split = every, loss, split
         self.paused = False
         """Set while somebody else stands in for training: nothing is held, counted or checked."""
         self.notes: list[str] = []
@@ -397,6 +401,10 @@ class Outside:
         """Patches torch, which has just been imported."""
         import torch
 
+        if self.split is not None:
+            _wrap(torch.utils.data.DataLoader, "__init__", self._made_of)
+        if self.every == 1:
+            return
         self._backward(torch)
         self._optimizer(torch)
         self._scaler(torch)
@@ -576,6 +584,27 @@ class Outside:
 
         loader.__init_subclass__ = classmethod(subclassed)
 
+    def _made_of(self, make: Callable[..., Any]) -> Callable[..., Any]:
+        """A loader that shuffles and is made with the batch that is split is made with micro-batches."""
+        signature = inspect.signature(make)
+
+        @functools.wraps(make)
+        def made(this: Any, *args: Any, **kwargs: Any) -> None:
+            assert self.split is not None
+            whole, part = self.split
+            try:
+                said = signature.bind(this, *args, **kwargs)
+            except TypeError:
+                make(this, *args, **kwargs)  # which says what is wrong
+                return
+            given = said.arguments
+            if given.get("batch_size") == whole and (given.get("shuffle") or _is_random(given.get("sampler"))):
+                given["batch_size"] = part
+                self.note(f"the loader's batches of {whole} are split into micro-batches of {part}")
+            make(*said.args, **said.kwargs)
+
+        return made
+
     def _iter_of(self, begin: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(begin)
         def begun(this: Any) -> Any:
@@ -654,7 +683,10 @@ def _drops_last(loader: Any) -> bool:
 
 
 def _shuffles(loader: Any) -> bool:
-    sampler = getattr(loader, "sampler", None)
+    return _is_random(getattr(loader, "sampler", None))
+
+
+def _is_random(sampler: Any) -> bool:
     return type(sampler).__name__.endswith("RandomSampler") or bool(getattr(sampler, "shuffle", False))
 
 
@@ -755,10 +787,12 @@ def _chain() -> None:
 
 def _main() -> None:
     every = int(os.environ.get(VARIABLE) or 1)
-    if every > 1:
-        outside = Outside(every, os.environ.get(LOSS, ""))
+    whole, _, part = os.environ.get(SPLIT, "").partition(":")
+    if every > 1 or part:
+        outside = Outside(every, os.environ.get(LOSS, ""), (int(whole), int(part)) if part else None)
         sys.modules["accumulate_from_outside"] = outside  # type: ignore[assignment]  # for who watches
-        sys.meta_path.insert(0, _Finder({"torch": outside.install, "accelerate.data_loader": outside.install_accelerate}))
+        acts = {"torch": outside.install, **({"accelerate.data_loader": outside.install_accelerate} if every > 1 else {})}
+        sys.meta_path.insert(0, _Finder(acts))
         atexit.register(outside.ended)
     _chain()
 

@@ -15,7 +15,6 @@ trials).
 from __future__ import annotations
 
 import contextlib
-import gc
 import hashlib
 import importlib
 import itertools
@@ -504,8 +503,6 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
         def _phase(self, phase: Phase) -> None:
             recorder.phase(phase)
             self._figures.let_go()
-            if phase is Phase.FINISH:
-                _keep_figures()
 
         # -- how a run ends
 
@@ -581,12 +578,6 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
             return super().validate()
 
     return Trial
-
-
-def _keep_figures() -> None:
-    """A figure is 13 MiB of pixels in a cycle that only Python's collector breaks, and when that comes nobody knows: a run lost a figure
-    so, and another was 11 % above its trial. At the end of a trial it doesn't come, so that the trial needs the most that a run may."""
-    gc.disable()
 
 
 def _say_samples(recorder: Recorder, loader: Any, mode: str, asked: int) -> None:

@@ -174,6 +174,13 @@ def test_scores_that_a_trainer_joins_at_every_batch_are_needed_twice_at_the_last
     assert 2 * whole <= done.verdict.peak_bytes <= 2 * whole + 40 * MIB
 
 
+def test_a_batch_that_stands_in_the_source_is_turned_from_outside(tmp_path: Path) -> None:
+    spelled = {"micro_batch": "outside", "accumulation": "outside"}
+    done = tried("batch_in_source", tmp_path, rung=3, spelled=spelled, says={"micro_batch": 64})
+    assert fits(done) and done.report.observed == {"micro_batch": 8, "accumulation": 4, "device": "cpu"}
+    assert (done.rung.accumulation, done.effective_batch) == (8, 64), "a trial has four of the eight micro-batches"
+
+
 PARTS = {"micro_batch": "--microbatch", "accumulation": "itself"}
 
 

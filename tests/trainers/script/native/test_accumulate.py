@@ -39,9 +39,9 @@ for way in ways:
 """
 
 
-def run(folder: Path, *words: str, micro_batches: int = 1) -> str:
+def run(folder: Path, *words: str, micro_batches: int = 1, split: tuple[int, int] | None = None) -> str:
     """What a Python process printed, with its optimizer steps held back until so many micro-batches are in."""
-    env, files = outside.placed(micro_batches, place=folder, env={})
+    env, files = outside.placed(micro_batches, split=split, place=folder, env={})
     for path, text in files.items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
@@ -79,6 +79,18 @@ def test_the_weights_are_those_of_the_large_batch(way: str, weights: tuple[dict[
     large, small = weights
     for one, other in zip(large[way], small[way], strict=True):
         torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-5)
+
+
+def test_a_batch_that_stands_in_the_source_is_split_and_the_weights_are_the_same(tmp_path: Path) -> None:
+    import torch
+
+    script = str(SCRIPTS / "batch_in_source.py")
+    run(tmp_path, script, "--out", "large.pt")
+    said = run(tmp_path, script, "--out", "small.pt", micro_batches=4, split=(64, 16))
+    assert "the loader's batches of 64 are split into micro-batches of 16" in said and "4 micro-batches are in each" in said
+    large, small = (torch.load(tmp_path / name) for name in ("large.pt", "small.pt"))
+    for name, weights in large.items():
+        torch.testing.assert_close(small[name], weights, rtol=1e-4, atol=1e-5)
 
 
 class RandomSampler:

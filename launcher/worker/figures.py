@@ -1,0 +1,29 @@
+"""What figures leave goes back at the next one, where host memory is the budget: in the trial and in the full run alike.
+
+A closed figure is megabytes of pixels (13 MiB of Ultralytics' at 250 dpi) in a cycle that only Python's collector breaks, and when that
+comes nobody knows: a run lost a figure so, and another needed 11 % more than its trial had shown. Matplotlib calls ``figure.hooks`` for
+every new figure of pyplot's (since 3.7); there the collector comes. What was there before is frozen, so that it has little to look through.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from typing import Any
+
+HOOK = f"{__name__}:collect"
+
+
+def let_go() -> None:
+    """From here on a new figure frees the closed ones before it. Nothing where matplotlib isn't there, or is too old to tell."""
+    matplotlib = sys.modules.get("matplotlib")
+    hooks = matplotlib.rcParams.get("figure.hooks") if matplotlib is not None else None
+    if hooks is None or HOOK in hooks:
+        return
+    hooks.append(HOOK)
+    gc.freeze()
+
+
+def collect(_: Any) -> None:
+    """For a figure that is new."""
+    gc.collect()
