@@ -253,7 +253,8 @@ def _cache(point: Point, folder: Path) -> Path:
 
 
 def _env(point: Point, folder: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(_cache(point, folder)), "CUDA_VISIBLE_DEVICES": ""}
+    own = {"XDG_CACHE_HOME": str(_cache(point, folder)), "CUDA_VISIBLE_DEVICES": ""}
+    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "", **own}  # torch compiled anew in each process: 10 s
 
 
 def _tests(python: Path, point: Point, folder: Path) -> Row:
