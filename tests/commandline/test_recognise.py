@@ -337,6 +337,27 @@ def test_a_nominal_batch_is_kept_by_the_script_and_only_the_rest_is_done_from_ou
     )
 
 
+@pytest.mark.parametrize(
+    ("source", "turns"),
+    [
+        ("steps = args.epochs * len(data) // args.batch_size\ns = CosineAnnealingLR(o, T_max=steps)\n", False),
+        ("per = len(data) / (batch_size * 2)\nself.all = per * 9\ns = get_linear_schedule_with_warmup(o, 0, self.all)\n", False),
+        ("s = torch.optim.lr_scheduler.OneCycleLR(o, 1, total_steps=len(data) // args.bs)\n", False),
+        ("loss = total / args.batch_size\ns = StepLR(o, 30)\nscheduler.step(loss)\n", True),
+        ("s = OneCycleLR(o, 1, steps_per_epoch=len(loader))\nprint(len(data) // args.batch_size)\n", True),
+    ],
+    ids=["cosine", "self", "one cycle", "a loss", "len(loader)"],
+)
+def test_a_schedule_that_the_batch_size_counts_keeps_the_micro_batch_as_it_is(
+    source: str, turns: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text(f"p.add_argument('--batch-size', default=8)\n{source}")
+    understood = recognise.understand(["python", "t.py"])
+    assert ("accumulation" in believed(understood)) is turns
+    assert turns or "a schedule is counted by the batch size (t.py, line" in draft.recipe(understood, name="mine")
+
+
 def test_a_batch_in_the_source_is_known_where_no_word_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("t.py").write_text("SIZE = 32\nDataLoader(a, batch_size=SIZE, shuffle=True)\ntorch.utils.data.DataLoader(b, 100, shuffle=False)\n")

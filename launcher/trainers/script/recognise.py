@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.errors import BadInput, Fault
-from launcher.trainers.script import batches, configs, flags, groups, names, parsers
+from launcher.trainers.script import batches, configs, flags, groups, names, parsers, schedules
 from launcher.trainers.script.spelling import NOMINAL, OUTSIDE
 from launcher.understood import PLACE, Belief, Doubt, Understood, typed
 
@@ -54,6 +54,8 @@ def understand(words: Sequence[str]) -> Understood:
             unknown = _nominal(beliefs, nominal, script)
         elif counted := _counted(words[begin:], declared):
             unknown = f"no word for it was found, and {counted} counts training in steps, so the micro-batch is not turned"
+        elif script is not None and (counted := schedules.counted_by_batch(script)):
+            unknown = f"no word for it was found, and a schedule is counted by the batch size ({counted}), so the micro-batch is not turned"
         else:
             beliefs["accumulation"] = Belief(wheel="accumulation", value=1, spelling=OUTSIDE, source="no word for it was found")
     return _recipe(words, beliefs, doubts, config, unknown=unknown)
