@@ -20,6 +20,9 @@ def understand(words: Sequence[str]) -> Understood:
     """
     if not words:
         raise BadInput([Fault(key=PLACE, found="there is no command", cure="For example: autofit run -- python train.py --batch-size 64.")])
+    if re.match(r"[A-Za-z_]\w*=", words[0]):
+        cure = f"Set it before autofit: {words[0]} autofit run -- {' '.join(words[1:])}."
+        raise BadInput([Fault(key=PLACE, found=f"it begins with {words[0]}, which a shell would take as a variable", cure=cure)])
     installed = list(adapters())
     for general in (False, True):  # one that takes any command is asked, and may refuse it, only where nobody knows it
         found = [seen for one in installed if one.general is general and (seen := one.recognise(words)) is not None]
