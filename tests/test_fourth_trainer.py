@@ -76,6 +76,7 @@ def test_it_passes_the_shipped_suite(programs: Path, tmp_path: Path) -> None:
     assert " passed" in done.stdout and "skipped" not in done.stdout
 
 
+@pytest.mark.slow
 def test_its_recipe_trains_to_the_end_after_a_real_failure(programs: Path, tmp_path: Path) -> None:
     done = run(programs, tmp_path, "autofit", "train", "--json", "recipe=embeddings_demo", "trainer.args.max_steps=3")
     record = answer(done)

@@ -93,7 +93,7 @@ def loaders_of(tree: ast.Module) -> list[int]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "DataLoader":
             said = {keyword.arg: keyword.value for keyword in node.keywords}
-            if literal(said.get("shuffle")) is True:
+            if "shuffle" in said and literal(said["shuffle"]) is not False:  # one that is computed may be true
                 size = said.get("batch_size") or next(iter(node.args[1:2]), None)
                 value = named.get(size.id) if isinstance(size, ast.Name) else literal(size)
                 if isinstance(value, int) and not isinstance(value, bool) and value > 0:
