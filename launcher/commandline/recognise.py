@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,9 +21,7 @@ def understand(words: Sequence[str]) -> Understood:
     """
     if not words:
         raise BadInput([Fault(key=PLACE, found="there is no command", cure="For example: autofit run -- python train.py --batch-size 64.")])
-    if re.match(r"[A-Za-z_]\w*=", words[0]):
-        cure = f"Set it before autofit: {words[0]} autofit run -- {' '.join(words[1:])}."
-        raise BadInput([Fault(key=PLACE, found=f"it begins with {words[0]}, which a shell would take as a variable", cure=cure)])
+    _refuse_variables(words)
     installed = list(adapters())
     for general in (False, True):  # one that takes any command is asked, and may refuse it, only where nobody knows it
         found = [seen for one in installed if one.general is general and (seen := one.recognise(words)) is not None]
@@ -32,6 +31,16 @@ def understand(words: Sequence[str]) -> Understood:
         if found:
             return found[0]
     raise BadInput([Fault(key=PLACE, found="no installed trainer knows this command", cure="Write a recipe for it.")])
+
+
+def _refuse_variables(words: Sequence[str]) -> None:
+    """Raises BadInput where the command sets variables for itself: no shell reads them here, and ``env PYTHONPATH=.`` keeps a trial out."""
+    rest = words[1:] if words[0] == "env" else words
+    said = list(itertools.takewhile(lambda word: re.match(r"[A-Za-z_]\w*=", word), rest))
+    if said:
+        set_so = " ".join(f"{name}={shlex.quote(value)}" for name, _, value in (word.partition("=") for word in said))
+        cure = f"Set it before autofit: {set_so} autofit run -- {shlex.join(rest[len(said) :])}."
+        raise BadInput([Fault(key=PLACE, found=f"it begins with {said[0]}, a variable of the environment", cure=cure)])
 
 
 def refuse_doubts(understood: Understood, *, overrides: Sequence[str]) -> None:

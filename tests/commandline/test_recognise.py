@@ -378,6 +378,8 @@ def test_a_script_that_is_not_there_is_refused() -> None:
         recognise.understand([])
     with pytest.raises(BadInput, match=r"Set it before autofit: A_B=0 autofit run -- python t\.py\."):
         recognise.understand(["A_B=0", "python", "t.py"])
+    with pytest.raises(BadInput, match=r"PYTHONPATH=\. X='a b' autofit run -- python t\.py\."):
+        recognise.understand(["env", "PYTHONPATH=.", "X=a b", "python", "t.py"])
 
 
 def test_a_dollar_brace_of_the_persons_own_is_text_and_no_interpolation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ Payload: ``argv`` (list of words), ``env`` (added), ``files`` (path -> text, wri
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -18,15 +19,17 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from launcher import procfs
 from launcher.contract.orders import Orders
 from launcher.contract.report import SAMPLES, Failure, Phase, TrialReport
 from launcher.trainers.script.inside.caches import CACHES, huggingface
 from launcher.trainers.script.inside.plainly import injected, proven, refuses, speaks_of_memory
-from launcher.trainers.script.inside.probe.settings import Settings
+from launcher.trainers.script.inside.probe.settings import LOADED, Settings
 from launcher.trainers.script.inside.watch import Watch
 from launcher.worker.lifeline import die_with_parent
 from launcher.worker.recorder import Recorder
@@ -48,12 +51,20 @@ FORCE = 'make it validate early with trainer.args.validation: {force: "--val-eve
 _TAIL_CHARACTERS = 20_000
 
 
+class Unreached(Exception):
+    """The probe has not come into the command: nothing of it can be seen or cut, and what it writes is not redirected."""
+
+
 def run(orders: Orders, recorder: Recorder) -> None:
     """The trial. Leaves the report in the trial's folder whatever happened; a signal that ended the script ends this process too."""
     for path, text in orders.payload.get("files", {}).items():
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text, encoding="utf-8")
-    status, reports = _attempt(orders, "cut")
+    try:
+        status, reports = _attempt(orders, "cut")
+    except Unreached as error:
+        TrialReport(hint=str(error)).write(orders.report_path)
+        return
     if _worth_following(reports, status):
         again, followed = _attempt(orders, "full")
         if again == 0 or not _done(reports):
@@ -108,6 +119,11 @@ def _environment(orders: Orders, place: Path) -> dict[str, str]:
 
 LOOK_S = 0.5
 """Between two looks at what the command's processes are at."""
+UNREACHED_S = 3.0
+"""So long may a Python process of the command run before the probe has come into any."""
+KEPT_OUT = (
+    "PYTHONPATH set anew (env, export, a launcher of its own), or python -I, -E or -S, keep the probe out: set it before autofit instead"
+)
 
 
 def _followed(child: subprocess.Popen[bytes], records: Path, orders: Orders) -> int:
@@ -121,10 +137,32 @@ def _followed(child: subprocess.Popen[bytes], records: Path, orders: Orders) -> 
             watch.stop()
             return status
         except subprocess.TimeoutExpired:
+            if not (records / LOADED).exists() and (lives := _long_at_python(child.pid)):
+                _end(child)
+                raise Unreached(f"autofit's probe did not come into {lives}. {KEPT_OUT}") from None
             furthest = max(_reports(records), key=lambda report: list(Phase).index(Phase(report.phase)), default=None)
             if furthest is not None and furthest.phase not in (shown, Phase.DONE):
                 shown = furthest.phase
                 furthest.write(orders.report_path)
+
+
+def _long_at_python(pid: int) -> str:
+    """A Python process of the command's that has run for long, in words; nothing where there is none."""
+    for one in (pid, *procfs.descendants(pid)):
+        with contextlib.suppress(OSError, IndexError):
+            name = os.path.basename(os.readlink(f"/proc/{one}/exe"))
+            age = time.time() - os.stat(f"/proc/{one}").st_ctime
+            if name.startswith("python") and age > UNREACHED_S:
+                return Path(f"/proc/{one}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()[:200]
+    return ""
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Ends the command and what it has started, at once: it writes where it likes."""
+    for one in (*procfs.descendants(child.pid), child.pid):
+        with contextlib.suppress(OSError):
+            os.kill(one, signal.SIGKILL)
+    child.wait()
 
 
 def _reports(records: Path) -> list[TrialReport]:
@@ -188,7 +226,7 @@ def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> Trial
     main = failed or max(trained or reports, key=lambda report: (report.phase == Phase.DONE, report.validation_batches), default=None)
     if main is None:
         nothing = "no Python process of the command built a model" if status == 0 else f"the command ended with exit status {status}"
-        return TrialReport(hint=f"{nothing} (python -I, -E and -S keep the probe out)", failure=_exit_failure(status, orders))
+        return TrialReport(hint=f"{nothing} ({KEPT_OUT})", failure=_exit_failure(status, orders))
     everyone = trained or [main]
     own = 1 if orders.payload.get("nominal") else _accumulated(everyone)  # a nominal batch's own is counted in the rung
     if main.failure is None and (main.phase == Phase.DONE or (main.phase == Phase.FINISH and status >= 0)):

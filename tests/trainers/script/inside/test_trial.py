@@ -174,6 +174,16 @@ def test_scores_that_a_trainer_joins_at_every_batch_are_needed_twice_at_the_last
     assert 2 * whole <= done.verdict.peak_bytes <= 2 * whole + 40 * MIB
 
 
+def test_a_command_that_keeps_the_probe_out_is_ended_before_it_gets_far(tmp_path: Path) -> None:
+    script = tmp_path / "slow.py"
+    script.write_text("import pathlib, time\ntime.sleep(20)\npathlib.Path('mine').touch()\n")
+    shell = tmp_path / "run.sh"
+    shell.write_text(f"export PYTHONPATH=$PWD\n{sys.executable} {script} $*\n")
+    done = tried(str(SCRIPTS / "in_parts.py"), tmp_path, launcher=("sh", str(shell)))
+    assert done.verdict.kind is Kind.VACUOUS and "PYTHONPATH set anew" in done.verdict.why and "slow.py" in done.verdict.why
+    assert done.seconds < 15 and not (tmp_path / "work" / "mine").exists()
+
+
 def test_a_batch_that_stands_in_the_source_is_turned_from_outside(tmp_path: Path) -> None:
     spelled = {"micro_batch": "outside", "accumulation": "outside"}
     done = tried("batch_in_source", tmp_path, rung=3, spelled=spelled, says={"micro_batch": 64})

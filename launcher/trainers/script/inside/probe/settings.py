@@ -12,6 +12,10 @@ VARIABLE = "AUTOFIT_PROBE"
 """Environment variable with the path of the settings' file; inherited by every child process."""
 
 
+LOADED = "loaded"
+"""File among the records that the first process makes into which the probe has come."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
     """One attempt at a trial, or (``budget_only``) a full run that is held to a budget."""

@@ -13,12 +13,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from launcher.trainers.script.inside.probe.settings import Settings
+from launcher.trainers.script.inside.probe.settings import LOADED, Settings
 
 
 def install(path: str) -> None:
     """Hooks this process. Called once, before any code of the script."""
     settings = Settings.read(Path(path))
+    if not settings.budget_only:
+        Path(settings.records, LOADED).touch()
     from launcher.trainers.script.inside.probe.session import Session
 
     session = Session(settings)
