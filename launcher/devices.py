@@ -18,6 +18,7 @@ from typing import Any
 from launcher import allocator, cardmemory, host
 from launcher import nvml as nvml_module
 from launcher.errors import BadInput, Fault
+from launcher.headroom import cap_of
 from launcher.nvml import Card, Neighbour
 from launcher.sizes import GIB, MIB, format_size
 
@@ -57,7 +58,7 @@ class Budget:
     budget_bytes: int
     """What the run may plan with: ``device.memory`` (all of the card by default), less what others already use."""
     cap_bytes: int
-    """What a trial is held to: int(budget_bytes * (1 - headroom))."""
+    """What a trial is held to: budget_bytes less the headroom (``headroom.cap_of``)."""
     ceiling_bytes: int
     """Where allocations of a trial really fail. On a CPU above the cap, so that nothing bends under it and the need is measured:
     a trial fits where it *stayed* below the cap. On a card the cap itself, which keeps the driver from spilling."""
@@ -388,7 +389,7 @@ def _on_cpu(index: int, memory_bytes: int | None, headroom: float, notes: Sequen
         total_bytes=total,
         free_bytes=free,
         budget_bytes=budget,
-        cap_bytes=int(budget * (1 - headroom)),
+        cap_bytes=cap_of(budget, headroom),
         ceiling_bytes=max(budget, min(int(budget * CEILING), int(free * CPU_SHARE))),
         headroom=headroom,
         neighbours=(),

@@ -13,6 +13,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
+from launcher import headroom
 from launcher.contract.report import Phase
 from launcher.sizes import GIB, MIB, format_size
 from launcher.verdict import Kind
@@ -43,11 +44,12 @@ class Display:
         self._trial = ""
 
     def plan(self, job: Job) -> None:
-        recipe, asked, cap = job.recipe, job.ladder.asked, format_size(job.budget.cap_bytes)
+        recipe, asked, budget = job.recipe, job.ladder.asked, job.budget
+        room = headroom.words(budget.budget_bytes, budget.headroom, kind=budget.kind)
         lines = [
             f"[bold]{escape(recipe.name)}[/]  {escape(recipe.summary)}",
             f"asked   {escape(_words(asked))}",
-            f"device  {escape(str(job.budget))}; trials are held to {cap} ({job.budget.headroom:.0%} headroom)",
+            f"device  {escape(str(budget))}; trials are held to {format_size(budget.cap_bytes)} ({room} headroom)",
             f"ladder  {len(job.ladder.rungs)} rungs; {_batch_of(job)}",
             f"record  {escape(str(job.folder.path))}",
         ]
@@ -303,7 +305,7 @@ def _memory_for(need: Need | None, job: Job) -> str:
     """How much memory the cheapest rung that was tried would need, as it was seen."""
     if need is None:
         return ""
-    budget = int(need.needed_bytes / (1 - job.budget.headroom))
+    budget = headroom.budget_for(need.needed_bytes, job.budget.headroom, kind=job.budget.kind)
     rounded = -(-budget // MIB) if budget < GIB else -(-budget * 10 // GIB) / 10
     unit = "MiB" if budget < GIB else "GiB"
     least = "" if need.measured else "at least "

@@ -25,7 +25,7 @@ import yaml
 
 from benchmarks.survival import cases
 from benchmarks.survival.cases import Case
-from launcher import procfs
+from launcher import headroom, procfs
 from launcher.memory_failure import memory_failure
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -201,7 +201,7 @@ def _measured(case: Case, name: str, place: Path, table: Table) -> tuple[Row, in
 
 def budget_for(case: Case, need: int, *, last: bool) -> int:
     """The budget whose cap is the case's factor times ``need``. The last rung gets what it needs: else nothing would be launched."""
-    return int(need * (max(case.factor, 1.0) if last else case.factor) / (1 - case.headroom))
+    return headroom.budget_for(int(need * (max(case.factor, 1.0) if last else case.factor)), case.headroom)
 
 
 def _ample() -> int:

@@ -112,12 +112,13 @@ def test_autofit_understands_every_script(name: str, tmp_path: Path) -> None:
 
 def test_the_budget_lies_at_the_factor_of_the_need_it_is_aimed_at() -> None:
     case = cases.Case(seed=0, trainer="yolo", task="detect", data={}, headroom=0.1, factor=0.97, aim=0.6)
-    assert play.budget_for(case, 450, last=False) == int(450 * 0.97 / 0.9)
+    assert play.budget_for(case, 450 * MIB, last=False) == 485 * MIB
+    assert play.budget_for(case, 50 * MIB, last=False) == int(50 * MIB * 0.97) + 16 * MIB, "the least headroom"
 
 
 def test_the_last_rung_gets_what_it_needs_else_nothing_would_be_launched() -> None:
     case = cases.Case(seed=0, trainer="yolo", task="detect", data={}, headroom=0.1, factor=0.97, aim=0.0)
-    assert play.budget_for(case, 900, last=True) == 1000
+    assert play.budget_for(case, 900 * MIB, last=True) == 1000 * MIB
 
 
 @pytest.mark.parametrize(

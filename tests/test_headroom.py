@@ -1,0 +1,28 @@
+"""How much of a CPU's budget stays free."""
+
+from __future__ import annotations
+
+import pytest
+
+from launcher import headroom
+
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("budget", "part", "cap", "words"),
+    [
+        (1000, 0.1, 900, "10%"),
+        (100, 0.1, 84, "16 MiB"),  # a tenth would be less than two processes that do the same may differ by
+        (200, 0.05, 184, "16 MiB"),
+        (100, 0.0, 100, "0%"),  # none is asked
+    ],
+)
+def test_no_less_stays_free_than_two_processes_differ_by(budget: int, part: float, cap: int, words: str) -> None:
+    assert headroom.cap_of(budget * MIB, part) == cap * MIB
+    assert headroom.words(budget * MIB, part, kind="cpu") == words
+    assert headroom.budget_for(cap * MIB, part) == budget * MIB
+
+
+def test_a_cards_headroom_is_a_part_of_it() -> None:
+    assert headroom.budget_for(90 * MIB, 0.1, kind="cuda") == 100 * MIB and headroom.words(100 * MIB, 0.1, kind="cuda") == "10%"
