@@ -106,13 +106,12 @@ class Play:
             case "kill_trainer" | "corrupt_checkpoint":
                 if fault == "corrupt_checkpoint":
                     trainer.suspend()  # so that nothing newer is written over what is torn here
-                    newest = places.newest(self.case.trainer, self.folder)
+                    newest = places.newest(self.case.trainer, self.folder, self.case.corruption)
                     if newest is not None:
                         inject.corrupt(newest, self.case.corruption)
                 trainer.kill()
             case "kill_worker":
-                workers = [one for one in trainer.children(recursive=True) if "python" in one.name()]
-                workers[-1].kill()
+                return self.until(lambda: inject.loader_workers(trainer)) and inject.killed(inject.loader_workers(trainer))
             case "kill_autofit":
                 self.running.kill()
             case "unwritable":
@@ -122,8 +121,10 @@ class Play:
             case "sigterm" | "sighup" | "sigint":
                 self.running.send_signal(_STATUS[fault])
             case "two":
+                came_to = places.progress(self.case.trainer, self.folder)
                 trainer.kill()
-                return self.until(lambda: self.trainers() and self.trainers()[0].pid != trainer.pid) and self.strike("memory", 0)
+                again = self.until(lambda: self.trainers() and self.trainers()[0].pid != trainer.pid)
+                return again and self.strike("memory", came_to + 0.01)  # in its training: what starts has nothing yet that could be taken
         return True
 
     def _take_memory(self, fault: str, trainer: psutil.Process) -> bool:
@@ -159,6 +160,7 @@ def play(case: Case, table: Path, *, losses: dict[str, float], keep: bool = Fals
     struck = _launches(played)
     row: Row = {
         "seed": case.seed, "generator": GENERATOR, "trainer": case.trainer, "fault": case.fault, "at": case.at, "struck": struck,
+        **({"corruption": case.corruption} if case.fault == "corrupt_checkpoint" else {}),
         "done_at": played.done_at, "statuses": played.statuses, **_judged(played, before, losses),
         "seconds": round(time.monotonic() - began, 1), "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "versions": versions(), "machine": machine(), "commit": commit(),
@@ -203,22 +205,23 @@ def _judged(played: Play, before: dict[str, str], losses: dict[str, float]) -> R
         "words": _words(played) if verdict != "finished" else [],
     }  # fmt: skip
     if verdict == "finished":
-        row |= _came_to(case, folder, losses, broken)
+        row |= _came_to(case, folder, attempts, losses, broken)
     return {**row, "broken": broken}
 
 
-def _came_to(case: Case, folder: Path, losses: dict[str, float], broken: list[str]) -> Row:
+def _came_to(case: Case, folder: Path, attempts: list[Row], losses: dict[str, float], broken: list[str]) -> Row:
     """What a finished run has really done; what is wrong with it is added to ``broken``."""
-    came = places.came_to(case.trainer, folder)
+    came = places.came_to(case.trainer, folder, attempts)
     if not came["whole"]:
         broken.append("not the amount of training that was asked")
     if came["batches"] != [places.EFFECTIVE[case.trainer]]:
         broken.append(f"effective batches {came['batches']}")
-    if came["repeated"] > 1 + (case.fault == "corrupt_checkpoint"):
-        broken.append(f"{came['repeated']} checkpoint intervals lost")
+    allowed = max(1, len(attempts) - 1) + (case.fault == "corrupt_checkpoint")  # one for each failure
+    if came["repeated"] > allowed:
+        broken.append(f"{came['repeated']:g} checkpoint intervals lost")
     usual = losses.get(case.trainer)
     off = abs(came["loss"] - usual) / abs(usual) if came["loss"] is not None and usual else None
-    if off is not None and off > 0.05:
+    if off is not None and off > places.LOSS_OFF[case.trainer]:
         broken.append(f"loss {came['loss']:.4f} instead of {usual:.4f}")
     return {"repeated": came["repeated"], "loss": came["loss"], "loss_off": off}
 
