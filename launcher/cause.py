@@ -58,7 +58,8 @@ def find(seen: Seen) -> Cause:
     if seen.returncode == 0 and seen.ended_for is None:
         return Cause(ended=Ended.DONE, phase=Phase.DONE)
     if seen.ended_for is not None:
-        return Cause(ended=seen.ended_for, phase=phase)
+        others = seen.ended_for is Ended.SPILLED and seen.taken and seen.on_card
+        return Cause(ended=Ended.CARD_TAKEN if others else seen.ended_for, phase=phase)
     if (failure := _failure(seen)) is not None:
         return Cause(ended=_of_memory(failure, seen), phase=phase, evidence=failure.line, failure=failure)
     if full := _line(_FULL_DISK, seen.words):
