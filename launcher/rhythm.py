@@ -95,6 +95,8 @@ CLIFF = 3.0
 LATELY_S = 120.0
 LATELY_STEPS = 8
 """A cliff is one that lasts: at least so long, and so many steps."""
+FAST = 5
+"""All steps of that time but the fastest fifth must be slow."""
 KEPT = 512
 """Paces that are remembered of the time before."""
 
@@ -134,8 +136,8 @@ class Cliffs:
     def _cliff(self, now: float) -> tuple[float, float] | None:
         if len(self._before) < LEAST_STEPS or len(self._lately) < LATELY_STEPS or now - self._lately[0][0] < LATELY_S:
             return None
-        before, lately = median(self._before), median(pace for _, pace in self._lately)
-        return (before, lately) if lately > CLIFF * before else None
+        before, lately = median(self._before), sorted(pace for _, pace in self._lately)
+        return (before, median(lately)) if lately[len(lately) // FAST] > CLIFF * before else None
 
 
 def spilled(cliff: tuple[float, float], *, used_bytes: int, cap_bytes: int, budget_bytes: int, may_spill: bool) -> str:
