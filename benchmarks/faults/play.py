@@ -31,7 +31,9 @@ RUN_S = 1500.0
 MOST_LAUNCHES = 4
 TORN_BYTES = 40_000
 """A checkpoint file gets no longer than this where it can't be written to its end."""
-_STATUS = {"sigterm": signal.SIGTERM, "sighup": signal.SIGHUP, "sigint": signal.SIGINT}
+_STATUS = {"sigterm": signal.SIGTERM, "sighup": signal.SIGHUP, "sigint": signal.SIGINT, "kill_autofit": signal.SIGKILL}
+IN_TRIALS = 0.25
+"""What interrupts autofit itself comes as well while it still tries: where its time is before this part of the run."""
 
 
 class Play:
@@ -88,6 +90,8 @@ class Play:
 
     def strike(self, fault: str, at: float) -> bool:
         """Does the fault once the training has come so far; False where it was over before."""
+        if fault in _STATUS and at < IN_TRIALS:
+            return self._interrupt_a_trial(fault)
         if not self.until(lambda: self.trainers() and places.progress(self.case.trainer, self.folder) >= at):
             return False
         time.sleep(self.case.delay_s)
@@ -95,6 +99,15 @@ class Play:
             return self._done(fault)
         except (psutil.Error, OSError, IndexError, ValueError):
             return False  # it ended in this very moment
+
+    def _interrupt_a_trial(self, fault: str) -> bool:
+        assert self.running is not None
+        if not self.until(lambda: any((self.folder / "trials").glob("*/report.json"))):
+            return False
+        time.sleep(2 * self.case.delay_s)
+        self.done_at.append(f"{fault} in a trial")
+        self.running.send_signal(_STATUS[fault])
+        return True
 
     def _done(self, fault: str) -> bool:
         assert self.running is not None
@@ -112,13 +125,11 @@ class Play:
                 trainer.kill()
             case "kill_worker":
                 return self.until(lambda: inject.loader_workers(trainer)) and inject.killed(inject.loader_workers(trainer))
-            case "kill_autofit":
-                self.running.kill()
             case "unwritable":
                 inject.no_larger_files(trainer, TORN_BYTES)
             case "hang":
                 inject.stop(trainer)
-            case "sigterm" | "sighup" | "sigint":
+            case "sigterm" | "sighup" | "sigint" | "kill_autofit":
                 self.running.send_signal(_STATUS[fault])
             case "two":
                 came_to = places.progress(self.case.trainer, self.folder)
