@@ -202,7 +202,7 @@ class _Watch:
                 stacks.record(self._child, self._job.folder.stalled)
                 self._end(Ended.STALLED, f"hangs at work; where: {self._job.folder.stalled}")
             else:
-                self._end(found.ends, "is ended", grace_s=self._job.recipe.run.grace_s)
+                self._end(found.ends, "is ended for that", grace_s=self._job.recipe.run.grace_s)
 
     def _look_at_limit(self) -> None:
         """Whether the run's process has nearly all of the data segments that it may have; once it has ended, as it was before."""
