@@ -92,7 +92,7 @@ def _failure(seen: Seen) -> MemoryFailure | None:
         return None
     if number in _DEATHS:
         return MemoryFailure(source="host", line=f"{number.name} with all of its memory in use", asked_bytes=None)
-    if maybe := maybe_memory(seen.words):
+    if (maybe := maybe_memory(seen.words)) and not _line(_FULL_DISK, seen.words):
         return MemoryFailure(source="host", line=maybe[:400], asked_bytes=None)
     return None
 

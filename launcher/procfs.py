@@ -60,6 +60,13 @@ def busy_seconds(pid: int, *, own: bool = False) -> float:
     return 0.0
 
 
+def kept_waiting_seconds(pid: int) -> float:
+    """Time that a process's first thread could have run and had no processor (/proc/PID/schedstat); 0 where the kernel doesn't count it."""
+    with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/schedstat", encoding="ascii") as schedstat:
+        return int(schedstat.read().split()[1]) / 1e9
+    return 0.0
+
+
 def with_variable(name: str, starts: tuple[str, ...]) -> list[int]:
     """Living processes that were started with a variable whose value begins with one of ``starts``, as far as this user may look."""
     marks = tuple(f"{name}={start}".encode() for start in starts)

@@ -238,8 +238,8 @@ class _Watch:
 
 
 def _busy_seconds(pid: int) -> float:
-    """Processor seconds that a process, its children and theirs have taken so far."""
-    return sum(map(procfs.busy_seconds, (pid, *procfs.descendants(pid))))
+    """Processor seconds that a process, its children and theirs have taken so far, or have waited for while others had the processor."""
+    return sum(procfs.busy_seconds(one) + procfs.kept_waiting_seconds(one) for one in (pid, *procfs.descendants(pid)))
 
 
 class _Log:

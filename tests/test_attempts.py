@@ -152,7 +152,7 @@ def run(tmp_path: Path, *faults: str, keeps: bool = True, workers: int | None = 
         ask={"micro_batch": 8, "val_micro_batch": 4},
         trainer=TrainerRules(adapter="few"),
         ladder=LadderRules(order=("micro_batch", "val_micro_batch"), wheels={"micro_batch": WheelRule(values=(4, 2))}),
-        recover=RecoverRules(**{"stall_s": 1.5, "nan_reports": 2, **rules}),
+        recover=RecoverRules(**{"nan_reports": 2, **rules}),
     )
     adapter: Any = Few(few, faults)
     adapter.asked_workers = workers
@@ -213,7 +213,7 @@ def test_a_failure_in_validation_turns_the_validation_wheel(tmp_path: Path) -> N
 
 
 def test_a_run_that_stands_still_is_ended_with_its_stacks_and_resumed_once(tmp_path: Path) -> None:
-    fit = run(tmp_path, "hangs", "hangs")
+    fit = run(tmp_path, "hangs", "hangs", stall_s=1.5)
     assert told(fit) == ["stalled 8", "stalled 8"] and fit.status is Status.FAILED
     assert "process" in (fit.job.folder.path / "stalled.1.txt").read_text() and (fit.job.folder.path / "stalled.2.txt").exists()
 
@@ -221,7 +221,7 @@ def test_a_run_that_stands_still_is_ended_with_its_stacks_and_resumed_once(tmp_p
 def test_a_run_that_hangs_at_work_is_ended_with_its_stacks_and_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rhythm, "LEAST_STEPS", 2)
     monkeypatch.setattr(rhythm, "PATIENCE", 2)
-    fit = run(tmp_path, "spins")
+    fit = run(tmp_path, "spins", stall_s=1.5)
     assert told(fit) == ["stalled 8", "done 8"] and fit.status is Status.DONE
     assert "no step and no word for" in fit.attempts[0].evidence and len(fit.results["epochs"]) == 4
     assert "process" in (fit.job.folder.path / "stalled.1.txt").read_text()
