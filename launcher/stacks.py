@@ -13,7 +13,6 @@ import psutil
 from launcher import process
 from launcher.process import Child
 
-
 LOOK_S = 20.0
 """A look at one process that takes longer is given up: the run is to be ended."""
 
