@@ -43,7 +43,7 @@ gpu-check:      ## the evidence that needs a card, into docs/gpu.md; CASE=A..E p
 	$(GPU_PYTHON) -m $(if $(filter tests,$(CASE)),pytest -m gpu -rs tests/gpu,benchmarks.gpu_check $(CASE))
 
 faults: install   ## trainings with a fault done to each from outside, into docs/faults.md (resumable; SLICE=10: ten more, SEED=17: that one)
-	$(BIN)/python -m benchmarks.faults $(if $(SEED),--seed $(SEED),$(if $(SLICE),--slice $(SLICE)))
+	$(BIN)/python -m benchmarks.faults $(if $(SEED),--seed $(SEED),$(if $(SLICE),--slice $(SLICE)) $(if $(JOBS),--jobs $(JOBS)))
 
 versions: install   ## what works with which Ultralytics, transformers, torch and Python (hours, resumable; ONLY=yolo-8.4.150: one)
 	$(BIN)/python -m benchmarks.versions $(if $(ONLY),--only $(ONLY)) $(if $(JOBS),--jobs $(JOBS))

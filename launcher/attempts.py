@@ -84,10 +84,12 @@ def _attempt(result: Fit, begin: _Launch, screen: Screen, *, show: tuple[BinaryI
     job.folder.event("run_started", rung_index=begin.rung.index, command=begin.command.shell(), checkpoint=begin.checkpoint, **told)
     chosen = replace(result.chosen, rung=begin.rung)
     child = launch.start(job, chosen, begin.command, show=show)
+    stalled = any(one.ended is Ended.STALLED for one in result.attempts[:-1])
     try:
         outcome = supervise.follow(
-            job, child, rung=begin.rung, base_bytes=chosen.report.base_bytes, told=screen.heartbeat, otherwise=screen.otherwise
-        )
+            job, child, rung=begin.rung, base_bytes=chosen.report.base_bytes, told=screen.heartbeat, otherwise=screen.otherwise,
+            after_a_stall=stalled,
+        )  # fmt: skip
     except (Interrupted, KeyboardInterrupt):
         result.attempts[-1] = replace(made, ended=Ended.INTERRUPTED)
         raise

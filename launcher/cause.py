@@ -58,7 +58,8 @@ def find(seen: Seen) -> Cause:
     if seen.returncode == 0 and seen.ended_for is None:
         return Cause(ended=Ended.DONE, phase=Phase.DONE)
     if seen.ended_for is not None:
-        return Cause(ended=seen.ended_for, phase=phase)
+        others = seen.ended_for is Ended.SPILLED and seen.taken and seen.on_card
+        return Cause(ended=Ended.CARD_TAKEN if others else seen.ended_for, phase=phase)
     if (failure := _failure(seen)) is not None:
         return Cause(ended=_of_memory(failure, seen), phase=phase, evidence=failure.line, failure=failure)
     if full := _line(_FULL_DISK, seen.words):
@@ -91,7 +92,7 @@ def _failure(seen: Seen) -> MemoryFailure | None:
         return None
     if number in _DEATHS:
         return MemoryFailure(source="host", line=f"{number.name} with all of its memory in use", asked_bytes=None)
-    if maybe := maybe_memory(seen.words):
+    if (maybe := maybe_memory(seen.words)) and not _line(_FULL_DISK, seen.words):
         return MemoryFailure(source="host", line=maybe[:400], asked_bytes=None)
     return None
 

@@ -60,8 +60,12 @@ def cpu_name() -> str:
             if line.startswith("model name"):
                 model = " ".join(line.partition(":")[2].split())
                 break
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return f"{model}, {cores} core{'' if cores == 1 else 's'}"
+    return f"{model}, {cores()} core{'' if cores() == 1 else 's'}"
+
+
+def cores() -> int:
+    """Logical cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def other_accelerators() -> tuple[str, ...]:

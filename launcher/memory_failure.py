@@ -69,6 +69,7 @@ _MAYBE = re.compile(
     r"|CUBLAS_STATUS_(NOT_INITIALIZED|INTERNAL_ERROR|EXECUTION_FAILED)"
     r"|CUFFT_INTERNAL_ERROR"  # torch.stft on a full card: pytorch#119420
     r"|can't start new thread"  # a thread's stack is data, too
+    r"|inline_container.*unexpected pos \d+ vs \d+|I/O operation on closed file"  # torch.save tried again
 )
 _OOM_CLASSES = frozenset({"OutOfMemoryError", "MemoryError", "_ArrayMemoryError"})
 _ASKED = (

@@ -25,6 +25,8 @@ class Meter:
         self._pace = series.Pace()
         self._words: deque[str] = deque(maxlen=MOST_WORDS)
         self.progress = Progress()
+        self.busy: float | None = None
+        """Part of the last moment in which the card computed; None: there is none, or its driver doesn't tell."""
 
     def said(self, line: str) -> None:
         self._words.append(line)
@@ -36,5 +38,5 @@ class Meter:
                 self.progress = self._job.adapter.progress(line, self.progress, rung=self._rung)
         self._pace.saw(self.progress, at=time())
         used, peak, host = self._usage.now_bytes, self._usage.lately(), self._usage.host_bytes()
-        busy = devices.busy(self._job.budget)
-        self._series.add(series.line(self.progress, self._pace, used_bytes=used, peak_bytes=peak, host_bytes=host, busy=busy))
+        self.busy = devices.busy(self._job.budget)
+        self._series.add(series.line(self.progress, self._pace, used_bytes=used, peak_bytes=peak, host_bytes=host, busy=self.busy))

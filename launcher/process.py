@@ -321,15 +321,18 @@ def wait_for_leftovers(folder: Path, *, timeout_s: float = 60.0) -> list[int]:
     return left
 
 
-def output_of(argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> tuple[int, str]:
-    """(exit status, what it said) of a short command that is waited for; 127 and the reason where it can't be started.
+def output_of(argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout_s: float | None = None) -> tuple[int, str]:
+    """(exit status, what it said) of a short command that is waited for; 127 and the reason where it can't be started, 124
+    where it was ended after ``timeout_s``.
 
     ``env``: on top of this process's environment. What it said: its standard error, where it failed and said something there.
     """
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, env={**os.environ, **(env or {})})
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, env={**os.environ, **(env or {})}, timeout=timeout_s)
     except OSError as error:
         return 127, str(error)
+    except subprocess.TimeoutExpired as error:
+        return 124, str(error)
     return done.returncode, (done.stderr or done.stdout) if done.returncode else done.stdout
 
 

@@ -51,11 +51,19 @@ def descendants(pid: int) -> list[int]:
     return found + [below for child in found for below in descendants(child)]
 
 
-def busy_seconds(pid: int) -> float:
-    """Processor time that a process and the children it has waited for have taken (proc_pid_stat(5)); 0 once it has ended."""
+def busy_seconds(pid: int, *, own: bool = False) -> float:
+    """Processor time that a process has taken, and the children it has waited for unless only its ``own`` is asked (proc_pid_stat(5)); 0
+    once it has ended."""
     with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
         fields = stat.read().rpartition(")")[2].split()
-        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+        return sum(map(int, fields[11 : 13 if own else 15])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
+def kept_waiting_seconds(pid: int) -> float:
+    """Time that a process's first thread could have run and had no processor (/proc/PID/schedstat); 0 where the kernel doesn't count it."""
+    with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/schedstat", encoding="ascii") as schedstat:
+        return int(schedstat.read().split()[1]) / 1e9
     return 0.0
 
 

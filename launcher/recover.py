@@ -27,6 +27,7 @@ class Ended(StrEnum):
 
     DONE = "done"
     OUT_OF_MEMORY = "out_of_memory"  # of the device: allocator, driver, libraries; on a CPU budget of the host
+    SPILLED = "spilled"  # it went on out of the card, many times slower, and was ended for that
     HOST_MEMORY = "host_memory"  # beside a card: loader workers, shared or page-locked memory, the kernel's killer
     CARD_TAKEN = "card_taken"  # memory ran out that others had taken: says nothing of the rung
     KILLED = "killed"  # SIGKILL from nobody known
@@ -35,6 +36,10 @@ class Ended(StrEnum):
     DISK_FULL = "disk_full"
     CRASHED = "crashed"
     INTERRUPTED = "interrupted"  # a person, a scheduler, or autofit itself was killed
+
+
+_TOO_MUCH = {Ended.OUT_OF_MEMORY: Kind.OUT_OF_MEMORY, Ended.SPILLED: Kind.SPILLED}
+"""Ends that say that the device's memory is too small for their rung."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,7 +116,7 @@ def decide(history: History) -> Move:
     last, counted = history.attempts[-1], history.attempts[history.forgiven :]
     failed = [attempt for attempt in counted if attempt.ended not in (Ended.CARD_TAKEN, Ended.INTERRUPTED)]
     waits = sum(attempt.ended is Ended.CARD_TAKEN for attempt in counted)
-    if not counted and last.ended not in (Ended.OUT_OF_MEMORY, Ended.HOST_MEMORY, Ended.CARD_TAKEN):
+    if not counted and last.ended not in (*_TOO_MUCH, Ended.HOST_MEMORY, Ended.CARD_TAKEN):
         return _again(history, f"{last.ended.value}; a person says that it is to go on")
     if last.ended is Ended.CARD_TAKEN:
         if waits > MOST_WAITS:
@@ -132,6 +137,8 @@ def _after_failure(history: History, last: Attempt, failed: Sequence[Attempt]) -
     match last.ended:
         case Ended.OUT_OF_MEMORY:
             return _lower(history, f"out of memory in {last.phase}: one rung lower")
+        case Ended.SPILLED:
+            return _lower(history, "spilled out of the card: one rung lower")
         case Ended.HOST_MEMORY:
             return _lighter(history, last)
         case Ended.KILLED:
@@ -200,11 +207,11 @@ def _below(history: History) -> Iterator[Rung]:
 
 
 def _as_tried(history: History) -> Iterator[Tried]:
-    """Attempts that ran out of the device's memory, as the search knows failures."""
+    """Attempts that the device's memory was too small for, as the search knows failures."""
     for attempt in history.attempts:
-        if attempt.ended is Ended.OUT_OF_MEMORY:
+        if (kind := _TOO_MUCH.get(attempt.ended)) is not None:
             phase = Phase.VALIDATE if attempt.phase in (Phase.VALIDATE, Phase.FINISH) else Phase.TRAIN
-            yield Tried(rung=attempt.rung, verdict=Verdict(kind=Kind.OUT_OF_MEMORY, phase=phase, why="the full run", source=attempt.source))
+            yield Tried(rung=attempt.rung, verdict=Verdict(kind=kind, phase=phase, why="the full run", source=attempt.source))
 
 
 def _turned(history: History, rung: Rung) -> set[str]:

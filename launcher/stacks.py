@@ -13,6 +13,9 @@ import psutil
 from launcher import process
 from launcher.process import Child
 
+LOOK_S = 20.0
+"""A look at one process that takes longer is given up: the run is to be ended."""
+
 
 def record(child: Child, path: Path) -> None:
     """Best effort: what can't be seen is left out."""
@@ -34,7 +37,7 @@ def _python_stack(pid: int) -> str:
     program = shutil.which("py-spy") or shutil.which("py-spy", path=beside)
     if program is None:
         return ""
-    status, said = process.output_of((program, "dump", "--nonblocking", "--pid", str(pid)))
+    status, said = process.output_of((program, "dump", "--nonblocking", "--pid", str(pid)), timeout_s=LOOK_S)
     return said if status == 0 else ""
 
 

@@ -189,6 +189,7 @@ def go_on(interrupted: Interruption, screen: Screen, *, show: tuple[BinaryIO, Bi
     os.chdir(interrupted.cwd)
     with owner.held(interrupted.folder.path), ExitStack() as until_the_end:
         result = _as_it_was(interrupted, screen, until_the_end)
+        tell_launched(interrupted.folder.path)
         interrupted.folder.event("resumed", attempts=len(result.attempts), trials=len(result.trials))
         with _recorded(result):
             if result.chosen is None:

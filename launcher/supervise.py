@@ -20,8 +20,10 @@ from launcher.ladder import Rung
 from launcher.lifesigns import Losses, Silence
 from launcher.memory_failure import MemoryFailure, gone_otherwise, lost_in
 from launcher.meter import Meter
+from launcher.pacing import Pacing
 from launcher.process import Child
 from launcher.recover import Ended
+from launcher.rhythm import Look
 from launcher.usage import Usage
 
 HEARTBEAT_S = 30.0
@@ -69,17 +71,18 @@ def follow(
     base_bytes: int,
     told: Callable[..., None] | None = None,
     otherwise: Callable[[str, str], None] | None = None,
+    after_a_stall: bool = False,
 ) -> Outcome:
     """Waits for the run's end, noting its memory every half minute; ends one that stands still or diverges, as the recipe says.
 
     Raises Interrupted once a signal has ended it. When this returns no process of the run is left, and its memory is back.
     ``rung``: the run's; ``base_bytes``: what libraries held in the trial's process when its budget was taken;
     ``told`` hears (seconds, used bytes, peak bytes, job) with each heartbeat; ``otherwise`` hears (line, what it means) as soon as the
-    run says that it goes on otherwise than asked.
+    run says that it goes on otherwise than asked. ``after_a_stall``: an attempt before was ended as standing still or hanging.
     """
     folder = job.folder
     usage = Usage(child.pid, job.budget, folder.held, base_bytes=base_bytes)
-    watch = _Watch(child, job, usage, Meter(job, rung, usage), told, otherwise)
+    watch = _Watch(child, job, usage, Meter(job, rung, usage), told, otherwise, after_a_stall=after_a_stall)
     kills = host.oom_kills()
     usage.start()
     try:
@@ -130,11 +133,14 @@ class _Watch:
         meter: Meter,
         told: Callable[..., None] | None,
         otherwise: Callable[[str, str], None] | None = None,
+        *,
+        after_a_stall: bool = False,
     ) -> None:
         self._process, self._child = psutil.Process(child.pid), child
         self._job = job
         rules = job.recipe.recover
         self._losses, self._silence = Losses(rules.nan_reports), Silence(time.monotonic(), least_s=rules.stall_s)
+        self._pace = Pacing(child.pid, job, after_a_stall=after_a_stall)
         self._otherwise = otherwise
         self._usage = usage
         self._meter = meter
@@ -157,6 +163,7 @@ class _Watch:
         self._sampled = now
         grew = self.look()
         self._look_for_life(now, grew=grew)
+        self._look_at_pace(now, grew=grew)
         with contextlib.suppress(psutil.Error):
             resident = self._process.memory_info().rss
             device = devices.used_bytes(self._job.budget)
@@ -184,6 +191,19 @@ class _Watch:
             stacks.record(self._child, self._job.folder.stalled)
             self._end(Ended.STALLED, f"stands still; where: {self._job.folder.stalled}")
 
+    def _look_at_pace(self, now: float, *, grew: bool) -> None:
+        meter = self._meter
+        for found in self._pace.look(Look(now=now, progress=meter.progress, grew=grew, used_bytes=self._usage.now_bytes, busy=meter.busy)):
+            if found.ends is None or self.ended_for is not None:
+                self._tell_otherwise("", found.what)
+                continue
+            self.evidence = found.what
+            if found.ends is Ended.STALLED:
+                stacks.record(self._child, self._job.folder.stalled)
+                self._end(Ended.STALLED, f"hangs at work; where: {self._job.folder.stalled}")
+            else:
+                self._end(found.ends, "is ended for that", grace_s=self._job.recipe.run.grace_s)
+
     def _look_at_limit(self) -> None:
         """Whether the run's process has nearly all of the data segments that it may have; once it has ended, as it was before."""
         with contextlib.suppress(OSError, ValueError):
@@ -200,11 +220,11 @@ class _Watch:
             self.evidence = line
             self._end(Ended.DIVERGED, "has a loss that stays not finite, and is ended")
 
-    def _end(self, why: Ended, words: str) -> None:
+    def _end(self, why: Ended, words: str, *, grace_s: float = END_GRACE_S) -> None:
         self.ended_for = why
         self._tell_otherwise(self.evidence, words)
         if self._child.process.poll() is None:
-            self._child.end(grace_s=END_GRACE_S)
+            self._child.end(grace_s=grace_s)
 
     def leaving(self, signal_name: str) -> None:
         """A signal has been passed on to the run."""
@@ -218,8 +238,8 @@ class _Watch:
 
 
 def _busy_seconds(pid: int) -> float:
-    """Processor seconds that a process, its children and theirs have taken so far."""
-    return sum(map(procfs.busy_seconds, (pid, *procfs.descendants(pid))))
+    """Processor seconds that a process, its children and theirs have taken so far, or have waited for while others had the processor."""
+    return sum(procfs.busy_seconds(one) + procfs.kept_waiting_seconds(one) for one in (pid, *procfs.descendants(pid)))
 
 
 class _Log:

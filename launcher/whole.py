@@ -23,6 +23,17 @@ def fault(path: Path) -> str:
         return f"{type(error).__name__}: {error}"
 
 
+def zeros_at_end(path: Path, *, most_bytes: int = 2**20) -> int:
+    """How many zeros a file ends with, ``most_bytes`` being as good as more; 0 where there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - most_bytes))
+            end = file.read()
+    except OSError:
+        return 0
+    return len(end) - len(end.rstrip(b"\0"))
+
+
 def _file_fault(path: Path) -> str:
     size = path.stat().st_size
     if path.suffix == ".safetensors":

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from launcher import attempts, recipe, resumption, story
+from launcher import attempts, recipe, resumption, rhythm, story
 from launcher.contract.report import Phase, TrialReport
 from launcher.devices import Budget
 from launcher.fit import Fit, Status
@@ -19,6 +19,7 @@ from launcher.job import Job
 from launcher.ladder import Rung, Wheel, build
 from launcher.made import read
 from launcher.progress import Progress
+from launcher.progress import read as read_progress
 from launcher.record import RunFolder
 from launcher.schema import LadderRules, Recipe, RecoverRules, TrainerRules, WheelRule
 from launcher.trainers.base import Checkpoint, Command, Resumes, WheelSpec
@@ -39,6 +40,11 @@ def validate():
     raise MemoryError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1000 bytes.")
 for epoch in range(first, 4):
     print(f"epoch {epoch} loss: {'nan' if fault == 'nan' and epoch else 0.5}", flush=True)
+    for step in range(1, 4) if fault == "spins" else ():
+        print(f"epoch {epoch} step {step}/9", flush=True)
+        time.sleep(0.5)
+        while epoch == 3 and step == 3:
+            pass
     if epoch == 1:
         if fault == "memory":
             raise MemoryError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1000 bytes.")
@@ -100,7 +106,7 @@ class Few(Resumes):
         return False
 
     def progress(self, line: str, known: Progress, *, rung: Rung) -> Progress:
-        return known.then(Progress(epoch=int(line.split()[1]), epochs=4)) if line.startswith("epoch") else known
+        return known.then(replace(read_progress(line) or Progress(), epochs=4)) if line.startswith("epoch") else known
 
     def results(self, *, folder: Path) -> Mapping[str, Any]:
         return {"epochs": [json.loads(path.read_text()) for path in sorted((folder / "run").glob("*.json"))]}
@@ -146,7 +152,7 @@ def run(tmp_path: Path, *faults: str, keeps: bool = True, workers: int | None = 
         ask={"micro_batch": 8, "val_micro_batch": 4},
         trainer=TrainerRules(adapter="few"),
         ladder=LadderRules(order=("micro_batch", "val_micro_batch"), wheels={"micro_batch": WheelRule(values=(4, 2))}),
-        recover=RecoverRules(**{"stall_s": 1.5, "nan_reports": 2, **rules}),
+        recover=RecoverRules(**{"nan_reports": 2, **rules}),
     )
     adapter: Any = Few(few, faults)
     adapter.asked_workers = workers
@@ -207,9 +213,18 @@ def test_a_failure_in_validation_turns_the_validation_wheel(tmp_path: Path) -> N
 
 
 def test_a_run_that_stands_still_is_ended_with_its_stacks_and_resumed_once(tmp_path: Path) -> None:
-    fit = run(tmp_path, "hangs", "hangs")
+    fit = run(tmp_path, "hangs", "hangs", stall_s=1.5)
     assert told(fit) == ["stalled 8", "stalled 8"] and fit.status is Status.FAILED
     assert "process" in (fit.job.folder.path / "stalled.1.txt").read_text() and (fit.job.folder.path / "stalled.2.txt").exists()
+
+
+def test_a_run_that_hangs_at_work_is_ended_with_its_stacks_and_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rhythm, "LEAST_STEPS", 2)
+    monkeypatch.setattr(rhythm, "PATIENCE", 2)
+    fit = run(tmp_path, "spins", stall_s=1.5)
+    assert told(fit) == ["stalled 8", "done 8"] and fit.status is Status.DONE
+    assert "no step and no word for" in fit.attempts[0].evidence and len(fit.results["epochs"]) == 4
+    assert "process" in (fit.job.folder.path / "stalled.1.txt").read_text()
 
 
 def test_a_loss_that_stays_nan_ends_the_run(tmp_path: Path) -> None:

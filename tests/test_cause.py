@@ -68,3 +68,15 @@ def test_a_memory_failure_that_clean_up_fails_after_is_still_one() -> None:
 )  # fmt: skip
 def test_what_ended_a_run(seen: Seen, ended: Ended) -> None:
     assert find(seen).ended is ended
+
+
+SAVING = "ValueError: I/O operation on closed file."
+"""What is left of a MemoryError in torch.save where Ultralytics has tried it again (torch 2.15, under RLIMIT_DATA)."""
+
+
+def test_a_checkpoint_that_could_not_be_written_is_memory_only_at_the_limit_and_with_room_on_the_disk() -> None:
+    words = traceback("save_model", "torch_save", error=SAVING)
+    full = f"RuntimeError: PytorchStreamWriter failed writing file data/0: file write failed\n{words}"
+    assert find(Seen(returncode=1, words=words, at_limit=True)).ended is Ended.OUT_OF_MEMORY
+    assert find(Seen(returncode=1, words=words)).ended is Ended.CRASHED
+    assert find(Seen(returncode=1, words=full, at_limit=True)).ended is Ended.DISK_FULL

@@ -70,3 +70,17 @@ def test_a_fault_is_told_here_and_is_the_exit_status(place: Path) -> None:
     done = autofit("train", "--detach", "recipe=idle", "ask.micro_batch=-1", cwd=place)
     assert done.returncode == 1
     assert "ask.micro_batch" in done.stdout and "launched" not in done.stdout and not (place / "runs").exists()
+
+
+def test_a_run_is_gone_on_with_in_the_background(place: Path) -> None:
+    path = Path(answer(autofit("train", "--detach", "--json", "recipe=idle", cwd=place))["run_dir"])
+    assert autofit("stop", str(path), cwd=place).returncode == 0
+    done = autofit("resume", "--detach", "--json", str(path), cwd=place)
+    assert done.returncode == 0, done.stderr
+    said = answer(done)
+    assert (said["status"], said["run_dir"]) == ("detached", str(path)) and os.getsid(said["pid"]) == said["pid"]
+    found = owner.who(path)
+    assert found.state is State.RUNNING and found.owner is not None and found.owner.pid == said["pid"]
+    again = autofit("resume", "--detach", str(path), cwd=place)
+    assert again.returncode == 1 and "runs it just now" in again.stdout + again.stderr, "a second one is refused here, not in a log"
+    assert autofit("stop", str(path), cwd=place).returncode == 0 and runs.read(path).state == "interrupted"

@@ -218,3 +218,8 @@ def test_a_second_signal_ends_a_child_at_once(tmp_path: Path) -> None:
         threading.Thread(target=twice).start()
         process.wait(child)
     assert time.monotonic() - began < 30 and stopped.value.exit_code == 75 and heard == ["SIGTERM"]
+
+
+def test_a_command_that_takes_too_long_is_given_up() -> None:
+    status, said = process.output_of(("sleep", "30"), timeout_s=0.2)
+    assert status == 124 and "timed out" in said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -48,3 +49,19 @@ def test_a_process_that_has_ended_has_no_memory_to_tell_of() -> None:
             procfs.data_bytes(child.pid)
     with pytest.raises(OSError):
         procfs.data_bytes(child.pid)
+
+
+def test_a_process_that_others_keep_from_the_processor_is_not_idle() -> None:
+    cpu = min(os.sched_getaffinity(0))
+    spins = f"import os; os.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"
+    two = [subprocess.Popen([sys.executable, "-c", spins]) for _ in range(2)]
+    try:
+        until = time.monotonic() + 30
+        while min(procfs.kept_waiting_seconds(one.pid) for one in two) < 0.05 and time.monotonic() < until:
+            time.sleep(0.05)
+        assert all(procfs.kept_waiting_seconds(one.pid) >= 0.05 for one in two)
+    finally:
+        for one in two:
+            one.kill()
+            one.wait()
+    assert procfs.kept_waiting_seconds(two[0].pid) == 0

@@ -52,6 +52,13 @@ def test_a_late_out_of_memory_goes_one_micro_batch_lower_from_the_last_checkpoin
     assert not move.unproven
 
 
+def test_a_run_that_spilled_goes_one_rung_lower_and_never_back() -> None:
+    move = went_on(decide(history(at(LADDER.asked, Ended.SPILLED))))
+    assert (move.rung.micro_batch, move.checkpoint) == (4, checkpoint()) and "spilled" in move.why
+    again = went_on(decide(history(at(LADDER.asked, Ended.SPILLED), forgiven=1)))
+    assert again.rung.micro_batch == 4, "a person's word doesn't make the card larger"
+
+
 def test_a_failure_in_validation_lowers_the_validation_side_first() -> None:
     move = went_on(decide(history(at(LADDER.asked, Ended.OUT_OF_MEMORY, phase=Phase.VALIDATE))))
     assert move.rung.values == {**LADDER.asked.values, "val_micro_batch": 8}

@@ -62,3 +62,10 @@ def test_a_folder_is_as_whole_as_its_worst_file(tmp_path: Path) -> None:
 def test_a_file_that_the_disk_never_got_is_seen(tmp_path: Path) -> None:
     (tmp_path / "a.ckpt").write_bytes(bytes(4096))
     assert "zeros" in whole.fault(tmp_path / "a.ckpt")
+
+
+def test_zeros_at_the_end_of_a_file_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(b"\0\1" + bytes(5000))
+    assert whole.zeros_at_end(path) == 5000 and whole.zeros_at_end(path, most_bytes=100) == 100
+    assert whole.zeros_at_end(tmp_path / "none") == 0

@@ -12,6 +12,7 @@ import json
 import statistics
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ def main() -> int:
     amount = parser.add_mutually_exclusive_group()
     amount.add_argument("--slice", type=int, default=len(cases.PAIRS), metavar="N", help="so many more cases")
     amount.add_argument("--seed", type=int, help="one case once more; its folder is kept")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="cases at a time")
     parser.add_argument("--data", type=Path, default=places.ROOT / "benchmarks" / "results" / "faults.jsonl")
     parser.add_argument("--table", type=Path, default=places.ROOT / "docs" / "faults.md")
     parser.add_argument("--folder", type=Path, default=places.ROOT / "runs" / "faults", help="where cases are played")
@@ -53,18 +55,26 @@ def main() -> int:
     if chosen.seed is not None:
         print(json.dumps(play.play(cases.make(chosen.seed), place, losses=losses(rows), keep=True), indent=1))
         return 0
-    for seed in islice(seeds_left(rows), chosen.slice):
-        row = play.play(cases.make(seed), place, losses=losses(rows))
-        rows.append(row)
-        append(chosen.data, row)
-        struck = "" if row["struck"] else "  (over before its fault)"
-        print(
-            f"seed {seed:>3}  {row['trainer']:<6} {row['fault']:<18} {row['verdict']:<9} {row['broken']} {row['attempts']}{struck}",
-            flush=True,
-        )
+    with ThreadPoolExecutor(chosen.jobs) as pool:
+        seeds = islice(seeds_left(rows), chosen.slice)
+        for one in as_completed([pool.submit(_played, seed, place, rows) for seed in seeds]):
+            rows.append(row := one.result())
+            append(chosen.data, row)
+            print(_line(row), flush=True)
     if rows:
         chosen.table.write_text(table.document(rows), encoding="utf-8")
     return 0
+
+
+def _played(seed: int, place: Path, rows: list[Row]) -> Row:
+    """``rows``: those so far, which grow meanwhile."""
+    return play.play(cases.make(seed), place, losses=losses(list(rows)))
+
+
+def _line(row: Row) -> str:
+    struck = "" if row["struck"] else "  (over before its fault)"
+    what = f"seed {row['seed']:>3}  {row['trainer']:<6} {row['fault']:<18} {row['verdict']:<9}"
+    return f"{what} {row['seconds']:>5.0f} s  {row['broken']} {row['attempts']}{struck}"
 
 
 if __name__ == "__main__":

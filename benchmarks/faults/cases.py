@@ -55,7 +55,7 @@ def make(seed: int) -> Case:
     """The case of a seed."""
     rng = random.Random(f"faults {GENERATOR} {seed}")
     fault, trainer = PAIRS[seed * 17 % len(PAIRS)]  # 17 and the number of pairs have no common divisor: every pair once a round
-    recover: dict[str, Any] = {"hang": {"stall_s": 6.0}, "nan": {"on_nan": rng.choice(("stop", "roll_back")), "nan_reports": 2}}.get(
+    recover: dict[str, Any] = {"hang": {"stall_s": 20.0}, "nan": {"on_nan": rng.choice(("stop", "roll_back")), "nan_reports": 2}}.get(
         fault, {}
     )
     return Case(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -45,6 +45,19 @@ def take_memory(process: psutil.Process, *, part: float = 0.4, watch_s: float = 
 def stop(process: psutil.Process) -> None:
     """As a process that hangs for good: it takes no signal but KILL any more."""
     process.suspend()
+
+
+def loader_workers(trainer: psutil.Process) -> list[psutil.Process]:
+    """Of a data loader: forked, and so of the trainer's own words; helpers of multiprocessing have others."""
+    mine = trainer.cmdline()
+    return [one for one in trainer.children() if one.cmdline() == mine and one.status() != psutil.STATUS_ZOMBIE]
+
+
+def killed(processes: Sequence[psutil.Process]) -> bool:
+    """Whether there was one to kill."""
+    for one in processes[-1:]:
+        one.kill()
+    return bool(processes)
 
 
 def no_larger_files(process: psutil.Process, most_bytes: int) -> None:

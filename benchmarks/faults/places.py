@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from launcher import series
+
 ROOT = Path(__file__).resolve().parents[2]
 EPOCHS, STEPS, EVERY = {"script": 8, "yolo": 4}, 24, 4
 """Checkpoints: one an epoch; of the text trainer one every EVERY of its STEPS."""
+LOSS_OFF = {"script": 0.05, "yolo": 0.1, "text": 0.05}
+"""How far from an undisturbed run's the last loss may lie. YOLO draws its augmentation anew where it goes on, and four epochs are few."""
 EFFECTIVE = {"script": 16, "yolo": 8, "text": 8}
 VALIDATING = {"script": "validating", "text": "eval|Evaluat|/5 ", "yolo": r"mAP50-95\)"}
 """What the trainer's log says last while it validates."""
@@ -74,9 +79,11 @@ def progress(trainer: str, folder: Path) -> float:
     return len(list(run.glob("checkpoint-*/trainer_state.json"))) * EVERY / STEPS
 
 
-def newest(trainer: str, folder: Path) -> Path | None:
-    """The file of its newest checkpoint that holds the weights."""
-    pattern = {"script": "epoch*.pt", "yolo": "weights/last.pt", "text": "checkpoint-*/model.safetensors"}[trainer]
+def newest(trainer: str, folder: Path, corruption: str) -> Path | None:
+    """The file of its newest checkpoint that holds the weights; for a flipped bit a file with checksums: nothing in the world would
+    tell one in the weights that Trainer saves."""
+    of_trainer = "checkpoint-*/optimizer.pt" if corruption == "flip" else "checkpoint-*/model.safetensors"
+    pattern = {"script": "epoch*.pt", "yolo": "weights/last.pt", "text": of_trainer}[trainer]
     return max((folder / "run").glob(pattern), key=lambda path: path.stat().st_mtime, default=None)
 
 
@@ -88,8 +95,9 @@ def saving(trainer: str, folder: Path) -> bool:
     return log.exists() and log.read_text(encoding="utf-8", errors="replace").rstrip().endswith("saving")
 
 
-def came_to(trainer: str, folder: Path) -> dict[str, Any]:
-    """What the finished run says of itself: amount of training, effective batches that it used, its last loss."""
+def came_to(trainer: str, folder: Path, attempts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the finished run says of itself: amount of training, checkpoint intervals done twice, effective batches that it used, its last
+    loss."""
     run = folder / "run"
     if trainer == "script":
         rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -102,18 +110,27 @@ def came_to(trainer: str, folder: Path) -> dict[str, Any]:
             "loss": rows[-1]["loss"],
         }
     if trainer == "yolo":
-        epochs = [row.split(",")[0] for row in (run / "results.csv").read_text(encoding="utf-8").splitlines()[1:]]
+        with (run / "results.csv").open(encoding="utf-8") as file:
+            said = [{key.strip(): value for key, value in row.items()} for row in csv.DictReader(file)]
+        epochs = [row["epoch"].strip() for row in said]
         nbs = next(line for line in (run / "args.yaml").read_text(encoding="utf-8").splitlines() if line.startswith("nbs:"))
         return {
             "whole": len(set(epochs)) == EPOCHS["yolo"],
             "repeated": len(epochs) - len(set(epochs)),
             "batches": [int(nbs.split()[1])],
-            "loss": None,
+            "loss": sum(float(value) for key, value in said[-1].items() if key.startswith("train/")),
         }
     state = json.loads((run / "trainer_state.json").read_text(encoding="utf-8"))
     said = [json.loads(path.read_text(encoding="utf-8"))["samples_per_step"] for path in run.glob("checkpoint-*/samples_per_step.json")]
     loss = json.loads((run / "all_results.json").read_text(encoding="utf-8"))["eval_loss"]
-    return {"whole": state["global_step"] == STEPS, "repeated": 0, "batches": sorted(set(said)), "loss": loss}
+    repeated = max((_steps_twice(folder, attempt) / EVERY for attempt in attempts[1:]), default=0.0)
+    return {"whole": state["global_step"] == STEPS, "repeated": repeated, "batches": sorted(set(said)), "loss": loss}
+
+
+def _steps_twice(folder: Path, attempt: Mapping[str, Any]) -> float:
+    """Steps that an attempt did once more: those that the one before had told beyond the checkpoint it went on from."""
+    told = [line.get("step") or 0 for line in series.read(folder / "series.jsonl") if line["at"] < attempt["began"]]
+    return max(0.0, max(told, default=0) - (attempt["checkpoint"] or {"done": 0})["done"])
 
 
 def _images(place: Path) -> None:

@@ -17,8 +17,8 @@ HEAD = """\
 Real small trainings on CPU budgets, with a fault done to them from outside at a random time: memory taken away (prlimit), processes killed,
 signals, a torn checkpoint, a hang. A run is *finished* where it ended as asked, after as many attempts as that took; *reported* where
 autofit stopped with a reason and named the checkpoint that is left; anything else is *lost*. *Broken* counts promises: the effective
-batch, the amount of training, at most one checkpoint interval repeated, the loss within 5 % of an undisturbed run's, no process, lock or
-changed file left.
+batch, the amount of training, at most one checkpoint interval repeated, the loss within 5 % of an undisturbed run's (YOLO: 10 %), no
+process, lock or changed file left.
 A case is its seed: `make faults SEED=17` plays seed 17 again; `make faults SLICE=10` plays ten more.
 """
 

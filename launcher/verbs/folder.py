@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault
 from launcher.verbs.base import Answer, Call, Task
+from launcher.verbs.detached import DETACH, detached
 
 if TYPE_CHECKING:
     from launcher.owner import Owner
@@ -39,6 +40,9 @@ def stop(call: Call) -> Iterator[Task]:
 def resume(call: Call) -> Iterator[Task]:
     if not call.words:
         raise BadInput([Fault(key="", where=COMMAND_LINE, found="no run is named", cure="autofit resume RUN; `autofit runs` lists them.")])
+    if DETACH in call.flags:
+        yield from detached(call)
+        return
     yield lambda: _resume(call)
 
 

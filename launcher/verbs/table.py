@@ -51,6 +51,7 @@ VERBS: tuple[Verb, ...] = (
         help="go on with one that was interrupted or failed",
         takes=Takes.FOLDER,
         run=folder.resume,
+        flags=(DETACH,),
     ),
     Verb(
         name="init",
@@ -79,7 +80,7 @@ autofit: the training launcher that never runs out of memory
 KEY=VALUE are Hydra overrides: ask.micro_batch=48  ladder=keep_quality  device=cpu  device.memory=16GiB
 trainer.args.epochs=100 (the trainer's own arguments, in its own words).
 
-  --detach         (train, run) go on in the background when this terminal is closed; `autofit watch` shows it
+  --detach         (train, run, resume) go on in the background when this terminal is closed; `autofit watch` shows it
   --json           end standard output with one line of JSON; everything else goes to standard error
   --cfg job        print the composed recipe and stop            (also --info, --resolve, --package)
   -m, --multirun   one launch for each combination of a,b,c values

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
-from launcher import process
+from launcher import process, whole
 from launcher.errors import AutofitError
 from launcher.trainers.base import Checkpoint, Command
 
 MOST_LOOKED_AT = 4
+PAGE = 4096
 _INSIDE = "launcher.trainers.transformers.inside.checkpoint"
 _OF_WORKERS = ("dataloader_prefetch_factor", "dataloader_persistent_workers")
 """Refused by PyTorch where there are no workers."""
@@ -20,7 +22,8 @@ _OF_WORKERS = ("dataloader_prefetch_factor", "dataloader_persistent_workers")
 def checkpoints(output: Path) -> Sequence[Checkpoint]:
     """The whole ones in an output folder, newest first."""
     named = [path for path in output.glob("checkpoint-*") if path.name.rpartition("-")[2].isdigit()]
-    newest = sorted(named, key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)[:MOST_LOOKED_AT]
+    by_age = sorted(named, key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)
+    newest = [path for path, before in pairwise([*by_age[: MOST_LOOKED_AT + 1], None]) if path and not _torn(path, before)][:MOST_LOOKED_AT]
     if not newest:
         return ()
     status, said = process.output_of(process.python_module(_INSIDE, *map(str, newest)))
@@ -32,6 +35,17 @@ def checkpoints(output: Path) -> Sequence[Checkpoint]:
         for path, one in zip(newest, found, strict=True)
         if one is not None and one["finite"]
     ]
+
+
+def _torn(path: Path, before: Path | None) -> bool:
+    """By its files' own checksums and lengths: torch loads a tensor with a flipped bit without a word. Weights have no checksums; where a
+    machine went down while they were written, their end reads as zeros, which it didn't in the checkpoint before."""
+    if whole.fault(path):
+        return True
+    return any(
+        (zeros := whole.zeros_at_end(file)) >= PAGE and not (before and whole.zeros_at_end(before / file.name) >= zeros)
+        for file in path.glob("*.safetensors")
+    )
 
 
 def going_on(command: Command, checkpoint: Path) -> Command:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from launcher import process
+from launcher import process, whole
 from launcher.errors import AutofitError
 from launcher.trainers.base import Checkpoint, Command
 from launcher.trainers.ultralytics import environment
@@ -32,10 +32,10 @@ def checkpoints(weights: Path) -> Sequence[Checkpoint]:
     """The whole ones in an Ultralytics weights folder, newest first."""
     named = [path for path in (weights / "last.pt", weights / "best.pt") if path.is_file()]
     by_epoch = sorted(weights.glob("epoch*.pt"), key=lambda path: path.stat().st_mtime, reverse=True)
-    paths = [*named, *by_epoch][:MOST_LOOKED_AT]
+    paths = [path for path in [*named, *by_epoch][:MOST_LOOKED_AT] if not whole.fault(path)]  # torch loads a flipped bit without a word
     found = [] if not paths else json.loads(_inside("look", *map(str, paths)).splitlines()[-1])
-    whole = [_as_checkpoint(path, said) for path, said in zip(paths, found, strict=True) if said is not None and said["finite"]]
-    return sorted(whole, key=lambda one: (one.finished, one.done), reverse=True)  # stable: last.pt before best.pt
+    loaded = [_as_checkpoint(path, said) for path, said in zip(paths, found, strict=True) if said is not None and said["finite"]]
+    return sorted(loaded, key=lambda one: (one.finished, one.done), reverse=True)  # stable: last.pt before best.pt
 
 
 def _as_checkpoint(path: Path, said: Mapping[str, Any]) -> Checkpoint:
@@ -61,7 +61,7 @@ def going_on(command: Command, copy: Path) -> Command:
 
 def finishing(task: str, weights: Path, command: Command) -> Command:
     """What is left where every epoch is done: the last validation, of the best checkpoint."""
-    best = weights / "best.pt" if (weights / "best.pt").exists() else weights / "last.pt"
+    best = weights / "best.pt" if (weights / "best.pt").exists() and not whole.fault(weights / "best.pt") else weights / "last.pt"
     kept = ("data=", "imgsz=", "device=", "batch=", "workers=")
     words = [word for word in command.argv if word.startswith(kept)]
     place = [f"project={weights.parent}", "name=final", "exist_ok=True"]

@@ -18,6 +18,7 @@ Everything after the options goes to Ultralytics unchanged, so native arguments 
 --val-batch N
     Images per validation batch (per GPU); Ultralytics takes twice the training batch.
 
+Checkpoints are written whole or not at all; Ultralytics writes over the last one in place.
 In-loop halving of the batch after an out-of-memory error (Ultralytics, first epoch) is off: this trainer runs what it was told, or fails.
 
 This file needs nothing but torch and ultralytics; keep it beside your data and run it without autofit. It was written against
@@ -106,6 +107,7 @@ RELIANCES: Mapping[str, str] = {
     "BaseTrainer.run_callbacks": "on_train_start and on_train_epoch_start (public): when counting begins.",
     "BaseTrainer.build_optimizer": "its ``iterations`` decide optimizer=auto. Seen: the optimizer is among the trial's facts.",
     "BaseTrainer.get_dataloader": "mode and batch_size: the validation batch. Seen: the batches that come.",
+    "BaseTrainer.save_model": "writes by ``write_bytes`` of wdir, last and best. Otherwise they are written as ever.",
     "BaseTrainer.batch_size": "Seen: it stays what it was; Ultralytics halves it after an out-of-memory error.",
     "BaseTrainer._oom_retries": "from 8.4.60 on: set so that it halves nothing. Absent before, and nothing was halved there.",
     "BaseTrainer._get_warmup_iterations": "from 8.4.150 on; before, at least 100 iterations.",
@@ -299,6 +301,22 @@ def _ranks(trainer: Any) -> int:
     return max(len(str(trainer.args.device or "").split(",")) if known is None else known, 1)
 
 
+class _Whole(type(Path())):  # type: ignore[misc]
+    """A path whose file is written whole or not at all: what was there before stays until the new bytes are on the disk."""
+
+    def write_bytes(self, data: Any) -> int:
+        beside = Path(f"{self}.part")
+        try:
+            with beside.open("wb") as file:
+                written = file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, self)
+        finally:
+            beside.unlink(missing_ok=True)
+        return written
+
+
 def exact(base: Any) -> Any:
     """A trainer class that does what ``base`` does, with this process's ``settings``.
 
@@ -470,6 +488,17 @@ def exact(base: Any) -> Any:
                     f"out of memory: Ultralytics goes on with batch={self.batch_size} instead of {self._own_batch}, which is another run"
                 )
             return super().preprocess_batch(batch)
+
+        def save_model(self) -> Any:
+            """Ultralytics writes over last.pt in place: a full disk or a kill would tear the only one there is."""
+            before = {name: getattr(self, name) for name in ("wdir", "last", "best")}
+            try:
+                for name, path in before.items():
+                    setattr(self, name, _Whole(path))
+                return super().save_model()
+            finally:
+                for name, path in before.items():
+                    setattr(self, name, path)
 
         # -- optimizer and validation batch
 

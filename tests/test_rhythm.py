@@ -1,0 +1,172 @@
+"""A run's own pace: a hang at work, a cliff, a card that waits. Stand-ins for the clock and the card; nothing is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from launcher import rhythm
+from launcher.progress import TRAIN, VALIDATE, Progress
+from launcher.rhythm import Cliffs, Look, Starved, Steps
+from launcher.sizes import GIB
+
+STEPS = 10
+
+
+def trained(step: int, *, phase: str = TRAIN) -> Progress:
+    """The state after so many steps of epochs of ten."""
+    epoch, done = divmod(step - 1, STEPS)
+    return Progress(phase=phase, epoch=epoch + 1, epochs=100, step=done + 1, steps=STEPS, of_epoch=True)
+
+
+def walked(steps: Steps, count: int, *, every_s: float = 1.0) -> float:
+    """So many steps, one each ``every_s``; when the last one was."""
+    for step in range(1, count + 1):
+        assert steps.look(Look(now=step * every_s, progress=trained(step), grew=True)) == ""
+    return count * every_s
+
+
+def test_a_run_that_hangs_at_work_is_known_by_its_own_longest_pause() -> None:
+    steps = Steps(least_s=600)
+    end = walked(steps, 45, every_s=20)
+    assert steps.look(Look(now=end + 999, progress=trained(45))) == "", "50 times its longest pause"
+    assert steps.look(Look(now=end + 1001, progress=trained(45))) == "no step and no word for 1001 s; its longest pause before was 20.0 s"
+
+
+def test_a_fast_run_gets_the_least_patience_that_the_recipe_says() -> None:
+    steps = Steps(least_s=600)
+    end = walked(steps, 45)
+    assert steps.look(Look(now=end + 599, progress=trained(45))) == "" != steps.look(Look(now=end + 601, progress=trained(45)))
+
+
+def test_words_are_a_sign_of_life_and_a_second_hang_needs_ten_times_the_patience() -> None:
+    steps, again = Steps(least_s=600), Steps(least_s=600, after_a_stall=True)
+    end = walked(steps, 45)
+    walked(again, 45)
+    assert steps.look(Look(now=end + 500, progress=trained(45), grew=True)) == ""
+    assert steps.look(Look(now=end + 1000, progress=trained(45))) == "" != steps.look(Look(now=end + 1101, progress=trained(45)))
+    assert again.look(Look(now=end + 5999, progress=trained(45))) == "" != again.look(Look(now=end + 6001, progress=trained(45)))
+
+
+def test_what_legitimately_takes_long_is_no_hang() -> None:
+    long = 10**6
+    for last in (trained(40), trained(45, phase=VALIDATE), Progress(phase=TRAIN, step=100, steps=100)):
+        steps = Steps(least_s=600)
+        end = walked(steps, 39)
+        steps.look(Look(now=end + 1, progress=last))
+        assert steps.look(Look(now=end + long, progress=last)) == "", f"an epoch's end, a validation, the run's end: {last}"
+
+
+def test_a_run_that_has_not_shown_how_long_its_pauses_are_is_never_ended() -> None:
+    young, silent, bare = Steps(least_s=600), Steps(least_s=600), Steps(least_s=600)
+    end = walked(young, 15)
+    assert young.look(Look(now=end + 10**6, progress=trained(15))) == "", "two epochs"
+    assert silent.look(Look(now=10**6, progress=Progress())) == "", "it tells no steps"
+    for step in range(1, 1000):
+        bare.look(Look(now=step, progress=Progress(step=step, loss=1.0), grew=True))
+    assert bare.look(Look(now=10**6, progress=Progress(step=999))) == "", "it may validate without a word every thousand steps"
+
+
+def test_a_run_of_many_steps_shows_its_pauses_by_a_validation_that_it_came_back_from() -> None:
+    steps = Steps(least_s=600)
+    for step in range(1, 31):
+        steps.look(Look(now=step, progress=Progress(phase=TRAIN, step=step, steps=100), grew=True))
+    assert steps.look(Look(now=3000, progress=Progress(phase=TRAIN, step=30, steps=100))) == ""
+    steps.look(Look(now=3001, progress=Progress(phase=VALIDATE, step=30, steps=100), grew=True))
+    steps.look(Look(now=3100, progress=Progress(phase=TRAIN, step=31, steps=100), grew=True))
+    longest = 3100 - 30
+    assert steps.look(Look(now=3100 + 50 * longest - 1, progress=Progress(phase=TRAIN, step=31, steps=100))) == ""
+    assert steps.look(Look(now=3100 + 50 * longest + 1, progress=Progress(phase=TRAIN, step=31, steps=100)))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Cliffs
+
+
+def looks(seconds: Iterator[float]) -> Iterator[Look]:
+    """Steps of an endless epoch, each after so many seconds."""
+    now = 0.0
+    for step, took in enumerate(seconds, start=1):
+        now += took
+        yield Look(now=now, progress=Progress(phase=TRAIN, epoch=1, step=step, steps=10**6, of_epoch=True))
+
+
+def found(seconds: list[float]) -> list[tuple[float, float]]:
+    cliffs = Cliffs()
+    return [cliff for look in looks(iter(seconds)) if (cliff := cliffs.look(look)) is not None]
+
+
+def test_a_cliff_that_lasts_is_found_and_says_how_steep_it_is() -> None:
+    cliffs = found([1.0] * 300 + [8.0] * 30)
+    assert cliffs and cliffs[0] == (1.0, 8.0)
+    assert rhythm.steeper((0.05, 0.4)) == "a step takes 0.40 s, 8.0 times the 50 ms that it took"
+
+
+def test_a_short_dip_a_slower_run_and_one_that_begins_slowly_are_no_cliffs() -> None:
+    assert not found([1.0] * 300 + [8.0] * 9 + [1.0] * 300)
+    assert not found([1.0] * 300 + [2.9] * 300), "another image size, longer samples"
+    assert not found([20.0] * 10 + [1.0] * 300)
+
+
+def test_time_spent_in_validation_and_between_epochs_is_no_steps() -> None:
+    cliffs, now, met = Cliffs(), 0.0, []
+    for step in range(1, 1000):
+        now += 400.0 if step % STEPS == 1 else 1.0
+        if step % STEPS == 5:
+            now += 300.0
+            met.append(cliffs.look(Look(now=now, progress=trained(step - 1, phase=VALIDATE))))
+        met.append(cliffs.look(Look(now=now, progress=trained(step))))
+    assert not any(met)
+
+
+def test_a_cliff_has_spilled_only_where_drivers_spill_and_over_what_trials_were_let_to_have() -> None:
+    card = {"cap_bytes": 19 * GIB, "budget_bytes": 24 * GIB}
+    said = rhythm.spilled((0.1, 1.2), used_bytes=22 * GIB, may_spill=True, **card)
+    assert (
+        said
+        == "a step takes 1.20 s, 12.0 times the 0.10 s that it took, with 22.0 GiB of 24.0 GiB in use, over the trials' cap of 19.0 GiB"
+    )
+    assert not rhythm.spilled((0.1, 1.2), used_bytes=18 * GIB, may_spill=True, **card), "something else slows it down"
+    assert not rhythm.spilled((0.1, 1.2), used_bytes=22 * GIB, may_spill=False, **card), "Linux gives no host memory for the card's"
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Waiting for data
+
+
+def starved(busy: float | None, *, seconds: int = 400, moves: bool = True) -> list[float]:
+    card = Starved()
+    told = (card.look(Look(now=at, progress=trained(at if moves else 1), busy=busy)) for at in range(1, seconds))
+    return [part for part in told if part is not None]
+
+
+def test_a_card_that_mostly_idles_in_training_is_told_of() -> None:
+    assert [round(part, 2) for part in starved(0.3)] == [0.3]
+    assert not starved(0.8) and not starved(0.3, seconds=200), "five minutes of training"
+
+
+def test_without_a_card_or_without_steps_nothing_is_said() -> None:
+    assert not starved(None) and not starved(0.0, moves=False)
+
+
+def test_validations_do_not_count_and_short_epochs_add_up() -> None:
+    card, told = Starved(), []
+    for at in range(1, 1000):
+        validates = at % 20 >= 10
+        told.append(card.look(Look(now=at, progress=trained(at, phase=VALIDATE if validates else TRAIN), busy=0.0 if validates else 0.9)))
+    assert not any(part is not None for part in told)
+
+
+def waits(part: float, **more: object) -> str:
+    usual: dict[str, object] = {"workers": 4, "loads": [0.95] * 4, "main": 0.3, "cores": 16}
+    return rhythm.waits_for_data(part, **{**usual, **more})  # type: ignore[arg-type]
+
+
+def test_what_a_card_waits_for_is_told_with_a_number_of_workers_to_try() -> None:
+    assert waits(0.4) == "leaves its card idle 60% of the time: its 4 loader workers are all at work; try 10"
+    assert "try 4 loader workers" in waits(0.4, workers=0, loads=[])
+    assert "try 8 of them" in waits(0.4, loads=[0.1] * 4)
+
+
+def test_more_workers_are_advised_only_where_they_can_help() -> None:
+    assert "on 4 cores; keep the data ready" in waits(0.4, cores=4)
+    assert "more loader workers won't help" in waits(0.4, loads=[0.1] * 4, main=0.99)

@@ -1,0 +1,41 @@
+"""Which of a Trainer's checkpoints are gone on from: those that are whole, told without autofit having written them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("transformers")
+import torch
+from safetensors.torch import save_file
+
+from launcher.trainers.transformers import resuming
+
+
+def saved(output: Path, steps: int) -> Path:
+    """As Trainer writes one; the last tensor is half of zeros, as a padded vocabulary's."""
+    folder = output / f"checkpoint-{steps}"
+    folder.mkdir(parents=True)
+    weights = {"a": torch.randn(4, 4096), "z": torch.cat([torch.randn(2048), torch.zeros(2048)])}
+    save_file(weights, folder / "model.safetensors")
+    torch.save({"state": torch.randn(8192)}, folder / "optimizer.pt")
+    torch.save({"lr": 1.0}, folder / "scheduler.pt")
+    (folder / "trainer_state.json").write_text(json.dumps({"global_step": steps, "max_steps": 100}))
+    return folder
+
+
+def test_torn_corrupt_and_flipped_ones_are_passed_over_for_the_one_before(tmp_path: Path) -> None:
+    flipped, zeros, unfinished, _, first = (saved(tmp_path, steps) for steps in (50, 40, 30, 20, 10))
+    optimizer = bytearray((flipped / "optimizer.pt").read_bytes())
+    optimizer[len(optimizer) // 2] ^= 0x10
+    (flipped / "optimizer.pt").write_bytes(optimizer)
+    assert torch.load(flipped / "optimizer.pt"), "torch itself says nothing of a flipped bit"
+    weights = bytearray((zeros / "model.safetensors").read_bytes())
+    weights[len(weights) // 2 :] = bytes(len(weights) - len(weights) // 2)
+    (zeros / "model.safetensors").write_bytes(weights)
+    (unfinished / "scheduler.pt").unlink()
+    found = resuming.checkpoints(tmp_path)
+    assert [one.done for one in found] == [20], "the first has nothing before it that ends in zeros, too"
+    assert first.is_dir()

@@ -1,0 +1,41 @@
+"""Which of Ultralytics' checkpoints are gone on from: those that are whole, told without autofit having written them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ultralytics")
+import torch
+
+from launcher.trainers.base import Command
+from launcher.trainers.ultralytics import resuming
+
+
+def saved(path: Path, *, epoch: int) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    torch.save({"epoch": epoch, "model": torch.nn.Linear(64, 64), "optimizer": {"state": {}}, "train_args": {"epochs": 9}}, path)
+    return path
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0x10
+    path.write_bytes(data)
+
+
+def test_a_checkpoint_with_a_flipped_bit_is_passed_over_though_torch_loads_it(tmp_path: Path) -> None:
+    last, best = saved(tmp_path / "weights" / "last.pt", epoch=4), saved(tmp_path / "weights" / "best.pt", epoch=2)
+    assert [(one.path, one.done) for one in resuming.checkpoints(tmp_path / "weights")] == [(last, 5), (best, 3)]
+    flip(last)
+    assert torch.load(last, weights_only=False)["epoch"] == 4
+    assert [one.path for one in resuming.checkpoints(tmp_path / "weights")] == [best]
+
+
+def test_the_last_validation_takes_no_torn_best(tmp_path: Path) -> None:
+    last, best = saved(tmp_path / "weights" / "last.pt", epoch=8), saved(tmp_path / "weights" / "best.pt", epoch=2)
+    asked = Command(argv=("yolo", "detect", "train", "model=a.yaml", "data=d.yaml"))
+    assert f"model={best}" in resuming.finishing("detect", tmp_path / "weights", asked).argv
+    best.write_bytes(best.read_bytes()[:500])
+    assert f"model={last}" in resuming.finishing("detect", tmp_path / "weights", asked).argv
