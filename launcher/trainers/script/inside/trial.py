@@ -6,7 +6,8 @@ Where it ended without a validation pass, or broke after a pass was cut, it is t
 passes fast-forwarded. A crash that has nothing to do with memory is proven by running the command plainly (``plainly``).
 
 Payload: ``argv`` (list of words), ``env`` (added), ``files`` (path -> text, written first), ``micro_batch`` (as asked),
-``accumulation`` (micro-batches per optimizer step in the trial), ``validation`` ("seek" or "none").
+``accumulation`` (micro-batches per optimizer step in the trial), ``validation`` ("seek" or "none"), ``whole`` (samples of a step that the
+script takes in parts by itself, else None), ``nominal`` (bool: it keeps a batch of its own).
 """
 
 from __future__ import annotations
