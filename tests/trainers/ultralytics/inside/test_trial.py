@@ -21,7 +21,7 @@ from launcher.contract.report import Phase
 from launcher.ladder import Rung
 from launcher.trainers.ultralytics import environment as ultralytics_env
 from launcher.trainers.ultralytics.images import cached_bytes
-from launcher.trainers.ultralytics.inside.trial import _ballast
+from launcher.trainers.ultralytics.inside.trial import _ballast, _passing
 from launcher.verdict import Kind, Needs, judge
 from tests.trainers.ultralytics.conftest import MIB, Ran, RunTrial, contents
 from tests.trainers.ultralytics.nasty import make_nasty
@@ -239,3 +239,12 @@ class TestEnvironment:
             "import sys, launcher.trainers.ultralytics.environment; assert not {'torch', 'ultralytics', 'matplotlib'} & set(sys.modules)"
         )
         subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_model_whose_scores_are_no_numbers_still_passes_its_validation() -> None:
+    import torch
+
+    validator = SimpleNamespace(nc=1, args=SimpleNamespace(conf=0.01), postprocess=lambda predictions: predictions)
+    for scores, expected in ((torch.full((2, 6, 50), torch.nan), 0.0), (torch.linspace(0, 1, 50).repeat(2, 6, 1), 39 / 49)):
+        _passing(10, validator)(scores)
+        assert validator.args.conf == pytest.approx(expected)
