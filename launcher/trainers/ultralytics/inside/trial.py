@@ -736,7 +736,7 @@ def _passing(boxes: int, validator: Any) -> Callable[[Any], Any]:
     def at_that_confidence(predictions: Any) -> Any:
         found = predictions[0] if isinstance(predictions, list | tuple) else predictions
         if not getattr(validator, "end2end", False):
-            scores = found[:, 4 : 4 + validator.nc].flatten(1).nan_to_num()  # a few steps of RMSProp are enough for weights that say nothing
+            scores = found[:, 4 : 4 + validator.nc].flatten(1).nan_to_num()  # RMSProp can leave such weights
             kth = scores.kthvalue(max(1, scores.shape[1] - boxes), dim=1).values
             validator.args.conf = float(kth.min().clamp(0, 1))
         return postprocess(predictions)
