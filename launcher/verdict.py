@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from launcher.contract.ending import Ending
-from launcher.contract.report import CARD_TAKEN, NOT_EXACT, OVER_CAP, Phase, TrialReport
+from launcher.contract.report import CARD_TAKEN, NOT_EXACT, OVER_CAP, STEPS_IN_ALL, Phase, TrialReport
 from launcher.ladder import MICRO_BATCH, Rung
 from launcher.memory_failure import MemoryFailure, Source, maybe_memory, memory_failure
 from launcher.schema import Value
@@ -364,8 +364,9 @@ def _giant(failed: MemoryFailure, cap_bytes: int, rung: Rung) -> str:
 
 
 def _short_of(report: TrialReport, needs: Needs) -> str:
+    steps = min(needs.optimizer_steps, int(report.facts.get(STEPS_IN_ALL, needs.optimizer_steps)))
     for phase, done, needed, what in (
-        (Phase.TRAIN, report.optimizer_steps, needs.optimizer_steps, "optimizer steps"),
+        (Phase.TRAIN, report.optimizer_steps, steps, "optimizer steps"),
         (Phase.VALIDATE, report.validation_batches, needs.validation_batches, "validation batches"),
         (Phase.TRAIN_AGAIN, report.train_again_batches, needs.train_again_batches, "training batches after validation"),
     ):

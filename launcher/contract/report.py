@@ -37,6 +37,8 @@ CARD_TAKEN = "CardTaken"
 
 SAMPLES = "samples_per_accumulation"
 """Fact of a report: samples in an optimizer step, over all processes, for each micro-batch that the trainer was told to accumulate."""
+STEPS_IN_ALL = "steps_in_all"
+"""Fact of a report, and of a script trial's payload: optimizer steps of the whole training, where those are fewer than a trial wants."""
 NOT_EXACT = "NotExact"
 """Name of the exception by which what accumulates from outside of a script says that it can't be exact there."""
 

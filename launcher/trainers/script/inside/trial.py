@@ -3,11 +3,13 @@ and puts together what its processes saw.
 
 This process only watches: the command runs with its own interpreter, its own launcher (torchrun, accelerate) and its own arguments.
 Where it ended without a validation pass, or broke after a pass was cut, it is tried once more with the whole length of its training
-passes fast-forwarded. A crash that has nothing to do with memory is proven by running the command plainly (``plainly``).
+passes fast-forwarded; where it came to its end in fewer steps than are wanted, with so many. A crash that has nothing to do with memory is
+proven by running the command plainly (``plainly``).
 
 Payload: ``argv`` (list of words), ``env`` (added), ``files`` (path -> text, written first), ``micro_batch`` (as asked),
 ``accumulation`` (micro-batches per optimizer step in the trial), ``validation`` ("seek" or "none"), ``whole`` (samples of a step that the
-script takes in parts by itself, else None), ``nominal`` (bool: it keeps a batch of its own).
+script takes in parts by itself, else None), ``nominal`` (bool: it keeps a batch of its own). ``steps_in_all`` is added here where the whole
+training has fewer than are wanted.
 """
 
 from __future__ import annotations
@@ -27,10 +29,10 @@ from typing import Any
 
 from launcher import procfs
 from launcher.contract.orders import Orders
-from launcher.contract.report import SAMPLES, Failure, Phase, TrialReport
+from launcher.contract.report import SAMPLES, STEPS_IN_ALL, Failure, Phase, TrialReport
 from launcher.trainers.script.inside.caches import CACHES, huggingface
 from launcher.trainers.script.inside.plainly import injected, proven, refuses, speaks_of_memory
-from launcher.trainers.script.inside.probe.settings import LOADED, Settings
+from launcher.trainers.script.inside.probe.settings import LEAST_STEPS, LOADED, Settings
 from launcher.trainers.script.inside.watch import Watch
 from launcher.worker.lifeline import die_with_parent
 from launcher.worker.recorder import Recorder
@@ -66,16 +68,32 @@ def run(orders: Orders, recorder: Recorder) -> None:
     except Unreached as error:
         TrialReport(hint=str(error)).write(orders.report_path)
         return
-    if _worth_following(reports, status):
+    if in_all := _steps_in_all(reports, status, orders):
+        orders = dataclasses.replace(orders, payload={**orders.payload, "steps_in_all": in_all})
+        status, reports = _attempt(orders, "few")
+    elif _worth_following(reports, status):
         again, followed = _attempt(orders, "full")
         if again == 0 or not _done(reports):
             status, reports = again, followed
     report = judged(reports, status, orders)
+    if in_all:
+        said = f"its whole training has {in_all} optimizer step{'s' if in_all > 1 else ''}"
+        report = dataclasses.replace(report, facts={**report.facts, STEPS_IN_ALL: in_all}, notes=(*report.notes, said))
     if report.failure is not None and not speaks_of_memory(report.failure) and not refuses(report.failure):
         report = proven(report, orders, _environment(orders, orders.scratch / "plain"))
     report.write(orders.report_path)
     if status < 0 and report.failure is None:
         _die_alike(-status)
+
+
+def _steps_in_all(reports: Sequence[TrialReport], status: int, orders: Orders) -> int:
+    """Optimizer steps of the whole training, where those are fewer than a trial wants: then nothing was cut, and no validation was taken
+    for one that comes after them. 0 where there are enough."""
+    trained = _trained(reports)
+    if status != 0 or not trained or any(report.failure or report.facts.get("ended") != "exit" for report in trained):
+        return 0
+    most = max(report.optimizer_steps for report in trained)
+    return most if most < max(orders.steps, LEAST_STEPS) else 0
 
 
 def _attempt(orders: Orders, mode: str) -> tuple[int, list[TrialReport]]:

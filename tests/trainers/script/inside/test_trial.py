@@ -191,6 +191,12 @@ def test_a_batch_that_stands_in_the_source_is_turned_from_outside(tmp_path: Path
     assert (done.rung.accumulation, done.effective_batch) == (8, 64), "a trial has four of the eight micro-batches"
 
 
+def test_a_training_of_a_single_step_is_proven_by_it(tmp_path: Path) -> None:
+    done = tried("one_step", tmp_path, rung=1)
+    assert fits(done) and done.report.optimizer_steps == 1 and done.report.validation_batches == 1
+    assert said(done, "its whole training has 1 optimizer step") and said(done, "the script ends after its validation")
+
+
 PARTS = {"micro_batch": "--microbatch", "accumulation": "itself"}
 
 

@@ -34,7 +34,7 @@ from launcher.contract.orders import Orders
 from launcher.contract.report import Phase
 from launcher.trainers.script.inside.probe.progress import Progress
 from launcher.trainers.script.inside.probe.seen import Seen
-from launcher.trainers.script.inside.probe.settings import Settings
+from launcher.trainers.script.inside.probe.settings import LEAST_STEPS, Settings
 from launcher.worker import budget
 from launcher.worker.recorder import OverCap, Recorder
 
@@ -221,7 +221,7 @@ class Session:
 
     @property
     def wanted(self) -> int:
-        return max(self.orders.steps, 2)
+        return self.orders.payload.get("steps_in_all") or max(self.orders.steps, LEAST_STEPS)
 
     @property
     def wanted_validation(self) -> int:

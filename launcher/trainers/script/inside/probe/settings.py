@@ -12,6 +12,8 @@ VARIABLE = "AUTOFIT_PROBE"
 """Environment variable with the path of the settings' file; inherited by every child process."""
 
 
+LEAST_STEPS = 2
+"""Optimizer steps before validation, at least: with the first one its state comes, and the second shows the peak beside it."""
 LOADED = "loaded"
 """File among the records that the first process makes into which the probe has come."""
 
@@ -29,7 +31,8 @@ class Settings:
     kept: tuple[str, ...] = ()
     """Folders beside the overlay's that are written to as they are: the trial's own temporary one."""
     mode: str = "cut"
-    """cut: a pass over the training data ends after the steps wanted. full: it goes on to its length, fast-forwarded."""
+    """cut: a pass over the training data ends after the steps wanted. full: it goes on to its length, fast-forwarded. few: as cut, of a
+    training that has fewer steps in all than a trial wants."""
     follow_s: float = 120.0
     """Seconds of fast-forward after which the search for a validation pass is given up."""
     finish_s: float = 30.0
