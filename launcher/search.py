@@ -250,7 +250,12 @@ def _borne_out(real: Sequence[Tried], predicted: Mapping[int, float | None]) -> 
 def _seen(real: Sequence[Tried]) -> list[Seen]:
     """What the trials that measured something of their rung say of the others'."""
     return [
-        Seen(rung=tried.rung, need=tried.need if tried.verdict.fits else max(tried.need, 1.0), fits=tried.verdict.fits, by_phase=tried.by_phase)
+        Seen(
+            rung=tried.rung,
+            need=tried.need if tried.verdict.fits else max(tried.need, 1.0),
+            fits=tried.verdict.fits,
+            by_phase=tried.by_phase,
+        )
         for tried in real
         if tried.need is not None
         and (tried.verdict.fits or (tried.verdict.kind is Kind.OUT_OF_MEMORY and tried.verdict.source not in ("workers", "pinned")))

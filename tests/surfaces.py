@@ -137,7 +137,9 @@ def anyhow_monotone(draw: random.Random, ladder: Ladder) -> dict[int, dict[str, 
     """Anything that falls, or stays, with every turn of a wheel that acts there."""
     needs: dict[int, dict[str, float]] = {rung.index: {} for rung in ladder.rungs}
     for phase in PHASES:
-        falls = [sorted((draw.choice([0.0, draw.random(), 5 * draw.random()]) for _ in wheel.values), reverse=True) for wheel in ladder.wheels]
+        falls = [
+            sorted((draw.choice([0.0, draw.random(), 5 * draw.random()]) for _ in wheel.values), reverse=True) for wheel in ladder.wheels
+        ]
         before = phase in (Phase.SETUP, Phase.TRAIN)
         for rung in ladder.rungs:
             turned = zip(ladder.wheels, falls, rung.position, strict=True)
@@ -157,7 +159,8 @@ def _scaled(draw: random.Random, needs: dict[int, dict[str, float]]) -> dict[int
 def noisy(draw: random.Random, needs: Mapping[int, Mapping[str, float]]) -> dict[int, dict[str, float]]:
     """The same with bumps: another process's luck, another kernel."""
     return {
-        index: {phase: need * draw.choice([1.0, draw.uniform(0.7, 1.4)]) for phase, need in by_phase.items()} for index, by_phase in needs.items()
+        index: {phase: need * draw.choice([1.0, draw.uniform(0.7, 1.4)]) for phase, need in by_phase.items()}
+        for index, by_phase in needs.items()
     }
 
 
@@ -175,7 +178,9 @@ def spoil(draw: random.Random, surface: Surface) -> None:
         case 3:
             surface.refuses_accumulation = True
         case 4:
-            halved = {rung.index: draw.choice([other.micro_batch for other in rungs if other.micro_batch <= rung.micro_batch]) for rung in rungs}
+            halved = {
+                rung.index: draw.choice([other.micro_batch for other in rungs if other.micro_batch <= rung.micro_batch]) for rung in rungs
+            }
             surface.takes = {index: took for index, took in halved.items() if took < rungs[index].micro_batch and draw.random() < 0.5}
 
 
@@ -197,5 +202,6 @@ def antichain(ladder: Ladder, chosen: int | None, failing: Sequence[Rung]) -> in
     """The fewest failures that can close every rung above the chosen one."""
     above = [rung for rung in failing if chosen is None or rung.index < chosen]
     return sum(
-        not any(other is not rung and all(a >= b for a, b in zip(other.position, rung.position, strict=True)) for other in above) for rung in above
+        not any(other is not rung and all(a >= b for a, b in zip(other.position, rung.position, strict=True)) for other in above)
+        for rung in above
     )
