@@ -79,9 +79,9 @@ def _named(recipe: Recipe) -> dict[str, str]:
     """Files and folders that the trainer's own arguments name, whatever they are for; not where a run that begins anew writes."""
     args = recipe.trainer.args
     goes_on = any(value for name, value in args.items() if name.startswith("resume"))
-    words = [word for name, value in args.items() if goes_on or name not in _WRITTEN for word in _texts(value)]
+    said = [text for name, value in args.items() if goes_on or name not in _WRITTEN for text in _texts(value)]
     found = {}
-    for word in dict.fromkeys(part for word in words for part in (word, word.partition("=")[2]) if part):
+    for word in dict.fromkeys(part for text in said for part in (text, text.partition("=")[2]) if part):
         place = _place(word)
         if place is not None and place.is_file():
             found[f"file {word}"] = identity.content(place)

@@ -160,17 +160,23 @@ def site_folders_of(program: str) -> list[Path]:
 # ----------------------------------------------------------------------------------------------------------------------
 # The machine, the interpreter, the environment
 
-_OF_NO_ACCOUNT = (
-    "AUTOFIT_", "BASH", "COLORTERM", "COLUMNS", "COMP_", "CONDA_PROMPT_MODIFIER", "DBUS_", "DEBUGINFOD_", "DESKTOP_", "DISPLAY", "EDITOR",
-    "GDM", "GIT_", "GNOME_", "GPG_", "GTK_", "HIST", "HOSTNAME", "HYDRA_", "INVOCATION_ID", "ITERM_", "JOURNAL_STREAM", "KDE_", "LESS",
-    "LINES", "LOGNAME", "LS_COLORS", "MAIL", "MAKE", "MANPATH", "MFLAGS", "MOTD_", "NVM_", "OLDPWD", "PAGER", "PROMPT", "PS1", "PS2",
-    "PWD", "PYTEST_", "QT_", "RANDOM", "SECONDS", "SESSION_MANAGER", "SHELL", "SHLVL", "SLURMD_NODENAME", "SLURM_JOBID", "SLURM_JOB_END",
-    "SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_JOB_START", "SLURM_LAUNCH_NODE", "SLURM_NODELIST", "SLURM_SRUN_COMM", "SLURM_STEPID",
-    "SLURM_STEP_ID", "SLURM_STEP_LAUNCHER", "SLURM_STEP_NODELIST", "SLURM_TASK_PID", "SLURM_TOPOLOGY", "SSH_", "STARSHIP_", "STY", "SUDO_",
-    "SYSTEMD_", "TEMP", "TERM", "TMP", "TMPDIR", "TMUX", "USER", "USERNAME", "VIRTUAL_ENV_PROMPT", "VISUAL", "VSCODE_", "VTE_", "WAYLAND_", "WEZTERM_", "WINDOW", "XAUTHORITY",
-    "XDG_DATA_DIRS", "XDG_RUNTIME_DIR", "XDG_SEAT", "XDG_SESSION", "XDG_STATE_HOME", "XDG_VTNR", "ZSH", "_=",
+_OF_NO_ACCOUNT = frozenset({
+    "BASH", "BASHOPTS", "COLORTERM", "COLUMNS", "DISPLAY", "EDITOR", "HISTCONTROL", "HISTFILE", "HISTFILESIZE", "HISTSIZE",
+    "HISTTIMEFORMAT", "HOSTNAME", "HYDRA_FULL_ERROR", "INVOCATION_ID", "JOURNAL_STREAM", "LESS", "LESSCLOSE", "LESSOPEN", "LINES", "LOGNAME", "LS_COLORS",
+    "MAIL", "MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MANPATH", "MFLAGS", "OLDPWD", "PAGER", "PROMPT", "PROMPT_COMMAND", "PS1", "PS2",
+    "PWD", "PYTEST_CURRENT_TEST", "PYTEST_VERSION", "SESSION_MANAGER", "SHELL", "SHLVL", "SLURMD_NODENAME", "SLURM_JOBID",
+    "SLURM_JOB_END_TIME", "SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_JOB_START_TIME", "SLURM_LAUNCH_NODE_IPADDR", "SLURM_NODELIST",
+    "SLURM_SRUN_COMM_HOST", "SLURM_SRUN_COMM_PORT", "SLURM_STEPID", "SLURM_STEP_ID", "SLURM_STEP_LAUNCHER_PORT", "SLURM_STEP_NODELIST",
+    "SLURM_TASK_PID", "SLURM_TOPOLOGY_ADDR", "STY", "SYSTEMD_EXEC_PID", "TEMP", "TERM", "TERMINFO", "TERM_PROGRAM", "TERM_PROGRAM_VERSION",
+    "TERM_SESSION_ID", "TMP", "TMPDIR", "USER", "USERNAME", "VIRTUAL_ENV_PROMPT", "VISUAL", "WINDOW", "WINDOWID", "XAUTHORITY",
+    "XDG_DATA_DIRS", "XDG_RUNTIME_DIR", "XDG_STATE_HOME", "_",
+})  # fmt: skip
+"""Variables that say something of a terminal, a desktop, a login or a job's number, and nothing of a training."""
+_OF_NO_ACCOUNT_EITHER = (
+    "AUTOFIT_", "DBUS_SESSION_", "DESKTOP_", "GNOME_", "GPG_", "GTK_", "ITERM_", "KDE_", "SSH_", "STARSHIP_", "SUDO_", "TMUX", "VSCODE_",
+    "VTE_", "WAYLAND_", "WEZTERM_", "XDG_SEAT", "XDG_SESSION_", "XDG_VTNR", "ZSH_",
 )  # fmt: skip
-"""Beginnings of the names of variables that say something of a terminal, a desktop or a login and nothing of a training."""
+"""Beginnings of such names."""
 _OPEN = ("PYTORCH_", "CUDA_", "OMP_", "MKL_", "KMP_", "OPENBLAS_", "ONEDNN_", "MALLOC_", "LRU_CACHE_", "CUBLAS_", "NCCL_", "TORCH_")
 """Variables whose value may be shown; others' are kept as digits, since keys and passwords lie in the environment."""
 _SECRET = ("TOKEN", "SECRET", "PASSW", "API_KEY", "CREDENTIAL", "PRIVATE")
@@ -178,8 +184,8 @@ _SECRET = ("TOKEN", "SECRET", "PASSW", "API_KEY", "CREDENTIAL", "PRIVATE")
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Every variable that isn't known to be of no account. Of what looks like a secret only that it is set."""
-    counted = {name: value for name, value in environ.items() if name != "_" and not name.startswith(_OF_NO_ACCOUNT)}
-    return {name: _shown(name, value) for name, value in counted.items()}
+    counted = [name for name in environ if name not in _OF_NO_ACCOUNT and not name.startswith(_OF_NO_ACCOUNT_EITHER)]
+    return {name: _shown(name, environ[name]) for name in counted}
 
 
 def _shown(name: str, value: str) -> str:

@@ -122,7 +122,7 @@ def _certificate(job: Job, now: Facts, made: Sequence[Trial], chosen: Trial) -> 
 
 
 def _failed_up_to(failed: Trial, job: Job) -> int:
-    """The largest cap that it would not have stayed below either. Only a need that was measured tells of more than the cap it was held to."""
+    """The largest cap that it would not have stayed below either: more than the one it was held to only where its need was measured."""
     verdict, cap = failed.verdict, job.budget.cap_bytes
     measured = verdict.kind is Kind.OUT_OF_MEMORY and verdict.source == "measured" and job.budget.kind == "cpu"
     return max(cap, int(verdict.peak_bytes / MARGIN)) if measured else cap

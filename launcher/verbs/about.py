@@ -10,7 +10,6 @@ from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault
 from launcher.places import recipe_files
 from launcher.verbs.base import Answer, Call, Task
 
-
 FORGET = "--forget"
 
 
