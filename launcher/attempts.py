@@ -100,18 +100,19 @@ def _attempt(result: Fit, begin: _Launch, screen: Screen, *, show: tuple[BinaryI
     return outcome
 
 
-DISPROVES = (Ended.OUT_OF_MEMORY, Ended.HOST_MEMORY, Ended.KILLED)
-"""Ends that a fit should have kept a run from, or may have: who killed it isn't known."""
+DISPROVES = (Ended.OUT_OF_MEMORY, Ended.HOST_MEMORY)
+"""Ends that a fit should have kept a run from."""
 
 
 def _strike_out(result: Fit, screen: Screen) -> None:
     """A run that failed for want of memory at the very rung that was proven for it, or lost something: its fit is never used again."""
     made, outcome = result.attempts[-1], result.outcome
     assert result.chosen is not None and outcome is not None
-    if made.rung.index != result.chosen.rung.index or not (made.ended in DISPROVES or outcome.lost_to_memory):
+    for_good = made.ended in DISPROVES or bool(outcome.lost_to_memory)
+    if made.rung.index != result.chosen.rung.index or not (for_good or made.ended is Ended.KILLED):
         return
-    why = made.evidence or made.ended.value if made.ended in DISPROVES else outcome.lost_to_memory[0]
-    if wrong := kept.disproved(result.job, result.digest, rung_index=made.rung.index, why=why[:200]):
+    why = outcome.lost_to_memory[0] if made.ended not in DISPROVES and outcome.lost_to_memory else made.evidence or made.ended.value
+    if wrong := kept.disproved(result.job, result.digest, rung_index=made.rung.index, why=why[:200], for_good=for_good):
         screen.otherwise(wrong, "could not write down that its fit was wrong")
 
 

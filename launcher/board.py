@@ -67,7 +67,7 @@ class Board:
             )
         self._console.print(table)
 
-    def fits(self, kept: Sequence[Certificate], disproved: Sequence[Disproof], uses: Mapping[int, int]) -> None:
+    def fits(self, kept: Sequence[Certificate], disproved: Sequence[Disproof], uses: Mapping[str, int]) -> None:
         """Fits that stand for the trials of a launch, and those that a run has shown to be wrong."""
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for heading in ("fit", "of", "rung", "device"):
@@ -76,7 +76,7 @@ class Board:
             table.add_column(heading, justify="right")
         for one in kept:
             values = ", ".join(f"{name} {value}" for name, value in one.rung.items() if value not in (None, False))
-            used = str(uses.get(one.id, 0))
+            used = str(uses.get(one.digest, 0))
             rung = f"{one.rung_index}: {values}"
             table.add_row(str(one.id), one.subject, rung, one.device, format_size(one.peak_bytes), one.caps, day(one.made), used)
         if kept:

@@ -34,7 +34,7 @@ MOST = 1000
 _TABLES = """
 create table if not exists fits (id integer primary key autoincrement, subject text, digest text, body text, seal text);
 create table if not exists disproved (digest text, rung_index integer, body text, seal text);
-create table if not exists uses (fit integer, at text, run_dir text);
+create table if not exists uses (digest text, run_dir text, at text, ended text, primary key (digest, run_dir));
 create index if not exists by_digest on fits (digest);
 """
 
@@ -116,7 +116,7 @@ class Store:
         """The newest fit of the very same launch that holds at this cap."""
         same = [one for one in self.all() if one.digest == facts.digest]
         if (against := self.disproof(facts.digest)) is not None:
-            return Found(why=f"a run of the same launch ran out of memory at rung {against.rung_index} on {day(against.at)}: {against.why}")
+            return Found(why=f"a run of the same launch failed at rung {against.rung_index} on {day(against.at)}: {against.why}")
         for one in same:
             if one.holds_at(cap_bytes):
                 return Found(certificate=one)
@@ -128,8 +128,11 @@ class Store:
         last = others[0]
         return Found(why=f"since the fit of {day(last.made)}: {changes(last.facts, facts.known)}")
 
-    def keep(self, one: Certificate) -> int | None:
-        """Its number; None where a run has disproved that very fit before. An older one of the same launch gives way, at the same caps."""
+    def keep(self, one: Certificate, *, settled: Sequence[str] = ()) -> int | None:
+        """Its number; None where a run has disproved that very fit before. An older one of the same launch gives way, at the same caps.
+
+        ``settled``: folders of launches whose unknown ends are answered by its trials.
+        """
         with self._changing():
             if self._connection.execute(
                 "select 1 from disproved where digest = ? and rung_index = ?", (one.digest, one.rung_index)
@@ -138,6 +141,8 @@ class Store:
             body = json.dumps({key: value for key, value in asdict(one).items() if key != "id"}, sort_keys=True)
             old = [other.id for other in self.all() if other.digest == one.digest and other.overlaps(one)]
             self._connection.executemany("delete from fits where id = ?", [(number,) for number in old])
+            self._connection.executemany("delete from uses where digest = ? and run_dir = ?", [(one.digest, folder) for folder in settled])
+            self._begin(one.digest, one.run_dir)
             row = (one.subject, one.digest, body, _sealed(body))
             number = self._connection.execute("insert into fits (subject, digest, body, seal) values (?, ?, ?, ?)", row).lastrowid
             self._connection.execute("delete from fits where id <= ?", ((number or 0) - MOST,))
@@ -151,14 +156,32 @@ class Store:
             row = (one.digest, one.rung_index, body, _sealed(body))
             self._connection.execute("insert into disproved (digest, rung_index, body, seal) values (?, ?, ?, ?)", row)
 
-    def use(self, one: Certificate, *, run_dir: str) -> None:
-        """Writes down that a launch relies on it: where that can't be written, neither could be what the run may disprove."""
+    def doubt(self, digest: str) -> None:
+        """Strikes the fits of a launch out; the next one of it makes its trials, and may keep what they show."""
         with self._changing():
-            self._connection.execute("insert into uses (fit, at, run_dir) values (?, ?, ?)", (one.id, now(), run_dir))
+            self._connection.execute("delete from fits where digest = ?", (digest,))
 
-    def uses(self) -> dict[int, int]:
-        """Fit -> how many launches have relied on it."""
-        return dict(self._connection.execute("select fit, count(*) from uses group by fit").fetchall())
+    def begin(self, digest: str, *, run_dir: str) -> None:
+        """Writes down that a launch relies on a fit: where that can't be written, neither could be what the run may disprove."""
+        with self._changing():
+            self._begin(digest, run_dir)
+
+    def _begin(self, digest: str, run_dir: str) -> None:
+        self._connection.execute("insert or replace into uses (digest, run_dir, at, ended) values (?, ?, ?, '')", (digest, run_dir, now()))
+
+    def end(self, digest: str, *, run_dir: str) -> None:
+        """That launch has ended, and what its end says of the fit is written down."""
+        with self._changing():
+            self._connection.execute("update uses set ended = ? where digest = ? and run_dir = ?", (now(), digest, run_dir))
+
+    def not_ended(self, digest: str) -> list[str]:
+        """Folders of launches that rely on a fit, or relied on it and never came to say how that ended."""
+        found = self._connection.execute("select run_dir from uses where digest = ? and ended = '' order by at desc", (digest,))
+        return [run_dir for (run_dir,) in found]
+
+    def uses(self) -> dict[str, int]:
+        """Digest -> how many launches have relied on it, the one that made it included."""
+        return dict(self._connection.execute("select digest, count(*) from uses group by digest").fetchall())
 
     def forget(self, number: int | None) -> int:
         """Forgets one fit, or all of them; how many that were. What runs have disproved stays known."""

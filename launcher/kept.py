@@ -6,12 +6,14 @@ A fit that would later die is worse than any number of trials: where anything ca
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from launcher import certificates, facts
+from launcher import certificates, facts, owner
 from launcher import trial as trials
-from launcher.certificates import Certificate, Disproof, StoreUnusableError
+from launcher.certificates import Certificate, Disproof, Found, StoreUnusableError
 from launcher.contract.files import plain
 from launcher.facts import Facts
 from launcher.identity import UnknownIdentity
@@ -54,12 +56,33 @@ def standing(job: Job) -> Standing:
     try:
         with certificates.opened() as store:
             found = store.find(known, cap_bytes=job.budget.cap_bytes)
+            if found.certificate is not None and (killed := _killed(store.not_ended(known.digest))):
+                found = Found(why=f"{killed[0]} relied on it and was killed together with autofit: nobody knows for want of what")
             if found.certificate is not None:
-                store.use(found.certificate, run_dir=str(job.folder.path))
+                store.begin(known.digest, run_dir=str(job.folder.path))
             why = f"no kept fit holds, {found.why}" if found.why else ""
             return Standing(facts=known, certificate=found.certificate, used=found.certificate is not None, why=why, said=store.said)
     except StoreUnusableError as unusable:
         return Standing(facts=known, why=str(unusable))
+
+
+def _killed(folders: Sequence[str]) -> list[str]:
+    """Of launches that have not said their end those that aren't under way either: a kill for want of memory may take all of a job."""
+    return [folder for folder in folders if owner.who(Path(folder)).state is not owner.State.RUNNING]
+
+
+def ended(job: Job, digest: str | None) -> None:
+    """This launch is over, and what its end says of its fit has been written down."""
+    if digest is not None:
+        with suppress(StoreUnusableError), certificates.opened() as store:
+            store.end(digest, run_dir=str(job.folder.path))
+
+
+def goes_on(job: Job, digest: str | None) -> None:
+    """This launch is taken up again."""
+    if digest is not None:
+        with suppress(StoreUnusableError), certificates.opened() as store:
+            store.begin(digest, run_dir=str(job.folder.path))
 
 
 def trials_of(certificate: Certificate, job: Job) -> list[Trial]:
@@ -85,7 +108,7 @@ def keep(job: Job, stands: Standing, made: Sequence[Trial], chosen: Trial) -> St
     try:
         with certificates.opened() as store:
             one = _certificate(job, now, made, chosen)
-            number = store.keep(one)
+            number = store.keep(one, settled=_killed(store.not_ended(one.digest)))
             said = (*stands.said, *store.said)
     except StoreUnusableError as unusable:
         return replace(stands, facts=now, why=f"no fit is kept: {unusable}")
@@ -128,8 +151,11 @@ def _failed_up_to(failed: Trial, job: Job) -> int:
     return max(cap, int(verdict.peak_bytes / MARGIN)) if measured else cap
 
 
-def disproved(job: Job, digest: str | None, *, rung_index: int, why: str) -> str:
-    """A run has failed at the rung that was proven for it: its fit is never used again. What is wrong with the store, if anything."""
+def disproved(job: Job, digest: str | None, *, rung_index: int, why: str, for_good: bool = True) -> str:
+    """A run has failed at the rung that was proven for it: its fit is never used again. What is wrong with the store, if anything.
+
+    ``for_good``: it was for want of memory. Otherwise nobody knows, and new trials may prove it anew.
+    """
     if digest is None:
         return ""
     one = Disproof(
@@ -137,7 +163,7 @@ def disproved(job: Job, digest: str | None, *, rung_index: int, why: str) -> str
     )
     try:
         with certificates.opened() as store:
-            store.disprove(one)
+            store.disprove(one) if for_good else store.doubt(digest)
     except StoreUnusableError as unusable:
         return f"the fit that this run has disproved could not be struck out: {unusable}; say trial.fresh=true next time"
     return ""

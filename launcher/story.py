@@ -191,6 +191,7 @@ def go_on(interrupted: Interruption, screen: Screen, *, show: tuple[BinaryIO, Bi
     with owner.held(interrupted.folder.path), ExitStack() as until_the_end:
         result = _as_it_was(interrupted, screen, until_the_end)
         tell_launched(interrupted.folder.path)
+        kept.goes_on(result.job, result.digest)
         interrupted.folder.event("resumed", attempts=len(result.attempts), trials=len(result.trials))
         with _recorded(result):
             if result.chosen is None:
@@ -250,6 +251,7 @@ def _recorded(result: Fit) -> Iterator[None]:
     finally:
         folder.forget_cache()
         result.write()
+        kept.ended(result.job, result.digest)
         folder.event("finished", status=result.status, memory=result.memory, results=result.results)
 
 

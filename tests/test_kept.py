@@ -128,6 +128,9 @@ class Launches:
         with (self.place / "out").open("wb") as out:
             return story.train(self.job(), screen, show=(out, out))
 
+    def looks(self) -> kept.Standing:
+        return kept.standing(self.job())
+
     def why(self, fit: Fit) -> str:
         assert fit.standing is not None
         return fit.standing.why
@@ -225,6 +228,7 @@ def test_a_fit_that_a_run_disproved_is_never_used_again_nor_kept_again(launches:
     for _ in range(2):
         fit = launches.fit()
         assert launches.tried == [8, 4] and "ran out of memory" in launches.why(fit)
+        assert launches.tried == [8, 4] and fit.standing is not None and fit.standing.certificate is None
     with certificates.opened() as store:
         assert store.all() == [] and [one.rung_index for one in store.disproved()] == [1]
         store.forget(None)
@@ -237,6 +241,30 @@ def test_a_run_that_fails_otherwise_disproves_nothing(launches: Launches) -> Non
     launches.train()
     launches.fit()
     assert not launches.tried
+
+
+def test_a_run_that_was_killed_by_nobody_known_is_proven_anew(launches: Launches) -> None:
+    launches.fault = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    launches.fit()
+    launches.train()
+    launches.fault = ""
+    launches.fit()
+    assert launches.tried == [8, 4]
+    launches.fit()
+    assert not launches.tried
+
+
+def test_a_launch_that_was_killed_with_autofit_itself_leaves_its_fit_in_doubt(launches: Launches) -> None:
+    """As a scheduler's kill for want of memory takes all of a job: nobody is left to say what of."""
+    first = launches.fit()
+    with certificates.opened() as store:
+        store.begin(str(first.digest), run_dir=str(first.job.folder.path))
+    (first.job.folder.path / "owner.json").unlink()
+    assert "was killed together with autofit" in str(launches.looks().why)
+    launches.fit()
+    assert launches.tried == [8, 4]
+    launches.fit()
+    assert not launches.tried, "it was proven anew"
 
 
 def test_an_adapter_that_does_not_say_what_it_hangs_on_keeps_nothing(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,7 +335,7 @@ def test_a_store_that_can_not_be_written_is_not_relied_on(launches: Launches, mo
     def full(*_: Any, **__: Any) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(certificates.Store, "use", full)
+    monkeypatch.setattr(certificates.Store, "begin", full)
     launches.fit()
     assert launches.tried, "what the run would disprove could not be written down"
 
@@ -372,7 +400,7 @@ def test_fits_are_listed_and_forgotten(launches: Launches, capsys: pytest.Captur
     launches.fit()
     assert cli.run(["fits", "--json"]) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert [(one["rung"], one["trials"], one["uses"]) for one in said["fits"]] == [({"micro_batch": 4}, 2, 0)]
+    assert [(one["rung"], one["trials"], one["uses"]) for one in said["fits"]] == [({"micro_batch": 4}, 2, 1)]
     assert cli.run(["fits"]) == 0
     assert "few (few)" in capsys.readouterr().out
     number = said["fits"][0]["id"]

@@ -58,7 +58,7 @@ def _fits(call: Call) -> Answer:
         call.terminal.board().fits(kept, disproved, uses)
     else:
         call.terminal.say(f"no fit is kept in {certificates.store()}")
-    listed = [{**asdict(one), "trials": len(one.trials), "peak_bytes": one.peak_bytes, "uses": uses.get(one.id, 0)} for one in kept]
+    listed = [{**asdict(one), "trials": len(one.trials), "peak_bytes": one.peak_bytes, "uses": uses.get(one.digest, 0)} for one in kept]
     return Answer(status=ExitCode.DONE, record={"fits": listed, "disproved": [asdict(one) for one in disproved]})
 
 
