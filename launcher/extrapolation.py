@@ -36,13 +36,22 @@ class Seen:
     fits: bool
     by_phase: Mapping[str, float] = field(default_factory=dict)
     """Peak of each phase that it came to; empty where that wasn't told."""
+    failed_in: str = ""
+    """The phase in which one that doesn't fit failed: what it did before that was measured."""
 
     def on(self, side: Side) -> float | None:
         """The peak on one side, None where it didn't get there."""
         if not self.by_phase:
             return self.need if side == "training" else None
-        there = [need for phase, need in self.by_phase.items() if (phase in _IN_VALIDATION) == (side == "validation")]
-        return max(there, default=None)
+        return max((need for phase, need in self.by_phase.items() if _side(phase) == side), default=None)
+
+    def measured(self, side: Side) -> bool:
+        """Whether that is a measurement, or only what it came to before it failed there."""
+        return self.fits or bool(self.by_phase and self.failed_in and _side(self.failed_in) != side)
+
+
+def _side(phase: str) -> Side:
+    return "validation" if phase in _IN_VALIDATION else "training"
 
 
 def needs(rungs: Sequence[Rung], seen: Sequence[Seen], predicted: Mapping[int, float | None] | None = None) -> dict[int, float | None]:
@@ -108,7 +117,7 @@ def _on_one_side(rungs: Sequence[Rung], seen: Sequence[Seen], side: Side) -> dic
     points: dict[object, list[tuple[float, float, bool]]] = {}
     for one in seen:
         if (need := one.on(side)) is not None:
-            points.setdefault(_model(one.rung, side), []).append((load(one.rung, side), need, one.fits))
+            points.setdefault(_model(one.rung, side), []).append((load(one.rung, side), need, one.measured(side)))
     found = {}
     for rung in rungs:
         if (there := points.get(_model(rung, side))) is not None and (need := _at(load(rung, side), there)) is not None:

@@ -255,6 +255,7 @@ def _seen(real: Sequence[Tried]) -> list[Seen]:
             need=tried.need if tried.verdict.fits else max(tried.need, 1.0),
             fits=tried.verdict.fits,
             by_phase=tried.by_phase,
+            failed_in="" if tried.verdict.fits else tried.verdict.phase,
         )
         for tried in real
         if tried.need is not None

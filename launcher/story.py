@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Protocol, TypeVar
 
 from launcher import attempts, devices, host, kept, launch, owner, peaks, process, search, trial, turns, wheels
 from launcher import recipe as recipes
+from launcher.contract.report import Phase
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, Interrupted
 from launcher.fit import Fit, Status, status_of
@@ -320,6 +321,8 @@ def _as_tried(tried: Trial, job: Job) -> search.Tried:
     cap = tried.report.cap_bytes or job.budget.cap_bytes
     by_phase = {use.phase: use.held_bytes / cap for use in tried.report.uses if use.held_bytes}
     need = tried.verdict.peak_bytes / cap if tried.verdict.peak_bytes else None
+    if need is not None and Phase.VALIDATE in by_phase:
+        by_phase[Phase.VALIDATE] = max(need if need > max(by_phase.values()) else 0.0, by_phase[Phase.VALIDATE])  # with the whole set's
     return search.Tried(rung=tried.rung, verdict=tried.verdict, need=need, by_phase=by_phase)
 
 
