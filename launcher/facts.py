@@ -21,6 +21,8 @@ from launcher.job import Job
 from launcher.schema import Recipe
 from launcher.trainers.base import Inputs, inputs_of
 
+NOT_HERE = "not here"
+"""A model that must be fetched before it can be tried."""
 _ELSEWHERE = {"name", "summary", "prepare", "run", "recover", "rung", "device"}
 """Sections of a recipe that don't say what is trained; what ``device`` comes to is the budget."""
 _HOW = {"ladder": {"search"}, "trial": {"timeout_s", "fresh"}}
@@ -113,7 +115,7 @@ def _place(word: str) -> Path | None:
 
 def _inputs(inputs: Inputs) -> dict[str, str]:
     data = {"data": identity.of(*inputs.data)} if inputs.data else {}
-    models = {f"model {name}": identity.of(path) if path is not None else "not here" for name, path in inputs.models.items()}
+    models = {f"model {name}": identity.of(path) if path is not None else NOT_HERE for name, path in inputs.models.items()}
     texts = {f"file {path}": identity.content(path) for path in inputs.texts}
     code = {"code": identity.of(*inputs.code, suffixes=identity.CODE, without=inputs.written)} if inputs.code else {}
     return {**data, **models, **texts, **code, **inputs.more}

@@ -103,6 +103,8 @@ def keep(job: Job, stands: Standing, made: Sequence[Trial], chosen: Trial) -> St
         now = facts.of(job)
     except (UnknownIdentity, OSError) as unknown:
         return replace(stands, why=f"no fit is kept: {unknown}")
+    if now.known.get(f"model {chosen.rung.values.get('model')}") == facts.NOT_HERE:
+        return replace(stands, why="no fit is kept: where its model lies isn't known")
     if changed := facts.changes(_settled(stands.facts.known, now.known), now.known):
         return replace(stands, why=f"no fit is kept: while the trials were made, {changed}")
     try:
@@ -121,7 +123,9 @@ def keep(job: Job, stands: Standing, made: Sequence[Trial], chosen: Trial) -> St
 
 def _settled(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
     """What was known before, with the models that the trials themselves have fetched."""
-    return {key: now[key] if value == "not here" and key.startswith("model ") and key in now else value for key, value in before.items()}
+    return {
+        key: now[key] if value == facts.NOT_HERE and key.startswith("model ") and key in now else value for key, value in before.items()
+    }
 
 
 def _certificate(job: Job, now: Facts, made: Sequence[Trial], chosen: Trial) -> Certificate:
