@@ -51,8 +51,8 @@ def standing(job: Job) -> Standing:
         known = facts.of(job)
     except (UnknownIdentity, OSError) as unknown:
         return Standing(why=f"no fit is kept, or used: {unknown}")
-    if job.recipe.trial.fresh:
-        return Standing(facts=known, why="trial.fresh: trials are made whatever is known")
+    if job.recipe.trial.fresh or job.recipe.ladder.search == "exhaustive":
+        return Standing(facts=known, why="trials are made whatever is kept, as trial.fresh or ladder.search says")
     try:
         with certificates.opened() as store:
             found = store.find(known, cap_bytes=job.budget.cap_bytes)
