@@ -142,6 +142,10 @@ def _between(rung: Rung, tried: Tried, took: int) -> bool:
 
 NEAR = 1.5
 """A forecast within this factor of what a trial then measured has been borne out."""
+FAR = 3.0
+"""A prediction further off than this is hopeless."""
+OVER = 1.1
+"""A failure that was forecast by so much bears the forecast out, too."""
 FREE = 1
 """Trials that may turn out to be needless, for nothing has shown yet what the forecast is worth: the walk's number and this, no more."""
 FREE_BORNE_OUT = 2
@@ -234,7 +238,9 @@ def _walked(ladder: Ladder, first: Rung, real: Sequence[Tried]) -> int:
 
 
 def _borne_out(real: Sequence[Tried], predicted: Mapping[int, float | None]) -> bool:
-    """Whether a real trial came out near what had been forecast of it."""
+    """Whether a real trial came out near what had been forecast of it, and none was far from what had been predicted from the first."""
+    if any(_far(tried, predicted.get(tried.rung.index)) for tried in real):
+        return False
     for at, tried in enumerate(real):
         seen = _seen([tried])
         forecast = extrapolation.needs([tried.rung], _seen(real[:at]), predicted)[tried.rung.index] if seen else None
@@ -242,9 +248,14 @@ def _borne_out(real: Sequence[Tried], predicted: Mapping[int, float | None]) -> 
             continue
         if tried.verdict.fits and 1 / NEAR <= seen[0].need / forecast <= NEAR:
             return True
-        if not tried.verdict.fits and 1.0 <= forecast <= NEAR**2 and seen[0].need <= NEAR * forecast:
+        measured = any(before.verdict.fits for before in real[:at])  # without that any failure would bear out what failures have lifted
+        if not tried.verdict.fits and measured and OVER <= forecast <= NEAR**2 and seen[0].need <= NEAR * forecast:
             return True
     return False
+
+
+def _far(tried: Tried, predicted: float | None) -> bool:
+    return bool(tried.verdict.fits and tried.need and predicted and not 1 / FAR <= tried.need / predicted <= FAR)
 
 
 def _seen(real: Sequence[Tried]) -> list[Seen]:

@@ -236,6 +236,15 @@ def test_with_nothing_to_forecast_from_it_is_the_walk_and_one_trial_at_most(seed
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**9))
+def test_a_hopeless_prediction_costs_one_trial_more_than_the_walk_at_most(seed: int) -> None:
+    draw, surface = world(seed, most=30)
+    hopeless = {rung.index: surface.need(rung) * draw.uniform(4, 40) ** draw.choice([-1, 1]) for rung in surface.ladder.rungs}
+    found, walked = searched(surface, "predicted", hopeless), searched(surface, "walk")
+    assert found.chosen == walked.chosen and found.trials <= walked.trials + FREE
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**9))
 def test_a_right_prediction_needs_no_trial_but_the_proof(seed: int) -> None:
     """The chosen rung, and one failure for each way of asking less than all the rungs above it."""
     _, surface = world(seed, most=30)
