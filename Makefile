@@ -5,7 +5,7 @@ GPU_PYTHON ?= $(if $(wildcard .venv/bin/python),.venv/bin/python,$(PYTHON))   # 
 EXTRAS := ultralytics,transformers,sentence-transformers,lora,demo,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-slow check demo demo-separator demo-whisper gpu-check survival faults versions third-party clean
+.PHONY: help install test test-slow check demo demo-separator demo-whisper gpu-check survival faults fit versions third-party clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | column -t -s '|'
@@ -44,6 +44,9 @@ gpu-check:      ## the evidence that needs a card, into docs/gpu.md; CASE=A..E p
 
 faults: install   ## trainings with a fault done to each from outside, into docs/faults.md (resumable; SLICE=10: ten more, SEED=17: that one)
 	$(BIN)/python -m benchmarks.faults $(if $(SEED),--seed $(SEED),$(if $(SLICE),--slice $(SLICE)) $(if $(JOBS),--jobs $(JOBS)))
+
+fit: install   ## trials and time of each search over real asks and budgets, into docs/fit.md (hours, resumable; SLICE=4: four more cases)
+	$(BIN)/python -m benchmarks.fit $(if $(SLICE),--slice $(SLICE)) $(if $(ONLY),--only $(ONLY))
 
 versions: install   ## what works with which Ultralytics, transformers, torch and Python (hours, resumable; ONLY=yolo-8.4.150: one)
 	$(BIN)/python -m benchmarks.versions $(if $(ONLY),--only $(ONLY)) $(if $(JOBS),--jobs $(JOBS))

@@ -123,9 +123,16 @@ SCRIPT = str(ROOT / "examples" / "{example}" / "train.py")
 FITS: Mapping[str, tuple[str, ...]] = {
     "ultralytics": (
         *("train", "--json", "recipe=yolo_demo", "ask.image_size=320", "trainer.args.epochs=1", "trainer.args.fraction=0.25"),
-        *("device.memory=592MiB", "ladder.wheels.micro_batch.floor=2"),
+        *("device.memory=592MiB", "ladder.wheels.micro_batch.floor=2", "trial.fresh=true"),
     ),
-    "transformers": ("train", "--json", "recipe=llm_sft_demo", "ask.val_keeps=tokens", "trainer.args.num_train_epochs=1"),
+    "transformers": (
+        "train",
+        "--json",
+        "recipe=llm_sft_demo",
+        "ask.val_keeps=tokens",
+        "trainer.args.num_train_epochs=1",
+        "trial.fresh=true",
+    ),
     "script": (
         "run",
         "--json",

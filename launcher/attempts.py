@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, Protocol
 
-from launcher import devices, launch, peaks, supervise, trial
+from launcher import devices, kept, launch, peaks, supervise, trial
 from launcher.errors import Interrupted
 from launcher.fit import Fit, Status
 from launcher.job import Job
@@ -96,7 +96,24 @@ def _attempt(result: Fit, begin: _Launch, screen: Screen, *, show: tuple[BinaryI
     result.outcome = outcome
     result.attempts[-1] = made.ended_as(outcome)
     keep_peaks(job, result.chosen, result.attempts[-1], outcome)
+    _strike_out(result, screen)
     return outcome
+
+
+DISPROVES = (Ended.OUT_OF_MEMORY, Ended.HOST_MEMORY)
+"""Ends that a fit should have kept a run from."""
+
+
+def _strike_out(result: Fit, screen: Screen) -> None:
+    """A run that failed for want of memory at the very rung that was proven for it, or lost something: its fit is never used again."""
+    made, outcome = result.attempts[-1], result.outcome
+    assert result.chosen is not None and outcome is not None
+    for_good = made.ended in DISPROVES or bool(outcome.lost_to_memory)
+    if made.rung.index != result.chosen.rung.index or not (for_good or made.ended is Ended.KILLED):
+        return
+    why = outcome.lost_to_memory[0] if made.ended not in DISPROVES and outcome.lost_to_memory else made.evidence or made.ended.value
+    if wrong := kept.disproved(result.job, result.digest, rung_index=made.rung.index, why=why[:200], for_good=for_good):
+        screen.otherwise(wrong, "could not write down that its fit was wrong")
 
 
 def keep_peaks(job: Job, trial: Trial, made: Made, outcome: Outcome) -> None:

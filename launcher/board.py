@@ -15,6 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from launcher.certificates import Certificate, Disproof, day
 from launcher.runs import Run
 from launcher.sizes import format_size
 
@@ -65,6 +66,24 @@ class Board:
                 pair["run"], pair["state"], str(pair["rung_index"]), *sizes, above, _size(pair["cap_bytes"]), _size(pair["budget_bytes"])
             )
         self._console.print(table)
+
+    def fits(self, kept: Sequence[Certificate], disproved: Sequence[Disproof], uses: Mapping[str, int]) -> None:
+        """Fits that stand for the trials of a launch, and those that a run has shown to be wrong."""
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for heading in ("fit", "of", "rung", "device"):
+            table.add_column(heading, overflow="fold")
+        for heading in ("peak", "holds at caps", "made", "used"):
+            table.add_column(heading, justify="right")
+        for one in kept:
+            values = ", ".join(f"{name} {value}" for name, value in one.rung.items() if value not in (None, False))
+            used = str(uses.get(one.digest, 0))
+            rung = f"{one.rung_index}: {values}"
+            table.add_row(str(one.id), one.subject, rung, one.device, format_size(one.peak_bytes), one.caps, day(one.made), used)
+        if kept:
+            self._console.print(table)
+        for wrong in disproved:
+            words = f"disproved on {day(wrong.at)}: {wrong.subject}, rung {wrong.rung_index}, in {wrong.run_dir}: {wrong.why}"
+            self._console.print(Text(words, style="yellow"), soft_wrap=True)
 
     @contextmanager
     def live(self) -> Iterator[Callable[[Run], None]]:

@@ -56,6 +56,27 @@ class Display:
         lines += [f"[yellow]note[/]    {escape(note)}" for note in (*job.budget.notes, *job.adapter.notes())]
         self._console.print(Panel("\n".join(lines), box=box.ROUNDED, title="autofit", title_align="left", expand=False))
 
+    def kept(self, fit: Fit) -> None:
+        """Whether the trials of an earlier launch stand for this one's, what has changed since, or why none can be kept."""
+        from launcher.certificates import day
+
+        stands = fit.standing
+        if stands is None:
+            return
+        for line in stands.said:
+            self._once(line, style="yellow")
+        if stands.used and stands.certificate is not None:
+            one = stands.certificate
+            words = f"kept fit of {day(one.made)}: nothing that it hangs on has changed, no trial is made (trial.fresh=true makes them)"
+            self._once(words, style="green")
+        elif stands.why:
+            self._once(stands.why, style="dim")
+
+    def _once(self, line: str, *, style: str) -> None:
+        if line not in self._said:
+            self._said.add(line)
+            self._console.print(Text(line, style=style), soft_wrap=True)
+
     def trying(self, rung: Rung, number: int) -> None:
         self._trial = f"trial {number}: rung {rung.index}  {_words(rung)}"
         if self._console.is_terminal:
@@ -144,7 +165,7 @@ class Display:
         yield _size(verdict.peak_bytes)
         yield f"{per_sample * 1000:.1f} ms" if per_sample else "-"
         yield _duration(estimate) if estimate else "-"
-        yield f"{trial.seconds:.1f} s"
+        yield f"{trial.seconds:.1f} s" if not trial.kept else "kept"
         yield f"[{_COLOURS.get(verdict.kind, 'magenta')}]{verdict.kind.value}[/]" + ("" if verdict.fits else f" in {verdict.phase}")
 
     def launching(self, fit: Fit) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from launcher.errors import ExitCode
 from launcher.job import Job
+from launcher.kept import Standing
 from launcher.ladder import Rung
 from launcher.made import Made
 from launcher.supervise import Outcome
@@ -77,6 +78,10 @@ class Fit:
     """Where no rung fits: a setting beyond the ladder that was really tried and does, with the command for it."""
     nearest_command: Command | None = None
     status: Status = Status.TRYING
+    standing: Standing | None = None
+    """To the fits that are kept; None before that was asked."""
+    digest: str | None = None
+    """Of what its fit hangs on, once that is known: what a run disproves by running out of memory."""
     trial_seconds: float = 0.0
     attempts: list[Made] = field(default_factory=list)
     """Launches of the full run: one, and one more each time that it had to be started again."""
@@ -147,6 +152,7 @@ class Fit:
             "command": self.command.shell() if self.command else None,
             "device": job.budget,
             "trial_seconds": self.trial_seconds,
+            "kept": {"digest": self.digest, **(self.standing.as_record() if self.standing is not None else {})},
             **self._nearest_record(),
             **ran,
         }

@@ -112,6 +112,16 @@ def opened(nvml: Any = None) -> Iterator[tuple[Any, Absence | None]]:
             nvml.nvmlShutdown()
 
 
+def driver_version(nvml: Any = None) -> str | None:
+    """The driver's version; None where NVML doesn't answer."""
+    with opened(nvml) as (api, absence):
+        if absence is not None:
+            return None
+        with suppress(api.NVMLError):
+            return str(api.nvmlSystemGetDriverVersion())
+    return None
+
+
 def _card_files() -> bool:
     """Whether the kernel shows an NVIDIA card, whatever the libraries say."""
     return Path("/dev/nvidia0").exists() or Path("/proc/driver/nvidia/gpus").exists()

@@ -14,8 +14,7 @@ from typing import Any
 
 import yaml
 
-from launcher import made, owner
-from launcher.contract.report import TrialReport
+from launcher import made, owner, trial
 from launcher.errors import BadInput, Fault
 from launcher.fit import FORMAT, Status
 from launcher.ladder import Ladder
@@ -24,7 +23,6 @@ from launcher.owner import State
 from launcher.recipe import Draft, Provenance, from_plain
 from launcher.record import RunFolder
 from launcher.trial import Trial
-from launcher.verdict import Kind, Verdict
 
 SECTIONS = ("recover", "device", "trial", "run")
 """What may be said otherwise when a run goes on: nothing of the training itself."""
@@ -47,7 +45,7 @@ class Interrupted:
 
     def trials(self, ladder: Ladder) -> list[Trial]:
         """The trials that it made, from their own folders."""
-        return [_trial(ladder, said) for said in self.record["trials"]]
+        return [trial.read(ladder, said) for said in self.record["trials"]]
 
     def attempts(self, ladder: Ladder) -> list[Made]:
         """Its attempts at the full run. Raises BadInput where the ladder isn't the one it was launched on."""
@@ -110,16 +108,6 @@ def _draft(path: Path, words: Sequence[str]) -> Draft:
     if draft.faults:
         raise BadInput(draft.faults)
     return draft
-
-
-def _trial(ladder: Ladder, said: Mapping[str, Any]) -> Trial:
-    folder = Path(said["folder"])
-    verdict = Verdict(
-        kind=Kind(said["verdict"]), phase=said["phase"], why=said["why"], source=said["source"], asked_bytes=said["asked_bytes"],
-        peak_bytes=said["peak_bytes"],
-    )  # fmt: skip
-    report = TrialReport.read(folder / "report.json") or TrialReport()
-    return Trial(rung=ladder.rungs[said["rung_index"]], verdict=verdict, report=report, seconds=said["seconds"], folder=folder)
 
 
 def _refused(where: Path, found: str, cure: str) -> BadInput:

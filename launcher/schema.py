@@ -81,8 +81,9 @@ class LadderRules(Part):
     keep_batch: bool = True
     """The effective batch is that of the asked configuration on every rung. False: it may go down with the micro-batch, accumulation
     stays as asked; what that means for the learning rate is told."""
-    search: Literal["walk", "exhaustive"] = "walk"
-    """walk: skip what a real failure dominates. exhaustive: really try every rung down to the first that fits (the reference)."""
+    search: Literal["walk", "exhaustive", "predicted"] = "walk"
+    """walk: skip what a real failure dominates. exhaustive: really try every rung down to the first that fits (the reference). predicted:
+    go where a forecast points, corrected by every trial; the same rung, in fewer trials."""
 
 
 class TrainerRules(Part):
@@ -128,6 +129,8 @@ class TrialRules(Part):
     """Validation batches; two at least, to see what validation keeps per batch."""
     steps_after: Annotated[int, Field(ge=1)] = 1
     """Optimizer steps after validation, where fragmentation kills."""
+    fresh: bool = False
+    """True: make the trials even where a fit of the very same launch is kept (``autofit fits``)."""
     timeout_s: Annotated[float, Field(gt=0)] = 1800.0
     """Seconds after which a trial counts as stalled and is ended with all its children."""
 

@@ -1,17 +1,19 @@
 """Verdicts so far -> which rung to try next. Pure: the same history always gives the same move.
 
 ``walk`` goes down the ladder and skips what a real failure dominates; ``exhaustive`` skips nothing and is the reference that
-every other search must equal.
+every other search must equal. ``predicted`` goes where the forecast points and is led by what really happens: docs/decisions/015.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
+from launcher import extrapolation
 from launcher.contract.report import Phase
+from launcher.extrapolation import Seen, asks_as_much
 from launcher.ladder import MICRO_BATCH, Ladder, Rung
 from launcher.verdict import Kind, Verdict
 
@@ -22,6 +24,10 @@ class Tried:
 
     rung: Rung
     verdict: Verdict
+    need: float | None = None
+    """Its peak as a part of its cap; None where that wasn't seen."""
+    by_phase: Mapping[str, float] = field(default_factory=dict)
+    """The same of each phase."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,8 +54,18 @@ class Stop:
 Move = Try | Chosen | Stop
 
 
-def next_move(ladder: Ladder, history: Sequence[Tried], *, policy: Literal["walk", "exhaustive"] = "walk") -> Move:
-    """What to do after ``history``, in which every rung stands at most once, save where others held the card: it is tried again then."""
+Policy = Literal["walk", "exhaustive", "predicted"]
+
+
+def next_move(
+    ladder: Ladder, history: Sequence[Tried], *, policy: Policy = "walk", predicted: Mapping[int, float | None] | None = None
+) -> Move:
+    """What to do after ``history``, in which every rung stands at most once, save where others held the card: it is tried again then.
+
+    ``predicted``: for the policy of that name, what each rung will need as a part of the cap, as far as that is known.
+    """
+    if policy == "predicted":
+        return _predicted(ladder, history, predicted or {})
     for tried in history:
         if tried.verdict.fits:
             return Chosen(rung=tried.rung)
@@ -76,7 +92,8 @@ def _passed_over(crashed: Tried, history: Sequence[Tried]) -> bool:
     at, others = _PHASES.index(crashed.verdict.phase), [tried for tried in history if tried.verdict.kind is not Kind.CRASHED]
     if any(_PHASES.index(tried.verdict.phase) > at for tried in others):
         return True
-    crashes = [_NUMBERS.sub("#", tried.verdict.why) for tried in history if tried.verdict.kind is Kind.CRASHED]
+    above = [tried for tried in history if tried.rung.index <= crashed.rung.index]  # in a walk that is all there is
+    crashes = [_NUMBERS.sub("#", tried.verdict.why) for tried in above if tried.verdict.kind is Kind.CRASHED]
     there = any(_PHASES.index(tried.verdict.phase) == at and tried.verdict.lower_rung_may_help for tried in others)
     return there and crashes.count(_NUMBERS.sub("#", crashed.verdict.why)) == 1
 
@@ -118,3 +135,140 @@ def _between(rung: Rung, tried: Tried, took: int) -> bool:
     """Whether a rung is the tried one with a micro-batch that the trainer has gone below by itself."""
     same = all(value == tried.rung.values[name] for name, value in rung.values.items() if name != MICRO_BATCH)
     return same and took < rung.micro_batch <= tried.rung.micro_batch
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The search that is led by a forecast
+
+NEAR = 1.5
+"""A forecast within this factor of what a trial then measured has been borne out."""
+FAR = 3.0
+"""A prediction further off than this is hopeless."""
+OVER = 1.1
+"""A failure that was forecast by so much bears the forecast out, too."""
+FREE = 1
+"""Trials that may turn out to be needless, for nothing has shown yet what the forecast is worth: the walk's number and this, no more."""
+FREE_BORNE_OUT = 2
+"""The same once a real trial has borne the forecast out."""
+FIRST = 8
+"""So many trials have shown what the forecast is worth."""
+
+
+def _predicted(ladder: Ladder, history: Sequence[Tried], predicted: Mapping[int, float | None]) -> Move:
+    """Closes every rung above the best that fits by as few failures as can be, and finds that best one where the forecast says.
+
+    A failure that no lower rung cures ends the ladder there, as it ends a walk that has come so far: what lies above is walked.
+    """
+    real = [tried for tried in history if tried.verdict.kind is not Kind.CARD_TAKEN]
+    best = min((tried.rung.index for tried in real if tried.verdict.fits), default=len(ladder.rungs))
+    wall = min((tried.rung.index for tried in real if _is_wall(tried, history)), default=len(ladder.rungs))
+    done = {tried.rung.index for tried in real}
+    above = [rung for rung in ladder.rungs[: min(best, wall)] if rung.index not in done]
+    left = [rung for rung in above if dominated_by(ladder, rung, real) is None]
+    if left:
+        wish = left[0] if wall < best else _wished(ladder, left, real, predicted)
+        return Try(rung=wish if wish is left[0] or _affordable(ladder, left[0], real, predicted) else left[0])
+    if best < wall:
+        return Chosen(rung=ladder.rungs[best])
+    return Stop(why="exhausted" if wall == len(ladder.rungs) else "not_memory")
+
+
+def _is_wall(tried: Tried, history: Sequence[Tried]) -> bool:
+    return not tried.verdict.fits and not tried.verdict.lower_rung_may_help and not _passed_over(tried, history)
+
+
+def _wished(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried], predicted: Mapping[int, float | None]) -> Rung:
+    """Of the rungs that are neither tried nor out, the one to try if it could be chosen freely.
+
+    The first whose forecast is within the cap is the answer if the forecast is right; what lies above it must really fail then, and
+    that comes first: a failure is short, is needed anyway, and pays for a wrong guess after it.
+    """
+    followed = next((rung for tried in real if (rung := _taken_instead(ladder, tried)) in left), None)
+    if followed is not None:
+        return followed
+    forecast = extrapolation.needs(left, _seen(real), predicted)
+    known = {rung.index: need for rung in left if (need := forecast[rung.index]) is not None}
+    named = next((rung for rung in left if known.get(rung.index, 2.0) <= 1.0), None)
+    if named is None and len(known) < len(left) and not any(tried.verdict.fits for tried in real):
+        return _blind(left, fits=False)
+    if named is None and not known:
+        return _blind(left, fits=True)
+    failing = [rung for rung in left if named is None or rung.index < named.index]
+    return _least(failing) if failing else left[0]
+
+
+def _taken_instead(ladder: Ladder, tried: Tried) -> Rung | None:
+    """The rung with the micro-batch that a trainer has gone down to by itself."""
+    wanted = {**tried.rung.values, MICRO_BATCH: tried.verdict.took}
+    return next((rung for rung in ladder.rungs if rung.values == wanted), None) if tried.verdict.took is not None else None
+
+
+def _least(rungs: Sequence[Rung]) -> Rung:
+    """The first of those that ask least: its failure closes most, and no failure of another would close it."""
+    return next(rung for rung in rungs if not any(other is not rung and asks_as_much(rung, other) for other in rungs))
+
+
+def _blind(left: Sequence[Rung], *, fits: bool) -> Rung:
+    """Where nothing is forecast: bisection once a rung fits, before that strides that double, by what a failure would close."""
+    closes = {rung.index: sum(asks_as_much(other, rung) for other in left) for rung in left}
+    if fits:
+        return min(left, key=lambda rung: (abs(2 * closes[rung.index] - len(left)), rung.index))
+    reach = max(left[0].index, 2 * left[0].index - 1)
+    return max((rung for rung in left if rung.index <= reach), key=lambda rung: (closes[rung.index], -rung.index))
+
+
+def _affordable(ladder: Ladder, first: Rung, real: Sequence[Tried], predicted: Mapping[int, float | None]) -> bool:
+    """Whether a trial below ``first`` may turn out to be needless: the walk's number of trials is kept to even then."""
+    left = _walked(ladder, first, real) - len(real) - 2
+    return left + FREE >= 0 or (left + FREE_BORNE_OUT >= 0 and _borne_out(real[:FIRST], predicted))
+
+
+def _walked(ladder: Ladder, first: Rung, real: Sequence[Tried]) -> int:
+    """Trials that the walk makes at least where nothing above ``first`` fits, that one included."""
+    said = {tried.rung.index: tried for tried in real}
+    refused = any(tried.verdict.source == "accumulation" for tried in real)
+    walked: list[Tried] = []
+    for rung in ladder.rungs[: first.index]:
+        if dominated_by(ladder, rung, walked) is None:
+            source: Literal["accumulation"] | None = "accumulation" if refused and rung.accumulation > ladder.asked.accumulation else None
+            kind = Kind.ALTERED if source else Kind.OUT_OF_MEMORY
+            assumed = Tried(rung=rung, verdict=Verdict(kind=kind, phase=Phase.TRAIN, why="", source=source))
+            walked.append(said.get(rung.index, assumed))
+    return len(walked) + 1
+
+
+def _borne_out(real: Sequence[Tried], predicted: Mapping[int, float | None]) -> bool:
+    """Whether a real trial came out near what had been forecast of it, and none was far from what had been predicted from the first."""
+    if any(_far(tried, predicted.get(tried.rung.index)) for tried in real):
+        return False
+    for at, tried in enumerate(real):
+        seen = _seen([tried])
+        forecast = extrapolation.needs([tried.rung], _seen(real[:at]), predicted)[tried.rung.index] if seen else None
+        if forecast is None or not forecast:
+            continue
+        if tried.verdict.fits and 1 / NEAR <= seen[0].need / forecast <= NEAR:
+            return True
+        measured = any(before.verdict.fits for before in real[:at])  # without that any failure would bear out what failures have lifted
+        if not tried.verdict.fits and measured and OVER <= forecast <= NEAR**2 and seen[0].need <= NEAR * forecast:
+            return True
+    return False
+
+
+def _far(tried: Tried, predicted: float | None) -> bool:
+    return bool(tried.verdict.fits and tried.need and predicted and not 1 / FAR <= tried.need / predicted <= FAR)
+
+
+def _seen(real: Sequence[Tried]) -> list[Seen]:
+    """What the trials that measured something of their rung say of the others'."""
+    return [
+        Seen(
+            rung=tried.rung,
+            need=tried.need if tried.verdict.fits else max(tried.need, 1.0),
+            fits=tried.verdict.fits,
+            by_phase=tried.by_phase,
+            failed_in="" if tried.verdict.fits else tried.verdict.phase,
+        )
+        for tried in real
+        if tried.need is not None
+        and (tried.verdict.fits or (tried.verdict.kind is Kind.OUT_OF_MEMORY and tried.verdict.source not in ("workers", "pinned")))
+    ]

@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeVar
 
-from launcher import attempts, devices, host, launch, owner, peaks, process, search, trial, turns, wheels
+from launcher import attempts, devices, host, kept, launch, owner, peaks, process, search, trial, turns, wheels
 from launcher import recipe as recipes
+from launcher.contract.report import Phase
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, Interrupted
 from launcher.fit import Fit, Status, status_of
@@ -36,6 +37,7 @@ class Screen(attempts.Screen, Protocol):
 
     def queued(self, holder: str) -> None: ...
     def plan(self, job: Job) -> None: ...
+    def kept(self, fit: Fit) -> None: ...
     def summary(self, fit: Fit) -> None: ...
     def ended(self, fit: Fit) -> None: ...
     def report(self, trial: Trial, job: Job) -> None: ...
@@ -190,6 +192,7 @@ def go_on(interrupted: Interruption, screen: Screen, *, show: tuple[BinaryIO, Bi
     with owner.held(interrupted.folder.path), ExitStack() as until_the_end:
         result = _as_it_was(interrupted, screen, until_the_end)
         tell_launched(interrupted.folder.path)
+        kept.goes_on(result.job, result.digest)
         interrupted.folder.event("resumed", attempts=len(result.attempts), trials=len(result.trials))
         with _recorded(result):
             if result.chosen is None:
@@ -218,6 +221,7 @@ def _as_it_was(interrupted: Interruption, screen: Screen, until_the_end: ExitSta
     turn = until_the_end.enter_context(turn_of(recipe, screen.queued))
     job = Job(adapter=adapter, ladder=ladder, budget=_budget_in_turn(recipe, waited=turn.waited), folder=interrupted.folder, turn=turn)
     result = Fit(job=job, trials=interrupted.trials(ladder), attempts=made, forgiven=len(made))
+    result.digest = (interrupted.record.get("kept") or {}).get("digest")
     chosen = interrupted.record["chosen_rung_index"]
     if chosen is not None:
         result.chosen = next(one for one in reversed(result.trials) if one.rung.index == chosen)
@@ -248,6 +252,7 @@ def _recorded(result: Fit) -> Iterator[None]:
     finally:
         folder.forget_cache()
         result.write()
+        kept.ended(result.job, result.digest)
         folder.event("finished", status=result.status, memory=result.memory, results=result.results)
 
 
@@ -257,14 +262,16 @@ def _of(folder: RunFolder, stopped: Interrupted) -> Interrupted:
 
 
 def _walk(result: Fit, screen: Screen) -> None:
-    """Trials, one after another, until a rung fits or nothing is left to try."""
+    """Trials, one after another, until a rung fits or nothing is left to try; none where a fit of the very same launch is kept."""
     job, began = result.job, time.monotonic()
     screen.plan(job)
-    history = [search.Tried(rung=one.rung, verdict=one.verdict) for one in result.trials]
+    if not result.trials and _as_kept(result, screen):
+        return
+    history = [_as_tried(one, job) for one in result.trials]
     while isinstance(move := search.next_move(job.ladder, history, policy=job.recipe.ladder.search), search.Try):
         screen.trying(move.rung, len(history) + 1)
         tried = trial.recorded(job, move.rung, told=screen.phase)
-        history.append(search.Tried(rung=tried.rung, verdict=tried.verdict))
+        history.append(_as_tried(tried, job))
         result.trials.append(tried)
         screen.tried(tried, job)
         result.write()
@@ -281,7 +288,42 @@ def _walk(result: Fit, screen: Screen) -> None:
     if result.status is Status.NO_RUNG_FITS:
         _look_below(result, screen)
     result.trial_seconds = time.monotonic() - began
+    if result.chosen is not None and result.standing is not None:
+        result.standing = kept.keep(job, result.standing, result.trials, result.chosen)
+        _known(result, screen)
     job.folder.event("fitted", status=result.status, rung_index=result.chosen.rung.index if result.chosen else None)
+
+
+def _as_kept(result: Fit, screen: Screen) -> bool:
+    """Takes the trials of an earlier launch for this one's, where nothing that they hang on has changed; whether it did."""
+    job, stands = result.job, kept.standing(result.job)
+    result.standing = stands
+    if stands.used and stands.certificate is not None:
+        result.trials = kept.trials_of(stands.certificate, job)
+        result.chosen = next(one for one in result.trials if one.rung.index == stands.certificate.rung_index)
+        result.command = launch.native_command(job, result.chosen.rung)
+        result.status = Status.DONE
+        job.folder.event("fitted", status=result.status, rung_index=result.chosen.rung.index, kept=stands.certificate.id)
+    _known(result, screen)
+    return result.chosen is not None
+
+
+def _known(result: Fit, screen: Screen) -> None:
+    """What is known of kept fits goes into the record, and is told."""
+    assert result.standing is not None
+    result.digest = result.standing.facts.digest if result.standing.facts is not None else None
+    result.write()
+    screen.kept(result)
+
+
+def _as_tried(tried: Trial, job: Job) -> search.Tried:
+    """A trial as the search sees it."""
+    cap = tried.report.cap_bytes or job.budget.cap_bytes
+    by_phase = {use.phase: use.held_bytes / cap for use in tried.report.uses if use.held_bytes}
+    need = tried.verdict.peak_bytes / cap if tried.verdict.peak_bytes else None
+    if need is not None and Phase.VALIDATE in by_phase:
+        by_phase[Phase.VALIDATE] = max(need if need > max(by_phase.values()) else 0.0, by_phase[Phase.VALIDATE])  # with the whole set's
+    return search.Tried(rung=tried.rung, verdict=tried.verdict, need=need, by_phase=by_phase)
 
 
 def _waits(result: Fit) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from launcher.contract.orders import Orders
 from launcher.contract.report import BUDGET_ERROR, CARD_TAKEN, SAMPLES, Phase, TrialReport
 from launcher.errors import BadInput, Fault
 from launcher.job import Job
-from launcher.ladder import Rung
+from launcher.ladder import Ladder, Rung
 from launcher.memory_failure import lost_in
 from launcher.trainers.base import Command, TrialPlan
 from launcher.verdict import Kind, Needs, Verdict, judge
@@ -34,6 +34,8 @@ class Trial:
     report: TrialReport
     seconds: float
     folder: Path
+    kept: str = ""
+    """When it was made, for one of a launch before this (``kept``); empty for one that was made now."""
 
     def as_record(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
@@ -50,6 +52,7 @@ class Trial:
             "source": self.verdict.source,
             "asked_bytes": self.verdict.asked_bytes,
             "folder": str(self.folder),
+            **({"kept": self.kept} if self.kept else {}),
         }
 
     @property
@@ -57,6 +60,18 @@ class Trial:
         """Samples per optimizer step as they were seen, where they were: processes and accumulation of a script's own included."""
         seen = self.report.facts.get(SAMPLES)
         return seen * self.rung.accumulation if isinstance(seen, int) and seen else self.rung.effective_batch
+
+
+def read(ladder: Ladder, said: Mapping[str, Any]) -> Trial:
+    """A trial out of a record, with the report in its folder."""
+    folder = Path(said["folder"])
+    verdict = Verdict(
+        kind=Kind(said["verdict"]), phase=said["phase"], why=said["why"], source=said["source"], asked_bytes=said["asked_bytes"],
+        peak_bytes=said["peak_bytes"],
+    )  # fmt: skip
+    report = TrialReport.read(folder / "report.json") or TrialReport()
+    rung = ladder.rungs[said["rung_index"]]
+    return Trial(rung=rung, verdict=verdict, report=report, seconds=said["seconds"], folder=folder, kept=said.get("kept", ""))
 
 
 def run(job: Job, rung: Rung, *, told: Callable[..., None] | None = None) -> Trial:

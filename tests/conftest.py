@@ -64,6 +64,12 @@ def turns_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyte
     monkeypatch.setenv(turns.VARIABLE, str(tmp_path_factory.mktemp("turns")))
 
 
+@pytest.fixture(autouse=True)
+def fits_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test's launches find no fit that another's have kept."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+
+
 @pytest.fixture
 def yolo_dataset(tmp_path: Path) -> Path:
     """The data.yaml of a tiny detection data set."""

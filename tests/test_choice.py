@@ -61,7 +61,7 @@ def test_fit_chooses_what_trying_every_rung_by_hand_finds(tmp_path: Path, ask: t
         verdicts = [autofit(tmp_path, "trial", *ask, budget, f"rung={rung['rung_index']}")["verdict"] for rung in rungs]
         assert set(verdicts) <= {"fits", "out_of_memory"}, verdicts
         by_hand = verdicts.index("fits") if "fits" in verdicts else None
-        said = autofit(tmp_path, "fit", *ask, budget)
+        said = autofit(tmp_path, "fit", *ask, budget, "trial.fresh=true")
         tried = {trial["rung_index"]: trial["verdict"] for trial in said["trials"]}
         assert said["rung_index"] == by_hand, (budget, needs, verdicts, tried)
         assert all(verdicts[index] == verdict for index, verdict in tried.items()), "a trial repeats"

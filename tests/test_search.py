@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import random
+from dataclasses import replace
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher.ladder import Ladder, Wheel, build
-from launcher.search import Chosen, Stop, Tried, Try, dominated_by, next_move
+from launcher.search import FREE, FREE_BORNE_OUT, Chosen, Stop, Tried, Try, dominated_by, next_move
 from launcher.verdict import Kind, Verdict
+from tests import surfaces
+from tests.surfaces import Searched, Surface, searched
 
 
 def verdict(kind: Kind, phase: str = "train", source: str | None = "allocator") -> Verdict:
@@ -55,6 +60,7 @@ def monotone(draw: st.DrawFn) -> tuple[Ladder, dict[int, float], float]:
     return ladder, memory, draw(st.floats(0, 120))
 
 
+@settings(deadline=None)
 @given(monotone())
 def test_the_walk_chooses_what_the_exhaustive_walk_chooses(case: tuple[Ladder, dict[int, float], float]) -> None:
     ladder, memory, budget = case
@@ -65,6 +71,7 @@ def test_the_walk_chooses_what_the_exhaustive_walk_chooses(case: tuple[Ladder, d
     assert set(tried) <= set(tried_all)
 
 
+@settings(deadline=None)
 @given(monotone())
 def test_a_skipped_rung_is_dominated_by_a_real_failure(case: tuple[Ladder, dict[int, float], float]) -> None:
     ladder, memory, budget = case
@@ -173,3 +180,146 @@ def test_a_batch_that_can_not_be_put_together_leaves_only_rungs_that_need_not() 
     inexact = verdict(Kind.ALTERED, source="accumulation")
     move = next_move(ladder, [Tried(rung=ladder.asked, verdict=OOM), Tried(rung=ladder.rungs[1], verdict=inexact)])
     assert isinstance(move, Try) and move.rung.values == {"micro_batch": 64, "model": "s"}
+
+
+# -- predicted -----------------------------------------------------------------------------------------------------------------
+
+
+def world(seed: int, *, most: int = 40) -> tuple[random.Random, Surface]:
+    """An invented surface that falls with every turn of a wheel."""
+    draw = random.Random(seed)
+    ladder = surfaces.ladder(draw, most=most)
+    needs = draw.choice([surfaces.like_memory, surfaces.anyhow_monotone])(draw, ladder)
+    return draw, Surface(ladder, needs, measured=draw.random() < 0.5)
+
+
+def proven(surface: Surface, found: Searched) -> bool:
+    """The chosen rung really fitted, and every rung above it really failed or is dominated by one that did."""
+    failed = [tried for tried in found.history if not tried.verdict.fits and tried.verdict.kind is not Kind.CARD_TAKEN]
+    really = {tried.rung.index for tried in failed}
+    assert found.chosen is not None and any(tried.rung.index == found.chosen and tried.verdict.fits for tried in found.history)
+    above = surface.ladder.rungs[: found.chosen]
+    return all(rung.index in really or dominated_by(surface.ladder, rung, failed) is not None for rung in above)
+
+
+def held_to_the_walk(seed: int, *, most: int) -> None:
+    draw, surface = world(seed, most=most)
+    walked = searched(surface, "walk")
+    name, predicted = draw.choice(list(surfaces.forecasts(draw, surface)))
+    found = searched(surface, "predicted", predicted, taken=lambda: draw.random() < 0.1)
+    assert found.chosen == walked.chosen == searched(surface, "exhaustive").chosen, name
+    assert found.chosen is None or proven(surface, found), name
+    assert found.trials <= walked.trials + FREE_BORNE_OUT, name
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**9))
+def test_whatever_is_predicted_the_walks_rung_is_chosen_in_no_more_than_two_trials_more(seed: int) -> None:
+    held_to_the_walk(seed, most=30)
+
+
+@pytest.mark.slow
+@settings(max_examples=4000, deadline=None)
+@given(st.integers(0, 10**9))
+def test_whatever_is_predicted_on_thousands_of_ladders_the_walks_rung_is_chosen(seed: int) -> None:
+    held_to_the_walk(seed, most=120)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**9))
+def test_with_nothing_to_forecast_from_it_is_the_walk_and_one_trial_at_most(seed: int) -> None:
+    _, surface = world(seed, most=30)
+    found = searched(surface, "predicted", shown=lambda tried: replace(tried, need=None, by_phase={}))
+    walked = searched(surface, "walk")
+    assert found.chosen == walked.chosen and found.trials <= walked.trials + FREE
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**9))
+def test_a_hopeless_prediction_costs_one_trial_more_than_the_walk_at_most(seed: int) -> None:
+    draw, surface = world(seed, most=30)
+    hopeless = {rung.index: surface.need(rung) * draw.uniform(4, 40) ** draw.choice([-1, 1]) for rung in surface.ladder.rungs}
+    found, walked = searched(surface, "predicted", hopeless), searched(surface, "walk")
+    assert found.chosen == walked.chosen and found.trials <= walked.trials + FREE
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**9))
+def test_a_right_prediction_needs_no_trial_but_the_proof(seed: int) -> None:
+    """The chosen rung, and one failure for each way of asking less than all the rungs above it."""
+    _, surface = world(seed, most=30)
+    exact = {rung.index: surface.need(rung) for rung in surface.ladder.rungs}
+    found = searched(surface, "predicted", exact)
+    assert found.trials <= (found.chosen is not None) + surfaces.antichain(surface.ladder, found.chosen, surface.ladder.rungs)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**9))
+def test_on_any_surface_bumps_and_crashes_included_nothing_unproven_is_chosen(seed: int) -> None:
+    draw, surface = world(seed, most=30)
+    surface.needs = surfaces.noisy(draw, surface.needs)
+    surfaces.spoil(draw, surface)
+    found = searched(surface, "predicted", draw.choice(list(surfaces.forecasts(draw, surface)))[1])
+    assert found.chosen is None or proven(surface, found)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**9))
+def test_where_rungs_crash_or_refuse_it_finds_what_the_walk_finds_or_a_rung_that_fits_below_a_crash(seed: int) -> None:
+    draw, surface = world(seed, most=30)
+    surfaces.spoil(draw, surface)
+    found = searched(surface, "predicted", draw.choice(list(surfaces.forecasts(draw, surface)))[1])
+    walked = searched(surface, "walk")
+    if walked.chosen is not None or walked.move == Stop(why="exhausted"):
+        assert found.chosen == walked.chosen
+    elif found.chosen is not None:
+        assert surface.crashes and proven(surface, found)
+
+
+def line(*sizes: int) -> Ladder:
+    return build([Wheel(name="micro_batch", values=sizes)], effective_batch=sizes[0])
+
+
+def affine(ladder: Ladder, *, standing: float, each: float) -> Surface:
+    needs = {rung.index: dict.fromkeys(surfaces.PHASES, standing + each * rung.micro_batch) for rung in ladder.rungs}
+    return Surface(ladder, needs, measured=False)
+
+
+def test_a_good_prediction_makes_two_trials_of_a_long_walk() -> None:
+    wheels = [Wheel(name="image_size", values=tuple(range(64, 0, -1))), Wheel(name="micro_batch", values=(1,))]
+    ladder = build(wheels, effective_batch=1)
+    needs = {rung.index: dict.fromkeys(surfaces.PHASES, 0.1 + 0.0371 * int(str(rung.values["image_size"]))) for rung in ladder.rungs}
+    surface = Surface(ladder, needs)
+    found = searched(surface, "predicted", {index: by_phase["train"] * 1.01 for index, by_phase in needs.items()})
+    walked = searched(surface, "walk")
+    assert found.chosen == walked.chosen and (found.trials, walked.trials) == (2, 41)
+
+
+def test_without_a_prediction_trials_alone_soon_name_the_rung() -> None:
+    """Divisors of 5040, of which 48 fit: the walk goes through 42 larger ones."""
+    sizes = [size for size in range(5040, 0, -1) if 5040 % size == 0]
+    surface = affine(line(*sizes), standing=0.2, each=0.8 / 50)
+    found, walked = searched(surface, "predicted"), searched(surface, "walk")
+    assert found.chosen == walked.chosen and found.trials <= 10 < walked.trials
+
+
+def test_what_is_asked_is_tried_first_where_it_is_forecast_to_fit() -> None:
+    surface = affine(line(8, 4, 2), standing=0.1, each=0.1)
+    assert [tried.rung.index for tried in searched(surface, "predicted", {0: 0.9, 1: 0.5, 2: 0.3}).history] == [0]
+
+
+def test_a_crash_at_a_rung_below_ends_nothing_before_what_is_above_was_walked() -> None:
+    ladder = line(8, 4, 2)
+    crash = Tried(rung=ladder.rungs[1], verdict=Verdict(kind=Kind.CRASHED, phase="train", why="KeyError: x"))
+    assert next_move(ladder, [crash], policy="predicted") == Try(rung=ladder.asked)
+    again = Tried(rung=ladder.asked, verdict=crash.verdict)
+    assert next_move(ladder, [crash, again], policy="predicted") == Stop(why="not_memory")
+    fits = Tried(rung=ladder.asked, verdict=FITS)
+    assert next_move(ladder, [crash, fits], policy="predicted") == Chosen(rung=ladder.asked)
+
+
+def test_a_trainer_that_went_down_by_itself_is_followed_by_the_predicted_search_too() -> None:
+    ladder = line(64, 32, 16, 8)
+    altered = Verdict(kind=Kind.ALTERED, phase="train", why="", took=16)
+    move = next_move(ladder, [Tried(rung=ladder.asked, verdict=altered)], policy="predicted", predicted={1: 0.5})
+    assert isinstance(move, Try) and move.rung.micro_batch == 16

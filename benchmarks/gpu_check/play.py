@@ -126,7 +126,7 @@ def made(one: Case, place: Path, scale: float) -> Path:
 
 
 def prepared(one: Case, words: Sequence[str], place: Path, *, memory: str) -> Job:
-    line = (*words, f"device.memory={memory}", "device.turns=false", f"run.root={place / 'runs'}")
+    line = (*words, f"device.memory={memory}", "device.turns=false", "trial.fresh=true", f"run.root={place / 'runs'}")
     (draft,) = compose.drafts(line, program="gpu-check")
     return story.prepare(draft)
 

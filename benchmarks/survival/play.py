@@ -164,7 +164,7 @@ def _written(case: Case, place: Path, places: Mapping[str, str], table: Table) -
 def _device(case: Case, budget: int) -> list[str]:
     """``recover.restarts=0``: a run that fails and is gone on with would hide that its fit was wrong."""
     memory = f"device.memory={budget / 2**20:.3f}MiB"
-    return ["device=cpu", memory, f"device.headroom={case.headroom}", "recover.restarts=0", "run.root=runs"]
+    return ["device=cpu", memory, f"device.headroom={case.headroom}", "recover.restarts=0", "trial.fresh=true", "run.root=runs"]
 
 
 def _argv(case: Case, name: str, places: Mapping[str, str], budget: int) -> list[str]:

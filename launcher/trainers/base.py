@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -18,7 +19,7 @@ from launcher import process, progress
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
-from launcher.ladder import ActsIn, Rung
+from launcher.ladder import ActsIn, Ladder, Rung
 from launcher.progress import Progress
 from launcher.schema import Recipe, Value, WheelRule
 from launcher.understood import Understood
@@ -225,6 +226,50 @@ def aside(place: Path, attempt: int) -> None:
     """Renames what an attempt wrote to ``NAME.attempt-N``."""
     if place.exists():
         place.rename(place.with_name(f"{place.name}.attempt-{attempt}"))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What a fit hangs on
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inputs:
+    """All that decides what a trial needs beside the recipe's own words, the machine and the installed packages.
+
+    A fit is kept, and used again without a trial, only while none of it has changed: what is left out here may kill a run.
+    """
+
+    data: Sequence[Path] = ()
+    """Files and folders that are trained on; of a folder everything counts."""
+    models: Mapping[str, Path | None] = field(default_factory=dict)
+    """Model of the ladder -> its file or folder; None where it isn't here yet."""
+    texts: Sequence[Path] = ()
+    """Settings, told by their content."""
+    code: Sequence[Path] = ()
+    """Files and folders of code that is the person's own."""
+    written: Sequence[Path] = ()
+    """Places below ``code`` that runs write to."""
+    packages: Sequence[Path] = ()
+    """Folders of installed packages that people may have edited."""
+    program: str = ""
+    """The program whose environment counts; empty: the launcher's own."""
+    more: Mapping[str, str] = field(default_factory=dict)
+    """Anything else, in words."""
+    unknown: str = ""
+    """Why it can't be told, in words: no fit is kept then."""
+
+
+def inputs_of(adapter: Adapter, ladder: Ladder) -> Inputs:
+    """What this adapter's trials hang on (its method ``inputs``); unknown for one that doesn't say."""
+    said = getattr(adapter, "inputs", None)
+    found: Inputs = said(ladder) if said is not None else Inputs(unknown=f"the adapter {adapter.name} doesn't say what its trials hang on")
+    return found
+
+
+def package_folder(name: str) -> Path | None:
+    """The folder of an installed package, which is not imported."""
+    spec = find_spec(name)
+    return Path(spec.origin).parent if spec is not None and spec.origin else None
 
 
 # ----------------------------------------------------------------------------------------------------------------------

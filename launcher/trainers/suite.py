@@ -32,7 +32,7 @@ from launcher.ladder import MICRO_BATCH, Ladder
 from launcher.record import RunFolder
 from launcher.schema import Recipe
 from launcher.sizes import GIB, MIB
-from launcher.trainers.base import Adapter, load_adapter, resuming
+from launcher.trainers.base import Adapter, inputs_of, load_adapter, resuming
 from launcher.verdict import Kind
 from launcher.wheels import ladder_of
 
@@ -109,6 +109,11 @@ class AdapterSuite:
         command = adapter.full_run(ladder.asked, cpu_budget(), folder=tmp_path / "run")
         held = adapter.held(command, cpu_budget(), folder=tmp_path / "run")
         assert held.argv[-len(command.argv) + 1 :] == command.argv[1:] and str(cpu_budget().budget_bytes) in held.argv
+
+    def test_it_tells_alike_each_time_what_a_fit_hangs_on_or_why_it_cant(self, adapter: Adapter, recipe: Recipe, ladder: Ladder) -> None:
+        inputs = inputs_of(adapter, ladder)
+        assert inputs == inputs_of(self.adapter_type(recipe), ladder)
+        assert inputs.unknown or inputs.data or inputs.code, "a fit that hangs on nothing would be kept for ever"
 
     def test_it_says_of_every_rung_whether_its_shapes_vary(self, adapter: Adapter, ladder: Ladder) -> None:
         assert {type(adapter.shapes_vary(rung)) for rung in ladder.rungs} == {bool}

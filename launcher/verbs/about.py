@@ -1,13 +1,20 @@
-"""Verbs that take nothing: recipes."""
+"""Verbs that take no recipe, command or run: recipes, fits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
-from launcher.errors import ExitCode
+from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault
 from launcher.places import recipe_files
 from launcher.verbs.base import Answer, Call, Task
+
+FORGET = "--forget"
+
+
+def fits(call: Call) -> Iterator[Task]:
+    yield lambda: _forget(call) if FORGET in call.flags else _fits(call)
 
 
 def recipes(call: Call) -> Iterator[Task]:
@@ -29,3 +36,50 @@ def _summary(path: Path) -> str:
         return str((yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("summary", ""))
     except (OSError, ValueError, yaml.YAMLError, AttributeError) as error:
         return f"(can't be read: {str(error).splitlines()[0]})"
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# fits
+
+
+def _fits(call: Call) -> Answer:
+    """The fits that are kept, the newest first, and those that a run has disproved."""
+    from launcher import certificates
+
+    if call.words:
+        raise BadInput([_wrong(f"autofit fits takes no {call.words[0]!r}", f"{FORGET} ID forgets one.")])
+    try:
+        with certificates.opened() as store:
+            kept, disproved, uses, said = store.all(), store.disproved(), store.uses(), store.said
+    except certificates.StoreUnusableError as unusable:
+        raise BadInput([_wrong(str(unusable), "Launches make their trials until it can be.")]) from unusable
+    call.terminal.say(*said)
+    if kept or disproved:
+        call.terminal.board().fits(kept, disproved, uses)
+    else:
+        call.terminal.say(f"no fit is kept in {certificates.store()}")
+    listed = [{**asdict(one), "trials": len(one.trials), "peak_bytes": one.peak_bytes, "uses": uses.get(one.digest, 0)} for one in kept]
+    return Answer(status=ExitCode.DONE, record={"fits": listed, "disproved": [asdict(one) for one in disproved]})
+
+
+def _forget(call: Call) -> Answer:
+    """One fit, or all; what runs have disproved stays known."""
+    from launcher import certificates
+
+    if len(call.words) != 1 or not (call.words[0] == "all" or call.words[0].isdecimal()):
+        found = f"{' '.join(call.words)!r} is no number of a fit" if call.words else "no fit is named"
+        raise BadInput([_wrong(found, f"autofit fits {FORGET} 3, or {FORGET} all; `autofit fits` numbers them.")])
+    number = None if call.words[0] == "all" else int(call.words[0])
+    try:
+        with certificates.opened() as store:
+            forgotten = store.forget(number)
+    except certificates.StoreUnusableError as unusable:
+        raise BadInput([_wrong(str(unusable), "Try again when it can be.")]) from unusable
+    if not forgotten and number is not None:
+        raise BadInput([_wrong(f"there is no fit {number}", "`autofit fits` numbers them.")])
+    call.terminal.say(f"forgotten: {forgotten} fit{'' if forgotten == 1 else 's'}; the same launches make their trials again")
+    return Answer(status=ExitCode.DONE, record={"forgotten": forgotten})
+
+
+def _wrong(found: str, cure: str) -> Fault:
+    return Fault(key="", where=COMMAND_LINE, found=found, cure=cure)

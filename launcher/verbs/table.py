@@ -68,6 +68,14 @@ VERBS: tuple[Verb, ...] = (
         run=folder.runs,
         flags=(folder.PEAKS,),
     ),
+    Verb(
+        name="fits",
+        usage=f"[{about.FORGET} ID|all]",
+        help="fits that are kept: the same launch again makes no trial",
+        takes=Takes.NOTHING,
+        run=about.fits,
+        flags=(about.FORGET,),
+    ),
     Verb(name="watch", usage="[RUN]", help="one live, from another terminal; the newest by itself", takes=Takes.FOLDER, run=folder.watch),
     Verb(name="stop", usage="RUN", help="end one, its checkpoint kept, and say how to go on", takes=Takes.FOLDER, run=folder.stop),
 )

@@ -22,10 +22,10 @@ from launcher import progress
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import Fault, did_you_mean
-from launcher.ladder import Rung
+from launcher.ladder import Ladder, Rung
 from launcher.progress import Progress
 from launcher.schema import Recipe, Value, WheelRule
-from launcher.trainers.base import Command, GoingOn, TrialPlan, WheelSpec, budgeted
+from launcher.trainers.base import Command, GoingOn, Inputs, TrialPlan, WheelSpec, budgeted, package_folder
 from launcher.understood import Understood
 
 ELSEWHERE: Mapping[str, str] = {
@@ -168,6 +168,15 @@ class SentenceTransformersAdapter:
         return (
             f"every rung ranks among {self._batch} rows; below that micro-batch gradients are cached, which takes about twice the time",
         )
+
+    def inputs(self, ladder: Ladder) -> Inputs:
+        """The data's folder and the models', and this package with sentence-transformers. Where the hub's cache has a model isn't known."""
+        models = {str(rung.values["model"]): Path(str(rung.values["model"])).expanduser() for rung in ladder.rungs}
+        if elsewhere := [name for name, place in models.items() if not place.is_dir()]:
+            return Inputs(unknown=f"{', '.join(elsewhere)} is no folder of this machine")
+        packages = [package_folder(name) for name in ("sentence_transformers", "transformers", "autofit_sentence_transformers")]
+        data = [Path(str(self.recipe.data)).expanduser()]
+        return Inputs(data=data, models=models, packages=[folder for folder in packages if folder is not None])
 
     # -- a rung in the script's words -----------------------------------------------------------------------------------
 

@@ -20,10 +20,10 @@ from launcher import devices, progress, whole
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
-from launcher.ladder import Rung
+from launcher.ladder import Ladder, Rung
 from launcher.progress import Progress
 from launcher.schema import Recipe, Value, WheelRule
-from launcher.trainers.base import Checkpoint, Command, GoingOn, Resumes, TrialPlan, WheelSpec, held_by
+from launcher.trainers.base import Checkpoint, Command, GoingOn, Inputs, Resumes, TrialPlan, WheelSpec, held_by
 from launcher.trainers.script import batches, configs, outside, recognise, rules
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.spelling import ITSELF, NOMINAL, OUTSIDE, Line, kind
@@ -120,6 +120,20 @@ class ScriptAdapter(Resumes):
         if self.args.validation.none:
             notes.append("the recipe says that the script never validates: only training is proven")
         return notes
+
+    def inputs(self, ladder: Ladder) -> Inputs:
+        """What the recipe says that it reads, the code around it, and the environment that its program is of."""
+        if self.args.reads is None:
+            return Inputs(unknown="what this script reads isn't known (trainer.args.reads=[...] would say it)")
+        script = next((Path(word) for word in self.args.command if word.endswith(".py")), None)
+        around = [Path.cwd(), *([script.resolve().parent] if script is not None else [])]
+        data = [self.recipe.data] if self.recipe.data is not None else []
+        return Inputs(
+            data=[Path(place).expanduser() for place in (*data, *self.args.reads)],
+            code=around,
+            written=[Path(self.recipe.run.root)],
+            program=self.args.command[0],
+        )
 
     def fetch(self, rung: Rung) -> Command | None:
         return None

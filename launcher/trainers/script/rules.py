@@ -57,6 +57,9 @@ class ScriptArgs(Part):
     """Settings for every rung: spelling -> value; {run} in a text is the full run's folder (in a trial, one that is removed)."""
     env: dict[str, str] = Field(default={})
     """Environment variables for trials and the full run."""
+    reads: tuple[str, ...] | None = None
+    """Files and folders that it reads beside its code, ``data`` and what its command names; [] where there are none. Null: not known, so
+    that no fit of it is kept."""
     validation: Validation = Validation()
     resume: Resume | None = None
     metrics: str | None = None

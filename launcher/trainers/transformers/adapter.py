@@ -23,10 +23,10 @@ from launcher import capabilities, cardmemory, devices, nvml, progress
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
-from launcher.ladder import Rung
+from launcher.ladder import Ladder, Rung
 from launcher.progress import TRAIN, VALIDATE, Progress
 from launcher.schema import Recipe, Value, WheelRule
-from launcher.trainers.base import Checkpoint, Command, GoingOn, Resumes, TrialPlan, WheelSpec, aside, budgeted
+from launcher.trainers.base import Checkpoint, Command, GoingOn, Inputs, Resumes, TrialPlan, WheelSpec, aside, budgeted, package_folder
 from launcher.trainers.transformers import arguments as hf_arguments
 from launcher.trainers.transformers import data as hf_data
 from launcher.trainers.transformers import environment, resuming
@@ -239,6 +239,20 @@ class TransformersAdapter(Resumes):
         if self.recipe.trainer.args.get("on_bad_data") == "skip":
             notes.append("bad samples are left out (trainer.args.on_bad_data=skip); the run's log names them")
         return [*notes, *capabilities.notes(self._capabilities, self.unavailable())]
+
+    def inputs(self, ladder: Ladder) -> Inputs:
+        """The data's tables and all that they name, every model of the ladder, and the files of transformers."""
+        try:
+            data = hf_data.files(self.recipe, str(self.recipe.trainer.task))
+        except hf_run.Refused as refused:
+            return Inputs(unknown=str(refused))
+        names = dict.fromkeys(str(rung.values["model"]) for rung in ladder.rungs)
+        packages = [package_folder(name) for name in ("transformers", "accelerate", "peft")]
+        return Inputs(
+            data=data,
+            models={name: hf_models.locate(name).path for name in names},
+            packages=[folder for folder in packages if folder is not None],
+        )
 
     # -- a rung in transformers' words ----------------------------------------------------------------------------------
 

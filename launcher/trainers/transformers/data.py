@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from launcher.errors import Fault
@@ -31,6 +32,19 @@ def inspect(recipe: Recipe, task: str, model: Model) -> list[Fault]:
     except hf_run.Refused as refused:
         return [Fault(key="data", found=str(refused), cure=_FORM[task])]
     return [] if args.get("on_bad_data") == "skip" else _listed(hf_text.empty([*texts[0], *texts[1]]), all_=len(texts[0]) + len(texts[1]))
+
+
+def files(recipe: Recipe, task: str) -> list[Path]:
+    """Every file and folder that the data is: of speech the audio that its tables name, wherever it lies. Raises hf_run.Refused."""
+    places = [Path(str(place)).expanduser() for place in (recipe.data, recipe.trainer.args.get("validation_data")) if place is not None]
+    if task != "speech":
+        return places
+    args = recipe.trainer.args
+    train, held = hf_speech.read_data(
+        str(recipe.data), args.get("validation_data"), audio_column=args.get("audio_column"), text_column=args.get("text_column"),
+        fraction=args.get("validation_fraction", 0.1),
+    )  # fmt: skip
+    return [*places, *(Path(sample.audio) for sample in (*train, *held))]
 
 
 _FORM = {

@@ -23,14 +23,15 @@ from launcher import capabilities, devices, host
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault
-from launcher.ladder import Rung
+from launcher.ladder import Ladder, Rung
 from launcher.progress import TRAIN, VALIDATE, Progress
 from launcher.schema import Recipe, Value, WheelRule
 from launcher.sizes import format_size
-from launcher.trainers.base import Checkpoint, Command, GoingOn, Resumes, TrialPlan, WheelSpec, aside, budgeted
+from launcher.trainers.base import Checkpoint, Command, GoingOn, Inputs, Resumes, TrialPlan, WheelSpec, aside, budgeted
 from launcher.trainers.ultralytics import arguments as yolo_arguments
 from launcher.trainers.ultralytics import data as yolo_data
 from launcher.trainers.ultralytics import environment, images, recognise, resuming, treatment
+from launcher.trainers.ultralytics import labels as yolo_labels
 from launcher.trainers.ultralytics import models as yolo_models
 from launcher.understood import Understood
 
@@ -167,6 +168,22 @@ class UltralyticsAdapter(Resumes):
         if "model" not in self.recipe.ladder.order or (rule is not None and rule.values is not None):
             return ()
         return _smaller(str(self.recipe.ask.get("model")), rule.floor if rule is not None else None)
+
+    def inputs(self, ladder: Ladder) -> Inputs:
+        """The data's images and labels, every model of the ladder, the user's settings, and Ultralytics' own files."""
+        facts, _ = self._data
+        if facts is None:
+            return Inputs(unknown="its data could not be looked at")
+        labels = [yolo_labels.label_path(image) for image in facts.files]
+        names = [str(rung.values["model"]) for rung in ladder.rungs]
+        amp = yolo_models.weights_dir() / "yolo26n.pt"  # what mixed precision is checked with
+        return Inputs(
+            data=[facts.yaml_path, *map(Path, facts.files), *map(Path, labels)],
+            models={name: _file_of(name) for name in dict.fromkeys(names)} | {amp.name: amp if amp.is_file() else None},
+            texts=[yolo_models.settings_path()],
+            packages=[folder for folder in (yolo_models.package_root(),) if folder is not None],
+            more={f"start of {name}": _starts_from(name) for name in dict.fromkeys(names)},
+        )
 
     def _task(self) -> str:
         if self.recipe.trainer.task:
@@ -519,6 +536,18 @@ def start_of(model: str) -> Start:
         else "Name a .pt or .yaml model."
     )
     raise BadInput([Fault(key="ask.model", found=f"{model!r} isn't here and can't be fetched (looked for {looked})", cure=cure)])
+
+
+def _file_of(model: str) -> Path | None:
+    """The file that a model of the ladder is, where it is here."""
+    return yolo_models.locate(model).path
+
+
+def _starts_from(model: str) -> str:
+    try:
+        return start_of(model).file
+    except BadInput:
+        return "nothing: it isn't here"
 
 
 def _spelled(value: Any) -> str:

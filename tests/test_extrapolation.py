@@ -1,0 +1,83 @@
+"""What trials say of rungs that were not tried."""
+
+from __future__ import annotations
+
+import pytest
+
+from launcher.contract.report import Phase
+from launcher.extrapolation import Seen, load, needs
+from launcher.ladder import Ladder, Wheel, build
+
+LADDER = build(
+    [
+        Wheel(name="val_micro_batch", values=(16, 8), acts_in="validation"),
+        Wheel(name="micro_batch", values=(16, 8, 4)),
+        Wheel(name="image_size", values=(640, 320)),
+        Wheel(name="model", values=("x", "s")),
+    ],
+    effective_batch=16,
+)
+
+
+def rung(**values: object):  # type: ignore[no-untyped-def]
+    wanted = {"val_micro_batch": 16, "micro_batch": 16, "image_size": 640, "model": "x", **values}
+    return next(one for one in LADDER.rungs if one.values == wanted)
+
+
+def seen(train: float, validate: float = 0.0, *, fits: bool = True, failed_in: str = "", **values: object) -> Seen:
+    by_phase = {Phase.TRAIN: train, **({Phase.VALIDATE: validate} if validate else {})}
+    return Seen(rung=rung(**values), need=max(train, validate), fits=fits, by_phase=by_phase, failed_in=failed_in)
+
+
+def known(*trials: Seen, predicted: dict[int, float | None] | None = None, ladder: Ladder = LADDER) -> dict[int, float | None]:
+    return needs(ladder.rungs, trials, predicted)
+
+
+def test_nothing_is_known_of_anything_before_a_trial() -> None:
+    assert set(known().values()) == {None}
+
+
+def test_two_trials_give_the_line_in_micro_batch_and_pixels() -> None:
+    found = known(seen(0.3, micro_batch=4), seen(0.5, micro_batch=8))
+    assert found[rung().index] == pytest.approx(0.9)
+    assert found[rung(image_size=320).index] == pytest.approx(0.3), "sixteen of a quarter's pixels are four"
+    assert found[rung(model="s").index] is None, "another model is another line"
+
+
+def test_one_trial_leaves_a_part_standing() -> None:
+    found = known(seen(0.5, micro_batch=8))
+    need = found[rung().index]
+    assert need is not None and 0.5 < need < 1.0
+
+
+def test_validation_has_a_line_of_its_own_and_the_larger_side_counts() -> None:
+    trials = [
+        seen(0.2, 0.6, micro_batch=4, val_micro_batch=8),
+        seen(0.3, 1.1, micro_batch=8, fits=False, failed_in=Phase.VALIDATE),
+    ]
+    found = known(*trials)
+    assert found[rung(micro_batch=8, val_micro_batch=8).index] == pytest.approx(0.6), "training at 8 was measured: 0.3"
+    assert found[rung(val_micro_batch=8).index] == pytest.approx(0.6)
+    assert load(rung(val_micro_batch=8), "validation") == 8 * 640 * 640
+
+
+def test_a_prediction_is_scaled_by_what_was_measured_and_shifted_where_two_trials_tell() -> None:
+    predicted: dict[int, float | None] = {one.index: one.micro_batch / 10 for one in LADDER.rungs}
+    once = known(seen(0.6, micro_batch=4), predicted=predicted)
+    assert once[rung(micro_batch=8).index] == pytest.approx(1.2)
+    twice = known(seen(0.6, micro_batch=4), seen(0.9, micro_batch=8), predicted=predicted)
+    assert twice[rung().index] == pytest.approx(1.5)
+
+
+def test_a_failure_lifts_a_forecast_that_was_too_low() -> None:
+    predicted: dict[int, float | None] = {one.index: one.micro_batch / 20 for one in LADDER.rungs}
+    found = known(seen(1.0, fits=False, failed_in=Phase.TRAIN), predicted=predicted)
+    need = found[rung(micro_batch=8).index]
+    assert need is not None and need > 0.5
+
+
+def test_what_was_seen_bounds_what_asks_more_and_what_asks_less() -> None:
+    predicted: dict[int, float | None] = dict.fromkeys((one.index for one in LADDER.rungs), 0.1)
+    predicted[rung(micro_batch=4).index] = 5.0
+    found = known(seen(0.7, micro_batch=8), predicted=predicted)
+    assert found[rung().index] == pytest.approx(0.7) and found[rung(micro_batch=4).index] == pytest.approx(0.7)

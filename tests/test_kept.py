@@ -1,0 +1,412 @@
+"""Fits that are kept: the same launch makes no trial, a changed one says what changed, and one that a run disproved is never used again."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from launcher import certificates, cli, facts, identity, kept, recipe, resumption, story, trial
+from launcher.contract.report import Phase, PhaseUse, TrialReport
+from launcher.devices import Budget
+from launcher.fit import Fit
+from launcher.job import Job
+from launcher.ladder import Ladder, Rung, Wheel, build
+from launcher.progress import Progress
+from launcher.record import RunFolder
+from launcher.schema import LadderRules, Recipe, RecoverRules, TrainerRules, TrialRules
+from launcher.sizes import MIB
+from launcher.trainers.base import Command, Inputs, Resumes, WheelSpec
+from launcher.trainers.suite import cpu_budget
+from launcher.trial import Trial
+from launcher.verdict import Kind, Verdict
+
+LADDER = build([Wheel(name="micro_batch", values=(8, 4, 2))], effective_batch=8)
+NEED = {8: 900 * MIB, 4: 500 * MIB, 2: 300 * MIB}
+
+
+class Few(Resumes):
+    """A trainer that trains nothing; ``fault`` is what its run ends with."""
+
+    name: ClassVar[str] = "few"
+    general: ClassVar[bool] = False
+    wheels: ClassVar[Mapping[str, WheelSpec]] = {"micro_batch": WheelSpec(type=int, help="samples")}
+
+    def __init__(self, recipe: Recipe, *, data: Sequence[Path], fault: str = "") -> None:
+        self.recipe, self.data, self.fault = recipe, data, fault
+
+    def inputs(self, ladder: Ladder) -> Inputs:
+        return Inputs(data=self.data)
+
+    def notes(self) -> list[str]:
+        return []
+
+    def shapes_vary(self, rung: Rung) -> bool:
+        return False
+
+    def estimate_seconds(self, rung: Rung, report: TrialReport) -> None:
+        return None
+
+    def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
+        return Command(argv=(sys.executable, "-c", f"{self.fault}"))
+
+    def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
+        return command
+
+    def going_on(self, rung: Rung, command: Command, *, folder: Path) -> None:
+        return None
+
+    def progress(self, line: str, known: Progress, *, rung: Rung) -> Progress:
+        return known
+
+    def results(self, *, folder: Path) -> Mapping[str, Any]:
+        return {}
+
+
+class Screen:
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: None
+
+
+class Launches:
+    """Launches of one training; counts the trials that are made."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.tried: list[int] = []
+        self.data = place / "data"
+        self.data.mkdir()
+        (self.data / "a.jpg").write_bytes(b"image")
+        self.says: dict[str, Any] = {}
+        self.budget = replace(cpu_budget(), emulated=False, budget_bytes=700 * MIB, cap_bytes=630 * MIB, ceiling_bytes=1050 * MIB)
+        self.fault = ""
+
+    def job(self) -> Job:
+        args: dict[str, Any] = {"epochs": 3, **self.says}
+        fresh = bool(args.pop("fresh", False))
+        mine = Recipe(
+            name="few",
+            ask={"micro_batch": 8},
+            trainer=TrainerRules(adapter="few", args=args),
+            ladder=LadderRules(order=("micro_batch",)),
+            recover=RecoverRules(restarts=0),
+            trial=TrialRules(fresh=fresh),
+        )
+        adapter: Any = Few(mine, data=[self.data], fault=self.fault)
+        folder = RunFolder.create(self.place / "runs", "few")
+        folder.replace(folder.recipe, recipe.as_yaml(mine))
+        return Job(adapter=adapter, ladder=LADDER, budget=self.budget, folder=folder)
+
+    def trial(self, job: Job, rung: Rung, *, told: Any = None) -> Trial:
+        self.tried.append(rung.micro_batch)
+        need, cap = NEED[rung.micro_batch], job.budget.cap_bytes
+        kind, source = (Kind.FITS, None) if need <= cap else (Kind.OUT_OF_MEMORY, "measured")
+        verdict = Verdict(kind=kind, phase="done", why="", source=source, peak_bytes=need)  # type: ignore[arg-type]
+        report = TrialReport(
+            phase="done", uses=(PhaseUse(phase=Phase.TRAIN, seconds=1.0, reserved_bytes=need),), cap_bytes=cap, base_bytes=7
+        )
+        place = job.folder.trial(rung.index)
+        report.write(place / "report.json")
+        return Trial(rung=rung, verdict=verdict, report=report, seconds=1.0, folder=place)
+
+    def fit(self) -> Fit:
+        self.tried.clear()
+        screen: Any = Screen()
+        return story.fit(self.job(), screen)
+
+    def train(self) -> Fit:
+        self.tried.clear()
+        screen: Any = Screen()
+        with (self.place / "out").open("wb") as out:
+            return story.train(self.job(), screen, show=(out, out))
+
+    def looks(self) -> kept.Standing:
+        return kept.standing(self.job())
+
+    def why(self, fit: Fit) -> str:
+        assert fit.standing is not None
+        return fit.standing.why
+
+
+@pytest.fixture
+def launches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Launches:
+    made = Launches(tmp_path)
+    monkeypatch.setattr(trial, "run", made.trial)
+    monkeypatch.chdir(tmp_path)
+    return made
+
+
+def test_the_same_launch_again_makes_no_trial_and_its_record_says_so(launches: Launches) -> None:
+    first = launches.fit()
+    assert launches.tried == [8, 4] and first.rung is not None and first.rung.micro_batch == 4
+    second = launches.fit()
+    assert launches.tried == [] and second.rung == first.rung and second.command is not None
+    record = json.loads(second.job.folder.final.read_text())
+    assert record["kept"]["used"] and record["kept"]["made_in"] == str(first.job.folder.path) and record["status"] == "done"
+    assert [one["verdict"] for one in record["trials"]] == ["out_of_memory", "fits"] and all(one["kept"] for one in record["trials"])
+    assert (
+        second.chosen is not None and second.chosen.report == first.chosen.report if first.chosen else False
+    )  # its base is what a run needs
+
+
+def test_a_run_that_was_launched_on_a_kept_fit_can_be_gone_on_with(launches: Launches) -> None:
+    launches.fit()
+    launches.fault = "import time; raise SystemExit(3)"
+    fit = launches.train()
+    assert launches.tried == [] and fit.outcome is not None
+    found = resumption.read(str(fit.job.folder.path))
+    trials = found.trials(LADDER)
+    assert [one.rung.micro_batch for one in trials] == [8, 4] and trials[1].report.base_bytes == 7 and trials[1].kept
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda one: (one.data / "b.jpg").write_bytes(b"new"), "data: 1 file, 5 B -> 2 files, 8 B"),
+        (lambda one: (one.data / "a.jpg").write_bytes(b"eigam"), "data is not what it was"),
+        (lambda one: one.says.update(epochs=4), "trainer.args.epochs: 3 -> 4"),
+        (lambda one: one.says.update(lr=1), "trainer.args.lr is new"),
+        (lambda one: os.environ.__setitem__("OMP_NUM_THREADS", "7"), "environment OMP_NUM_THREADS"),
+        (lambda one: os.environ.__setitem__("MY_SECRET_SAUCE", "7"), "environment MY_SECRET_SAUCE is new"),
+        (lambda one: setattr(one, "budget", replace(one.budget, total_bytes=5)), "device: "),
+        (lambda one: setattr(one, "budget", replace(one.budget, headroom=0.2)), "device.headroom: 0 -> 0.2"),
+        (lambda one: setattr(one, "budget", replace(one.budget, cap_bytes=499 * MIB)), "the cap is 499 MiB, and the fit of"),
+        (lambda one: setattr(one, "budget", replace(one.budget, cap_bytes=950 * MIB)), "the cap is 950 MiB, and the fit of"),
+    ],
+)  # fmt: skip
+def test_what_has_changed_is_told_in_one_line_and_the_trials_are_made(
+    launches: Launches, monkeypatch: pytest.MonkeyPatch, change: Any, said: str
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.delenv("MY_SECRET_SAUCE", raising=False)
+    launches.fit()
+    looked: list[str] = []
+    standing = kept.standing
+    monkeypatch.setattr(kept, "standing", lambda job: (looked.append((found := standing(job)).why), found)[1])
+    change(launches)
+    try:
+        launches.fit()
+    finally:
+        os.environ.pop("MY_SECRET_SAUCE", None)
+    assert launches.tried and said in looked[0] and "\n" not in looked[0], looked
+    launches.fit()
+    assert not launches.tried, "what was proven anew is kept, too"
+
+
+def test_a_budget_between_what_fitted_and_what_failed_needs_no_trial(launches: Launches) -> None:
+    """80 % of what a machine has free is another number each time."""
+    launches.fit()
+    for cap in (510 * MIB, 640 * MIB, 880 * MIB):
+        launches.budget = replace(launches.budget, cap_bytes=cap)
+        assert launches.fit().rung == LADDER.rungs[1] and not launches.tried
+
+
+def test_fresh_trials_can_be_demanded(launches: Launches) -> None:
+    launches.fit()
+    launches.says["fresh"] = True
+    launches.fit()
+    assert launches.tried == [8, 4]
+    del launches.says["fresh"]
+    launches.fit()
+    assert not launches.tried, "that is no other training"
+
+
+def test_a_fit_that_a_run_disproved_is_never_used_again_nor_kept_again(launches: Launches) -> None:
+    launches.fault = "raise MemoryError('DefaultCPUAllocator: can\\'t allocate memory: you tried to allocate 1000 bytes.')"
+    launches.fit()
+    fit = launches.train()
+    assert not launches.tried and fit.outcome is not None and not fit.outcome.done
+    launches.fault = ""
+    for _ in range(2):
+        fit = launches.fit()
+        assert launches.tried == [8, 4] and "ran out of memory" in launches.why(fit)
+        assert launches.tried == [8, 4] and fit.standing is not None and fit.standing.certificate is None
+    with certificates.opened() as store:
+        assert store.all() == [] and [one.rung_index for one in store.disproved()] == [1]
+        store.forget(None)
+        assert store.disproved(), "what a run has shown is not forgotten with the fits"
+
+
+def test_a_run_that_fails_otherwise_disproves_nothing(launches: Launches) -> None:
+    launches.fit()
+    launches.fault = "raise KeyError('typo')"
+    launches.train()
+    launches.fit()
+    assert not launches.tried
+
+
+def test_a_run_that_was_killed_by_nobody_known_is_proven_anew(launches: Launches) -> None:
+    launches.fault = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    launches.fit()
+    launches.train()
+    launches.fault = ""
+    launches.fit()
+    assert launches.tried == [8, 4]
+    launches.fit()
+    assert not launches.tried
+
+
+def test_a_launch_that_was_killed_with_autofit_itself_leaves_its_fit_in_doubt(launches: Launches) -> None:
+    """As a scheduler's kill for want of memory takes all of a job: nobody is left to say what of."""
+    first = launches.fit()
+    with certificates.opened() as store:
+        store.begin(str(first.digest), run_dir=str(first.job.folder.path))
+    (first.job.folder.path / "owner.json").unlink()
+    assert "was killed together with autofit" in str(launches.looks().why)
+    launches.fit()
+    assert launches.tried == [8, 4]
+    launches.fit()
+    assert not launches.tried, "it was proven anew"
+
+
+def test_an_adapter_that_does_not_say_what_it_hangs_on_keeps_nothing(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Few, "inputs")
+    for _ in range(2):
+        fit = launches.fit()
+        assert launches.tried == [8, 4] and "the adapter few doesn't say" in launches.why(fit)
+
+
+def test_data_that_changes_while_trials_are_made_is_not_kept(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> None:
+    def meanwhile(*args: Any, **more: Any) -> Trial:
+        (launches.data / "a.jpg").write_bytes(b"other")
+        return launches.trial(*args, **more)
+
+    monkeypatch.setattr(trial, "run", meanwhile)
+    fit = launches.fit()
+    assert "while the trials were made, data" in launches.why(fit)
+    with certificates.opened() as store:
+        assert not store.all()
+
+
+# -- the store -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_torn_store_is_set_aside_and_what_can_be_read_is_kept(launches: Launches) -> None:
+    launches.fit()
+    path = certificates.store()
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    fit = launches.fit()
+    assert fit.standing is not None and "were torn" in fit.standing.said[0] and fit.chosen is not None
+    aside = [one for one in path.parent.iterdir() if ".torn-" in one.name]
+    assert len(aside) == 1 and aside[0].read_bytes() == whole[: len(whole) // 2]
+    launches.fit()
+    assert not launches.tried
+
+
+def test_a_file_that_is_no_store_is_set_aside(launches: Launches) -> None:
+    path = certificates.store()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("a person's notes, in the wrong place")
+    launches.fit()
+    assert launches.tried and any("notes" in one.read_text() for one in path.parent.glob("*.torn-*"))
+
+
+def test_a_fit_whose_row_was_changed_is_passed_over(launches: Launches) -> None:
+    launches.fit()
+    with sqlite3.connect(certificates.store()) as connection:
+        connection.execute("update fits set body = replace(body, '\"rung_index\": 1', '\"rung_index\": 0')")
+    connection.close()
+    launches.fit()
+    assert launches.tried == [8, 4]
+
+
+def test_a_store_of_a_later_autofit_is_left_alone(launches: Launches) -> None:
+    launches.fit()
+    with sqlite3.connect(certificates.store()) as connection:
+        connection.execute("pragma user_version = 99")
+    connection.close()
+    before = certificates.store().read_bytes()
+    fit = launches.fit()
+    assert launches.tried and "a later autofit has written it" in launches.why(fit) and certificates.store().read_bytes() == before
+
+
+def test_a_store_that_can_not_be_written_is_not_relied_on(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> None:
+    launches.fit()
+
+    def full(*_: Any, **__: Any) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(certificates.Store, "begin", full)
+    launches.fit()
+    assert launches.tried, "what the run would disprove could not be written down"
+
+
+def test_launches_at_once_keep_every_fit(tmp_path: Path) -> None:
+    code = """
+import sys
+from launcher import certificates
+from launcher.certificates import Certificate
+for number in range(5):
+    with certificates.opened() as store:
+        name = f"{sys.argv[1]} {number}"
+        store.keep(Certificate(made=certificates.now(), subject=name, digest=name, facts={}, device="", rung_index=0, rung={},
+                               least_cap_bytes=0, most_cap_bytes=1, trials=[], run_dir=""))
+"""
+    children = [subprocess.Popen([sys.executable, "-c", code, str(number)]) for number in range(3)]
+    assert [child.wait() for child in children] == [0, 0, 0]
+    with certificates.opened() as store:
+        assert len(store.all()) == 15
+
+
+# -- identity ------------------------------------------------------------------------------------------------------------------
+
+
+def test_code_is_told_by_its_files_and_not_by_what_runs_write(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text("width = 8")
+    (tmp_path / "runs").mkdir()
+    before = identity.of(tmp_path, suffixes=identity.CODE, without=[tmp_path / "runs"])
+    (tmp_path / "runs" / "recipe.yaml").write_text("x")
+    (tmp_path / "weights.pt").write_bytes(b"x")
+    assert identity.of(tmp_path, suffixes=identity.CODE, without=[tmp_path / "runs"]) == before
+    (tmp_path / "layers.py").write_text("")
+    assert identity.of(tmp_path, suffixes=identity.CODE, without=[tmp_path / "runs"]) != before
+
+
+def test_a_file_that_was_put_in_the_place_of_another_with_its_size_and_time_is_noticed(tmp_path: Path) -> None:
+    one = tmp_path / "a.jpg"
+    one.write_bytes(b"small")
+    stamp, before = one.stat(), identity.of(tmp_path)
+    one.unlink()
+    one.write_bytes(b"other")
+    os.utime(one, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    assert identity.of(tmp_path) != before
+
+
+def test_secrets_of_the_environment_are_not_kept() -> None:
+    said = identity.environment({"HF_TOKEN": "hf_abc", "DB": "postgres://me:hunter2@x", "OMP_NUM_THREADS": "2", "TERM": "xterm"})
+    assert said["HF_TOKEN"] == "set" and "hunter2" not in said["DB"] and said["OMP_NUM_THREADS"] == "2" and "TERM" not in said
+
+
+def test_changes_are_told_with_the_most_telling_first() -> None:
+    before = {"environment X": "[1]", "package torch": "2.15.0 [a]", "ask.micro_batch": "8", "file c.yaml": "abc"}
+    now = {"environment X": "[2]", "package torch": "2.16.0 [b]", "ask.micro_batch": "16", "file c.yaml": "abd"}
+    assert facts.changes(before, now) == "torch: 2.15.0 -> 2.16.0; ask.micro_batch: 8 -> 16; file c.yaml: abc -> abd; 1 more"
+    assert facts.changes(before, before) == ""
+
+
+# -- autofit fits --------------------------------------------------------------------------------------------------------------
+
+
+def test_fits_are_listed_and_forgotten(launches: Launches, capsys: pytest.CaptureFixture[str]) -> None:
+    launches.fit()
+    assert cli.run(["fits", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [(one["rung"], one["trials"], one["uses"]) for one in said["fits"]] == [({"micro_batch": 4}, 2, 1)]
+    assert cli.run(["fits"]) == 0
+    assert "few (few)" in capsys.readouterr().out
+    number = said["fits"][0]["id"]
+    assert cli.run(["fits", "--forget", str(number + 1)]) == 1 and "there is no fit" in capsys.readouterr().err
+    assert cli.run(["fits", "--forget"]) == 1 and cli.run(["fits", "--forget", str(number)]) == 0
+    launches.fit()
+    assert launches.tried
+    assert cli.run(["fits", "--forget", "all"]) == 0 and cli.run(["fits"]) == 0
+    assert "no fit is kept" in capsys.readouterr().out
