@@ -23,7 +23,10 @@ def fault(path: Path) -> str:
         return f"{type(error).__name__}: {error}"
 
 
-def zeros_at_end(path: Path, *, most_bytes: int = 2**20) -> int:
+MOST_BYTES = 2**20
+
+
+def zeros_at_end(path: Path, *, most_bytes: int = MOST_BYTES) -> int:
     """How many zeros a file ends with, ``most_bytes`` being as good as more; 0 where there is none."""
     try:
         with path.open("rb") as file:

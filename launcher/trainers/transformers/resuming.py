@@ -40,12 +40,13 @@ def checkpoints(output: Path) -> Sequence[Checkpoint]:
 def _torn(path: Path, before: Path | None) -> bool:
     """By its files' own checksums and lengths: torch loads a tensor with a flipped bit without a word. Weights have no checksums; where a
     machine went down while they were written, their end reads as zeros, which it didn't in the checkpoint before."""
-    if whole.fault(path):
-        return True
-    return any(
-        (zeros := whole.zeros_at_end(file)) >= PAGE and not (before and whole.zeros_at_end(before / file.name) >= zeros)
-        for file in path.glob("*.safetensors")
-    )
+    return bool(whole.fault(path)) or any(_ends_in_zeros(file, before) for file in path.glob("*.safetensors"))
+
+
+def _ends_in_zeros(file: Path, before: Path | None) -> bool:
+    """With nothing to hold it against (save_total_limit=1) it takes more zeros: a tensor may never have been trained."""
+    usual = whole.zeros_at_end(before / file.name) + 1 if before is not None else min(file.stat().st_size // 64, whole.MOST_BYTES)
+    return whole.zeros_at_end(file) >= max(PAGE, usual)
 
 
 def going_on(command: Command, checkpoint: Path) -> Command:

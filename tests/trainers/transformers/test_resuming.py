@@ -14,11 +14,11 @@ from safetensors.torch import save_file
 from launcher.trainers.transformers import resuming
 
 
-def saved(output: Path, steps: int) -> Path:
+def saved(output: Path, steps: int, *, trained: int = 4 * 4096) -> Path:
     """As Trainer writes one; the last tensor is half of zeros, as a padded vocabulary's."""
     folder = output / f"checkpoint-{steps}"
     folder.mkdir(parents=True)
-    weights = {"a": torch.randn(4, 4096), "z": torch.cat([torch.randn(2048), torch.zeros(2048)])}
+    weights = {"a": torch.randn(trained), "z": torch.cat([torch.randn(2048), torch.zeros(2048)])}
     save_file(weights, folder / "model.safetensors")
     torch.save({"state": torch.randn(8192)}, folder / "optimizer.pt")
     torch.save({"lr": 1.0}, folder / "scheduler.pt")
@@ -27,7 +27,7 @@ def saved(output: Path, steps: int) -> Path:
 
 
 def test_torn_corrupt_and_flipped_ones_are_passed_over_for_the_one_before(tmp_path: Path) -> None:
-    flipped, zeros, unfinished, _, first = (saved(tmp_path, steps) for steps in (50, 40, 30, 20, 10))
+    flipped, zeros, unfinished, *_ = (saved(tmp_path, steps) for steps in (50, 40, 30, 20, 10))
     optimizer = bytearray((flipped / "optimizer.pt").read_bytes())
     optimizer[len(optimizer) // 2] ^= 0x10
     (flipped / "optimizer.pt").write_bytes(optimizer)
@@ -36,6 +36,13 @@ def test_torn_corrupt_and_flipped_ones_are_passed_over_for_the_one_before(tmp_pa
     weights[len(weights) // 2 :] = bytes(len(weights) - len(weights) // 2)
     (zeros / "model.safetensors").write_bytes(weights)
     (unfinished / "scheduler.pt").unlink()
-    found = resuming.checkpoints(tmp_path)
-    assert [one.done for one in found] == [20], "the first has nothing before it that ends in zeros, too"
-    assert first.is_dir()
+    assert [one.done for one in resuming.checkpoints(tmp_path)] == [20], "of four that are looked at"
+
+
+def test_the_only_one_there_is_may_have_a_tensor_that_was_never_trained(tmp_path: Path) -> None:
+    only = saved(tmp_path, 10, trained=10**6)
+    assert [one.path for one in resuming.checkpoints(tmp_path)] == [only]
+    weights = bytearray((only / "model.safetensors").read_bytes())
+    weights[len(weights) // 2 :] = bytes(len(weights) - len(weights) // 2)
+    (only / "model.safetensors").write_bytes(weights)
+    assert not resuming.checkpoints(tmp_path)
