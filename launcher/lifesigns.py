@@ -59,7 +59,7 @@ class Silence:
 
     def __init__(self, now: float, *, least_s: float) -> None:
         self._least_s, self._since, self._busy_s, self._longest_s = least_s, now, 0.0, 0.0
-        self._told = False
+        self._told = self._spoke = False
 
     def look(self, now: float, *, grew: bool, busy_s: float) -> str:
         """ "stalled": silent for too long, and nothing is being computed; "silent", once each time: as long, but at work. Else nothing.
@@ -67,7 +67,9 @@ class Silence:
         ``grew``: its output has grown since the last look; ``busy_s``: processor seconds that all its processes have taken so far.
         """
         if grew:
-            self._longest_s = max(self._longest_s, now - self._since)
+            if self._spoke:  # how long it took to start says nothing of how long it is silent at work
+                self._longest_s = max(self._longest_s, now - self._since)
+            self._spoke = True
             self._since, self._busy_s, self._told = now, busy_s, False
             return ""
         silent = now - self._since
