@@ -72,7 +72,7 @@ class Grows:
     """By size, in the trace's order."""
 
     def at(self, sizes: Sequence[int]) -> int:
-        return self.coefficient * math.prod(size**power for size, power in zip(sizes, self.powers, strict=True) if power)
+        return self.coefficient * int(math.prod(size**power for size, power in zip(sizes, self.powers, strict=True) if power))
 
 
 def grows(size: int, primes: Sequence[int]) -> Grows:

@@ -70,7 +70,8 @@ def _line(points: Sequence[Seen]) -> Correction:
         if one.foreseen_bytes != other.foreseen_bytes
     ]
     scale = _bounded(statistics.median(slopes))
-    return Correction(scale=scale, offset=statistics.median(one.real_bytes - scale * one.foreseen_bytes for one in points), points=len(points))
+    offset = statistics.median(one.real_bytes - scale * one.foreseen_bytes for one in points)
+    return Correction(scale=scale, offset=offset, points=len(points))
 
 
 def _bounded(scale: float) -> float:

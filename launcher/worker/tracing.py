@@ -79,9 +79,9 @@ class Counts:
     def of(self, mask: torch.Tensor) -> int:
         said = self.exact(mask)
         if said is not None:
-            return max(1, min(said, mask.numel()))
-        unit = self.unit(mask.numel())
-        return unit * max(1, round(mask.numel() // unit * FEW))
+            return max(1, min(said, int(mask.numel())))
+        unit = self.unit(int(mask.numel()))
+        return unit * max(1, round(int(mask.numel()) // unit * FEW))
 
     def unit(self, number: int) -> int:
         """The part of a number that is made of sizes."""
@@ -228,13 +228,12 @@ def gradients_there(parameters: Sequence[torch.nn.Parameter]) -> None:
 # A CPU that casts as a card
 
 
-CASTS = tuple(
-    (
-        "exp log log2 log10 log1p expm1 reciprocal rsqrt softplus pow.Tensor_Scalar pow.Tensor_Tensor pow.Scalar cumsum cumprod "
-        "softmax.int log_softmax.int sum sum.dim_IntList layer_norm native_layer_norm group_norm rms_norm logsumexp "
-        "upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d upsample_bicubic2d"
-    ).split()
-)
+CASTS = (
+    "exp", "log", "log2", "log10", "log1p", "expm1", "reciprocal", "rsqrt", "softplus", "pow.Tensor_Scalar", "pow.Tensor_Tensor",
+    "pow.Scalar", "cumsum", "cumprod", "softmax.int", "log_softmax.int", "sum", "sum.dim_IntList", "layer_norm", "native_layer_norm",
+    "group_norm", "rms_norm", "logsumexp", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_linear1d",
+    "upsample_bilinear2d", "upsample_bicubic2d",
+)  # fmt: skip
 """Operators that autocast runs in fp32 on CUDA, and leaves alone on a CPU: those with a kernel for the key AutocastCUDA and none for
 AutocastCPU (``torch._C._dispatch_has_kernel_for_dispatch_key``), less what no trainer here calls."""
 
@@ -289,7 +288,8 @@ def main(orders: Path, trace: Callable[[Mapping[str, Any]], Trace]) -> None:
         finally:
             gc.collect()
         traces.write(out, made)
-        print(f"{out.name}: {len(made.events)} events in {time.process_time() - began:.1f} s of processor time", file=sys.stderr, flush=True)
+        took = time.process_time() - began
+        print(f"{out.name}: {len(made.events)} events, {took:.1f} s of processor time", file=sys.stderr, flush=True)
 
 
 def why_not(out: Path) -> Path:

@@ -1,8 +1,9 @@
-"""A rung of a YOLO training -> how it can be traced without memory. What Ultralytics does with each argument is said in ``inside.trace``."""
+"""A rung of a YOLO training -> how it can be traced without memory. ``inside.trace`` says what is traced."""
 
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,10 @@ MOSAIC = 4
 """Images whose objects come together in one."""
 DETERMINISTIC_BYTES = 32 * MIB
 """Ultralytics sets CUBLAS_WORKSPACE_CONFIG=:4096:8 where ``deterministic`` is on (``init_seeds``), which is its default."""
-RESTS = {Phase.TRAIN: Rest(constant_bytes=160 * MIB, share=0.04), Phase.VALIDATE: Rest(constant_bytes=190 * MIB, share=0.05)}
+RESTS: Mapping[str, Rest] = {
+    Phase.TRAIN: Rest(constant_bytes=160 * MIB, share=0.04),
+    Phase.VALIDATE: Rest(constant_bytes=190 * MIB, share=0.05),
+}
 LEFT_OUT = (
     "label density beyond what is assumed",
     "images cached in memory, loader workers (host memory)",
@@ -34,13 +38,26 @@ LEFT_OUT = (
 
 
 def of(
-    rung: Rung, *, task: str, model: str, classes: int | None, channels: int, labels: int | None, val_batch: int | None, args: Any, cuda: bool
+    rung: Rung,
+    *,
+    task: str,
+    model: str,
+    classes: int | None,
+    channels: int,
+    labels: int | None,
+    val_batch: int | None,
+    args: Any,
+    cuda: bool,
 ) -> Tracing:
     """Raises Untraceable. ``args``: Ultralytics' own, with its defaults; ``classes`` and ``labels``: None where there is no data."""
     if importlib.util.find_spec("ultralytics") is None:
-        raise Untraceable("the package ultralytics isn't installed here, and its own model is what is traced: pip install 'autofit[ultralytics]'")
+        raise Untraceable(
+            "the package ultralytics isn't installed here, and its own model is what is traced: pip install 'autofit[ultralytics]'"
+        )
     if task != "detect":
-        raise Untraceable(f"only detection is traced; what a loss of task {task!r} keeps for each image of a batch isn't known without data")
+        raise Untraceable(
+            f"only detection is traced; what a loss of task {task!r} keeps for each image of a batch isn't known without data"
+        )
     drawn = _drawn(rung)
     payload = {
         "model": _traced_as(model),
