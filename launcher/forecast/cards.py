@@ -100,11 +100,11 @@ def _unknown(name: str, there: Sequence[str]) -> Fault:
 
 
 def _near(name: str, there: Sequence[str]) -> list[str]:
-    """By spelling, and by the number that cards go by (a "3090 Ti" is near to rtx_3090)."""
-    plain = {_plain(one): one for one in there}
-    close = [plain[one] for one in difflib.get_close_matches(_plain(name), list(plain), n=4, cutoff=0.5)]
-    numbers = set(re.findall(r"[a-z]?\d{2,}", _plain(name)))
-    alike = [one for one in there if numbers & set(re.findall(r"[a-z]?\d{2,}", _plain(one)))]
+    """By spelling, by one being part of the other, and by the number that cards go by (a "3090 Ti" is near to rtx_3090)."""
+    asked, plain = _plain(name), {_plain(one): one for one in there}
+    close = [plain[one] for one in difflib.get_close_matches(asked, list(plain), n=4, cutoff=0.5)]
+    numbers = set(re.findall(r"[a-z]?\d{2,}", asked))
+    alike = [one for short, one in plain.items() if short in asked or asked in short or numbers & set(re.findall(r"[a-z]?\d{2,}", short))]
     return list(dict.fromkeys((*alike, *close)))[:4]
 
 

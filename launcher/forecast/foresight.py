@@ -48,11 +48,15 @@ class Foresight:
 
     def of(self, rung: Rung) -> dict[Phase, Forecast] | None:
         """Phase (training, validation) -> its forecast; None where there is none."""
+        foreseen = self.uncorrected(rung)
+        return {phase: one.corrected(*self._off(phase)) for phase, one in foreseen.items()} if foreseen is not None else None
+
+    def uncorrected(self, rung: Rung) -> dict[Phase, Forecast] | None:
+        """The same as it is without any real trial."""
         family, tracing = self._family(rung), self.tracing(rung)
         if isinstance(family, str) or isinstance(tracing, str):
             return None
-        foreseen = family.forecasts(tracing, accumulates=rung.accumulation > 1)
-        return {phase: one.corrected(*self._off(phase)) for phase, one in foreseen.items()}
+        return family.forecasts(tracing, accumulates=rung.accumulation > 1)
 
     def peak(self, rung: Rung) -> Forecast | None:
         """Of the phase that needs most."""
