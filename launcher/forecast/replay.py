@@ -94,6 +94,8 @@ def least_cap(events: Sequence[Event], workspaces: Workspaces, *, expandable: bo
     low, high = max(use.allocated_bytes for use in uses), max(use.reserved_bytes for use in uses)
     if goes_through(events, workspaces, low, expandable=expandable):
         return low
+    while not goes_through(events, workspaces, high, expandable=expandable):  # segments of one phase lie in the next one's way
+        low, high = high, high + high // 8
     while high - low > within:
         middle = (low + high) // 2
         if goes_through(events, workspaces, middle, expandable=expandable):

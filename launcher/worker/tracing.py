@@ -191,8 +191,32 @@ def _size(*tensors: Any) -> int:
 def tracing(counts: Counts) -> Iterator[tuple[Tracer, FakeTensorMode]]:
     """Everything inside is traced and computes nothing."""
     tracer, mode = Tracer(counts), FakeTensorMode(allow_non_fake_inputs=True)
-    with mode, tracer:
+    with _moving(), mode, tracer:
         yield tracer, mode
+
+
+@contextlib.contextmanager
+def _moving() -> Iterator[None]:
+    """``Module.to`` swaps a parameter's insides, which can't be done to one without memory ("Couldn't swap"): here a new one takes its
+    place, which stays the same one where nothing changes."""
+    plain = torch.nn.Module._apply
+
+    def apply(self: torch.nn.Module, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> torch.nn.Module:
+        for child in self.children() if recurse else ():
+            apply(child, fn)
+        for name, one in self._parameters.items():
+            if one is not None and (moved := fn(one)) is not one:
+                self._parameters[name] = torch.nn.Parameter(moved.detach(), requires_grad=one.requires_grad)
+        for name, buffer in self._buffers.items():
+            if buffer is not None:
+                self._buffers[name] = fn(buffer)
+        return self
+
+    torch.nn.Module._apply = apply
+    try:
+        yield
+    finally:
+        torch.nn.Module._apply = plain
 
 
 def without_memory(model: torch.nn.Module, mode: FakeTensorMode) -> None:

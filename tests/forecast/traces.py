@@ -7,7 +7,7 @@ from launcher.forecast.events import ACCUMULATE, Began, Convolved, Event, Gave, 
 
 IMAGES, SIDE, VAL_IMAGES, VAL_SIDE = 13, 11, 17, 19
 WEIGHTS = 64 * 2**20
-PER_IMAGE = 64 * 1024
+PER_IMAGE = 128 * 1024
 """Bytes for each image and each square of 32 x 32 pixels."""
 
 
