@@ -3,8 +3,8 @@
 Model, loss, label assigner and optimizer are Ultralytics' own, checkpointing is ``yolo_exact``'s; what ``engine/trainer.py`` (8.4.190) does
 around them is said again here, in its order. Only what counts labels is replaced: a trace has none.
 
-Payload: ``model`` (.yaml or .pt), ``classes``, ``channels``, ``labels`` (most in one image), ``optimizer``, ``amp``, ``freeze``,
-``checkpointing``, ``cuda`` (bool), ``wanted`` (images, side, val_images, val_side: sizes to be near to).
+Payload: ``model`` (.yaml or .pt), ``classes``, ``channels``, ``labels`` (most in one image), ``optimizer``, ``automatic``
+(the trainer chooses it), ``amp``, ``freeze``, ``checkpointing``, ``cuda`` (bool), ``wanted`` (images, side, val_images, val_side: sizes to be near to).
 """
 
 from __future__ import annotations
