@@ -115,7 +115,7 @@ class _Run:
     """``Trainer``'s loop, for as long as a trace needs."""
 
     def __init__(self, payload: Mapping[str, Any], sizes: Mapping[str, int], tracer: Tracer, model: Any) -> None:
-        self._payload, self._sizes, self._tracer, self._model = payload, sizes, tracer, model
+        self.payload, self._sizes, self._tracer, self._model = payload, sizes, tracer, model
         self._dtype = torch.bfloat16 if payload["autocast"] else None  # as large as fp16
         self._trained = [one for one in model.parameters() if one.requires_grad]
         self._optimizer = _optimizer(payload, self._trained)
@@ -137,7 +137,7 @@ class _Run:
         self._loss(self._batch(self._sizes["rows"]))[0].backward()
 
     def _step(self) -> None:
-        torch.nn.utils.clip_grad_norm_(self._trained, 1.0, foreach=self._payload["cuda"])
+        torch.nn.utils.clip_grad_norm_(self._trained, 1.0, foreach=self.payload["cuda"])
         self._optimizer.step()
         self._model.zero_grad()
 
@@ -169,11 +169,11 @@ class _Run:
         for _ in range(2):
             batch = self._batch(self._sizes["val_rows"])
             with torch.no_grad():
-                if self._payload["generates"]:
+                if self.payload["generates"]:
                     self._generate(batch["input_features"])
                 loss, logits = self._loss(batch)
-            generates = self._payload["generates"]
-            kept.append(logits.clone() if self._payload["keeps"] == "logits" and not generates else logits.argmax(-1))
+            generates = self.payload["generates"]
+            kept.append(logits.clone() if self.payload["keeps"] == "logits" and not generates else logits.argmax(-1))
             del batch, loss, logits
         self._model.train()
 

@@ -4,7 +4,8 @@ Model, loss, label assigner and optimizer are Ultralytics' own, checkpointing is
 around them is said again here, in its order. Only what counts labels is replaced: a trace has none.
 
 Payload: ``model`` (.yaml or .pt), ``classes``, ``channels``, ``labels`` (most in one image), ``optimizer``, ``automatic``
-(the trainer chooses it), ``amp``, ``freeze``, ``checkpointing``, ``cuda`` (bool), ``wanted`` (images, side, val_images, val_side: sizes to be near to).
+(the trainer chooses it), ``amp``, ``freeze``, ``checkpointing``, ``cuda`` (bool), ``wanted`` (images, side, val_images, val_side: sizes
+to be near to).
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ class _Run:
     """The trainer's loop, for as long as a trace needs."""
 
     def __init__(self, payload: Mapping[str, Any], sizes: Mapping[str, int], tracer: Tracer, model: Any, average: Any) -> None:
-        self._payload, self._sizes, self._tracer, self._model, self._average = payload, sizes, tracer, model, average
+        self.payload, self._sizes, self._tracer, self._model, self._average = payload, sizes, tracer, model, average
         self._dtype = torch.bfloat16 if payload["amp"] and payload["cuda"] else None  # as large as CUDA's fp16
         self._trained = [one for one in model.parameters() if one.requires_grad]
         for one in average.parameters():
@@ -162,7 +163,7 @@ class _Run:
         (self._held["loss"] * 65536.0 if self._dtype else self._held["loss"]).backward()
 
     def _step(self) -> None:
-        torch.nn.utils.clip_grad_norm_(self._model.parameters(), max_norm=10.0, foreach=self._payload["cuda"])
+        torch.nn.utils.clip_grad_norm_(self._model.parameters(), max_norm=10.0, foreach=self.payload["cuda"])
         self._optimizer.step()
         self._optimizer.zero_grad()
         with torch.no_grad():
@@ -171,8 +172,8 @@ class _Run:
             torch._foreach_lerp_([one for one, _ in pairs], [other for _, other in pairs], 0.1)
 
     def _batch(self, images: int, side: int) -> dict[str, torch.Tensor]:
-        labels, pixels = self._payload["labels"], side * STRIDE
-        image = torch.empty((images, self._payload["channels"], pixels, pixels), dtype=torch.uint8)
+        labels, pixels = self.payload["labels"], side * STRIDE
+        image = torch.empty((images, self.payload["channels"], pixels, pixels), dtype=torch.uint8)
         return {
             "img": image.float() / 255,
             "cls": torch.empty((images * labels, 1)),
