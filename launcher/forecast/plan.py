@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from launcher import wheels
@@ -169,6 +170,9 @@ def _untraceable(adapter: Adapter, why: str) -> Fault:
     if type(adapter).general:
         cure = "On a machine with a card, `autofit run --fit-only device.memory=16GiB -- COMMAND` plays a smaller one by real trials."
         return Fault(key="", where="autofit plan", found=f"there is no forecast of this command: {why}", cure=cure)
+    if adapter.recipe.prepare is not None and adapter.recipe.data is not None and not Path(adapter.recipe.data).exists():
+        cure = "The recipe's `prepare` makes its data, and its model with it: run `autofit fit` once, then plan."
+        return Fault(key="data", found=f"there is no forecast: {why}", cure=cure)
     cure = "Without a forecast, `autofit fit` finds the rung by real trials; device.memory=16GiB plays a smaller card."
     return Fault(key="ask.model", found=f"there is no forecast: {why}", cure=cure)
 

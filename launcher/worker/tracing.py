@@ -220,18 +220,21 @@ def _moving() -> Iterator[None]:
 
 
 def without_memory(model: torch.nn.Module, mode: FakeTensorMode) -> None:
-    """Puts fake weights in the place of a model's real ones, whose memory is freed. Tied weights stay tied."""
+    """Puts fake weights in the place of a model's real ones, whose memory is freed. Tied weights stay tied.
+
+    Each is made anew: ``from_tensor`` gives two views of one real storage one fake storage, and a copy would weigh nothing.
+    """
     known: dict[int, torch.nn.Parameter] = {}
     for module in model.modules():
         for name, parameter in list(module._parameters.items()):
             if parameter is not None and not isinstance(parameter, FakeTensor):
                 if id(parameter) not in known:
-                    fake = mode.from_tensor(parameter.detach())
+                    fake = torch.empty_like(mode.from_tensor(parameter.detach()))
                     known[id(parameter)] = torch.nn.Parameter(fake, requires_grad=parameter.requires_grad)
                 module._parameters[name] = known[id(parameter)]
         for name, buffer in list(module._buffers.items()):
             if buffer is not None and not isinstance(buffer, FakeTensor):
-                module._buffers[name] = mode.from_tensor(buffer)
+                module._buffers[name] = torch.empty_like(mode.from_tensor(buffer))
 
 
 def state_there(optimizer: torch.optim.Optimizer, parameters: Sequence[torch.nn.Parameter]) -> None:

@@ -208,11 +208,10 @@ def _optimizer(payload: Mapping[str, Any], model: Any) -> torch.optim.Optimizer:
 
     stand_in: Any = SimpleNamespace(args=SimpleNamespace(lr0=0.01, warmup_bias_lr=0.0), data={"nc": payload["classes"]})
     optimizer = BaseTrainer.build_optimizer(stand_in, model=model, name=payload["optimizer"], lr=0.01, momentum=0.9, decay=0.0005)
-    if payload["cuda"] and type(optimizer).__name__ in ("Adam", "AdamW"):
-        optimizer = type(optimizer)(optimizer.param_groups, fused=True)
-    elif "foreach" in optimizer.defaults:
-        for group in optimizer.param_groups:
-            group["foreach"] = bool(payload["cuda"])
+    fused = payload["cuda"] and type(optimizer).__name__ in ("Adam", "AdamW")
+    for group in optimizer.param_groups:
+        if "foreach" in group:
+            group.update(foreach=payload["cuda"] and not fused, fused=fused)
     return optimizer
 
 
