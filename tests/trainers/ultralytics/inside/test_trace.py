@@ -44,10 +44,10 @@ def test_a_trace_at_other_sizes_is_what_is_traced_there(tiny: str, traced: Trace
         assert here[phase] == pytest.approx(there[phase], rel=2e-3)
 
 
-def test_weights_their_average_and_two_moments_are_there_before_the_first_batch(traced: Trace) -> None:
+def test_weights_their_average_two_moments_and_gradients_are_there_whatever_the_batch(traced: Trace) -> None:
     assert traced.facts is not None
     nothing = events.live(traced.at({"images": 0, "side": 0, "val_images": 0, "val_side": 0}))
-    assert nothing[Phase.TRAIN] >= 4 * 4 * traced.facts["parameters"]
+    assert nothing[Phase.TRAIN] >= 4.9 * 4 * traced.facts["parameters"]  # dfl's few have no gradient
 
 
 def test_every_large_storage_grows_by_images_and_pixels(traced: Trace) -> None:
