@@ -21,7 +21,7 @@ from launcher.contract.report import Phase
 
 ACCUMULATE = "accumulate"
 """The last phase of a trace: a micro-batch that finds the gradients of those before it. A run without accumulation ends before."""
-FORMAT = 1
+FORMAT = 2
 """Of the file. A child that writes another is of another autofit."""
 
 
@@ -48,7 +48,9 @@ class Convolved(NamedTuple):
     """A convolution ran on so many bytes of input, weight and output; what workspace that takes is the card's business."""
 
     backward: bool
-    size: int
+    given: int
+    weight: int
+    made: int
     pointwise: bool
 
 
@@ -111,7 +113,14 @@ class Trace:
                 known[size] = grows(size, primes).at(wanted)
             return known[size]
 
-        return [event._replace(size=scaled(event.size)) if isinstance(event, (Took, Convolved)) else event for event in self.events]
+        def there(event: Event) -> Event:
+            if isinstance(event, Took):
+                return Took(event.key, scaled(event.size))
+            if isinstance(event, Convolved):
+                return Convolved(event.backward, scaled(event.given), scaled(event.weight), scaled(event.made), event.pointwise)
+            return event
+
+        return [there(event) for event in self.events]
 
 
 def write(path: Path, trace: Trace) -> None:

@@ -71,7 +71,7 @@ def replay(events: Sequence[Event], workspaces: Workspaces, *, capacity: int | N
 
 def _workspace(card: Segments, event: Convolved, workspaces: Workspaces) -> None:
     """Only a backward convolution's: at the end of the forward pass, where the peak lies, there is none."""
-    size = int(workspaces.convolution_share * event.size)
+    size = int(workspaces.convolution_share * (event.given + event.weight + event.made))
     if event.backward and size and (workspaces.pointwise or not event.pointwise):
         for _ in range(2):  # gradients of the input, then of the weight
             card.allocate("workspace", size)

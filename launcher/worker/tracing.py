@@ -172,9 +172,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
     def _works(self, func: Any, args: Any, out: Any) -> None:
         """What takes a workspace."""
         if func is aten.convolution.default:
-            self.events.append(Convolved(False, _size(args[0], args[1], out), args[1][0, 0].numel() == 1))
+            self.events.append(Convolved(False, _size(args[0]), _size(args[1]), _size(out), args[1][0, 0].numel() == 1))
         elif func is aten.convolution_backward.default:
-            self.events.append(Convolved(True, _size(args[0], args[1], args[2]), args[2][0, 0].numel() == 1))
+            self.events.append(Convolved(True, _size(args[1]), _size(args[2]), _size(args[0]), args[2][0, 0].numel() == 1))
         elif func in _PRODUCTS:
             self.events.append(Multiplied(torch._C._current_graph_task_id() != -1))
 
@@ -183,8 +183,8 @@ _INDEXED = (aten.index.Tensor, aten.index_put_.default, aten.index_put.default, 
 _PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default)
 
 
-def _size(*tensors: Any) -> int:
-    return sum(one.numel() * one.element_size() for one in tensors if isinstance(one, torch.Tensor))
+def _size(tensor: torch.Tensor) -> int:
+    return int(tensor.numel() * tensor.element_size())
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ def test_workspaces_are_added_to_what_was_traced() -> None:
 
 
 def test_small_kernels_take_no_workspace_at_the_low_bound() -> None:
-    run: list[Event] = [Began(Phase.TRAIN), Convolved(True, 100 * MIB, True)]
+    run: list[Event] = [Began(Phase.TRAIN), Convolved(True, 50 * MIB, 10 * MIB, 40 * MIB, True)]
     assert [of(Phase.TRAIN, replay(run, one)).reserved_bytes for one in (LOW, HIGH)] == [0, 200 * MIB]
 
 

@@ -31,7 +31,7 @@ def of_a_detector(*, weights: int = WEIGHTS, per_image: int = PER_IMAGE, layers:
 def _micro_batch(events: list[Event], key: int, weights: int, output: int, layers: int, *, gradients: int | None) -> int:
     outputs = list(range(key, key + layers))
     for each in outputs:
-        events += [Convolved(False, 3 * output, False), Took(each, output)]
+        events += [Convolved(False, output, 4096, output, False), Took(each, output)]
     events.append(Multiplied(False))
     key += layers
     made = key if gradients is None else gradients
@@ -39,7 +39,7 @@ def _micro_batch(events: list[Event], key: int, weights: int, output: int, layer
         events.append(Took(key, weights))
         key += 1
     for each in reversed(outputs):
-        events += [Convolved(True, 3 * output, False), Multiplied(True), Gave(each)]
+        events += [Convolved(True, output, 4096, output, False), Multiplied(True), Gave(each)]
     events.append(Gave(made))
     return key
 
