@@ -43,12 +43,12 @@ class Ask:
 
     @cached_property
     def key(self) -> str:
-        made_with = [files.plain(self.payload), [(name, _version(name)) for name in (*self.packages, "torch")], events.FORMAT]
+        made_with = [files.plain(self.payload), [(name, _installed(name)) for name in (*self.packages, "torch")], events.FORMAT]
         texts = [_text(module) for module in (self.module, *MAKERS)]
         return hashlib.sha256(b"\0".join([json.dumps(made_with, sort_keys=True).encode(), *texts])).hexdigest()[:24]
 
 
-def _version(name: str) -> str:
+def _installed(name: str) -> str:
     with suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(name)
     return ""

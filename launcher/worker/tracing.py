@@ -201,16 +201,15 @@ def _moving() -> Iterator[None]:
     place, which stays the same one where nothing changes."""
     plain = torch.nn.Module._apply
 
-    def apply(self: torch.nn.Module, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> torch.nn.Module:
-        for child in self.children() if recurse else ():
+    def apply(module: torch.nn.Module, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> torch.nn.Module:
+        for child in module.children() if recurse else ():
             apply(child, fn)
-        for name, one in self._parameters.items():
-            if one is not None and (moved := fn(one)) is not one:
-                self._parameters[name] = torch.nn.Parameter(moved.detach(), requires_grad=one.requires_grad)
-        for name, buffer in self._buffers.items():
-            if buffer is not None:
-                self._buffers[name] = fn(buffer)
-        return self
+        for name, one in _own(module.named_parameters):
+            if (moved := fn(one)) is not one:
+                setattr(module, name, torch.nn.Parameter(moved.detach(), requires_grad=one.requires_grad))
+        for name, buffer in _own(module.named_buffers):
+            setattr(module, name, fn(buffer))
+        return module
 
     torch.nn.Module._apply = apply
     try:
@@ -226,15 +225,20 @@ def without_memory(model: torch.nn.Module, mode: FakeTensorMode) -> None:
     """
     known: dict[int, torch.nn.Parameter] = {}
     for module in model.modules():
-        for name, parameter in list(module._parameters.items()):
-            if parameter is not None and not isinstance(parameter, FakeTensor):
+        for name, parameter in _own(module.named_parameters):
+            if not isinstance(parameter, FakeTensor):
                 if id(parameter) not in known:
                     fake = torch.empty_like(mode.from_tensor(parameter.detach()))
                     known[id(parameter)] = torch.nn.Parameter(fake, requires_grad=parameter.requires_grad)
-                module._parameters[name] = known[id(parameter)]
-        for name, buffer in list(module._buffers.items()):
-            if buffer is not None and not isinstance(buffer, FakeTensor):
-                module._buffers[name] = torch.empty_like(mode.from_tensor(buffer))
+                setattr(module, name, known[id(parameter)])
+        for name, buffer in _own(module.named_buffers):
+            if not isinstance(buffer, FakeTensor):
+                setattr(module, name, torch.empty_like(mode.from_tensor(buffer)))
+
+
+def _own(named: Callable[..., Iterable[tuple[str, Any]]]) -> list[tuple[str, Any]]:
+    """A module's own weights or buffers, each under every name that it has there."""
+    return list(named(recurse=False, remove_duplicate=False))
 
 
 def state_there(optimizer: torch.optim.Optimizer, parameters: Sequence[torch.nn.Parameter]) -> None:
