@@ -60,6 +60,11 @@ class On:
         """The first rung, best first, of which that is said."""
         return next((rung for rung in ladder.rungs if self.words[rung.index] is word), None)
 
+    def edge(self, ladder: Ladder) -> Rung | None:
+        """The first rung on the edge, above the first that is predicted to fit: worth a trial."""
+        to_fit, edge = self.first(Word.TO_FIT, ladder), self.first(Word.EDGE, ladder)
+        return edge if edge is not None and (to_fit is None or edge.index < to_fit.index) else None
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
@@ -88,14 +93,14 @@ class Plan:
         }
 
     def _card(self, on: On) -> dict[str, Any]:
-        to_fit, edge = on.first(Word.TO_FIT, self.ladder), on.first(Word.EDGE, self.ladder)
+        to_fit, edge = on.first(Word.TO_FIT, self.ladder), on.edge(self.ladder)
         return {
             "gpu": on.card.name,
             "title": on.card.title,
             "usable_bytes": on.card.usable_bytes,
             "cap_bytes": on.cap_bytes,
             "rung_predicted_to_fit": to_fit.index if to_fit else None,
-            "rung_on_the_edge": edge.index if edge and (to_fit is None or edge.index < to_fit.index) else None,
+            "rung_on_the_edge": edge.index if edge else None,
         }
 
     def _rung(self, rung: Rung) -> dict[str, Any]:

@@ -49,10 +49,9 @@ def _shown(plan: Plan) -> list[Rung]:
         return list(rungs)
     chosen = {0, 1}
     for on in plan.cards:
-        for word in (Word.TO_FIT, Word.EDGE):
-            if (rung := on.first(word, plan.ladder)) is not None:
-                at = rungs.index(rung)
-                chosen |= set(range(at - 1, at + BEYOND + 1))
+        for rung in filter(None, (on.first(Word.TO_FIT, plan.ladder), on.edge(plan.ladder))):
+            at = rungs.index(rung)
+            chosen |= set(range(at - 1, at + BEYOND + 1))
     return [rung for at, rung in enumerate(rungs) if at in chosen]
 
 
@@ -80,14 +79,14 @@ def _range(forecast: Forecast) -> str:
 
 
 def _choice(on: On, plan: Plan) -> str:
-    to_fit, edge = on.first(Word.TO_FIT, plan.ladder), on.first(Word.EDGE, plan.ladder)
+    to_fit, edge = on.first(Word.TO_FIT, plan.ladder), on.edge(plan.ladder)
     usable, cap = format_size(on.card.usable_bytes), format_size(on.cap_bytes)
     head = f"[bold]{on.card.name}[/] ({escape(on.card.title)}, {usable} usable, {cap} with the headroom)"
     said = f"rung {to_fit.index} is the first predicted to fit: {escape(_words(to_fit))}" if to_fit else "no rung is predicted to fit"
     if to_fit is not None:
         forecast = worst(list(on.forecasts[to_fit.index].values()))
         said += f"; {_range(forecast)} GiB and about {format_size(forecast.context_bytes)} for the context"
-    if edge is not None and (to_fit is None or edge.index < to_fit.index):
+    if edge is not None:
         said += f"; rung {edge.index} is on the edge: {escape(_words(edge))}"
     return f"{head}: {said}"
 
