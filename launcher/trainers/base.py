@@ -19,9 +19,9 @@ from launcher import process, progress
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
-from launcher.ladder import ActsIn, Ladder, Rung
 from launcher.forecast import traced
 from launcher.forecast.forecast import Rest
+from launcher.ladder import ActsIn, Ladder, Rung
 from launcher.progress import Progress
 from launcher.schema import Recipe, Value, WheelRule
 from launcher.understood import Understood

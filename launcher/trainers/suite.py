@@ -32,7 +32,7 @@ from launcher.ladder import MICRO_BATCH, Ladder
 from launcher.record import RunFolder
 from launcher.schema import Recipe
 from launcher.sizes import GIB, MIB
-from launcher.trainers.base import Adapter, inputs_of, load_adapter, resuming, tracing_of, Untraceable
+from launcher.trainers.base import Adapter, Untraceable, inputs_of, load_adapter, resuming, tracing_of
 from launcher.verdict import Kind
 from launcher.wheels import ladder_of
 

@@ -23,7 +23,19 @@ from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import Ladder, Rung
 from launcher.progress import Progress
 from launcher.schema import Recipe, Value, WheelRule
-from launcher.trainers.base import Checkpoint, Command, Foreseen, GoingOn, held_by, Inputs, Resumes, Tracing, TrialPlan, Untraceable, WheelSpec
+from launcher.trainers.base import (
+    Checkpoint,
+    Command,
+    Foreseen,
+    GoingOn,
+    Inputs,
+    Resumes,
+    Tracing,
+    TrialPlan,
+    Untraceable,
+    WheelSpec,
+    held_by,
+)
 from launcher.trainers.script import batches, configs, outside, recognise, rules
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.spelling import ITSELF, NOMINAL, OUTSIDE, Line, kind

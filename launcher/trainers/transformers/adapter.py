@@ -26,7 +26,20 @@ from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import Ladder, Rung
 from launcher.progress import TRAIN, VALIDATE, Progress
 from launcher.schema import Recipe, Value, WheelRule
-from launcher.trainers.base import aside, budgeted, Checkpoint, Command, Foreseen, GoingOn, Inputs, package_folder, Resumes, Tracing, TrialPlan, WheelSpec
+from launcher.trainers.base import (
+    Checkpoint,
+    Command,
+    Foreseen,
+    GoingOn,
+    Inputs,
+    Resumes,
+    Tracing,
+    TrialPlan,
+    WheelSpec,
+    aside,
+    budgeted,
+    package_folder,
+)
 from launcher.trainers.transformers import arguments as hf_arguments
 from launcher.trainers.transformers import data as hf_data
 from launcher.trainers.transformers import environment, resuming, tracing

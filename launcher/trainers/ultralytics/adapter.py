@@ -27,7 +27,7 @@ from launcher.ladder import Ladder, Rung
 from launcher.progress import TRAIN, VALIDATE, Progress
 from launcher.schema import Recipe, Value, WheelRule
 from launcher.sizes import format_size
-from launcher.trainers.base import aside, budgeted, Checkpoint, Command, Foreseen, GoingOn, Inputs, Resumes, Tracing, TrialPlan, WheelSpec
+from launcher.trainers.base import Checkpoint, Command, Foreseen, GoingOn, Inputs, Resumes, Tracing, TrialPlan, WheelSpec, aside, budgeted
 from launcher.trainers.ultralytics import arguments as yolo_arguments
 from launcher.trainers.ultralytics import data as yolo_data
 from launcher.trainers.ultralytics import environment, images, recognise, resuming, tracing, treatment
