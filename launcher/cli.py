@@ -64,7 +64,7 @@ def run(argv: Sequence[str]) -> int:
 def _split(argv: Sequence[str], verb: Verb | None) -> tuple[list[str], list[str]]:
     """The words that are ours (or Hydra's), and those of a command after ``--``, where the verb takes one."""
     words = list(argv)
-    if verb is None or verb.takes is not Takes.COMMAND or "--" not in words:
+    if verb is None or verb.takes not in (Takes.COMMAND, Takes.EITHER) or "--" not in words:
         return words, []
     at = words.index("--")
     return words[:at], words[at + 1 :]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from launcher.board import Board
     from launcher.display import Display
     from launcher.errors import Fault
+    from launcher.forecast.plan import Plan
 
 
 class _Patient(io.RawIOBase):
@@ -120,6 +121,12 @@ class Terminal:
         from launcher.board import Board
 
         return Board(_console(stderr=self._as_json))
+
+    def plan(self, plan: Plan) -> None:
+        """What is predicted of a ladder."""
+        from launcher.forecast import table
+
+        table.show(plan, _console(stderr=self._as_json))
 
     def streams(self) -> tuple[BinaryIO, BinaryIO]:
         """Where a trainer's own standard output and error are shown, byte for byte."""

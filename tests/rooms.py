@@ -240,18 +240,22 @@ def _starts_or_ends(call: ast.Attribute) -> bool:
     return bool(STARTERS.fullmatch(call.attr)) if of_os else call.attr in ("kill", "terminate", "send_signal")
 
 
-def payload_keys_read(tree: Tree, room: str) -> set[str]:
-    """Keys of a trial's payload that the modules of an ``inside`` room read."""
+TRACE = "trace"
+"""The module of an ``inside`` room that has a payload of its own."""
+
+
+def payload_keys_read(tree: Tree, room: str, *, by: str = "trial") -> set[str]:
+    """Keys of a trial's payload that the modules of an ``inside`` room read; or of a trace's."""
     found = set()
     for module, parsed in tree.parsed.items():
-        if room_of(module, "inside") == room:
+        if room_of(module, "inside") == room and module.endswith(f".{TRACE}") == (by == TRACE):
             found |= set(_payload_keys(parsed))
     return found
 
 
-def payload_keys_told(tree: Tree, room: str) -> set[str]:
-    """Keys of a trial's payload that the docstring of its module lists: the words in double backquotes that open a description."""
-    text = ast.get_docstring(tree.parsed[f"{room}.trial"]) or ""
+def payload_keys_told(tree: Tree, room: str, *, by: str = "trial") -> set[str]:
+    """Keys of a payload that the docstring of its module lists: the words in double backquotes that open a description."""
+    text = ast.get_docstring(tree.parsed[f"{room}.{by}"]) or ""
     paragraph = text[text.index("Payload:") :].split("\n\n")[0]
     return set(re.findall(r"``(\w+)``(?!\))", re.sub(r"\([^()]*\)", "", paragraph)))
 

@@ -45,6 +45,11 @@ def test_a_trials_docstring_lists_the_payload_that_is_read(room: str) -> None:
     assert rooms.payload_keys_told(HOUSE, room) == rooms.payload_keys_read(HOUSE, room)
 
 
+@pytest.mark.parametrize("room", [room for room in TRIALS if f"{room}.{rooms.TRACE}" in HOUSE.paths])
+def test_a_traces_docstring_lists_the_payload_that_is_read(room: str) -> None:
+    assert rooms.payload_keys_told(HOUSE, room, by=rooms.TRACE) == rooms.payload_keys_read(HOUSE, room, by=rooms.TRACE)
+
+
 def test_the_run_folders_docstring_lists_its_files(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path, "demo")
     names = {str(getattr(folder, name).relative_to(folder.path)) for name, value in vars(RunFolder).items() if isinstance(value, property)}

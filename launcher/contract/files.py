@@ -14,11 +14,16 @@ from typing import Any
 
 def replace(path: Path, text: str) -> None:
     """Writes beside, then renames: a reader sees the old file or the new one. Nothing is left beside where that fails."""
+    replace_bytes(path, text.encode("utf-8"))
+
+
+def replace_bytes(path: Path, content: bytes) -> None:
+    """The same, of bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(text)
+        with beside.open("wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -19,6 +19,8 @@ from launcher import process, progress
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
+from launcher.forecast import traced
+from launcher.forecast.forecast import Rest
 from launcher.ladder import ActsIn, Ladder, Rung
 from launcher.progress import Progress
 from launcher.schema import Recipe, Value, WheelRule
@@ -270,6 +272,60 @@ def package_folder(name: str) -> Path | None:
     """The folder of an installed package, which is not imported."""
     spec = find_spec(name)
     return Path(spec.origin).parent if spec is not None and spec.origin else None
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Foreseeing what a rung needs
+
+
+class Untraceable(Exception):
+    """There is no forecast of this rung. The message says why; the search does without."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tracing:
+    """How the training of one rung can be traced without memory (``launcher.worker.tracing``), and where it stands in that trace."""
+
+    module: str
+    """``python -m MODULE ORDERS`` makes traces."""
+    payload: Mapping[str, Any]
+    """Everything that makes it another trace than another rung's, as JSON; not the sizes."""
+    sizes: Mapping[str, int]
+    """What the trace grows with, at this rung: samples of a batch, side of an image, tokens."""
+    samples: tuple[str, ...]
+    """Those of the sizes that count samples."""
+    packages: tuple[str, ...]
+    """Whose versions a trace hangs on."""
+    environment: Callable[[Path], Mapping[str, str]]
+    """Makes a child's variables in a folder of its own."""
+    rests: Mapping[str, Rest]
+    """By phase: what a CPU's process takes beside."""
+    expandable: bool = False
+    """A card's segments are expandable at this rung."""
+    cublas_bytes: int = 0
+    """What the trainer sets cuBLAS' workspace to; 0: PyTorch's own."""
+    left_out: tuple[str, ...] = ()
+    """What the run needs beside and no trace holds."""
+
+    def ask(self) -> traced.Ask:
+        return traced.Ask(module=self.module, payload=self.payload, packages=self.packages)
+
+
+class Foreseen:
+    """What an adapter adds whose trainer can be traced; as it stands here, for one that can't. An adapter of somebody else's needs none."""
+
+    def tracing(self, rung: Rung, *, cuda: bool) -> Tracing:
+        """Raises Untraceable. ``cuda``: as on a card, whether there is one or not."""
+        raise Untraceable(f"the trainer {getattr(self, 'name', '')} has nothing that traces it without memory")
+
+
+def tracing_of(adapter: object) -> Foreseen:
+    """How this adapter's runs are foreseen."""
+    if isinstance(adapter, Foreseen):
+        return adapter
+    nothing = Foreseen()
+    nothing.name = getattr(adapter, "name", "")  # type: ignore[attr-defined]
+    return nothing
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from launcher.ladder import MICRO_BATCH, Ladder
 from launcher.record import RunFolder
 from launcher.schema import Recipe
 from launcher.sizes import GIB, MIB
-from launcher.trainers.base import Adapter, inputs_of, load_adapter, resuming
+from launcher.trainers.base import Adapter, Untraceable, inputs_of, load_adapter, resuming, tracing_of
 from launcher.verdict import Kind
 from launcher.wheels import ladder_of
 
@@ -117,6 +117,17 @@ class AdapterSuite:
 
     def test_it_says_of_every_rung_whether_its_shapes_vary(self, adapter: Adapter, ladder: Ladder) -> None:
         assert {type(adapter.shapes_vary(rung)) for rung in ladder.rungs} == {bool}
+
+    def test_it_says_of_every_rung_how_it_is_traced_or_why_it_is_not(self, adapter: Adapter, ladder: Ladder) -> None:
+        for rung in ladder.rungs:
+            for cuda in (False, True):
+                try:
+                    tracing = tracing_of(adapter).tracing(rung, cuda=cuda)
+                except Untraceable as why:
+                    assert str(why)
+                    continue
+                assert json.loads(json.dumps(plain(tracing.payload)))
+                assert set(tracing.samples) <= set(tracing.sizes) and all(size > 0 for size in tracing.sizes.values())
 
     def test_it_never_imports_torch(self) -> None:
         module = self.adapter_type.__module__

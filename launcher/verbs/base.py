@@ -18,6 +18,8 @@ class Takes(Enum):
     """recipe=NAME and overrides, for Hydra."""
     COMMAND = "command"
     """A command of the person's after ``--``, whose words nobody else reads; overrides before it."""
+    EITHER = "either"
+    """One or the other: a recipe, or a command after ``--``."""
     FOLDER = "folder"
     """The folder of a run."""
     NOTHING = "nothing"

@@ -7,7 +7,7 @@ A new verb is one ``Verb`` here, and its function in the module that is named fo
 from __future__ import annotations
 
 from launcher.errors import BadInput, Fault, did_you_mean
-from launcher.verbs import about, command, folder, recipe
+from launcher.verbs import about, command, folder, plan, recipe
 from launcher.verbs.base import Takes, Verb
 from launcher.verbs.detached import DETACH
 
@@ -34,6 +34,13 @@ VERBS: tuple[Verb, ...] = (
         help="every rung it may fall back to; nothing is run",
         takes=Takes.RECIPE,
         run=recipe.ladder,
+    ),
+    Verb(
+        name="plan",
+        usage="recipe=NAME gpu=NAME[,NAME] | gpu=NAME -- COMMAND",
+        help="which rung is predicted to fit which card; no card is needed",
+        takes=Takes.EITHER,
+        run=plan.plan,
     ),
     Verb(name="trial", usage="recipe=NAME data=... rung=7", help="one rung, really tried", takes=Takes.RECIPE, run=recipe.trial),
     Verb(
@@ -139,4 +146,4 @@ def completions(line: str) -> list[str] | None:
         from launcher import runs
 
         return [*verb.flags, *sorted(path.name for path in runs.below(runs.ROOT))]
-    return None if verb.takes is Takes.RECIPE else list(verb.flags)
+    return None if verb.takes in (Takes.RECIPE, Takes.EITHER) else list(verb.flags)

@@ -23,7 +23,19 @@ from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import Ladder, Rung
 from launcher.progress import Progress
 from launcher.schema import Recipe, Value, WheelRule
-from launcher.trainers.base import Checkpoint, Command, GoingOn, Inputs, Resumes, TrialPlan, WheelSpec, held_by
+from launcher.trainers.base import (
+    Checkpoint,
+    Command,
+    Foreseen,
+    GoingOn,
+    Inputs,
+    Resumes,
+    Tracing,
+    TrialPlan,
+    Untraceable,
+    WheelSpec,
+    held_by,
+)
 from launcher.trainers.script import batches, configs, outside, recognise, rules
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.spelling import ITSELF, NOMINAL, OUTSIDE, Line, kind
@@ -33,7 +45,7 @@ MOST_ACCUMULATION = 4
 """Micro-batches per optimizer step in a trial."""
 
 
-class ScriptAdapter(Resumes):
+class ScriptAdapter(Resumes, Foreseen):
     """Any command that trains with PyTorch."""
 
     name: ClassVar[str] = "script"
@@ -222,6 +234,11 @@ class ScriptAdapter(Resumes):
     def going_on(self, rung: Rung, command: Command, *, folder: Path) -> GoingOn | None:
         newest = self.newest_checkpoint(folder=folder)
         return GoingOn(checkpoint=newest, command=self.resumed(command, newest)) if newest is not None else None
+
+    def tracing(self, rung: Rung, *, cuda: bool) -> Tracing:
+        raise Untraceable(
+            "a script of your own can't be traced in general (its data, its files, what it reads back); only trials say its need"
+        )
 
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         return None  # how long the script trains is its own affair

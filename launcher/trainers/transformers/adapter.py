@@ -26,10 +26,23 @@ from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import Ladder, Rung
 from launcher.progress import TRAIN, VALIDATE, Progress
 from launcher.schema import Recipe, Value, WheelRule
-from launcher.trainers.base import Checkpoint, Command, GoingOn, Inputs, Resumes, TrialPlan, WheelSpec, aside, budgeted, package_folder
+from launcher.trainers.base import (
+    Checkpoint,
+    Command,
+    Foreseen,
+    GoingOn,
+    Inputs,
+    Resumes,
+    Tracing,
+    TrialPlan,
+    WheelSpec,
+    aside,
+    budgeted,
+    package_folder,
+)
 from launcher.trainers.transformers import arguments as hf_arguments
 from launcher.trainers.transformers import data as hf_data
-from launcher.trainers.transformers import environment, resuming
+from launcher.trainers.transformers import environment, resuming, tracing
 from launcher.trainers.transformers import models as hf_models
 from launcher.trainers.transformers.native import hf_run
 from launcher.understood import Understood
@@ -55,7 +68,7 @@ _NEEDS = {
 }
 
 
-class TransformersAdapter(Resumes):
+class TransformersAdapter(Resumes, Foreseen):
     """Whisper-shaped speech models and causal language models, by transformers' own trainers."""
 
     name: ClassVar[str] = "transformers"
@@ -258,6 +271,9 @@ class TransformersAdapter(Resumes):
 
     def arguments(self, rung: Rung, budget: Budget) -> dict[str, Any]:
         """The native arguments of one rung, save for the output folder."""
+        return self._arguments(rung, on_cpu=budget.kind == "cpu")
+
+    def _arguments(self, rung: Rung, *, on_cpu: bool) -> dict[str, Any]:
         values, task = rung.values, str(self.recipe.trainer.task)
         checkpointing = hf_arguments.checkpointing(task)
         args: dict[str, Any] = {
@@ -280,7 +296,7 @@ class TransformersAdapter(Resumes):
                 args[argument] = values[wheel]
         if rung.position and values.get("label_length") != self.recipe.ask.get("label_length"):
             args["leave_out_longer"] = True
-        if budget.kind == "cpu":
+        if on_cpu:
             args["use_cpu"] = True
         if task == "speech":
             args.setdefault("predict_with_generate", True)
@@ -409,6 +425,15 @@ class TransformersAdapter(Resumes):
 
     def put_aside(self, *, folder: Path, attempt: int) -> None:
         aside(self._output(folder), attempt)
+
+    def tracing(self, rung: Rung, *, cuda: bool) -> Tracing:
+        task = str(self.recipe.trainer.task)
+        return tracing.of(rung, task=task, args=self._arguments(rung, on_cpu=not cuda), longest=self._longest, cuda=cuda)
+
+    @cached_property
+    def _longest(self) -> int | None:
+        """Tokens of the longest sample, looked at once."""
+        return hf_data.longest(self.recipe, str(self.recipe.trainer.task), hf_models.locate(str(self.recipe.ask.get("model"))))
 
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         """Steps, and as many evaluations as ``eval_strategy`` says and the one at the end."""

@@ -76,22 +76,52 @@ LEAST_PROMPT = 2
 def _too_long(samples: Sequence[hf_speech.Sample], asked: Value, model: Model) -> list[str]:
     """Transcripts that are surely over the limit, counted by the model's own tokenizer.json; the trial counts to the last token."""
     limits = [limit for limit in (asked, hf_models.config_of(model).get("max_target_positions")) if isinstance(limit, int)]
-    file = model.path / "tokenizer.json" if model.path is not None else None
-    if not limits or file is None or not file.is_file() or importlib.util.find_spec("tokenizers") is None:
+    counts = _tokens([sample.text for sample in samples], model) if limits else None
+    if counts is None:
         return []
+    most = min(limits)
+    return [
+        f"{sample.audio}: its transcript has {count + LEAST_PROMPT} tokens or more, over the limit of {most}; cut it with its audio"
+        for sample, count in zip(samples, counts, strict=True)
+        if count + LEAST_PROMPT > most
+    ]
+
+
+def _tokens(texts: Sequence[str], model: Model) -> list[int] | None:
+    """Tokens of each text by the model's own tokenizer.json, without what stands around them; None where it can't be read."""
+    file = model.path / "tokenizer.json" if model.path is not None else None
+    if file is None or not file.is_file() or importlib.util.find_spec("tokenizers") is None:
+        return None
     import tokenizers
 
     try:
         tokenizer = tokenizers.Tokenizer.from_file(str(file))
+        return [len(one) for one in tokenizer.encode_batch(list(texts), add_special_tokens=False)]
     except Exception:  # whatever that library raises of a file: loading the model will say it better
-        return []
-    counts = [len(one) + LEAST_PROMPT for one in tokenizer.encode_batch([sample.text for sample in samples], add_special_tokens=False)]
-    most = min(limits)
-    return [
-        f"{sample.audio}: its transcript has {count} tokens or more, over the limit of {most}; cut it with its audio"
-        for sample, count in zip(samples, counts, strict=True)
-        if count > most
-    ]
+        return None
+
+
+PROMPT = 4
+"""Tokens around a transcript: start, language, task, end. Around a text it is fewer."""
+
+
+def longest(recipe: Recipe, task: str, model: Model) -> int | None:
+    """Tokens of the longest sample, what stands around it included; None where the data or the tokenizer isn't here."""
+    args = recipe.trainer.args
+    if recipe.data is None:
+        return None
+    common: dict[str, Any] = {"text_column": args.get("text_column"), "fraction": args.get("validation_fraction", 0.1)}
+    try:
+        if task == "speech":
+            read = hf_speech.read_data(recipe.data, args.get("validation_data"), audio_column=args.get("audio_column"), **common)
+            texts = [sample.text for part in read for sample in part]
+        else:
+            rows = hf_text.read_data(recipe.data, args.get("validation_data"), prompt_column=args.get("prompt_column"), **common)
+            texts = [one.prompt + one.text for part in rows for one in part]
+    except (hf_run.Refused, OSError):
+        return None
+    counts = _tokens(texts, model)
+    return max(counts) + PROMPT if counts else None
 
 
 def _listed(wrong: Iterable[str], *, all_: int) -> list[Fault]:

@@ -27,10 +27,10 @@ from launcher.ladder import Ladder, Rung
 from launcher.progress import TRAIN, VALIDATE, Progress
 from launcher.schema import Recipe, Value, WheelRule
 from launcher.sizes import format_size
-from launcher.trainers.base import Checkpoint, Command, GoingOn, Inputs, Resumes, TrialPlan, WheelSpec, aside, budgeted
+from launcher.trainers.base import Checkpoint, Command, Foreseen, GoingOn, Inputs, Resumes, Tracing, TrialPlan, WheelSpec, aside, budgeted
 from launcher.trainers.ultralytics import arguments as yolo_arguments
 from launcher.trainers.ultralytics import data as yolo_data
-from launcher.trainers.ultralytics import environment, images, recognise, resuming, treatment
+from launcher.trainers.ultralytics import environment, images, recognise, resuming, tracing, treatment
 from launcher.trainers.ultralytics import labels as yolo_labels
 from launcher.trainers.ultralytics import models as yolo_models
 from launcher.understood import Understood
@@ -50,7 +50,7 @@ _SUFFIX_TASK = {"-seg": "segment", "-pose": "pose", "-obb": "obb", "-cls": "clas
 _NOT_CHECKPOINTED = ("rtdetr", "world", "yoloe")
 
 
-class UltralyticsAdapter(Resumes):
+class UltralyticsAdapter(Resumes, Foreseen):
     """Detect, segment, pose and obb training by Ultralytics."""
 
     name: ClassVar[str] = "ultralytics"
@@ -475,6 +475,21 @@ class UltralyticsAdapter(Resumes):
 
     def put_aside(self, *, folder: Path, attempt: int) -> None:
         aside(self._save_dir(folder), attempt)
+
+    def tracing(self, rung: Rung, *, cuda: bool) -> Tracing:
+        facts = self._data[0]
+        args = self.recipe.trainer.args
+        return tracing.of(
+            rung,
+            task=self._task(),
+            model=str(rung.values["model"]),
+            classes=1 if args.get("single_cls") else len(facts.names) if facts else None,
+            channels=facts.channels if facts else 3,
+            labels=facts.most_labels if facts else None,
+            val_batch=self._val_batch(rung),
+            args=lambda name: yolo_arguments.value_of(args, name),
+            cuda=cuda,
+        )
 
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         if not report.step_seconds or not report.train_samples:

@@ -1,0 +1,70 @@
+"""What one phase of a rung is foreseen to need: a certain lower bound, two bounds of what is reserved, and what lies beside. Bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Forecast:
+    """Predicted, never proven: nothing here says that a rung fits."""
+
+    live_bytes: int
+    """Storages alive at once: nothing can do with less. It was below what was measured at all 19 published points."""
+    low_bytes: int
+    """Reserved by the allocator with the least workspaces. On a CPU: data segments above the base, at the least."""
+    high_bytes: int
+    """The same with the most."""
+    middle_bytes: int
+    """The likeliest: between the two where this kind of card was seen."""
+    context_bytes: int = 0
+    """Beside the allocator: context, kernels, libraries. 0 on a CPU."""
+
+    @property
+    def peak_bytes(self) -> int:
+        """The likeliest need of the device, context included: what is held against a cap."""
+        return self.middle_bytes + self.context_bytes
+
+    @property
+    def least_bytes(self) -> int:
+        """Below this nothing runs."""
+        return self.live_bytes + self.context_bytes
+
+    def corrected(self, scale: float, offset: float) -> Forecast:
+        """As real trials have shown it to be off: middle and both bounds, never below what is alive."""
+
+        def moved(size: int) -> int:
+            return max(self.live_bytes, round(scale * size + offset))
+
+        return Forecast(
+            live_bytes=self.live_bytes,
+            low_bytes=moved(self.low_bytes),
+            high_bytes=moved(self.high_bytes),
+            middle_bytes=moved(self.middle_bytes),
+            context_bytes=self.context_bytes,
+        )
+
+
+def worst(forecasts: list[Forecast]) -> Forecast:
+    """The phase that needs most."""
+    return max(forecasts, key=lambda one: one.peak_bytes)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rest:
+    """What a CPU's process takes beside the storages that are alive: loaders, oneDNN's scratch and reordered weights, threads' arenas.
+
+    Fitted on twelve real trials on one machine (docs/prediction.md); the number of threads moves it by a tenth.
+    """
+
+    constant_bytes: int
+    share: float = 0.0
+    """Of what is alive."""
+
+    def forecast(self, live: int) -> Forecast:
+        """A third of the rest less, and a half more, for what other machines and models may take."""
+
+        def with_rest(part: float) -> int:
+            return round(live + part * (self.constant_bytes + self.share * live))
+
+        return Forecast(live_bytes=live, low_bytes=with_rest(2 / 3), high_bytes=with_rest(3 / 2), middle_bytes=with_rest(1))

@@ -1,0 +1,71 @@
+"""For the search: an adapter, its ladder and a budget in, what each rung is foreseen to need as a part of the cap out; and real peaks kept.
+
+A card that the catalogue doesn't know is taken for one of no known kind, with the middle between both bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from launcher.contract.report import Phase, PhaseUse
+from launcher.devices import Budget
+from launcher.forecast import cards, ratios
+from launcher.forecast.cards import Card
+from launcher.forecast.foresight import Foresight
+from launcher.forecast.ratios import Seen
+from launcher.ladder import Ladder, Rung
+from launcher.sizes import MIB
+from launcher.trainers.base import Adapter
+
+
+def foresight(adapter: Adapter, ladder: Ladder, budget: Budget) -> Foresight:
+    """Forecasts for the very device of a launch, corrected by what real trials have shown on such a one."""
+    card = card_of(budget) if budget.kind == "cuda" else None
+    return Foresight(adapter, ladder, card, device=budget.name, seen=ratios.known())
+
+
+def card_of(budget: Budget) -> Card:
+    known = cards.like(budget.name)
+    if known is not None:
+        return known
+    return Card(
+        title=budget.name,
+        architecture="ampere",
+        usable_mib=budget.total_bytes // MIB,
+        cublas_bytes=8_519_680,
+        context_mib=450,
+        convolution=(1.0, 2.0),
+        lean=0.5,
+    )
+
+
+def parts(sight: Foresight, cap_bytes: int) -> dict[int, float | None]:
+    """Rung index -> its likeliest peak over the cap; None where it can't be foreseen. Traces whatever isn't kept yet."""
+    sight.gather(sight.ladder.rungs)
+    peaks = {rung.index: sight.peak(rung) for rung in sight.ladder.rungs}
+    return {index: peak.peak_bytes / cap_bytes if peak is not None else None for index, peak in peaks.items()}
+
+
+def why_not(sight: Foresight) -> tuple[str, ...]:
+    """Why rungs can't be foreseen, each reason once."""
+    return tuple(dict.fromkeys(why for rung in sight.ladder.rungs if (why := sight.why_not(rung))))
+
+
+def seen(sight: Foresight, rung: Rung, uses: Iterable[PhaseUse], *, device: str) -> list[Seen]:
+    """What one trial's phases used beside what had been foreseen of them, uncorrected; for ``ratios.keep``."""
+    foreseen = sight.uncorrected(rung) or {}
+    real = {phase: max((use.reserved_bytes for use in uses if use.phase in names), default=0) for phase, names in _PHASES.items()}
+    return [
+        Seen(
+            trainer=type(sight.adapter).name,
+            device=device,
+            phase=phase.value,
+            foreseen_bytes=forecast.middle_bytes,
+            real_bytes=real[phase],
+        )
+        for phase, forecast in foreseen.items()
+        if real.get(phase)
+    ]
+
+
+_PHASES = {Phase.TRAIN: (Phase.TRAIN, Phase.TRAIN_AGAIN), Phase.VALIDATE: (Phase.VALIDATE,)}

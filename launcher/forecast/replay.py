@@ -1,0 +1,105 @@
+"""Events of a run and a card's own needs -> what each phase would allocate and reserve, without end or under a cap; and the least cap.
+
+Added to the events is what no trace holds and the allocator does: the workspaces of cuBLAS and of cuDNN's convolutions. How large the
+latter are cuDNN decides per card and version, so that there are two bounds (``Workspaces``). Pure Python, no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from launcher.contract.report import Phase
+from launcher.forecast.events import Began, Convolved, Event, Gave, Took
+from launcher.forecast.segments import Full, Segments
+from launcher.sizes import MIB
+
+EMPTIED_ABOVE = 0.5
+"""Ultralytics gives cached segments back before validation where more than half of the card is in use (engine/trainer.py, 8.4.190)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Workspaces:
+    """What kernels take beside their operands."""
+
+    cublas_bytes: int = 8_519_680
+    """For each thread that multiplies matrices: forward and backward have their own."""
+    convolution_share: float = 1.0
+    """Of a backward convolution's input, weight and output."""
+    pointwise: bool = False
+    """Convolutions of 1 x 1 take it, too."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Use:
+    """What one phase used at most. Bytes."""
+
+    phase: str
+    allocated_bytes: int
+    reserved_bytes: int
+
+
+def replay(events: Sequence[Event], workspaces: Workspaces, *, capacity: int | None = None, expandable: bool = False) -> list[Use]:
+    """What each phase uses, in order. Raises Full where ``capacity`` isn't enough.
+
+    Without one, each phase begins with no segment that holds nothing: what it uses is then its own need, and not what the phase before
+    had left lying about.
+    """
+    card = Segments(capacity=capacity, expandable=expandable)
+    uses: list[Use] = []
+    phase, highest, multiplied = Phase.START.value, 0, [False, False]
+    for event in events:
+        if isinstance(event, Took):
+            card.allocate(event.key, event.size)
+        elif isinstance(event, Gave):
+            card.release(event.key)
+            continue
+        elif isinstance(event, Began):
+            uses.append(Use(phase=phase, allocated_bytes=card.peak_allocated, reserved_bytes=max(highest, card.reserved)))
+            phase, highest, card.peak_allocated = event.phase, 0, card.allocated
+            if capacity is None or (phase == Phase.VALIDATE and card.reserved > EMPTIED_ABOVE * capacity):
+                card.empty_cache()
+        elif isinstance(event, Convolved):
+            _workspace(card, event, workspaces)
+        elif not multiplied[event.backward] and workspaces.cublas_bytes:
+            multiplied[event.backward] = True
+            card.allocate(("cublas", event.backward), workspaces.cublas_bytes)
+        highest = max(highest, card.reserved)
+    uses.append(Use(phase=phase, allocated_bytes=card.peak_allocated, reserved_bytes=max(highest, card.reserved)))
+    return uses
+
+
+def _workspace(card: Segments, event: Convolved, workspaces: Workspaces) -> None:
+    """Only a backward convolution's: at the end of the forward pass, where the peak lies, there is none."""
+    size = int(workspaces.convolution_share * (event.given + event.weight + event.made))
+    if event.backward and size and (workspaces.pointwise or not event.pointwise):
+        for _ in range(2):  # gradients of the input, then of the weight
+            card.allocate("workspace", size)
+            card.release("workspace")
+
+
+def goes_through(events: Sequence[Event], workspaces: Workspaces, capacity: int, *, expandable: bool) -> bool:
+    """Whether the run goes through with so many bytes for the allocator. Reserved without end is not the need: an allocator that has
+    room keeps what it could give back."""
+    try:
+        replay(events, workspaces, capacity=capacity, expandable=expandable)
+    except Full:
+        return False
+    return True
+
+
+def least_cap(events: Sequence[Event], workspaces: Workspaces, *, expandable: bool, within: int = 16 * MIB) -> int:
+    """The least capacity with which the run goes through, to ``within`` bytes above."""
+    uses = replay(events, workspaces, expandable=expandable)
+    low, high = max(use.allocated_bytes for use in uses), max(use.reserved_bytes for use in uses)
+    if goes_through(events, workspaces, low, expandable=expandable):
+        return low
+    while not goes_through(events, workspaces, high, expandable=expandable):  # segments of one phase lie in the next one's way
+        low, high = high, high + high // 8
+    while high - low > within:
+        middle = (low + high) // 2
+        if goes_through(events, workspaces, middle, expandable=expandable):
+            high = middle
+        else:
+            low = middle
+    return high

@@ -1,0 +1,96 @@
+"""A plan in, what a person sees of it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from launcher.forecast.forecast import Forecast, worst
+from launcher.forecast.plan import EVIDENCE, On, Plan, Word
+from launcher.ladder import Rung
+from launcher.sizes import GIB, format_size
+
+COLOURS = {Word.TO_FIT: "green", Word.EDGE: "yellow", Word.TOO_LARGE: "red", Word.CERTAINLY: "dim", Word.UNKNOWN: "dim"}
+SIGNS = {Word.TO_FIT: "+", Word.EDGE: "~", Word.TOO_LARGE: "-", Word.CERTAINLY: "--", Word.UNKNOWN: "?"}
+BEYOND = 2
+"""Rungs that are shown below the last one that a card's choice falls on."""
+
+
+def show(plan: Plan, console: Console) -> None:
+    shown = _shown(plan)
+    console.print(_ladder(plan, shown))
+    if len(shown) < len(plan.ladder.rungs):
+        console.print(f"{len(plan.ladder.rungs) - len(shown)} of {len(plan.ladder.rungs)} rungs are not shown; --json has all", style="dim")
+    console.print("GiB of the allocator, likeliest (least to most), the context beside it: + predicted to fit, ~ on the edge, - predicted "
+                  "too large, -- certainly too large", style="dim", soft_wrap=True)  # fmt: skip
+    for on in plan.cards:
+        console.print(_choice(on, plan), soft_wrap=True)
+    for why in dict.fromkeys(plan.why_not.values()):
+        console.print(f"[yellow]no forecast of some rungs[/]: {escape(why)}", soft_wrap=True)
+    _small_print(plan, console)
+
+
+def _small_print(plan: Plan, console: Console) -> None:
+    made_with = ", ".join(f"{name} {version}" for name, version in plan.versions.items())
+    for head, sentences in (("assumed", plan.assumed), ("left out", plan.left_out)):
+        if sentences:
+            console.print(f"{head}: {'; '.join(sentences)}", style="dim", soft_wrap=True)
+    console.print(f"made with {made_with}; {EVIDENCE}", style="dim", soft_wrap=True)
+
+
+def _shown(plan: Plan) -> list[Rung]:
+    """Each card's choice with the rung above it and two below, and the asked one."""
+    rungs = plan.ladder.rungs
+    if len(rungs) <= 24:
+        return list(rungs)
+    chosen = {0, 1}
+    for on in plan.cards:
+        for rung in filter(None, (on.first(Word.TO_FIT, plan.ladder), on.edge(plan.ladder))):
+            at = rungs.index(rung)
+            chosen |= set(range(at - 1, at + BEYOND + 1))
+    return [rung for at, rung in enumerate(rungs) if at in chosen]
+
+
+def _ladder(plan: Plan, shown: Iterable[Rung]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    for heading in ("rung", *(wheel.name for wheel in plan.ladder.wheels), "accum", *(on.card.name for on in plan.cards)):
+        table.add_column(heading, justify="right")
+    for rung in shown:
+        table.add_row(str(rung.index), *map(_value, rung.values.values()), str(rung.accumulation), *(_cell(on, rung) for on in plan.cards))
+    return table
+
+
+def _value(value: object) -> str:
+    return "-" if value is None else ("off", "on")[value] if isinstance(value, bool) else str(value)
+
+
+def _cell(on: On, rung: Rung) -> str:
+    word, phases = on.words[rung.index], on.forecasts.get(rung.index)
+    text = _range(worst(list(phases.values()))) if phases else ""
+    return f"[{COLOURS[word]}]{text} {SIGNS[word]:<2}[/]"
+
+
+def _range(forecast: Forecast) -> str:
+    return f"{forecast.middle_bytes / GIB:.1f} ({forecast.low_bytes / GIB:.1f} to {forecast.high_bytes / GIB:.1f})"
+
+
+def _choice(on: On, plan: Plan) -> str:
+    to_fit, edge = on.first(Word.TO_FIT, plan.ladder), on.edge(plan.ladder)
+    usable, cap = format_size(on.card.usable_bytes), format_size(on.cap_bytes)
+    head = f"[bold]{on.card.name}[/] ({escape(on.card.title)}, {usable} usable, {cap} with the headroom)"
+    said = f"rung {to_fit.index} is the first predicted to fit: {escape(_words(to_fit))}" if to_fit else "no rung is predicted to fit"
+    if to_fit is not None:
+        forecast = worst(list(on.forecasts[to_fit.index].values()))
+        said += f"; {_range(forecast)} GiB and about {format_size(forecast.context_bytes)} for the context"
+    if edge is not None:
+        said += f"; rung {edge.index} is on the edge: {escape(_words(edge))}"
+    return f"{head}: {said}"
+
+
+def _words(rung: Rung) -> str:
+    values = {name: value for name, value in rung.values.items() if value not in (None, False)}
+    return ", ".join(f"{name} {'on' if value is True else value}" for name, value in values.items()) + f", accumulation {rung.accumulation}"

@@ -1,0 +1,139 @@
+"""Asks for traces in, traces or why there are none out: from autofit's cache, else made by children, as many as there are cores.
+
+A trace is kept by everything that it hangs on: what was asked, the versions of the trainer and of torch, and the text of what makes it.
+A file that is torn is made anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from launcher import capabilities, process
+from launcher.contract import files
+from launcher.forecast import events
+from launcher.forecast.events import Trace
+
+LONGEST_S = 600.0
+"""A trace takes 5 to 25 seconds of one core's time."""
+KEPT = 300
+"""Traces that are kept, some 200 KB each; the oldest go."""
+WHY = ".why"
+MAKERS = ("launcher.worker.tracing", "launcher.forecast.events")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """One trace."""
+
+    module: str
+    payload: Mapping[str, Any]
+    packages: tuple[str, ...]
+    """Whose versions it hangs on."""
+
+    @cached_property
+    def key(self) -> str:
+        made_with = [files.plain(self.payload), [(name, _installed(name)) for name in (*self.packages, "torch")], events.FORMAT]
+        texts = [_text(module) for module in (self.module, *MAKERS)]
+        return hashlib.sha256(b"\0".join([json.dumps(made_with, sort_keys=True).encode(), *texts])).hexdigest()[:24]
+
+
+def _installed(name: str) -> str:
+    with suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(name)
+    return ""
+
+
+def _text(module: str) -> bytes:
+    spec = importlib.util.find_spec(module)
+    return Path(spec.origin).read_bytes() if spec is not None and spec.origin else b""
+
+
+def folder() -> Path:
+    return capabilities.cache_folder() / "traces"
+
+
+def of(asks: Iterable[Ask], *, environments: Mapping[str, Any]) -> dict[str, Trace | str]:
+    """Key -> its trace, or in words why there is none.
+
+    ``environments``: module -> what makes its children's variables in a folder.
+    """
+    found: dict[str, Trace | str] = {}
+    missing: dict[str, Ask] = {}
+    for ask in asks:
+        trace = events.read(_place(ask.key))
+        if trace is not None:
+            found[ask.key] = trace
+        elif ask.key not in missing:
+            missing[ask.key] = ask
+    if missing:
+        found |= _made(list(missing.values()), environments)
+        _forget_old()
+    return found
+
+
+def _place(key: str) -> Path:
+    return folder() / f"{key}.trace"
+
+
+def _made(asks: Sequence[Ask], environments: Mapping[str, Any]) -> dict[str, Trace | str]:
+    """Each child makes its share, of one trainer's."""
+    shares = [
+        (module, share)
+        for module in dict.fromkeys(ask.module for ask in asks)
+        for share in _dealt([ask for ask in asks if ask.module == module], max(1, os.cpu_count() or 1))
+    ]
+    with tempfile.TemporaryDirectory(prefix="autofit-") as place, ExitStack() as until_the_end:
+        children = []
+        for number, (module, share) in enumerate(shares):
+            own = Path(place) / str(number)
+            children.append((share, own, _started(module, share, own, environments[module])))
+            until_the_end.enter_context(process.forward_signals(children[-1][2]))
+        found: dict[str, Trace | str] = {}
+        for share, own, child in children:
+            ended = process.wait(child, timeout_s=LONGEST_S, stderr=own / "stderr")
+            found |= {ask.key: _outcome(ask, own, ended.stderr_tail, timed_out=ended.timed_out) for ask in share}
+        return found
+
+
+def _dealt(asks: Sequence[Ask], hands: int) -> list[list[Ask]]:
+    return [list(asks[number::hands]) for number in range(min(hands, len(asks)))]
+
+
+def _started(module: str, share: Sequence[Ask], own: Path, prepare: Any) -> process.Child:
+    own.mkdir()
+    orders = own / "orders.json"
+    files.replace_json(orders, [{"payload": ask.payload, "out": own / f"{ask.key}.trace"} for ask in share])
+    env = {**prepare(own), "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    return process.start(process.python_module(module, str(orders)), env=env, cwd=own, stdout=own / "stdout", stderr=own / "stderr")
+
+
+def _outcome(ask: Ask, own: Path, said: str, *, timed_out: bool) -> Trace | str:
+    made = own / f"{ask.key}.trace"
+    trace = events.read(made)
+    if trace is not None:
+        with suppress(OSError):  # a home that can't be written: it is made again next time
+            files.replace_bytes(_place(ask.key), made.read_bytes())
+        return trace
+    with suppress(OSError):
+        return made.with_suffix(WHY).read_text(encoding="utf-8")
+    if timed_out:
+        return f"its trace had no end after {LONGEST_S:.0f} s"
+    return (said.strip().splitlines() or ["the child that traces it said nothing"])[-1]
+
+
+def _forget_old() -> None:
+    with suppress(OSError):
+        there = sorted(folder().glob("*.trace"), key=lambda path: path.stat().st_mtime)
+        for path in there[:-KEPT]:
+            path.unlink(missing_ok=True)

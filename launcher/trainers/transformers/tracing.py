@@ -1,0 +1,104 @@
+"""A rung of a built-in transformers trainer -> how it can be traced without memory: ``inside.trace`` says what is traced."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from launcher.allocator import CHECKPOINTING
+from launcher.contract.report import Phase
+from launcher.forecast.forecast import Rest
+from launcher.ladder import Rung
+from launcher.schema import Value
+from launcher.sizes import MIB
+from launcher.trainers.base import Tracing, Untraceable
+from launcher.trainers.transformers import environment
+from launcher.trainers.transformers import models as hf_models
+
+MODULE = "launcher.trainers.transformers.inside.trace"
+EVALUATED = 8
+"""``per_device_eval_batch_size`` of transformers."""
+RESTS: Mapping[str, Mapping[str, Rest]] = {
+    "speech": {Phase.TRAIN: Rest(constant_bytes=46 * MIB), Phase.VALIDATE: Rest(constant_bytes=53 * MIB)},
+    "text": {Phase.TRAIN: Rest(constant_bytes=31 * MIB), Phase.VALIDATE: Rest(constant_bytes=33 * MIB)},
+}
+LEFT_OUT = (
+    "what an evaluation keeps of all its samples (two batches are traced)",
+    "checkpoints as they are saved and loaded",
+    "loader workers (host memory)",
+)
+
+
+def of(rung: Rung, *, task: str, args: Mapping[str, Any], longest: int | None, cuda: bool) -> Tracing:
+    """Raises Untraceable. ``args``: the rung's native arguments. ``longest``: tokens of the longest sample; None where no data is here."""
+    if importlib.util.find_spec("transformers") is None:
+        raise Untraceable(
+            "the package transformers isn't installed here, and its own model is what is traced: pip install 'autofit[transformers]'"
+        )
+    model = hf_models.locate(str(args["model_name_or_path"]))
+    if model.place in ("nowhere", "unreachable"):
+        raise Untraceable(f"{model.why}; its config.json is what is traced. {model.cure}")
+    generates = task == "speech" and bool(args.get("predict_with_generate", True))
+    payload = {
+        "task": task,
+        "model": str(model.path.absolute()) if model.path is not None else model.name,
+        "config": hf_models.config_of(model),
+        "dtype": args.get("dtype", "float32"),
+        "attention": args.get("attn_implementation"),
+        "autocast": bool(args.get("bf16") or args.get("fp16")),
+        "optimizer": str(args["optim"]),
+        "lora": int(args.get("lora_rank") or 0),
+        "lora_targets": args.get("lora_target_modules") or ("all-linear" if task == "text" else "q_proj,v_proj"),
+        "lora_dropout": float(args.get("lora_dropout") or 0.0),
+        "freeze_encoder": bool(args.get("freeze_encoder")),
+        "checkpointing": bool(rung.values.get(CHECKPOINTING)),
+        "keeps": args.get("eval_keeps", "tokens"),
+        "generates": generates,
+        "positions": _positions(rung, model) if task == "speech" else None,
+        "cuda": cuda,
+    }
+    return Tracing(
+        module=MODULE,
+        payload=payload,
+        sizes=_sizes(rung, task, args, hf_models.config_of(model), longest),
+        samples=("rows", "val_rows"),
+        packages=("transformers", "peft", "accelerate"),
+        environment=_asking_the_hub if model.place == "hub" else environment.prepare,
+        rests=RESTS[task],
+        expandable=True,  # shapes always vary: see the adapter
+        left_out=LEFT_OUT,
+    )
+
+
+def _asking_the_hub(folder: Path) -> dict[str, str]:
+    """Only a model's configuration is fetched: a few kilobytes."""
+    return {**environment.prepare(folder), "HF_HUB_OFFLINE": "0", "TRANSFORMERS_OFFLINE": "0"}
+
+
+def _sizes(rung: Rung, task: str, args: Mapping[str, Any], config: Mapping[str, Any], longest: int | None) -> dict[str, int]:
+    evaluated = args.get("per_device_eval_batch_size", EVALUATED)
+    if task == "text":
+        length = int(args.get("sequence_length") or 1024)
+        short = longest is not None and not args.get("packing")
+        return {"rows": rung.micro_batch, "length": min(length, longest) if short and longest else length, "val_rows": evaluated}
+    most = int(config.get("max_target_positions") or 448)
+    return {
+        "rows": rung.micro_batch,
+        "labels": min(_at_most(args.get("label_length"), most), longest or most),
+        "val_rows": evaluated,
+        "generated": _at_most(args.get("generation_max_length"), most),
+    }
+
+
+def _at_most(asked: Value, most: int) -> int:
+    return min(asked, most) if isinstance(asked, int) else most
+
+
+def _positions(rung: Rung, model: hf_models.Model) -> int | None:
+    """Of the encoder, where its window is asked to be shorter."""
+    seconds = rung.values.get("audio_seconds")
+    whole = hf_models.window_seconds(model)
+    positions = hf_models.config_of(model).get("max_source_positions")
+    return round(seconds / whole * positions) if isinstance(seconds, (int, float)) and isinstance(positions, int) else None

@@ -1,0 +1,123 @@
+"""A rung of a YOLO training -> how it can be traced without memory. ``inside.trace`` says what is traced."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from launcher.allocator import CHECKPOINTING
+from launcher.contract.report import Phase
+from launcher.forecast.forecast import Rest
+from launcher.ladder import Rung
+from launcher.sizes import MIB
+from launcher.trainers.base import Tracing, Untraceable
+from launcher.trainers.ultralytics import environment
+from launcher.trainers.ultralytics import models as yolo_models
+
+STRIDE = 32
+WANTED = {"images": 16, "side": 20, "val_images": 32, "val_side": 21}
+"""Sizes that a trace is made near to, whatever is asked: so that one serves all recipes."""
+CLASSES, LABELS = 80, 20
+"""Where there is no data: COCO's classes; of its images 98 % hold at most so many objects, and mosaic puts four together."""
+MOSAIC = 4
+"""Images whose objects come together in one."""
+DETERMINISTIC_BYTES = 32 * MIB
+"""Ultralytics sets CUBLAS_WORKSPACE_CONFIG=:4096:8 where ``deterministic`` is on (``init_seeds``), which is its default."""
+RESTS: Mapping[str, Rest] = {
+    Phase.TRAIN: Rest(constant_bytes=160 * MIB, share=0.04),
+    Phase.VALIDATE: Rest(constant_bytes=190 * MIB, share=0.05),
+}
+LEFT_OUT = (
+    "label density beyond what is assumed",
+    "images cached in memory, loader workers (host memory)",
+    "figures and the metrics' own arrays",
+    "the last epochs' checkpoint loaded beside the training model",
+)
+
+
+def of(
+    rung: Rung,
+    *,
+    task: str,
+    model: str,
+    classes: int | None,
+    channels: int,
+    labels: int | None,
+    val_batch: int | None,
+    args: Any,
+    cuda: bool,
+) -> Tracing:
+    """Raises Untraceable. ``args``: Ultralytics' own, with its defaults; ``classes`` and ``labels``: None where there is no data."""
+    if importlib.util.find_spec("ultralytics") is None:
+        raise Untraceable(
+            "the package ultralytics isn't installed here, and its own model is what is traced: pip install 'autofit[ultralytics]'"
+        )
+    if task != "detect":
+        raise Untraceable(
+            f"only detection is traced; what a loss of task {task!r} keeps for each image of a batch isn't known without data"
+        )
+    drawn = _drawn(rung)
+    payload = {
+        "model": _traced_as(model),
+        "age": _age(model),
+        "classes": classes or CLASSES,
+        "channels": channels,
+        "labels": (labels or LABELS) * (MOSAIC if args("mosaic") else 1),
+        "optimizer": "AdamW" if args("optimizer") == "auto" else args("optimizer"),
+        "automatic": args("optimizer") == "auto",
+        "amp": bool(args("amp")) and cuda,
+        "freeze": args("freeze"),
+        "checkpointing": bool(rung.values.get(CHECKPOINTING)),
+        "cuda": cuda,
+        "wanted": WANTED,
+    }
+    sizes = {
+        "images": rung.micro_batch,
+        "side": drawn // STRIDE,
+        "val_images": val_batch or 2 * rung.micro_batch,
+        "val_side": _asked(rung) // STRIDE + 1,  # rectangles are padded by half a stride, then to the next one
+    }
+    return Tracing(
+        module="launcher.trainers.ultralytics.inside.trace",
+        payload=payload,
+        sizes=sizes,
+        samples=("images", "val_images"),
+        packages=("ultralytics", "torchvision"),
+        environment=environment.prepare,
+        rests=RESTS,
+        expandable=True,  # shapes always vary: see the adapter
+        cublas_bytes=DETERMINISTIC_BYTES if args("deterministic") else 0,
+        left_out=LEFT_OUT,
+    )
+
+
+def _asked(rung: Rung) -> int:
+    size = rung.values.get("image_size")
+    return size if isinstance(size, int) and not isinstance(size, bool) else 640
+
+
+def _drawn(rung: Rung) -> int:
+    """The largest side of a training batch: multi-scale draws up to it."""
+    scale = rung.values.get("multi_scale")
+    spread = float(scale) if isinstance(scale, (int, float)) else 0.0
+    return int(_asked(rung) * (1 + spread)) // STRIDE * STRIDE
+
+
+def _traced_as(model: str) -> str:
+    """The architecture that a model's weights have: a published name's own .yaml, else the file that is here."""
+    path = Path(model)
+    if path.suffix in (".yaml", ".yml"):
+        found = yolo_models.locate(model)
+    else:
+        found = yolo_models.locate(f"{path.stem}.yaml") if yolo_models.size_of(path.name) else yolo_models.locate(model)
+    if found.path is None:
+        raise Untraceable(f"{model} isn't here, and neither is the .yaml that it is built from")
+    return found.model if found.kind == "architecture" else str(found.path.absolute())
+
+
+def _age(model: str) -> str:
+    """Of a file of the person's: another one of that name is another model."""
+    path = Path(model)
+    return f"{path.stat().st_mtime_ns} {path.stat().st_size}" if path.is_file() else ""

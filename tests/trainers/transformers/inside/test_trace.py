@@ -1,0 +1,67 @@
+"""Language and speech models traced without memory, from their configuration alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.contract.report import Phase
+from launcher.forecast import events
+from launcher.forecast.events import ACCUMULATE
+from launcher.trainers.transformers.inside.trace import NotTraced, trace
+
+LLAMA = {
+    "model_type": "llama", "hidden_size": 64, "intermediate_size": 172, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "num_key_value_heads": 2, "vocab_size": 512, "max_position_embeddings": 256, "tie_word_embeddings": False,
+}  # fmt: skip
+WHISPER = {
+    "model_type": "whisper", "d_model": 64, "encoder_layers": 1, "decoder_layers": 2, "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128, "num_mel_bins": 80, "max_source_positions": 100,
+    "max_target_positions": 64, "vocab_size": 400, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 3,
+}  # fmt: skip
+
+
+def payload(folder: Path, config: dict[str, Any], **changed: Any) -> dict[str, Any]:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    speech = config["model_type"] == "whisper"
+    plain = {
+        "task": "speech" if speech else "text", "model": str(folder), "dtype": "float32", "attention": None, "autocast": False,
+        "optimizer": "adamw_torch_fused", "lora": 0, "lora_targets": "q_proj,v_proj" if speech else "all-linear", "lora_dropout": 0.0,
+        "freeze_encoder": False, "checkpointing": False, "keeps": "tokens", "generates": speech, "positions": None, "cuda": True,
+    }  # fmt: skip
+    return {**plain, **changed}
+
+
+def test_a_language_model_is_weights_moments_and_rows_of_tokens(tmp_path: Path) -> None:
+    one = trace(payload(tmp_path / "llama", LLAMA))
+    assert one.facts is not None
+    weights = 4 * one.facts["parameters"]
+    nothing = events.live(one.at({"rows": 1, "length": 1, "val_rows": 1}))
+    assert nothing[Phase.TRAIN] >= 3 * weights and nothing[ACCUMULATE] >= 4 * weights
+    rows = [events.live(one.at({"rows": rows, "length": 128, "val_rows": 1}))[Phase.TRAIN] for rows in (2, 4, 6)]
+    assert rows[2] - rows[1] == pytest.approx(rows[1] - rows[0], rel=1e-3)
+    assert rows[1] - rows[0] > 2 * 128 * 512 * 4 * 2  # logits and their gradients at least
+
+
+def test_lora_keeps_no_moments_of_frozen_weights(tmp_path: Path) -> None:
+    at = {"rows": 1, "length": 1, "val_rows": 1}
+    whole = events.live(trace(payload(tmp_path / "llama", LLAMA)).at(at))[ACCUMULATE]
+    adapters = trace(payload(tmp_path / "llama", LLAMA, lora=4, autocast=True, checkpointing=True, dtype="bfloat16", keeps="logits"))
+    assert events.live(adapters.at(at))[ACCUMULATE] < whole / 2
+
+
+def test_a_generation_grows_with_its_tokens_and_training_with_its_labels(tmp_path: Path) -> None:
+    one = trace(payload(tmp_path / "whisper", WHISPER))
+    small = {"rows": 2, "labels": 16, "val_rows": 4, "generated": 8}
+    peaks = [events.live(one.at({**small, **more})) for more in ({}, {"generated": 4000}, {"labels": 48})]
+    assert peaks[1][Phase.VALIDATE] > peaks[0][Phase.VALIDATE] and peaks[1][Phase.TRAIN] == peaks[0][Phase.TRAIN]
+    assert peaks[2][Phase.TRAIN] > peaks[0][Phase.TRAIN]
+
+
+def test_an_optimizer_that_is_not_traced_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NotTraced, match="adamw_8bit"):
+        trace(payload(tmp_path / "llama", LLAMA, optimizer="adamw_8bit"))
