@@ -168,9 +168,13 @@ def test_a_script_without_a_word_for_accumulation_is_given_it_from_outside(tmp_p
     assert trial.expects == {"accumulation": 2}
 
 
-def test_only_accumulation_can_be_done_from_outside(tmp_path: Path) -> None:
-    faults = ScriptAdapter(changed(project(tmp_path), spelled={"micro_batch": "outside", "accumulation": "--a", "segment": "--s"})).check()
-    assert any("only accumulation can be done from outside" in str(fault) for fault in faults)
+def test_only_accumulation_and_with_it_the_micro_batch_can_be_turned_from_outside(tmp_path: Path) -> None:
+    def said(**spelled: str) -> str:
+        return "\n".join(str(fault) for fault in ScriptAdapter(changed(project(tmp_path), spelled=spelled)).check())
+
+    assert "only accumulation can be outside" in said(micro_batch="--b", accumulation="--a", segment="outside")
+    assert "only accumulation can be itself" in said(micro_batch="itself", accumulation="--a", segment="--s")
+    assert "can only be split where its steps are held back" in said(micro_batch="outside", accumulation="--a", segment="--s")
 
 
 def test_other_spellings_go_to_the_environment_and_the_config() -> None:
