@@ -17,6 +17,8 @@ from launcher.trainers.script.inside.probe.session import LEAST_VALIDATION, VARI
 
 WHOLE_PASS_S = 10.0
 """A pass in which every batch leaves memory behind goes on to its end where that takes no longer."""
+SHORT_REST_S = 4.0
+"""The rest of a validation that takes no longer is really run."""
 LEAST_GROWTH = 64 * 2**10
 """Bytes per batch; less is noise."""
 LEAST_LIVE = 5
@@ -134,11 +136,18 @@ class Pass:
         session.validating()
         if self._served:
             session.validation_batch()
-        if self._served >= self._wanted_validation() and self._bears_an_end and not self._keeps(session.live, LEAST_VALIDATION):
+        if self._served >= self._wanted_validation() and self._bears_an_end and not self._goes_on():
             return self._end()
         if not self._began:
             self._began = time.monotonic()
         return self._draw()
+
+    def _goes_on(self) -> bool:
+        """Whether the rest of a validation is waited for: where that is soon (metrics of the whole set may need more than any batch of it), or
+        where every batch leaves memory behind."""
+        each = (time.monotonic() - self._began) / self._served
+        soon = self._session.phase is Phase.VALIDATE and 0 < (self._length() - self._served) * each < SHORT_REST_S
+        return soon or self._keeps(self._session.live, LEAST_VALIDATION)
 
     def _wanted_validation(self) -> int:
         if self._session.phase is Phase.FINISH and self._loader in self._passes.evaluated:
