@@ -143,8 +143,8 @@ class Pass:
         return self._draw()
 
     def _goes_on(self) -> bool:
-        """Whether the rest of a validation is waited for: where that is soon (metrics of the whole set may need more than any batch of it), or
-        where every batch leaves memory behind."""
+        """Whether the rest of a validation is waited for: where it is short (metrics of the whole set may need more than any batch of it),
+        or where every batch leaves memory behind."""
         each = (time.monotonic() - self._began) / self._served
         soon = self._session.phase is Phase.VALIDATE and 0 < (self._length() - self._served) * each < SHORT_REST_S
         return soon or self._keeps(self._session.live, LEAST_VALIDATION)
