@@ -35,7 +35,9 @@ class Passes:
         session.passes = self
         self.open: list[Pass] = []
         self.evaluated: weakref.WeakSet[Any] = weakref.WeakSet()
-        """Loaders of which a validation pass was seen: at the script's end one batch of theirs is enough."""
+        """Loaders of which a validation pass was seen."""
+        self.again: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Those of which one more was seen, beside what the first had left: at the script's end one batch of theirs is enough."""
         self.replay: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self.original: Any = None
 
@@ -146,11 +148,16 @@ class Pass:
         """Whether the rest of a validation is waited for: where it is short (metrics of the whole set may need more than any batch of it),
         or where every batch leaves memory behind."""
         each = (time.monotonic() - self._began) / self._served
-        soon = self._session.phase is Phase.VALIDATE and 0 < (self._length() - self._served) * each < SHORT_REST_S
+        soon = not self._seen_enough() and 0 < (self._length() - self._served) * each < SHORT_REST_S
         return soon or self._keeps(self._session.live, LEAST_VALIDATION)
 
+    def _seen_enough(self) -> bool:
+        """Whether this is one of the many validations of a training that is fast-forwarded. The second still counts: variables keep what
+        the first one left (its scores, the order of them) until it has made its own."""
+        return self._session.phase is Phase.FINISH and self._loader in self._passes.again
+
     def _wanted_validation(self) -> int:
-        if self._session.phase is Phase.FINISH and self._loader in self._passes.evaluated:
+        if self._seen_enough():
             return 1
         more = worst.VARIETY_OF_VALIDATION if self._session.sampled.get(id(getattr(self._loader, "dataset", None))) else 0
         return self._session.wanted_validation + more
@@ -284,6 +291,8 @@ class Pass:
         if self in self._passes.open:
             self._passes.open.remove(self)
         if self.kind == "eval":
+            if self._loader in self._passes.evaluated:
+                self._passes.again.add(self._loader)
             self._passes.evaluated.add(self._loader)
             self._session.validation_ended()
         else:
