@@ -19,6 +19,7 @@ import hashlib
 import importlib
 import itertools
 import math
+import random
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -289,7 +290,11 @@ def _saving_fails_at_once() -> None:
 
 
 class _Sizes:
-    """multi_scale draws the size of each micro-batch by ``random.randrange(least, most + 1)``; the trial says which it gets."""
+    """multi_scale draws the size of each micro-batch by ``random.randrange(least, most + 1)``; the trial says which it gets.
+
+    In 8.4.0 it is the part of micro-batches whose size is drawn at all (``random.random() < multi_scale``): here each. Whatever else a
+    version asks of chance it gets.
+    """
 
     def __init__(self) -> None:
         self.wanted: int | None = None
@@ -298,6 +303,12 @@ class _Sizes:
 
     def randrange(self, least: int, past: int) -> int:
         return past - 1 if self.wanted is None else min(max(self.wanted, least), past - 1)
+
+    def random(self) -> float:
+        return 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(random, name)
 
 
 class _Figures:

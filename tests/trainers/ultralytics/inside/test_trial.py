@@ -21,7 +21,7 @@ from launcher.contract.report import Phase
 from launcher.ladder import Rung
 from launcher.trainers.ultralytics import environment as ultralytics_env
 from launcher.trainers.ultralytics.images import cached_bytes
-from launcher.trainers.ultralytics.inside.trial import _ballast, _passing
+from launcher.trainers.ultralytics.inside.trial import _ballast, _passing, _Sizes
 from launcher.verdict import Kind, Needs, judge
 from tests.trainers.ultralytics.conftest import MIB, Ran, RunTrial, contents
 from tests.trainers.ultralytics.nasty import make_nasty
@@ -248,3 +248,14 @@ def test_a_model_whose_scores_are_no_numbers_still_passes_its_validation() -> No
     for scores, expected in ((torch.full((2, 6, 50), torch.nan), 0.0), (torch.linspace(0, 1, 50).repeat(2, 6, 1), 39 / 49)):
         _passing(10, validator)(scores)
         assert validator.args.conf == pytest.approx(expected)
+
+
+def test_a_version_that_draws_whether_to_draw_a_size_draws_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """8.4.0: ``if random.random() < multi_scale``, also where there is none."""
+    from ultralytics.models.yolo.detect import train
+
+    monkeypatch.setattr(train, "random", train.random)  # it takes its place
+    sizes = _Sizes()
+    assert train.random is sizes
+    assert sizes.random() < 0.1 and not sizes.random() < 0.0
+    assert sizes.randrange(32, 97) == 96 and 0 <= sizes.uniform(0, 1) <= 1, "whatever else is asked of chance"
