@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,6 +119,14 @@ def _start_libraries() -> None:
         one.start()
     for one in spare:
         one.join()
+        _has_left(one)
+
+
+def _has_left(thread: threading.Thread, patience_seconds: float = 5) -> None:
+    """Waits until the system has ended a joined thread: `join` comes back before that, and glibc lends no stack that is still stood on."""
+    until = time.monotonic() + patience_seconds
+    while Path(f"/proc/self/task/{thread.native_id}").exists() and time.monotonic() < until:
+        time.sleep(0.001)
 
 
 def _limit_cpu(cap_bytes: int) -> tuple[int, int]:

@@ -103,6 +103,16 @@ def test_what_numpy_takes_once_for_itself_counts_as_base(tmp_path: Path) -> None
     assert budgeted("--imports", "numpy", script, mib=16).stdout == "fits\n"
 
 
+def test_the_threads_that_leave_their_stacks_are_gone_when_the_base_is_measured() -> None:
+    """A joined thread still stands on its stack for a moment: one that was lent out then would be a new one, inside the budget."""
+    code = (
+        "import os\nfrom launcher.worker import budget\n"
+        "for _ in range(1000):\n    budget._start_libraries()\n    assert len(os.listdir('/proc/self/task')) == 1"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_a_thread_more_or_less_costs_nothing_of_the_budget(tmp_path: Path) -> None:
     """How many a pool or a progress bar has started by some moment is luck, and each has a stack of 8 MiB."""
     code = (
