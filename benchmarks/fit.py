@@ -21,9 +21,9 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from benchmarks.rows import ROOT, Row, append, read
+
 DATA = ROOT / "benchmarks" / "results" / "fit.jsonl"
 TABLE = ROOT / "docs" / "fit.md"
 SEARCHES = ("walk", "predicted")
@@ -32,7 +32,6 @@ PARTS = (1.05, 0.75, 0.55, 0.42, 0.3)
 HEADROOM = 0.1
 AMPLE = "16GiB"
 LONGEST_S = 3 * 3600.0
-Row = dict[str, Any]
 
 _WIDE = ["ladder.wheels.micro_batch.floor=1"]
 _YOLO = ["recipe=yolo_demo", *_WIDE, "ladder.wheels.image_size.values=[480,320,160]", "trainer.args.epochs=1"]
@@ -71,25 +70,6 @@ class Case:
 def cases() -> Iterator[Case]:
     """Every case: all asks at one budget before the next budget, so that a slice has something of each."""
     return (Case(ask=ask, part=part) for part in (PARTS[1], PARTS[3], PARTS[0], PARTS[2], PARTS[4]) for ask in ASKS)
-
-
-def read(path: Path) -> list[Row]:
-    """The rows that are there; a torn last line is as if it had not been written."""
-    rows = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            continue
-    return rows
-
-
-def append(path: Path, row: Row) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row, ensure_ascii=False).replace(str(ROOT), "{root}") + "\n")
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def left(rows: Iterable[Row], *, only: str | None = None) -> Iterator[Case]:

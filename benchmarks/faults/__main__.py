@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.faults import cases, places, play, table
-from benchmarks.survival.__main__ import append, read
+from benchmarks.rows import append, read
 
 Row = dict[str, Any]
 

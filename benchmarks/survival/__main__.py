@@ -17,40 +17,18 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
+from benchmarks.rows import ROOT, Row, append, read
 from benchmarks.survival import cases, play, table
 
-ROOT = Path(__file__).resolve().parents[2]
 MOST_AT_ONCE = 2
-Row = dict[str, Any]
-
-
-def read(path: Path) -> list[Row]:
-    """The rows that are there; a torn last line (a full disk, a lost machine) is as if it had not been written."""
-    rows = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            continue
-    return rows
 
 
 def seeds_left(rows: Sequence[Row]) -> Iterator[int]:
     """Every seed that has no row of this generator yet, from 0 on; one whose fault is ``mended`` since has none."""
     played = {row["seed"] for row in rows if row["generator"] == cases.GENERATOR and "mended" not in row}
     return (seed for seed in itertools.count() if seed not in played)
-
-
-def append(path: Path, row: Row) -> None:
-    """One line, whole or not at all as far as a file system can."""
-    torn = path.exists() and path.stat().st_size and not path.read_bytes().endswith(b"\n")
-    with path.open("a", encoding="utf-8") as file:
-        line = json.dumps(row, ensure_ascii=False).replace(str(ROOT), "{root}")  # where it was played is nobody's business
-        file.write(("\n" if torn else "") + line + "\n")
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def main() -> int:

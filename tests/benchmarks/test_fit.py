@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from benchmarks import fit
+from benchmarks import fit, rows
 
 
 def row(search: str, rung: int, trials: int, *, ask: str = "text", part: float = 0.75, seconds: float = 10.0) -> dict[str, Any]:
@@ -27,10 +27,10 @@ def test_a_case_is_left_until_every_search_has_played_it() -> None:
 
 
 def test_a_torn_last_row_is_as_if_it_had_not_been_written(tmp_path: Path) -> None:
-    fit.append(tmp_path / "rows", row("walk", 1, 2))
+    rows.append(tmp_path / "rows", row("walk", 1, 2))
     with (tmp_path / "rows").open("a") as file:
         file.write('{"what": "sear')
-    assert fit.read(tmp_path / "rows") == [row("walk", 1, 2)]
+    assert rows.read(tmp_path / "rows") == [row("walk", 1, 2)]
 
 
 def test_the_table_tells_another_rung_and_leaves_out_what_is_not_whole() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from benchmarks import rows as written
 from benchmarks.survival import __main__ as survival
 from benchmarks.survival import cases, play, table
 
@@ -219,8 +220,8 @@ def test_a_death_keeps_the_words_and_the_end_of_what_was_said(tmp_path: Path) ->
 def test_a_seed_in_the_data_file_is_never_played_again(tmp_path: Path) -> None:
     data = tmp_path / "survival.jsonl"
     for seed in (0, 1, 3):
-        survival.append(data, row(seed))
-    left = survival.seeds_left(survival.read(data))
+        written.append(data, row(seed))
+    left = survival.seeds_left(written.read(data))
     assert [next(left) for _ in range(3)] == [2, 4, 5]
 
 
@@ -230,11 +231,11 @@ def test_rows_of_an_older_generator_stand_for_other_cases() -> None:
 
 def test_a_torn_last_line_costs_only_itself(tmp_path: Path) -> None:
     data = tmp_path / "survival.jsonl"
-    survival.append(data, row(0))
+    written.append(data, row(0))
     with data.open("a") as file:
         file.write('{"seed": 1, "gene')
-    survival.append(data, row(2))
-    assert [one["seed"] for one in survival.read(data)] == [0, 2]
+    written.append(data, row(2))
+    assert [one["seed"] for one in written.read(data)] == [0, 2]
 
 
 @pytest.fixture
