@@ -57,6 +57,8 @@ _SIGNATURES: tuple[tuple[Source, re.Pattern[str]], ...] = tuple(
         ("host", r"DefaultCPUAllocator: (can't allocate memory|not enough memory)"),
         ("host", r"Cannot allocate memory|Unable to allocate [\d.]+ [KMGT]iB|std::bad_alloc|\bMemoryError\b"),
         ("host", r"OpenBLAS error: Memory allocation still failed"),
+        ("host", r"memory allocation of \d+ bytes failed"),  # Rust: tokenizers, safetensors and polars end their process with it
+        ("host", r"(malloc|realloc) of size \d+ failed|\bArrowMemoryError\b|Out of memory allocating \d+ bytes"),  # Arrow; libgomp
         ("host", r"failed to map segment from shared object"),
         ("host", r"Insufficient memory|OutOfMemoryError: Failed to allocate"),  # OpenCV: Failed to allocate N bytes
     )
@@ -75,7 +77,8 @@ _OOM_CLASSES = frozenset({"OutOfMemoryError", "MemoryError", "_ArrayMemoryError"
 _ASKED = (
     (re.compile(r"Tried to allocate ([\d.]+) ([KMGT]?i?B)"), None),
     (re.compile(r"you tried to allocate (\d+) bytes"), 1),
-    (re.compile(r"Failed to allocate (\d+) bytes"), 1),
+    (re.compile(r"(?:Failed to allocate|memory allocation of|Out of memory allocating) (\d+) bytes"), 1),
+    (re.compile(r"alloc of size (\d+) failed"), 1),
     (re.compile(r"Unable to allocate ([\d.]+) ([KMGT]?i?B)"), None),
     (re.compile(r"Requested size: ([\d.]+) ([KMGT]?i?B)"), None),
 )

@@ -164,7 +164,7 @@ def test_the_launchers_own_spelling_of_nbs_and_weight_decay_gives_the_same_decay
 
 
 def test_the_automatic_optimizer_is_the_asked_runs(exact: Any, data: ShapesData, tmp_path: Path) -> None:
-    """Ultralytics picks MuSGD above 10,000 iterations of max(batch, nbs) images; asked 9/23 steps in 27s, and a plain 27 would flip it."""
+    """Ultralytics picks another above 10,000 iterations of max(batch, nbs) images; asked 9/23 steps in 27s, and a plain 27 would flip it."""
     from ultralytics.models.yolo.detect import DetectionTrainer
 
     common = {"optimizer": "auto", "epochs": 6000}
@@ -179,8 +179,8 @@ def test_the_automatic_optimizer_is_the_asked_runs(exact: Any, data: ShapesData,
         set_up(trainer)
         chosen[name] = (type(trainer.optimizer).__name__, trainer.args.lr0)
     assert chosen["asked"] == chosen["exact rung"]
-    assert chosen["asked"] in (("MuSGD", 0.01), ("SGD", 0.01)), "SGD before Ultralytics 8.4"
-    assert chosen["plain rung"][0] == "AdamW"
+    above, below = chosen["asked"][0], chosen["plain rung"][0]
+    assert (above, below) in (("MuSGD", "AdamW"), ("SGD", "MuSGD"), ("SGD", "AdamW")), "by version: 8.4.60; 8.4.0; 8.3"
 
 
 def test_the_validation_batch_is_the_one_given(exact: Any, data: ShapesData, tmp_path: Path) -> None:
