@@ -19,15 +19,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map_only
 
+from launcher.contract.report import Phase
 from launcher.forecast import events as traces
-from launcher.forecast.events import Began, Convolved, Event, Gave, Multiplied, Took, Trace
+from launcher.forecast.events import ACCUMULATE, Began, Convolved, Event, Gave, Multiplied, Took, Trace
 
 aten = torch.ops.aten
 
@@ -253,6 +254,36 @@ def gradients_there(parameters: Sequence[torch.nn.Parameter]) -> None:
     """Gradients as the micro-batches before have left them."""
     for parameter in parameters:
         parameter.grad = torch.empty_like(parameter)
+
+
+class Training(Protocol):
+    """One trainer's parts of a step; each is run on tensors without memory."""
+
+    optimizer: torch.optim.Optimizer
+    trained: list[torch.nn.Parameter]
+
+    def micro_batch(self) -> None:
+        """A forward and backward pass."""
+
+    def step(self) -> None:
+        """The optimizer's, and what is done around it."""
+
+    def validation(self) -> None:
+        """Of one batch."""
+
+
+def whole(training: Training, tracer: Tracer) -> None:
+    """A first step, a validation, and a step that comes upon gradients, each begun as its phase; the optimizer's state is there before."""
+    state_there(training.optimizer, training.trained)
+    tracer.begin(Phase.TRAIN)
+    training.micro_batch()
+    training.step()
+    tracer.begin(Phase.VALIDATE)
+    training.validation()
+    tracer.begin(ACCUMULATE)
+    gradients_there(training.trained)
+    training.micro_batch()
+    training.step()
 
 
 # ---------------------------------------------------------------------------------------------------------------------------------

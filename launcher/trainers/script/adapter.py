@@ -113,19 +113,19 @@ class ScriptAdapter(Resumes, Foreseen):
         ]
 
     def notes(self) -> Sequence[str]:
-        notes = []
-        if self.args.spelled.get("accumulation") == OUTSIDE:
+        notes, form = [], _form(self.args)
+        if form == OUTSIDE:
             notes.append(
                 "the script has no word for accumulation: where the micro-batch is lowered, its optimizer steps are held back from outside "
                 "until the whole batch is in (the run needs native/accumulate, not autofit)"
             )
-        elif self.args.spelled.get("accumulation") == ITSELF:
+        elif form == ITSELF:
             word = self.args.spelled.get("micro_batch")
             notes.append(f"the script takes its whole batch in parts by itself: only {word} is turned, and the step stays as it is")
-        elif _form(self.args) == NOMINAL:
+        elif form == NOMINAL:
             nominal = kind(self.args.spelled["accumulation"])[1]
             notes.append(f"the script accumulates up to a batch of {nominal} by itself; only what is beyond that is done from outside")
-        elif "accumulation" not in self.args.spelled:
+        elif not form:
             notes.append(
                 "the script's word for accumulation is not known, so the micro-batch stays as asked (trainer.args.spelled.accumulation)"
             )
@@ -200,7 +200,7 @@ class ScriptAdapter(Resumes, Foreseen):
             "micro_batch": rung.micro_batch,
             "validation": "none" if self.args.validation.none else "seek",
             "nominal": _form(self.args) == NOMINAL,
-            "whole": rung.effective_batch // rung.world_size if self.args.spelled.get("accumulation") == ITSELF else None,
+            "whole": rung.effective_batch // rung.world_size if _form(self.args) == ITSELF else None,
         }
         expects: dict[str, Value] = {"accumulation": _in_trial(self.args, rung)} if "accumulation" in self.args.spelled else {}
         return TrialPlan(module="launcher.trainers.script.inside.trial", payload=payload, expects=expects)
@@ -293,8 +293,7 @@ def _told(args: ScriptArgs, rung: Rung) -> int:
 def _in_trial(args: ScriptArgs, rung: Rung) -> int:
     """Accumulation in a trial: four micro-batches peak as four hundred do. As it is for Hugging Face's Trainer, which holds
     all inputs, and where the script decides."""
-    spelled = args.spelled.get("accumulation", "")
-    holds_all = spelled == ITSELF or "gradient_accumulation_steps" in spelled
+    holds_all = _form(args) == ITSELF or "gradient_accumulation_steps" in args.spelled.get("accumulation", "")
     told = _told(args, rung)
     return told if holds_all else min(told, MOST_ACCUMULATION)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 
@@ -24,14 +23,6 @@ class Flag:
 def configurable(source: str) -> bool:
     """Whether the command line sets the script's own names, as nanoGPT's configurator does."""
     return "configurator.py" in source or re.search(r"\bfor \w+ in sys\.argv\[1:\]", source) is not None
-
-
-def of_config(path: Path) -> list[Flag]:
-    """The names that a nanoGPT-like configuration file, which is Python, sets."""
-    try:
-        return globals_of(ast.parse(path.read_text(encoding="utf-8", errors="replace")), path.name)
-    except (OSError, SyntaxError, ValueError):
-        return []
 
 
 def of_call(node: ast.Call, file: str) -> Flag | None:

@@ -14,6 +14,7 @@ from typing import Any
 from launcher.trainers.script import configs
 from launcher.trainers.script.flags import Flag
 from launcher.trainers.script.names import meaning
+from launcher.trainers.script.sources import parsed
 
 ACCUMULATION = "accumulate_grad_batches"
 
@@ -39,9 +40,8 @@ def settings(script: Path, words: Sequence[str]) -> list[Flag]:
 
 def _main(script: Path) -> tuple[Path, str] | None:
     """(folder, name) of the primary configuration that ``@hydra.main`` names, both as literals."""
-    try:
-        tree = ast.parse(script.read_text(encoding="utf-8", errors="replace"))
-    except (OSError, SyntaxError, ValueError):
+    _, tree = parsed(script)
+    if tree is None:
         return None
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("hydra.main", "main"):

@@ -10,6 +10,7 @@ from typing import Any
 
 from launcher.trainers.script import flags, signatures
 from launcher.trainers.script.flags import Flag
+from launcher.trainers.script.sources import parsed
 
 HF_DEFAULTS: Mapping[str, Any] = {
     "--per_device_train_batch_size": 8,
@@ -47,7 +48,7 @@ _NOMINAL = (
 def nominal_batch(path: Path) -> int | None:
     """The batch up to which the script, or a local module that it imports, accumulates by itself; None where it says none."""
     for file in (path, *dict.fromkeys(_imported(path, path.parent))):
-        source, _ = _parsed(file)
+        source, _ = parsed(file)
         if "accumulate" in source and (found := next((match for one in _NOMINAL if (match := one.search(source))), None)):
             return int(found[1]) or None
     return None
@@ -57,7 +58,7 @@ def batch_in_source(path: Path) -> tuple[int, str] | None:
     """(batch size, file) of the loaders that shuffle, where it stands in the script's source, or else in a local module that it imports,
     as a number or a name that is one; None where there is no such loader, or where a file has different ones."""
     for file in (path, *dict.fromkeys(_imported(path, path.parent))):
-        _, tree = _parsed(file)
+        _, tree = parsed(file)
         sizes = flags.loaders_of(tree) if tree is not None else []
         if sizes:
             return (sizes[0], file.name) if len(set(sizes)) == 1 else None
@@ -67,7 +68,7 @@ def batch_in_source(path: Path) -> tuple[int, str] | None:
 def of_source(path: Path) -> list[Flag]:
     """Every flag that one file declares: options of argparse, click, typer and absl, parameters and fields that become some,
     TrainingArguments, and a nanoGPT-like configurator's names."""
-    source, tree = _parsed(path)
+    source, tree = parsed(path)
     if tree is None:
         return []
     found = [flag for node in ast.walk(tree) if isinstance(node, ast.Call) and (flag := flags.of_call(node, path.name)) is not None]
@@ -84,17 +85,15 @@ def of_source(path: Path) -> list[Flag]:
     return found
 
 
-def _parsed(path: Path) -> tuple[str, ast.Module | None]:
-    try:
-        source = path.read_text(encoding="utf-8", errors="replace")
-        return source, ast.parse(source)
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return "", None
+def of_config(path: Path) -> list[Flag]:
+    """The names that a nanoGPT-like configuration file, which is Python, sets."""
+    _, tree = parsed(path)
+    return flags.globals_of(tree, path.name) if tree is not None else []
 
 
 def _imported(path: Path, root: Path) -> Iterator[Path]:
     """Files of the modules that ``path`` imports and that lie beside it, or below ``root`` or the working folder."""
-    _, tree = _parsed(path)
+    _, tree = parsed(path)
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Import):
             for one in node.names:

@@ -291,7 +291,7 @@ def _in_config(config: str | None) -> Iterator[Belief]:
 def _in_python(files: Sequence[Path]) -> Iterator[Belief]:
     """What configuration files of nanoGPT's kind, which are Python among the arguments, say over the script's own names."""
     for path in files:
-        for flag in flags.of_config(path):
+        for flag in parsers.of_config(path):
             wheel = _meaning(flag.spelling)
             if wheel is not None:
                 yield Belief(wheel=wheel, value=flag.default, spelling=flag.spelling, source=f"{path} (config)")

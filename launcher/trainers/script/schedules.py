@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 
 from launcher.trainers.script import names
+from launcher.trainers.script.sources import parsed
 
 _SCHEDULE = re.compile(r"LR$|[Ss]chedule|OneCycle|[Ww]armup")
 """What the last name of a call says that makes a schedule."""
@@ -18,9 +19,8 @@ _SCHEDULE = re.compile(r"LR$|[Ss]chedule|OneCycle|[Ww]armup")
 
 def counted_by_batch(path: Path) -> str:
     """The place of a schedule that is made of a division by the batch size, such as ``train.py, line 57``; nothing where there is none."""
-    try:
-        tree = ast.parse(path.read_text(encoding="utf-8", errors="replace"))
-    except (OSError, SyntaxError, ValueError, RecursionError):
+    _, tree = parsed(path)
+    if tree is None:
         return ""
     counted = _names_counted_so(tree)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _SCHEDULE.search(ast.unparse(node.func).rpartition(".")[2])]

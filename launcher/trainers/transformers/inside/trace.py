@@ -21,10 +21,10 @@ from typing import Any
 import torch
 
 from launcher.contract.report import Phase
-from launcher.forecast.events import ACCUMULATE, Trace
+from launcher.forecast.events import Trace
 from launcher.trainers.transformers.native import hf_run
 from launcher.worker import tracing
-from launcher.worker.tracing import Counts, Tracer, autocast
+from launcher.worker.tracing import Counts, autocast
 
 TEXT = {"rows": 8, "length": 509, "val_rows": 16}
 SPEECH = {"rows": 8, "labels": 211, "val_rows": 16, "generated": 127}
@@ -53,7 +53,7 @@ def trace(payload: Mapping[str, Any]) -> Trace:
     with tracing.tracing(counts) as (tracer, _):
         tracer.begin(Phase.SETUP)
         model = _built(payload, config)
-        _Run(payload, sizes, tracer, model).whole()
+        tracing.whole(_Run(payload, sizes, model), tracer)
         events = tuple(tracer.events)
         facts = {"parameters": sum(one.numel() for one in model.parameters()), "operators": tracer.operators}
     versions = tracing.versions("torch", "transformers", *(["peft"] if payload["lora"] else []))
@@ -114,31 +114,19 @@ def _built(payload: Mapping[str, Any], config: Any) -> Any:
 class _Run:
     """``Trainer``'s loop, for as long as a trace needs."""
 
-    def __init__(self, payload: Mapping[str, Any], sizes: Mapping[str, int], tracer: Tracer, model: Any) -> None:
-        self.payload, self._sizes, self._tracer, self._model = payload, sizes, tracer, model
+    def __init__(self, payload: Mapping[str, Any], sizes: Mapping[str, int], model: Any) -> None:
+        self.payload, self._sizes, self._model = payload, sizes, model
         self._dtype = torch.bfloat16 if payload["autocast"] else None  # as large as fp16
-        self._trained = [one for one in model.parameters() if one.requires_grad]
-        self._optimizer = _optimizer(payload, self._trained)
+        self.trained = [one for one in model.parameters() if one.requires_grad]
+        self.optimizer = _optimizer(payload, self.trained)
         self._speech = payload["task"] == "speech"
 
-    def whole(self) -> None:
-        tracing.state_there(self._optimizer, self._trained)
-        self._tracer.begin(Phase.TRAIN)
-        self._micro_batch()
-        self._step()
-        self._tracer.begin(Phase.VALIDATE)
-        self._evaluation()
-        self._tracer.begin(ACCUMULATE)
-        tracing.gradients_there(self._trained)
-        self._micro_batch()
-        self._step()
-
-    def _micro_batch(self) -> None:
+    def micro_batch(self) -> None:
         self._loss(self._batch(self._sizes["rows"]))[0].backward()
 
-    def _step(self) -> None:
-        torch.nn.utils.clip_grad_norm_(self._trained, 1.0, foreach=self.payload["cuda"])
-        self._optimizer.step()
+    def step(self) -> None:
+        torch.nn.utils.clip_grad_norm_(self.trained, 1.0, foreach=self.payload["cuda"])
+        self.optimizer.step()
         self._model.zero_grad()
 
     def _batch(self, rows: int) -> dict[str, torch.Tensor]:
@@ -162,7 +150,7 @@ class _Run:
         logits = logits.float() if self._dtype else logits
         return hf_run.token_weighted()({"logits": logits}, labels), logits
 
-    def _evaluation(self) -> None:
+    def validation(self) -> None:
         """Two batches, and what of the first is kept until the second has been."""
         self._model.eval()
         kept: list[torch.Tensor] = []

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from launcher.contract.report import Phase
-from launcher.forecast.events import ACCUMULATE, Trace
+from launcher.forecast.events import Trace
 from launcher.worker import tracing
 from launcher.worker.tracing import Counts, Tracer, autocast
 
@@ -56,7 +56,7 @@ def trace(payload: Mapping[str, Any]) -> Trace:
         for model in (real, average):
             tracing.without_memory(model, mode)
             tracer.adopt([*model.parameters(), *model.buffers()])
-        _Run(payload, sizes, tracer, real, average).whole()
+        tracing.whole(_Run(payload, sizes, real, average, tracer), tracer)
         events = tuple(tracer.events)
     facts = {"parameters": sum(one.numel() for one in real.parameters()), "operators": tracer.operators}
     made_with = tracing.versions("torch", "ultralytics", "torchvision")
@@ -131,41 +131,29 @@ def _labels_without_data(labels: int) -> Iterator[None]:
 class _Run:
     """The trainer's loop, for as long as a trace needs."""
 
-    def __init__(self, payload: Mapping[str, Any], sizes: Mapping[str, int], tracer: Tracer, model: Any, average: Any) -> None:
-        self.payload, self._sizes, self._tracer, self._model, self._average = payload, sizes, tracer, model, average
+    def __init__(self, payload: Mapping[str, Any], sizes: Mapping[str, int], model: Any, average: Any, tracer: Tracer) -> None:
+        self.payload, self._sizes, self._model, self._average = payload, sizes, model, average
         self._dtype = torch.bfloat16 if payload["amp"] and payload["cuda"] else None  # as large as CUDA's fp16
-        self._trained = [one for one in model.parameters() if one.requires_grad]
+        self.trained = [one for one in model.parameters() if one.requires_grad]
         for one in average.parameters():
             one.requires_grad_(False)
         model.criterion = model.init_criterion()
         tracer.adopt([value for value in vars(model.criterion).values() if isinstance(value, torch.Tensor)])
-        self._optimizer = _optimizer(payload, model)
+        self.optimizer = _optimizer(payload, model)
         self._held: dict[str, Any] = {}
         """What the trainer's attributes keep alive into the next micro-batch."""
 
-    def whole(self) -> None:
-        tracing.state_there(self._optimizer, self._trained)
-        self._tracer.begin(Phase.TRAIN)
-        self._micro_batch()
-        self._step()
-        self._tracer.begin(Phase.VALIDATE)
-        self._validation()
-        self._tracer.begin(ACCUMULATE)
-        tracing.gradients_there(self._trained)
-        self._micro_batch()
-        self._step()
-
-    def _micro_batch(self) -> None:
+    def micro_batch(self) -> None:
         with autocast(self._dtype):
             self._held["batch"] = self._batch(self._sizes["images"], self._sizes["side"])
             self._held["loss"], self._held["items"] = self._model(self._held["batch"])
             self._held["loss"] = self._held["loss"].sum()
         (self._held["loss"] * 65536.0 if self._dtype else self._held["loss"]).backward()
 
-    def _step(self) -> None:
+    def step(self) -> None:
         torch.nn.utils.clip_grad_norm_(self._model.parameters(), max_norm=10.0, foreach=self.payload["cuda"])
-        self._optimizer.step()
-        self._optimizer.zero_grad()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
         with torch.no_grad():
             ours, theirs = self._average.state_dict().values(), self._model.state_dict().values()
             pairs = [(one, other) for one, other in zip(ours, theirs, strict=True) if one.dtype.is_floating_point]
@@ -181,7 +169,7 @@ class _Run:
             "batch_idx": torch.empty((images * labels,)),
         }
 
-    def _validation(self) -> None:
+    def validation(self) -> None:
         """The average model, its loss, and image by image the boxes that come to suppression, as many as there can be."""
         with torch.no_grad():
             for _ in range(2):

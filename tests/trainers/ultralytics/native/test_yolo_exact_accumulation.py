@@ -164,7 +164,7 @@ def test_the_launchers_own_spelling_of_nbs_and_weight_decay_gives_the_same_decay
 
 
 def test_the_automatic_optimizer_is_the_asked_runs(exact: Any, data: ShapesData, tmp_path: Path) -> None:
-    """Ultralytics picks another above 10,000 iterations of max(batch, nbs) images; asked 9/23 steps in 27s, and a plain 27 would flip it."""
+    """Ultralytics picks another above 10,000 iterations of max(batch, nbs); asked 9/23 steps in 27s, and plain 27s would flip it."""
     from ultralytics.models.yolo.detect import DetectionTrainer
 
     common = {"optimizer": "auto", "epochs": 6000}
