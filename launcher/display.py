@@ -21,6 +21,7 @@ from launcher.verdict import Kind
 if TYPE_CHECKING:  # what is drawn comes from elsewhere; a fault of the command line is told without loading the story
     from launcher.errors import Fault
     from launcher.fit import Fit, Need
+    from launcher.forecast.needs import Ahead
     from launcher.job import Job
     from launcher.ladder import Ladder, Rung
     from launcher.made import Made
@@ -76,6 +77,24 @@ class Display:
         if line not in self._said:
             self._said.add(line)
             self._console.print(Text(line, style=style), soft_wrap=True)
+
+    def foreseeing(self) -> None:
+        words = "foreseeing what the rungs need (no memory is used for it)"
+        if self._console.is_terminal:
+            self._spinner = self._console.status(words)
+            self._spinner.start()
+        else:
+            self._console.print(words, highlight=False)
+
+    def foreseen(self, ahead: Ahead) -> None:
+        """Which rung is looked at first, and why; nothing of it is proven."""
+        self._stop_spinner()
+        if ahead.named is not None:
+            self._once(f"rung {ahead.named.index} is predicted to be the first that fits; trials decide", style="dim")
+        elif ahead.why_not:
+            self._once(f"no forecast ({ahead.why_not[0]}): trials alone lead", style="dim")
+        else:
+            self._once("no rung is predicted to fit; trials decide", style="dim")
 
     def trying(self, rung: Rung, number: int) -> None:
         self._trial = f"trial {number}: rung {rung.index}  {_words(rung)}"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeVar
 
 from launcher import attempts, devices, host, kept, launch, owner, peaks, process, search, trial, turns, wheels
 from launcher import recipe as recipes
@@ -29,6 +29,9 @@ from launcher.trial import Trial
 from launcher.turns import Turn
 from launcher.verdict import Kind
 
+if TYPE_CHECKING:  # only a search that is led by it pays for a forecast
+    from launcher.forecast.needs import Ahead
+
 T = TypeVar("T")
 
 
@@ -38,6 +41,8 @@ class Screen(attempts.Screen, Protocol):
     def queued(self, holder: str) -> None: ...
     def plan(self, job: Job) -> None: ...
     def kept(self, fit: Fit) -> None: ...
+    def foreseeing(self) -> None: ...
+    def foreseen(self, ahead: Ahead) -> None: ...
     def summary(self, fit: Fit) -> None: ...
     def ended(self, fit: Fit) -> None: ...
     def report(self, trial: Trial, job: Job) -> None: ...
@@ -268,12 +273,19 @@ def _walk(result: Fit, screen: Screen) -> None:
     if not result.trials and _as_kept(result, screen):
         return
     history = [_as_tried(one, job) for one in result.trials]
-    while isinstance(move := search.next_move(job.ladder, history, policy=job.recipe.ladder.search), search.Try):
+    ahead = _foreseen(job, screen)
+
+    def move_now() -> search.Move:
+        return search.next_move(job.ladder, history, policy=job.recipe.ladder.search, predicted=ahead.parts if ahead is not None else None)
+
+    while isinstance(move := move_now(), search.Try):
         screen.trying(move.rung, len(history) + 1)
         tried = trial.recorded(job, move.rung, told=screen.phase)
         history.append(_as_tried(tried, job))
         result.trials.append(tried)
         screen.tried(tried, job)
+        if ahead is not None:
+            ahead.learn(tried)
         result.write()
         if tried.verdict.kind is Kind.CARD_TAKEN and not attempts.card_is_back(job, tried.verdict.why, screen, waits=_waits(result)):
             break
@@ -292,6 +304,20 @@ def _walk(result: Fit, screen: Screen) -> None:
         result.standing = kept.keep(job, result.standing, result.trials, result.chosen)
         _known(result, screen)
     job.folder.event("fitted", status=result.status, rung_index=result.chosen.rung.index if result.chosen else None)
+
+
+def _foreseen(job: Job, screen: Screen) -> Ahead | None:
+    """What the rungs are foreseen to need, where the search is led by that and there is more than one to choose from."""
+    if job.recipe.ladder.search != "predicted" or len(job.ladder.rungs) == 1:
+        return None
+    from launcher.forecast.needs import Ahead
+
+    screen.foreseeing()
+    began = time.monotonic()
+    ahead = Ahead(job.adapter, job.ladder, job.budget)
+    job.folder.event("foreseen", parts=ahead.parts, why_not=ahead.why_not, seconds=round(time.monotonic() - began, 3))
+    screen.foreseen(ahead)
+    return ahead
 
 
 def _as_kept(result: Fit, screen: Screen) -> bool:

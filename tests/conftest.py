@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,10 @@ from launcher.process import TOKEN
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 """Threads of torch that wait sleep: on a busy machine spinning ones cost the trials two and a half times the processor's time."""
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what it runs in the background, and so all that tests start
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def launched_with(variable: str, place: Path) -> list[int]:

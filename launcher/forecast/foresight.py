@@ -80,6 +80,11 @@ class Foresight:
         for key, found in traced.of([ask for ask, _ in missing.values()], environments=environments).items():
             self._families[key] = found if isinstance(found, str) else Family(trace=found, card=self.card, profile=profiles.of(found))
 
+    def gathered(self, rung: Rung) -> bool:
+        """Whether the rung's trace is there, or it is known that there is none."""
+        tracing = self.tracing(rung)
+        return isinstance(tracing, str) or tracing.ask().key in self._families
+
     def share(self, other: Foresight) -> None:
         """Takes the traces that another card's foresight has made."""
         self._tracings |= other._tracings

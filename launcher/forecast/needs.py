@@ -16,6 +16,7 @@ from launcher.forecast.ratios import Seen
 from launcher.ladder import Ladder, Rung
 from launcher.sizes import MIB
 from launcher.trainers.base import Adapter
+from launcher.trial import Trial
 
 
 def foresight(adapter: Adapter, ladder: Ladder, budget: Budget) -> Foresight:
@@ -40,20 +41,29 @@ def card_of(budget: Budget) -> Card:
 
 
 def parts(sight: Foresight, cap_bytes: int) -> dict[int, float | None]:
-    """Rung index -> its likeliest peak over the cap; None where it can't be foreseen. Traces whatever isn't kept yet."""
-    sight.gather(sight.ladder.rungs)
-    peaks = {rung.index: sight.peak(rung) for rung in sight.ladder.rungs}
-    return {index: peak.peak_bytes / cap_bytes if peak is not None else None for index, peak in peaks.items()}
+    """Rung index -> its likeliest peak over the cap; None where it can't be foreseen, or needn't be.
+
+    Traces are made one after another down the ladder, as far as the first rung that is foreseen to fit: those of smaller models and of
+    checkpointed ones are needed only where all above is too large.
+    """
+    found: dict[int, float | None] = {}
+    for rung in sight.ladder.rungs:
+        if not sight.gathered(rung) and any(part is not None and part <= 1 for part in found.values()):
+            found[rung.index] = None
+            continue
+        peak = sight.peak(rung)
+        found[rung.index] = peak.peak_bytes / cap_bytes if peak is not None else None
+    return found
 
 
 def why_not(sight: Foresight) -> tuple[str, ...]:
     """Why rungs can't be foreseen, each reason once."""
-    return tuple(dict.fromkeys(why for rung in sight.ladder.rungs if (why := sight.why_not(rung))))
+    return tuple(dict.fromkeys(why for rung in sight.ladder.rungs if sight.gathered(rung) and (why := sight.why_not(rung))))
 
 
 def seen(sight: Foresight, rung: Rung, uses: Iterable[PhaseUse], *, device: str) -> list[Seen]:
-    """What one trial's phases used beside what had been foreseen of them, uncorrected; for ``ratios.keep``."""
-    foreseen = sight.uncorrected(rung) or {}
+    """What one trial's phases used beside what had been foreseen of them, uncorrected; for ``ratios.keep``. Makes no trace."""
+    foreseen = (sight.uncorrected(rung) if sight.gathered(rung) else None) or {}
     real = {phase: max((use.reserved_bytes for use in uses if use.phase in names), default=0) for phase, names in _PHASES.items()}
     return [
         Seen(
@@ -66,6 +76,26 @@ def seen(sight: Foresight, rung: Rung, uses: Iterable[PhaseUse], *, device: str)
         for phase, forecast in foreseen.items()
         if real.get(phase)
     ]
+
+
+class Ahead:
+    """What the rungs of one launch are foreseen to need. What a trial then measures corrects the launches after this one: within this one
+    the search itself is led by it."""
+
+    def __init__(self, adapter: Adapter, ladder: Ladder, budget: Budget) -> None:
+        self._sight, self._device = foresight(adapter, ladder, budget), budget.name
+        self.parts = parts(self._sight, budget.cap_bytes)
+        self.why_not = why_not(self._sight)
+
+    @property
+    def named(self) -> Rung | None:
+        """The first rung that is foreseen to fit."""
+        return next((rung for rung in self._sight.ladder.rungs if (part := self.parts[rung.index]) is not None and part <= 1), None)
+
+    def learn(self, tried: Trial) -> None:
+        """Of a trial that fits every phase was measured whole."""
+        if tried.verdict.fits:
+            ratios.keep(seen(self._sight, tried.rung, tried.report.uses, device=self._device))
 
 
 _PHASES = {Phase.TRAIN: (Phase.TRAIN, Phase.TRAIN_AGAIN), Phase.VALIDATE: (Phase.VALIDATE,)}

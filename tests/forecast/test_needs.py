@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from launcher import wheels
-from launcher.contract.report import Phase, PhaseUse
-from launcher.forecast import needs, ratios
+from launcher.contract.report import Phase, PhaseUse, TrialReport
+from launcher.forecast import needs, ratios, traced
+from launcher.forecast.events import Trace
+from launcher.forecast.traced import Ask
+from launcher.schema import Recipe
+from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
+from launcher.trial import Trial
+from launcher.verdict import Kind, Verdict
 from tests.forecast.test_plan import adapter, keep_traces
 
 
@@ -45,6 +52,60 @@ def test_a_real_peak_is_kept_and_corrects_the_next_launch() -> None:
     before = sight.uncorrected(ladder.rungs[1])
     assert again is not None and before is not None
     assert again[Phase.TRAIN].middle_bytes == before[Phase.TRAIN].middle_bytes + 2**26
+
+
+def test_no_trace_is_asked_for_below_the_first_rung_that_is_foreseen_to_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = adapter()
+    ladder = wheels.ladder_of(one)
+    keep_traces(one, ladder, cuda=False)
+    asked: list[str] = []
+    plain = traced.of
+
+    def of(asks: list[Ask], **more: Any) -> dict[str, Trace | str]:
+        asked.extend(ask.key for ask in asks)
+        return plain(asks, **more)
+
+    monkeypatch.setattr(traced, "of", of)
+    roomy = needs.parts(needs.foresight(one, ladder, cpu_budget()), 2**34)
+    checkpointed = {rung.index for rung in ladder.rungs if rung.values["checkpointing"]}
+    assert len(set(asked)) == 1
+    assert {index for index, part in roomy.items() if part is None} == checkpointed
+    tight = needs.parts(needs.foresight(one, ladder, cpu_budget()), 2**24)
+    assert len(set(asked)) == 2 and None not in tight.values()
+
+
+def test_a_launch_names_a_rung_and_learns_from_what_fits_alone() -> None:
+    one = adapter()
+    ladder = wheels.ladder_of(one)
+    keep_traces(one, ladder, cuda=False)
+    budget = cpu_budget()
+    peaks = needs.parts(needs.foresight(one, ladder, budget), 1)
+    tight = replace(budget, cap_bytes=int(peaks[2] or 0) + 1)
+    ahead = needs.Ahead(one, ladder, tight)
+    assert ahead.named is not None and ahead.named.index == 2 and not ahead.why_not
+    for kind in (Kind.OUT_OF_MEMORY, Kind.FITS):
+        assert not ratios.known()
+        uses = (PhaseUse(phase="train", seconds=1.0, reserved_bytes=2**30),)
+        verdict = Verdict(kind=kind, phase=Phase.TRAIN, why="", peak_bytes=2**30)
+        ahead.learn(Trial(rung=ahead.named, verdict=verdict, report=TrialReport(uses=uses), seconds=1.0, folder=Path()))
+    assert [one.real_bytes for one in ratios.known()] == [2**30]
+
+
+def test_a_trainer_that_cannot_be_traced_has_no_forecast_and_says_why() -> None:
+    script = Recipe.model_validate(
+        {
+            "name": "mine",
+            "ask": {"micro_batch": 8},
+            "trainer": {
+                "adapter": "script",
+                "args": {"command": ["python", "train.py"], "spelled": {"micro_batch": "--b", "accumulation": "--a"}},
+            },
+            "ladder": {"order": ("micro_batch",)},
+        }
+    )
+    one = ScriptAdapter(script)
+    ahead = needs.Ahead(one, wheels.ladder_of(one), cpu_budget())
+    assert ahead.named is None and set(ahead.parts.values()) == {None} and "can't be traced" in ahead.why_not[0]
 
 
 def test_a_card_that_the_catalogue_does_not_know_is_taken_as_it_is() -> None:

@@ -149,7 +149,8 @@ def test_speech_is_trained_saved_and_scored_to_the_end(spoken: Path, tmp_path: P
     hf_speech.main(words("speech", spoken, tmp_path, "--max_steps", 2, "--predict_with_generate", True, "--generation_max_length", 16))
     results = json.loads((tmp_path / "all_results.json").read_text())
     assert {"eval_wer", "eval_cer", "eval_loss", "train_loss"} <= results.keys()
-    assert (tmp_path / "model.safetensors").is_file() and (tmp_path / "tokenizer.json").is_file()
+    assert (tmp_path / "model.safetensors").is_file()
+    assert any((tmp_path / name).is_file() for name in ("tokenizer.json", "vocab.json")), "the second: transformers before 5"
     own, _ = hf_speech.arguments(["--model_name_or_path", str(tmp_path), "--data", str(spoken), "--output_dir", str(tmp_path)])
     model, processor = hf_speech.load(own)
     assert model.config.model_type == "whisper" and processor.tokenizer.pad_token_id is not None
