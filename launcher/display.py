@@ -96,6 +96,11 @@ class Display:
         else:
             self._once("no rung is predicted to fit; trials decide", style="dim")
 
+    def timed(self, speeds: Mapping[int, float], fastest: Rung) -> None:
+        """Samples a second by micro-batch, and whose rung is taken for it."""
+        told = ", ".join(f"{micro} a time: {speed:.3g} samples/s" for micro, speed in speeds.items()) or "no trial was timed"
+        self._console.print(Text(f"throughput: {told}; micro-batch {fastest.micro_batch} is taken", style="dim"), soft_wrap=True)
+
     def trying(self, rung: Rung, number: int) -> None:
         self._trial = f"trial {number}: rung {rung.index}  {_words(rung)}"
         if self._console.is_terminal:

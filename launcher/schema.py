@@ -84,6 +84,9 @@ class LadderRules(Part):
     search: Literal["walk", "exhaustive", "predicted"] = "walk"
     """walk: skip what a real failure dominates. exhaustive: really try every rung down to the first that fits (the reference). predicted:
     go where a forecast points, corrected by every trial; the same rung, in fewer trials."""
+    objective: Literal["largest", "throughput"] = "largest"
+    """Which of the rungs that give up the same: largest: the largest micro-batch that fits. throughput: the micro-batch at which most
+    samples a second are trained, with at most two more trials."""
 
 
 class TrainerRules(Part):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeVar
 
-from launcher import attempts, devices, host, kept, launch, owner, peaks, process, search, trial, turns, wheels
+from launcher import attempts, devices, host, kept, launch, owner, peaks, process, search, throughput, trial, turns, wheels
 from launcher import recipe as recipes
 from launcher.contract.report import Phase
 from launcher.devices import Budget
@@ -43,6 +43,7 @@ class Screen(attempts.Screen, Protocol):
     def kept(self, fit: Fit) -> None: ...
     def foreseeing(self) -> None: ...
     def foreseen(self, ahead: Ahead) -> None: ...
+    def timed(self, speeds: Mapping[int, float], fastest: Rung) -> None: ...
     def summary(self, fit: Fit) -> None: ...
     def ended(self, fit: Fit) -> None: ...
     def report(self, trial: Trial, job: Job) -> None: ...
@@ -279,24 +280,21 @@ def _walk(result: Fit, screen: Screen) -> None:
         return search.next_move(job.ladder, history, policy=job.recipe.ladder.search, predicted=ahead.parts if ahead is not None else None)
 
     while isinstance(move := move_now(), search.Try):
-        screen.trying(move.rung, len(history) + 1)
-        tried = trial.recorded(job, move.rung, told=screen.phase)
+        tried = _try(result, move.rung, screen)
         history.append(_as_tried(tried, job))
-        result.trials.append(tried)
-        screen.tried(tried, job)
         if ahead is not None:
             ahead.learn(tried)
-        result.write()
         if tried.verdict.kind is Kind.CARD_TAKEN and not attempts.card_is_back(job, tried.verdict.why, screen, waits=_waits(result)):
             break
-    job.folder.forget_cache()
     result.status = Status.NO_RUNG_FITS
     if isinstance(move, search.Chosen):
-        result.chosen = next(one for one in result.trials if one.rung.index == move.rung.index)
-        result.command = launch.native_command(job, move.rung)
+        rung = _fastest(result, move.rung, screen) if job.recipe.ladder.objective == "throughput" else move.rung
+        result.chosen = next(one for one in result.trials if one.rung.index == rung.index)
+        result.command = launch.native_command(job, rung)
         result.status = Status.DONE
     elif isinstance(move, search.Try) or move.why == "not_memory":
         result.status = status_of(result.trials[-1].verdict.kind)
+    job.folder.forget_cache()
     if result.status is Status.NO_RUNG_FITS:
         _look_below(result, screen)
     result.trial_seconds = time.monotonic() - began
@@ -304,6 +302,38 @@ def _walk(result: Fit, screen: Screen) -> None:
         result.standing = kept.keep(job, result.standing, result.trials, result.chosen)
         _known(result, screen)
     job.folder.event("fitted", status=result.status, rung_index=result.chosen.rung.index if result.chosen else None)
+
+
+def _try(result: Fit, rung: Rung, screen: Screen) -> Trial:
+    """One trial, told and written down."""
+    screen.trying(rung, len(result.trials) + 1)
+    tried = trial.recorded(result.job, rung, told=screen.phase)
+    result.trials.append(tried)
+    screen.tried(tried, result.job)
+    result.write()
+    return tried
+
+
+def _fastest(result: Fit, fitting: Rung, screen: Screen) -> Rung:
+    """Of the rungs that give up as much as the one that fits the fastest, by the trials that were made and a few more."""
+    ladder, before = result.job.ladder, len(result.trials)
+    while (rung := throughput.worth_a_trial(ladder, fitting, _speeds(result), made=len(result.trials) - before)) is not None:
+        if not _try(result, rung, screen).verdict.fits:
+            break
+    speeds = _speeds(result)
+    fastest = throughput.fastest(ladder, fitting, speeds)
+    timed = {
+        rung.micro_batch: round(speeds[rung.index], 3) for rung in (fitting, *throughput.alike(ladder, fitting)) if rung.index in speeds
+    }
+    result.job.folder.event("timed", samples_per_second=timed, rung_index=fastest.index)
+    screen.timed(timed, fastest)
+    return fastest
+
+
+def _speeds(result: Fit) -> dict[int, float]:
+    """Rung index -> samples a second, of the trials that fit and were timed."""
+    timed = ((one.rung.index, throughput.speed(one.rung, one.report.step_seconds)) for one in result.trials if one.verdict.fits)
+    return {index: speed for index, speed in timed if speed is not None}
 
 
 def _foreseen(job: Job, screen: Screen) -> Ahead | None:
