@@ -45,23 +45,29 @@ def refuses(failure: Failure) -> bool:
     return NOT_EXACT in failure.types
 
 
-def proven(report: TrialReport, orders: Orders, env: Mapping[str, str]) -> TrialReport:
-    """The report of a crash, after the command was run plainly: the trainer's own crash, or one that our watching made."""
+def proven(report: TrialReport, orders: Orders, env: Mapping[str, str], *, cure: str) -> TrialReport:
+    """The report of a crash, after the command was run plainly: the trainer's own crash, or one that our watching made.
+
+    ``cure``: what helps where it is fast-forward that the script doesn't bear.
+    """
     assert report.failure is not None
+    first = (report.failure.message.strip().splitlines() or ["?"])[0][:200]
+    forwarded = f"fast-forward broke the script ({first}); {cure}" if report.facts.get("failed_forwarding") else ""
     seconds = sum(use.seconds for use in report.uses)
     if "ExitStatus" in report.failure.types and not report.optimizer_steps and not report.uses:
         seconds = 20.0
     longest = min(2 * seconds + 20.0, LONGEST_S)
     place = orders.scratch / "plain"
     folder = _copied(Path.cwd(), place / "folder")
+    if folder is None and forwarded:
+        return dataclasses.replace(report, failure=None, hint=forwarded)
     if folder is None:
         return dataclasses.replace(report, notes=(*report.notes, "the crash was not tried without the trial's hooks: the folder is large"))
     went_on, said = _ran(orders, env, place, folder, longest)
     if not went_on:
         return report
-    first = (report.failure.message.strip().splitlines() or ["?"])[0][:200]
     hint = f"the script broke under the trial's own hooks ({first}), and {said} without them: the fault is autofit's; please report it"
-    return dataclasses.replace(report, failure=None, hint=hint)
+    return dataclasses.replace(report, failure=None, hint=forwarded or hint)
 
 
 def _ran(orders: Orders, env: Mapping[str, str], place: Path, folder: Path, longest: float) -> tuple[bool, str]:

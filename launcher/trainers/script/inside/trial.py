@@ -80,7 +80,7 @@ def run(orders: Orders, recorder: Recorder) -> None:
         said = f"its whole training has {in_all} optimizer step{'s' if in_all > 1 else ''}"
         report = dataclasses.replace(report, facts={**report.facts, STEPS_IN_ALL: in_all}, notes=(*report.notes, said))
     if report.failure is not None and not speaks_of_memory(report.failure) and not refuses(report.failure):
-        report = proven(report, orders, _environment(orders, orders.scratch / "plain"))
+        report = proven(report, orders, _environment(orders, orders.scratch / "plain"), cure=FORCE)
     report.write(orders.report_path)
     if status < 0 and report.failure is None:
         _die_alike(-status)
@@ -261,10 +261,6 @@ def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> Trial
     )
     if report.failure is None and status != 0:
         report = dataclasses.replace(report, failure=_exit_failure(status, orders))
-    if report.failure is not None and report.facts.get("failed_forwarding"):
-        report = dataclasses.replace(
-            report, failure=None, hint=f"fast-forward broke the script ({report.failure.message.splitlines()[0]}); {FORCE}"
-        )
     if report.failure is None and report.phase != Phase.DONE:
         report = _ended_early(report, orders)
     return report

@@ -145,6 +145,19 @@ def test_a_script_without_validation_fits_and_says_so(tmp_path: Path) -> None:
     assert "train" in [use.phase for use in done.report.uses], "the phase in which a script ends is measured like any other"
 
 
+def test_a_validation_without_a_batch_is_none_and_that_is_said(tmp_path: Path) -> None:
+    done = tried("empty_validation", tmp_path)
+    assert fits(done) and done.report.absent == ("validate", "train_again")
+    assert said(done, "no batch: 48 samples, and a last batch that isn't whole is dropped") and said(done, "only training is proven")
+    below = tried("empty_validation", tmp_path, rung=1)
+    assert fits(below) and below.report.validation_batches == 1 and not below.report.absent
+
+
+def test_a_crash_in_a_validation_that_was_fast_forwarded_to_is_the_scripts_where_it_crashes_plainly_too(tmp_path: Path) -> None:
+    done = tried("crashes_in_validation", tmp_path)
+    assert done.verdict.kind is Kind.CRASHED and "is invalid for input of size 192" in done.verdict.why, done.verdict.why
+
+
 def test_one_long_item_is_found_and_comes_first(tmp_path: Path) -> None:
     done = tried("longest_item", tmp_path, cap=100 * MIB)
     assert done.verdict.kind is Kind.OUT_OF_MEMORY and done.verdict.phase == "train"

@@ -135,6 +135,8 @@ class Pass:
 
     def _next_eval(self) -> Any:
         session = self._session
+        if not self._served and self._length() == 0:
+            self._nothing()
         session.validating()
         if self._served:
             session.validation_batch()
@@ -143,6 +145,16 @@ class Pass:
         if not self._began:
             self._began = time.monotonic()
         return self._draw()
+
+    def _nothing(self) -> None:
+        """A validation without a batch is none: the run's is as empty."""
+        if self._session.recorder is not None:
+            samples = worst.length(getattr(self._loader, "dataset", None))
+            why = f": {samples} samples, and a last batch that isn't whole is dropped" if samples else ""
+            self._session.recorder.note(f"the script's validation has no batch{why}")
+        self._passes.open.remove(self)
+        self._ended = True
+        raise StopIteration
 
     def _goes_on(self) -> bool:
         """Whether the rest of a validation is waited for: where it is short (metrics of the whole set may need more than any batch of it),
