@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN    := .venv/bin
 GPU_PYTHON ?= $(if $(wildcard .venv/bin/python),.venv/bin/python,$(PYTHON))   # a machine without a network has no .venv
+AT_ONCE ?= 2
+SIDE_BY_SIDE := $(if $(filter 1,$(AT_ONCE)),,-n $(AT_ONCE) --dist loadfile)
 EXTRAS := ultralytics,transformers,sentence-transformers,lora,demo,dev
 
 .DEFAULT_GOAL := help
@@ -18,8 +20,8 @@ install: .venv/installed   ## the pinned environment, into .venv
 	$(BIN)/uv pip install --quiet --python .venv --constraint constraints.txt --compile-bytecode --editable '.[$(EXTRAS)]'
 	@touch $@
 
-test: install   ## the tests that run everywhere, in minutes
-	$(BIN)/python -m pytest
+test: install   ## the tests that run everywhere, in minutes, two files at a time (AT_ONCE=1: one)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 test-slow: install   ## end-to-end cases with many real trials (about half an hour on 2 cores)
 	$(BIN)/python -m pytest -m slow
@@ -28,7 +30,7 @@ check: install   ## what CI runs: lint, types, tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 demo: install   ## the main job on real input, no GPU needed: trials, then a training to the end
 	$(BIN)/autofit train recipe=yolo_demo
