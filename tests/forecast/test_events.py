@@ -46,7 +46,11 @@ def test_what_was_written_is_read_again(tmp_path: Path) -> None:
     assert events.read(tmp_path / "one.trace") == trace
 
 
-@pytest.mark.parametrize("content", [b"", b"torn", gzip.compress(b"{}"), gzip.compress(b'{"format": 0}'), gzip.compress(b"[1")])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"torn", gzip.compress(b"{}"), gzip.compress(b'{"format": 0}'), gzip.compress(b"[1")],
+    ids=["empty", "torn", "nothing", "old", "half"],
+)
 def test_a_torn_trace_is_none(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "torn.trace").write_bytes(content)
     assert events.read(tmp_path / "torn.trace") is None

@@ -45,17 +45,14 @@ def refuses(failure: Failure) -> bool:
     return NOT_EXACT in failure.types
 
 
-def proven(report: TrialReport, orders: Orders, env: Mapping[str, str], *, cure: str) -> TrialReport:
+def proven(report: TrialReport, orders: Orders, env: Mapping[str, str], *, seconds: float, cure: str) -> TrialReport:
     """The report of a crash, after the command was run plainly: the trainer's own crash, or one that our watching made.
 
-    ``cure``: what helps where it is fast-forward that the script doesn't bear.
+    ``seconds``: how long the trial took to crash, with its start. ``cure``: what helps where it is fast-forward that the script doesn't bear.
     """
     assert report.failure is not None
     first = (report.failure.message.strip().splitlines() or ["?"])[0][:200]
     forwarded = f"fast-forward broke the script ({first}); {cure}" if report.facts.get("failed_forwarding") else ""
-    seconds = sum(use.seconds for use in report.uses)
-    if "ExitStatus" in report.failure.types and not report.optimizer_steps and not report.uses:
-        seconds = 20.0
     longest = min(2 * seconds + 20.0, LONGEST_S)
     place = orders.scratch / "plain"
     folder = _copied(Path.cwd(), place / "folder")

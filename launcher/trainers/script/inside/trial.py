@@ -63,6 +63,7 @@ def run(orders: Orders, recorder: Recorder) -> None:
     for path, text in orders.payload.get("files", {}).items():
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text, encoding="utf-8")
+    began = time.monotonic()
     try:
         status, reports = _attempt(orders, "cut")
     except Unreached as error:
@@ -80,7 +81,8 @@ def run(orders: Orders, recorder: Recorder) -> None:
         said = f"its whole training has {in_all} optimizer step{'s' if in_all > 1 else ''}"
         report = dataclasses.replace(report, facts={**report.facts, STEPS_IN_ALL: in_all}, notes=(*report.notes, said))
     if report.failure is not None and not speaks_of_memory(report.failure) and not refuses(report.failure):
-        report = proven(report, orders, _environment(orders, orders.scratch / "plain"), cure=FORCE)
+        seconds = time.monotonic() - began
+        report = proven(report, orders, _environment(orders, orders.scratch / "plain"), seconds=seconds, cure=FORCE)
     report.write(orders.report_path)
     if status < 0 and report.failure is None:
         _die_alike(-status)
