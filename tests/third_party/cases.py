@@ -61,7 +61,8 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         name="timm", repo="huggingface/pytorch-image-models", script="train.py", data="pictures", needs=("torch", "torchvision", "timm"),
-        command=_words("python train.py {data} --model resnet18 --num-classes 4 -b 32 --epochs 1 --img-size 64 --device cpu -j 1"), tight=0.9,
+        command=_words("python train.py {data} --model resnet18 --num-classes 4 -b 32 --epochs 1 --img-size 64 --device cpu -j 1"),
+        tight=0.9,
     ),
     Case(
         name="torchvision", repo="pytorch/vision", script="references/classification/train.py", folder="references/classification",

@@ -48,7 +48,7 @@ def refuses(failure: Failure) -> bool:
 def proven(report: TrialReport, orders: Orders, env: Mapping[str, str], *, seconds: float, cure: str) -> TrialReport:
     """The report of a crash, after the command was run plainly: the trainer's own crash, or one that our watching made.
 
-    ``seconds``: how long the trial took to crash, with its start. ``cure``: what helps where it is fast-forward that the script doesn't bear.
+    ``seconds``: how long the trial took to crash, with its start. ``cure``: what helps where it is fast-forward that breaks it.
     """
     assert report.failure is not None
     first = (report.failure.message.strip().splitlines() or ["?"])[0][:200]
