@@ -52,6 +52,8 @@ def tried(case: Case, repos: Path, python: str, work: Path) -> Row:
     place = Place(case, source, work / case.name, python)
     first = place.launch(("--fit-only", f"device.memory={case.enough}"), "asked")
     row |= {"understood": first["understood"], "asked": brief(first), "touched": first["touched"]}
+    if case.breaks and first.get("status") == "crashed" and case.breaks in first["said"] and not row["touched"]:
+        return {**row, "status": "breaks", "why": case.breaks}
     if first.get("status") != "done":
         return {**row, "status": "fault", "why": first["said"]}
     peak = first["trials"][-1]["peak_bytes"]
@@ -183,6 +185,8 @@ def _told(row: Row) -> list[str]:
     )
     tight = row.get("tight")
     folder = "untouched" if not row["touched"] else f"touched: {', '.join(row['touched'][:3])}"
+    if row["status"] == "breaks":
+        return [known, f"breaks without autofit, too, and that is said: {row['why']}", "", "", folder]
     if tight is None:
         return [known, f"the asked one: {row['asked']['status']}; {row['why']}", "", "", folder]
     if tight["rung"] is None:

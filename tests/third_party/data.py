@@ -36,6 +36,12 @@ def whole_mnist(folder: Path) -> None:
     mnist(folder, train=60_000, test=10_000)
 
 
+def twice_mnist(folder: Path) -> None:
+    """As Lightning's examples want it: in examples/Datasets, and in the data folder of where they are started."""
+    whole_mnist(folder)
+    (folder.parent / "pytorch" / "basics" / "data").symlink_to(folder)
+
+
 def pictures(folder: Path, *, size: int = 80) -> None:
     """Folders of classes, as ImageNet has them: FOLDER/{train,val}/CLASS/*.jpg."""
     from PIL import Image
@@ -103,7 +109,7 @@ def prompts(folder: Path) -> None:
         (folder / "set" / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
 
 
-KINDS = {one.__name__: one for one in (mnist, whole_mnist, pictures, masks, characters, text, prompts)}
+KINDS = {one.__name__: one for one in (mnist, whole_mnist, twice_mnist, pictures, masks, characters, text, prompts)}
 
 if __name__ == "__main__":
     KINDS[sys.argv[1]](Path(sys.argv[2]))

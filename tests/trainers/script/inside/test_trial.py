@@ -138,6 +138,12 @@ def test_an_endless_iterator_is_fast_forwarded_to_its_validation(tmp_path: Path)
     assert done.report.facts["forwarded"] and done.report.observed["micro_batch"] == 32
 
 
+def test_what_libraries_write_in_native_code_is_found_again_and_touches_nothing(tmp_path: Path) -> None:
+    done = tried("writes_natively", tmp_path)
+    assert fits(done) and not said(done, "is not proven")
+    assert list((tmp_path / "work").iterdir()) == []
+
+
 def test_a_script_without_validation_fits_and_says_so(tmp_path: Path) -> None:
     done = tried("never_validates", tmp_path)
     assert fits(done) and said(done, "never validates")

@@ -56,7 +56,8 @@ class Forward:
         return types.MethodType(type(copy).forward, copy)
 
     def __reduce__(self) -> Any:
-        return (_of_class, (self._root,))
+        """Where a module's own ``__getstate__`` has left us in: a pickle that knows nothing of autofit."""
+        return (getattr, (self._root, "forward"))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         import torch
@@ -127,10 +128,6 @@ class Forward:
         except Exception as error:
             self._session.swallowed_perhaps(error)
             raise
-
-
-def _of_class(root: Any) -> Any:
-    return types.MethodType(type(root).forward, root)
 
 
 def _shapes(value: Any) -> Any:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 from launcher.trainers.script.inside.probe.overlay import Overlay
 from launcher.trainers.script.inside.probe.session import Session
@@ -15,11 +17,88 @@ def hooks(overlay: Overlay, session: Session) -> dict[str, Callable[[ModuleType]
     """Module name -> what to do when it has been imported."""
     return {
         "torch.serialization": lambda module: _torch(module, overlay, session),
-        "safetensors.torch": lambda module: _path_argument(module, overlay, ("save_file", "save_model"), at=1),
-        "safetensors": lambda module: _opened(module, overlay),
         "soundfile": lambda module: _sound(module, overlay),
-        "cv2": lambda module: _path_argument(module, overlay, ("imwrite",), at=0),
+        "h5py": lambda module: _hdf5(module, overlay),
+        **{name: functools.partial(_taught, overlay=overlay, functions=functions) for name, functions in _NATIVE.items()},
     }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Native:
+    """A function that hands a path to code which knows nothing of Python's own file functions."""
+
+    name: str
+    """In its module; ``Class.method`` counts ``self`` as argument 0."""
+    at: int
+    """Which positional argument the path is."""
+    key: str
+    """Its name, where it is given by that."""
+    writes: Literal["file", "folder", ""] = ""
+    """Empty: it is read."""
+
+
+_NATIVE: Mapping[str, Sequence[_Native]] = {
+    "cv2": [_Native(name="imwrite", at=0, key="filename", writes="file"), _Native(name="imread", at=0, key="filename")],
+    "safetensors": [_Native(name="safe_open", at=0, key="filename")],
+    "safetensors.torch": [
+        _Native(name="save_file", at=1, key="filename", writes="file"),
+        _Native(name="save_model", at=1, key="filename", writes="file"),
+    ],
+    "tokenizers": [
+        _Native(name="Tokenizer.save", at=1, key="path", writes="file"),
+        _Native(name="Tokenizer.from_file", at=0, key="path"),
+        *(
+            _Native(name=f"models.{kind}.save", at=1, key="folder", writes="folder")
+            for kind in ("BPE", "Unigram", "WordLevel", "WordPiece")
+        ),
+    ],
+    "torch.jit": [_Native(name="save", at=1, key="f", writes="file"), _Native(name="load", at=0, key="f")],
+    "torchvision.io.image": [_Native(name="write_file", at=0, key="filename", writes="file"), _Native(name="read_file", at=0, key="path")],
+    "torchaudio": [_Native(name="save", at=0, key="uri", writes="file"), _Native(name="load", at=0, key="uri")],
+    "pyarrow.parquet": [
+        _Native(name="write_table", at=1, key="where", writes="file"),
+        _Native(name="ParquetWriter.__init__", at=1, key="where", writes="file"),
+        _Native(name="read_table", at=0, key="source"),
+        _Native(name="ParquetFile.__init__", at=1, key="source"),
+    ],
+}
+
+
+def _taught(module: Any, *, overlay: Overlay, functions: Sequence[_Native]) -> None:
+    """What one of these functions writes goes to the overlay, and what it reads comes from there where it is."""
+    for one in functions:
+        *path, name = one.name.split(".")
+        owner = functools.reduce(lambda found, part: getattr(found, part, None), path, module)
+        function = getattr(owner, name, None)
+        if function is not None:
+            told = _redirected(function, overlay, one)
+            setattr(owner, name, staticmethod(told) if path and one.at == 0 else told)
+
+
+def _redirected(function: Callable[..., Any], overlay: Overlay, one: _Native) -> Callable[..., Any]:
+    places: Mapping[str, Callable[[Any], Any]] = {
+        "file": functools.partial(overlay.writable, keep=False), "folder": overlay.folder, "": overlay.visible
+    }  # fmt: skip
+    to = places[one.writes]
+
+    @functools.wraps(function, updated=())
+    def redirected(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > one.at and _is_path(args[one.at]):
+            args = (*args[: one.at], _like(args[one.at], to), *args[one.at + 1 :])
+        elif _is_path(kwargs.get(one.key)):
+            kwargs[one.key] = _like(kwargs[one.key], to)
+        return function(*args, **kwargs)
+
+    return redirected
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, (str, bytes)) or hasattr(value, "__fspath__")
+
+
+def _like(path: Any, to: Callable[[Any], Any]) -> Any:
+    """The other path as text: native code wants that as often as not."""
+    return os.fsdecode(os.fspath(to(path)))
 
 
 def _torch(module: Any, overlay: Overlay, session: Session) -> None:
@@ -27,7 +106,7 @@ def _torch(module: Any, overlay: Overlay, session: Session) -> None:
 
     @functools.wraps(save)
     def saved(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
-        both = overlay.twin(f) if isinstance(f, (str, bytes)) or hasattr(f, "__fspath__") else None
+        both = overlay.twin(f) if _is_path(f) else None
         if both is None:
             save(obj, f, *args, **kwargs)
             return
@@ -38,42 +117,11 @@ def _torch(module: Any, overlay: Overlay, session: Session) -> None:
 
     @functools.wraps(load)
     def loaded(f: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(f, (str, bytes)) or hasattr(f, "__fspath__"):
+        if _is_path(f):
             f = overlay.visible(f)
         return load(f, *args, **kwargs)
 
     module.save, module.load = saved, loaded
-
-
-def _path_argument(module: Any, overlay: Overlay, names: tuple[str, ...], *, at: int) -> None:
-    """Functions that take the path to write as their positional argument number ``at``, or by the name ``filename``."""
-    for name in names:
-        function = getattr(module, name, None)
-        if function is not None:
-            setattr(module, name, _redirected(function, overlay, at))
-
-
-def _opened(module: Any, overlay: Overlay) -> None:
-    """What safetensors writes is read again: its files are opened by native code, which knows nothing of the overlay."""
-    opened = module.safe_open
-
-    @functools.wraps(opened, updated=())
-    def safe_open(filename: Any, *args: Any, **kwargs: Any) -> Any:
-        return opened(overlay.visible(filename), *args, **kwargs)
-
-    module.safe_open = safe_open
-
-
-def _redirected(function: Callable[..., Any], overlay: Overlay, at: int) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def redirected(*args: Any, **kwargs: Any) -> Any:
-        if len(args) > at:
-            args = (*args[:at], overlay.writable(args[at], keep=False), *args[at + 1 :])
-        elif "filename" in kwargs:
-            kwargs["filename"] = overlay.writable(kwargs["filename"], keep=False)
-        return function(*args, **kwargs)
-
-    return redirected
 
 
 def _sound(module: Any, overlay: Overlay) -> None:
@@ -81,8 +129,20 @@ def _sound(module: Any, overlay: Overlay) -> None:
 
     @functools.wraps(made)
     def opened(this: Any, file: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> None:
-        if isinstance(file, (str, bytes)) or hasattr(file, "__fspath__"):
+        if _is_path(file):
             file = overlay.visible(file) if mode in ("r", None) else overlay.writable(file, keep="+" in mode)
         made(this, file, mode, *args, **kwargs)
 
     module.SoundFile.__init__ = opened
+
+
+def _hdf5(module: Any, overlay: Overlay) -> None:
+    made = module.File.__init__
+
+    @functools.wraps(made)
+    def opened(this: Any, name: Any, mode: str = "r", *args: Any, **kwargs: Any) -> None:
+        if _is_path(name):
+            name = overlay.visible(name) if mode == "r" else overlay.writable(name, keep=mode in ("r+", "a"))
+        made(this, name, mode, *args, **kwargs)
+
+    module.File.__init__ = opened

@@ -4,8 +4,8 @@ Every path outside the kept folders has a twin under the overlay's root. Opening
 there, for appending); reading, listing and asking for a file take the twin where there is one. What is removed or renamed away is
 only noted as gone. So a script that reads back the checkpoint it has just written finds it, and nothing of the person's changes.
 
-Reach: Python's own file functions (open, os, pathlib, shutil, tempfile), torch.save and torch.load, safetensors. Not reached:
-libraries that open files for writing in C (soundfile, OpenCV, HDF5), and other programs that the script starts.
+Reach: Python's own file functions (open, os, pathlib, shutil, tempfile), and the libraries that ``libraries`` knows of those that open
+files in native code. Not reached: other such libraries, and other programs that the script starts.
 """
 
 from __future__ import annotations
@@ -113,6 +113,16 @@ class Overlay:
                 with self._open(real, "rb") as source, self._open(twin, "wb") as target:
                     shutil.copyfileobj(source, target)
         return twin
+
+    def folder(self, path: Any) -> Any:
+        """The folder to write into: the twin, made where it isn't there."""
+        both = self.twin(path)
+        if both is None:
+            return path
+        if not os.path.isdir(self.visible(path)):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        self._folder(both[1])
+        return both[1]
 
     def _folder(self, path: str) -> None:
         missing = []

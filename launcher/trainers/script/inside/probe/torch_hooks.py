@@ -83,12 +83,13 @@ class _Modules:
             if not session.forwarding:  # gradients stay where they are
                 clear(this, set_to_none)
 
+        own = module.__dict__.get("__getstate__")  # from some version of PyTorch on
+
         def state(this: Any) -> Any:
-            return Forward.without(dict(this.__dict__))
+            return Forward.without(dict(own(this) if own is not None else this.__dict__))
 
         module.train, module.zero_grad = train, zero_grad
-        if not hasattr(module, "__getstate__") or module.__getstate__ is getattr(object, "__getstate__", None):
-            module.__getstate__ = state  # copies and pickles of a model are its own
+        module.__getstate__ = state  # copies and pickles of a model are its own
 
     def adopt(self, root: Any) -> None:
         """Takes ``root`` as (one of) the model(s), where it is as large as any seen before."""
