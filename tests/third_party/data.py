@@ -19,7 +19,7 @@ WORDS = ("the", "a", "cat", "dog", "tree", "river", "runs", "sleeps", "under", "
 CHANCE = np.random.default_rng(0)
 
 
-def mnist(folder: Path, *, train: int = 6000, test: int = 1000) -> None:
+def mnist(folder: Path, *, train: int = 20_000, test: int = 5000) -> None:
     """The four files of MNIST, as torchvision finds them: FOLDER/MNIST/raw."""
     place = folder / "MNIST" / "raw"
     place.mkdir(parents=True)

@@ -226,7 +226,7 @@ class TestCpuMeter:
         """RLIMIT_DATA holds each process by itself: a data loader's worker can die of it while its parent is far below."""
         meter = CpuMeter(data_bytes())
         meter.reset()
-        worker = multiprocessing.get_context("fork").Process(target=hold, args=(96 * MIB, 0.4))
+        worker = multiprocessing.get_context("fork").Process(target=hold, args=(96 * MIB, 1.5))
         worker.start()
         worker.join()
         assert 90 * MIB < meter.peaks()[1] < 130 * MIB
