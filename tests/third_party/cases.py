@@ -59,7 +59,7 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         name="unet", repo="milesial/Pytorch-UNet", script="train.py", data="masks", data_at="data", needs=("torch", "torchvision", "wandb"),
-        env={"WANDB_MODE": "disabled"}, command=_words("python train.py --epochs 1 --batch-size 16 --scale 0.5"), tight=0.85,
+        env={"WANDB_MODE": "disabled"}, command=_words("python train.py --epochs 1 --batch-size 16 --scale 1.0 --bilinear"), tight=0.85,
     ),
     Case(
         name="timm", repo="huggingface/pytorch-image-models", script="train.py", data="pictures", needs=("torch", "torchvision", "timm"),

@@ -54,7 +54,7 @@ def pictures(folder: Path, *, size: int = 80) -> None:
                 Image.fromarray(CHANCE.integers(0, 256, (size, size, 3), dtype=np.uint8)).save(place / f"{number}.jpg")
 
 
-def masks(folder: Path, *, count: int = 176, size: int = 96) -> None:
+def masks(folder: Path, *, count: int = 176, size: int = 64) -> None:
     """FOLDER/imgs/*.jpg and FOLDER/masks/*.png."""
     from PIL import Image
 
