@@ -1,6 +1,9 @@
 """Writes by libraries that open files in native code, into a folder that it makes, and reads that again."""
 
 import argparse
+import importlib.util
+
+assert importlib.util.find_spec("torch") and importlib.util.find_spec("tokenizers")  # as libraries look whether others are there
 
 import torch
 from torch import nn

@@ -98,15 +98,17 @@ class _Finder(importlib.abc.MetaPathFinder):
             self._busy = False
         if spec is None or spec.loader is None:
             return None
-        spec.loader = _Loader(spec.loader, self._hooks.pop(name))
+        spec.loader = _Loader(
+            spec.loader, name, self._hooks
+        )  # asking for a spec imports nothing: libraries look so whether others are there
         return spec
 
 
 class _Loader(importlib.abc.Loader):
     """Another loader, with a hook after it."""
 
-    def __init__(self, loader: Any, hook: Callable[[ModuleType], None]) -> None:
-        self._loader, self._hook = loader, hook
+    def __init__(self, loader: Any, name: str, hooks: dict[str, Callable[[ModuleType], None]]) -> None:
+        self._loader, self._name, self._hooks = loader, name, hooks
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
@@ -120,12 +122,15 @@ class _Loader(importlib.abc.Loader):
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader
         self._loader.exec_module(module)
+        hook = self._hooks.pop(self._name, None)
+        if hook is None:  # a reload
+            return
         home = str(Path(__file__).resolve().parents[5])
         ours = home not in sys.path
         if ours:
             sys.path.append(home)  # the script's interpreter may not have autofit installed
         try:
-            self._hook(module)
+            hook(module)
         finally:
             if ours:
                 sys.path.remove(home)
