@@ -153,6 +153,30 @@ def test_glued_short_flags_are_the_commands_own_words(tmp_path: Path, monkeypatc
     assert rung_words(understood, 1) == ["python", "t.py", "-b32", "-e1", "--accum", "2"]
 
 
+def test_a_key_of_yacs_has_its_value_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text("p.add_argument('opts', nargs=argparse.REMAINDER)\n")
+    words = ["python", "t.py", "--num-gpus", "1", "SOLVER.IMS_PER_BATCH", "16", "TEST.IMS_PER_BATCH", "8", "MODEL.WEIGHTS", "w.pkl"]
+    understood = recognise.understand(words)
+    assert believed(understood)["micro_batch"] == (16, "SOLVER.IMS_PER_BATCH")
+    assert believed(understood)["val_micro_batch"] == (8, "TEST.IMS_PER_BATCH")
+    lower = [("8" if word == "16" else word) for word in words]
+    assert rung_words(understood, 0) == words
+    turned = next(index for index in range(1, 40) if "8" in rung_words(understood, index)[5:6])
+    assert rung_words(understood, turned)[: len(words)] == lower
+    counted = recognise.understand(["python", "t.py", "SOLVER.IMS_PER_BATCH", "16", "SOLVER.MAX_ITER", "1000"])
+    assert "accumulation" not in believed(counted), "1000 steps of micro-batches would be too few"
+
+
+def test_a_batch_of_a_section_of_validation_is_the_validations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text("")
+    understood = recognise.understand(["python", "t.py", "data.batch_size=64", "++data.val.batch_size=256", "test.img_size=96"])
+    assert believed(understood)["micro_batch"] == (64, "data.batch_size=")
+    assert believed(understood)["val_micro_batch"] == (256, "data.val.batch_size=")
+    assert "image_size" not in believed(understood)
+
+
 def test_an_equals_sign_stays_and_only_turned_wheels_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("t.py").write_text("p.add_argument('--batch_size', type=int)\np.add_argument('--accum', default=2)\n")

@@ -73,7 +73,9 @@ def _words(name: str) -> list[str]:
 
 def _of_words(words: frozenset[str]) -> str | None:
     evaluation = bool(words & _EVALUATION)
-    batch = ({"batch", "size"} <= words or words & {"batchsize", "bs", "bsz"} or {"samples", "per"} <= words) and not words & _NO_SIZE
+    batch = (
+        {"batch", "size"} <= words or words & {"batchsize", "bs", "bsz"} or {"samples", "per"} <= words or {"ims", "per"} <= words
+    ) and not words & _NO_SIZE
     if batch:
         return "val_micro_batch" if evaluation else "micro_batch"
     if evaluation:

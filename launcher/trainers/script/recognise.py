@@ -10,7 +10,7 @@ from typing import Any
 
 from launcher.errors import BadInput, Fault
 from launcher.trainers.script import batches, configs, flags, groups, names, parsers, schedules
-from launcher.trainers.script.spelling import NOMINAL, OUTSIDE
+from launcher.trainers.script.spelling import NOMINAL, OUTSIDE, YACS
 from launcher.understood import PLACE, Belief, Doubt, Understood, typed
 
 _ORDER = ("val_micro_batch", "micro_batch", "checkpointing", "segment", "sequence_length", "image_size", "model")
@@ -86,7 +86,7 @@ def _counted(words: Sequence[str], declared: Sequence[flags.Flag]) -> str:
     said = {}
     for word, after in itertools.pairwise([*words, ""]):
         name, equals, value = word.partition("=")
-        if equals or name.startswith("-"):
+        if equals or name.startswith("-") or YACS.fullmatch(name):
             said[name] = value if equals else after
     for name, value in said.items():
         if names.counts_steps(name) and _positive(typed(value)):
@@ -250,11 +250,11 @@ def _on_the_line(words: Sequence[str], begin: int, declared: Sequence[flags.Flag
         glued = re.fullmatch(r"(-[A-Za-z])(\d[\d.]*)", word)
         if glued is not None:
             name, value = glued.groups()
-        wheel = _meaning(name)
+        wheel = _trained_with(name, _meaning(name))
         flag = known.get(name)
         if flag is not None and wheel is None:
             wheel = _meaning(flag.spelling)
-        if wheel is None or not (name.startswith("-") or equals):
+        if wheel is None or not (name.startswith("-") or equals or YACS.fullmatch(name)):
             continue
         if glued is not None:
             yield Belief(wheel=wheel, value=typed(value), spelling=name, source="command line")
@@ -269,6 +269,13 @@ def _on_the_line(words: Sequence[str], begin: int, declared: Sequence[flags.Flag
 _ELSEWHERE = re.compile(r"(^|[._])(val|valid|validation|eval|evaluation|test|infer|inference|predict)([._]|$)")
 
 
+def _trained_with(key: str, wheel: str | None) -> str | None:
+    """What a key's last name means under its section: in one of validation the micro-batch is the validation's, and the rest is nothing."""
+    if wheel is None or wheel == "val_micro_batch" or key.startswith("-") or not _ELSEWHERE.search(key.lower().lstrip("+")):
+        return wheel
+    return "val_micro_batch" if wheel == "micro_batch" else None
+
+
 def _in_config(config: str | None) -> Iterator[Belief]:
     """Keys of the configuration file. One of a validation section means the validation's batch."""
     if config is None or not Path(config).is_file():
@@ -279,11 +286,7 @@ def _in_config(config: str | None) -> Iterator[Belief]:
     except ValueError:
         return
     for key, value in configs.leaves(held):
-        wheel = _meaning(key)
-        if wheel == "micro_batch" and _ELSEWHERE.search(key):
-            wheel = "val_micro_batch"
-        elif wheel is not None and wheel != "val_micro_batch" and _ELSEWHERE.search(key):
-            wheel = None
+        wheel = _trained_with(key, _meaning(key))
         if wheel is not None and isinstance(value, (bool, int, float)):
             yield Belief(wheel=wheel, value=value, spelling=f"config:{key}", source=str(path))
 

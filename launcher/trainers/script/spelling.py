@@ -7,13 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 FORMS = (
-    "--flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, config+:key, key= or ++key= (Hydra), env:NAME, "
+    "--flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, config+:key, key= or ++key= (Hydra), SECTION.KEY (yacs), "
+    "env:NAME, "
     "outside (accumulation, and with it a micro_batch that stands in the source), itself, nominal:64 (accumulation)"
 )
 
 OUTSIDE = "outside"
 """Spelling of accumulation where the script has no word for it: its optimizer steps are held back from outside. Of the micro-batch where
 that stands in the source (``DataLoader(data, batch_size=64, shuffle=True)``): the loader is made with a smaller one."""
+
+YACS = re.compile(r"[A-Z][A-Z0-9_]*(\.[A-Z][A-Z0-9_]*)+")
+"""A key of yacs', whose value is the word behind it: ``SOLVER.IMS_PER_BATCH 16``."""
 
 ITSELF = "itself"
 """Spelling of accumulation where the script takes as many micro-batches as its whole batch needs, by itself."""
@@ -110,7 +114,7 @@ def kind(spelling: str) -> tuple[str, str]:
             return prefix.rstrip("+"), spelling.split(":", 1)[1]
     if re.fullmatch(r"-[\w.-]+=", spelling):
         return "joined", spelling[:-1]
-    if re.fullmatch(r"-[\w.-]+", spelling):
+    if re.fullmatch(r"-[\w.-]+", spelling) or YACS.fullmatch(spelling):
         return "flag", spelling
     if re.fullmatch(r"\+{0,2}\w[\w./@-]*=", spelling):
         return "word", spelling[:-1]
