@@ -222,8 +222,11 @@ def _worth_following(reports: Sequence[TrialReport], status: int) -> bool:
     )
 
 
-_ECHO = re.compile(r"[Cc]onnection (closed|reset|refused)|[Bb]roken pipe|ProcessGroup|DistBackendError|DistNetworkError|NCCL|[Gg]loo")
-"""What the processes say whose neighbour has died."""
+_ECHO = re.compile(
+    r"[Cc]onnection (closed|reset|refused)|[Bb]roken pipe|ProcessGroup|DistBackendError|DistNetworkError|NCCL|[Gg]loo"
+    r"|CalledProcessError|returned non-zero exit status|ChildFailedError|ProcessRaisedException|ProcessExitedException"
+)
+"""What the processes say whose neighbour has died, and launchers (accelerate, torchrun, mp.spawn) whose child has."""
 
 
 def _cause(reports: Sequence[TrialReport]) -> TrialReport | None:

@@ -26,6 +26,16 @@ def test_a_memory_failure_wins_over_the_neighbours_that_only_saw_it(tmp_path: Pa
     assert judged([rank(failure=ECHO), rank(failure=OOM)], 1, orders(tmp_path)).failure == OOM
 
 
+def test_a_launchers_word_of_its_child_is_no_cause_beside_the_childs_own(tmp_path: Path) -> None:
+    launcher = Failure(
+        types=("CalledProcessError",), message="Command '['python', 'train.py']' returned non-zero exit status 1.", traceback=""
+    )
+    child = Failure(types=("AttributeError",), message="TPU", traceback="")
+    reports = [rank(failure=launcher, optimizer_steps=0), rank(failure=child, optimizer_steps=0)]
+    assert judged(reports, 1, orders(tmp_path)).failure == child
+    assert judged(reports[:1], 1, orders(tmp_path)).failure == launcher
+
+
 def test_a_process_that_was_ended_before_it_could_say_why_is_the_cause_all_the_same(tmp_path: Path) -> None:
     report = judged([rank(failure=ECHO), rank(swallowed=("RuntimeError: can't allocate memory",))], 1, orders(tmp_path))
     assert report.failure is not None and "OutOfMemoryError" in report.failure.types
