@@ -93,6 +93,12 @@ class Disproof:
     at: str
     why: str
     run_dir: str
+    cap_bytes: int = 0
+    """Of the trials that had proven it; 0 where that isn't known."""
+
+    def holds_at(self, cap_bytes: int) -> bool:
+        """Whether a launch with this cap would run into the same."""
+        return not self.cap_bytes or cap_bytes <= self.cap_bytes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,7 +121,7 @@ class Store:
     def find(self, facts: Facts, *, cap_bytes: int) -> Found:
         """The newest fit of the very same launch that holds at this cap."""
         same = [one for one in self.all() if one.digest == facts.digest]
-        if (against := self.disproof(facts.digest)) is not None:
+        for against in self.disproofs(facts.digest):
             return Found(why=f"a run of the same launch failed at rung {against.rung_index} on {day(against.at)}: {against.why}")
         for one in same:
             if one.holds_at(cap_bytes):
@@ -204,13 +210,11 @@ class Store:
         rows = self._connection.execute("select body, seal from disproved order by rowid desc")
         return [Disproof(**said) for body, seal in rows if (said := _opened(body, seal)) is not None]
 
-    def disproof(self, digest: str) -> Disproof | None:
-        """What a run has shown against the fit of this launch. A row that can't be read still speaks against it."""
+    def disproofs(self, digest: str) -> list[Disproof]:
+        """What runs have shown against fits of this launch, newest first. A row that can't be read still speaks against it."""
         rows = self._connection.execute("select rung_index, body, seal from disproved where digest = ? order by rowid desc", (digest,))
-        for rung_index, body, seal in rows:
-            unread = {"digest": digest, "rung_index": rung_index, "subject": "", "at": "", "why": "its row can't be read", "run_dir": ""}
-            return Disproof(**(_opened(body, seal) or unread))
-        return None
+        unread = {"digest": digest, "subject": "", "at": "", "why": "its row can't be read", "run_dir": ""}
+        return [Disproof(**(_opened(body, seal) or {**unread, "rung_index": rung_index})) for rung_index, body, seal in rows]
 
     @contextmanager
     def _changing(self) -> Iterator[None]:

@@ -38,6 +38,8 @@ class Standing:
     """Why no kept fit was used, or none is kept."""
     said: Sequence[str] = ()
     """What is wrong with the store."""
+    against: Sequence[Disproof] = ()
+    """What full runs of the same launch, with no less room, have shown: those rungs don't bear it, whatever a trial says."""
 
     def as_record(self) -> dict[str, Any]:
         one = self.certificate
@@ -61,7 +63,9 @@ def standing(job: Job) -> Standing:
             if found.certificate is not None:
                 store.begin(known.digest, run_dir=str(job.folder.path))
             why = f"no kept fit holds, {found.why}" if found.why else ""
-            return Standing(facts=known, certificate=found.certificate, used=found.certificate is not None, why=why, said=store.said)
+            against = [one for one in store.disproofs(known.digest) if one.holds_at(job.budget.cap_bytes)]
+            used = found.certificate is not None
+            return Standing(facts=known, certificate=found.certificate, used=used, why=why, said=store.said, against=against)
     except StoreUnusableError as unusable:
         return Standing(facts=known, why=str(unusable))
 
@@ -163,8 +167,9 @@ def disproved(job: Job, digest: str | None, *, rung_index: int, why: str, for_go
     if digest is None:
         return ""
     one = Disproof(
-        digest=digest, rung_index=rung_index, subject=job.recipe.name, at=certificates.now(), why=why, run_dir=str(job.folder.path)
-    )
+        digest=digest, rung_index=rung_index, subject=job.recipe.name, at=certificates.now(), why=why, run_dir=str(job.folder.path),
+        cap_bytes=job.budget.cap_bytes,
+    )  # fmt: skip
     try:
         with certificates.opened() as store:
             store.disprove(one) if for_good else store.doubt(digest)

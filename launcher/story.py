@@ -27,7 +27,7 @@ from launcher.sizes import format_size
 from launcher.trainers.base import load_adapter
 from launcher.trial import Trial
 from launcher.turns import Turn
-from launcher.verdict import Kind
+from launcher.verdict import Kind, Verdict
 
 if TYPE_CHECKING:  # only a search that is led by it pays for a forecast
     from launcher.forecast.needs import Ahead
@@ -273,7 +273,7 @@ def _walk(result: Fit, screen: Screen) -> None:
     screen.plan(job)
     if not result.trials and _as_kept(result, screen):
         return
-    history = [_as_tried(one, job) for one in result.trials]
+    history = [*_disproved(result), *(_as_tried(one, job) for one in result.trials)]
     ahead = _foreseen(job, screen)
 
     def move_now() -> search.Move:
@@ -302,6 +302,16 @@ def _walk(result: Fit, screen: Screen) -> None:
         result.standing = kept.keep(job, result.standing, result.trials, result.chosen)
         _known(result, screen)
     job.folder.event("fitted", status=result.status, rung_index=result.chosen.rung.index if result.chosen else None)
+
+
+def _disproved(result: Fit) -> list[search.Tried]:
+    """Rungs at which a full run of this very launch has run out of memory, whatever their trials said: they count as failed."""
+    rungs, against = result.job.ladder.rungs, result.standing.against if result.standing is not None else ()
+    return [
+        search.Tried(rung=rungs[one.rung_index], verdict=Verdict(kind=Kind.OUT_OF_MEMORY, phase=Phase.FINISH, why=one.why))
+        for one in against
+        if one.rung_index < len(rungs)
+    ]
 
 
 def _try(result: Fit, rung: Rung, screen: Screen) -> Trial:

@@ -225,14 +225,26 @@ def test_a_fit_that_a_run_disproved_is_never_used_again_nor_kept_again(launches:
     fit = launches.train()
     assert not launches.tried and fit.outcome is not None and not fit.outcome.done
     launches.fault = ""
-    for _ in range(2):
-        fit = launches.fit()
-        assert launches.tried == [8, 4] and "ran out of memory" in launches.why(fit)
-        assert launches.tried == [8, 4] and fit.standing is not None and fit.standing.certificate is None
+    launches.says = {"fresh": True}
+    fit = launches.fit()
+    assert launches.tried == [8, 4] and fit.standing is not None and fit.standing.certificate is None, "asked for anew: tried, never kept"
     with certificates.opened() as store:
         assert store.all() == [] and [one.rung_index for one in store.disproved()] == [1]
         store.forget(None)
         assert store.disproved(), "what a run has shown is not forgotten with the fits"
+
+
+def test_a_rung_at_which_a_run_has_died_is_not_launched_again_with_no_more_room(launches: Launches) -> None:
+    launches.fault = "raise MemoryError('DefaultCPUAllocator: can\\'t allocate memory: you tried to allocate 1000 bytes.')"
+    launches.train()
+    launches.fault = ""
+    fit = launches.fit()
+    assert launches.tried == [2] and fit.chosen is not None and fit.chosen.rung.micro_batch == 2, "its trial would fit again"
+    assert "failed at rung 1" in launches.why(fit)
+    roomy = launches.budget
+    launches.budget = replace(roomy, budget_bytes=800 * MIB, cap_bytes=720 * MIB)
+    fit = launches.fit()
+    assert launches.tried == [8, 4] and fit.chosen is not None and fit.chosen.rung.micro_batch == 4
 
 
 def test_a_run_that_fails_otherwise_disproves_nothing(launches: Launches) -> None:
