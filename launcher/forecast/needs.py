@@ -5,7 +5,7 @@ A card that the catalogue doesn't know is taken for one of no known kind, with t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from launcher.contract.report import Phase, PhaseUse
 from launcher.devices import Budget
@@ -53,6 +53,31 @@ def parts(sight: Foresight, cap_bytes: int) -> dict[int, float | None]:
             continue
         peak = sight.peak(rung)
         found[rung.index] = peak.peak_bytes / cap_bytes if peak is not None else None
+    return found | _replayed(sight, found, cap_bytes)
+
+
+EDGE = 1.3
+"""A peak within this factor of the cap is replayed under it."""
+MOST_REPLAYED = 6
+"""Rungs that are, at a second or two each."""
+
+
+def _replayed(sight: Foresight, parts: Mapping[int, float | None], cap_bytes: int) -> dict[int, float]:
+    """On a card what is reserved where there is room isn't the need: down to the first rung that goes through under the cap."""
+    found: dict[int, float] = {}
+    for rung in sight.ladder.rungs if sight.card is not None else ():
+        part = parts[rung.index]
+        if part is None or part > EDGE:
+            continue
+        if part < 1 / EDGE or len(found) == MOST_REPLAYED:
+            break
+        goes = sight.goes_through(rung, cap_bytes)
+        if goes is None:
+            continue
+        with_most, with_least = goes
+        found[rung.index] = min(part, 1.0) if with_most else part if with_least else max(part, 1.0 + 1e-6)
+        if with_most:
+            break
     return found
 
 

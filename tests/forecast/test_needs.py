@@ -12,7 +12,9 @@ from launcher import wheels
 from launcher.contract.report import Phase, PhaseUse, TrialReport
 from launcher.forecast import needs, ratios, traced
 from launcher.forecast.events import Trace
+from launcher.forecast.foresight import Foresight
 from launcher.forecast.traced import Ask
+from launcher.ladder import Rung
 from launcher.schema import Recipe
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
@@ -72,6 +74,27 @@ def test_no_trace_is_asked_for_below_the_first_rung_that_is_foreseen_to_fit(monk
     assert {index for index, part in roomy.items() if part is None} == checkpointed
     tight = needs.parts(needs.foresight(one, ladder, cpu_budget()), 2**24)
     assert len(set(asked)) == 2 and None not in tight.values()
+
+
+def test_on_a_card_what_goes_through_under_the_cap_counts_and_not_what_is_reserved_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = adapter()
+    ladder = wheels.ladder_of(one)
+    keep_traces(one, ladder)
+    budget = replace(cpu_budget(), kind="cuda", name="NVIDIA Something 9000", total_bytes=2**36)
+    peaks = needs.parts(needs.foresight(one, ladder, budget), 1)
+    cap = int((peaks[1] or 0) / 1.1)
+    asked: list[int] = []
+
+    def goes(self: Foresight, rung: Rung, cap_bytes: int) -> tuple[bool, bool]:
+        asked.append(rung.index)
+        return rung.index == 1, True
+
+    monkeypatch.setattr(Foresight, "goes_through", goes)
+    found = needs.parts(needs.foresight(one, ladder, budget), cap)
+    assert asked == [1], "rung 0 is far too large, and below the one that goes through nothing is asked"
+    assert found[1] == 1.0 and (found[0] or 0) > needs.EDGE
+    monkeypatch.setattr(Foresight, "goes_through", lambda *_: (False, False))
+    assert (needs.parts(needs.foresight(one, ladder, budget), int((peaks[1] or 0) * 1.1))[1] or 0) > 1.0
 
 
 def test_a_launch_names_a_rung_and_learns_from_what_fits_alone() -> None:
