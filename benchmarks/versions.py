@@ -78,14 +78,16 @@ def _points() -> Iterator[Point]:
     old = ("accelerate==1.0.1", "peft==0.15.0", "transformers==4.57.6", "soundfile", "jiwer", "scipy")
     yield Point(name="text-accelerate-1.0.1", trainer="transformers", wants=old)
     for version in ("2.2.5", "2.4.0", "2.5.6"):  # before 2.2 it wants pydantic below 2.2, and autofit 2.9
-        yield Point(name=f"lightning-{version}", trainer="script", wants=(f"lightning=={version}",), example="lightning")
+        yield Point(name=f"lightning-{version}", trainer="script", wants=(f"lightning=={version}", _SETUPTOOLS), example="lightning")
     yield Point(name="lightning-newest", trainer="script", wants=("lightning",), example="lightning")
-    torch_of_its_time = ("lightning==2.2.5", "torch==2.4.1")
+    torch_of_its_time = ("lightning==2.2.5", "torch==2.4.1", _SETUPTOOLS)
     yield Point(name="lightning-torch-2.4.1", trainer="script", wants=torch_of_its_time, pinned=False, example="lightning")
     for version in ("1.0.1", "1.6.0"):
         yield Point(name=f"accelerate-{version}", trainer="script", wants=(f"accelerate=={version}",), example="accelerate")
 
 
+_SETUPTOOLS = "setuptools<80"
+"""Which have the module pkg_resources, that Lightning before 2.4 imports without asking for it."""
 _HF = ("accelerate>=1,<2", "peft", "soundfile", "jiwer", "scipy")
 
 
