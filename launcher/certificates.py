@@ -121,8 +121,9 @@ class Store:
     def find(self, facts: Facts, *, cap_bytes: int) -> Found:
         """The newest fit of the very same launch that holds at this cap."""
         same = [one for one in self.all() if one.digest == facts.digest]
-        for against in self.disproofs(facts.digest):
-            return Found(why=f"a run of the same launch failed at rung {against.rung_index} on {day(against.at)}: {against.why}")
+        if disproofs := self.disproofs(facts.digest):
+            newest = disproofs[0]
+            return Found(why=f"a run of the same launch failed at rung {newest.rung_index} on {day(newest.at)}: {newest.why}")
         for one in same:
             if one.holds_at(cap_bytes):
                 return Found(certificate=one)
