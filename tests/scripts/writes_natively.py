@@ -39,8 +39,10 @@ def validate():
 
 import os
 
+import numpy
 import pyarrow
 import pyarrow.parquet
+import soundfile
 import tokenizers
 from torchvision.io import image
 
@@ -63,4 +65,11 @@ for _ in range(3):
     assert image.read_image(f"{out}/black.png").shape == (3, 8, 8)
     pyarrow.parquet.write_table(pyarrow.table({"n": [1, 2]}), f"{out}/table.parquet")
     assert pyarrow.parquet.read_table(f"{out}/table.parquet").num_rows == 2
-    assert sorted(os.listdir(out)) == ["black.png", "model.jit", "table.parquet", "tokenizer.json", "vocab.json"], os.listdir(out)
+    soundfile.write(f"{out}/tone.wav", numpy.zeros(80), 8000)
+    with soundfile.SoundFile(f"{out}/tone.wav", "r+") as sound:
+        sound.seek(0, soundfile.SEEK_END)
+        sound.write(numpy.zeros(80))
+    assert len(soundfile.read(f"{out}/tone.wav")[0]) == 160
+    assert sorted(os.listdir(out)) == ["black.png", "model.jit", "table.parquet", "tokenizer.json", "tone.wav", "vocab.json"], os.listdir(
+        out
+    )

@@ -17,8 +17,6 @@ def hooks(overlay: Overlay, session: Session) -> dict[str, Callable[[ModuleType]
     """Module name -> what to do when it has been imported."""
     return {
         "torch.serialization": lambda module: _torch(module, overlay, session),
-        "soundfile": lambda module: _sound(module, overlay),
-        "h5py": lambda module: _hdf5(module, overlay),
         **{name: functools.partial(_taught, overlay=overlay, functions=functions) for name, functions in _NATIVE.items()},
     }
 
@@ -33,11 +31,13 @@ class _Native:
     """Which positional argument the path is."""
     key: str
     """Its name, where it is given by that."""
-    writes: Literal["file", "folder", ""] = ""
-    """Empty: it is read."""
+    writes: Literal["file", "folder", "mode", ""] = ""
+    """Empty: it is read; mode: the argument behind it says, as it does to ``open``."""
 
 
 _NATIVE: Mapping[str, Sequence[_Native]] = {
+    "soundfile": [_Native(name="SoundFile.__init__", at=1, key="file", writes="mode")],
+    "h5py": [_Native(name="File.__init__", at=1, key="name", writes="mode")],
     "cv2": [_Native(name="imwrite", at=0, key="filename", writes="file"), _Native(name="imread", at=0, key="filename")],
     "safetensors": [_Native(name="safe_open", at=0, key="filename")],
     "safetensors.torch": [
@@ -77,12 +77,15 @@ def _taught(module: Any, *, overlay: Overlay, functions: Sequence[_Native]) -> N
 
 def _redirected(function: Callable[..., Any], overlay: Overlay, one: _Native) -> Callable[..., Any]:
     places: Mapping[str, Callable[[Any], Any]] = {
-        "file": functools.partial(overlay.writable, keep=False), "folder": overlay.folder, "": overlay.visible
+        "file": functools.partial(overlay.writable, keep=False), "folder": overlay.folder, "": overlay.visible, "r": overlay.visible
     }  # fmt: skip
-    to = places[one.writes]
 
     @functools.wraps(function, updated=())
     def redirected(*args: Any, **kwargs: Any) -> Any:
+        way: str = one.writes
+        if way == "mode":
+            way = (args[one.at + 1] if len(args) > one.at + 1 else kwargs.get("mode")) or "r"
+        to = places.get(way) or functools.partial(overlay.writable, keep="+" in way or way == "a")
         if len(args) > one.at and _is_path(args[one.at]):
             args = (*args[: one.at], _like(args[one.at], to), *args[one.at + 1 :])
         elif _is_path(kwargs.get(one.key)):
@@ -122,27 +125,3 @@ def _torch(module: Any, overlay: Overlay, session: Session) -> None:
         return load(f, *args, **kwargs)
 
     module.save, module.load = saved, loaded
-
-
-def _sound(module: Any, overlay: Overlay) -> None:
-    made = module.SoundFile.__init__
-
-    @functools.wraps(made)
-    def opened(this: Any, file: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> None:
-        if _is_path(file):
-            file = overlay.visible(file) if mode in ("r", None) else overlay.writable(file, keep="+" in mode)
-        made(this, file, mode, *args, **kwargs)
-
-    module.SoundFile.__init__ = opened
-
-
-def _hdf5(module: Any, overlay: Overlay) -> None:
-    made = module.File.__init__
-
-    @functools.wraps(made)
-    def opened(this: Any, name: Any, mode: str = "r", *args: Any, **kwargs: Any) -> None:
-        if _is_path(name):
-            name = overlay.visible(name) if mode == "r" else overlay.writable(name, keep=mode in ("r+", "a"))
-        made(this, name, mode, *args, **kwargs)
-
-    module.File.__init__ = opened
