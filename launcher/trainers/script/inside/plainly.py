@@ -55,7 +55,7 @@ def proven(report: TrialReport, orders: Orders, env: Mapping[str, str], *, secon
     forwarded = f"fast-forward broke the script ({first}); {cure}" if report.facts.get("failed_forwarding") else ""
     longest = min(2 * seconds + 20.0, LONGEST_S)
     place = orders.scratch / "plain"
-    folder = _copied(Path.cwd(), place / "folder")
+    folder = _copied(Path.cwd(), place / "folder", without=orders.scratch)
     if folder is None and forwarded:
         return dataclasses.replace(report, failure=None, hint=forwarded)
     if folder is None:
@@ -100,10 +100,19 @@ def _apart() -> None:
     os.setsid()
 
 
-def _copied(source: Path, target: Path) -> Path | None:
-    """A copy of the folder the command runs in, or None where it is too large to be copied for this."""
-    files = size = 0
-    for folder, _, names in os.walk(source):
+def _copied(source: Path, target: Path, *, without: Path) -> Path | None:
+    """A copy of the folder the command runs in, or None where it is too large to be copied for this.
+
+    ``without``: the trial's own scratch, which lies in it where runs are kept there, and the copy with it.
+    """
+
+    def own(folder: str, names: list[str]) -> list[str]:
+        return [without.name] if without.name in names and os.path.realpath(os.path.join(folder, without.name)) == away else []
+
+    away, files, size = os.path.realpath(without), 0, 0
+    for folder, folders, names in os.walk(source):
+        for name in own(folder, folders):
+            folders.remove(name)
         files += len(names)
         for name in names:
             with contextlib.suppress(OSError):
@@ -111,5 +120,5 @@ def _copied(source: Path, target: Path) -> Path | None:
         if files > MOST_FILES or size > LARGEST_FOLDER:
             return None
     with contextlib.suppress(shutil.Error):
-        shutil.copytree(source, target, symlinks=True)
+        shutil.copytree(source, target, symlinks=True, ignore=own)
     return target

@@ -48,7 +48,7 @@ def tried(
     told: Callable[..., None] | None = None,
     **kwargs: object,
 ) -> Trial:
-    """One rung of a script in tests/scripts (or a path), run in an empty folder of its own."""
+    """One rung of a script in tests/scripts (or a path), run in an empty folder of its own, with autofit's runs in it as a person has them."""
     script = str(SCRIPTS / f"{name}.py") if "/" not in name else str(EXAMPLES / name)
     command = [*(launcher or (sys.executable,)), script, *words]
     made = recipe(command, **kwargs)  # type: ignore[arg-type]
@@ -61,7 +61,7 @@ def tried(
     try:
         assert adapter.check() == []
         return trial.run(
-            Job(adapter=adapter, ladder=ladder, budget=cpu_budget(cap), folder=RunFolder.create(tmp_path / "runs", "test")),
+            Job(adapter=adapter, ladder=ladder, budget=cpu_budget(cap), folder=RunFolder.create(place / "runs", "test")),
             ladder.rungs[rung],
             told=told,
         )
@@ -96,7 +96,8 @@ def test_a_script_that_reads_back_what_it_writes_fits_and_nothing_of_the_persons
     before = snapshot(work)
     done = tried("reads_back", tmp_path)
     assert fits(done) and done.report.train_again_batches >= 1
-    assert snapshot(work) == before and not (work / "out").exists()
+    after = {name: content for name, content in snapshot(work).items() if not name.startswith("runs/")}
+    assert after == before and not (work / "out").exists()
     assert not (done.folder / "scratch").exists()
 
 
@@ -141,7 +142,7 @@ def test_an_endless_iterator_is_fast_forwarded_to_its_validation(tmp_path: Path)
 def test_what_libraries_write_in_native_code_is_found_again_and_touches_nothing(tmp_path: Path) -> None:
     done = tried("writes_natively", tmp_path)
     assert fits(done) and not said(done, "is not proven")
-    assert list((tmp_path / "work").iterdir()) == []
+    assert [left.name for left in (tmp_path / "work").iterdir()] == ["runs"]
 
 
 def test_a_script_without_validation_fits_and_says_so(tmp_path: Path) -> None:
@@ -162,6 +163,11 @@ def test_a_validation_without_a_batch_is_none_and_that_is_said(tmp_path: Path) -
 def test_a_crash_in_a_validation_that_was_fast_forwarded_to_is_the_scripts_where_it_crashes_plainly_too(tmp_path: Path) -> None:
     done = tried("crashes_in_validation", tmp_path)
     assert done.verdict.kind is Kind.CRASHED and "is invalid for input of size 192" in done.verdict.why, done.verdict.why
+
+
+def test_gradients_that_a_script_asks_for_by_hand_are_there_in_fast_forward_too(tmp_path: Path) -> None:
+    done = tried("asks_for_gradients", tmp_path)
+    assert fits(done) and done.report.validation_batches == 1 and said(done, "nothing trains after it")
 
 
 def test_one_long_item_is_found_and_comes_first(tmp_path: Path) -> None:
@@ -281,7 +287,7 @@ def test_what_the_cut_broke_is_followed_to_its_whole_length(tmp_path: Path) -> N
 def test_a_crash_of_our_own_making_is_said_to_be_ours(tmp_path: Path) -> None:
     done = tried("dislikes_being_watched", tmp_path)
     assert done.verdict.kind is Kind.VACUOUS and "the fault is autofit's" in done.verdict.why
-    assert list((tmp_path / "work").iterdir()) == []
+    assert [left.name for left in (tmp_path / "work").iterdir()] == ["runs"]
 
 
 @pytest.mark.slow
@@ -342,7 +348,7 @@ def test_a_python_that_keeps_the_probe_out_never_fits(tmp_path: Path) -> None:
 def test_a_way_to_train_and_validate(tmp_path: Path, name: str) -> None:
     done = tried(name, tmp_path, rung=1)
     assert fits(done) and done.report.validation_batches >= 1 and done.report.train_again_batches >= 1
-    assert list((tmp_path / "work").iterdir()) == []
+    assert [left.name for left in (tmp_path / "work").iterdir()] == ["runs"]
 
 
 @pytest.mark.slow
@@ -350,7 +356,7 @@ def test_a_loop_as_nanogpts_is_cut_without_any_data_loader(tmp_path: Path) -> No
     spelled = {"micro_batch": "--batch_size=", "accumulation": "--gradient_accumulation_steps="}
     done = tried("nanogpt_like", tmp_path, rung=1, spelled=spelled)
     assert fits(done) and done.report.observed["micro_batch"] == 32 and done.report.validation_batches == 4
-    assert list((tmp_path / "work").iterdir()) == []
+    assert [left.name for left in (tmp_path / "work").iterdir()] == ["runs"]
 
 
 @pytest.mark.slow

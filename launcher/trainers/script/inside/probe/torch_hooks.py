@@ -182,6 +182,7 @@ class _Steps:
             session.backward_done()
 
         torch.autograd.backward = counted
+        torch.autograd.grad = _zero_where_forwarding(torch.autograd.grad, session)
 
         def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
             if optimizer not in self._optimizers:
@@ -227,6 +228,21 @@ class _Steps:
             self._stubbed[id(optimizer)] = (optimizer, before)
             optimizer.step = _stub_step(session if len(self._stubbed) == 1 else None)
             optimizer.zero_grad = _nothing
+
+
+def _zero_where_forwarding(gradients: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    """``torch.autograd.grad``, of a stub: gradients of nothing, in no memory."""
+    import torch
+
+    @functools.wraps(gradients)
+    def asked(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        given, wanted = ([one] if isinstance(one, torch.Tensor) else list(one) for one in (outputs, inputs))
+        tensors = all(isinstance(one, torch.Tensor) for one in (*given, *wanted))
+        if not session.forwarding or not tensors or any(one.requires_grad for one in given):
+            return gradients(outputs, inputs, *args, **kwargs)
+        return tuple(one.new_zeros(()).expand_as(one) for one in wanted)
+
+    return asked
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:
