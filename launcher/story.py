@@ -274,18 +274,23 @@ def _walk(result: Fit, screen: Screen) -> None:
     if not result.trials and _as_kept(result, screen):
         return
     history = [*_disproved(result), *(_as_tried(one, job) for one in result.trials)]
-    ahead = _foreseen(job, screen)
+    with ExitStack() as until_found:
+        ahead = _looking_ahead(job, until_found)
 
-    def move_now() -> search.Move:
-        return search.next_move(job.ladder, history, policy=job.recipe.ladder.search, predicted=ahead.parts if ahead is not None else None)
+        def move_now() -> search.Move:
+            policy = job.recipe.ladder.search
+            move = search.next_move(job.ladder, history, policy=policy)
+            if ahead is None or not isinstance(move, search.Try) or not (history or ahead.at_hand):
+                return move
+            return search.next_move(job.ladder, history, policy=policy, predicted=_foreseen(ahead, job, screen))
 
-    while isinstance(move := move_now(), search.Try):
-        tried = _try(result, move.rung, screen)
-        history.append(_as_tried(tried, job))
-        if ahead is not None:
-            ahead.learn(tried)
-        if tried.verdict.kind is Kind.CARD_TAKEN and not attempts.card_is_back(job, tried.verdict.why, screen, waits=_waits(result)):
-            break
+        while isinstance(move := move_now(), search.Try):
+            tried = _try(result, move.rung, screen)
+            history.append(_as_tried(tried, job))
+            if ahead is not None:
+                ahead.learn(tried)
+            if tried.verdict.kind is Kind.CARD_TAKEN and not attempts.card_is_back(job, tried.verdict.why, screen, waits=_waits(result)):
+                break
     result.status = Status.NO_RUNG_FITS
     if isinstance(move, search.Chosen):
         rung = _fastest(result, move.rung, screen) if job.recipe.ladder.objective == "throughput" else move.rung
@@ -346,18 +351,25 @@ def _speeds(result: Fit) -> dict[int, float]:
     return {index: speed for index, speed in timed if speed is not None}
 
 
-def _foreseen(job: Job, screen: Screen) -> Ahead | None:
-    """What the rungs are foreseen to need, where the search is led by that and there is more than one to choose from."""
+def _looking_ahead(job: Job, until_found: ExitStack) -> Ahead | None:
+    """Where the search is led by a forecast and there is more than one rung. Its first trace, where it isn't kept, is made while the asked
+    rung is tried: most launches fit as they are asked, and wait for nothing then."""
     if job.recipe.ladder.search != "predicted" or len(job.ladder.rungs) == 1:
         return None
     from launcher.forecast.needs import Ahead
 
-    screen.foreseeing()
-    began = time.monotonic()
-    ahead = Ahead(job.adapter, job.ladder, job.budget)
-    job.folder.event("foreseen", parts=ahead.parts, why_not=ahead.why_not, seconds=round(time.monotonic() - began, 3))
-    screen.foreseen(ahead)
-    return ahead
+    return until_found.enter_context(Ahead(job.adapter, job.ladder, job.budget))
+
+
+def _foreseen(ahead: Ahead, job: Job, screen: Screen) -> Mapping[int, float | None]:
+    """What the rungs are foreseen to need, told when it is first known."""
+    if not ahead.parts:
+        screen.foreseeing()
+        began = time.monotonic()
+        ahead.look()
+        job.folder.event("foreseen", parts=ahead.parts, why_not=ahead.why_not, seconds=round(time.monotonic() - began, 3))
+        screen.foreseen(ahead)
+    return ahead.parts
 
 
 def _as_kept(result: Fit, screen: Screen) -> bool:

@@ -10,6 +10,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from launcher.contract.report import Phase
 from launcher.forecast import profile as profiles
@@ -40,6 +41,7 @@ class Foresight:
         self._tracings: dict[int, Tracing | str] = {}
         self._families: dict[str, Family | str] = {}
         self._corrections: dict[str, Correction] = {}
+        self._making: traced.Making | None = None
 
     def why_not(self, rung: Rung) -> str:
         """Why a rung can't be foreseen; empty where it can."""
@@ -72,13 +74,29 @@ class Foresight:
         scale, _ = self._off(Phase.TRAIN)
         return family.goes_through(tracing, int((cap_bytes - family.context_bytes) / scale), accumulates=rung.accumulation > 1)
 
+    def begin(self, rungs: Iterable[Rung]) -> traced.Making:
+        """Begins with what traces these rungs need, for ``gather`` to wait for; the caller leaves it."""
+        asks, environments = self._wanted(rungs)
+        self._making = traced.Making(asks, environments=environments)
+        return self._making
+
     def gather(self, rungs: Iterable[Rung]) -> None:
         """Makes what traces these rungs still need, several at a time."""
+        if self._making is not None:
+            self._keep(self._making.found())
+            self._making = None
+        asks, environments = self._wanted(rungs)
+        self._keep(traced.of(asks, environments=environments))
+
+    def _wanted(self, rungs: Iterable[Rung]) -> tuple[list[traced.Ask], dict[str, Any]]:
+        """The traces that aren't there yet, and module -> what makes its children's variables."""
         wanted = {ask.key: (ask, one) for rung in rungs if isinstance(one := self.tracing(rung), Tracing) for ask in [one.ask()]}
-        missing = {key: both for key, both in wanted.items() if key not in self._families}
-        environments = {one.module: one.environment for _, one in missing.values()}
-        for key, found in traced.of([ask for ask, _ in missing.values()], environments=environments).items():
-            self._families[key] = found if isinstance(found, str) else Family(trace=found, card=self.card, profile=profiles.of(found))
+        missing = [both for key, both in wanted.items() if key not in self._families]
+        return [ask for ask, _ in missing], {one.module: one.environment for _, one in missing}
+
+    def _keep(self, found: Mapping[str, Trace | str]) -> None:
+        for key, trace in found.items():
+            self._families[key] = trace if isinstance(trace, str) else Family(trace=trace, card=self.card, profile=profiles.of(trace))
 
     def gathered(self, rung: Rung) -> bool:
         """Whether the rung's trace is there, or it is known that there is none."""

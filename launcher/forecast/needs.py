@@ -105,22 +105,47 @@ def seen(sight: Foresight, rung: Rung, uses: Iterable[PhaseUse], *, device: str)
 
 class Ahead:
     """What the rungs of one launch are foreseen to need. What a trial then measures corrects the launches after this one: within this one
-    the search itself is led by it."""
+    the search itself is led by it.
+
+    Made, it begins with the asked rung's trace, if that isn't kept; ``look`` waits for it. Left, it ends what nobody waits for any more.
+    """
 
     def __init__(self, adapter: Adapter, ladder: Ladder, budget: Budget) -> None:
-        self._sight, self._device = foresight(adapter, ladder, budget), budget.name
-        self.parts = parts(self._sight, budget.cap_bytes)
-        self.why_not = why_not(self._sight)
+        self._sight, self._budget = foresight(adapter, ladder, budget), budget
+        self._making = self._sight.begin([ladder.asked])
+        self.parts: dict[int, float | None] = {}
+        """Rung index -> its need as a part of the cap (``parts``); empty before ``look``."""
+
+    def __enter__(self) -> Ahead:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._making.__exit__()
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether nothing has to be waited for that the asked rung hangs on."""
+        return self._making.over
+
+    def look(self) -> None:
+        """Waits for what traces are needed. Raises Interrupted on a signal."""
+        self.parts = parts(self._sight, self._budget.cap_bytes)
+
+    @property
+    def why_not(self) -> tuple[str, ...]:
+        """Why rungs can't be foreseen."""
+        return why_not(self._sight)
 
     @property
     def named(self) -> Rung | None:
         """The first rung that is foreseen to fit."""
-        return next((rung for rung in self._sight.ladder.rungs if (part := self.parts[rung.index]) is not None and part <= 1), None)
+        return next((rung for rung in self._sight.ladder.rungs if (part := self.parts.get(rung.index)) is not None and part <= 1), None)
 
     def learn(self, tried: Trial) -> None:
         """Of a trial that fits every phase was measured whole."""
-        if tried.verdict.fits:
-            ratios.keep(seen(self._sight, tried.rung, tried.report.uses, device=self._device))
+        if tried.verdict.fits and self.at_hand:
+            self._sight.gather([self._sight.ladder.asked])
+            ratios.keep(seen(self._sight, tried.rung, tried.report.uses, device=self._budget.name))
 
 
 _PHASES = {Phase.TRAIN: (Phase.TRAIN, Phase.TRAIN_AGAIN), Phase.VALIDATE: (Phase.VALIDATE,)}

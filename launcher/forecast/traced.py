@@ -64,46 +64,76 @@ def folder() -> Path:
 
 
 def of(asks: Iterable[Ask], *, environments: Mapping[str, Any]) -> dict[str, Trace | str]:
-    """Key -> its trace, or in words why there is none.
+    """Key -> its trace, or in words why there is none. ``environments``: module -> what makes its children's variables in a folder."""
+    with Making(asks, environments=environments) as making:
+        return making.found()
 
-    ``environments``: module -> what makes its children's variables in a folder.
-    """
-    found: dict[str, Trace | str] = {}
-    missing: dict[str, Ask] = {}
-    for ask in asks:
-        trace = events.read(_place(ask.key))
-        if trace is not None:
-            found[ask.key] = trace
-        elif ask.key not in missing:
-            missing[ask.key] = ask
-    if missing:
-        found |= _made(list(missing.values()), environments)
-        _forget_old()
-    return found
+
+class Making:
+    """Traces that are kept, and children that make the others meanwhile. Left, it ends what hasn't been waited for."""
+
+    def __init__(self, asks: Iterable[Ask], *, environments: Mapping[str, Any]) -> None:
+        self._found: dict[str, Trace | str] = {}
+        self._shares: list[_Share] = []
+        self._open = ExitStack()
+        missing: dict[str, Ask] = {}
+        for ask in asks:
+            trace = events.read(_place(ask.key))
+            if trace is not None:
+                self._found[ask.key] = trace
+            elif ask.key not in missing:
+                missing[ask.key] = ask
+        if missing:
+            self._begin(list(missing.values()), environments)
+
+    def __enter__(self) -> Making:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for share in self._shares:
+            share.child.end(grace_s=0.0)
+        self._shares = []
+        self._open.close()
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing has to be waited for."""
+        return all(share.child.process.poll() is not None for share in self._shares)
+
+    def found(self) -> dict[str, Trace | str]:
+        """Waits for the children. Raises Interrupted on a signal."""
+        if self._shares:
+            with ExitStack() as until_the_end:
+                for share in self._shares:
+                    until_the_end.enter_context(process.forward_signals(share.child))
+                while self._shares:
+                    share = self._shares.pop()
+                    ended = process.wait(share.child, timeout_s=LONGEST_S, stderr=share.own / "stderr")
+                    self._found |= {ask.key: _outcome(ask, share.own, ended.stderr_tail, timed_out=ended.timed_out) for ask in share.asks}
+            self._open.close()
+            _forget_old()
+        return self._found
+
+    def _begin(self, asks: Sequence[Ask], environments: Mapping[str, Any]) -> None:
+        """Each child makes its share, of one trainer's."""
+        place = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="autofit-")))
+        for module in dict.fromkeys(ask.module for ask in asks):
+            for share in _dealt([ask for ask in asks if ask.module == module], max(1, os.cpu_count() or 1)):
+                own = place / str(len(self._shares))
+                self._shares.append(_Share(share, own, _started(module, share, own, environments[module])))
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """What one child makes, in a folder of its own."""
+
+    asks: Sequence[Ask]
+    own: Path
+    child: process.Child
 
 
 def _place(key: str) -> Path:
     return folder() / f"{key}.trace"
-
-
-def _made(asks: Sequence[Ask], environments: Mapping[str, Any]) -> dict[str, Trace | str]:
-    """Each child makes its share, of one trainer's."""
-    shares = [
-        (module, share)
-        for module in dict.fromkeys(ask.module for ask in asks)
-        for share in _dealt([ask for ask in asks if ask.module == module], max(1, os.cpu_count() or 1))
-    ]
-    with tempfile.TemporaryDirectory(prefix="autofit-") as place, ExitStack() as until_the_end:
-        children = []
-        for number, (module, share) in enumerate(shares):
-            own = Path(place) / str(number)
-            children.append((share, own, _started(module, share, own, environments[module])))
-            until_the_end.enter_context(process.forward_signals(children[-1][2]))
-        found: dict[str, Trace | str] = {}
-        for share, own, child in children:
-            ended = process.wait(child, timeout_s=LONGEST_S, stderr=own / "stderr")
-            found |= {ask.key: _outcome(ask, own, ended.stderr_tail, timed_out=ended.timed_out) for ask in share}
-        return found
 
 
 def _dealt(asks: Sequence[Ask], hands: int) -> list[list[Ask]]:

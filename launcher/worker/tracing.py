@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import os
 import sys
 import time
 import traceback
@@ -34,6 +35,8 @@ aten = torch.ops.aten
 
 LEAST_PRIME = 11
 """Smaller ones divide too much: kernels of 3, 5 and 7, channels of 80."""
+BEHIND = 10
+"""Niceness: a trial may run beside it, whose steps are timed."""
 FEW = 1 / 50
 """Part of a mask's elements that are true, where nothing better is known."""
 
@@ -338,6 +341,8 @@ def _up(value: Any) -> Any:
 
 def main(orders: Path, trace: Callable[[Mapping[str, Any]], Trace]) -> None:
     """Takes a JSON list of ``{"payload": ..., "out": PATH}``; each trace is written to its ``out``, or why there is none beside it."""
+    with contextlib.suppress(OSError):
+        os.nice(BEHIND)
     for one in json.loads(orders.read_text(encoding="utf-8")):
         out = Path(one["out"])
         began = time.process_time()

@@ -105,6 +105,8 @@ def test_a_launch_names_a_rung_and_learns_from_what_fits_alone() -> None:
     peaks = needs.parts(needs.foresight(one, ladder, budget), 1)
     tight = replace(budget, cap_bytes=int(peaks[2] or 0) + 1)
     ahead = needs.Ahead(one, ladder, tight)
+    assert ahead.at_hand and not ahead.parts
+    ahead.look()
     assert ahead.named is not None and ahead.named.index == 2 and not ahead.why_not
     for kind in (Kind.OUT_OF_MEMORY, Kind.FITS):
         assert not ratios.known()
@@ -128,6 +130,7 @@ def test_a_trainer_that_cannot_be_traced_has_no_forecast_and_says_why() -> None:
     )
     one = ScriptAdapter(script)
     ahead = needs.Ahead(one, wheels.ladder_of(one), cpu_budget())
+    ahead.look()
     assert ahead.named is None and set(ahead.parts.values()) == {None} and "can't be traced" in ahead.why_not[0]
 
 

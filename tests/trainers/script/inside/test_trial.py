@@ -48,7 +48,7 @@ def tried(
     told: Callable[..., None] | None = None,
     **kwargs: object,
 ) -> Trial:
-    """One rung of a script in tests/scripts (or a path), run in an empty folder of its own, with autofit's runs in it as a person has them."""
+    """One rung of a script in tests/scripts (or a path), run in an empty folder of its own, with the runs in it as a person has them."""
     script = str(SCRIPTS / f"{name}.py") if "/" not in name else str(EXAMPLES / name)
     command = [*(launcher or (sys.executable,)), script, *words]
     made = recipe(command, **kwargs)  # type: ignore[arg-type]
