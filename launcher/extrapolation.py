@@ -45,6 +45,11 @@ class Seen:
             return self.need if side == "training" else None
         return max((need for phase, need in self.by_phase.items() if _side(phase) == side), default=None)
 
+    @property
+    def validating(self) -> bool:
+        """Whether it failed in validation, which its training had gone before."""
+        return bool(self.failed_in) and _side(self.failed_in) == "validation"
+
     def measured(self, side: Side) -> bool:
         """Whether that is a measurement, or only what it came to before it failed there."""
         return self.fits or bool(self.by_phase and self.failed_in and _side(self.failed_in) != side)
@@ -59,7 +64,7 @@ def needs(rungs: Sequence[Rung], seen: Sequence[Seen], predicted: Mapping[int, f
 
     ``predicted``: the same as it was predicted before any trial, of all rungs it is known of.
     """
-    corrected = _corrected(predicted or {}, seen)
+    corrected = _corrected(rungs, predicted or {}, seen)
     own = _own([rung for rung in rungs if rung.index not in corrected], seen)
     return {rung.index: _between(rung, corrected.get(rung.index, own.get(rung.index)), seen) for rung in rungs}
 
@@ -82,13 +87,20 @@ def _between(rung: Rung, need: float | None, seen: Sequence[Seen]) -> float | No
 # A prediction, held to what was measured
 
 
-def _corrected(predicted: Mapping[int, float | None], seen: Sequence[Seen]) -> dict[int, float]:
+def _corrected(rungs: Sequence[Rung], predicted: Mapping[int, float | None], seen: Sequence[Seen]) -> dict[int, float]:
+    """Scaled by what was measured, and lifted by what failed. A failure in validation says nothing of what is validated otherwise."""
     there = {index: need for index, need in predicted.items() if need is not None and need > 0}
     pairs = [(there[one.rung.index], one) for one in seen if one.rung.index in there]
     offset, scale = _line([(need, one.need) for need, one in pairs if one.fits])
     found = {index: max(offset + scale * need, need * 1e-3) for index, need in there.items()}
-    short = max((max(one.need, 1.001) / found[one.rung.index] for _, one in pairs if not one.fits), default=1.0)
-    return {index: need * max(short, 1.0) for index, need in found.items()}
+    short = [(max(one.need, 1.001) / found[one.rung.index], one) for _, one in pairs if not one.fits]
+
+    def lifted(rung: Rung) -> float:
+        alike = _model(rung, "validation")
+        factors = (factor for factor, one in short if not one.validating or _model(one.rung, "validation") == alike)
+        return found[rung.index] * max((1.0, *factors))
+
+    return {rung.index: lifted(rung) for rung in rungs if rung.index in found}
 
 
 def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:

@@ -76,6 +76,12 @@ def test_a_failure_lifts_a_forecast_that_was_too_low() -> None:
     assert need is not None and need > 0.5
 
 
+def test_a_failure_in_validation_lifts_no_forecast_of_what_is_validated_otherwise() -> None:
+    predicted: dict[int, float | None] = dict.fromkeys((one.index for one in LADDER.rungs), 0.8)
+    found = known(seen(0.7, 1.2, fits=False, failed_in=Phase.VALIDATE), predicted=predicted)
+    assert found[rung(micro_batch=8).index] == pytest.approx(1.2) and found[rung(model="s").index] == pytest.approx(0.8)
+
+
 def test_what_was_seen_bounds_what_asks_more_and_what_asks_less() -> None:
     predicted: dict[int, float | None] = dict.fromkeys((one.index for one in LADDER.rungs), 0.1)
     predicted[rung(micro_batch=4).index] = 5.0

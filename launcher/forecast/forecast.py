@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +43,11 @@ class Forecast:
             middle_bytes=moved(self.middle_bytes),
             context_bytes=self.context_bytes,
         )
+
+    def beside(self, kept: int) -> Forecast:
+        """With so many bytes more that aren't certain."""
+        more = {"low_bytes": self.low_bytes + kept, "high_bytes": self.high_bytes + kept, "middle_bytes": self.middle_bytes + kept}
+        return replace(self, **more)
 
 
 def worst(forecasts: list[Forecast]) -> Forecast:

@@ -58,7 +58,8 @@ class Foresight:
         family, tracing = self._family(rung), self.tracing(rung)
         if isinstance(family, str) or isinstance(tracing, str):
             return None
-        return family.forecasts(tracing, accumulates=rung.accumulation > 1)
+        found = family.forecasts(tracing, accumulates=rung.accumulation > 1)
+        return {phase: one.beside(tracing.kept.get(phase, 0)) for phase, one in found.items()}
 
     def peak(self, rung: Rung) -> Forecast | None:
         """Of the phase that needs most."""
@@ -71,6 +72,9 @@ class Foresight:
         family, tracing = self._family(rung), self.tracing(rung)
         if isinstance(family, str) or isinstance(tracing, str):
             return None
+        keeping = [one for phase, one in (self.of(rung) or {}).items() if tracing.kept.get(phase)]
+        if any(one.low_bytes + one.context_bytes > cap_bytes for one in keeping):  # no replay holds what is kept
+            return False, False
         scale, _ = self._off(Phase.TRAIN)
         return family.goes_through(tracing, int((cap_bytes - family.context_bytes) / scale), accumulates=rung.accumulation > 1)
 

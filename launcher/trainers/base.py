@@ -304,6 +304,8 @@ class Tracing:
     """A card's segments are expandable at this rung."""
     cublas_bytes: int = 0
     """What the trainer sets cuBLAS' workspace to; 0: PyTorch's own."""
+    kept: Mapping[str, int] = field(default_factory=dict)
+    """By phase: bytes that the run keeps beside what is traced, predictions of a whole evaluation above all."""
     left_out: tuple[str, ...] = ()
     """What the run needs beside and no trace holds."""
 

@@ -428,12 +428,12 @@ class TransformersAdapter(Resumes, Foreseen):
 
     def tracing(self, rung: Rung, *, cuda: bool) -> Tracing:
         task = str(self.recipe.trainer.task)
-        return tracing.of(rung, task=task, args=self._arguments(rung, on_cpu=not cuda), longest=self._longest, cuda=cuda)
+        return tracing.of(rung, task=task, args=self._arguments(rung, on_cpu=not cuda), lengths=self._lengths, cuda=cuda)
 
     @cached_property
-    def _longest(self) -> int | None:
-        """Tokens of the longest sample, looked at once."""
-        return hf_data.longest(self.recipe, str(self.recipe.trainer.task), hf_models.locate(str(self.recipe.ask.get("model"))))
+    def _lengths(self) -> hf_data.Lengths:
+        """Tokens of the samples, looked at once."""
+        return hf_data.lengths(self.recipe, str(self.recipe.trainer.task), hf_models.locate(str(self.recipe.ask.get("model"))))
 
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         """Steps, and as many evaluations as ``eval_strategy`` says and the one at the end."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -101,27 +102,40 @@ def _tokens(texts: Sequence[str], model: Model) -> list[int] | None:
         return None
 
 
-PROMPT = 4
-"""Tokens around a transcript: start, language, task, end. Around a text it is fewer."""
+PROMPT, END = 4, 1
+"""Tokens around a transcript: start, language, task, end. Around a text it is its end, with most tokenizers."""
 
 
-def longest(recipe: Recipe, task: str, model: Model) -> int | None:
-    """Tokens of the longest sample, what stands around it included; None where the data or the tokenizer isn't here."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lengths:
+    """Tokens of a data set's samples; None where the data or the tokenizer isn't here."""
+
+    longest: int | None = None
+    """What stands around a sample included."""
+    evaluated: tuple[int, int] | None = None
+    """(samples, tokens) of the validation set."""
+
+
+def lengths(recipe: Recipe, task: str, model: Model) -> Lengths:
+    """Counted by the model's own tokenizer.json."""
     args = recipe.trainer.args
     if recipe.data is None:
-        return None
+        return Lengths()
     common: dict[str, Any] = {"text_column": args.get("text_column"), "fraction": args.get("validation_fraction", 0.1)}
     try:
         if task == "speech":
             read = hf_speech.read_data(recipe.data, args.get("validation_data"), audio_column=args.get("audio_column"), **common)
-            texts = [sample.text for part in read for sample in part]
+            parts = [[sample.text for sample in part] for part in read]
         else:
             rows = hf_text.read_data(recipe.data, args.get("validation_data"), prompt_column=args.get("prompt_column"), **common)
-            texts = [one.prompt + one.text for part in rows for one in part]
+            parts = [[one.prompt + one.text for one in part] for part in rows]
     except (hf_run.Refused, OSError):
-        return None
-    counts = _tokens(texts, model)
-    return max(counts) + PROMPT if counts else None
+        return Lengths()
+    train, held = (_tokens(part, model) for part in parts)
+    if not train or held is None:
+        return Lengths()
+    around = PROMPT if task == "speech" else END
+    return Lengths(longest=max((*train, *held)) + PROMPT, evaluated=(len(held), sum(held) + around * len(held)))
 
 
 def _listed(wrong: Iterable[str], *, all_: int) -> list[Fault]:

@@ -16,6 +16,7 @@ from launcher.sizes import MIB
 from launcher.trainers.base import Tracing, Untraceable
 from launcher.trainers.transformers import environment
 from launcher.trainers.transformers import models as hf_models
+from launcher.trainers.transformers.data import Lengths
 
 MODULE = "launcher.trainers.transformers.inside.trace"
 EVALUATED = 8
@@ -25,14 +26,14 @@ RESTS: Mapping[str, Mapping[str, Rest]] = {
     "text": {Phase.TRAIN: Rest(constant_bytes=31 * MIB), Phase.VALIDATE: Rest(constant_bytes=33 * MIB)},
 }
 LEFT_OUT = (
-    "what an evaluation keeps of all its samples (two batches are traced)",
+    "what an evaluation keeps of all its samples, logits of data that is here left aside (two batches are traced)",
     "checkpoints as they are saved and loaded",
     "loader workers (host memory)",
 )
 
 
-def of(rung: Rung, *, task: str, args: Mapping[str, Any], longest: int | None, cuda: bool) -> Tracing:
-    """Raises Untraceable. ``args``: the rung's native arguments. ``longest``: tokens of the longest sample; None where no data is here."""
+def of(rung: Rung, *, task: str, args: Mapping[str, Any], lengths: Lengths, cuda: bool) -> Tracing:
+    """Raises Untraceable. ``args``: the rung's native arguments."""
     if importlib.util.find_spec("transformers") is None:
         raise Untraceable(
             "the package transformers isn't installed here, and its own model is what is traced: pip install 'autofit[transformers]'"
@@ -59,17 +60,35 @@ def of(rung: Rung, *, task: str, args: Mapping[str, Any], longest: int | None, c
         "positions": _positions(rung, model) if task == "speech" else None,
         "cuda": cuda,
     }
+    sizes = _sizes(rung, task, args, hf_models.config_of(model), lengths.longest)
+    evaluated = lengths.evaluated if payload["keeps"] == "logits" and not generates else None
     return Tracing(
         module=MODULE,
         payload=payload,
-        sizes=_sizes(rung, task, args, hf_models.config_of(model), longest),
+        sizes=sizes,
         samples=("rows", "val_rows"),
         packages=("transformers", "peft", "accelerate"),
         environment=_asking_the_hub if model.place == "hub" else environment.prepare,
         rests=RESTS[task],
         expandable=True,  # shapes always vary: see the adapter
+        kept={Phase.VALIDATE: _logits(sizes, args, hf_models.config_of(model), evaluated)} if evaluated is not None else {},
         left_out=LEFT_OUT,
     )
+
+
+LOGIT_BYTES = 4
+"""accelerate makes a half-precision model's outputs fp32 again."""
+
+
+def _logits(sizes: Mapping[str, int], args: Mapping[str, Any], config: Mapping[str, Any], evaluated: tuple[int, int]) -> int:
+    """Logits of a whole evaluation beside those of the first batch, which is traced. Each batch's are joined to all before it, and for
+    a moment those are there twice."""
+    samples, tokens = evaluated
+    length = sizes.get("length") or sizes["labels"]
+    rows = tokens // length if args.get("packing") else samples
+    moved_every = args.get("eval_accumulation_steps")
+    kept = min(rows, moved_every * sizes["val_rows"]) if isinstance(moved_every, int) else rows
+    return 2 * max(0, kept - sizes["val_rows"]) * length * int(config.get("vocab_size") or 0) * LOGIT_BYTES
 
 
 def _asking_the_hub(folder: Path) -> dict[str, str]:
