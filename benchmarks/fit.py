@@ -48,16 +48,16 @@ AMPLE = "16GiB"
 LONGEST_S = 3600.0
 
 _WIDE = ["ladder.wheels.micro_batch.floor=1"]
-_YOLO = ["recipe=yolo_demo", *_WIDE, "ask.image_size=320", "ladder.wheels.image_size.values=[224,160]"]
+_YOLO = ["recipe=yolo_demo", *_WIDE, "ask.image_size=224", "ladder.wheels.image_size.values=[160,96]", "ask.micro_batch=16"]
 _SPEECH = ["recipe=whisper_demo", *_WIDE]
 _TEXT = ["recipe=llm_sft_demo", *_WIDE]
 _SONGS = ["recipe=separator_demo", *_WIDE]
 ASKS: Mapping[str, Sequence[str]] = {
-    "yolo-16": [*_YOLO, "ask.micro_batch=16"],
-    "yolo-32": [*_YOLO, "ask.image_size=224", "ladder.wheels.image_size.values=[160]", "ask.micro_batch=32"],
+    "yolo-16": [*_YOLO],
+    "yolo-32": [*_YOLO, "ask.image_size=160", "ladder.wheels.image_size.values=[96]", "ask.micro_batch=32"],
     "yolo-v8n": [*_YOLO, "ask.model=yolov8n.yaml", "ask.micro_batch=12"],
-    "yolo-11s": [*_YOLO, "ask.model=yolo11s.yaml", "ask.micro_batch=8"],
-    "yolo-checkpointing": [*_YOLO, "ladder.order=[checkpointing,micro_batch,image_size]", "ask.micro_batch=16"],
+    "yolo-11s": [*_YOLO, "ask.model=yolo11s.yaml", "ask.image_size=160", "ladder.wheels.image_size.values=[96]", "ask.micro_batch=8"],
+    "yolo-checkpointing": [*_YOLO, "ladder.order=[checkpointing,micro_batch,image_size]"],
     "speech": [*_SPEECH],
     "speech-32": [*_SPEECH, "ask.micro_batch=32", "ask.val_micro_batch=64"],
     "text": [*_TEXT],
