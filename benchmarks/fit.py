@@ -102,17 +102,17 @@ class Place:
     """Where one ask is played: its runs, autofit's fits, traces and corrections beside them; none of the person's are touched."""
 
     def __init__(self, ask: str, folder: Path) -> None:
-        self.ask, self.words, self._folder = ask, ASKS[ask], folder / ask
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self.ask, self.words, self.path = ask, ASKS[ask], folder / ask
+        self.path.mkdir(parents=True, exist_ok=True)
 
     def forget(self) -> None:
         """Traces and corrections."""
-        shutil.rmtree(self._folder / "cache" / "autofit" / "traces", ignore_errors=True)
+        shutil.rmtree(self.path / "cache" / "autofit" / "traces", ignore_errors=True)
         self._corrections.unlink(missing_ok=True)
 
     @property
     def _corrections(self) -> Path:
-        return self._folder / "share" / "autofit" / "forecasts.jsonl"
+        return self.path / "share" / "autofit" / "forecasts.jsonl"
 
     def seen(self) -> list[Row]:
         """Real peaks of trials beside their forecasts, by phase, since ``forget``."""
@@ -120,12 +120,12 @@ class Place:
 
     def answer(self, verb: str, *words: str) -> Row:
         """What autofit answers, in how many seconds, and how long a micro-batch of each trial took."""
-        env = {f"XDG_{name}_HOME": str(self._folder / name.lower()) for name in ("STATE", "CACHE")}
-        env |= {"XDG_DATA_HOME": str(self._folder / "share"), "OMP_WAIT_POLICY": "passive"}
+        env = {f"XDG_{name}_HOME": str(self.path / name.lower()) for name in ("STATE", "CACHE")}
+        env |= {"XDG_DATA_HOME": str(self.path / "share"), "OMP_WAIT_POLICY": "passive"}
         argv = [str(Path(sys.executable).parent / "autofit"), verb, "--json", *self.words, "device=cpu", *words]
         began = time.monotonic()
         ended = subprocess.run(
-            argv, cwd=self._folder, env={**os.environ, **env}, capture_output=True, text=True, timeout=LONGEST_S, check=False
+            argv, cwd=self.path, env={**os.environ, **env}, capture_output=True, text=True, timeout=LONGEST_S, check=False
         )
         seconds = time.monotonic() - began
         try:
@@ -134,7 +134,7 @@ class Place:
             said = {"status": f"no answer, exit status {ended.returncode}: {ended.stderr.strip()[-300:]}"}
         for one in [said, *said.get("trials", ())]:
             one["step_seconds"] = _step_seconds(one.get("folder", ""))
-        shutil.rmtree(self._folder / "runs", ignore_errors=True)
+        shutil.rmtree(self.path / "runs", ignore_errors=True)
         return {**said, "took_s": round(seconds, 2)}
 
 
