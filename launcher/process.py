@@ -59,6 +59,10 @@ class Child:
     def pid(self) -> int:
         return self.process.pid
 
+    def begins(self) -> None:
+        """Its time and its peak count from now on: it has only waited."""
+        self.started, self.peak_data_bytes = time.monotonic(), 0
+
     def send(self, number: int) -> None:
         """Sends a signal to the child's whole session; nothing where it is gone."""
         with contextlib.suppress(ProcessLookupError):

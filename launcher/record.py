@@ -6,7 +6,7 @@ runs/autofit/RECIPE-DATE-TIME/
   events.jsonl         one line per event: time (UTC), event, what happened
   trials/NNN/          orders.json, report.json, stdout.log, stderr.log, verdict.json of rung NNN; fetch.log where a model was
                        downloaded for it, config/ where a script is given a changed configuration file
-  trials/NNN/scratch/  what its trainer writes, and trials/cache/, what the trials share: both only while trials run
+  trials/NNN/scratch/  what its trainer writes, trials/cache/, what the trials share, and trials/standby/: only while trials run
   native/              what the full run needs to be repeated without autofit
   command.sh           the equivalent native command, at the rung that was launched last
   native/attempt-1.sh  (2, 3, ...) what an attempt of a run that had to be started again went on with; .pt: a copy that it went on from
@@ -124,7 +124,11 @@ class RunFolder:
     @property
     def cache(self) -> Path:
         """Shared by all trials of this launch (label caches)."""
-        return self.path / "trials" / "cache"
+        return self.trials / "cache"
+
+    @property
+    def trials(self) -> Path:
+        return self.path / "trials"
 
     def forget_cache(self) -> None:
         """Removes what the trials shared; called when the last of them is over."""
@@ -132,7 +136,7 @@ class RunFolder:
 
     def trial(self, rung_index: int) -> Path:
         """The folder of one rung's trial, made on first use."""
-        path = self.path / "trials" / f"{rung_index:03d}"
+        path = self.trials / f"{rung_index:03d}"
         path.mkdir(parents=True, exist_ok=True)
         return path
 

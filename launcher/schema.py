@@ -134,6 +134,8 @@ class TrialRules(Part):
     """Optimizer steps after validation, where fragmentation kills."""
     fresh: bool = False
     """True: make the trials even where a fit of the very same launch is kept (``autofit fits``)."""
+    standby: bool = True
+    """True: while a trial runs that another will follow, that one's process imports its trainer already."""
     timeout_s: Annotated[float, Field(gt=0)] = 1800.0
     """Seconds after which a trial counts as stalled and is ended with all its children."""
 

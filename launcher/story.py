@@ -24,6 +24,7 @@ from launcher.record import RunFolder
 from launcher.resumption import Interrupted as Interruption
 from launcher.schema import Recipe
 from launcher.sizes import format_size
+from launcher.standby import MANY_CORES, Standby
 from launcher.trainers.base import load_adapter
 from launcher.trial import Trial
 from launcher.turns import Turn
@@ -276,6 +277,7 @@ def _walk(result: Fit, screen: Screen) -> None:
     history = [*_disproved(result), *(_as_tried(one, job) for one in result.trials)]
     with ExitStack() as until_found:
         ahead = _looking_ahead(job, until_found)
+        standby = until_found.enter_context(Standby(job.folder.trials / "standby", wanted=job.recipe.trial.standby))
 
         def move_now() -> search.Move:
             policy = job.recipe.ladder.search
@@ -285,7 +287,7 @@ def _walk(result: Fit, screen: Screen) -> None:
             return search.next_move(job.ladder, history, policy=policy, predicted=_foreseen(ahead, job, screen))
 
         while isinstance(move := move_now(), search.Try):
-            tried = _try(result, move.rung, screen)
+            tried = _try(result, move.rung, screen, standby=standby, more=_another_follows(job, move.rung, ahead))
             history.append(_as_tried(tried, job))
             if ahead is not None:
                 ahead.learn(tried)
@@ -319,10 +321,19 @@ def _disproved(result: Fit) -> list[search.Tried]:
     ]
 
 
-def _try(result: Fit, rung: Rung, screen: Screen) -> Trial:
+def _another_follows(job: Job, rung: Rung, ahead: Ahead | None) -> bool:
+    """Whether the next trial's process is worth its imports beside this one: where this is foreseen to fail; or where nothing is foreseen
+    and there are cores enough that its steps are timed truthfully beside an import."""
+    part = ahead.parts.get(rung.index) if ahead is not None else None
+    if rung is job.ladder.rungs[-1]:
+        return False
+    return part > 1 if part is not None else (os.cpu_count() or 1) >= MANY_CORES
+
+
+def _try(result: Fit, rung: Rung, screen: Screen, **how: Any) -> Trial:
     """One trial, told and written down."""
     screen.trying(rung, len(result.trials) + 1)
-    tried = trial.recorded(result.job, rung, told=screen.phase)
+    tried = trial.recorded(result.job, rung, told=screen.phase, **how)
     result.trials.append(tried)
     screen.tried(tried, result.job)
     result.write()

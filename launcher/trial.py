@@ -18,6 +18,7 @@ from launcher.errors import BadInput, Fault
 from launcher.job import Job
 from launcher.ladder import Ladder, Rung
 from launcher.memory_failure import lost_in
+from launcher.standby import Standby
 from launcher.trainers.base import Command, TrialPlan
 from launcher.verdict import Kind, Needs, Verdict, judge
 
@@ -74,11 +75,12 @@ def read(ladder: Ladder, said: Mapping[str, Any]) -> Trial:
     return Trial(rung=rung, verdict=verdict, report=report, seconds=said["seconds"], folder=folder, kept=said.get("kept", ""))
 
 
-def run(job: Job, rung: Rung, *, told: Callable[..., None] | None = None) -> Trial:
+def run(job: Job, rung: Rung, *, told: Callable[..., None] | None = None, standby: Standby | None = None, more: bool = False) -> Trial:
     """Tries one rung in a process of its own, which is gone with all its children when this returns.
 
     The trainer's output goes to ``stdout.log`` and ``stderr.log`` of the trial's folder, what it writes to ``scratch/`` there,
-    which is removed. ``told`` hears (phase, seconds, new=) as the trial goes on. Raises Interrupted on a signal.
+    which is removed. ``told`` hears (phase, seconds, new=) as the trial goes on. ``standby``: where a process may wait for its orders;
+    ``more``: another trial will likely follow, for which one is started. Raises Interrupted on a signal.
     """
     place, budget, rules = job.folder.trial(rung.index), job.budget, job.recipe.trial
     if holder := devices.taken(budget):
@@ -91,12 +93,17 @@ def run(job: Job, rung: Rung, *, told: Callable[..., None] | None = None) -> Tri
     _put_aside(place)
     orders.scratch.mkdir(exist_ok=True)
     orders.write(place / "orders.json")
-    child = process.start(
-        process.python_module("launcher.worker", str(place / "orders.json")),
-        env={**allocator_environment(budget, rung, shapes_vary=job.adapter.shapes_vary(rung)), **plan.env},
-        stdout=place / "stdout.log",
-        stderr=place / "stderr.log",
-    )
+    env = {**allocator_environment(budget, rung, shapes_vary=job.adapter.shapes_vary(rung)), **plan.env}
+    child = standby.take(orders, place, plan.imports, env) if standby is not None else None
+    if child is None:
+        child = process.start(
+            process.python_module("launcher.worker", str(place / "orders.json")),
+            env=env,
+            stdout=place / "stdout.log",
+            stderr=place / "stderr.log",
+        )
+    if standby is not None and more:
+        standby.begin(plan.imports, env, beside_bytes=budget.ceiling_bytes if budget.kind == "cpu" else 0)
     with process.forward_signals(child, grace_s=1.0):
         ending = process.wait(
             child, timeout_s=rules.timeout_s, each_poll=_Phases(orders.report_path, told) if told else None, stderr=place / "stderr.log"
@@ -106,10 +113,10 @@ def run(job: Job, rung: Rung, *, told: Callable[..., None] | None = None) -> Tri
     return _finished(job, rung, ending, orders, plan, taken="" if settled else devices.taken(budget))
 
 
-def recorded(job: Job, rung: Rung, *, told: Callable[..., None] | None = None) -> Trial:
+def recorded(job: Job, rung: Rung, **how: Any) -> Trial:
     """As ``run``, with its beginning and its end among the launch's events."""
     job.folder.event("trial_started", rung_index=rung.index, rung=dict(rung.values), accumulation=rung.accumulation)
-    tried = run(job, rung, told=told)
+    tried = run(job, rung, **how)
     job.folder.event("trial_ended", **tried.as_record())
     return tried
 

@@ -8,12 +8,9 @@ from typing import Any
 from benchmarks import fit, rows
 
 
-def row(
-    search: str, rung: int, trials: int, *, ask: str = "text", part: float = 0.75, seconds: float = 10.0, **more: Any
-) -> dict[str, Any]:
-    return {
-        "what": "searched", "ask": ask, "part": part, "search": search, "rung_index": rung, "trials": [{}] * trials, "seconds": seconds, **more,
-    }  # fmt: skip
+def row(search: str, rung: int, trials: int, *, ask: str = "text", part: float = 0.75, **more: Any) -> dict[str, Any]:
+    said = {"rung_index": rung, "trials": [{}] * trials, "seconds": 10.0, **more}
+    return {"what": "searched", "ask": ask, "part": part, "search": search, **said}
 
 
 def searched(rung: int, trials: dict[str, int], seconds: dict[str, float], **more: Any) -> list[dict[str, Any]]:

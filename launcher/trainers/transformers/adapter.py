@@ -318,14 +318,15 @@ class TransformersAdapter(Resumes, Foreseen):
         args = {key: value for key, value in self.arguments(rung, budget).items() if key != "output_dir"}
         if (last := self._last_checkpoint()) is not None:
             args["resume_from_checkpoint"] = last
-        payload = {
+        payload: dict[str, Any] = {
             "script": f"launcher.trainers.transformers.native.hf_{self.recipe.trainer.task}",
             "argv": _words(args),
             "imports": list(_imports(str(self.recipe.trainer.task), str(args["model_name_or_path"]))),
             "generates": bool(args.get("predict_with_generate")),
         }
-        env = environment.prepare(folder / "scratch")
-        return TrialPlan(module="launcher.trainers.transformers.inside.trial", payload=payload, env=env)
+        module = "launcher.trainers.transformers.inside.trial"
+        imports = (module, *environment.IMPORTS, *payload["imports"])
+        return TrialPlan(module=module, payload=payload, env=environment.prepare(cache / "environment"), imports=imports)
 
     def _last_checkpoint(self) -> str | None:
         """What ``resume_from_checkpoint=last`` means in the run's own folder; a trial has another one."""

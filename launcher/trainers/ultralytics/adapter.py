@@ -327,11 +327,13 @@ class UltralyticsAdapter(Resumes, Foreseen):
             "cache_dir": str(folder / "scratch" / "labels" if budget.kind == "cpu" else cache),
         }
         expects = {"val_micro_batch": self._val_batch(rung)}
+        module = "launcher.trainers.ultralytics.inside.trial"
         return TrialPlan(
-            module="launcher.trainers.ultralytics.inside.trial",
+            module=module,
             payload=payload,
             expects=expects,
             env=environment.prepare(cache / "environment"),
+            imports=(module, *environment.IMPORTS),
         )
 
     def _val_batch(self, rung: Rung) -> int | None:
