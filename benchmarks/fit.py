@@ -1,7 +1,7 @@
 """Cases of (model, ask, budget) -> how each search found the rung, in how many trials and seconds, and how far forecasts were off.
 
 python -m benchmarks.fit --slice 4              four more cases, with real trials on CPU budgets (resumable: a row a search)
-python -m benchmarks.fit --only yolo-16         all cases of one ask
+python -m benchmarks.fit --only yolo            all cases of the asks of that name
 python -m benchmarks.fit --speeds 2             two more asks: every rung that gives up as little timed, beside objective=throughput
 python -m benchmarks.fit --slice 0              only the table and the plot
 
@@ -41,7 +41,7 @@ SEARCHES: Mapping[str, Sequence[str]] = {
     "again": ("ladder.search=predicted",),
 }
 """Name -> autofit's words for it, in the order in which they are played."""
-PARTS = (1.05, 0.75, 0.55, 0.42, 0.3)
+PARTS = (1.05, 0.85, 0.7, 0.55, 0.42)
 """Of what rung 0 needs: the first lets it fit, the others leave more and more of the ladder behind."""
 HEADROOM = 0.1
 AMPLE = "16GiB"
@@ -56,7 +56,7 @@ ASKS: Mapping[str, Sequence[str]] = {
     "yolo-16": [*_YOLO],
     "yolo-32": [*_YOLO, "ask.image_size=160", "ladder.wheels.image_size.values=[96]", "ask.micro_batch=32"],
     "yolo-v8n": [*_YOLO, "ask.model=yolov8n.yaml", "ask.micro_batch=12"],
-    "yolo-11s": [*_YOLO, "ask.model=yolo11s.yaml", "ask.image_size=160", "ladder.wheels.image_size.values=[96]", "ask.micro_batch=8"],
+    "yolo-11s": [*_YOLO, "ask.model=yolo11s.yaml", "ask.image_size=160", "ladder.wheels.image_size.values=[96]", "ask.micro_batch=24"],
     "yolo-checkpointing": [*_YOLO, "ladder.order=[checkpointing,micro_batch,image_size]"],
     "speech": [*_SPEECH],
     "speech-32": [*_SPEECH, "ask.micro_batch=32", "ask.val_micro_batch=64"],
@@ -90,7 +90,7 @@ def left(rows: Iterable[Row], *, only: str | None = None) -> Iterator[Case]:
     """The cases that not every search has played yet."""
     played = {(row["ask"], row["part"], row["search"]) for row in rows if row["what"] == "searched"}
     for case in cases():
-        if only in (None, case.ask) and any((case.ask, case.part, search) not in played for search in SEARCHES):
+        if case.ask.startswith(only or "") and any((case.ask, case.part, search) not in played for search in SEARCHES):
             yield case
 
 
@@ -155,7 +155,18 @@ def play(case: Case, data: Path, folder: Path) -> None:
     for search in SEARCHES if asked["peak_bytes"] else ():
         if (case.ask, case.part, search) not in played:
             said = _searched(place, search, budget)
-            append(data, {"what": "searched", "ask": case.ask, "part": case.part, "search": search, "budget_bytes": budget, **said})
+            append(
+                data,
+                {
+                    "what": "searched",
+                    "ask": case.ask,
+                    "part": case.part,
+                    "search": search,
+                    "budget_bytes": budget,
+                    "commit": commit(),
+                    **said,
+                },
+            )
 
 
 def budget_of(case: Case, asked: Row) -> int:
@@ -205,16 +216,18 @@ def _alike(place: Place, asked: Row) -> list[tuple[int, int]]:
     return [(one["rung_index"], one["rung"]["micro_batch"]) for one in same]
 
 
+def commit() -> str:
+    argv = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(argv, capture_output=True, text=True, check=False).stdout.strip()
+
+
 def made_with() -> Row:
     import platform
     from importlib.metadata import version
 
-    head = subprocess.run(
-        ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    ).stdout.strip()
     versions = {name: version(name) for name in ("torch", "ultralytics", "transformers", "accelerate")}
     machine = {"cores": os.cpu_count(), "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1)}
-    return {"commit": head, "versions": {"python": platform.python_version(), **versions}, "machine": machine}
+    return {"commit": commit(), "versions": {"python": platform.python_version(), **versions}, "machine": machine}
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -347,7 +360,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--slice", type=int, metavar="N", help="so many more cases; all of them where it isn't said")
     parser.add_argument("--speeds", type=int, metavar="N", help="instead: so many more asks whose rungs are timed")
-    parser.add_argument("--only", choices=ASKS, help="cases of one ask")
+    parser.add_argument("--only", help="cases of asks whose names begin so")
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--table", type=Path, default=TABLE)
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "fit", help="where cases are played")
@@ -355,7 +368,7 @@ def main() -> int:
     folder = chosen.folder.resolve()
     if chosen.speeds is not None:
         timed = {row["ask"] for row in read(chosen.data) if row["what"] == "timed"}
-        for ask in [ask for ask in ASKS if ask not in timed and chosen.only in (None, ask)][: chosen.speeds]:
+        for ask in [ask for ask in ASKS if ask not in timed and ask.startswith(chosen.only or "")][: chosen.speeds]:
             print(ask, flush=True)
             time_rungs(ask, chosen.data, folder)
     for number, case in enumerate(left(read(chosen.data), only=chosen.only) if chosen.speeds is None else ()):

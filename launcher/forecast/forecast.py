@@ -59,7 +59,7 @@ def worst(forecasts: list[Forecast]) -> Forecast:
 class Rest:
     """What a CPU's process takes beside the storages that are alive: loaders, oneDNN's scratch and reordered weights, threads' arenas.
 
-    Fitted on twelve real trials on one machine (docs/prediction.md); the number of threads moves it by a tenth.
+    Fitted on real trials on one machine (docs/prediction.md); the number of threads moves it by a tenth.
     """
 
     constant_bytes: int

@@ -5,9 +5,9 @@ A card that the catalogue doesn't know is taken for one of no known kind, with t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from launcher.contract.report import Phase, PhaseUse
+from launcher.contract.report import Phase
 from launcher.devices import Budget
 from launcher.forecast import cards, ratios
 from launcher.forecast.cards import Card
@@ -86,21 +86,31 @@ def why_not(sight: Foresight) -> tuple[str, ...]:
     return tuple(dict.fromkeys(why for rung in sight.ladder.rungs if sight.gathered(rung) and (why := sight.why_not(rung))))
 
 
-def seen(sight: Foresight, rung: Rung, uses: Iterable[PhaseUse], *, device: str) -> list[Seen]:
-    """What one trial's phases used beside what had been foreseen of them, uncorrected; for ``ratios.keep``. Makes no trace."""
-    foreseen = (sight.uncorrected(rung) if sight.gathered(rung) else None) or {}
-    real = {phase: max((use.reserved_bytes for use in uses if use.phase in names), default=0) for phase, names in _PHASES.items()}
+def seen(sight: Foresight, tried: Trial, *, device: str) -> list[Seen]:
+    """What a trial's phases used beside what had been foreseen of them, uncorrected; for ``ratios.keep``. Makes no trace."""
+    foreseen = (sight.uncorrected(tried.rung) if sight.gathered(tried.rung) else None) or {}
     return [
         Seen(
             trainer=type(sight.adapter).name,
             device=device,
             phase=phase.value,
             foreseen_bytes=forecast.middle_bytes,
-            real_bytes=real[phase],
+            real_bytes=real,
         )
         for phase, forecast in foreseen.items()
-        if real.get(phase)
+        if (real := _really(sight, tried, phase))
     ]
+
+
+def _really(sight: Foresight, tried: Trial, phase: Phase) -> int:
+    """A phase's peak; 0 where it isn't known: a trial works out what the whole of an evaluation keeps only where that is its own peak."""
+    uses = tried.report.uses
+    real = max((use.reserved_bytes for use in uses if use.phase in _PHASES[phase]), default=0)
+    tracing = sight.tracing(tried.rung)
+    if isinstance(tracing, str) or not tracing.kept.get(phase):
+        return real
+    highest = max((use.reserved_bytes for use in uses), default=0)
+    return tried.verdict.peak_bytes if real and tried.verdict.peak_bytes > highest else 0
 
 
 class Ahead:
@@ -145,7 +155,7 @@ class Ahead:
         """Of a trial that fits every phase was measured whole."""
         if tried.verdict.fits and self.at_hand:
             self._sight.gather([self._sight.ladder.asked])
-            ratios.keep(seen(self._sight, tried.rung, tried.report.uses, device=self._budget.name))
+            ratios.keep(seen(self._sight, tried, device=self._budget.name))
 
 
 _PHASES = {Phase.TRAIN: (Phase.TRAIN, Phase.TRAIN_AGAIN), Phase.VALIDATE: (Phase.VALIDATE,)}

@@ -16,6 +16,7 @@ from launcher.forecast.foresight import Foresight
 from launcher.forecast.traced import Ask
 from launcher.ladder import Rung
 from launcher.schema import Recipe
+from launcher.trainers.base import Tracing
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
 from launcher.trial import Trial
@@ -48,12 +49,32 @@ def test_a_real_peak_is_kept_and_corrects_the_next_launch() -> None:
     foreseen = sight.uncorrected(ladder.asked)
     assert foreseen is not None
     real = foreseen[Phase.TRAIN].middle_bytes + 2**26
-    uses = [PhaseUse(phase="train", seconds=1.0, reserved_bytes=real), PhaseUse(phase="setup", seconds=1.0, reserved_bytes=1)]
-    ratios.keep(needs.seen(sight, ladder.asked, uses, device=budget.name))
+    uses = (PhaseUse(phase="train", seconds=1.0, reserved_bytes=real), PhaseUse(phase="setup", seconds=1.0, reserved_bytes=1))
+    verdict = Verdict(kind=Kind.FITS, phase=Phase.DONE, why="", peak_bytes=real)
+    tried = Trial(rung=ladder.asked, verdict=verdict, report=TrialReport(uses=uses), seconds=1.0, folder=Path())
+    ratios.keep(needs.seen(sight, tried, device=budget.name))
     again = needs.foresight(one, ladder, budget).of(ladder.rungs[1])
     before = sight.uncorrected(ladder.rungs[1])
     assert again is not None and before is not None
     assert again[Phase.TRAIN].middle_bytes == before[Phase.TRAIN].middle_bytes + 2**26
+
+
+def test_of_what_an_evaluation_keeps_only_the_whole_sets_peak_is_held_against_the_forecast(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = adapter()
+    ladder = wheels.ladder_of(one)
+    keep_traces(one, ladder, cuda=False)
+    sight = needs.foresight(one, ladder, cpu_budget())
+    plain = sight.tracing(ladder.asked)
+    assert isinstance(plain, Tracing)
+    monkeypatch.setattr(sight, "tracing", lambda rung: replace(plain, kept={Phase.VALIDATE: 2**20}))
+    uses = (PhaseUse(phase="train", seconds=1.0, reserved_bytes=2**28), PhaseUse(phase="validate", seconds=1.0, reserved_bytes=2**27))
+
+    def real(peak_bytes: int) -> dict[str, int]:
+        verdict = Verdict(kind=Kind.FITS, phase=Phase.DONE, why="", peak_bytes=peak_bytes)
+        tried = Trial(rung=ladder.asked, verdict=verdict, report=TrialReport(uses=uses), seconds=1.0, folder=Path())
+        return {one.phase: one.real_bytes for one in needs.seen(sight, tried, device="cpu")}
+
+    assert real(2**29) == {"train": 2**28, "validate": 2**29} and real(2**28) == {"train": 2**28}
 
 
 def test_no_trace_is_asked_for_below_the_first_rung_that_is_foreseen_to_fit(monkeypatch: pytest.MonkeyPatch) -> None:

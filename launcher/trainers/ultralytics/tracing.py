@@ -26,8 +26,8 @@ MOSAIC = 4
 DETERMINISTIC_BYTES = 32 * MIB
 """Ultralytics sets CUBLAS_WORKSPACE_CONFIG=:4096:8 where ``deterministic`` is on (``init_seeds``), which is its default."""
 RESTS: Mapping[str, Rest] = {
-    Phase.TRAIN: Rest(constant_bytes=160 * MIB, share=0.04),
-    Phase.VALIDATE: Rest(constant_bytes=190 * MIB, share=0.05),
+    Phase.TRAIN: Rest(constant_bytes=78 * MIB, share=0.04),
+    Phase.VALIDATE: Rest(constant_bytes=78 * MIB),
 }
 LEFT_OUT = (
     "label density beyond what is assumed",
