@@ -64,6 +64,7 @@ def test_of_what_an_evaluation_keeps_only_the_whole_sets_peak_is_held_against_th
     ladder = wheels.ladder_of(one)
     keep_traces(one, ladder, cuda=False)
     sight = needs.foresight(one, ladder, cpu_budget())
+    sight.gather([ladder.asked])
     plain = sight.tracing(ladder.asked)
     assert isinstance(plain, Tracing)
     monkeypatch.setattr(sight, "tracing", lambda rung: replace(plain, kept={Phase.VALIDATE: 2**20}))
