@@ -81,7 +81,7 @@ class LadderRules(Part):
     keep_batch: bool = True
     """The effective batch is that of the asked configuration on every rung. False: it may go down with the micro-batch, accumulation
     stays as asked; what that means for the learning rate is told."""
-    search: Literal["walk", "exhaustive", "predicted"] = "walk"
+    search: Literal["predicted", "walk", "exhaustive"] = "predicted"
     """walk: skip what a real failure dominates. exhaustive: really try every rung down to the first that fits (the reference). predicted:
     go where a forecast points, corrected by every trial; the same rung, in fewer trials."""
     objective: Literal["largest", "throughput"] = "largest"
