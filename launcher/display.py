@@ -337,7 +337,8 @@ def _why_none(fit: Fit) -> str:
         return f"Stopped: the trainer {fit.status} in a trial, which no lower rung would cure."
     if fit.nearest is not None and fit.nearest_command is not None:
         return _nearest(fit.nearest, fit.nearest_command, job)
-    tried = f"{len(fit.trials)} of {len(job.ladder.rungs)} rungs tried, the others dominated by them"
+    disproved = "" if fit.standing is None or not fit.standing.against else ", full runs of this launch have ruled out some"
+    tried = f"{len(fit.trials)} of {len(job.ladder.rungs)} rungs tried{disproved}, the others ask as much as one that failed"
     from launcher.fit import least_need
 
     cure = _memory_for(least_need(fit.trials), job) + "Lower a floor, add a wheel, or give it more memory."

@@ -34,8 +34,19 @@ to 1.2 % above it; trainings on RTX 30xx need up to 4.7 % more than the low boun
 class Foresight:
     """Forecasts of one ladder's rungs on one device. Traces are made when they are first needed; ``gather`` makes many at once."""
 
-    def __init__(self, adapter: Adapter, ladder: Ladder, card: Card | None, *, device: str = "", seen: Sequence[Seen] = ()) -> None:
-        """``card``: None for the host's memory. ``device`` and ``seen``: real peaks that forecasts are corrected by."""
+    def __init__(
+        self,
+        adapter: Adapter,
+        ladder: Ladder,
+        card: Card | None,
+        *,
+        device: str = "",
+        seen: Sequence[Seen] = (),
+        patience_s: float = traced.LONGEST_S,
+    ) -> None:
+        """``card``: None for the host's memory. ``device`` and ``seen``: real peaks that forecasts are corrected by. ``patience_s``: what
+        takes longer to trace has no forecast."""
+        self._patience_s = patience_s
         self.adapter, self.ladder, self.card = adapter, ladder, card
         self._seen, self._device = seen, device
         self._tracings: dict[int, Tracing | str] = {}
@@ -81,7 +92,7 @@ class Foresight:
     def begin(self, rungs: Iterable[Rung]) -> traced.Making:
         """Begins with what traces these rungs need, for ``gather`` to wait for; the caller leaves it."""
         asks, environments = self._wanted(rungs)
-        self._making = traced.Making(asks, environments=environments)
+        self._making = traced.Making(asks, environments=environments, patience_s=self._patience_s)
         return self._making
 
     def gather(self, rungs: Iterable[Rung]) -> None:
@@ -90,7 +101,7 @@ class Foresight:
             self._keep(self._making.found())
             self._making = None
         asks, environments = self._wanted(rungs)
-        self._keep(traced.of(asks, environments=environments))
+        self._keep(traced.of(asks, environments=environments, patience_s=self._patience_s))
 
     def _wanted(self, rungs: Iterable[Rung]) -> tuple[list[traced.Ask], dict[str, Any]]:
         """The traces that aren't there yet, and module -> what makes its children's variables."""

@@ -18,11 +18,14 @@ from launcher.sizes import MIB
 from launcher.trainers.base import Adapter
 from launcher.trial import Trial
 
+PATIENCE_S = 120.0
+"""A launch that would wait longer for a trace is led by its trials alone."""
+
 
 def foresight(adapter: Adapter, ladder: Ladder, budget: Budget) -> Foresight:
     """Forecasts for the very device of a launch, corrected by what real trials have shown on such a one."""
     card = card_of(budget) if budget.kind == "cuda" else None
-    return Foresight(adapter, ladder, card, device=budget.name, seen=ratios.known())
+    return Foresight(adapter, ladder, card, device=budget.name, seen=ratios.known(), patience_s=PATIENCE_S)
 
 
 def card_of(budget: Budget) -> Card:

@@ -25,7 +25,7 @@ from launcher.forecast import events
 from launcher.forecast.events import Trace
 
 LONGEST_S = 600.0
-"""A trace takes 5 to 25 seconds of one core's time."""
+"""For several, one after another in one child; a trace takes 5 to 25 seconds of one core's time."""
 KEPT = 300
 """Traces that are kept, some 200 KB each; the oldest go."""
 WHY = ".why"
@@ -63,16 +63,17 @@ def folder() -> Path:
     return capabilities.cache_folder() / "traces"
 
 
-def of(asks: Iterable[Ask], *, environments: Mapping[str, Any]) -> dict[str, Trace | str]:
+def of(asks: Iterable[Ask], *, environments: Mapping[str, Any], patience_s: float = LONGEST_S) -> dict[str, Trace | str]:
     """Key -> its trace, or in words why there is none. ``environments``: module -> what makes its children's variables in a folder."""
-    with Making(asks, environments=environments) as making:
+    with Making(asks, environments=environments, patience_s=patience_s) as making:
         return making.found()
 
 
 class Making:
     """Traces that are kept, and children that make the others meanwhile. Left, it ends what hasn't been waited for."""
 
-    def __init__(self, asks: Iterable[Ask], *, environments: Mapping[str, Any]) -> None:
+    def __init__(self, asks: Iterable[Ask], *, environments: Mapping[str, Any], patience_s: float = LONGEST_S) -> None:
+        self._patience_s = patience_s
         self._found: dict[str, Trace | str] = {}
         self._shares: list[_Share] = []
         self._open = ExitStack()
@@ -108,7 +109,7 @@ class Making:
                     until_the_end.enter_context(process.forward_signals(share.child))
                 while self._shares:
                     share = self._shares.pop()
-                    ended = process.wait(share.child, timeout_s=LONGEST_S, stderr=share.own / "stderr")
+                    ended = process.wait(share.child, timeout_s=self._patience_s, stderr=share.own / "stderr")
                     self._found |= {ask.key: _outcome(ask, share.own, ended.stderr_tail, timed_out=ended.timed_out) for ask in share.asks}
             self._open.close()
             _forget_old()
@@ -158,7 +159,7 @@ def _outcome(ask: Ask, own: Path, said: str, *, timed_out: bool) -> Trace | str:
     with suppress(OSError):
         return made.with_suffix(WHY).read_text(encoding="utf-8")
     if timed_out:
-        return f"its trace had no end after {LONGEST_S:.0f} s"
+        return "its trace came to no end in the time it was given"
     return (said.strip().splitlines() or ["the child that traces it said nothing"])[-1]
 
 
