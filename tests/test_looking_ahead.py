@@ -1,0 +1,114 @@
+"""How a launch lets a forecast lead it, and when it waits for one. Trials and forecast are stood in for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher import story, trial
+from launcher.contract.report import Phase, TrialReport
+from launcher.fit import Fit, Status
+from launcher.forecast import needs
+from launcher.job import Job
+from launcher.ladder import Rung
+from launcher.record import RunFolder
+from launcher.schema import Recipe
+from launcher.trainers.script.adapter import ScriptAdapter
+from launcher.trainers.suite import cpu_budget
+from launcher.verdict import Kind, Verdict
+from launcher.wheels import ladder_of
+
+
+class Silent:
+    """A screen that shows nothing."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
+class Foretold:
+    """Stands for ``needs.Ahead``."""
+
+    at_hand = False
+
+    def __init__(self, *_: object) -> None:
+        self.parts: dict[int, float | None] = {}
+        self.named, self.why_not, self.left = None, (), False
+        made.append(self)
+
+    def __enter__(self) -> Foretold:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.left = True
+
+    def look(self) -> None:
+        self.parts = {0: 3.0, 1: 2.0, 2: 0.5, 3: 0.3}
+
+    def learn(self, tried: object) -> None:
+        pass
+
+
+made: list[Foretold] = []
+
+
+@pytest.fixture
+def launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[int], list[bool], Fit]]:
+    """Micro-batch 8 down to 1; rungs from ``first_that_fits`` on fit. (rungs as they were tried, whether another was to follow, the end)"""
+
+    def launch(first_that_fits: int, *, at_hand: bool, cores: int = 2) -> tuple[list[int], list[bool], Fit]:
+        tried: list[int] = []
+        more: list[bool] = []
+
+        def recorded(job: Job, rung: Rung, **how: Any) -> trial.Trial:
+            tried.append(rung.index)
+            more.append(how["more"])
+            kind = Kind.FITS if rung.index >= first_that_fits else Kind.OUT_OF_MEMORY
+            verdict = Verdict(kind=kind, phase=Phase.DONE if kind is Kind.FITS else Phase.TRAIN, why="", peak_bytes=2**20)
+            return trial.Trial(rung=rung, verdict=verdict, report=TrialReport(), seconds=1.0, folder=tmp_path)
+
+        made.clear()
+        monkeypatch.setattr(needs, "Ahead", Foretold)
+        monkeypatch.setattr(Foretold, "at_hand", at_hand)
+        monkeypatch.setattr(trial, "recorded", recorded)
+        monkeypatch.setattr("os.cpu_count", lambda: cores)
+        spelled = {"micro_batch": "--b", "accumulation": "--a"}
+        recipe = Recipe.model_validate(
+            {
+                "name": "mine",
+                "ask": {"micro_batch": 8, "accumulation": 1},
+                "trainer": {"adapter": "script", "args": {"command": ["python", "train.py"], "spelled": spelled}},
+                "ladder": {"order": ("micro_batch",), "wheels": {"micro_batch": {"floor": 1}}},
+            }
+        )
+        adapter = ScriptAdapter(recipe)
+        job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=cpu_budget(), folder=RunFolder.create(tmp_path / "runs", "mine"))
+        result = Fit(job=job)
+        story._walk(result, Silent())  # type: ignore[arg-type]
+        return tried, more, result
+
+    return launch
+
+
+def test_a_launch_that_fits_as_it_is_asked_waits_for_no_forecast(launched: Callable[..., Any]) -> None:
+    tried, _, result = launched(0, at_hand=False)
+    assert tried == [0] and result.status is Status.DONE
+    assert made[0].parts == {} and made[0].left, "nobody looked, and what was being made is left"
+
+
+def test_while_a_forecast_is_made_the_asked_rung_is_tried_then_it_leads(launched: Callable[..., Any]) -> None:
+    tried, _, result = launched(2, at_hand=False)
+    assert tried == [0, 1, 2] and result.status is Status.DONE and made[0].parts
+
+
+def test_a_forecast_that_is_at_hand_leads_from_the_first_trial_on(launched: Callable[..., Any]) -> None:
+    tried, more, _ = launched(2, at_hand=True)
+    assert tried == [1, 2], "the failure just above the answer closes what asks more"
+    assert more == [True, False], "behind a trial that is foreseen to fail the next process waits already"
+
+
+def test_where_nothing_is_foreseen_a_process_waits_only_beside_cores_enough(launched: Callable[..., Any]) -> None:
+    assert launched(0, at_hand=False)[1] == [False] and launched(0, at_hand=False, cores=8)[1] == [True]
