@@ -105,7 +105,7 @@ class Launches:
         folder.replace(folder.recipe, recipe.as_yaml(mine))
         return Job(adapter=adapter, ladder=LADDER, budget=self.budget, folder=folder)
 
-    def trial(self, job: Job, rung: Rung, *, told: Any = None) -> Trial:
+    def trial(self, job: Job, rung: Rung, **_: Any) -> Trial:
         self.tried.append(rung.micro_batch)
         need, cap = NEED[rung.micro_batch], job.budget.cap_bytes
         kind, source = (Kind.FITS, None) if need <= cap else (Kind.OUT_OF_MEMORY, "measured")
