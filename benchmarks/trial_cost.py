@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.fit import made_with
+from benchmarks.fit.play import made_with
 
 RESULTS = Path(__file__).parent / "results" / "trial_cost.json"
 TIMES = 3

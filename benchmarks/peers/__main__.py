@@ -21,7 +21,8 @@ from pathlib import Path
 
 import yaml
 
-from benchmarks import fit
+from benchmarks.fit import play as fit
+from benchmarks.fit.__main__ import DATA
 from benchmarks.rows import ROOT, Row, append, read
 
 EPOCHS = 3
@@ -92,7 +93,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default=sys.executable, help="an interpreter with autofit, accelerate, and lightning for its cases")
     parser.add_argument("--slice", type=int, metavar="N", help="so many more cases")
-    parser.add_argument("--data", type=Path, default=fit.DATA)
+    parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "fit", help="where the asks were measured")
     chosen = parser.parse_args()
     for number, (peer, case, asked) in enumerate(left(read(chosen.data))):

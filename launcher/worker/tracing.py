@@ -35,7 +35,7 @@ aten = torch.ops.aten
 
 LEAST_PRIME = 11
 """Smaller ones divide too much: kernels of 3, 5 and 7, channels of 80."""
-BEHIND = 10
+BEHIND = 5
 """Niceness: a trial may run beside it, whose steps are timed."""
 FEW = 1 / 50
 """Part of a mask's elements that are true, where nothing better is known."""

@@ -5,30 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from benchmarks import fit, rows
+from benchmarks import rows
+from benchmarks.fit import play, table
 
 
 def row(search: str, rung: int, trials: int, *, ask: str = "text", part: float = 0.75, **more: Any) -> dict[str, Any]:
-    said = {"rung_index": rung, "trials": [{}] * trials, "seconds": 10.0, **more}
+    said = {"rung_index": rung, "trials": [{"rung_index": at, "verdict": "out_of_memory"} for at in range(trials)], "seconds": 10.0, **more}
     return {"what": "searched", "ask": ask, "part": part, "search": search, **said}
 
 
 def searched(rung: int, trials: dict[str, int], seconds: dict[str, float], **more: Any) -> list[dict[str, Any]]:
-    return [row(name, rung, trials.get(name, 0), seconds=seconds.get(name, 0.5), **more) for name in fit.SEARCHES]
+    return [row(name, rung, trials.get(name, 0), seconds=seconds.get(name, 0.5), **more) for name in play.SEARCHES]
 
 
 def test_there_are_sixty_cases_and_a_slice_has_something_of_each_ask() -> None:
-    all_of_them = list(fit.cases())
+    all_of_them = list(play.cases())
     assert len(all_of_them) == len({case.name for case in all_of_them}) == 60
-    assert {case.ask for case in all_of_them[: len(fit.ASKS)]} == set(fit.ASKS)
+    assert {case.ask for case in all_of_them[: len(play.ASKS)]} == set(play.ASKS)
 
 
 def test_a_case_is_left_until_every_search_has_played_it() -> None:
-    case = next(fit.cases())
+    case = next(play.cases())
     played = searched(1, {}, {}, ask=case.ask, part=case.part)
-    assert next(fit.left(played[:-1])) == case
-    assert case not in list(fit.left(played))
-    assert {one.ask for one in fit.left([], only="speech")} == {"speech", "speech-32"}
+    assert next(play.left(played[:-1])) == case
+    assert case not in list(play.left(played))
+    assert {one.ask for one in play.left([], only="speech")} == {"speech", "speech-32"}
 
 
 def test_a_torn_last_row_is_as_if_it_had_not_been_written(tmp_path: Path) -> None:
@@ -40,11 +41,11 @@ def test_a_torn_last_row_is_as_if_it_had_not_been_written(tmp_path: Path) -> Non
 
 def test_the_table_tells_another_rung_and_leaves_out_what_is_not_whole() -> None:
     played = searched(3, {"walk": 4, "predicted": 2, "known": 1}, {"walk": 40, "predicted": 10, "known": 5})
-    text = fit.document([*played, row("walk", 1, 2, part=0.3)])
+    text = table.document([*played, row("walk", 1, 2, part=0.3)])
     assert "| text x 0.75 | 3 | 4 | 2 | 1 | 40 | 10 | 5 | 0.5 |" in text and "x 0.3" not in text
-    assert "- predicted: the walk's rung in 1; trials 2 median" in text and "the walk's 0.25 median" in text
+    assert "- predicted: the walk's rung in 1 of 1; trials 2 median" in text and "the walk's 0.25 median" in text
     assert "- again: 0.50 s median" in text
-    assert "**3 / 2 / 3**" in fit.document([played[0], row("predicted", 2, 2), *played[2:]])
+    assert "**3 / 2 / 3**" in table.document([played[0], row("predicted", 2, 2), *played[2:]])
 
 
 def test_a_forecast_is_judged_as_it_was_and_as_other_asks_would_have_corrected_it() -> None:
@@ -52,11 +53,31 @@ def test_a_forecast_is_judged_as_it_was_and_as_other_asks_would_have_corrected_i
         return [{"trainer": "t", "phase": "train", "foreseen_bytes": foreseen, "real_bytes": real}]
 
     played = [row("predicted", 0, 1, ask=ask, seen=seen(100, 110)) for ask in ("text", "songs")]
-    text = fit.document([*played, *searched(1, {"walk": 1, "predicted": 1, "known": 1}, {}, ask="speech", seen=[])])
+    text = table.document([*played, *searched(1, {"walk": 1, "predicted": 1, "known": 1}, {}, ask="speech", seen=[])])
     assert "| t | train | 2 | 9.1% | 9.1% | 2 of 2 | 0.0% | 0.0% |" in text
 
 
 def test_the_micro_batch_that_was_taken_stands_beside_the_fastest() -> None:
     timed = {"what": "timed", "ask": "text", "samples_per_second": {"8": 4.0, "4": 5.0}, "chosen": 8, "trials": 2}
-    text = fit.document([timed])
+    text = table.document([timed])
     assert "| text | 8: 4, 4: 5 | 8 | 0.80 | 2 |" in text and "0.80 of the fastest in the median" in text
+
+
+def test_a_rung_that_fits_in_one_search_and_fails_in_another_has_no_right_answer() -> None:
+    played = searched(1, {"walk": 2, "predicted": 2, "known": 2}, {})
+    assert table.undecided({row["search"]: row for row in played}) == set()
+    played[1]["trials"] = [{"rung_index": 0, "verdict": "fits"}]
+    assert table.undecided({row["search"]: row for row in played}) == {0}
+    assert "the walk's rung in 0 of 0" in table.document(played) and "In 1 of them" in table.document(played)
+
+
+def test_what_others_found_stands_beside_the_known_search() -> None:
+    peer = {"what": "peer", "peer": "accelerate", "ask": "text", "part": 0.75, "survived": False, "micro_batch": 4, "attempts": [8, 4],
+            "seconds": 30.0, "end": "killed (exit status 1)"}  # fmt: skip
+    text = table.document([peer, *searched(3, {"known": 2}, {"known": 9.0})])
+    assert "| text x 0.75 | accelerate | 2 | 4 | 30 | no: killed (exit status 1) | 2 | 3 | 9 |" in text and "1 of 1 of their" in text
+
+
+def test_the_plot_is_drawn_from_rows(tmp_path: Path) -> None:
+    table.plot(searched(1, {"walk": 4, "predicted": 2, "known": 2}, {}), tmp_path / "fit.svg")
+    assert "<svg" in (tmp_path / "fit.svg").read_text()

@@ -1,0 +1,58 @@
+"""Cases of (model, ask, budget) -> how each search found the rung, in how many trials and seconds, and how far forecasts were off.
+
+python -m benchmarks.fit --slice 4              four more cases, with real trials on CPU budgets (resumable: a row a search)
+python -m benchmarks.fit --only yolo            all cases of the asks of that name
+python -m benchmarks.fit --speeds 2             two more asks: every rung that gives up as little timed, beside objective=throughput
+python -m benchmarks.fit --slice 0              only the table and the plot
+
+An ask is measured first: rung 0 is tried with all the memory that it wants. Its budgets are parts of that. Each search then makes its own
+trials in a launch of its own, as a person would launch it:
+
+    walk        down the ladder (``ladder.search=walk``)
+    predicted   for the first time on a machine: no trace is kept, no forecast has been corrected
+    known       once more, with the traces and the corrections that the first has left
+    again       the very same launch: its fit is kept
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from benchmarks.fit import table
+from benchmarks.fit.play import ASKS, left, play, time_rungs
+from benchmarks.rows import ROOT, read
+
+DATA = ROOT / "benchmarks" / "results" / "fit.jsonl"
+TABLE = ROOT / "docs" / "fit.md"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--slice", type=int, metavar="N", help="so many more cases; all of them where it isn't said")
+    parser.add_argument("--speeds", type=int, metavar="N", help="instead: so many more asks whose rungs are timed")
+    parser.add_argument("--only", help="cases of asks whose names begin so")
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--table", type=Path, default=TABLE)
+    parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "fit", help="where cases are played")
+    chosen = parser.parse_args()
+    folder = chosen.folder.resolve()
+    if chosen.speeds is not None:
+        timed = {row["ask"] for row in read(chosen.data) if row["what"] == "timed"}
+        for ask in [ask for ask in ASKS if ask not in timed and ask.startswith(chosen.only or "")][: chosen.speeds]:
+            print(ask, flush=True)
+            time_rungs(ask, chosen.data, folder)
+    for number, case in enumerate(left(read(chosen.data), only=chosen.only) if chosen.speeds is None else ()):
+        if chosen.slice is not None and number >= chosen.slice:
+            break
+        print(case.name, flush=True)
+        play(case, chosen.data, folder)
+    if rows := read(chosen.data):
+        chosen.table.write_text(table.document(rows), encoding="utf-8")
+        table.plot(rows, chosen.table.with_suffix(".svg"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
