@@ -24,6 +24,7 @@ import yaml
 from benchmarks.fit import play as fit
 from benchmarks.fit.__main__ import DATA
 from benchmarks.rows import ROOT, Row, append, read
+from launcher.trainers.transformers import environment
 
 EPOCHS = 3
 LONGEST_S = 600.0
@@ -33,6 +34,12 @@ PEERS: Mapping[str, Sequence[str]] = {
     "transformers": ("text", "text-64", "text-tokens"),
 }
 """Tool -> the asks that it can play."""
+IMPORTS: Mapping[str, Sequence[str]] = {
+    "accelerate": ("torch", "accelerate.utils"),
+    "lightning": ("torch", "lightning.pytorch.callbacks"),
+    "transformers": environment.IMPORTS,
+}
+"""What each has imported when its budget begins, as autofit's own runs have."""
 BUDGETED = ("-P", "-m", "launcher.worker.budgeted", "--device", "cpu")
 _BATCH = re.compile(r"^attempt (\d+)|Total train batch size .* = ([\d,]+)", re.MULTILINE)
 NATIVE = ROOT / "launcher" / "trainers" / "transformers" / "native" / "hf_text.py"
@@ -51,7 +58,7 @@ def left(rows: Sequence[Row]) -> Iterator[tuple[str, fit.Case, Row]]:
 def play(peer: str, case: fit.Case, asked: Row, folder: Path, python: str) -> Row:
     place, budget = fit.Place(case.ask, folder), fit.budget_of(case, asked)
     words = _transformers(place) if peer == "transformers" else _separator(peer, place)
-    argv = [python, *BUDGETED, "--bytes", str(budget), "--imports", "torch,accelerate", *words]
+    argv = [python, *BUDGETED, "--bytes", str(budget), "--imports", ",".join(IMPORTS[peer]), *words]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "MALLOC_MMAP_THRESHOLD_": "65536", "OMP_WAIT_POLICY": "passive", "HF_HUB_OFFLINE": "1"}
     began = time.monotonic()
     log = place.path / f"{peer}.log"
