@@ -282,7 +282,8 @@ def _walk(result: Fit, screen: Screen) -> None:
         def move_now() -> search.Move:
             policy = job.recipe.ladder.search
             move = search.next_move(job.ladder, history, policy=policy)
-            if ahead is None or not isinstance(move, search.Try) or not (history or ahead.at_hand):
+            patience_s = WORTH_WAITING * result.trials[-1].seconds if result.trials else 0.0
+            if ahead is None or not isinstance(move, search.Try) or not ahead.at_hand(within_s=patience_s):
                 return move
             return search.next_move(job.ladder, history, policy=policy, predicted=_foreseen(ahead, job, screen))
 
@@ -360,6 +361,10 @@ def _speeds(result: Fit) -> dict[int, float]:
     """Rung index -> samples a second, of the trials that fit and were timed."""
     timed = ((one.rung.index, throughput.speed(one.rung, one.report.step_seconds)) for one in result.trials if one.verdict.fits)
     return {index: speed for index, speed in timed if speed is not None}
+
+
+WORTH_WAITING = 0.5
+"""Part of the last trial's seconds that a trace is waited for: on a busy machine it comes late, and trials lead meanwhile."""
 
 
 def _looking_ahead(job: Job, until_found: ExitStack) -> Ahead | None:

@@ -32,11 +32,12 @@ class Silent:
 class Foretold:
     """Stands for ``needs.Ahead``."""
 
-    at_hand = False
+    ready: bool
+    takes_s: float
 
     def __init__(self, *_: object) -> None:
         self.parts: dict[int, float | None] = {}
-        self.named, self.why_not, self.left = None, (), False
+        self.named, self.why_not, self.left, self.waited_s = None, (), False, 0.0
         made.append(self)
 
     def __enter__(self) -> Foretold:
@@ -44,6 +45,10 @@ class Foretold:
 
     def __exit__(self, *_: object) -> None:
         self.left = True
+
+    def at_hand(self, *, within_s: float = 0.0) -> bool:
+        self.waited_s = within_s
+        return self.ready or 0 < self.takes_s <= within_s
 
     def look(self) -> None:
         self.parts = {0: 3.0, 1: 2.0, 2: 0.5, 3: 0.3}
@@ -59,7 +64,7 @@ made: list[Foretold] = []
 def launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[int], list[bool], Fit]]:
     """Micro-batch 8 down to 1; rungs from ``first_that_fits`` on fit. (rungs as they were tried, whether another was to follow, the end)"""
 
-    def launch(first_that_fits: int, *, at_hand: bool, cores: int = 2) -> tuple[list[int], list[bool], Fit]:
+    def launch(first_that_fits: int, *, at_hand: bool, takes_s: float = 0.0, cores: int = 2) -> tuple[list[int], list[bool], Fit]:
         tried: list[int] = []
         more: list[bool] = []
 
@@ -72,7 +77,8 @@ def launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., t
 
         made.clear()
         monkeypatch.setattr(needs, "Ahead", Foretold)
-        monkeypatch.setattr(Foretold, "at_hand", at_hand)
+        monkeypatch.setattr(Foretold, "ready", at_hand, raising=False)
+        monkeypatch.setattr(Foretold, "takes_s", takes_s, raising=False)
         monkeypatch.setattr(trial, "recorded", recorded)
         monkeypatch.setattr("os.cpu_count", lambda: cores)
         spelled = {"micro_batch": "--b", "accumulation": "--a"}
@@ -100,8 +106,14 @@ def test_a_launch_that_fits_as_it_is_asked_waits_for_no_forecast(launched: Calla
 
 
 def test_while_a_forecast_is_made_the_asked_rung_is_tried_then_it_leads(launched: Callable[..., Any]) -> None:
-    tried, _, result = launched(2, at_hand=False)
-    assert tried == [0, 1, 2] and result.status is Status.DONE and made[0].parts
+    tried, more, result = launched(2, at_hand=False, takes_s=0.5)
+    assert tried == [0, 1, 2] and more == [False, True, False] and result.status is Status.DONE and made[0].parts
+
+
+def test_one_that_takes_longer_than_half_a_trial_is_not_waited_for(launched: Callable[..., Any]) -> None:
+    tried, _, result = launched(2, at_hand=False, takes_s=0.6)
+    assert tried == [0, 1, 3, 2] and result.chosen is not None and result.chosen.rung.index == 2
+    assert made[0].parts == {} and made[0].waited_s == 0.5
 
 
 def test_a_forecast_that_is_at_hand_leads_from_the_first_trial_on(launched: Callable[..., Any]) -> None:

@@ -135,10 +135,10 @@ class Ahead:
     def __exit__(self, *_: object) -> None:
         self._making.__exit__()
 
-    @property
-    def at_hand(self) -> bool:
-        """Whether nothing has to be waited for that the asked rung hangs on."""
-        return self._making.over
+    def at_hand(self, *, within_s: float = 0.0) -> bool:
+        """Whether nothing has to be waited for any more that the asked rung hangs on, after waiting so long at most. Raises Interrupted
+        on a signal."""
+        return self._making.over_within(within_s)
 
     def look(self) -> None:
         """Waits for what traces are needed. Raises Interrupted on a signal."""
@@ -156,7 +156,7 @@ class Ahead:
 
     def learn(self, tried: Trial) -> None:
         """Of a trial that fits every phase was measured whole."""
-        if tried.verdict.fits and self.at_hand:
+        if tried.verdict.fits and self.at_hand():
             self._sight.gather([self._sight.ladder.asked])
             ratios.keep(seen(self._sight, tried, device=self._budget.name))
 

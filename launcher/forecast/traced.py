@@ -12,8 +12,9 @@ import importlib.util
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +27,7 @@ from launcher.forecast.events import Trace
 
 LONGEST_S = 600.0
 """For several, one after another in one child; a trace takes 5 to 25 seconds of one core's time."""
+POLL_S = 0.05
 KEPT = 300
 """Traces that are kept, some 200 KB each; the oldest go."""
 WHY = ".why"
@@ -101,12 +103,25 @@ class Making:
         """Whether nothing has to be waited for."""
         return all(share.child.process.poll() is not None for share in self._shares)
 
+    def over_within(self, seconds: float) -> bool:
+        """The same after waiting so long at most. Raises Interrupted on a signal."""
+        until = time.monotonic() + seconds
+        with self._signals_forwarded():
+            while not self.over and time.monotonic() < until:
+                time.sleep(POLL_S)
+        return self.over
+
+    @contextmanager
+    def _signals_forwarded(self) -> Iterator[None]:
+        with ExitStack() as until_the_end:
+            for share in self._shares:
+                until_the_end.enter_context(process.forward_signals(share.child))
+            yield
+
     def found(self) -> dict[str, Trace | str]:
         """Waits for the children. Raises Interrupted on a signal."""
         if self._shares:
-            with ExitStack() as until_the_end:
-                for share in self._shares:
-                    until_the_end.enter_context(process.forward_signals(share.child))
+            with self._signals_forwarded():
                 while self._shares:
                     share = self._shares.pop()
                     ended = process.wait(share.child, timeout_s=self._patience_s, stderr=share.own / "stderr")

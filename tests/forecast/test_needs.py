@@ -127,7 +127,7 @@ def test_a_launch_names_a_rung_and_learns_from_what_fits_alone() -> None:
     peaks = needs.parts(needs.foresight(one, ladder, budget), 1)
     tight = replace(budget, cap_bytes=int(peaks[2] or 0) + 1)
     ahead = needs.Ahead(one, ladder, tight)
-    assert ahead.at_hand and not ahead.parts
+    assert ahead.at_hand() and not ahead.parts
     ahead.look()
     assert ahead.named is not None and ahead.named.index == 2 and not ahead.why_not
     for kind in (Kind.OUT_OF_MEMORY, Kind.FITS):
