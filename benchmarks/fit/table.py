@@ -18,7 +18,8 @@ HEAD = """\
 
 Each case is a real ask at a real budget; each search makes its own real trials in a launch of its own, one after another on one machine.
 *walk* goes down the ladder; *predicted* is a first launch ever (no trace is kept, no forecast has been corrected); *known* a later one, of
-the same model at the same budget, that must make its trials again; *again* the very same launch, whose fit is kept.
+the same model at the same budget, that must make its trials again; *again* the very same launch, whose fit is kept. Cases with a star were
+played two at a time on two cores: their seconds tell little.
 
 ![trials and seconds of each case against the walk's](fit.svg)
 
@@ -45,7 +46,12 @@ def _line(case: Case, found: Mapping[str, Row]) -> str:
     rung = told if len(set(rungs.values())) == 1 else f"**{told} / {rungs['predicted']} / {rungs['known']}**"
     trials = " | ".join(str(len(found[name]["trials"])) for name in ("walk", "predicted", "known"))
     seconds = " | ".join(f"{found[name]['seconds']:.{1 if name == 'again' else 0}f}" for name in SEARCHES)
-    return f"| {case.name} | {rung} | {trials} | {seconds} |"
+    star = "" if _alone(found) else " *"
+    return f"| {case.name}{star} | {rung} | {trials} | {seconds} |"
+
+
+def _alone(found: Mapping[str, Row]) -> bool:
+    return all(row.get("alone", True) for row in found.values())
 
 
 def undecided(found: Mapping[str, Row]) -> set[int]:
@@ -68,12 +74,12 @@ def _summary(cases: Sequence[Mapping[str, Row]]) -> str:
     for name in ("predicted", "known"):
         same = sum(found["walk"]["rung_index"] == found[name]["rung_index"] for found in clear)
         trials = [len(found[name]["trials"]) for found in cases]
-        ratio = {id(found): found[name]["seconds"] / found["walk"]["seconds"] for found in cases}
-        long = [ratio[id(found)] for found in cases if len(found["walk"]["trials"]) >= LONG]
-        at_length = f"; {statistics.median(long):.2f} where the walk takes {LONG} trials or more ({len(long)} cases)" if long else ""
+        few = sum(len(found[name]["trials"]) <= MOST for found in cases) / len(cases)
+        shares = [found[name]["seconds"] / found["walk"]["seconds"] for found in cases if _alone(found)]
+        slower = f"; seconds over the walk's {statistics.median(shares):.2f} median ({len(shares)} cases played alone)" if shares else ""
         lines.append(
             f"- {name}: the walk's rung in {same} of {len(clear)}; trials {statistics.median(trials):g} median, {_p95(trials):g} at the "
-            f"95th percentile; seconds over the walk's {statistics.median(ratio.values()):.2f} median{at_length}."
+            f"95th percentile, {MOST} or fewer in {few:.0%}{slower}."
         )
     fitted = [found["again"]["seconds"] for found in cases if found["again"]["rung_index"] is not None]
     if fitted:
@@ -83,7 +89,8 @@ def _summary(cases: Sequence[Mapping[str, Row]]) -> str:
     return "\n".join(lines)
 
 
-LONG = 4
+MOST = 3
+"""Trials that a launch should make at most, in 95 % of cases."""
 
 
 def _p95(values: Sequence[float]) -> float:

@@ -54,6 +54,11 @@ class Foresight:
         self._corrections: dict[str, Correction] = {}
         self._making: traced.Making | None = None
 
+    @property
+    def trainer(self) -> str:
+        """Whose real peaks correct these forecasts."""
+        return " ".join(filter(None, (type(self.adapter).name, self.adapter.recipe.trainer.task)))
+
     def why_not(self, rung: Rung) -> str:
         """Why a rung can't be foreseen; empty where it can."""
         family = self._family(rung)
@@ -148,7 +153,7 @@ class Foresight:
     def _off(self, phase: Phase) -> tuple[float, float]:
         """(scale, offset) by which forecasts of this trainer, here, in this phase, have been off."""
         if phase not in self._corrections:
-            mine = ratios.of(self._seen, trainer=type(self.adapter).name, device=self._device, phase=phase)
+            mine = ratios.of(self._seen, trainer=self.trainer, device=self._device, phase=phase)
             self._corrections[phase] = ratios.correction(mine, proportional=self.card is not None)
         return self._corrections[phase].scale, self._corrections[phase].offset
 

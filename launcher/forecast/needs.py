@@ -94,7 +94,7 @@ def seen(sight: Foresight, tried: Trial, *, device: str) -> list[Seen]:
     foreseen = (sight.uncorrected(tried.rung) if sight.gathered(tried.rung) else None) or {}
     return [
         Seen(
-            trainer=type(sight.adapter).name,
+            trainer=sight.trainer,
             device=device,
             phase=phase.value,
             foreseen_bytes=forecast.middle_bytes,

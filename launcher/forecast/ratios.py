@@ -29,6 +29,7 @@ class Seen:
     """A real peak beside its forecast. Bytes."""
 
     trainer: str
+    """And its task, where it has several: speech and text need other things beside what is traced."""
     device: str
     """The device's name, as in ``peaks``."""
     phase: str
