@@ -36,7 +36,7 @@ def document(rows: Sequence[Row]) -> str:
             by_case.setdefault((row["ask"], row["part"]), {})[row["search"]] = row
     whole = {key: found for key, found in by_case.items() if all(search in found for search in SEARCHES)}
     lines = [_line(Case(ask=ask, part=part), found) for (ask, part), found in sorted(whole.items())]
-    parts = [HEAD + "\n".join(lines), _summary(list(whole.values())), _forecasts(rows), _peers(rows), _speeds(rows)]
+    parts = [HEAD + "\n".join(lines), _summary(list(whole.values())), REASONS, _forecasts(rows), _peers(rows), _speeds(rows)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -135,6 +135,12 @@ def _corrected(points: Sequence[tuple[str, Row]]) -> list[float]:
         found.append((off.scale * one["foreseen_bytes"] + off.offset) / one["real_bytes"] - 1)
     return found
 
+
+REASONS = """\
+Asked for were 2 trials in the median and 3 in 95 %, a quarter of the walk's time, and a second for the same launch. A first launch tries
+the asked rung while its trace is made, which costs a trial and saves the wait; on two cores, with models that take seconds to try, a trace
+costs as much as a trial or two, and most of these walks are two or three trials long, all of which every search must make: those that fail
+above the answer, and the answer. A quarter is for ladders that are long beside that."""
 
 OTHERS = f"""\
 ## Beside others
