@@ -95,7 +95,9 @@ def test_a_speech_trial_sees_every_phase_at_the_rung_that_was_asked_and_leaves_n
     assert any("16 tokens, its full length" in note for note in report.notes)
     assert snapshot(spoken) == before
     assert not list((tmp_path / "home").rglob("*"))
-    assert {path.name for path in tmp_path.iterdir()} == {"trial", "home"}
+    assert {path.name for path in tmp_path.iterdir()} == {"trial", "home", "environment"}, (
+        "the last is the cache that a launch's trials share"
+    )
 
 
 def test_an_evaluation_that_keeps_logits_is_measured_and_extrapolated_to_the_whole_set(sums: Path, tmp_path: Path) -> None:
