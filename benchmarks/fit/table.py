@@ -147,7 +147,8 @@ OTHERS = f"""\
 The same work in the same budgets, found by accelerate's `find_executable_batch_size`, Lightning's `BatchSizeFinder` and Trainer's
 `auto_find_batch_size`, as their documentation has it, then three epochs with validation. They may use the whole budget, autofit's trials
 {1 - HEADROOM:.0%} of it. None of them raises accumulation: another micro-batch is another effective batch there. *Attempts* of theirs are
-trainings begun anew, or batches tried; of autofit's, trials of the search whose traces are kept.
+trainings begun anew, or batches tried; of autofit's, trials of the search whose traces are kept. Their seconds are of the three epochs,
+too; autofit's end at the rung.
 
 | case | tool | attempts | micro-batch | seconds | lives | autofit: trials | rung | seconds |
 |---|---|---|---|---|---|---|---|---|"""
