@@ -9,16 +9,12 @@ Writes ``results/trial_cost.json`` and prints the table that stands in docs/deci
 from __future__ import annotations
 
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from benchmarks.fit.play import made_with
+from benchmarks.fit.play import Place, made_with
+from benchmarks.rows import Row
 
 RESULTS = Path(__file__).parent / "results" / "trial_cost.json"
 TIMES = 3
@@ -29,38 +25,32 @@ ASKS = {
 }
 
 
-def launched(words: Sequence[str], place: Path, *, standby: bool) -> dict[str, Any]:
+def launched(place: Place, *, standby: bool) -> Row:
     """Seconds of the last trial's phases, and its peak."""
-    said = ["ladder.search=predicted", "trial.fresh=true", f"trial.standby={str(standby).lower()}", "device=cpu"]
-    argv = [str(Path(sys.executable).parent / "autofit"), "fit", "--json", *words, *said]
-    env = {**os.environ, **{f"XDG_{name}_HOME": str(place / name.lower()) for name in ("STATE", "CACHE", "DATA")}}
-    done = subprocess.run(argv, cwd=place, env=env, capture_output=True, text=True, check=True)
-    record = json.loads(done.stdout.splitlines()[-1])
-    last = record["trials"][-1]
-    report = json.loads((Path(last["folder"]) / "report.json").read_text(encoding="utf-8"))
+    said = place.answer("fit", "ladder.search=predicted", "trial.fresh=true", f"trial.standby={str(standby).lower()}")
+    last = said["trials"][-1]
     phases: dict[str, float] = {}
-    for use in report["uses"]:
+    for use in last["report"]["uses"]:
         phases[use["phase"]] = round(phases.get(use["phase"], 0.0) + use["seconds"], 2)
-    return {"trials": len(record["trials"]), "seconds": last["seconds"], "peak_bytes": last["peak_bytes"], "phases": phases}
+    return {"trials": len(said["trials"]), "seconds": last["seconds"], "peak_bytes": last["peak_bytes"], "phases": phases}
 
 
 def main() -> None:
-    rows: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    rows: dict[str, dict[str, list[Row]]] = {}
     with tempfile.TemporaryDirectory(prefix="autofit-") as folder:
         for name, words in ASKS.items():
-            place = Path(folder) / name
-            place.mkdir()
-            launched(words, place, standby=False)  # data, traces, label caches
+            place = Place(Path(folder) / name, words)
+            launched(place, standby=False)  # data, traces, label caches
             rows[name] = {"cold": [], "standby": []}
             for _ in range(TIMES):
                 for how in rows[name]:
-                    rows[name][how].append(launched(words, place, standby=how == "standby"))
+                    rows[name][how].append(launched(place, standby=how == "standby"))
                     print(name, how, rows[name][how][-1], flush=True)
     RESULTS.write_text(json.dumps({**made_with(), "rows": rows}, indent=1) + "\n", encoding="utf-8")
     print(table(rows))
 
 
-def table(rows: dict[str, dict[str, list[dict[str, Any]]]]) -> str:
+def table(rows: dict[str, dict[str, list[Row]]]) -> str:
     """Medians; ``start`` is all that comes before the trainer's own setup: the interpreter, its imports, the budget."""
     lines = ["| trainer | process | trial | start | the rest | peak |", "|---|---|---|---|---|---|"]
     for name, both in rows.items():

@@ -10,7 +10,6 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from launcher import host, process
 from launcher.contract.orders import Orders
@@ -34,7 +33,7 @@ class Standby:
     def __enter__(self) -> Standby:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._dismiss()
         shutil.rmtree(self._folder, ignore_errors=True)
 

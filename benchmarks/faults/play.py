@@ -21,7 +21,7 @@ import yaml
 
 from benchmarks.faults import inject, places
 from benchmarks.faults.cases import GENERATOR, INTERRUPTIONS, Case
-from benchmarks.survival.play import commit, machine, versions
+from benchmarks.made import commit, machine, versions
 from launcher import owner
 
 Row = dict[str, Any]

@@ -21,11 +21,8 @@ import sys
 from pathlib import Path
 
 from benchmarks.fit import table
-from benchmarks.fit.play import ASKS, left, play, time_rungs
+from benchmarks.fit.play import ASKS, DATA, left, play, time_rungs
 from benchmarks.rows import ROOT, read
-
-DATA = ROOT / "benchmarks" / "results" / "fit.jsonl"
-TABLE = ROOT / "docs" / "fit.md"
 
 
 def main() -> int:
@@ -34,7 +31,7 @@ def main() -> int:
     parser.add_argument("--speeds", type=int, metavar="N", help="instead: so many more asks whose rungs are timed")
     parser.add_argument("--only", help="cases of asks whose names begin so")
     parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--table", type=Path, default=TABLE)
+    parser.add_argument("--table", type=Path, default=table.PAGE)
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "fit", help="where cases are played")
     chosen = parser.parse_args()
     folder = chosen.folder.resolve()
@@ -48,9 +45,7 @@ def main() -> int:
             break
         print(case.name, flush=True)
         play(case, chosen.data, folder)
-    if rows := read(chosen.data):
-        chosen.table.write_text(table.document(rows), encoding="utf-8")
-        table.plot(rows, chosen.table.with_suffix(".svg"))
+    table.write(read(chosen.data), chosen.table)
     return 0
 
 

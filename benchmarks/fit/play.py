@@ -12,8 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.made import commit, machine, versions
 from benchmarks.rows import ROOT, Row, append, read
 
+DATA = ROOT / "benchmarks" / "results" / "fit.jsonl"
 SEARCHES: Mapping[str, Sequence[str]] = {
     "walk": ("ladder.search=walk", "trial.fresh=true"),
     "predicted": ("ladder.search=predicted", "trial.fresh=true"),
@@ -77,9 +79,13 @@ def left(rows: Iterable[Row], *, only: str | None = None) -> Iterator[Case]:
 class Place:
     """Where one ask is played: its runs, autofit's fits, traces and corrections beside them; none of the person's are touched."""
 
-    def __init__(self, ask: str, folder: Path) -> None:
-        self.ask, self.words, self.path = ask, ASKS[ask], folder / ask
-        self.path.mkdir(parents=True, exist_ok=True)
+    def __init__(self, path: Path, words: Sequence[str]) -> None:
+        self.path, self._words = path, words
+        path.mkdir(parents=True, exist_ok=True)
+
+    @classmethod
+    def of(cls, ask: str, folder: Path) -> Place:
+        return cls(folder / ask, ASKS[ask])
 
     def forget(self) -> None:
         """Traces and corrections."""
@@ -95,10 +101,10 @@ class Place:
         return [{name: row[name] for name in ("trainer", "phase", "foreseen_bytes", "real_bytes")} for row in read(self._corrections)]
 
     def answer(self, verb: str, *words: str) -> Row:
-        """What autofit answers, in how many seconds, and how long a micro-batch of each trial took."""
+        """What autofit answers, in how many seconds (``took_s``), and the ``report`` of each trial."""
         env = {f"XDG_{name}_HOME": str(self.path / name.lower()) for name in ("STATE", "CACHE")}
         env |= {"XDG_DATA_HOME": str(self.path / "share"), "OMP_WAIT_POLICY": "passive"}
-        argv = [str(Path(sys.executable).parent / "autofit"), verb, "--json", *self.words, "device=cpu", *words]
+        argv = [str(Path(sys.executable).parent / "autofit"), verb, "--json", *self._words, "device=cpu", *words]
         began = time.monotonic()
         ended = subprocess.run(
             argv, cwd=self.path, env={**os.environ, **env}, capture_output=True, text=True, timeout=LONGEST_S, check=False
@@ -109,52 +115,42 @@ class Place:
         except (IndexError, ValueError):
             said = {"status": f"no answer, exit status {ended.returncode}: {ended.stderr.strip()[-300:]}"}
         for one in [said, *said.get("trials", ())]:
-            one["step_seconds"] = _step_seconds(one.get("folder", ""))
+            one["report"] = _report(one.get("folder", ""))
         shutil.rmtree(self.path / "runs", ignore_errors=True)
         return {**said, "took_s": round(seconds, 2)}
 
 
-def _step_seconds(folder: str) -> float | None:
+def _report(folder: str) -> Row:
+    """Empty where there is none."""
     try:
-        report = json.loads((Path(folder) / "report.json").read_text(encoding="utf-8"))
+        report: Row = json.loads((Path(folder) / "report.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return None
-    return report.get("step_seconds") or None
+        return {}
+    return report
 
 
 def play(case: Case, data: Path, folder: Path) -> None:
     """Whatever is missing of a case, each answer written down as it comes."""
-    place = Place(case.ask, folder)
-    asked = measured(place, data)
+    place = Place.of(case.ask, folder)
+    asked = measured(case.ask, place, data)
     played = {(row["ask"], row["part"], row["search"]) for row in read(data) if row["what"] == "searched"}
     budget = budget_of(case, asked)
     for search in SEARCHES if asked["peak_bytes"] else ():
         if (case.ask, case.part, search) not in played:
-            said = _searched(place, search, budget)
-            append(
-                data,
-                {
-                    "what": "searched",
-                    "ask": case.ask,
-                    "part": case.part,
-                    "search": search,
-                    "budget_bytes": budget,
-                    "commit": commit(),
-                    **said,
-                },
-            )
+            row = {"what": "searched", "ask": case.ask, "part": case.part, "search": search, "budget_bytes": budget, "commit": commit()}
+            append(data, {**row, **_searched(place, search, budget)})
 
 
 def budget_of(case: Case, asked: Row) -> int:
     return int(asked["peak_bytes"] * case.part / (1 - HEADROOM))
 
 
-def measured(place: Place, data: Path) -> Row:
+def measured(ask: str, place: Place, data: Path) -> Row:
     """What rung 0 needs where it may have all it wants; its row is written where there is none."""
-    row = next((row for row in read(data) if row["what"] == "measured" and row["ask"] == place.ask), None)
+    row = next((row for row in read(data) if row["what"] == "measured" and row["ask"] == ask), None)
     if row is None:
         said = place.answer("trial", "rung=0", f"device.memory={AMPLE}")
-        row = {"what": "measured", "ask": place.ask, "peak_bytes": said.get("peak_bytes", 0), "seconds": said["took_s"]}
+        row = {"what": "measured", "ask": ask, "peak_bytes": said.get("peak_bytes", 0), "seconds": said["took_s"]}
         append(data, row := {**row, "verdict": said.get("verdict", said["status"]), **made_with()})
     return row
 
@@ -171,18 +167,15 @@ def _searched(place: Place, search: str, budget: int) -> Row:
 
 def time_rungs(ask: str, data: Path, folder: Path) -> None:
     """Every rung that gives up as little as the asked one, timed by a trial of its own; and what objective=throughput takes."""
-    place = Place(ask, folder)
+    place = Place.of(ask, folder)
     memory = f"device.memory={AMPLE}"
     chosen = place.answer("fit", memory, "ladder.search=predicted", "ladder.objective=throughput", "trial.fresh=true")
-    asked = chosen["trials"][0]["rung"]
-    speeds, made = {}, {one["rung"]["micro_batch"]: one for one in chosen["trials"]}
-    rung, micro = 0, asked["micro_batch"]
-    for rung, micro in _alike(place, asked):
-        said = place.answer("trial", f"rung={rung}", memory)
-        if said.get("step_seconds"):
-            speeds[micro] = round(micro / said["step_seconds"], 3)
-    row = {"what": "timed", "ask": ask, "samples_per_second": speeds, "chosen": chosen["rung"]["micro_batch"], "trials": len(made)}
-    append(data, {**row, **made_with()})
+    speeds = {}
+    for rung, micro in _alike(place, chosen["trials"][0]["rung"]):
+        if seconds := place.answer("trial", f"rung={rung}", memory)["report"].get("step_seconds"):
+            speeds[micro] = round(micro / seconds, 3)
+    row = {"what": "timed", "ask": ask, "samples_per_second": speeds, "chosen": chosen["rung"]["micro_batch"]}
+    append(data, {**row, "trials": len(chosen["trials"]), **made_with()})
 
 
 def _alike(place: Place, asked: Row) -> list[tuple[int, int]]:
@@ -192,15 +185,5 @@ def _alike(place: Place, asked: Row) -> list[tuple[int, int]]:
     return [(one["rung_index"], one["rung"]["micro_batch"]) for one in same]
 
 
-def commit() -> str:
-    argv = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-    return subprocess.run(argv, capture_output=True, text=True, check=False).stdout.strip()
-
-
 def made_with() -> Row:
-    import platform
-    from importlib.metadata import version
-
-    versions = {name: version(name) for name in ("torch", "ultralytics", "transformers", "accelerate")}
-    machine = {"cores": os.cpu_count(), "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1)}
-    return {"commit": commit(), "versions": {"python": platform.python_version(), **versions}, "machine": machine}
+    return {"commit": commit(), "versions": versions("accelerate"), "machine": machine()}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.fit.play import HEADROOM, SEARCHES, Case
-from benchmarks.rows import Row
+from benchmarks.rows import ROOT, Row
 from launcher.forecast import ratios
 from launcher.forecast.ratios import Seen
 
@@ -26,6 +26,16 @@ played two at a time on two cores: their seconds tell little.
 | case | rung | trials: walk | predicted | known | seconds: walk | predicted | known | again |
 |---|---|---|---|---|---|---|---|---|
 """
+
+
+PAGE = ROOT / "docs" / "fit.md"
+
+
+def write(rows: Sequence[Row], page: Path = PAGE) -> None:
+    """The page and its plot; nothing where there are no rows."""
+    if rows:
+        page.write_text(document(rows), encoding="utf-8")
+        plot(rows, page.with_suffix(".svg"))
 
 
 def document(rows: Sequence[Row]) -> str:

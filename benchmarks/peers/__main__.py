@@ -22,7 +22,7 @@ from pathlib import Path
 import yaml
 
 from benchmarks.fit import play as fit
-from benchmarks.fit.__main__ import DATA
+from benchmarks.fit import table
 from benchmarks.rows import ROOT, Row, append, read
 from launcher.trainers.transformers import environment
 
@@ -56,7 +56,7 @@ def left(rows: Sequence[Row]) -> Iterator[tuple[str, fit.Case, Row]]:
 
 
 def play(peer: str, case: fit.Case, asked: Row, folder: Path, python: str) -> Row:
-    place, budget = fit.Place(case.ask, folder), fit.budget_of(case, asked)
+    place, budget = fit.Place.of(case.ask, folder), fit.budget_of(case, asked)
     words = _transformers(place) if peer == "transformers" else _separator(peer, place)
     argv = [python, *BUDGETED, "--bytes", str(budget), "--imports", ",".join(IMPORTS[peer]), *words]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "MALLOC_MMAP_THRESHOLD_": "65536", "OMP_WAIT_POLICY": "passive", "HF_HUB_OFFLINE": "1"}
@@ -100,7 +100,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default=sys.executable, help="an interpreter with autofit, accelerate, and lightning for its cases")
     parser.add_argument("--slice", type=int, metavar="N", help="so many more cases")
-    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--data", type=Path, default=fit.DATA)
+    parser.add_argument("--table", type=Path, default=table.PAGE)
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "fit", help="where the asks were measured")
     chosen = parser.parse_args()
     for number, (peer, case, asked) in enumerate(left(read(chosen.data))):
@@ -110,6 +111,7 @@ def main() -> int:
         row |= play(peer, case, asked, chosen.folder.resolve(), chosen.python)
         append(chosen.data, row)
         print(json.dumps(row), flush=True)
+    table.write(read(chosen.data), chosen.table)
     return 0
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import importlib.util
 import json
 import os
-import platform
 import re
 import shutil
 import signal
@@ -23,6 +21,7 @@ from typing import Any
 import psutil
 import yaml
 
+from benchmarks.made import commit, machine, versions
 from benchmarks.survival import cases
 from benchmarks.survival.cases import Case
 from launcher import headroom, procfs
@@ -36,7 +35,6 @@ IN_REACH = 6
 """A budget is aimed at one of so many rungs: each one above it costs a trial."""
 AT_CAP = 0.98
 """A run that failed with so much of its budget in use died of memory, whatever it says."""
-VERSIONS = ("autofit", "torch", "ultralytics", "transformers", "numpy")
 LAUNCHED = ("done", "died", "failed")
 """The outcomes of a run that was launched."""
 _MORE_WORDS = re.compile(r"could not (create|execute) a (primitive|memory)|can't start new thread|bad allocation|[Oo]ut of memory")
@@ -367,26 +365,3 @@ def _last_words(folder: Path, ended: Ended) -> list[str]:
             if lines := log.read_text(encoding="utf-8", errors="replace").strip().splitlines():
                 return [line[:400] for line in lines[-25:]]
     return ended.last_words
-
-
-# -- where it was played ------------------------------------------------------------------------------------------------------
-
-
-def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in VERSIONS:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
-
-
-def machine() -> Row:
-    return {"cores": os.cpu_count(), "memory_gib": round(psutil.virtual_memory().total / 2**30, 1), "system": platform.platform()}
-
-
-def commit() -> str:
-    """The commit, with a + where the product itself has been changed since."""
-    run = {"cwd": ROOT, "capture_output": True, "text": True, "check": False}
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], **run).stdout.strip()  # type: ignore[call-overload]
-    changed = subprocess.run(["git", "status", "--porcelain", "launcher", "conf", "recipes"], **run).stdout.strip()  # type: ignore[call-overload]
-    return f"{commit or 'unknown'}{'+' if changed else ''}"

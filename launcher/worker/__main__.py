@@ -16,6 +16,7 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 from launcher.contract.orders import Orders
@@ -46,12 +47,18 @@ def main(argv: list[str]) -> int:
         print("usage: python -m launcher.worker ORDERS.json [--meanwhile MODULE,MODULE]", file=sys.stderr)
         return 2
     orders = Path(argv[0])
-    for name in argv[2].split(",") if argv[2:] else ():
+    if len(argv) == 3:
+        _wait(orders, imports=argv[2].split(","))
+    return run(Orders.read(orders))
+
+
+def _wait(orders: Path, *, imports: Sequence[str]) -> None:
+    """Until the orders are there; the modules are imported meanwhile."""
+    for name in imports:
         with contextlib.suppress(Exception):  # the trial imports it again, and says what is wrong with it
             importlib.import_module(name)
-    while argv[2:] and not orders.exists():
+    while not orders.exists():
         time.sleep(LOOK_S)
-    return run(Orders.read(orders))
 
 
 if __name__ == "__main__":

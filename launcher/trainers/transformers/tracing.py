@@ -26,7 +26,7 @@ RESTS: Mapping[str, Mapping[str, Rest]] = {
     "text": {Phase.TRAIN: Rest(constant_bytes=22 * MIB), Phase.VALIDATE: Rest(constant_bytes=38 * MIB)},
 }
 LEFT_OUT = (
-    "what an evaluation keeps of all its samples, logits of data that is here left aside (two batches are traced)",
+    "what an evaluation keeps of all its samples (two batches are traced); logits are counted where the data is here",
     "checkpoints as they are saved and loaded",
     "loader workers (host memory)",
 )
