@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -34,6 +35,13 @@ def launched_with(variable: str, place: Path) -> list[int]:
         if TOKEN in env and env.get(variable, "").startswith(str(place)):
             found.append(one.pid)
     return found
+
+
+def failed_above(said: Mapping[str, Any]) -> set[str]:
+    """Verdicts of the trials above the chosen rung, which has really fitted, in whatever order a search has made them."""
+    verdicts = {one["rung_index"]: one["verdict"] for one in said["trials"]}
+    assert verdicts[said["rung_index"]] == "fits", said["trials"]
+    return {verdict for index, verdict in verdicts.items() if index < said["rung_index"]}
 
 
 def write_yolo_dataset(root: Path, *, train: int = 12, val: int = 6, size: int = 96, classes: int = 3, dense: int = 20) -> Path:

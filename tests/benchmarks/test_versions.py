@@ -90,10 +90,14 @@ def test_the_versions_that_are_shipped_as_working_are_those_of_the_committed_row
     assert json.loads(versions.RAN.read_text(encoding="utf-8")) == versions.ran(versions.read(versions.DATA).values())
 
 
+def verdict(trial: str) -> str:
+    return trial.rpartition(": ")[2]
+
+
 def test_in_every_row_that_works_a_rung_failed_and_a_lower_one_was_trained_with_the_same_effective_batch() -> None:
     for row in filter(versions.works, versions.read(versions.DATA).values()):
         fit = row["fit"]
-        assert fit["trials"][0] == "0: out_of_memory" and fit["trials"][-1] == f"{fit['rung_index']}: fits", row["point"]
+        assert f"{fit['rung_index']}: fits" in fit["trials"] and set(map(verdict, fit["trials"])) == {"out_of_memory", "fits"}, row["point"]
         assert fit["rung_index"] > 0 and fit["rung"]["micro_batch"] * fit["accumulation"] == fit["effective_batch"], row["point"]
 
 
@@ -109,4 +113,4 @@ def test_a_point_between_the_pinned_ones_fits_and_runs(name: str, tmp_path_facto
     if not found["installed"]:
         pytest.skip(f"its environment can't be made here: {found['why']}")
     assert (found["capabilities"], found["tests"]["failed"], found["run"]) == ({}, [], "ended")
-    assert found["fit"]["rung_index"] > 0 and found["fit"]["trials"][0] == "0: out_of_memory"
+    assert found["fit"]["rung_index"] > 0 and set(map(verdict, found["fit"]["trials"])) == {"out_of_memory", "fits"}

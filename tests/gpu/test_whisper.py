@@ -73,7 +73,7 @@ def test_whisper_breeze_on_an_emulated_card_runs_to_its_end_below_what_its_trial
     write_figures(f"whisper_breeze, large-v2's shape, on {card}", said, packages=PACKAGES)
     cap = said["device"]["cap_bytes"]
     assert cap == int(said["device"]["budget_bytes"] * 0.9)
-    failures = said["trials"][:-1]
+    failures = [one for one in said["trials"] if one["verdict"] != "fits"]
     assert all(one["verdict"] == "out_of_memory" for one in failures)
     assert all(one["source"] in ("allocator", "driver") for one in failures)
     assert all(one["peak_bytes"] <= cap for one in said["trials"])

@@ -56,7 +56,7 @@ def tried(case: Case, repos: Path, python: str, work: Path) -> Row:
         return {**row, "status": "breaks", "why": case.breaks}
     if first.get("status") != "done":
         return {**row, "status": "fault", "why": first["said"]}
-    peak = first["trials"][-1]["peak_bytes"]
+    peak = next(one["peak_bytes"] for one in first["trials"] if one["rung_index"] == first["rung_index"])
     second = place.launch((f"device.memory={int(peak * case.tight / HEADROOM)}",), "tight")
     if second.get("status") == "no_rung_fits":  # most of it is there whatever the batch: a little less than asked, then
         second = place.launch((f"device.memory={int(peak * (1 + case.tight) / 2 / HEADROOM)}",), "tighter")
@@ -191,7 +191,7 @@ def _told(row: Row) -> list[str]:
         return [known, f"the asked one: {row['asked']['status']}; {row['why']}", "", "", folder]
     if tight["rung"] is None:
         return [known, f"{tight['status']}: {row['why']}".replace("|", "/").replace("\n", " "), "", "", folder]
-    first = tight["trials"][0]["verdict"]
+    first = next((one["verdict"] for one in tight["trials"] if one["verdict"] != "fits"), "fits")
     turned = f"{tight['rung']['micro_batch']} x {tight['accumulation']}{' from outside' if tight['outside'] else ''}"
     memory = tight.get("memory") or {}
     ratio = f", {memory['run_peak_bytes'] / memory['trial_peak_bytes']:.0%} of its trial" if memory.get("run_peak_bytes") else ""

@@ -212,7 +212,7 @@ def launch(asked: Recipe, folder: Path) -> Fit:
 
 def told(seed: int, asked: Recipe, fit: Fit) -> dict[str, Any]:
     """One launch, as a line of the results."""
-    last, memory = fit.trials[-1], fit.memory
+    last, memory = fit.chosen or fit.trials[-1], fit.memory
     changed = {key: value for key, value in {**asked.ask, **asked.trainer.args}.items() if key != "model"}
     return {
         "seed": seed,
