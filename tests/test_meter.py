@@ -1,0 +1,34 @@
+"""What a run says between two looks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from launcher import progress, series
+from launcher.job import Job
+from launcher.ladder import Rung
+from launcher.meter import Meter
+from launcher.progress import Progress
+from launcher.usage import Usage
+
+
+class Reads:
+    """An adapter that knows what most loops print."""
+
+    def progress(self, line: str, known: Progress, *, rung: Rung) -> Progress:
+        return known.then(progress.read(line))
+
+
+def test_progress_is_read_from_before_all_that_a_run_says_at_its_end(tmp_path: Path) -> None:
+    """All of a short run between two looks: its steps, then a validation and its table."""
+    file = tmp_path / "series.jsonl"
+    job: Any = SimpleNamespace(adapter=Reads(), folder=SimpleNamespace(series=file), budget=SimpleNamespace(kind="cpu"))
+    usage: Any = SimpleNamespace(now_bytes=0, lately=lambda: 0, host_bytes=lambda: 0)
+    meter = Meter(cast(Job, job), cast(Rung, None), cast(Usage, usage))
+    for line in ("epoch 1/1", "step 1/2 loss 0.9", "step 2/2 loss 0.5", *(f"class{number}  0.1 0.2" for number in range(100))):
+        meter.said(line)
+    meter.look()
+    (told,) = series.read(file)
+    assert (told["epoch"], told["step"], told["steps"], told["loss"], told["done"]) == (1, 2, 2, 0.5, 1.0)
