@@ -121,11 +121,12 @@ def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 def _own(rungs: Sequence[Rung], seen: Sequence[Seen]) -> dict[int, float]:
     """From trials of the same model (all wheels but those that are an amount of work): the larger of the two sides."""
-    training, validation = _on_one_side(rungs, seen, "training"), _on_one_side(rungs, seen, "validation")
+    training, validation = on_one_side(rungs, seen, "training"), on_one_side(rungs, seen, "validation")
     return {index: max(need, validation.get(index, 0.0)) for index, need in training.items()}
 
 
-def _on_one_side(rungs: Sequence[Rung], seen: Sequence[Seen], side: Side) -> dict[int, float]:
+def on_one_side(rungs: Sequence[Rung], seen: Sequence[Seen], side: Side) -> dict[int, float]:
+    """Rung index -> its need on one side, by trials of the same model there; rungs of which they tell nothing are left out."""
     points: dict[object, list[tuple[float, float, bool]]] = {}
     for one in seen:
         if (need := one.on(side)) is not None:
@@ -141,7 +142,8 @@ def _at(amount: float, points: Sequence[tuple[float, float, bool]]) -> float | N
     """The need at ``amount`` of work, from (amount, need, measured) of others."""
     exact = [(x, y) for x, y, fits in points if fits]
     over = [(x, y) for x, y, fits in points if not fits and y > OVER]
-    offset, scale = _line(exact if len(exact) > 1 or not over else [*exact, *over])
+    known = exact if len(exact) > 1 or not over else [*exact, *over]
+    offset, scale = _flat(exact) or _line(known)
     if offset == 0.0 and (len(exact) == 1 or (not exact and over)):
         x, y = exact[0] if exact else max(over, key=lambda point: point[1])
         offset, scale = STANDING * y, (1 - STANDING) * y / x
@@ -149,6 +151,14 @@ def _at(amount: float, points: Sequence[tuple[float, float, bool]]) -> float | N
         return None
     failed = [max(y, 1.001) / (offset + scale * x) for x, y, fits in points if not fits]
     return (offset + scale * amount) * max([1.0, *failed])
+
+
+def _flat(points: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
+    """The line where more work, well apart from less, needed no more: a validation whose batch is its own."""
+    if len(points) < 2:
+        return None
+    (least, y0), (most, y1) = min(points), max(points)
+    return (max(y0, y1), 0.0) if y1 <= y0 and most > 1.05 * least else None
 
 
 def load(rung: Rung, side: Side) -> float:

@@ -186,7 +186,7 @@ def _wished(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried], predict
     followed = next((rung for tried in real if (rung := _taken_instead(ladder, tried)) in left), None)
     if followed is not None:
         return followed
-    forecast = extrapolation.needs(left, _seen(real), predicted)
+    forecast = extrapolation.needs(left, seen_in(real), predicted)
     known = {rung.index: need for rung in left if (need := forecast[rung.index]) is not None}
     named = next((rung for rung in left if known.get(rung.index, 2.0) <= 1.0), None)
     if named is None and len(known) < len(left) and not any(tried.verdict.fits for tried in real):
@@ -242,8 +242,8 @@ def _borne_out(real: Sequence[Tried], predicted: Mapping[int, float | None]) -> 
     if any(_far(tried, predicted.get(tried.rung.index)) for tried in real):
         return False
     for at, tried in enumerate(real):
-        seen = _seen([tried])
-        forecast = extrapolation.needs([tried.rung], _seen(real[:at]), predicted)[tried.rung.index] if seen else None
+        seen = seen_in([tried])
+        forecast = extrapolation.needs([tried.rung], seen_in(real[:at]), predicted)[tried.rung.index] if seen else None
         if forecast is None or not forecast:
             continue
         if tried.verdict.fits and 1 / NEAR <= seen[0].need / forecast <= NEAR:
@@ -258,7 +258,7 @@ def _far(tried: Tried, predicted: float | None) -> bool:
     return bool(tried.verdict.fits and tried.need and predicted and not 1 / FAR <= tried.need / predicted <= FAR)
 
 
-def _seen(real: Sequence[Tried]) -> list[Seen]:
+def seen_in(real: Sequence[Tried]) -> list[Seen]:
     """What the trials that measured something of their rung say of the others'."""
     return [
         Seen(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -274,7 +274,7 @@ def _walk(result: Fit, screen: Screen) -> None:
     screen.plan(job)
     if not result.trials and _as_kept(result, screen):
         return
-    history = [*_disproved(result), *(_as_tried(one, job) for one in result.trials)]
+    history = [*_disproved(result), *(as_tried(one, job) for one in result.trials)]
     with ExitStack() as until_found:
         ahead = _looking_ahead(job, until_found)
         standby = until_found.enter_context(Standby(job.folder.trials / "standby", wanted=job.recipe.trial.standby))
@@ -289,7 +289,7 @@ def _walk(result: Fit, screen: Screen) -> None:
 
         while isinstance(move := move_now(), search.Try):
             tried = _try(result, move.rung, screen, standby=standby, more=_another_follows(job, move.rung, ahead))
-            history.append(_as_tried(tried, job))
+            history.append(as_tried(tried, job))
             if ahead is not None:
                 ahead.learn(tried)
             if tried.verdict.kind is Kind.CARD_TAKEN and not attempts.card_is_back(job, tried.verdict.why, screen, waits=_waits(result)):
@@ -410,7 +410,7 @@ def _known(result: Fit, screen: Screen) -> None:
     screen.kept(result)
 
 
-def _as_tried(tried: Trial, job: Job) -> search.Tried:
+def as_tried(tried: Trial, job: Job) -> search.Tried:
     """A trial as the search sees it."""
     cap = tried.report.cap_bytes or job.budget.cap_bytes
     by_phase = {use.phase: use.held_bytes / cap for use in tried.report.uses if use.held_bytes}
@@ -492,15 +492,21 @@ def try_one(draft: Draft, screen: Screen) -> tuple[Trial, dict[str, Any]]:
         found = "no rung is named" if wanted is None else f"there is no rung {wanted}"
         cure = f"Give one from 0 to {last}; `autofit ladder` numbers them."
         raise BadInput([Fault(key="rung", found=found, cure=cure, where="command line")])
-    job = prepare(draft, queued=screen.queued)
-    rung = job.ladder.rungs[wanted]
-    screen.plan(job)
-    screen.trying(rung, 1)
-    with job.turn, owner.held(job.folder.path):
-        tried = trial.recorded(job, rung, told=screen.phase)
-    job.folder.forget_cache()
-    screen.tried(tried, job)
+    job, (tried,) = try_some(draft, screen, lambda ladder, made: None if made else ladder.rungs[wanted])
     screen.report(tried, job)
     record = {"status": "done", **tried.as_record(), "run_dir": str(job.folder.path), "report": tried.report}
     job.folder.replace_json(job.folder.final, record)
     return tried, record
+
+
+def try_some(draft: Draft, screen: Screen, choose: Callable[[Ladder, Sequence[search.Tried]], Rung | None]) -> tuple[Job, list[Trial]]:
+    """Tries what is chosen of the ladder, by the trials before, until nothing is."""
+    job, made = prepare(draft, queued=screen.queued), list[Trial]()
+    screen.plan(job)
+    with job.turn, owner.held(job.folder.path):
+        while (rung := choose(job.ladder, [as_tried(one, job) for one in made])) is not None:
+            screen.trying(rung, len(made) + 1)
+            made.append(trial.recorded(job, rung, told=screen.phase))
+            screen.tried(made[-1], job)
+    job.folder.forget_cache()
+    return job, made

@@ -24,7 +24,7 @@ from launcher.recipe import Draft
 from launcher.schema import Recipe
 from launcher.trainers.base import Adapter, Tracing, load_adapter
 
-EVIDENCE = "predicted, not proven: judged by 19 published measurements, none of them made here (docs/prediction.md)"
+TRACED = "predicted, not proven: judged by 19 published measurements, none of them made here (docs/prediction.md)"
 HERE = ("trainer.args.workers", "trainer.args.cache", "trainer.args.save_dir", "trainer.args.output_dir")
 """What can be wrong with these is about this machine, and the card is in another."""
 MOST_REPLAYED = 12
@@ -49,7 +49,10 @@ class Word(StrEnum):
 class On:
     """The ladder on one card."""
 
-    card: Card
+    name: str
+    """As it was asked for."""
+    title: str
+    usable_bytes: int
     cap_bytes: int
     """What a trial would be held to: usable memory, or ``device.memory``, less the headroom."""
     forecasts: Mapping[int, Mapping[Phase, Forecast]]
@@ -78,12 +81,14 @@ class Plan:
     versions: Mapping[str, str]
     assumed: tuple[str, ...]
     left_out: tuple[str, ...]
+    evidence: str = TRACED
+    """What all of it stands on."""
 
     def record(self) -> dict[str, Any]:
         return {
             "status": "done",
             "recipe": self.name,
-            "evidence": EVIDENCE,
+            "evidence": self.evidence,
             "effective_batch": self.ladder.effective_batch,
             "cards": [self._card(on) for on in self.cards],
             "rungs": [self._rung(rung) for rung in self.ladder.rungs],
@@ -95,9 +100,9 @@ class Plan:
     def _card(self, on: On) -> dict[str, Any]:
         to_fit, edge = on.first(Word.TO_FIT, self.ladder), on.edge(self.ladder)
         return {
-            "gpu": on.card.name,
-            "title": on.card.title,
-            "usable_bytes": on.card.usable_bytes,
+            "gpu": on.name,
+            "title": on.title,
+            "usable_bytes": on.usable_bytes,
             "cap_bytes": on.cap_bytes,
             "rung_predicted_to_fit": to_fit.index if to_fit else None,
             "rung_on_the_edge": edge.index if edge else None,
@@ -107,7 +112,7 @@ class Plan:
         said: dict[str, Any] = {"rung_index": rung.index, "rung": dict(rung.values), "accumulation": rung.accumulation}
         if rung.index in self.why_not:
             return {**said, "why_no_forecast": self.why_not[rung.index]}
-        on = {one.card.name: {"said": one.words[rung.index], "phases": one.forecasts.get(rung.index, {})} for one in self.cards}
+        on = {one.name: {"said": one.words[rung.index], "phases": one.forecasts.get(rung.index, {})} for one in self.cards}
         return {**said, "on": on}
 
 
@@ -172,9 +177,6 @@ def _once(sentences: Iterator[str]) -> tuple[str, ...]:
 
 
 def _untraceable(adapter: Adapter, why: str) -> Fault:
-    if type(adapter).general:
-        cure = "On a machine with a card, `autofit run --fit-only device.memory=16GiB -- COMMAND` plays a smaller one by real trials."
-        return Fault(key="", where="autofit plan", found=f"there is no forecast of this command: {why}", cure=cure)
     if adapter.recipe.prepare is not None and adapter.recipe.data is not None and not Path(adapter.recipe.data).exists():
         cure = "The recipe's `prepare` makes its data, and its model with it: run `autofit fit` once, then plan."
         return Fault(key="data", found=f"there is no forecast: {why}", cure=cure)
@@ -185,11 +187,23 @@ def _untraceable(adapter: Adapter, why: str) -> Fault:
 def _on(sight: Foresight, recipe: Recipe) -> On:
     card = sight.card
     assert card is not None
-    headroom = recipe.device.headroom if recipe.device.headroom != "auto" else USUAL
-    cap = int(min(card.usable_bytes, recipe.device.memory or card.usable_bytes) * (1 - headroom))
+    cap = cap_on(card, recipe)
     forecasts = {rung.index: found for rung in sight.ladder.rungs if (found := sight.of(rung)) is not None}
     words = {rung.index: said(forecasts.get(rung.index), cap) for rung in sight.ladder.rungs}
-    return On(card=card, cap_bytes=cap, forecasts=forecasts, words=words | _replayed(sight, words, forecasts, cap))
+    return On(
+        name=card.name,
+        title=card.title,
+        usable_bytes=card.usable_bytes,
+        cap_bytes=cap,
+        forecasts=forecasts,
+        words=words | _replayed(sight, words, forecasts, cap),
+    )
+
+
+def cap_on(card: Card, recipe: Recipe) -> int:
+    """What a trial on the card would be held to."""
+    headroom = recipe.device.headroom if recipe.device.headroom != "auto" else USUAL
+    return int(min(card.usable_bytes, recipe.device.memory or card.usable_bytes) * (1 - headroom))
 
 
 def said(phases: Mapping[Phase, Forecast] | None, cap_bytes: int) -> Word:

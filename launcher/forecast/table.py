@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from launcher.forecast.forecast import Forecast, worst
-from launcher.forecast.plan import EVIDENCE, On, Plan, Word
+from launcher.forecast.plan import On, Plan, Word
 from launcher.ladder import Rung
 from launcher.sizes import GIB, format_size
 
@@ -25,8 +25,9 @@ def show(plan: Plan, console: Console) -> None:
     console.print(_ladder(plan, shown))
     if len(shown) < len(plan.ladder.rungs):
         console.print(f"{len(plan.ladder.rungs) - len(shown)} of {len(plan.ladder.rungs)} rungs are not shown; --json has all", style="dim")
-    console.print("GiB of the allocator, likeliest (least to most), the context beside it: + predicted to fit, ~ on the edge, - predicted "
-                  "too large, -- certainly too large", style="dim", soft_wrap=True)  # fmt: skip
+    what = "GiB of the allocator, likeliest (least to most), the context beside it" if plan.versions else "GiB, likeliest (least to most)"
+    signs = ", ".join(f"{sign} {word}" for word, sign in SIGNS.items() if word is not Word.UNKNOWN)
+    console.print(f"{what}: {signs}", style="dim", soft_wrap=True)
     for on in plan.cards:
         console.print(_choice(on, plan), soft_wrap=True)
     for why in dict.fromkeys(plan.why_not.values()):
@@ -35,11 +36,11 @@ def show(plan: Plan, console: Console) -> None:
 
 
 def _small_print(plan: Plan, console: Console) -> None:
-    made_with = ", ".join(f"{name} {version}" for name, version in plan.versions.items())
+    made_with = "made with " + ", ".join(f"{name} {version}" for name, version in plan.versions.items()) + "; " if plan.versions else ""
     for head, sentences in (("assumed", plan.assumed), ("left out", plan.left_out)):
         if sentences:
             console.print(f"{head}: {'; '.join(sentences)}", style="dim", soft_wrap=True)
-    console.print(f"made with {made_with}; {EVIDENCE}", style="dim", soft_wrap=True)
+    console.print(f"{made_with}{plan.evidence}", style="dim", soft_wrap=True)
 
 
 def _shown(plan: Plan) -> list[Rung]:
@@ -57,7 +58,7 @@ def _shown(plan: Plan) -> list[Rung]:
 
 def _ladder(plan: Plan, shown: Iterable[Rung]) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
-    for heading in ("rung", *(wheel.name for wheel in plan.ladder.wheels), "accum", *(on.card.name for on in plan.cards)):
+    for heading in ("rung", *(wheel.name for wheel in plan.ladder.wheels), "accum", *(on.name for on in plan.cards)):
         table.add_column(heading, justify="right")
     for rung in shown:
         table.add_row(str(rung.index), *map(_value, rung.values.values()), str(rung.accumulation), *(_cell(on, rung) for on in plan.cards))
@@ -75,17 +76,20 @@ def _cell(on: On, rung: Rung) -> str:
 
 
 def _range(forecast: Forecast) -> str:
-    return f"{forecast.middle_bytes / GIB:.1f} ({forecast.low_bytes / GIB:.1f} to {forecast.high_bytes / GIB:.1f})"
+    digits = 1 if forecast.low_bytes >= GIB else 2
+    middle, low, high = (f"{size / GIB:.{digits}f}" for size in (forecast.middle_bytes, forecast.low_bytes, forecast.high_bytes))
+    return f"{middle} ({low} to {high})"
 
 
 def _choice(on: On, plan: Plan) -> str:
     to_fit, edge = on.first(Word.TO_FIT, plan.ladder), on.edge(plan.ladder)
-    usable, cap = format_size(on.card.usable_bytes), format_size(on.cap_bytes)
-    head = f"[bold]{on.card.name}[/] ({escape(on.card.title)}, {usable} usable, {cap} with the headroom)"
+    usable, cap = format_size(on.usable_bytes), format_size(on.cap_bytes)
+    head = f"[bold]{on.name}[/] ({escape(on.title)}, {usable} usable, {cap} with the headroom)"
     said = f"rung {to_fit.index} is the first predicted to fit: {escape(_words(to_fit))}" if to_fit else "no rung is predicted to fit"
     if to_fit is not None:
         forecast = worst(list(on.forecasts[to_fit.index].values()))
-        said += f"; {_range(forecast)} GiB and about {format_size(forecast.context_bytes)} for the context"
+        said += f"; {_range(forecast)} GiB"
+        said += f" and about {format_size(forecast.context_bytes)} for the context" if forecast.context_bytes else ""
     if edge is not None:
         said += f"; rung {edge.index} is on the edge: {escape(_words(edge))}"
     return f"{head}: {said}"

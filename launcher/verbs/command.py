@@ -29,7 +29,7 @@ def run(call: Call) -> Iterable[Task]:
     if DETACH in call.flags:
         return detached(call)
 
-    understood, words = _understood(call), call.words
+    understood, words = understand(call), call.words
     if ALLOW_BATCH in call.flags:
         understood, words = free_batch(understood), (*words, "ladder.keep_batch=false")
     name = recognise.name_of(understood)
@@ -43,14 +43,14 @@ def init(call: Call) -> Iterator[Task]:
     """The command as a recipe of the person's own, in ./recipes."""
     from launcher.commandline import draft, recognise
 
-    understood = _understood(call)
+    understood = understand(call)
     name = recognise.name_of(understood)
     text = draft.recipe(understood, name=name)
     yield lambda: _kept(text, Path("recipes") / f"{name}.yaml", call)
 
 
-def _understood(call: Call) -> Understood:
-    """What the command is taken for, and says so."""
+def understand(call: Call) -> Understood:
+    """What the command is taken for, and says so. Raises BadInput where it can't be told."""
     from launcher.commandline import draft, recognise
 
     understood = recognise.understand(call.command)

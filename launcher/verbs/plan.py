@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from launcher import compose
 from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault
 from launcher.terminal import Terminal
 from launcher.verbs.base import Answer, Call, Task
+from launcher.verbs.command import understand
 
 if TYPE_CHECKING:
     from launcher.recipe import Draft
@@ -20,8 +22,6 @@ _GPU = "gpu="
 def plan(call: Call) -> Iterator[Task]:
     gpus = [name for word in call.words if word.startswith(_GPU) for name in word.removeprefix(_GPU).split(",") if name]
     words = tuple(word for word in call.words if not word.startswith(_GPU))
-    if not gpus:
-        raise BadInput([_no_card()])
     drafted = _drafted(call)
     if drafted:
         words = (f"recipe={next(iter(drafted))}", *words)
@@ -41,8 +41,7 @@ def _drafted(call: Call) -> Mapping[str, str] | None:
         return None
     from launcher.commandline import draft, recognise
 
-    understood = recognise.understand(call.command)
-    recognise.refuse_doubts(understood, overrides=call.words)
+    understood = understand(call)
     name = recognise.name_of(understood)
     return {name: draft.recipe(understood, name=name)}
 
@@ -50,6 +49,50 @@ def _drafted(call: Call) -> Mapping[str, str] | None:
 def _plan(draft: Draft, gpus: list[str], terminal: Terminal) -> Answer:
     from launcher.forecast import plan as plans
 
+    if _takes_any_command(draft):
+        return _extrapolated(draft, gpus, terminal)
+    if not gpus:
+        raise BadInput([_no_card()])
     made = plans.planned(draft, gpus)
     terminal.plan(made)
     return Answer(status=ExitCode.DONE, record=made.record())
+
+
+def _takes_any_command(draft: Draft) -> bool:
+    from launcher.trainers.base import load_adapter
+
+    with suppress(BadInput):  # told with all other faults
+        return draft.recipe is not None and load_adapter(draft.recipe.trainer.adapter).general
+    return False
+
+
+def _extrapolated(draft: Draft, gpus: list[str], terminal: Terminal) -> Answer:
+    """A training that can't be traced, by two small real trials on the device that is here."""
+    from launcher import devices, fit, search, story
+    from launcher.forecast import cards, extrapolated
+
+    assert draft.recipe is not None
+    chosen, device = cards.named(gpus), draft.recipe.device
+    if chosen and devices.identity(device.kind, index=device.index) == "cpu":
+        raise BadInput([_elsewhere(gpus)])
+    job, trials = story.try_some(draft, terminal.display(), extrapolated.to_try)
+    record = {"run_dir": str(job.folder.path), "trials": [one.as_record() for one in trials]}
+    if sum(one.verdict.fits for one in trials) < extrapolated.POINTS:
+        if trials[-1].verdict.fits:
+            raise BadInput([_no_line(trials[-1].rung.micro_batch)])
+        status = fit.status_of(trials[-1].verdict.kind)
+        return Answer(status=fit.exit_code_of(status), record={**record, "status": status})
+    made = extrapolated.planned(job.recipe, job.ladder, search.seen_in([story.as_tried(one, job) for one in trials]), job.budget, chosen)
+    terminal.plan(made)
+    return Answer(status=ExitCode.DONE, record={**made.record(), **record})
+
+
+def _no_line(micro_batch: int) -> Fault:
+    found = f"micro-batch {micro_batch} is the only one that could be tried and fits, and one point is no line"
+    return Fault(key="ladder.wheels.micro_batch", found=found, cure="`autofit fit` finds the rung by real trials.")
+
+
+def _elsewhere(gpus: list[str]) -> Fault:
+    found = f"a script can't be traced, only tried; what it needs on {', '.join(gpus)} shows on a card, and there is none here"
+    cure = "Plan on a machine with a card, of whatever kind; or without gpu=, for the device that is here."
+    return Fault(key="gpu", where=COMMAND_LINE, found=found, cure=cure)

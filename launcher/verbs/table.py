@@ -37,7 +37,7 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb(
         name="plan",
-        usage="recipe=NAME gpu=NAME[,NAME] | gpu=NAME -- COMMAND",
+        usage="recipe=NAME gpu=NAME[,NAME] | [gpu=NAME] -- COMMAND",
         help="which rung is predicted to fit which card; no card is needed",
         takes=Takes.EITHER,
         run=plan.plan,

@@ -117,14 +117,18 @@ def test_a_task_that_is_not_traced_is_one_clear_refusal(capsys: pytest.CaptureFi
     assert status == 1 and "only detection is traced" in fault["found"] and "autofit fit" in fault["cure"]
 
 
-def test_a_script_is_refused_with_what_would_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_script_on_a_card_that_nobody_can_try_it_on_is_refused_with_what_would_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("launcher.devices.identity", lambda kind, *, index: "cpu")
     (tmp_path / "train.py").write_text(
         "import argparse, torch\np = argparse.ArgumentParser()\np.add_argument('--batch-size', type=int)\nfor _ in range(3):\n"
         "    torch.zeros(1).backward()\n"
     )
     status = cli.run(["plan", "gpu=t4", "--json", "--", "python", "train.py", "--batch-size", "8"])
     (fault,) = json.loads(capsys.readouterr().out.splitlines()[-1])["faults"]
-    assert status == 1 and "can't be traced" in fault["found"] and "--fit-only" in fault["cure"]
+    assert status == 1 and "can't be traced" in fault["found"] and "without gpu=" in fault["cure"]
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_trainers_own_command_is_planned(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
