@@ -224,7 +224,10 @@ def _affordable(ladder: Ladder, first: Rung, real: Sequence[Tried], predicted: M
 
 
 def _walked(ladder: Ladder, first: Rung, real: Sequence[Tried]) -> int:
-    """Trials that the walk makes at least where nothing above ``first`` fits, that one included."""
+    """Trials that the walk makes at least where nothing above ``first`` fits, with that one if it doesn't skip it.
+
+    A rung that only the walk would have tried may have failed before any validation, and closed more for it than is closed here.
+    """
     said = {tried.rung.index: tried for tried in real}
     refused = any(tried.verdict.source == "accumulation" for tried in real)
     walked: list[Tried] = []
@@ -234,7 +237,7 @@ def _walked(ladder: Ladder, first: Rung, real: Sequence[Tried]) -> int:
             kind = Kind.ALTERED if source else Kind.OUT_OF_MEMORY
             assumed = Tried(rung=rung, verdict=Verdict(kind=kind, phase=Phase.TRAIN, why="", source=source))
             walked.append(said.get(rung.index, assumed))
-    return len(walked) + 1
+    return len(walked) + (dominated_by(ladder, first, walked) is None)
 
 
 def _borne_out(real: Sequence[Tried], predicted: Mapping[int, float | None]) -> bool:

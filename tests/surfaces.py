@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from launcher.contract.report import Phase
-from launcher.ladder import Ladder, Rung, Wheel, build
+from launcher.ladder import MICRO_BATCH, Ladder, Rung, Wheel, build
 from launcher.search import Chosen, Move, Policy, Tried, Try, next_move
 from launcher.verdict import Kind, Verdict
 
@@ -178,10 +178,18 @@ def spoil(draw: random.Random, surface: Surface) -> None:
         case 3:
             surface.refuses_accumulation = True
         case 4:
-            halved = {
-                rung.index: draw.choice([other.micro_batch for other in rungs if other.micro_batch <= rung.micro_batch]) for rung in rungs
+            surface.takes = {
+                rung.index: took for rung in rungs if (took := _halved(draw, surface, rung)) is not None and draw.random() < 0.5
             }
-            surface.takes = {index: took for index, took in halved.items() if took < rungs[index].micro_batch and draw.random() < 0.5}
+
+
+def _halved(draw: random.Random, surface: Surface, rung: Rung) -> int | None:
+    """A micro-batch that a trainer may go down to by itself: all between have failed there, too."""
+    alike = {name: value for name, value in rung.values.items() if name != MICRO_BATCH}
+    below = [other for other in surface.ladder.rungs if other.micro_batch < rung.micro_batch and alike.items() <= other.values.items()]
+    below.sort(key=lambda other: -other.micro_batch)
+    fitting = next((at for at, other in enumerate(below) if surface.need(other) <= 1), len(below))
+    return draw.choice([other.micro_batch for other in below[: fitting + 1]]) if below else None
 
 
 def forecasts(draw: random.Random, surface: Surface) -> Iterator[tuple[str, dict[int, float | None]]]:
