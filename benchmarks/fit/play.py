@@ -48,7 +48,16 @@ ASKS: Mapping[str, Sequence[str]] = {
     "songs": [*_SONGS],
     "songs-64": [*_SONGS, "ask.micro_batch=64", "ask.segment=12032", "ladder.wheels.segment.values=[8064]"],
 }
-"""Name -> autofit's words. Twelve asks at five budgets."""
+"""Name -> autofit's words. Twelve asks, each at all of ``PARTS``."""
+_FAR = ["ask.micro_batch=64", "ladder.wheels.micro_batch.floor=16"]
+DEEP: Mapping[str, Sequence[str]] = {
+    "yolo-far": [*_YOLO, *_FAR, "ladder.wheels.image_size.values=[192,160,128,96]"],
+    "speech-far": [*_SPEECH, *_FAR, "ladder.wheels.micro_batch.floor=8"],
+    "text-far": [*_TEXT, *_FAR],
+    "songs-far": [*_SONGS, *_FAR],
+}
+"""Asks that are far too large, where a micro-batch below the floor is none that the person wants: each at all of ``DEEP_PARTS``."""
+DEEP_PARTS = (0.25, 0.17)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,8 +73,9 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """Every case: all asks at one budget before the next budget, so that a slice has something of each."""
-    return (Case(ask=ask, part=part) for part in (PARTS[1], PARTS[3], PARTS[0], PARTS[2], PARTS[4]) for ask in ASKS)
+    """Every case: all asks at one budget before the next budget, so that a slice has something of each; what is far too large last."""
+    yield from (Case(ask=ask, part=part) for part in (PARTS[1], PARTS[3], PARTS[0], PARTS[2], PARTS[4]) for ask in ASKS)
+    yield from (Case(ask=ask, part=part) for part in DEEP_PARTS for ask in DEEP)
 
 
 def left(rows: Iterable[Row], *, only: str | None = None) -> Iterator[Case]:
@@ -85,7 +95,7 @@ class Place:
 
     @classmethod
     def of(cls, ask: str, folder: Path) -> Place:
-        return cls(folder / ask, ASKS[ask])
+        return cls(folder / ask, {**ASKS, **DEEP}[ask])
 
     def forget(self) -> None:
         """Traces and corrections."""

@@ -91,6 +91,9 @@ def _summary(cases: Sequence[Mapping[str, Row]]) -> str:
             f"- {name}: the walk's rung in {same} of {len(clear)}; trials {statistics.median(trials):g} median, {_p95(trials):g} at the "
             f"95th percentile, {MOST} or fewer in {few:.0%}{slower}."
         )
+    if long := [found for found in cases if len(found["walk"]["trials"]) >= LONG]:
+        walks = f"{len(long)} cases, {_median_trials(long, 'walk')} in the median"
+        lines.append(f"- Where the walk makes {LONG} trials or more ({walks}): {_told_of(long)}.")
     fitted = [found["again"]["seconds"] for found in cases if found["again"]["rung_index"] is not None]
     if fitted:
         lines.append(
@@ -101,6 +104,24 @@ def _summary(cases: Sequence[Mapping[str, Row]]) -> str:
 
 MOST = 3
 """Trials that a launch should make at most, in 95 % of cases."""
+
+
+LONG = 6
+"""Trials of a walk that is worth shortening."""
+
+
+def _told_of(cases: Sequence[Mapping[str, Row]]) -> str:
+    alone = [found for found in cases if _alone(found)]
+    told = []
+    for name in ("predicted", "known"):
+        shares = [found[name]["seconds"] / found["walk"]["seconds"] for found in alone]
+        seconds = f", {statistics.median(shares):.2f} of the walk's seconds ({len(shares)} played alone)" if shares else ""
+        told.append(f"{name} {_median_trials(cases, name)} trials{seconds}")
+    return "; ".join(told)
+
+
+def _median_trials(cases: Sequence[Mapping[str, Row]], name: str) -> str:
+    return f"{statistics.median(len(found[name]['trials']) for found in cases):g}"
 
 
 def _p95(values: Sequence[float]) -> float:
