@@ -3,6 +3,7 @@
 python -m benchmarks.fit --slice 4              four more cases, with real trials on CPU budgets (resumable: a row a search)
 python -m benchmarks.fit --only yolo            all cases of the asks of that name
 python -m benchmarks.fit --speeds 2             two more asks: every rung that gives up as little timed, beside objective=throughput
+python -m benchmarks.fit --exhaustive           instead: what rules out nothing untried, the reference for all others
 python -m benchmarks.fit --slice 0              only the table and the plot
 
 An ask is measured first: rung 0 is tried with all the memory that it wants. Its budgets are parts of that. Each search then makes its own
@@ -18,10 +19,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from itertools import islice
 from pathlib import Path
 
 from benchmarks.fit import table
-from benchmarks.fit.play import ASKS, DATA, left, play, time_rungs
+from benchmarks.fit.play import ASKS, DATA, REFERENCE, SEARCHES, left, play, time_rungs
 from benchmarks.rows import ROOT, read
 
 
@@ -29,6 +31,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--slice", type=int, metavar="N", help="so many more cases; all of them where it isn't said")
     parser.add_argument("--speeds", type=int, metavar="N", help="instead: so many more asks whose rungs are timed")
+    parser.add_argument("--exhaustive", action="store_true", help="instead: the reference that rules out nothing untried")
     parser.add_argument("--only", help="cases of asks whose names begin so")
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--table", type=Path, default=table.PAGE)
@@ -40,11 +43,11 @@ def main() -> int:
         for ask in [ask for ask in ASKS if ask not in timed and ask.startswith(chosen.only or "")][: chosen.speeds]:
             print(ask, flush=True)
             time_rungs(ask, chosen.data, folder)
-    for number, case in enumerate(left(read(chosen.data), only=chosen.only) if chosen.speeds is None else ()):
-        if chosen.slice is not None and number >= chosen.slice:
-            break
+    searches = REFERENCE if chosen.exhaustive else SEARCHES
+    cases = left(read(chosen.data), only=chosen.only, searches=searches) if chosen.speeds is None else iter(())
+    for case in islice(cases, chosen.slice):
         print(case.name, flush=True)
-        play(case, chosen.data, folder)
+        play(case, chosen.data, folder, searches=searches)
     table.write(read(chosen.data), chosen.table)
     return 0
 

@@ -23,6 +23,8 @@ SEARCHES: Mapping[str, Sequence[str]] = {
     "again": ("ladder.search=predicted",),
 }
 """Name -> autofit's words for it, in the order in which they are played."""
+REFERENCE: Mapping[str, Sequence[str]] = {"exhaustive": ("ladder.search=exhaustive", "trial.fresh=true")}
+"""What rules out nothing untried: played where it is asked for."""
 PARTS = (1.05, 0.85, 0.7, 0.55, 0.42)
 """Of what rung 0 needs: the first lets it fit, the others leave more and more of the ladder behind."""
 HEADROOM = 0.1
@@ -78,11 +80,11 @@ def cases() -> Iterator[Case]:
     yield from (Case(ask=ask, part=part) for part in DEEP_PARTS for ask in DEEP)
 
 
-def left(rows: Iterable[Row], *, only: str | None = None) -> Iterator[Case]:
-    """The cases that not every search has played yet."""
+def left(rows: Iterable[Row], *, only: str | None = None, searches: Iterable[str] = SEARCHES) -> Iterator[Case]:
+    """The cases that not every one of ``searches`` has played yet."""
     played = {(row["ask"], row["part"], row["search"]) for row in rows if row["what"] == "searched"}
     for case in cases():
-        if case.ask.startswith(only or "") and any((case.ask, case.part, search) not in played for search in SEARCHES):
+        if case.ask.startswith(only or "") and any((case.ask, case.part, search) not in played for search in searches):
             yield case
 
 
@@ -139,13 +141,13 @@ def _report(folder: str) -> Row:
     return report
 
 
-def play(case: Case, data: Path, folder: Path) -> None:
+def play(case: Case, data: Path, folder: Path, *, searches: Iterable[str] = SEARCHES) -> None:
     """Whatever is missing of a case, each answer written down as it comes."""
     place = Place.of(case.ask, folder)
     asked = measured(case.ask, place, data)
     played = {(row["ask"], row["part"], row["search"]) for row in read(data) if row["what"] == "searched"}
     budget = budget_of(case, asked)
-    for search in SEARCHES if asked["peak_bytes"] else ():
+    for search in searches if asked["peak_bytes"] else ():
         if (case.ask, case.part, search) not in played:
             row = {"what": "searched", "ask": case.ask, "part": case.part, "search": search, "budget_bytes": budget, "commit": commit()}
             append(data, {**row, **_searched(place, search, budget)})
@@ -168,7 +170,7 @@ def measured(ask: str, place: Place, data: Path) -> Row:
 def _searched(place: Place, search: str, budget: int) -> Row:
     if search == "predicted":
         place.forget()
-    said = place.answer("fit", f"device.memory={budget / 2**20:.3f}MiB", f"device.headroom={HEADROOM}", *SEARCHES[search])
+    said = place.answer("fit", f"device.memory={budget / 2**20:.3f}MiB", f"device.headroom={HEADROOM}", *{**SEARCHES, **REFERENCE}[search])
     names = ("rung_index", "verdict", "phase", "peak_bytes", "seconds")
     trials = [{name: one[name] for name in names} for one in said.get("trials", ()) if "kept" not in one]
     row = {"status": said["status"], "rung_index": said.get("chosen_rung_index"), "trials": trials, "seconds": said["took_s"]}

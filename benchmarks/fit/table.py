@@ -51,7 +51,7 @@ def document(rows: Sequence[Row]) -> str:
 
 
 def _line(case: Case, found: Mapping[str, Row]) -> str:
-    rungs = {name: row["rung_index"] for name, row in found.items()}
+    rungs = {name: row["rung_index"] for name, row in found.items() if name in SEARCHES}
     told = "none" if rungs["walk"] is None else str(rungs["walk"])
     rung = told if len(set(rungs.values())) == 1 else f"**{told} / {rungs['predicted']} / {rungs['known']}**"
     trials = " | ".join(str(len(found[name]["trials"])) for name in ("walk", "predicted", "known"))
@@ -81,6 +81,10 @@ def _summary(cases: Sequence[Mapping[str, Row]]) -> str:
         told = "it needs the cap to within some MiB, and there is no right answer"
         lines.append(f"- In {edge} of them a rung fitted in one search and failed in another: {told}.")
     clear = [found for found in cases if not undecided(found)]
+    if reference := [found for found in clear if "exhaustive" in found]:
+        same = sum(found["walk"]["rung_index"] == found["exhaustive"]["rung_index"] for found in reference)
+        trials = sum(len(found["exhaustive"]["trials"]) for found in reference)
+        lines.append(f"- exhaustive, which rules out nothing untried: the walk's rung in {same} of {len(reference)}, in {trials} trials.")
     for name in ("predicted", "known"):
         same = sum(found["walk"]["rung_index"] == found[name]["rung_index"] for found in clear)
         trials = [len(found[name]["trials"]) for found in cases]

@@ -48,6 +48,8 @@ def test_the_table_tells_another_rung_and_leaves_out_what_is_not_whole() -> None
     long = table.document(searched(9, {"walk": 8, "predicted": 2, "known": 1}, {"walk": 80, "predicted": 20, "known": 8}))
     told = "(1 cases, 8 in the median): predicted 2 trials, 0.25 of the walk's seconds (1 played alone); known 1 trials, 0.10"
     assert f"- Where the walk makes 6 trials or more {told}" in long
+    assert "exhaustive" not in text
+    assert "the walk's rung in 1 of 1, in 6 trials" in table.document([*played, row("exhaustive", 3, 6)])
     assert "**3 / 2 / 3**" in table.document([played[0], row("predicted", 2, 2), *played[2:]])
 
 
