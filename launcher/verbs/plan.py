@@ -76,15 +76,18 @@ def _extrapolated(draft: Draft, gpus: list[str], terminal: Terminal) -> Answer:
     if chosen and devices.identity(device.kind, index=device.index) == "cpu":
         raise BadInput([_elsewhere(gpus)])
     job, trials = story.try_some(draft, terminal.display(), extrapolated.to_try)
-    record = {"run_dir": str(job.folder.path), "trials": [one.as_record() for one in trials]}
-    if sum(one.verdict.fits for one in trials) < extrapolated.POINTS:
-        if trials[-1].verdict.fits:
-            raise BadInput([_no_line(trials[-1].rung.micro_batch)])
-        status = fit.status_of(trials[-1].verdict.kind)
-        return Answer(status=fit.exit_code_of(status), record={**record, "status": status})
-    made = extrapolated.planned(job.recipe, job.ladder, search.seen_in([story.as_tried(one, job) for one in trials]), job.budget, chosen)
-    terminal.plan(made)
-    return Answer(status=ExitCode.DONE, record={**made.record(), **record})
+    seen, last = search.seen_in([story.as_tried(one, job) for one in trials]), trials[-1].verdict
+    made = None
+    if sum(one.verdict.fits for one in trials) == extrapolated.POINTS:
+        made = extrapolated.planned(job.recipe, job.ladder, seen, job.budget, chosen)
+        terminal.plan(made)
+    status = fit.Status.DONE if last.fits else fit.status_of(last.kind)
+    record = {"status": status, "trials": [one.as_record() for one in trials], "run_dir": str(job.folder.path)}
+    record = {**(made.record() if made is not None else {}), **record}
+    job.folder.replace_json(job.folder.final, record)
+    if made is None and last.fits:
+        raise BadInput([_no_line(trials[-1].rung.micro_batch)])
+    return Answer(status=fit.exit_code_of(status), record=record)
 
 
 def _no_line(micro_batch: int) -> Fault:

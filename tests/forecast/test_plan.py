@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +219,17 @@ def test_what_is_said_of_a_rung_follows_its_bounds(live: int, low: int, high: in
 
 def test_a_trace_of_nothing_has_no_phase_to_foresee() -> None:
     assert events.live(Trace(traced_at={}, events=(), versions={}).events) == {"start": 0}
+
+
+def test_of_a_script_with_one_micro_batch_there_is_no_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "train.py").write_text(
+        "import argparse, torch\nfrom torch.utils.data import DataLoader, TensorDataset\np = argparse.ArgumentParser()\n"
+        "p.add_argument('--batch-size', type=int)\nmodel = torch.nn.Linear(100, 10)\noptimizer = torch.optim.SGD(model.parameters(), 0.1)\n"
+        "for (x,) in DataLoader(TensorDataset(torch.randn(64, 100)), batch_size=p.parse_args().batch_size):\n"
+        "    optimizer.zero_grad(); model(x).mean().backward(); optimizer.step()\n"
+    )
+    status = cli.run(["plan", "device=cpu", "device.memory=1GiB", "--json", "--", sys.executable, "train.py", "--batch-size", "1"])
+    (fault,) = json.loads(capsys.readouterr().out.splitlines()[-1])["faults"]
+    assert status == 1 and "one point is no line" in fault["found"]
+    (run,) = (tmp_path / "runs" / "autofit").iterdir()
+    assert json.loads((run / "record.json").read_text())["status"] == "done"
