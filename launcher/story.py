@@ -16,6 +16,7 @@ from launcher.contract.report import Phase
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, Interrupted
 from launcher.fit import Fit, Status, status_of
+from launcher.forecast import earlier
 from launcher.job import Job
 from launcher.ladder import MICRO_BATCH, Ladder, Rung
 from launcher.places import tell_launched
@@ -336,6 +337,7 @@ def _try(result: Fit, rung: Rung, screen: Screen, **how: Any) -> Trial:
     screen.trying(rung, len(result.trials) + 1)
     tried = trial.recorded(result.job, rung, told=screen.phase, **how)
     result.trials.append(tried)
+    earlier.keep(result.job, as_tried(tried, result.job))
     screen.tried(tried, result.job)
     result.write()
     return tried
@@ -374,7 +376,7 @@ def _looking_ahead(job: Job, until_found: ExitStack) -> Ahead | None:
         return None
     from launcher.forecast.needs import Ahead
 
-    return until_found.enter_context(Ahead(job.adapter, job.ladder, job.budget))
+    return until_found.enter_context(Ahead(job.adapter, job.ladder, job.budget, earlier=earlier.of(job)))
 
 
 def _foreseen(ahead: Ahead, job: Job, screen: Screen) -> Mapping[int, float | None]:
@@ -507,6 +509,7 @@ def try_some(draft: Draft, screen: Screen, choose: Callable[[Ladder, Sequence[se
         while (rung := choose(job.ladder, [as_tried(one, job) for one in made])) is not None:
             screen.trying(rung, len(made) + 1)
             made.append(trial.recorded(job, rung, told=screen.phase))
+            earlier.keep(job, as_tried(made[-1], job))
             screen.tried(made[-1], job)
     job.folder.forget_cache()
     return job, made

@@ -35,7 +35,7 @@ class Foretold:
     ready: bool
     takes_s: float
 
-    def __init__(self, *_: object) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         self.parts: dict[int, float | None] = {}
         self.named, self.why_not, self.left, self.waited_s = None, (), False, 0.0
         made.append(self)

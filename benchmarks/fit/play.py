@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchmarks.made import commit, machine, versions
 from benchmarks.rows import ROOT, Row, append, read
+from launcher.forecast import ratios
 
 DATA = ROOT / "benchmarks" / "results" / "fit.jsonl"
 SEARCHES: Mapping[str, Sequence[str]] = {
@@ -100,17 +101,18 @@ class Place:
         return cls(folder / ask, {**ASKS, **DEEP}[ask])
 
     def forget(self) -> None:
-        """Traces and corrections."""
+        """Traces, corrections, and what trials have measured."""
         shutil.rmtree(self.path / "cache" / "autofit" / "traces", ignore_errors=True)
-        self._corrections.unlink(missing_ok=True)
+        shutil.rmtree(self._learnt, ignore_errors=True)
 
     @property
-    def _corrections(self) -> Path:
-        return self.path / "share" / "autofit" / "forecasts.jsonl"
+    def _learnt(self) -> Path:
+        return self.path / "share" / "autofit"
 
     def seen(self) -> list[Row]:
         """Real peaks of trials beside their forecasts, by phase, since ``forget``."""
-        return [{name: row[name] for name in ("trainer", "phase", "foreseen_bytes", "real_bytes")} for row in read(self._corrections)]
+        names = ("trainer", "phase", "foreseen_bytes", "real_bytes")
+        return [{name: row[name] for name in names} for row in read(self._learnt / ratios.FILE)]
 
     def answer(self, verb: str, *words: str) -> Row:
         """What autofit answers, in how many seconds (``took_s``), and the ``report`` of each trial."""

@@ -18,8 +18,8 @@ HEAD = """\
 
 Each case is a real ask at a real budget; each search makes its own real trials in a launch of its own, one after another on one machine.
 *walk* goes down the ladder; *predicted* is a first launch ever (no trace is kept, no forecast has been corrected); *known* a later one, of
-the same model at the same budget, that must make its trials again; *again* the very same launch, whose fit is kept. Cases with a star were
-played two at a time on two cores: their seconds tell little.
+the same model at the same budget, that must make its trials again and knows what those of the first have measured; *again* the very same
+launch, whose fit is kept. Cases with a star were played two at a time on two cores: their seconds tell little.
 
 ![trials and seconds of each case against the walk's](fit.svg)
 

@@ -5,8 +5,9 @@ A card that the catalogue doesn't know is taken for one of no known kind, with t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from launcher import extrapolation
 from launcher.contract.report import Phase
 from launcher.devices import Budget
 from launcher.forecast import cards, ratios
@@ -121,10 +122,11 @@ class Ahead:
     the search itself is led by it.
 
     Made, it begins with the asked rung's trace, if that isn't kept; ``look`` waits for it. Left, it ends what nobody waits for any more.
+    Where trials of ``earlier`` launches are known (``earlier.of``), no trace is waited for: one that is there is held to them.
     """
 
-    def __init__(self, adapter: Adapter, ladder: Ladder, budget: Budget) -> None:
-        self._sight, self._budget = foresight(adapter, ladder, budget), budget
+    def __init__(self, adapter: Adapter, ladder: Ladder, budget: Budget, *, earlier: Sequence[extrapolation.Seen] = ()) -> None:
+        self._sight, self._budget, self._earlier = foresight(adapter, ladder, budget), budget, earlier
         self._making = self._sight.begin([ladder.asked])
         self.parts: dict[int, float | None] = {}
         """Rung index -> its need as a part of the cap (``parts``); empty before ``look``."""
@@ -138,11 +140,12 @@ class Ahead:
     def at_hand(self, *, within_s: float = 0.0) -> bool:
         """Whether nothing has to be waited for any more that the asked rung hangs on, after waiting so long at most. Raises Interrupted
         on a signal."""
-        return self._making.over_within(within_s)
+        return bool(self._earlier) or self._making.over_within(within_s)
 
     def look(self) -> None:
         """Waits for what traces are needed. Raises Interrupted on a signal."""
-        self.parts = parts(self._sight, self._budget.cap_bytes)
+        traced = parts(self._sight, self._budget.cap_bytes) if not self._earlier or self._making.over else {}
+        self.parts = extrapolation.needs(self._sight.ladder.rungs, self._earlier, traced) if self._earlier else traced
 
     @property
     def why_not(self) -> tuple[str, ...]:
@@ -156,7 +159,7 @@ class Ahead:
 
     def learn(self, tried: Trial) -> None:
         """Of a trial that fits every phase was measured whole."""
-        if tried.verdict.fits and self.at_hand():
+        if tried.verdict.fits and self._making.over:
             self._sight.gather([self._sight.ladder.asked])
             ratios.keep(seen(self._sight, tried, device=self._budget.name))
 

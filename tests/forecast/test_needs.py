@@ -10,6 +10,7 @@ import pytest
 
 from launcher import wheels
 from launcher.contract.report import Phase, PhaseUse, TrialReport
+from launcher.extrapolation import Seen
 from launcher.forecast import needs, ratios, traced
 from launcher.forecast.events import Trace
 from launcher.forecast.foresight import Foresight
@@ -154,6 +155,31 @@ def test_a_trainer_that_cannot_be_traced_has_no_forecast_and_says_why() -> None:
     ahead = needs.Ahead(one, wheels.ladder_of(one), cpu_budget())
     ahead.look()
     assert ahead.named is None and set(ahead.parts.values()) == {None} and "can't be traced" in ahead.why_not[0]
+
+
+def test_where_earlier_trials_are_known_no_trace_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traced.Making, "over", False)
+    one = adapter()
+    ladder = wheels.ladder_of(one)
+    keep_traces(one, ladder, cuda=False)
+    seen = [Seen(rung=ladder.rungs[0], need=2.4, fits=False, failed_in="train"), Seen(rung=ladder.rungs[2], need=0.7, fits=True)]
+    assert not needs.Ahead(one, ladder, cpu_budget()).at_hand()
+    ahead = needs.Ahead(one, ladder, cpu_budget(), earlier=seen)
+    assert ahead.at_hand()
+    ahead.look()
+    assert ahead.parts[2] == 0.7 and (ahead.parts[0] or 0) >= 2.4 and ahead.named is not None and 0 < ahead.named.index <= 2
+
+
+def test_a_trace_that_is_there_is_held_to_what_earlier_trials_measured() -> None:
+    one = adapter()
+    ladder = wheels.ladder_of(one)
+    keep_traces(one, ladder, cuda=False)
+    budget = cpu_budget()
+    parts = needs.parts(needs.foresight(one, ladder, budget), budget.cap_bytes)
+    measured = 1.3 * (parts[2] or 0)
+    ahead = needs.Ahead(one, ladder, budget, earlier=[Seen(rung=ladder.rungs[2], need=measured, fits=True)])
+    ahead.look()
+    assert ahead.parts[2] == pytest.approx(measured) and ahead.parts[1] == pytest.approx(1.3 * (parts[1] or 0))
 
 
 def test_a_card_that_the_catalogue_does_not_know_is_taken_as_it_is() -> None:
