@@ -90,7 +90,8 @@ class Display:
         """Which rung is looked at first, and why; nothing of it is proven."""
         self._stop_spinner()
         if ahead.named is not None:
-            self._once(f"rung {ahead.named.index} is predicted to be the first that fits; trials decide", style="dim")
+            by = " by what earlier launches' trials needed" if ahead.by_trials else ""
+            self._once(f"rung {ahead.named.index} is predicted to be the first that fits{by}; trials decide", style="dim")
         elif ahead.why_not:
             self._once(f"no forecast ({ahead.why_not[0]}): trials alone lead", style="dim")
         else:

@@ -382,7 +382,8 @@ def _looking_ahead(job: Job, until_found: ExitStack) -> Ahead | None:
 def _foreseen(ahead: Ahead, job: Job, screen: Screen) -> Mapping[int, float | None]:
     """What the rungs are foreseen to need, told when it is first known."""
     if not ahead.parts:
-        screen.foreseeing()
+        if not ahead.by_trials:
+            screen.foreseeing()
         began = time.monotonic()
         ahead.look()
         job.folder.event("foreseen", parts=ahead.parts, why_not=ahead.why_not, seconds=round(time.monotonic() - began, 3))

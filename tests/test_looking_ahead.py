@@ -37,7 +37,7 @@ class Foretold:
 
     def __init__(self, *_: object, **__: object) -> None:
         self.parts: dict[int, float | None] = {}
-        self.named, self.why_not, self.left, self.waited_s = None, (), False, 0.0
+        self.named, self.why_not, self.by_trials, self.left, self.waited_s = None, (), False, False, 0.0
         made.append(self)
 
     def __enter__(self) -> Foretold:

@@ -140,12 +140,17 @@ class Ahead:
     def at_hand(self, *, within_s: float = 0.0) -> bool:
         """Whether nothing has to be waited for any more that the asked rung hangs on, after waiting so long at most. Raises Interrupted
         on a signal."""
-        return bool(self._earlier) or self._making.over_within(within_s)
+        return self.by_trials or self._making.over_within(within_s)
 
     def look(self) -> None:
         """Waits for what traces are needed. Raises Interrupted on a signal."""
-        traced = parts(self._sight, self._budget.cap_bytes) if not self._earlier or self._making.over else {}
-        self.parts = extrapolation.needs(self._sight.ladder.rungs, self._earlier, traced) if self._earlier else traced
+        traced = parts(self._sight, self._budget.cap_bytes) if not self.by_trials or self._making.over else {}
+        self.parts = extrapolation.needs(self._sight.ladder.rungs, self._earlier, traced) if self.by_trials else traced
+
+    @property
+    def by_trials(self) -> bool:
+        """Whether trials of earlier launches say more than any trace."""
+        return bool(self._earlier)
 
     @property
     def why_not(self) -> tuple[str, ...]:
