@@ -122,7 +122,7 @@ class Ahead:
     the search itself is led by it.
 
     Made, it begins with the asked rung's trace, if that isn't kept; ``look`` waits for it. Left, it ends what nobody waits for any more.
-    Where trials of ``earlier`` launches are known (``earlier.of``), no trace is waited for: one that is there is held to them.
+    A trace is held to what trials of ``earlier`` launches measured (``earlier.of``); where one of them fitted, none is waited for.
     """
 
     def __init__(self, adapter: Adapter, ladder: Ladder, budget: Budget, *, earlier: Sequence[extrapolation.Seen] = ()) -> None:
@@ -145,12 +145,12 @@ class Ahead:
     def look(self) -> None:
         """Waits for what traces are needed. Raises Interrupted on a signal."""
         traced = parts(self._sight, self._budget.cap_bytes) if not self.by_trials or self._making.over else {}
-        self.parts = extrapolation.needs(self._sight.ladder.rungs, self._earlier, traced) if self.by_trials else traced
+        self.parts = extrapolation.needs(self._sight.ladder.rungs, self._earlier, traced) if self._earlier else traced
 
     @property
     def by_trials(self) -> bool:
-        """Whether trials of earlier launches say more than any trace."""
-        return bool(self._earlier)
+        """Whether trials of earlier launches say enough to wait for no trace. Failures alone say only what is too much."""
+        return any(one.fits for one in self._earlier)
 
     @property
     def why_not(self) -> tuple[str, ...]:

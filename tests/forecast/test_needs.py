@@ -163,7 +163,8 @@ def test_where_earlier_trials_are_known_no_trace_is_waited_for(monkeypatch: pyte
     ladder = wheels.ladder_of(one)
     keep_traces(one, ladder, cuda=False)
     seen = [Seen(rung=ladder.rungs[0], need=2.4, fits=False, failed_in="train"), Seen(rung=ladder.rungs[2], need=0.7, fits=True)]
-    assert not needs.Ahead(one, ladder, cpu_budget()).at_hand()
+    for too_little in ([], seen[:1]):
+        assert not needs.Ahead(one, ladder, cpu_budget(), earlier=too_little).at_hand()
     ahead = needs.Ahead(one, ladder, cpu_budget(), earlier=seen)
     assert ahead.at_hand()
     ahead.look()
