@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.fit import least
 from benchmarks.fit.play import HEADROOM, SEARCHES, Case
 from benchmarks.rows import ROOT, Row
 from launcher.forecast import ratios
@@ -95,6 +96,7 @@ def _summary(cases: Sequence[Mapping[str, Row]]) -> str:
             f"- {name}: the walk's rung in {same} of {len(clear)}; trials {statistics.median(trials):g} median, {_p95(trials):g} at the "
             f"95th percentile, {MOST} or fewer in {few:.0%}{slower}."
         )
+    lines.append(f"- A search that knew every need beforehand: {_least(cases)}.")
     if long := [found for found in cases if len(found["walk"]["trials"]) >= LONG]:
         walks = f"{len(long)} cases, {_median_trials(long, 'walk')} in the median"
         lines.append(f"- Where the walk makes {LONG} trials or more ({walks}): {_told_of(long)}.")
@@ -121,7 +123,13 @@ def _told_of(cases: Sequence[Mapping[str, Row]]) -> str:
         shares = [found[name]["seconds"] / found["walk"]["seconds"] for found in alone]
         seconds = f", {statistics.median(shares):.2f} of the walk's seconds ({len(shares)} played alone)" if shares else ""
         told.append(f"{name} {_median_trials(cases, name)} trials{seconds}")
-    return "; ".join(told)
+    return "; ".join([*told, f"knowing every need {_least(cases)}"])
+
+
+def _least(cases: Sequence[Mapping[str, Row]]) -> str:
+    ideal = [least.of(found["walk"]) for found in cases]
+    trials, share = statistics.median(one.trials for one in ideal), statistics.median(one.share for one in ideal)
+    return f"{trials:g} trials ({max(one.trials for one in ideal)} at most), {share:.2f} of the walk's seconds"
 
 
 def _median_trials(cases: Sequence[Mapping[str, Row]], name: str) -> str:

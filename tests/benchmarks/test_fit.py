@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import rows
-from benchmarks.fit import play, table
+from benchmarks.fit import least, play, table
 
 
 def row(search: str, rung: int, trials: int, *, ask: str = "text", part: float = 0.75, **more: Any) -> dict[str, Any]:
-    said = {"rung_index": rung, "trials": [{"rung_index": at, "verdict": "out_of_memory"} for at in range(trials)], "seconds": 10.0, **more}
+    failed = [{"rung_index": at, "verdict": "out_of_memory", "phase": "train", "seconds": 1.0} for at in range(trials)]
+    said = {"rung_index": rung, "trials": failed, "seconds": 10.0, **more}
     return {"what": "searched", "ask": ask, "part": part, "search": search, **said}
 
 
@@ -51,6 +52,14 @@ def test_the_table_tells_another_rung_and_leaves_out_what_is_not_whole() -> None
     assert "exhaustive" not in text
     assert "the walk's rung in 1 of 1, in 6 trials" in table.document([*played, row("exhaustive", 3, 6)])
     assert "**3 / 2 / 3**" in table.document([played[0], row("predicted", 2, 2), *played[2:]])
+
+
+def test_no_search_can_do_with_less_than_the_answer_and_the_failures_that_rule_out_all_above_it() -> None:
+    """yolo-far: three micro-batches of each image size; 16 x 224 and 32 x 192 rule out what is above 16 x 192."""
+    trials = [{"rung_index": at, "verdict": "out_of_memory", "phase": "train", "seconds": 2.0} for at in range(5)]
+    trials.append({"rung_index": 5, "verdict": "fits", "phase": "done", "seconds": 8.0})
+    found = least.of({"ask": "yolo-far", "trials": trials, "seconds": 20.0})
+    assert found.trials == 3 and found.share == 14 / 20
 
 
 def test_a_forecast_is_judged_as_it_was_and_as_other_asks_would_have_corrected_it() -> None:
