@@ -180,12 +180,11 @@ def _corrected(points: Sequence[tuple[str, Row]]) -> list[float]:
 
 
 REASONS = """\
-Asked for were 2 trials in the median and 3 in 95 %, a quarter of the walk's time, and a second for the same launch. A later launch keeps to
-the trials. A first launch ever doesn't, where the ladder must be gone down far: it tries the asked rung while its trace is made, which costs
-a trial and saves the wait, and goes on by trials where the trace takes longer than half of one, as it does on two cores with models that take
-seconds to try. A quarter of the time is beyond any search in most of these cases: their walks are two or three trials long, all of which every
-search must make, those that fail above the answer, and the answer. It is in reach where the walk is long.
-"""
+Asked for were 2 trials in the median and 3 in 95 %, a quarter of the walk's time, and a second for the same launch. A later launch keeps
+to the trials. A first launch ever doesn't, where the ladder must be gone down far: it tries the asked rung while its trace is made, which
+costs a trial and saves the wait, and goes on by trials where the trace takes longer than half of one, as it does on two cores with models
+that take seconds to try. A quarter of the time is beyond any search in most of these cases: their walks are two or three trials long, all
+of which every search must make, those that fail above the answer, and the answer. It is in reach where the walk is long."""
 
 OTHERS = f"""\
 ## Beside others
