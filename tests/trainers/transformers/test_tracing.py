@@ -32,3 +32,18 @@ def test_logits_of_a_whole_evaluation_are_there_twice_save_those_of_the_batch_th
 
 def test_what_is_kept_as_tokens_is_in_the_trace(sums: Path) -> None:
     assert kept(sums, ask={"val_keeps": "tokens"}) == 0
+
+
+def test_only_rows_that_are_all_full_are_traced_without_a_mask(sums: Path) -> None:
+    for packing in (True, False):
+        adapter = TransformersAdapter(recipe(sums, "text", args={"packing": packing}))
+        assert adapter.tracing(ladder_of(adapter).asked, cuda=False).payload["padded"] is not packing
+
+
+def test_buffers_of_matrix_products_grow_with_the_rows_of_the_larger_phase(sums: Path) -> None:
+    def rest(micro_batch: int, val_micro_batch: int) -> int:
+        ask = {"micro_batch": micro_batch, "val_micro_batch": val_micro_batch}
+        adapter = TransformersAdapter(recipe(sums, "text", ask=ask))
+        return adapter.tracing(ladder_of(adapter).asked, cuda=False).rests[Phase.TRAIN].constant_bytes
+
+    assert rest(1, 1) < rest(4, 1) == rest(1, 4) < rest(64, 1) == rest(128, 1)

@@ -5,7 +5,8 @@ The model is transformers' own, from its configuration alone; loss, LoRA and wha
 generation, of which the last token is traced, when the cache is full.
 
 Payload: ``task``, ``model`` (folder or name), ``dtype``, ``attention`` (None: transformers chooses), ``autocast``, ``optimizer``,
-``lora`` (rank), ``lora_targets``, ``lora_dropout``, ``freeze_encoder``, ``checkpointing``, ``keeps``, ``generates``,
+``lora`` (rank), ``lora_targets``, ``lora_dropout``, ``freeze_encoder``, ``checkpointing``, ``keeps``, ``generates``, ``padded`` (rows
+aren't all full: a mask that hides nothing is dropped by transformers, which can't look into one without memory),
 ``positions`` (of the encoder's window, or None), ``cuda``.
 """
 
@@ -136,7 +137,8 @@ class _Run:
             sound = torch.empty((rows, config.num_mel_bins, 2 * config.max_source_positions))
             return {"input_features": sound, "labels": labels, "decoder_input_ids": torch.zeros_like(labels)}
         tokens = torch.zeros((rows, self._sizes["length"]), dtype=torch.int64)
-        return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": tokens.clone()}
+        mask = {"attention_mask": torch.ones_like(tokens)} if self.payload["padded"] else {}
+        return {"input_ids": tokens, **mask, "labels": tokens.clone()}
 
     def _loss(self, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         """(loss, logits), as ``Trainer.compute_loss``. Autocast's outputs are made fp32 again by accelerate."""
