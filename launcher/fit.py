@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from launcher import headroom
 from launcher.errors import ExitCode
 from launcher.job import Job
 from launcher.kept import Standing
@@ -203,5 +204,6 @@ class Memory:
 
     @property
     def above_trial(self) -> bool:
-        """The run needed noticeably more than its trial had shown."""
-        return self.ratio is not None and self.ratio > REPORTED
+        """The run needed noticeably more than its trial had shown, and more than two processes that do the same may differ by."""
+        apart = self.run_peak_bytes - self.trial_peak_bytes
+        return self.ratio is not None and self.ratio > REPORTED and apart > headroom.LEAST_BYTES

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from launcher import headroom
+from launcher.fit import Memory
 
 MIB = 2**20
 
@@ -26,3 +27,11 @@ def test_no_less_stays_free_than_two_processes_differ_by(budget: int, part: floa
 
 def test_a_cards_headroom_is_a_part_of_it() -> None:
     assert headroom.budget_for(90 * MIB, 0.1, kind="cuda") == 100 * MIB and headroom.words(100 * MIB, 0.1, kind="cuda") == "10%"
+
+
+@pytest.mark.parametrize(
+    ("trial", "run", "told"), [(229, 239, False), (229, 246, True), (4000, 4050, False), (4000, 4090, True), (0, 100, False)]
+)
+def test_what_two_processes_that_do_the_same_may_differ_by_is_no_run_above_its_trial(trial: int, run: int, told: bool) -> None:
+    memory = Memory(trial_peak_bytes=trial * MIB, run_peak_bytes=run * MIB, cap_bytes=8000 * MIB, budget_bytes=9000 * MIB)
+    assert memory.above_trial is told
