@@ -276,7 +276,7 @@ def test_a_plan_of_a_script_foresees_what_it_then_needs(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_run_takes_a_command_line_to_the_rung_that_fits_and_trains(tmp_path: Path) -> None:
     script = str(Path(__file__).parent.parent / "examples" / "classifier" / "train.py")
-    command = ("python", script, "--batch-size", "512", "--epochs", "1", "--width", "32")
+    command = (sys.executable, script, "--batch-size", "512", "--epochs", "1", "--width", "32")
     done = autofit("run", "device=cpu", "device.memory=200MiB", "--json", "--", *command, cwd=tmp_path)
     said = answer(done)
     assert said["status"] == "done", done.stderr

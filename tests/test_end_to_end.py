@@ -197,7 +197,7 @@ def test_ctrl_c_ends_the_full_run_and_everything_with_status_130(place: Path) ->
 
 @pytest.mark.slow
 def test_a_full_run_that_fails_is_status_5(place: Path) -> None:
-    running = start(place, "train", "trainer.args.epochs=500")
+    running = start(place, "train", "trainer.args.epochs=500", "recover.restarts=0")
     until = time.monotonic() + 120
     while not (logs := list(place.glob("runs/autofit/*/run/results.csv"))) and time.monotonic() < until:
         time.sleep(0.1)
