@@ -8,13 +8,13 @@ Each finished run of a trainer on a device adds its pair to ``peaks.jsonl`` in a
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+from launcher import lines
 
 USUAL = 0.10
 """The headroom where nothing is known."""
@@ -82,23 +82,12 @@ def keep(pair: Pair) -> None:
     """Adds a pair for the launches to come; one whose peaks were not both seen tells nothing. A disk that is full loses it."""
     if not pair.trial_peak_bytes or not (pair.run_peak_bytes or pair.out_of_memory):
         return
-    path = store()
-    line = json.dumps({**asdict(pair), "at": datetime.now(UTC).isoformat(timespec="seconds")})
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+    lines.add(store(), [{**asdict(pair), "at": datetime.now(UTC).isoformat(timespec="seconds")}])
 
 
 def known(path: Path | None = None) -> list[Pair]:
     """Every pair that was kept, oldest first."""
-    found = []
-    with suppress(OSError):
-        for line in (path or store()).read_text(encoding="utf-8", errors="replace").splitlines():
-            with suppress(ValueError, TypeError):
-                pair = Pair(**json.loads(line))
-                found += [pair] if pair.trial_peak_bytes > 0 else []
-    return found
+    return [pair for pair in lines.read(path or store(), Pair) if pair.trial_peak_bytes > 0]
 
 
 def of(pairs: Iterable[Pair], *, trainer: str, device: str) -> list[Pair]:

@@ -334,12 +334,18 @@ def _another_follows(job: Job, rung: Rung, ahead: Ahead | None) -> bool:
 
 def _try(result: Fit, rung: Rung, screen: Screen, **how: Any) -> Trial:
     """One trial, told and written down."""
-    screen.trying(rung, len(result.trials) + 1)
-    tried = trial.recorded(result.job, rung, told=screen.phase, **how)
+    tried = _made(result.job, rung, screen, number=len(result.trials) + 1, **how)
     result.trials.append(tried)
-    earlier.keep(result.job, as_tried(tried, result.job))
-    screen.tried(tried, result.job)
     result.write()
+    return tried
+
+
+def _made(job: Job, rung: Rung, screen: Screen, *, number: int, **how: Any) -> Trial:
+    """One trial, told, and its peaks kept for the launches to come."""
+    screen.trying(rung, number)
+    tried = trial.recorded(job, rung, told=screen.phase, **how)
+    earlier.keep(job, as_tried(tried, job))
+    screen.tried(tried, job)
     return tried
 
 
@@ -508,9 +514,6 @@ def try_some(draft: Draft, screen: Screen, choose: Callable[[Ladder, Sequence[se
     screen.plan(job)
     with job.turn, owner.held(job.folder.path):
         while (rung := choose(job.ladder, [as_tried(one, job) for one in made])) is not None:
-            screen.trying(rung, len(made) + 1)
-            made.append(trial.recorded(job, rung, told=screen.phase))
-            earlier.keep(job, as_tried(made[-1], job))
-            screen.tried(made[-1], job)
+            made.append(_made(job, rung, screen, number=len(made) + 1))
     job.folder.forget_cache()
     return job, made

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from launcher import peaks
+from launcher import lines, peaks
 from launcher.extrapolation import Seen
 from launcher.job import Job
 from launcher.search import Tried, seen_in
@@ -60,7 +59,7 @@ def of(job: Job) -> list[Seen]:
 def keep(job: Job, tried: Tried) -> None:
     """For the launches to come; a trial that measured nothing tells them nothing. A folder that can't be written keeps nothing."""
     cap = job.budget.cap_bytes
-    lines = [
+    told = [
         Line(
             training=training(job),
             device=job.budget.name,
@@ -72,10 +71,7 @@ def keep(job: Job, tried: Tried) -> None:
         )
         for one in seen_in([tried])
     ]
-    with suppress(OSError):
-        file().parent.mkdir(parents=True, exist_ok=True)
-        with file().open("a", encoding="utf-8") as out:  # one write: two launches that end together keep both
-            out.write("".join(json.dumps(asdict(line)) + "\n" for line in lines))
+    lines.add(file(), map(asdict, told))
 
 
 def file() -> Path:
@@ -85,14 +81,7 @@ def file() -> Path:
 def _lines(job: Job) -> list[Line]:
     """Of this training on this device, oldest first."""
     of_this = (training(job), job.budget.name)
-    return [line for line in _known() if (line.training, line.device) == of_this]
-
-
-def _known() -> Iterator[Line]:
-    with suppress(OSError):
-        for line in file().read_text(encoding="utf-8", errors="replace").splitlines():
-            with suppress(ValueError, TypeError):
-                yield Line(**json.loads(line))
+    return [line for line in lines.read(file(), Line) if (line.training, line.device) == of_this]
 
 
 def _key(values: Mapping[str, Any]) -> str:

@@ -5,14 +5,12 @@ Kept across launches in autofit's data folder, one line for each real peak. A to
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from launcher import peaks
+from launcher import lines, peaks
 
 FILE = "forecasts.jsonl"
 NEWEST = 64
@@ -85,12 +83,7 @@ def file() -> Path:
 
 def known() -> list[Seen]:
     """Everything that was kept, oldest first."""
-    found = []
-    with suppress(OSError):
-        for line in file().read_text(encoding="utf-8").splitlines():
-            with suppress(ValueError, TypeError):
-                found.append(Seen(**json.loads(line)))
-    return found
+    return list(lines.read(file(), Seen))
 
 
 def of(seen: Iterable[Seen], *, trainer: str, device: str, phase: str) -> list[Seen]:
@@ -99,8 +92,4 @@ def of(seen: Iterable[Seen], *, trainer: str, device: str, phase: str) -> list[S
 
 def keep(seen: Iterable[Seen]) -> None:
     """Adds to what is kept; a folder that can't be written keeps nothing."""
-    lines = "".join(json.dumps(asdict(one)) + "\n" for one in seen)
-    with suppress(OSError):
-        file().parent.mkdir(parents=True, exist_ok=True)
-        with file().open("a", encoding="utf-8") as out:  # one write: two launches that end together keep both
-            out.write(lines)
+    lines.add(file(), map(asdict, seen))
