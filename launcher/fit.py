@@ -75,6 +75,8 @@ class Fit:
     trials: list[Trial] = field(default_factory=list)
     chosen: Trial | None = None
     command: Command | None = None
+    fit_only: bool = False
+    """Only the trials were asked for (``autofit fit``, ``run --fit-only``): no full run is ever launched, not on ``resume`` either."""
     nearest: Trial | None = None
     """Where no rung fits: a setting beyond the ladder that was really tried and does, with the command for it."""
     nearest_command: Command | None = None
@@ -138,6 +140,7 @@ class Fit:
         return {
             "format": FORMAT,
             "status": self.status,
+            "fit_only": self.fit_only,
             "recipe": job.recipe.name,
             "rung": dict(rung.values) if rung else None,
             "rung_index": rung.index if rung else None,

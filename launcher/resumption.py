@@ -43,6 +43,11 @@ class Interrupted:
     def done(self) -> bool:
         return bool(self.record["status"] == Status.DONE and self.record["attempts"])
 
+    @property
+    def fit_only(self) -> bool:
+        """Only the trials were asked for. A record that doesn't say is an older autofit's, which launched the full run."""
+        return bool(self.record.get("fit_only", False))
+
     def trials(self, ladder: Ladder) -> list[Trial]:
         """The trials that it made, from their own folders."""
         return [trial.read(ladder, said) for said in self.record["trials"]]
@@ -69,7 +74,7 @@ def read(place: str | Path, words: Sequence[str] = ()) -> Interrupted:
         raise _refused(path, was, _ANEW)
     if record["status"] in _OVER:
         raise _refused(path, f"it never came to a full run: {record['status']}", "Launch it anew, with what its trials have told.")
-    if record["status"] == Status.DONE and not record["attempts"]:
+    if record["status"] == Status.DONE and not record["attempts"] and record.get("fit_only", True):
         raise _refused(path, "only trials were asked of it (autofit fit)", f"Its full run is launched by {path / 'command.sh'}.")
     cwd = Path(str(record.get("cwd", "")))
     if not cwd.is_dir():

@@ -174,7 +174,7 @@ def _budget_in_turn(recipe: Recipe, *, waited: bool) -> Budget:
 
 def fit(job: Job, screen: Screen) -> Fit:
     """Tries rungs until one fits. The record is written as it happens, and says in the end what really happened."""
-    result = Fit(job=job)
+    result = Fit(job=job, fit_only=True)
     with job.turn, owner.held(job.folder.path), _recorded(result):
         _walk(result, screen)
         screen.summary(result)
@@ -195,7 +195,7 @@ def train(job: Job, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> Fit:
 
 
 def go_on(interrupted: Interruption, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> Fit:
-    """Goes on with a launch: with its trials where no rung had been found, else with its full run."""
+    """Goes on with a launch: with its trials where no rung had been found, then with its full run unless only trials were asked for."""
     os.chdir(interrupted.cwd)
     with owner.held(interrupted.folder.path), ExitStack() as until_the_end:
         result = _as_it_was(interrupted, screen, until_the_end)
@@ -206,7 +206,7 @@ def go_on(interrupted: Interruption, screen: Screen, *, show: tuple[BinaryIO, Bi
             if result.chosen is None:
                 _walk(result, screen)
                 screen.summary(result)
-            if result.chosen is not None and result.command is not None:
+            if result.chosen is not None and result.command is not None and not result.fit_only:
                 attempts.see_through(result, screen, show=show)
     if result.outcome is not None:
         screen.ended(result)
@@ -228,7 +228,7 @@ def _as_it_was(interrupted: Interruption, screen: Screen, until_the_end: ExitSta
         raise BadInput([Fault(key="", where=str(interrupted.folder.path), found=found, cure="End them, or wait until they have ended.")])
     turn = until_the_end.enter_context(turn_of(recipe, screen.queued))
     job = Job(adapter=adapter, ladder=ladder, budget=_budget_in_turn(recipe, waited=turn.waited), folder=interrupted.folder, turn=turn)
-    result = Fit(job=job, trials=interrupted.trials(ladder), attempts=made, forgiven=len(made))
+    result = Fit(job=job, trials=interrupted.trials(ladder), attempts=made, forgiven=len(made), fit_only=interrupted.fit_only)
     result.digest = (interrupted.record.get("kept") or {}).get("digest")
     chosen = interrupted.record["chosen_rung_index"]
     if chosen is not None:

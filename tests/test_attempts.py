@@ -14,6 +14,7 @@ import pytest
 from launcher import attempts, recipe, resumption, rhythm, story
 from launcher.contract.report import Phase, TrialReport
 from launcher.devices import Budget
+from launcher.errors import BadInput, Interrupted
 from launcher.fit import Fit, Status
 from launcher.job import Job
 from launcher.ladder import Rung, Wheel, build
@@ -146,7 +147,7 @@ LADDER = build(
 )
 
 
-def run(tmp_path: Path, *faults: str, keeps: bool = True, workers: int | None = None, **rules: Any) -> Fit:
+def prepared(tmp_path: Path, *faults: str, **rules: Any) -> Job:
     few = Recipe(
         name="few",
         ask={"micro_batch": 8, "val_micro_batch": 4},
@@ -155,17 +156,28 @@ def run(tmp_path: Path, *faults: str, keeps: bool = True, workers: int | None = 
         recover=RecoverRules(**{"nan_reports": 2, **rules}),
     )
     adapter: Any = Few(few, faults)
+    folder = RunFolder.create(tmp_path, "few")
+    folder.replace(folder.recipe, recipe.as_yaml(few))
+    return Job(adapter=adapter, ladder=LADDER, budget=replace(cpu_budget(), emulated=False), folder=folder)
+
+
+def fitted(fit: Fit, screen: Any = None) -> None:
+    """What trials come to that fit as asked."""
+    verdict = Verdict(kind=Kind.FITS, phase=Phase.DONE, why="fits", peak_bytes=2**20)
+    fit.chosen = Trial(rung=LADDER.asked, verdict=verdict, report=TrialReport(), seconds=60.0, folder=fit.job.folder.path)
+    fit.trials.append(fit.chosen)
+    fit.command = fit.job.adapter.full_run(LADDER.asked, fit.job.budget, folder=fit.job.folder.path)
+    fit.status = Status.DONE
+
+
+def run(tmp_path: Path, *faults: str, keeps: bool = True, workers: int | None = None, **rules: Any) -> Fit:
+    job = prepared(tmp_path, *faults, **rules)
+    adapter: Any = job.adapter
     adapter.asked_workers = workers
     if not keeps:
         adapter.keeps = lambda: None
-    folder = RunFolder.create(tmp_path, "few")
-    folder.replace(folder.recipe, recipe.as_yaml(few))
-    job = Job(adapter=adapter, ladder=LADDER, budget=replace(cpu_budget(), emulated=False), folder=folder)
-    verdict = Verdict(kind=Kind.FITS, phase=Phase.DONE, why="fits", peak_bytes=2**20)
     fit = Fit(job=job)
-    fit.chosen = Trial(rung=LADDER.asked, verdict=verdict, report=TrialReport(), seconds=60.0, folder=folder.path)
-    fit.trials.append(fit.chosen)
-    fit.command = adapter.full_run(LADDER.asked, job.budget, folder=folder.path)
+    fitted(fit)
     screen: Any = Screen()
     with (tmp_path / "out").open("wb") as out:
         attempts.see_through(fit, screen, show=(out, out))
@@ -258,15 +270,37 @@ def test_restarts_are_counted(tmp_path: Path) -> None:
     assert told(fit) == ["killed 8"] and "recover.restarts=0" in fit.attempts[0].as_record(0)["next"]["why"]
 
 
-def test_a_failed_run_is_gone_on_with_from_its_folder_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = run(tmp_path, "killed", "killed", restarts=1)
-    assert before.status is Status.FAILED and told(before) == ["killed 8", "killed 8"]
-    faults = before.job.adapter.faults  # type: ignore[attr-defined]
+def gone_on(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> Fit:
+    """``autofit resume``, with the same trainer."""
+    faults = job.adapter.faults  # type: ignore[attr-defined]
     monkeypatch.setattr(story, "load_adapter", lambda name: lambda asked: Few(asked, faults))
     monkeypatch.chdir(tmp_path)
     screen: Any = Screen()
     with (tmp_path / "out").open("ab") as out:
-        fit = story.go_on(resumption.read(before.job.folder.path), screen, show=(out, out))
+        return story.go_on(resumption.read(job.folder.path, words), screen, show=(out, out))
+
+
+def test_an_interrupted_fit_is_gone_on_with_to_its_fit_and_never_becomes_a_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(fit: Fit, screen: Any) -> None:
+        raise Interrupted("SIGTERM")
+
+    job, screen = prepared(tmp_path), Screen()
+    monkeypatch.setattr(story, "_walk", stopped)
+    with pytest.raises(Interrupted):
+        story.fit(job, screen)  # type: ignore[arg-type]
+    monkeypatch.setattr(story, "_walk", fitted)
+    fit = gone_on(job, tmp_path, monkeypatch)
+    assert fit.status is Status.DONE and fit.attempts == [] and not (job.folder.path / "run").exists()
+    with pytest.raises(BadInput, match="only trials were asked of it"):
+        resumption.read(job.folder.path)
+
+
+def test_a_failed_run_is_gone_on_with_from_its_folder_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = run(tmp_path, "killed", "killed", restarts=1)
+    assert before.status is Status.FAILED and told(before) == ["killed 8", "killed 8"]
+    fit = gone_on(before.job, tmp_path, monkeypatch)
     assert fit.status is Status.DONE and told(fit) == ["killed 8", "killed 8", "done 8"], "a person's word gives new restarts"
     assert fit.attempts[2].checkpoint is not None and fit.attempts[2].checkpoint.done == 1
     record = json.loads((before.job.folder.path / "record.json").read_text())

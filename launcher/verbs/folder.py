@@ -248,4 +248,6 @@ def _resume(call: Call) -> Answer:
         return Answer(status=ExitCode.DONE, record=interrupted.record)
     display = call.terminal.display()
     result = story.go_on(interrupted, display, show=call.terminal.streams())
+    if result.fit_only and result.command is not None:
+        display.launching(result)
     return Answer(status=result.exit_code, record=result.as_record())
