@@ -153,6 +153,22 @@ def test_glued_short_flags_are_the_commands_own_words(tmp_path: Path, monkeypatc
     assert rung_words(understood, 1) == ["python", "t.py", "-b32", "-e1", "--accum", "2"]
 
 
+def test_a_word_that_is_said_twice_means_what_it_says_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text("p.add_argument('--batch-size', type=int)\n")
+    understood = recognise.understand(["python", "t.py", "--batch-size", "8", "--batch-size", "16"])
+    assert believed(understood)["micro_batch"] == (16, "--batch-size") and understood.ask["micro_batch"] == 16
+
+
+def test_a_configuration_in_python_behind_a_module_is_not_the_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pkg").mkdir()
+    for name in ("pkg/train.py", "mine.py"):
+        Path(name).write_text("")
+    assert script_recognise.script_of(["python", "-m", "pkg.train", "mine.py"]) == (Path("pkg/train.py"), 3)
+    assert script_recognise.script_of(["python", "-m", "torch.distributed.run", "--nnodes", "1", "mine.py", "--x"]) == (Path("mine.py"), 6)
+
+
 def test_a_key_of_yacs_has_its_value_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("t.py").write_text("p.add_argument('opts', nargs=argparse.REMAINDER)\n")

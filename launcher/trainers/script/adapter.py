@@ -154,7 +154,7 @@ class ScriptAdapter(Resumes, Foreseen):
 
     def line(self, rung: Rung, *, run: Path, accumulation: int | None = None) -> Line:
         """The command of one rung. ``run``: what {run} stands for. ``accumulation``: another than the rung's."""
-        line = Line(words=list(self.args.command), env=dict(self.args.env))
+        line = Line(words=list(self.args.command), begin=_begin(self.args), env=dict(self.args.env))
         for spelled, value in self.args.set.items():
             line.set(spelled, value.replace("{run}", str(run)) if isinstance(value, str) else value)
         if self.recipe.data is not None and "data" in self.args.spelled:
@@ -275,6 +275,11 @@ class ScriptAdapter(Resumes, Foreseen):
         assert resume is not None
         words = tuple(word.replace("{checkpoint}", str(checkpoint)) for word in resume.words)
         return Command(argv=(*command.argv, *words), env=command.env, files=command.files)
+
+
+def _begin(args: ScriptArgs) -> int:
+    """Where the script's own words begin in its command."""
+    return recognise.script_of(args.command)[1]
 
 
 def _form(args: ScriptArgs) -> str:

@@ -13,6 +13,8 @@ from launcher.trainers.script import batches, configs, flags, groups, names, par
 from launcher.trainers.script.spelling import NOMINAL, OUTSIDE, YACS
 from launcher.understood import PLACE, Belief, Doubt, Understood, typed
 
+COMMAND_LINE = "command line"
+"""Where a belief was found that the command itself says."""
 _ORDER = ("val_micro_batch", "micro_batch", "checkpointing", "segment", "sequence_length", "image_size", "model")
 _LENGTHS = ("segment", "sequence_length", "image_size")
 _REMARKS = (
@@ -31,7 +33,7 @@ def understand(words: Sequence[str]) -> Understood:
     python = [Path(word) for word in words[begin:] if word.endswith(".py") and Path(word).is_file()]
     found = [*_on_the_line(words, begin, declared), *_in_config(config), *_in_python(python), *_declared(declared, words[begin:])]
     beliefs, doubts = _believed(batches.settled(found, ranks=ranks(words)))
-    if any(belief.source == "command line" for wheel, belief in beliefs.items() if wheel in _LENGTHS):  # then no other length is meant
+    if any(belief.source == COMMAND_LINE for wheel, belief in beliefs.items() if wheel in _LENGTHS):  # then no other length is meant
         beliefs = {wheel: one for wheel, one in beliefs.items() if wheel not in _LENGTHS or not one.source.endswith("'s default")}
     if (belief := beliefs.get("micro_batch")) is not None and not _usable(belief):
         text = f"{belief.spelling} says {belief.value}, which is no number of samples: say one, as in autofit run ask.micro_batch=16 -- ..."
@@ -183,15 +185,17 @@ def _shorter(value: Any, part: float, grid: int) -> Any:
 
 def script_of(words: Sequence[str]) -> tuple[Path | None, int]:
     """The script among the words, or the file of the module that ``-m`` names; and where its own arguments begin."""
+    begin = 1
     for at, word in enumerate(words):
         if word.endswith(".py") and not word.startswith("-"):
             return Path(word), at + 1
-    for at, word in enumerate(words[:-1]):
-        if word == "-m":
+        if word == "-m" and at + 1 < len(words):
             path = Path(*words[at + 1].split("."))
             found = next((one for one in (path.with_suffix(".py"), path / "__main__.py") if one.is_file()), None)
-            return found, at + 2
-    return None, 1
+            if found is not None:
+                return found, at + 2
+            begin = at + 2  # a module that is installed: a launcher of scripts (torch.distributed.run), or the trainer itself
+    return None, begin
 
 
 _RANKS = ("--nproc_per_node", "--nproc-per-node", "--num_processes", "--num-processes", "--nnodes")
@@ -223,7 +227,7 @@ def _believed(candidates: Sequence[Belief]) -> tuple[dict[str, Belief], list[Dou
             cure = f"say trainer.args.spelled.{wheel}=SPELLING ask.{wheel}=VALUE before --"
             doubts.append(Doubt(wheel=wheel, text=f"{wheel} could be {said}: {cure}"))
             continue
-        beliefs[wheel] = best[0]
+        beliefs[wheel] = best[-1 if best[0].source == COMMAND_LINE else 0]  # a word that is said twice means what it says last
     return beliefs, doubts
 
 
@@ -233,7 +237,7 @@ def _is_usual(belief: Belief) -> bool:
 
 
 def _rank(belief: Belief) -> int:
-    return {"command line": 0}.get(belief.source, 1 if belief.spelling.startswith("config:") or belief.source.endswith(" (config)") else 2)
+    return {COMMAND_LINE: 0}.get(belief.source, 1 if belief.spelling.startswith("config:") or belief.source.endswith(" (config)") else 2)
 
 
 def _meaning(spelling: str) -> str | None:
@@ -257,13 +261,13 @@ def _on_the_line(words: Sequence[str], begin: int, declared: Sequence[flags.Flag
         if wheel is None or not (name.startswith("-") or equals or YACS.fullmatch(name)):
             continue
         if glued is not None:
-            yield Belief(wheel=wheel, value=typed(value), spelling=name, source="command line")
+            yield Belief(wheel=wheel, value=typed(value), spelling=name, source=COMMAND_LINE)
         elif not equals and flag is not None and flag.spelling.startswith("switch:"):
-            yield Belief(wheel=wheel, value=True, spelling=flag.spelling, source="command line")
+            yield Belief(wheel=wheel, value=True, spelling=flag.spelling, source=COMMAND_LINE)
         elif equals:
-            yield Belief(wheel=wheel, value=typed(value), spelling=f"{name.lstrip('+')}=", source="command line")
+            yield Belief(wheel=wheel, value=typed(value), spelling=f"{name.lstrip('+')}=", source=COMMAND_LINE)
         elif at + 1 < len(words) and not words[at + 1].startswith("--"):
-            yield Belief(wheel=wheel, value=typed(words[at + 1]), spelling=name, source="command line")
+            yield Belief(wheel=wheel, value=typed(words[at + 1]), spelling=name, source=COMMAND_LINE)
 
 
 _ELSEWHERE = re.compile(r"(^|[._])(val|valid|validation|eval|evaluation|test|infer|inference|predict)([._]|$)")

@@ -31,6 +31,8 @@ class Line:
     """A command line being changed."""
 
     words: list[str]
+    begin: int = 0
+    """Where the script's own words begin. Those before are its launcher's (torchrun, accelerate, uv) and stay as they are."""
     env: dict[str, str] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
     """Dotted key -> value, for the copy of the configuration file."""
@@ -40,7 +42,8 @@ class Line:
     """The batch that stands in the script's source, and the micro-batch that its loader gives instead."""
 
     def set(self, spelling: str, value: Any) -> None:
-        """Says ``value`` in the words of ``spelling``; in place where the command says it already, else at its end."""
+        """Says ``value`` in the words of ``spelling``; where the command says it already, in its last word of that name, which is the one
+        that parsers take; else at its end."""
         form, name = kind(spelling)
         if form == "env":
             self.env[name] = _text(value)
@@ -59,45 +62,64 @@ class Line:
         else:
             self._flag(name, _text(value))
 
+    def says(self, spelling: str) -> bool:
+        """Whether the script's own words, or their configuration file, say this setting, whatever its value."""
+        form, name = kind(spelling)
+        if form in ("flag", "joined"):
+            return self._last(name) is not None
+        if form == "word":
+            return self._last(name.lstrip("+"), prefixes=_PLUSES) is not None
+        return form in ("config", "switch", "env")
+
+    def _last(self, name: str, *, prefixes: tuple[str, ...] = ("",)) -> int | None:
+        """Where the last of the script's own words stands that is this one: alone, joined (--flag=8) or glued (-b8)."""
+        for at in range(len(self.words) - 1, self.begin - 1, -1):
+            word = self.words[at]
+            alone = word == name and at + 1 < len(self.words)
+            glued = len(name) == 2 and re.fullmatch(rf"{re.escape(name)}\d[\d.]*", word) is not None
+            if alone or glued or any(word.startswith(f"{prefix}{name}=") for prefix in prefixes):
+                return at
+        return None
+
     def _flag(self, flag: str, value: str) -> None:
-        for at, word in enumerate(self.words):
-            if word == flag and at + 1 < len(self.words):
-                self.words[at + 1] = value
-                return
-            if word.startswith(f"{flag}="):
-                self.words[at] = f"{flag}={value}"
-                return
-            if len(flag) == 2 and re.fullmatch(rf"{re.escape(flag)}\d[\d.]*", word):  # -b64
-                self.words[at] = f"{flag}{value}"
-                return
-        self.words += [flag, value]
+        at = self._last(flag)
+        if at is None:
+            self.words += [flag, value]
+        elif self.words[at] == flag:
+            self.words[at + 1] = value
+        else:  # --flag=8 or -b8
+            self.words[at] = f"{flag}={value}" if "=" in self.words[at] else f"{flag}{value}"
 
     def _joined(self, name: str, said: str, prefixes: tuple[str, ...] = ("",)) -> None:
-        for at, word in enumerate(self.words):
-            for prefix in prefixes:
-                if word.startswith(f"{prefix}{name}="):
-                    self.words[at] = f"{prefix}{said}"
-                    return
-        if name in self.words and (at := self.words.index(name)) + 1 < len(self.words):
+        at = self._last(name, prefixes=prefixes)
+        if at is None:
+            self.words.append(said)
+        elif self.words[at] == name:
             self.words[at : at + 2] = [said]
-            return
-        self.words.append(said)
+        else:
+            prefix = next((one for one in prefixes if self.words[at].startswith(f"{one}{name}=")), "")
+            self.words[at] = f"{prefix}{said}"
 
     def _word(self, name: str, value: str) -> None:
         """Hydra's ``key=value``; a plus before the key stands only where the command doesn't say the key already."""
         key = name.lstrip("+")
-        if any(word.lstrip("+").startswith(f"{key}=") for word in self.words):
-            self._joined(key, f"{key}={value}", prefixes=("", "+", "++"))
+        if self._last(key, prefixes=_PLUSES) is not None:
+            self._joined(key, f"{key}={value}", prefixes=_PLUSES)
         else:
             self.words.append(f"{name}={value}")
 
     def _switch(self, name: str, on: bool) -> None:
         yes, _, no = name.partition("/")
-        self.words = [word for word in self.words if word not in (yes, no or yes)]
+        own = [word for word in self.words[self.begin :] if word not in (yes, no or yes)]
+        self.words = [*self.words[: self.begin], *own]
         if on:
             self.words.append(yes)
         elif no:
             self.words.append(no)
+
+
+_PLUSES = ("", "+", "++")
+"""What may stand before a key of Hydra's."""
 
 
 def kind(spelling: str) -> tuple[str, str]:

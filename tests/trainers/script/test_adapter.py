@@ -13,6 +13,7 @@ import yaml
 
 from launcher.schema import LadderRules, Recipe, TrainerRules, Value, WheelRule
 from launcher.trainers.script import configs
+from launcher.trainers.script import recognise as script_recognise
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.script.spelling import Line, kind
 from launcher.trainers.suite import AdapterSuite, cpu_budget
@@ -142,12 +143,45 @@ def test_faults_are_told_in_words(tmp_path: Path, args: dict[str, object], ask: 
         (["t.py", "--x"], "switch:--x", False, ["t.py"]),
         (["t.py"], "switch:--x/--no-x", False, ["t.py", "--no-x"]),
         (["t.py", "--no-x"], "switch:--x/--no-x", True, ["t.py", "--x"]),
+        (["t.py", "--b", "8", "--b", "9"], "--b", 4, ["t.py", "--b", "8", "--b", "4"]),
+        (["t.py", "b=8", "++b=9"], "b=", 4, ["t.py", "b=8", "++b=4"]),
+        (["t.py", "-b8"], "-b", 4, ["t.py", "-b4"]),
     ],
 )  # fmt: skip
 def test_spelling(words: list[str], spelling: str, value: object, becomes: list[str]) -> None:
     line = Line(words=words)
     line.set(spelling, value)
     assert line.words == becomes
+
+
+@pytest.mark.parametrize(
+    ("launcher", "spelling", "value", "becomes"),
+    [
+        ("accelerate launch --gradient_accumulation_steps 4", "--gradient_accumulation_steps", 2, "--gradient_accumulation_steps 2"),
+        ("torchrun --seed=3", "--seed=", 5, "--seed=5"),
+        ("uv run -p 3.12", "-p", 64, "-p 64"),
+        ("wrapper batch=1", "batch=", 64, "batch=64"),
+        ("accelerate launch --cpu", "switch:--cpu", False, ""),
+    ],
+)
+def test_words_of_the_launcher_are_never_written_into(launcher: str, spelling: str, value: object, becomes: str) -> None:
+    words = [*launcher.split(), "train.py"]
+    line = Line(words=list(words), begin=script_recognise.script_of(words)[1])
+    line.set(spelling, value)
+    assert line.words == [*words, *becomes.split()]
+
+
+def test_a_launchers_own_word_stays_where_a_rung_accumulates(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("")
+    words = ["accelerate", "launch", "--gradient_accumulation_steps", "4", str(tmp_path / "train.py"), "--batch-size", "8"]
+    spelled = {"micro_batch": "--batch-size", "accumulation": "--gradient_accumulation_steps"}
+    args = {"command": words, "spelled": spelled, "says": {"micro_batch": 8, "accumulation": 1}}
+    recipe = Recipe(
+        name="mine", ask={"micro_batch": 8}, trainer=TrainerRules(adapter="script", args=args), ladder=LadderRules(order=("micro_batch",))
+    )
+    adapter = ScriptAdapter(recipe)
+    lower = adapter.line(ladder_of(adapter).rungs[1], run=tmp_path)
+    assert lower.words == [*words[:-1], "4", "--gradient_accumulation_steps", "2"]
 
 
 def test_a_script_without_a_word_for_accumulation_is_given_it_from_outside(tmp_path: Path) -> None:
