@@ -169,6 +169,58 @@ def test_a_configuration_in_python_behind_a_module_is_not_the_script(tmp_path: P
     assert script_recognise.script_of(["python", "-m", "torch.distributed.run", "--nnodes", "1", "mine.py", "--x"]) == (Path("mine.py"), 6)
 
 
+def test_of_several_configuration_files_the_last_that_says_a_key_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text("LightningCLI(Model, Data)\nclass Data:\n    def __init__(self, batch_size: int = 32): ...\n")
+    Path("a.yaml").write_text("trainer: {max_epochs: 2}\ndata: {batch_size: 64}   # mine\n")
+    Path("b.yaml").write_text("data:\n  batch_size: 16384\n")
+    Path("c.yaml").write_text("trainer: {accumulate_grad_batches: 2}\n")
+    understood = recognise.understand(["python", "t.py", "fit", "--config", "a.yaml", "--config=b.yaml", "--config", "c.yaml"])
+    assert believed(understood)["micro_batch"] == (16384, "config:data.batch_size")
+    assert believed(understood)["accumulation"] == (2, "config:trainer.accumulate_grad_batches")
+    assert understood.args["config"] == ["a.yaml", "b.yaml", "c.yaml"]
+    adapter = ScriptAdapter(made(understood))
+    assert adapter.check() == [] and rung_words(understood, 0) == list(understood.words)
+    command = adapter.full_run(ladder_of(adapter).rungs[1], cpu_budget(), folder=tmp_path / "run")
+    written_to = {path.name: yaml.safe_load(text) for path, text in command.files.items()}
+    assert written_to == {
+        "b.rung1.yaml": {"data": {"batch_size": 8192}},
+        "c.rung1.yaml": {"trainer": {"accumulate_grad_batches": 4}},
+    }
+    copies = {path.name: path for path in command.files}
+    assert command.argv[3:] == ("--config", "a.yaml", f"--config={copies['b.rung1.yaml']}", "--config", str(copies["c.rung1.yaml"]))
+
+
+@pytest.mark.parametrize(
+    ("words", "source", "batch"),
+    [
+        ("--data.batch_size 8 --config b.yaml", "LightningCLI()", (16384, "config:data.batch_size")),
+        ("--config b.yaml --data.batch_size 8", "LightningCLI()", (8, "--data.batch_size")),
+        ("--data.batch_size 8 --config b.yaml", "", (8, "--data.batch_size")),
+        ("--base a.yaml b.yaml", "", (16384, "config:data.batch_size")),
+        ("--base b.yaml a.yaml", "", (64, "config:data.batch_size")),
+        ("a.yaml b.yaml --names names.json", "", (16384, "config:data.batch_size")),
+    ],
+)
+def test_files_and_flags_count_in_the_order_that_their_parser_takes_them_in(
+    words: str, source: str, batch: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text(source)
+    Path("a.yaml").write_text("data: {batch_size: 64}\n")
+    Path("b.yaml").write_text("data: {batch_size: 16384}\n")
+    Path("names.json").write_text("{}")
+    assert believed(recognise.understand(["python", "t.py", *words.split()]))["micro_batch"] == batch
+
+
+def test_where_accumulation_is_in_doubt_it_is_not_taken_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text("")
+    Path("c.yaml").write_text("batch_size: 8\na: {accum: 2}\nb: {accum: 4}\n")
+    understood = recognise.understand(["python", "t.py", "c.yaml"])
+    assert "accumulation" not in believed(understood) and understood.ladder["wheels"] == {"micro_batch": {"floor": 8}}
+
+
 def test_a_key_of_yacs_has_its_value_behind_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("t.py").write_text("p.add_argument('opts', nargs=argparse.REMAINDER)\n")

@@ -180,14 +180,18 @@ class ScriptAdapter(Resumes, Foreseen):
         if line.outside > 1 or line.split is not None:
             variables, files = outside.placed(line.outside, split=line.split, place=place, env=line.env)
             line.env |= variables
-        if self.args.config is None or not line.config:
-            return line, files
-        source = Path(self.args.config)
-        copy = place / f"{source.stem}.rung{rung.index}{source.suffix}"
+        by_file: dict[str, dict[str, Any]] = {}
+        for key, value in line.config.items():
+            path = configs.last_with(self.args.config, key) or next(iter(self.args.config), None)
+            if path is not None:
+                by_file.setdefault(path, {})[key] = value
         new = {text.removeprefix("config+:") for text in self.args.spelled.values() if text.startswith("config+:")}
-        text = configs.edited(source.read_text(encoding="utf-8"), source.suffix, line.config, new=new)
-        line.words = [_replaced(word, self.args.config, str(copy)) for word in line.words]
-        return line, {**files, copy: text}
+        for path, changes in by_file.items():
+            source = Path(path)
+            copy = _free(place / f"{source.stem}.rung{rung.index}{source.suffix}", files)
+            files = {**files, copy: configs.edited(source.read_text(encoding="utf-8"), source.suffix, changes, new=new)}
+            line.words = [*line.words[: line.begin], *(_replaced(word, path, str(copy)) for word in line.words[line.begin :])]
+        return line, files
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         run = folder / "scratch" / "run"
@@ -322,6 +326,11 @@ def _in_config(spelled: str) -> str:
     return spelled
 
 
+def _free(path: Path, taken: Mapping[Path, str]) -> Path:
+    """The path, or one beside it where two files have the same name."""
+    return path if path not in taken else _free(path.with_stem(f"{path.stem}_"), taken)
+
+
 def _replaced(word: str, path: str, copy: str) -> str:
     flag, equals, value = word.partition("=")
     if word == path:
@@ -453,45 +462,42 @@ def _config_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
     keys = {place: text.removeprefix("config:") for place, text in wanted.items() if text.startswith("config:")}
     if not keys:
         return []
-    if args.config is None:
-        return [
-            Fault(
-                key="trainer.args.config",
-                found="settings are spelled config:..., but no file is named",
-                cure="Name the file as in the command.",
-            )
-        ]
-    path = Path(args.config)
-    if not any(_replaced(word, args.config, "") != word for word in args.command):
+    if not args.config:
+        found = "settings are spelled config:..., but no file is named"
+        return [Fault(key="trainer.args.config", found=found, cure="Name the file as in the command.")]
+    if faults := [fault for path in args.config for fault in _file_faults(path, args)]:
+        return faults
+    return [fault for place, key in keys.items() if (fault := _key_fault(place, key, args)) is not None]
+
+
+def _file_faults(path: str, args: ScriptArgs) -> list[Fault]:
+    """What keeps a configuration file from being read, or a changed copy of it from being passed."""
+    place = "trainer.args.config"
+    if not any(_replaced(word, path, "") != word for word in args.command[_begin(args) :]):
         cure = f"Write it as the command does: {', '.join(args.command)}."
-        return [
-            Fault(key="trainer.args.config", found=f"{args.config} doesn't stand in the command, so no copy could be passed", cure=cure)
-        ]
-    if path.suffix not in configs.SUFFIXES:
-        return [
-            Fault(
-                key="trainer.args.config",
-                found=f"{path.suffix or 'no suffix'}: not a form that is known",
-                cure=f"Known: {', '.join(configs.SUFFIXES)}.",
-            )
-        ]
+        return [Fault(key=place, found=f"{path} doesn't stand in the command, so no copy could be passed", cure=cure)]
+    if Path(path).suffix not in configs.SUFFIXES:
+        found = f"{Path(path).suffix or 'no suffix'}: not a form that is known"
+        return [Fault(key=place, found=found, cure=f"Known: {', '.join(configs.SUFFIXES)}.")]
     try:
-        text = path.read_text(encoding="utf-8")
-        held = configs.load(text, path.suffix)
-    except (OSError, ValueError) as error:
-        return [Fault(key="trainer.args.config", found=f"{path} can't be read: {error}", cure="Correct the file or its path.")]
-    faults = []
-    for place, key in keys.items():
-        try:
-            configs.get(held, key)
-            configs.edited(text, path.suffix, {key: 1})
-        except configs.NoSuchKey:
-            known = [name for name, _ in configs.leaves(held)]
-            cure = f"{did_you_mean(key, known)}It has: {', '.join(known[:20])}{', ...' if len(known) > 20 else ''}."
-            faults.append(Fault(key=place, found=f"{path} has no key {key!r}", cure=cure))
-        except ValueError as error:
-            faults.append(Fault(key=place, found=f"{path}: {error}", cure="Give the key a line of its own."))
-    return faults
+        configs.held(path)
+    except ValueError as error:
+        return [Fault(key=place, found=f"{path} can't be read: {error}", cure="Correct the file or its path.")]
+    return []
+
+
+def _key_fault(place: str, key: str, args: ScriptArgs) -> Fault | None:
+    """A key that none of the files has, or whose value can't be changed in its text."""
+    path = configs.last_with(args.config, key)
+    if path is None:
+        known = [name for one in args.config for name, _ in configs.leaves(configs.held(one))]
+        cure = f"{did_you_mean(key, known)}It has: {', '.join(known[:20])}{', ...' if len(known) > 20 else ''}."
+        return Fault(key=place, found=f"{' and '.join(args.config)}: no key {key!r}", cure=cure)
+    try:
+        configs.edited(Path(path).read_text(encoding="utf-8"), Path(path).suffix, {key: 1})
+    except (ValueError, configs.NoSuchKey) as error:
+        return Fault(key=place, found=f"{path}: {error}", cure="Give the key a line of its own.")
+    return None
 
 
 def _data_faults(recipe: Recipe) -> list[Fault]:

@@ -125,13 +125,52 @@ def _toml_value(value: Any) -> str:
     return json.dumps(value)
 
 
-def named(words: Sequence[str]) -> str | None:
-    """The configuration file that a command line names: after a flag that says so, else the only such file among the words."""
-    for at, word in enumerate(words):
-        flag, equals, value = word.partition("=")
-        if flag.lstrip("-") in ("config", "cfg", "c", "conf", "config-file", "config_file", "config-path", "config_path"):
-            path = value if equals else (words[at + 1] if at + 1 < len(words) else "")
-            if Path(path).suffix in SUFFIXES and Path(path).is_file():  # a name that the script resolves itself is left to it
-                return path
-    found = [word for word in words if Path(word).suffix in SUFFIXES and Path(word).is_file()]
-    return found[0] if len(found) == 1 else None
+_FLAGS = frozenset((
+    "config", "configs", "cfg", "c", "conf", "base", "config-file", "config_file", "config-files", "config_files", "config-path",
+    "config_path",
+))  # fmt: skip
+
+
+def named(words: Sequence[str]) -> tuple[str, ...]:
+    """The configuration files that a command line names, in its order: those after flags that say so (``--config a.yaml --config b.yaml``,
+    ``--base a.yaml b.yaml``), else those that stand alone, else the only such file among the words. A name that the script resolves
+    itself is left to it."""
+    flagged: list[str] = []
+    alone: list[str] = []
+    all_of_them: list[str] = []
+    flag = ""
+    for word in words:
+        name, equals, value = word.partition("=")
+        is_flag = name.startswith("-") or (bool(equals) and name in _FLAGS)
+        flag = name.lstrip("-") if is_flag else flag
+        path = value if is_flag else word
+        if Path(path).suffix in SUFFIXES and Path(path).is_file():
+            all_of_them.append(path)
+            if flag in _FLAGS:
+                flagged.append(path)
+            elif not flag:
+                alone.append(path)
+    found = flagged or alone or (all_of_them if len(all_of_them) == 1 else [])
+    return tuple(dict.fromkeys(found))
+
+
+def held(path: str) -> Any:
+    """A file as plain values. ValueError where it can't be read."""
+    try:
+        return load(Path(path).read_text(encoding="utf-8"), Path(path).suffix)
+    except OSError as error:
+        raise ValueError(str(error)) from error
+
+
+def says(path: str, key: str) -> bool:
+    """Whether a file can be read and has the key."""
+    try:
+        get(held(path), key)
+    except (ValueError, NoSuchKey):
+        return False
+    return True
+
+
+def last_with(paths: Sequence[str], key: str) -> str | None:
+    """Of several files the one whose value of a key counts: the last that has it."""
+    return next((path for path in reversed(paths) if says(path, key)), None)

@@ -38,6 +38,11 @@ def of_script(path: Path) -> list[Flag]:
     return []
 
 
+def in_order(path: Path) -> bool:
+    """Whether the script's parser takes flags and configuration files in their order, so that a file overrules a flag before it."""
+    return any(word in parsed(path)[0] for word in ("LightningCLI", "jsonargparse"))
+
+
 _NOMINAL = (
     re.compile(r"^\s*(?:self\.)?(?:nbs|nominal_batch(?:_size)?)\s*=\s*(\d+)", re.MULTILINE),
     re.compile(r"accumulate\w*\s*=.*\bround\(\s*(\d+)\s*/\s*(?:\w+\.)*\w*batch_?size\s*\)"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,9 +30,11 @@ def understand(words: Sequence[str]) -> Understood:
     if script is not None and not script.is_file():
         raise BadInput([Fault(key=PLACE, found=f"there is no script {script} in {Path.cwd()}", cure="Give its path.")])
     config = configs.named(words[begin:])  # what stands before the script is its launcher's
+    held = _held(config)
     declared = [*parsers.of_script(script), *groups.settings(script, words[begin:])] if script is not None else []
     python = [Path(word) for word in words[begin:] if word.endswith(".py") and Path(word).is_file()]
-    found = [*_on_the_line(words, begin, declared), *_in_config(config), *_in_python(python), *_declared(declared, words[begin:])]
+    later = _later(words, begin, held) if script is not None and parsers.in_order(script) else {}
+    found = [*_on_the_line(words, begin, declared, later), *_in_config(held), *_in_python(python), *_declared(declared, words[begin:])]
     beliefs, doubts = _believed(batches.settled(found, ranks=ranks(words)))
     if any(belief.source == COMMAND_LINE for wheel, belief in beliefs.items() if wheel in _LENGTHS):  # then no other length is meant
         beliefs = {wheel: one for wheel, one in beliefs.items() if wheel not in _LENGTHS or not one.source.endswith("'s default")}
@@ -49,8 +52,8 @@ def understand(words: Sequence[str]) -> Understood:
                 "trainer.args.spelled.micro_batch=--my-batch trainer.args.spelled.accumulation=--my-accum -- ...",
             )
         )
-    unknown = ""
-    if "accumulation" not in beliefs and (batch := beliefs.get("micro_batch")) is not None and _usable(batch):
+    unknown = next((f"{doubt.text}; until then the micro-batch is not turned" for doubt in doubts if doubt.wheel == "accumulation"), "")
+    if not unknown and "accumulation" not in beliefs and (batch := beliefs.get("micro_batch")) is not None and _usable(batch):
         nominal = parsers.nominal_batch(script) if script is not None else None
         if nominal is not None:
             unknown = _nominal(beliefs, nominal, script)
@@ -106,7 +109,7 @@ def _positive(value: Any) -> bool:
 
 
 def _recipe(
-    words: Sequence[str], beliefs: Mapping[str, Belief], doubts: Sequence[Doubt], config: str | None, *, unknown: str
+    words: Sequence[str], beliefs: Mapping[str, Belief], doubts: Sequence[Doubt], config: Sequence[str], *, unknown: str
 ) -> Understood:
     """The recipe that the beliefs amount to."""
     wheels = {wheel: belief for wheel, belief in beliefs.items() if _usable(belief)}
@@ -114,6 +117,7 @@ def _recipe(
     spelled = {wheel: belief.spelling for wheel, belief in beliefs.items() if wheel in wheels or wheel == "micro_batch"}
     rules = _rules(wheels, order)
     says = {wheel: belief.value for wheel, belief in wheels.items()}
+    named = {"config": config[0] if len(config) == 1 else list(config)} if config else {}
     remarks = () if "accumulation" in wheels else (f"accumulation: {unknown or 'not known, so the micro-batch is not turned'}",)
     return Understood(
         adapter="script",
@@ -122,11 +126,11 @@ def _recipe(
         doubts=tuple(doubts),
         groups=("trainer: script", "ladder: script"),
         ask={wheel: belief.value for wheel, belief in wheels.items()},
-        args={"command": list(words), **({"config": config} if config else {}), "spelled": spelled, "says": says},
+        args={"command": list(words), **named, "spelled": spelled, "says": says},
         ladder={"order": order or ["micro_batch"], **({"wheels": rules} if rules else {})},
         comments={
             **{f"ask.{wheel}": str(belief) for wheel, belief in wheels.items()},
-            "trainer.args.config": "autofit passes a changed copy",
+            "trainer.args.config": "autofit passes changed copies",
             "trainer.args.says": "what the command means as it stands; nothing of it is said again",
             "trainer.args.spelled": "wheel: how the script says it (docs/scripts.md has all the ways)",
             "ladder.order": "fastest wheel first",
@@ -246,8 +250,8 @@ def _meaning(spelling: str) -> str | None:
     return batches.WHOLE if names.whole(last) else names.meaning(last)
 
 
-def _on_the_line(words: Sequence[str], begin: int, declared: Sequence[flags.Flag]) -> Iterator[Belief]:
-    """Settings that the command itself says."""
+def _on_the_line(words: Sequence[str], begin: int, declared: Sequence[flags.Flag], later: Mapping[str, int]) -> Iterator[Belief]:
+    """Settings that the command itself says. ``later``: keys of configuration files with their places; behind a flag, they overrule it."""
     known = {name: flag for flag in declared for name in (*flag.names, flag.spelling.removeprefix("switch:").split("/")[0])}
     for at, word in enumerate(words[begin:], start=begin):
         name, equals, value = word.partition("=")
@@ -258,7 +262,7 @@ def _on_the_line(words: Sequence[str], begin: int, declared: Sequence[flags.Flag
         flag = known.get(name)
         if flag is not None and wheel is None:
             wheel = _meaning(flag.spelling)
-        if wheel is None or not (name.startswith("-") or equals or YACS.fullmatch(name)):
+        if wheel is None or not (name.startswith("-") or equals or YACS.fullmatch(name)) or later.get(name.lstrip("-"), -1) > at:
             continue
         if glued is not None:
             yield Belief(wheel=wheel, value=typed(value), spelling=name, source=COMMAND_LINE)
@@ -280,19 +284,28 @@ def _trained_with(key: str, wheel: str | None) -> str | None:
     return "val_micro_batch" if wheel == "micro_batch" else None
 
 
-def _in_config(config: str | None) -> Iterator[Belief]:
-    """Keys of the configuration file. One of a validation section means the validation's batch."""
-    if config is None or not Path(config).is_file():
-        return
-    path = Path(config)
-    try:
-        held = configs.load(path.read_text(encoding="utf-8"), path.suffix)
-    except ValueError:
-        return
-    for key, value in configs.leaves(held):
+def _held(config: Sequence[str]) -> dict[str, Any]:
+    """Path -> what the file holds, of those that can be read, in the command's order."""
+    found = {}
+    for path in config:
+        with contextlib.suppress(ValueError):
+            found[path] = configs.held(path)
+    return found
+
+
+def _in_config(held: Mapping[str, Any]) -> Iterator[Belief]:
+    """Keys of the configuration files; of several that say a key the last counts. A validation section's batch is the validation's."""
+    said = {key: (value, path) for path, values in held.items() for key, value in configs.leaves(values)}
+    for key, (value, path) in said.items():
         wheel = _trained_with(key, _meaning(key))
         if wheel is not None and isinstance(value, (bool, int, float)):
-            yield Belief(wheel=wheel, value=value, spelling=f"config:{key}", source=str(path))
+            yield Belief(wheel=wheel, value=value, spelling=f"config:{key}", source=path)
+
+
+def _later(words: Sequence[str], begin: int, held: Mapping[str, Any]) -> dict[str, int]:
+    """Key -> where the last configuration file stands that says it, for a parser that takes flags and files in their order."""
+    places = {path: at for at, word in enumerate(words) if at >= begin for path in held if word == path or word.endswith(f"={path}")}
+    return {key: places[path] for path, values in held.items() for key, _ in configs.leaves(values)}
 
 
 def _in_python(files: Sequence[Path]) -> Iterator[Belief]:

@@ -19,6 +19,10 @@ Words = Annotated[
 """A list of words, or one text that is split as a shell would."""
 
 
+Paths = Annotated[tuple[str, ...], BeforeValidator(lambda said: (said,) if isinstance(said, str) else () if said is None else tuple(said))]
+"""A path, a list of them, or null."""
+
+
 class Validation(Part):
     """How a trial gets to see a validation pass, where it doesn't by itself."""
 
@@ -44,8 +48,9 @@ class ScriptArgs(Part):
 
     command: Annotated[Words, Field(min_length=1)]
     """The command line that trains, as a person would type it."""
-    config: str | None = None
-    """The configuration file named in the command (its path there); autofit passes a changed copy. Null: there is none."""
+    config: Paths = ()
+    """The configuration file named in the command (its path there), or the list of them in its order, of which the last that says a key
+    counts; autofit passes changed copies. Null: there is none."""
     spelled: dict[str, str] = Field(default={})
     """Wheel (or ``data``) -> spelling: --flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, key= (Hydra), env:NAME;
     config+:key is added to a JSON file that lacks it."""
