@@ -22,7 +22,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from launcher import process
+from launcher import install, process
 from launcher.contract import files
 from launcher.errors import BadInput, Fault
 
@@ -74,7 +74,7 @@ def installed(name: str) -> Installed | None:
     version = (mine.version if mine is not None else None) or _said_in(folder)
     if version is None:
         found = f"{folder} has no metadata and doesn't say its version"
-        raise BadInput([Fault(key="trainer.adapter", found=found, cure=f"Install it anew: pip install --force-reinstall {name}.")])
+        raise BadInput([Fault(key="trainer.adapter", found=found, cure=f"Install it anew: {install.command('--force-reinstall', name)}.")])
     return Installed(name=name, version=version, folder=folder, odd=tuple(_odd(name, version, folder, mine, all_of_it)))
 
 
@@ -145,10 +145,11 @@ def ran(name: str) -> Mapping[str, str]:
 def _cure(package: Installed, known: Mapping[str, str], checked: Sequence[str]) -> str:
     """The same one anew where it is known to work, else the nearest that does."""
     if package.version in (*known, *checked):
-        return f"It works where it is whole: pip install --force-reinstall {package.name}=={package.version}, or look at its dependencies."
+        anew = install.command("--force-reinstall", f"{package.name}=={package.version}")
+        return f"It works where it is whole: {anew}, or look at its dependencies."
     near = nearest(package.version, (*known, *checked))
     beside = f"was run with {known[near]}" if near in known else "is the one that autofit's own tests run with"
-    return f"Install the nearest that works: pip install {package.name}=={near} ({beside}; docs/versions.md lists others)."
+    return f"Install the nearest that works: {install.command(f'{package.name}=={near}')} ({beside}; docs/versions.md lists others)."
 
 
 def nearest(version: str, others: Iterable[str]) -> str:

@@ -5,10 +5,12 @@ Sizes are bytes. Only reads.
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import platform
 import shutil
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,10 +27,27 @@ def shared_memory_free() -> int | None:
 
 def disk_free(path: str | os.PathLike[str]) -> int:
     """Bytes this user may still write where ``path`` is, or will be: the nearest folder that exists, and may be seen, counts."""
+    return shutil.disk_usage(_nearest(path)).free
+
+
+def not_writable(path: str | os.PathLike[str]) -> OSError | None:
+    """What keeps this user from making files where ``path`` is, or will be; None where nothing does, and for a full disk.
+
+    It is tried, with a file that has no name: modes don't tell of a read-only file system, nor of what a server forbids.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=_nearest(path)):
+            return None
+    except OSError as error:
+        return error if error.errno not in (errno.ENOSPC, errno.EDQUOT) else None
+
+
+def _nearest(path: str | os.PathLike[str]) -> Path:
+    """The nearest folder above that exists, and may be seen."""
     place = Path(path).absolute()
     while not os.path.exists(place) and place != place.parent:  # False where looking is forbidden; Path.exists raises there
         place = place.parent
-    return shutil.disk_usage(place).free
+    return place
 
 
 def memory() -> tuple[int, int, int]:

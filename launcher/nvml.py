@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 
+from launcher import install
 from launcher.cardmemory import handle_of, memory
 from launcher.sizes import format_size
 
@@ -94,7 +95,7 @@ def opened(nvml: Any = None) -> Iterator[tuple[Any, Absence | None]]:
                 None,
                 Absence(
                     found="the Python package nvidia-ml-py, which asks the driver, is not installed",
-                    cure="Install it into this environment: pip install nvidia-ml-py.",
+                    cure=f"Install it into this environment: {install.command('nvidia-ml-py')}.",
                     broken=_card_files(),
                 ),
             )

@@ -20,6 +20,7 @@ runs/autofit/RECIPE-DATE-TIME/
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -61,12 +62,7 @@ class RunFolder:
                 (path / "trials").mkdir()
                 return cls(path.resolve())
         except OSError as error:
-            fault = Fault(
-                key="run.root",
-                found=f"can't make a run folder in {root}: {error.strerror or error}",
-                cure="Free space there, or set run.root to a folder that can be written.",
-            )
-            raise BadInput([fault]) from error
+            raise BadInput([no_run_folder(root, error)]) from error
         raise BadInput([Fault(key="run.root", found=f"{root} holds too many runs named {base}", cure="Set another run.root.")])
 
     @property
@@ -157,3 +153,10 @@ class RunFolder:
 
     def replace_json(self, path: Path, value: Any) -> None:
         files.replace_json(path, value)
+
+
+def no_run_folder(root: Path, why: OSError) -> Fault:
+    """The fault of a place where no run folder can be made."""
+    full = why.errno in (errno.ENOSPC, errno.EDQUOT)
+    cure = "Free space there, or set run.root to a folder on another disk." if full else "Set run.root to a folder that you can write."
+    return Fault(key="run.root", found=f"can't make a run folder in {root}: {why.strerror or why}", cure=cure)

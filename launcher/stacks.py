@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from launcher import process
+from launcher import install, process
 from launcher.process import Child
 
 LOOK_S = 20.0
@@ -43,7 +43,7 @@ def _python_stack(pid: int) -> str:
 
 def _kernel_stack(pid: int) -> str:
     """What each thread waits for in the kernel (proc_pid_wchan(5))."""
-    lines = ["(py-spy is not installed: pip install py-spy tells the Python stack)"]
+    lines = [f"(py-spy is not installed; it tells the Python stack: {install.extra('stacks')})"]
     with contextlib.suppress(OSError):
         for thread in sorted(os.listdir(f"/proc/{pid}/task"), key=int):
             waits = Path(f"/proc/{pid}/task/{thread}/wchan").read_text(encoding="ascii", errors="replace")

@@ -10,18 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeVar
 
-from launcher import attempts, devices, host, kept, launch, owner, peaks, process, search, throughput, trial, turns, wheels
+from launcher import attempts, devices, host, install, kept, launch, owner, peaks, process, search, throughput, trial, turns, wheels
 from launcher import recipe as recipes
 from launcher.contract.report import Phase
 from launcher.devices import Budget
-from launcher.errors import BadInput, Fault, Interrupted
+from launcher.errors import COMMAND_LINE, BadInput, Fault, Interrupted
 from launcher.fit import Fit, Status, status_of
 from launcher.forecast import earlier
 from launcher.job import Job
 from launcher.ladder import MICRO_BATCH, Ladder, Rung
 from launcher.places import tell_launched
 from launcher.recipe import Draft
-from launcher.record import RunFolder
+from launcher.record import RunFolder, no_run_folder
 from launcher.resumption import Interrupted as Interruption
 from launcher.schema import Recipe
 from launcher.sizes import format_size
@@ -82,11 +82,14 @@ def prepare(draft: Draft, *, queued: Callable[[str], None] | None = None) -> Job
     ladder = _collect(faults, lambda: wheels.ladder_of(adapter))
     budget = _collect(faults, lambda: _budget(recipe))
     faults = [fault for fault in faults if fault.key != HELD]  # perhaps another launch holds it, which is waited for
-    if not faults:
-        _collect(faults, lambda: _make_data(recipe))
-    to_be_made = recipe.prepare is not None and recipe.data is not None and not os.path.exists(recipe.data)
     faults += _disk_faults(Path(recipe.run.root))
-    faults += [fault for fault in _collect(faults, adapter.check) or [] if not (to_be_made and fault.key == "data")]
+    if _to_be_made(draft):  # what is wrong beside the data is told before a command is run
+        faults += [fault for fault in _collect(faults, adapter.check) or [] if fault.key != "data"]
+        if not faults and ladder is not None:
+            _collect(faults, lambda: _make_data(recipe))
+            adapter = type(adapter)(recipe)
+    if not (faults and _to_be_made(draft)):
+        faults += _collect(faults, adapter.check) or []
     if faults or ladder is None:
         raise BadInput(draft.provenance.placed(faults))
     try:
@@ -109,7 +112,9 @@ LEAST_DISK_BYTES = 512 * 2**20
 
 
 def _disk_faults(root: Path) -> list[Fault]:
-    """A disk too full for a run is told before the trials, not after the first epoch."""
+    """A folder that can't be written, or a disk too full for a run, is told before the trials, not after the first epoch."""
+    if (wrong := host.not_writable(root)) is not None:
+        return [no_run_folder(root, wrong)]
     free = host.disk_free(root)
     if free >= LEAST_DISK_BYTES:
         return []
@@ -475,22 +480,27 @@ def _below(job: Job) -> list[tuple[Job, Rung]]:
     return [(replace(job, adapter=adapter), replace(rung, index=beyond + at)) for at, rung in enumerate(below)]
 
 
+def _to_be_made(draft: Draft) -> bool:
+    """Whether the recipe's ``prepare`` is to make its data. It isn't for data that a person has typed: that is there, or is missing."""
+    recipe = draft.recipe
+    if recipe is None or recipe.prepare is None or recipe.data is None or os.path.exists(recipe.data):
+        return False
+    typed = draft.provenance.where("data") == COMMAND_LINE
+    return not typed or draft.provenance.where("prepare") == COMMAND_LINE
+
+
 def _make_data(recipe: Recipe) -> None:
-    """Runs the recipe's ``prepare`` command where its data isn't there yet."""
-    if recipe.prepare is None or recipe.data is None or os.path.exists(recipe.data):
-        return
+    """Runs the recipe's ``prepare`` command. Raises BadInput where it doesn't make the data."""
+    assert recipe.prepare is not None and recipe.data is not None
     status, said = process.output_of(recipe.prepare)
-    failed = status != 0 or not os.path.exists(recipe.data)
-    if failed:
+    if status == 0 and os.path.exists(recipe.data):
+        return
+    found = f"`{' '.join(recipe.prepare)}` did not make {recipe.data}"
+    if missing := install.missing_module(said):
         raise BadInput(
-            [
-                Fault(
-                    key="prepare",
-                    found=f"`{' '.join(recipe.prepare)}` did not make {recipe.data}: {said.strip()[-2000:]}",
-                    cure="Run it by hand, or set data=.",
-                )
-            ]
+            [Fault(key="prepare", found=f"{found}: it needs {missing}, which is not installed", cure=f"{install.module(missing)}.")]
         )
+    raise BadInput([Fault(key="prepare", found=f"{found}: {said.strip()[-2000:]}", cure="Run it by hand, or set data=.")])
 
 
 def try_one(draft: Draft, screen: Screen) -> tuple[Trial, dict[str, Any]]:

@@ -282,3 +282,14 @@ def test_run_takes_a_command_line_to_the_rung_that_fits_and_trains(tmp_path: Pat
     assert said["status"] == "done", done.stderr
     assert said["rung"]["micro_batch"] < 512 and failed_above(said) == {"out_of_memory"}
     assert said["effective_batch"] == 512 and (tmp_path / "out" / "best_model.pth").exists()
+
+
+def test_a_run_root_that_can_never_be_written_is_refused_with_its_reason_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["fit", "recipe=yolo_demo", f"data={write_yolo_dataset(tmp_path / 'dataset')}"]
+    assert cli.run([*words, "run.root=/proc/here"]) == 1
+    err = capfd.readouterr().err
+    assert err.startswith("command line: run.root: can't make a run folder in /proc/here: ") and "Free space" not in err
+    assert "disk left" not in err

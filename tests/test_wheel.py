@@ -64,4 +64,4 @@ def test_it_runs_from_any_folder_in_a_clean_environment(clean: Path, tmp_path: P
 def test_without_the_trainer_it_names_the_extra_to_install(clean: Path, tmp_path: Path) -> None:
     done = run(clean, tmp_path, "train", "recipe=yolov8x_a100", "data=data.yaml", "device=cpu")
     assert done.returncode == 1
-    assert "pip install 'autofit[ultralytics]'" in done.stderr and "Traceback" not in done.stderr
+    assert "pip install ultralytics torch torchvision" in done.stderr and "Traceback" not in done.stderr

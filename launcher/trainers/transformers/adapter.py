@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher import capabilities, cardmemory, devices, nvml, progress
+from launcher import capabilities, cardmemory, devices, install, nvml, progress
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
@@ -168,9 +168,7 @@ class TransformersAdapter(Resumes, Foreseen):
             if isinstance(value, int) and value < 0:
                 faults.append(Fault(key=key, found=f"rank {value}", cure="0 (all weights), or a rank such as 16."))
             elif value and importlib.util.find_spec("peft") is None:
-                faults.append(
-                    Fault(key=key, found="LoRA needs the package peft, which is not installed", cure="pip install 'autofit[lora]'.")
-                )
+                faults.append(Fault(key=key, found="LoRA needs the package peft, which is not installed", cure=f"{install.extra('lora')}."))
         faults += self._generation_faults(task)
         return faults
 
@@ -496,7 +494,7 @@ def _optimizer_problem(value: Value) -> tuple[str, str] | None:
         )
     needed = next((package for part, package in reversed(_NEEDS.items()) if part in str(value)), None)
     if needed is not None and importlib.util.find_spec(needed) is None:
-        return f"it needs the package {needed}, which is not installed", f"pip install {needed}, or take it out of the ladder."
+        return f"it needs the package {needed}, which is not installed", f"{install.command(needed)}, or take it out of the ladder."
     return None
 
 

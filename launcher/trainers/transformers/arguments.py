@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from launcher import install
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.trainers.transformers.native.hf_run import CommonArguments
 from launcher.trainers.transformers.native.hf_speech import SpeechArguments
@@ -61,7 +62,7 @@ def package() -> Path:
     """The installed transformers. Raises BadInput where there is none."""
     spec = importlib.util.find_spec("transformers")
     if spec is None or not spec.submodule_search_locations:
-        raise BadInput([Fault(key="trainer.adapter", found="transformers is not installed", cure="pip install 'autofit[transformers]'.")])
+        raise BadInput([Fault(key="trainer.adapter", found="transformers is not installed", cure=f"{install.extra('transformers')}.")])
     return Path(next(iter(spec.submodule_search_locations)))
 
 
@@ -106,7 +107,13 @@ def _fields(path: Path, name: str) -> dict[str, Argument]:
             lines = [line for line in node.body if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)]
             return {line.target.id: Argument(types=_types(ast.unparse(line.annotation)), default=_default(line.value)) for line in lines}  # type: ignore[union-attr]
     raise BadInput(
-        [Fault(key="trainer.adapter", found=f"{path} has no class {name}", cure="Install another: pip install 'transformers>=4.50,<6'.")]
+        [
+            Fault(
+                key="trainer.adapter",
+                found=f"{path} has no class {name}",
+                cure=f"Install another: {install.command('transformers>=4.50,<6')}.",
+            )
+        ]
     )
 
 

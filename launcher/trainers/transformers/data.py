@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from launcher import install
 from launcher.errors import Fault
 from launcher.schema import Recipe, Value
 from launcher.trainers.transformers import models as hf_models
@@ -56,9 +57,7 @@ _FORM = {
 
 def _speech_faults(recipe: Recipe, samples: list[hf_speech.Sample], model: Model) -> list[Fault]:
     if importlib.util.find_spec("soundfile") is None:
-        return [
-            Fault(key="data", found="audio is decoded by soundfile, which is not installed", cure="pip install 'autofit[transformers]'.")
-        ]
+        return [Fault(key="data", found="audio is decoded by soundfile, which is not installed", cure=f"{install.extra('transformers')}.")]
     args = recipe.trainer.args
     if args.get("on_bad_data") == "skip":
         return []

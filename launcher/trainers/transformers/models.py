@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from launcher import install
 from launcher.errors import Fault
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
@@ -74,7 +75,7 @@ def _on_the_hub(name: str) -> Model:
         from huggingface_hub import errors as hub
         from huggingface_hub import get_hf_file_metadata, hf_hub_url
     except ImportError:
-        return Model(name=name, place="nowhere", why="huggingface_hub is not installed", cure="pip install 'autofit[transformers]'.")
+        return Model(name=name, place="nowhere", why="huggingface_hub is not installed", cure=f"{install.extra('transformers')}.")
     try:
         get_hf_file_metadata(hf_hub_url(name, "config.json"), timeout=10)
     except hub.GatedRepoError:

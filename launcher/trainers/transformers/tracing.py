@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from launcher import install
 from launcher.allocator import CHECKPOINTING
 from launcher.contract.report import Phase
 from launcher.forecast.forecast import Rest
@@ -34,7 +35,7 @@ def of(rung: Rung, *, task: str, args: Mapping[str, Any], lengths: Lengths, cuda
     """Raises Untraceable. ``args``: the rung's native arguments."""
     if importlib.util.find_spec("transformers") is None:
         raise Untraceable(
-            "the package transformers isn't installed here, and its own model is what is traced: pip install 'autofit[transformers]'"
+            f"the package transformers isn't installed here, and its own model is what is traced: {install.extra('transformers')}"
         )
     model = hf_models.locate(str(args["model_name_or_path"]))
     if model.place in ("nowhere", "unreachable"):

@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from launcher import install
 from launcher.errors import BadInput, Fault, did_you_mean
 
 EXTRA = ("save_dir", "augmentations")
@@ -56,7 +57,7 @@ def package() -> Path:
     spec = importlib.util.find_spec("ultralytics")
     if spec is None or spec.origin is None:
         raise BadInput(
-            [Fault(key="trainer.adapter", found="the package ultralytics is not installed", cure="pip install 'autofit[ultralytics]'.")]
+            [Fault(key="trainer.adapter", found="the package ultralytics is not installed", cure=f"{install.extra('ultralytics')}.")]
         )
     return Path(spec.origin).parent
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from launcher import install
 from launcher.allocator import CHECKPOINTING
 from launcher.contract.report import Phase
 from launcher.forecast.forecast import Rest
@@ -52,7 +53,7 @@ def of(
     """Raises Untraceable. ``args``: Ultralytics' own, with its defaults; ``classes`` and ``labels``: None where there is no data."""
     if importlib.util.find_spec("ultralytics") is None:
         raise Untraceable(
-            "the package ultralytics isn't installed here, and its own model is what is traced: pip install 'autofit[ultralytics]'"
+            f"the package ultralytics isn't installed here, and its own model is what is traced: {install.extra('ultralytics')}"
         )
     if task != "detect":
         raise Untraceable(
