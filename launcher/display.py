@@ -335,17 +335,42 @@ def _why_none(fit: Fit) -> str:
     if fit.status == "card_taken":
         return f"Stopped: others hold the card ({fit.trials[-1].verdict.why}). Wait until it is free, or set device.share=true."
     if fit.trials and not fit.trials[-1].verdict.lower_rung_may_help:
-        return f"Stopped: the trainer {fit.status} in a trial, which no lower rung would cure."
+        return _stopped(fit)
     if fit.nearest is not None and fit.nearest_command is not None:
         return _nearest(fit.nearest, fit.nearest_command, job)
     disproved = "" if fit.standing is None or not fit.standing.against else ", full runs of this launch have ruled out some"
     tried = f"{len(fit.trials)} of {len(job.ladder.rungs)} rungs tried{disproved}, the others ask as much as one that failed"
     from launcher.fit import least_need
 
+    if any(trial.verdict.otherwise for trial in fit.trials):
+        return f"No rung fits {job.budget}: {tried}. {_memory_for(least_need(fit.trials), job)}{_not_turned(fit)}"
     cure = _memory_for(least_need(fit.trials), job) + "Lower a floor, add a wheel, or give it more memory."
     if fit.trials and all(trial.verdict.phase == Phase.FINISH for trial in fit.trials):
         cure = "All of them failed at the end of a run (final validation, figures): set trainer.args.plots=False, or give it more memory."
     return f"No rung fits {job.budget}: {tried}. {cure}"
+
+
+def _stopped(fit: Fit) -> str:
+    """A trial has ended in a way that no lower rung would cure: whose fault that is."""
+    last = fit.trials[-1]
+    if last.verdict.kind is not Kind.VACUOUS:
+        return f"Stopped: the trainer {fit.status} in a trial, which no lower rung would cure."
+    return (
+        f"Stopped: the trial proved nothing, which no lower rung would cure ({last.verdict.why}). If the command trains and validates by "
+        f"itself, that is a fault of autofit's, not of the script: please report it, with {fit.job.folder.path}."
+    )
+
+
+def _not_turned(fit: Fit) -> str:
+    """Rungs at which a setting did not run as autofit had told the trainer: nothing that the person did."""
+    names = dict.fromkeys(name for trial in fit.trials for name in trial.verdict.otherwise)
+    last = next(trial for trial in reversed(fit.trials) if trial.verdict.otherwise)
+    words = "".join(f" trainer.args.spelled.{name}=..." for name in names) if type(fit.job.adapter).general else ""
+    cure = f" Say how it is really spelled, before --:{words}." if words else ""
+    return (
+        f"Turning {' and '.join(names)}, {last.verdict.why}: autofit has mistaken how that is said; the script is not at fault."
+        f"{cure} Please report it, with {fit.job.folder.path}."
+    )
 
 
 def _memory_for(need: Need | None, job: Job) -> str:

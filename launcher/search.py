@@ -110,8 +110,8 @@ def dominated_by(ladder: Ladder, rung: Rung, history: Sequence[Tried]) -> Tried 
     A rung is out where it asks at least as much on every wheel as one that really ran out of memory. A failure in training
     before any validation says nothing of the wheels that act only in validation: those can't cure it, so they don't count.
     An ``altered`` trial is no measurement of its rung and dominates nothing, save the micro-batches between the asked one and the one
-    that the trainer took by itself, which is tried first; nor does a failure of data loader workers or of
-    page-locked memory, which is about the host. A script whose batch can't be put together from micro-batches rules out every rung
+    that the trainer took by itself, which is tried first, and what ``_runs_otherwise`` says; nor does a failure of data loader workers or
+    of page-locked memory, which is about the host. A script whose batch can't be put together from micro-batches rules out every rung
     that would have to.
     """
     for tried in history:
@@ -120,15 +120,49 @@ def dominated_by(ladder: Ladder, rung: Rung, history: Sequence[Tried]) -> Tried 
             return tried
         if verdict.source == "accumulation" and rung.accumulation > ladder.asked.accumulation:
             return tried
+        if _otherwise_in_training(ladder, verdict) and _differ_in_validation_alone(ladder, rung, tried.rung):
+            return tried
         if verdict.kind not in (Kind.OUT_OF_MEMORY, Kind.SPILLED) or verdict.source in ("workers", "pinned"):
             continue
-        before_validation = verdict.phase in (Phase.START, Phase.SETUP, Phase.TRAIN)
+        before_validation = verdict.phase in _BEFORE_VALIDATION
         if all(
             at <= failed_at or (before_validation and wheel.acts_in == "validation")
             for wheel, at, failed_at in zip(ladder.wheels, rung.position, tried.rung.position, strict=True)
         ):
             return tried
+    return _runs_otherwise(ladder, rung, history)
+
+
+_BEFORE_VALIDATION = (Phase.START, Phase.SETUP, Phase.TRAIN)
+
+
+def _otherwise_in_training(ladder: Ladder, verdict: Verdict) -> bool:
+    """Whether something ran otherwise than told that no wheel of validation is."""
+    return bool(set(verdict.otherwise) - {wheel.name for wheel in ladder.wheels if wheel.acts_in == "validation"})
+
+
+def _differ_in_validation_alone(ladder: Ladder, one: Rung, other: Rung) -> bool:
+    """What ran otherwise in training does so whatever validation's batch is."""
+    pairs = zip(ladder.wheels, one.position, other.position, strict=True)
+    return all(at == there for wheel, at, there in pairs if wheel.acts_in != "validation")
+
+
+def _runs_otherwise(ladder: Ladder, rung: Rung, history: Sequence[Tried]) -> Tried | None:
+    """The second of two rungs at which one setting ran otherwise than told, where ``rung`` turns that setting, too, as they do (or leaves
+    it as asked, as they do): the fault doesn't hang on how far. None where such a rung fits all the same."""
+    for name in dict.fromkeys(name for tried in history for name in tried.verdict.otherwise):
+        alike = [tried for tried in history if _turns(ladder, tried.rung, name) == _turns(ladder, rung, name)]
+        faulty = [tried for tried in alike if name in tried.verdict.otherwise]
+        if len({tried.rung.index for tried in faulty}) > 1 and not any(tried.verdict.fits for tried in alike):
+            return faulty[1]
     return None
+
+
+def _turns(ladder: Ladder, rung: Rung, name: str) -> bool:
+    """Whether a rung has another value of a setting than the asked one."""
+    if name == "accumulation":
+        return rung.accumulation != ladder.asked.accumulation
+    return rung.values.get(name) != ladder.asked.values.get(name)
 
 
 def _between(rung: Rung, tried: Tried, took: int) -> bool:
@@ -190,9 +224,9 @@ def _wished(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried], predict
     known = {rung.index: need for rung in left if (need := forecast[rung.index]) is not None}
     named = next((rung for rung in left if known.get(rung.index, 2.0) <= 1.0), None)
     if named is None and len(known) < len(left) and not any(tried.verdict.fits for tried in real):
-        return _blind(left, fits=False)
+        return _blind(_worth_turning(ladder, left, real), fits=False)
     if named is None and not known:
-        return _blind(left, fits=True)
+        return _blind(_worth_turning(ladder, left, real), fits=True)
     failing = [rung for rung in left if named is None or rung.index < named.index]
     return _least(failing) if failing else left[0]
 
@@ -206,6 +240,15 @@ def _taken_instead(ladder: Ladder, tried: Tried) -> Rung | None:
 def _least(rungs: Sequence[Rung]) -> Rung:
     """The first of those that ask least: its failure closes most, and no failure of another would close it."""
     return next(rung for rung in rungs if not any(other is not rung and asks_as_much(rung, other) for other in rungs))
+
+
+def _worth_turning(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried]) -> Sequence[Rung]:
+    """The rungs to choose from where nothing is forecast: a wheel of validation stays where the first of them has it until a trial has
+    failed in its validation, or after it. Where training runs out of memory such a wheel cures nothing, and its trial is wasted."""
+    if any(not tried.verdict.fits and tried.verdict.phase not in _BEFORE_VALIDATION for tried in real):
+        return left
+    stay = [at for at, wheel in enumerate(ladder.wheels) if wheel.acts_in == "validation"]
+    return [rung for rung in left if all(rung.position[at] == left[0].position[at] for at in stay)]
 
 
 def _blind(left: Sequence[Rung], *, fits: bool) -> Rung:

@@ -53,6 +53,7 @@ class Trial:
             "source": self.verdict.source,
             "asked_bytes": self.verdict.asked_bytes,
             "folder": str(self.folder),
+            **({"otherwise": list(self.verdict.otherwise)} if self.verdict.otherwise else {}),
             **({"kept": self.kept} if self.kept else {}),
         }
 
@@ -68,7 +69,7 @@ def read(ladder: Ladder, said: Mapping[str, Any]) -> Trial:
     folder = Path(said["folder"])
     verdict = Verdict(
         kind=Kind(said["verdict"]), phase=said["phase"], why=said["why"], source=said["source"], asked_bytes=said["asked_bytes"],
-        peak_bytes=said["peak_bytes"],
+        peak_bytes=said["peak_bytes"], otherwise=tuple(said.get("otherwise", ())),
     )  # fmt: skip
     report = TrialReport.read(folder / "report.json") or TrialReport()
     rung = ladder.rungs[said["rung_index"]]

@@ -48,6 +48,8 @@ class Verdict:
     """For memory failures: how much the failing allocation asked for, where its text says so."""
     took: int | None = None
     """The micro-batch that the trainer took instead of the asked one, where it went below that by itself."""
+    otherwise: tuple[str, ...] = ()
+    """For ``altered``: the settings that ran otherwise than told, where no memory failure is why."""
     peak_bytes: int = 0
     """Most memory the trial held (CUDA: reserved by the allocator and held outside of it; data segments on the CPU)."""
     evidence: str = ""
@@ -238,10 +240,12 @@ def _vacuous(seen: _Seen) -> Verdict | None:
 
 
 def _altered(seen: _Seen) -> Verdict | None:
-    other = altered(seen.report.observed, {**seen.rung.values, **seen.needs.observed})
+    told = {**seen.rung.values, **seen.needs.observed}
+    other = otherwise(seen.report.observed, told)
     if not other:
         return None
-    return _verdict(seen, Kind.ALTERED, f"the trainer ran {other}", took=_took(seen), evidence=repr(seen.report.observed))
+    why = f"the trainer ran {altered(seen.report.observed, told)}"
+    return _verdict(seen, Kind.ALTERED, why, took=_took(seen), otherwise=other, evidence=repr(seen.report.observed))
 
 
 def _went_on(seen: _Seen) -> str:
@@ -308,13 +312,16 @@ class Needs:
     """What must have been observed beside the rung's own wheels, such as the device."""
 
 
-def altered(observed: Mapping[str, Value], asked: Mapping[str, Value]) -> str:
-    """What ran otherwise than asked, in words, or an empty string. Wheels the child could not observe don't count."""
-    return ", ".join(
-        f"{wheel}={observed[wheel]} instead of {value}"
-        for wheel, value in asked.items()
-        if value is not None and observed.get(wheel) is not None and observed[wheel] != value
+def otherwise(observed: Mapping[str, Value], asked: Mapping[str, Value]) -> tuple[str, ...]:
+    """The settings that ran otherwise than asked. Those that the child could not observe don't count."""
+    return tuple(
+        wheel for wheel, value in asked.items() if value is not None and observed.get(wheel) is not None and observed[wheel] != value
     )
+
+
+def altered(observed: Mapping[str, Value], asked: Mapping[str, Value]) -> str:
+    """What ran otherwise than asked, in words, or an empty string."""
+    return ", ".join(f"{wheel}={observed[wheel]} instead of {asked[wheel]}" for wheel in otherwise(observed, asked))
 
 
 def _failure(report: TrialReport, ending: Ending, *, on_card: bool) -> MemoryFailure | None:

@@ -29,6 +29,8 @@ class Surface:
     refuses_accumulation: bool = False
     takes: Mapping[int, int] = field(default_factory=dict)
     """Rung -> the micro-batch that the trainer goes down to there, where memory runs out."""
+    ignores: str = ""
+    """The setting whose word does nothing: it runs otherwise than told wherever it is turned."""
 
     def need(self, rung: Rung) -> float:
         return max(self.needs[rung.index].values())
@@ -44,6 +46,8 @@ class Surface:
             by_phase[phase] = self.needs[rung.index][phase]
             if by_phase[phase] > 1:
                 return self._failed(rung, phase, by_phase)
+            if self.ignores and phase is Phase.TRAIN and turned(self.ladder, rung, self.ignores):
+                return Tried(rung=rung, verdict=Verdict(kind=Kind.ALTERED, phase=phase, why="", otherwise=(self.ignores,)))
             if rung.index in self.broken and phase is Phase.TRAIN:
                 return Tried(rung=rung, verdict=Verdict(kind=self.broken[rung.index], phase=phase, why="same words"))
         return Tried(rung=rung, verdict=Verdict(kind=Kind.FITS, phase="done", why=""), need=self.need(rung), by_phase=by_phase)
@@ -55,6 +59,13 @@ class Surface:
         by_phase[phase] = min(by_phase[phase], 1.5) if self.measured else 1.0
         verdict = Verdict(kind=Kind.OUT_OF_MEMORY, phase=phase, why="", source="measured" if self.measured else "allocator")
         return Tried(rung=rung, verdict=verdict, need=max(by_phase.values()), by_phase=by_phase)
+
+
+def turned(ladder: Ladder, rung: Rung, name: str) -> bool:
+    """Whether a setting stands elsewhere than asked."""
+    if name == "accumulation":
+        return rung.accumulation != ladder.asked.accumulation
+    return rung.values.get(name) != ladder.asked.values.get(name)
 
 
 @dataclass
@@ -167,7 +178,7 @@ def noisy(draw: random.Random, needs: Mapping[int, Mapping[str, float]]) -> dict
 def spoil(draw: random.Random, surface: Surface) -> None:
     """What else goes wrong in life: crashes of one rung's own or of all, failures that no rung cures, accumulation refused, halving."""
     rungs = surface.ladder.rungs
-    match draw.randint(0, 5):
+    match draw.randint(0, 6):
         case 0:
             words, phase = "ValueError: Expected more than 1 value per channel", draw.choice([Phase.SETUP, Phase.TRAIN])
             surface.crashes = {rung.index: (phase, words) for rung in rungs if rung.micro_batch == 1}
@@ -177,6 +188,8 @@ def spoil(draw: random.Random, surface: Surface) -> None:
             surface.broken = {draw.choice(rungs).index: draw.choice([Kind.DIVERGED, Kind.STALLED, Kind.VACUOUS])}
         case 3:
             surface.refuses_accumulation = True
+        case 5:
+            surface.ignores = draw.choice(["accumulation", *(wheel.name for wheel in surface.ladder.wheels)])
         case 4:
             surface.takes = {
                 rung.index: took for rung in rungs if (took := _halved(draw, surface, rung)) is not None and draw.random() < 0.5

@@ -73,6 +73,25 @@ def test_where_nothing_fits_the_least_need_that_was_seen_is_told(tmp_path: Path)
     assert "needs at least 1.2 GiB" in text and "at least device.memory=1.2GiB" in text
 
 
+def test_what_autofit_has_turned_in_vain_is_told_as_its_own_fault(tmp_path: Path) -> None:
+    here = job(tmp_path)
+    why = "the trainer ran accumulation=1 instead of 32"
+    ignored = Verdict(kind=Kind.ALTERED, phase="done", why=why, otherwise=("accumulation",))
+    trials = [Trial(rung=rung, verdict=ignored, report=TrialReport(), seconds=1.0, folder=tmp_path) for rung in here.ladder.rungs[1:3]]
+    text = " ".join(shown(lambda screen: screen.summary(Fit(job=here, trials=trials, status=Status.NO_RUNG_FITS))).split())
+    assert f"Turning accumulation, {why}: autofit has mistaken how that is said; the script is not at fault" in text
+    assert "Please report it, with" in text and "add a wheel" not in text
+
+
+def test_a_trial_that_proved_nothing_is_no_fault_of_a_command_that_trains(tmp_path: Path) -> None:
+    here = job(tmp_path)
+    nothing = Verdict(kind=Kind.VACUOUS, phase="train", why="the trial did only 0 of 1 validation batches")
+    trial = Trial(rung=here.ladder.asked, verdict=nothing, report=TrialReport(), seconds=1.0, folder=tmp_path)
+    text = " ".join(shown(lambda screen: screen.summary(Fit(job=here, trials=[trial], status=Status.VACUOUS))).split())
+    assert "the trial proved nothing" in text and "(the trial did only 0 of 1 validation batches)" in text
+    assert "that is a fault of autofit's, not of the script: please report it, with" in text and "the trainer vacuous" not in text
+
+
 def test_another_effective_batch_is_never_silent(tmp_path: Path) -> None:
     here = job(tmp_path)
     rung = replace(here.ladder.rungs[1], accumulation=here.ladder.asked.accumulation)

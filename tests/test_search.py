@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from launcher.ladder import Ladder, Wheel, build
-from launcher.search import FREE, FREE_BORNE_OUT, Chosen, Stop, Tried, Try, dominated_by, next_move
+from launcher.search import FREE, FREE_BORNE_OUT, Chosen, Policy, Stop, Tried, Try, dominated_by, next_move
 from launcher.verdict import Kind, Verdict
 from tests import surfaces
 from tests.surfaces import Searched, Surface, searched
@@ -180,6 +180,71 @@ def test_a_batch_that_can_not_be_put_together_leaves_only_rungs_that_need_not() 
     inexact = verdict(Kind.ALTERED, source="accumulation")
     move = next_move(ladder, [Tried(rung=ladder.asked, verdict=OOM), Tried(rung=ladder.rungs[1], verdict=inexact)])
     assert isinstance(move, Try) and move.rung.values == {"micro_batch": 64, "model": "s"}
+
+
+def of_a_script() -> Ladder:
+    """As a script's: validation's batch is the fastest wheel."""
+    wheels = [
+        Wheel(name="val_micro_batch", values=(8, 4, 2), acts_in="validation"),
+        Wheel(name="micro_batch", values=(32, 16, 8, 4, 2, 1)),
+        Wheel(name="segment", values=(64, 48, 32)),
+    ]
+    return build(wheels, effective_batch=32)
+
+
+@pytest.mark.parametrize("policy", ["walk", "predicted"])
+def test_a_word_that_does_nothing_is_told_after_two_rungs_and_what_needs_it_not_is_still_tried(policy: Policy) -> None:
+    ladder = of_a_script()
+    needs = {rung.index: dict.fromkeys(surfaces.PHASES, 0.5 if rung.values["segment"] == 32 else 2.0) for rung in ladder.rungs}
+    needs |= {rung.index: dict.fromkeys(surfaces.PHASES, 0.5) for rung in ladder.rungs if rung.micro_batch < 32}
+    surface = Surface(ladder, needs, ignores="accumulation")
+    found, walked = searched(surface, policy), searched(surface, "exhaustive")
+    assert found.chosen == walked.chosen is not None and ladder.rungs[found.chosen].values["segment"] == 32
+    faults = [tried.rung.accumulation for tried in found.history if tried.verdict.otherwise]
+    assert len(faults) == 2 and found.trials <= 6 < walked.trials, "39 trials of one fault were seen"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**9))
+def test_where_a_word_does_nothing_the_walk_chooses_what_the_exhaustive_walk_chooses(seed: int) -> None:
+    draw, surface = world(seed, most=30)
+    surface.ignores = draw.choice(["accumulation", *(wheel.name for wheel in surface.ladder.wheels)])
+    assert searched(surface, "walk").chosen == searched(surface, "exhaustive").chosen == searched(surface, "predicted").chosen
+
+
+def test_a_setting_that_runs_otherwise_wherever_it_stands_ends_the_search() -> None:
+    ladder = of_a_script()
+    history: list[Tried] = []
+    while isinstance(move := next_move(ladder, history), Try):
+        history.append(Tried(rung=move.rung, verdict=replace(verdict(Kind.ALTERED, source=None), otherwise=("device",))))
+    assert move == Stop(why="exhausted") and len(history) == 2
+
+
+def test_a_rung_that_fits_shows_that_the_word_does_something() -> None:
+    ladder = of_a_script()
+    faulty = replace(verdict(Kind.ALTERED, source=None), otherwise=("accumulation",))
+    history = [Tried(rung=ladder.rungs[at], verdict=faulty) for at in (3, 6)]
+    assert dominated_by(ladder, ladder.rungs[9], history) is not None
+    assert dominated_by(ladder, ladder.rungs[9], [*history, Tried(rung=ladder.rungs[12], verdict=FITS)]) is None
+
+
+def test_what_runs_otherwise_in_training_does_so_at_every_batch_of_validation() -> None:
+    ladder = of_a_script()
+    faulty = replace(verdict(Kind.ALTERED, source=None), otherwise=("accumulation",))
+    move = next_move(ladder, [Tried(rung=ladder.asked, verdict=OOM), Tried(rung=ladder.rungs[3], verdict=faulty)])
+    assert isinstance(move, Try) and move.rung.values == {"val_micro_batch": 8, "micro_batch": 8, "segment": 64}
+
+
+@pytest.mark.parametrize("phase", ["setup", "train"])
+def test_no_batch_of_validation_is_turned_where_training_ran_out(phase: str) -> None:
+    """Seen: 32 ran out in training; then 16 with validation's batch at 2, 4 and 8, of which only the last was needed."""
+    ladder = of_a_script()
+    history: list[Tried] = []
+    while isinstance(move := next_move(ladder, history, policy="predicted"), Try):
+        assert move.rung.values["val_micro_batch"] == 8
+        fits = move.rung.micro_batch <= 4
+        history.append(Tried(rung=move.rung, verdict=FITS if fits else verdict(Kind.OUT_OF_MEMORY, phase)))
+    assert isinstance(move, Chosen) and move.rung.micro_batch == 4
 
 
 # -- predicted -----------------------------------------------------------------------------------------------------------------
