@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
 
 from launcher import devices, kept, launch, peaks, supervise, trial
 from launcher.errors import Interrupted
@@ -13,6 +13,7 @@ from launcher.fit import Fit, Status
 from launcher.job import Job
 from launcher.ladder import Rung
 from launcher.made import Made, moved
+from launcher.process import Shows
 from launcher.recover import MOST_WAITS, Ended, GoOn, History, Move, Stop, Wait, decide
 from launcher.search import Tried
 from launcher.supervise import Outcome
@@ -48,7 +49,7 @@ class _Launch:
     workers: int | None = None
 
 
-def see_through(result: Fit, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> None:
+def see_through(result: Fit, screen: Screen, *, show: tuple[Shows, Shows]) -> None:
     """Launches the chosen rung, and again where it fails and something can be done, until it is done or nothing can.
 
     A run that has attempts already, which was interrupted or failed, is gone on with.
@@ -68,7 +69,7 @@ def see_through(result: Fit, screen: Screen, *, show: tuple[BinaryIO, BinaryIO])
     result.status = Status.FAILED
 
 
-def _attempt(result: Fit, begin: _Launch, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> Outcome:
+def _attempt(result: Fit, begin: _Launch, screen: Screen, *, show: tuple[Shows, Shows]) -> Outcome:
     """One launch of the trainer, to its end. Raises Interrupted where a signal ended it; that is written down, too."""
     assert result.chosen is not None
     number = len(result.attempts) + 1

@@ -128,7 +128,7 @@ class Display:
 
     def otherwise(self, line: str, what: str) -> None:
         """The run has just said that it goes on otherwise than asked."""
-        self._console.print(Text(f"\nautofit: the run {what}: {line}", style="yellow"), soft_wrap=True)
+        self._console.print(Text(f"autofit: the run {what}" + (f": {line}" if line else ""), style="yellow"), soft_wrap=True)
 
     def phase(self, phase: str, seconds: float, *, new: bool) -> None:
         """The trial under way is in this phase, so many seconds after its start; without a terminal only a new phase is told."""
@@ -204,11 +204,11 @@ class Display:
         if used_bytes and job.budget.kind == "cpu":
             budget = format_size(job.budget.budget_bytes)
             words = f"autofit: {_duration(seconds)}, memory {format_size(used_bytes)} of {budget} (peak {format_size(peak_bytes)})"
-            self._console.print(Text(f"\n{words}", style="dim"))
+            self._console.print(Text(words, style="dim"))
 
     def failed_attempt(self, fit: Fit, made: Made) -> None:
         """An attempt has ended before its time: what of, and by how much its fit was wrong."""
-        words = f"\nautofit: attempt {made.number} ended after {_duration(made.seconds)}: {made.ended.value} in {made.phase}"
+        words = f"autofit: attempt {made.number} ended after {_duration(made.seconds)}: {made.ended.value} in {made.phase}"
         self._console.print(Text(f"{words}: {made.evidence}" if made.evidence else words, style="red"), soft_wrap=True)
         wrong = made.wrong_by(fit.chosen.verdict.peak_bytes if fit.chosen is not None else 0)
         if wrong is not None:

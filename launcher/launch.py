@@ -8,14 +8,13 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
 
 from launcher import allocator, devices, process
 from launcher.allocator import allocator_environment
 from launcher.contract.orders import HELD
 from launcher.job import Job
 from launcher.ladder import Rung
-from launcher.process import Child
+from launcher.process import Child, Shows
 from launcher.recover import GoOn
 from launcher.trainers.base import Command, resuming
 from launcher.trial import Trial
@@ -71,7 +70,7 @@ def program(name: str) -> str:
     return shutil.which(name) or (str(beside) if os.sep not in name and beside.is_file() else name)
 
 
-def start(job: Job, chosen: Trial, command: Command, *, show: tuple[BinaryIO, BinaryIO]) -> Child:
+def start(job: Job, chosen: Trial, command: Command, *, show: tuple[Shows, Shows]) -> Child:
     """Starts the full run; its output goes to ``show`` untouched and to two logs.
 
     On a card it is always held to its budget, by the allocator's own variable where torch knows it, else by the adapter's ``held``,

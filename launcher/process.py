@@ -28,11 +28,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 import psutil
 
 from launcher import procfs
+from launcher.bars import WIDE
 from launcher.contract.ending import Ending
 from launcher.contract.orders import HELD
 from launcher.errors import Interrupted
@@ -43,6 +44,15 @@ TOKEN = "AUTOFIT_CHILD"
 _POLL_S = 0.05
 _GRACE_S = 10.0
 _TAIL_BYTES = 256 * 1024
+
+
+class Shows(Protocol):
+    """A screen, or a file, that a child's output goes to as well."""
+
+    def write(self, data: bytes, /) -> object: ...
+    def flush(self) -> None: ...
+    def isatty(self) -> bool: ...
+    def fileno(self) -> int: ...
 
 
 @dataclass(slots=True)
@@ -103,26 +113,27 @@ def start(
     cwd: Path | None = None,
     stdout: Path,
     stderr: Path,
-    show: tuple[BinaryIO, BinaryIO] | None = None,
+    show: tuple[Shows, Shows] | None = None,
 ) -> Child:
     """Starts ``argv`` with ``env`` on top of this process's environment, its output logged to two files.
 
-    With ``show``, output also goes, byte for byte, to those two streams as it comes; where one of them is a terminal, the
-    child gets a terminal too (of the same size), so that its progress bars look as they do without autofit.
+    With ``show``, output also goes to those two as it comes; where one of them is a terminal, the child gets a terminal too, so that
+    it draws its progress bars. That one has ``bars.WIDE`` columns at least, while ``COLUMNS`` says the width of the person's: bars are
+    cut to a terminal's size, and must be whole to be read; what else is laid out (tables, rules, help) goes by ``COLUMNS``.
     """
     token = f"{os.environ.get(TOKEN, '')}/{uuid.uuid4().hex}"  # a launcher started by a launcher keeps the outer token in front
     _tell_guardian(f"+{token}")
-    full_env = {**os.environ, **env, TOKEN: token}
-    shown: tuple[BinaryIO | None, BinaryIO | None] = show or (None, None)
+    shown: tuple[Shows | None, Shows | None] = show or (None, None)
+    full_env = {**_columns(shown), **os.environ, **env, TOKEN: token}
     sinks: list[BinaryIO] = [stdout.open("ab", buffering=0), stderr.open("ab", buffering=0)]
-    sources: list[tuple[int, BinaryIO, BinaryIO | None]] = []
+    sources: list[tuple[int, BinaryIO, Shows]] = []
     ends: list[int] = []
     try:
         for sink, stream in zip(sinks, shown, strict=True):
             if stream is None:
                 ends.append(os.dup(sink.fileno()))
             else:
-                reader, writer = _terminal_like(stream) if stream.isatty() else os.pipe()
+                reader, writer = _terminal(_width(stream)) if stream.isatty() else os.pipe()
                 sources.append((reader, sink, stream))
                 ends.append(writer)
         process = subprocess.Popen(
@@ -285,22 +296,34 @@ def _data_bytes(pid: int) -> int:
         return 0
 
 
-def _terminal_like(stream: BinaryIO) -> tuple[int, int]:
-    """A pseudo-terminal of the stream's size that passes bytes through unchanged (no \\n -> \\r\\n twice)."""
-    ours, theirs = pty.openpty()
-    columns, lines = shutil.get_terminal_size()
+def _width(stream: Shows) -> int:
+    """Columns of a terminal."""
     with contextlib.suppress(OSError):
-        size = fcntl.ioctl(stream.fileno(), termios.TIOCGWINSZ, bytes(8))
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, size if any(size[:4]) else struct.pack("HHHH", lines, columns, 0, 0))
+        return os.get_terminal_size(stream.fileno()).columns or shutil.get_terminal_size().columns
+    return shutil.get_terminal_size().columns
+
+
+def _columns(shown: tuple[Shows | None, Shows | None]) -> dict[str, str]:
+    """COLUMNS, where the person's terminal is narrower than the child's."""
+    found = next((_width(stream) for stream in shown if stream is not None and stream.isatty()), WIDE)
+    return {"COLUMNS": str(found)} if found < WIDE else {}
+
+
+def _terminal(columns: int) -> tuple[int, int]:
+    """A pseudo-terminal of at least so many columns that passes bytes through unchanged (no \\n -> \\r\\n twice)."""
+    ours, theirs = pty.openpty()
+    with contextlib.suppress(OSError):
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", shutil.get_terminal_size().lines, max(columns, WIDE), 0, 0))
     modes = termios.tcgetattr(theirs)
     modes[1] &= ~termios.OPOST
     termios.tcsetattr(theirs, termios.TCSANOW, modes)
     return ours, theirs
 
 
-def _pump(reader: int, sink: BinaryIO, stream: BinaryIO | None) -> None:
+def _pump(reader: int, sink: BinaryIO, stream: Shows) -> None:
     """Copies bytes until the writing end is closed. A pseudo-terminal says that by EIO."""
-    shown, kept = stream, True
+    shown: Shows | None = stream
+    kept = True
     with contextlib.suppress(OSError), sink:
         while chunk := os.read(reader, 65536):
             if kept:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from launcher import attempts, devices, host, install, kept, launch, owner, peaks, process, search, throughput, trial, turns, wheels
 from launcher import recipe as recipes
@@ -20,6 +20,7 @@ from launcher.forecast import earlier
 from launcher.job import Job
 from launcher.ladder import MICRO_BATCH, Ladder, Rung
 from launcher.places import tell_launched
+from launcher.process import Shows
 from launcher.recipe import Draft
 from launcher.record import RunFolder, no_run_folder
 from launcher.resumption import Interrupted as Interruption
@@ -186,7 +187,7 @@ def fit(job: Job, screen: Screen) -> Fit:
     return result
 
 
-def train(job: Job, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> Fit:
+def train(job: Job, screen: Screen, *, show: tuple[Shows, Shows]) -> Fit:
     """Fits, then launches the full run at the rung that fits and sees it to its end."""
     result = Fit(job=job)
     with job.turn, owner.held(job.folder.path), _recorded(result):
@@ -199,7 +200,7 @@ def train(job: Job, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> Fit:
     return result
 
 
-def go_on(interrupted: Interruption, screen: Screen, *, show: tuple[BinaryIO, BinaryIO]) -> Fit:
+def go_on(interrupted: Interruption, screen: Screen, *, show: tuple[Shows, Shows]) -> Fit:
     """Goes on with a launch: with its trials where no rung had been found, then with its full run unless only trials were asked for."""
     os.chdir(interrupted.cwd)
     with owner.held(interrupted.folder.path), ExitStack() as until_the_end:

@@ -11,12 +11,14 @@ import io
 import json
 import os
 import sys
+import threading
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from launcher.bars import Redrawing
     from launcher.board import Board
     from launcher.display import Display
     from launcher.errors import Fault
@@ -49,6 +51,63 @@ class _Patient(io.RawIOBase):
         return self._stream.isatty()
 
 
+class _Place:
+    """Where the last character of a screen stands. Both streams of a terminal share one, and whoever writes to it holds the lock."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.torn = False
+        """A trainer's last line has no end yet."""
+
+
+class _Words(io.TextIOWrapper):
+    """autofit's own words on a stream: they never stand behind a trainer's last line."""
+
+    place: _Place
+
+    def write(self, words: str, /) -> int:
+        with self.place.lock:
+            if self.place.torn and words:
+                self.place.torn = False
+                super().write("\n")
+            return super().write(words)
+
+
+class Shown:
+    """A trainer's own output on one of our streams: byte for byte, but for lines that are redrawn on a terminal too narrow for them."""
+
+    def __init__(self, words: TextIO) -> None:
+        self._words = words
+        self._place = words.place if isinstance(words, _Words) else _Place()
+        self._redrawing: Redrawing | None = None
+
+    def write(self, data: bytes, /) -> None:
+        with self._place.lock:
+            self._words.flush()
+            self._words.buffer.write(self._fitted(data))
+            self._place.torn = not data.endswith(b"\n")
+
+    def flush(self) -> None:
+        with self._place.lock:
+            self._words.buffer.flush()
+
+    def isatty(self) -> bool:
+        return self._words.isatty()
+
+    def fileno(self) -> int:
+        return self._words.fileno()
+
+    def _fitted(self, data: bytes) -> bytes:
+        """Asked at every write: terminals are resized."""
+        if not self.isatty():
+            return data
+        from launcher.bars import WIDE, Redrawing
+
+        columns = os.get_terminal_size(self.fileno()).columns or WIDE
+        self._redrawing = self._redrawing or Redrawing()
+        return self._redrawing.shown(data, columns=columns) if columns < WIDE else data
+
+
 _READER_GONE = (errno.EPIPE, errno.EIO)
 
 
@@ -56,8 +115,10 @@ class Streams:
     """The process's standard output and error, made patient once, for everything in it that prints (Hydra and rich, too)."""
 
     def __init__(self) -> None:
-        sys.stdout, self._out = _patient(sys.stdout)
-        sys.stderr, _ = _patient(sys.stderr)
+        place = _Place()
+        shared = _same(sys.stdout, sys.stderr)
+        sys.stdout, self._out = _patient(sys.stdout, place)
+        sys.stderr, _ = _patient(sys.stderr, place if shared else _Place())
 
     def close(self) -> None:
         """Writes what is left; a standard output that was lost to something else than its reader (a full disk) is told."""
@@ -67,7 +128,15 @@ class Streams:
         sys.stderr.flush()
 
 
-def _patient(stream: TextIO | None) -> tuple[TextIO, _Patient]:
+def _same(one: TextIO | None, other: TextIO | None) -> bool:
+    """Whether two streams end up in one place: a terminal, or a file that both were sent to."""
+    try:
+        return one is not None and other is not None and os.path.sameopenfile(one.fileno(), other.fileno())
+    except (OSError, ValueError):
+        return False
+
+
+def _patient(stream: TextIO | None, place: _Place) -> tuple[TextIO, _Patient]:
     if stream is None:  # it was closed before autofit began
         raw, encoding, errors = _Patient(io.FileIO(os.devnull, "w")), "utf-8", "strict"
     else:
@@ -75,7 +144,9 @@ def _patient(stream: TextIO | None) -> tuple[TextIO, _Patient]:
         raw, encoding, errors = _Patient(getattr(buffer, "raw", buffer)), stream.encoding, stream.errors or "strict"
     if errors == "strict":
         errors = "backslashreplace"  # a name that the encoding doesn't have stops nothing either
-    return io.TextIOWrapper(io.BufferedWriter(raw), encoding=encoding, errors=errors, line_buffering=raw.isatty()), raw
+    words = _Words(io.BufferedWriter(raw), encoding=encoding, errors=errors, line_buffering=raw.isatty())
+    words.place = place
+    return words, raw
 
 
 class Terminal:
@@ -128,10 +199,9 @@ class Terminal:
 
         table.show(plan, _console(stderr=self._as_json))
 
-    def streams(self) -> tuple[BinaryIO, BinaryIO]:
-        """Where a trainer's own standard output and error are shown, byte for byte."""
-        sys.stdout.flush()
-        return (sys.stderr.buffer if self._as_json else sys.stdout.buffer, sys.stderr.buffer)
+    def streams(self) -> tuple[Shown, Shown]:
+        """Where a trainer's own standard output and error are shown."""
+        return Shown(sys.stderr if self._as_json else sys.stdout), Shown(sys.stderr)
 
     def record(self, record: Mapping[str, Any]) -> None:
         """What ``--json`` asks for: one line that ends standard output."""

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import screens
+
 ROOT = Path(__file__).parents[1]
 ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
 AUTOFIT = (sys.executable, "-m", "launcher")
@@ -92,3 +94,45 @@ def test_a_launch_whose_reader_goes_trains_to_its_end(tmp_path: Path) -> None:
     said = child.stderr.read().decode()
     assert child.wait() == 0, said
     assert (tmp_path / "model.pt").exists() and "BrokenPipe" not in said
+
+
+SPEAKS = """
+import pathlib, sys
+from launcher import process
+from launcher.terminal import Streams, Terminal
+streams, terminal = Streams(), Terminal(as_json="--json" in sys.argv)
+here = pathlib.Path(sys.argv[1])
+says = "import sys; " + sys.argv[2]
+def run():
+    child = process.start((sys.executable, "-c", says), env={}, stdout=here / "out", stderr=here / "err", show=terminal.streams())
+    process.wait(child)
+run(); terminal.say("ours"); run(); terminal.complain("ours, too"); run(); terminal.board().say("drawn")
+streams.close()
+"""
+
+
+@pytest.mark.parametrize(("says", "expected"), [
+    ("print('theirs', end='')", ["theirs", "ours", "theirs", "ours, too", "theirs", "drawn"]),
+    ("print('theirs')", ["theirs", "ours", "theirs", "ours, too", "theirs", "drawn"]),
+    ("print('theirs', end='', file=sys.stderr)", ["theirs", "ours", "theirs", "ours, too", "theirs", "drawn"]),
+    ("print('\\r 50%', end='')", [" 50%", "ours", " 50%", "ours, too", " 50%", "drawn"]),
+])  # fmt: skip
+def test_our_words_begin_on_a_line_of_their_own_and_no_line_is_left_empty(tmp_path: Path, says: str, expected: list[str]) -> None:
+    argv = (sys.executable, "-c", SPEAKS, str(tmp_path), says)
+    assert screens.shown(argv, cwd=tmp_path).rows == expected, "on a terminal"
+    done = subprocess.run(argv, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    assert [line.lstrip("\r") for line in done.stdout.decode().rstrip("\n").split("\n")] == expected, "in one file"
+
+
+def test_a_trainer_sees_a_wide_terminal_for_its_bars_and_the_persons_width_for_its_tables(tmp_path: Path) -> None:
+    says = "import os, shutil; print(os.get_terminal_size().columns, shutil.get_terminal_size().columns)"
+    for columns, expected in ((80, "200 80"), (200, "200 200"), (240, "240 240")):
+        assert screens.shown((sys.executable, "-c", SPEAKS, str(tmp_path), says), columns=columns, cwd=tmp_path).rows[0] == expected
+
+
+def test_a_trainers_bar_keeps_to_one_row_of_the_persons_terminal_and_is_whole_in_its_log(tmp_path: Path) -> None:
+    bar = "Epoch 1: 50%|" + "█" * 140 + "| 15/30 [00:01<00:01, 10.2it/s, loss=0.5]"
+    says = f"[print('\\r' + {bar!r}, end='', flush=True) for _ in range(3)]; print()"
+    rows = screens.shown((sys.executable, "-c", SPEAKS, str(tmp_path), says), columns=60, cwd=tmp_path).rows
+    assert len(rows) == 6 and rows[1] == "ours" and "15/30 [00:01<00:01, 10.2it/s, loss=0.5]" in rows[0]
+    assert bar in (tmp_path / "out").read_text(encoding="utf-8")

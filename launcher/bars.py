@@ -1,0 +1,118 @@
+"""What a trainer draws for a wide terminal -> the same for the narrower one in front of the person, each redrawn line on one row. Pure.
+
+The trainer is given a terminal of at least ``WIDE`` columns, whatever the person's: libraries cut their bars to the terminal, and a bar
+that was cut tells neither step nor loss nor time left. Lines that end with a newline pass as they are, and wrap.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+from rich.cells import cell_len
+
+WIDE = 200
+"""Columns that hold the longest bar known: Ultralytics' row of a pose training takes 145."""
+_PIECES = re.compile(r"(\r*\n|\r|\x1b\[[0-9;?]*[A-Za-z])")
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_BAR = re.compile(r"(?<=%\|)[^|]+(?=\|)|[━─╸╺]{4,}|[█▉▊▋▌▍▎▏#]{4,} *|(?<=\[)[=>.#-]{4,}(?=\])")
+_COUNT = re.compile(r"\d/\d")
+_LEAST_BAR = 4
+_MOST_KEPT = 4096
+_SKIPPED = "…"
+
+
+class Redrawing:
+    """One stream of a trainer's, as it comes in pieces."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        self._line = ""
+        """What stands on the line that the cursor is on."""
+        self._redrawn = False
+        """The line was begun by a carriage return or a cursor's move: it will be drawn again, and must keep to one row."""
+        self._returned = False
+        """A carriage return was the last that came."""
+
+    def shown(self, chunk: bytes, *, columns: int) -> bytes:
+        """What to write for ``chunk`` to a screen of ``columns``."""
+        pieces = _PIECES.split(self._decoder.decode(chunk))
+        return "".join(self._piece(piece, columns) for piece in pieces if piece).encode("utf-8", "surrogateescape")
+
+    def _piece(self, piece: str, columns: int) -> str:
+        if piece.endswith("\n"):
+            return self._ended(piece)
+        if piece == "\r":
+            self._returned = True
+            return ""
+        back = self._back(columns) if self._returned else ""
+        if _ESCAPE.fullmatch(piece) and piece[-1] != "m":
+            self._line, self._redrawn = "", self._redrawn or piece[-1] not in "hl"
+            return back + piece
+        self._line += piece
+        if self._redrawn and _cells(self._line) >= columns:
+            return f"{back}\r{fitted(self._line, columns - 1)}\x1b[K"
+        self._line = self._line if self._redrawn else self._line[-_MOST_KEPT:]
+        return back + piece
+
+    def _ended(self, newline: str) -> str:
+        returned = "\r" if self._returned else ""
+        self._line, self._redrawn, self._returned = "", False, False
+        return returned + newline
+
+    def _back(self, columns: int) -> str:
+        """To the line's beginning, which is some rows above where it has wrapped."""
+        rows = 1 if self._redrawn else -(-_cells(self._line) // columns)
+        self._line, self._redrawn, self._returned = "", True, False
+        return f"\x1b[{rows - 1}A\r\x1b[J" if rows > 1 else "\r"
+
+
+def fitted(line: str, columns: int) -> str:
+    """The line in so many columns: a shorter bar, then fewer blanks, then without the words after the first, then cut.
+
+    What stays longest is the count of steps, with the speed and the time left behind it.
+    """
+    line = line.rstrip()
+    for shorter in (_shorter_bar, _fewer_blanks, _fewer_words):
+        if _cells(line) <= columns:
+            return line
+        line = shorter(line, columns)
+    return line if _cells(line) <= columns else _ESCAPE.sub("", line)[: columns - 1] + _SKIPPED
+
+
+def _shorter_bar(line: str, columns: int) -> str:
+    """The longest bar gives up what is too much, its filled part in proportion."""
+    bar = max(_BAR.finditer(line), key=lambda found: len(found[0]), default=None)
+    if bar is None:
+        return line
+    length = max(min(_LEAST_BAR, len(bar[0])), len(bar[0]) - (_cells(line) - columns))
+    return line[: bar.start()] + "".join(bar[0][at * len(bar[0]) // length] for at in range(length)) + line[bar.end() :]
+
+
+def _fewer_blanks(line: str, columns: int) -> str:
+    """The columns of a table come nearer to one another."""
+    line = line.lstrip()
+    for most in range(max((len(run) for run in re.findall(" +", line)), default=1), 0, -1):
+        nearer = re.sub(f" {{{most},}}", " " * most, line)
+        if _cells(nearer) <= columns:
+            return nearer
+    return re.sub(" +", " ", line)
+
+
+def _fewer_words(line: str, columns: int) -> str:
+    """Words between the first and the count of steps go first, then those at the end."""
+    words = line.split(" ")
+    count = next((at for at in range(len(words) - 1, 0, -1) if _COUNT.search(words[at])), len(words) - 1)
+    for after in range(2, count + 1):
+        shorter = " ".join([words[0], _SKIPPED, *words[after:]])
+        if _cells(shorter) <= columns:
+            return shorter
+    for end in range(len(words) - 1, count, -1):
+        shorter = " ".join([words[0], _SKIPPED, *words[count:end], _SKIPPED])
+        if _cells(shorter) <= columns:
+            return shorter
+    return line
+
+
+def _cells(line: str) -> int:
+    return cell_len(_ESCAPE.sub("", line))
