@@ -8,6 +8,7 @@ import argparse
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR, StepLR
+from torch.utils.checkpoint import checkpoint_sequential
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 parser = argparse.ArgumentParser()
@@ -43,6 +44,7 @@ def train(
     zero="first",
     two=False,
     value=None,
+    recompute=False,
 ):
     torch.manual_seed(2)
     model = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 4))
@@ -56,7 +58,8 @@ def train(
             if zero == "first":
                 for optimizer in optimizers:
                     optimizer.zero_grad()
-            loss = criterion(model(a), b)
+            out = checkpoint_sequential(model, 2, a.requires_grad_(), use_reentrant=True) if recompute else model(a)
+            loss = criterion(out, b)
             scaler.scale(loss).backward()
             for optimizer in optimizers:
                 if clip or value:
@@ -102,6 +105,7 @@ ways = {
     "every_epoch": {"schedule": lambda o, b: StepLR(o, 1, 0.5), "per_batch": False},
     "now_and_then": {"schedule": lambda o, b: StepLR(o, 1, 0.5), "per_batch": "sparse"},
     "two_optimizers": {"two": True, "make": adamw},
+    "recompute": {"recompute": True},
     "amp_one_cycle_two": {"two": True, "amp": True, "schedule": lambda o, b: OneCycleLR(o, max_lr=0.2, total_steps=3 * len(b))},
 }
 torch.save({name: train(**way) for name, way in ways.items() if not args.only or name in args.only}, args.out)

@@ -167,6 +167,7 @@ class Outside:
         """Loaders of which a pass was begun."""
         self._plain_lengths = 0
         self._batch_norm = False
+        self._in_backward = False
 
     # -- what is told
 
@@ -424,11 +425,15 @@ class Outside:
 
         @functools.wraps(backward)
         def scaled(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:
-            if outside.paused:
+            if outside.paused or outside._in_backward:  # within another one (reentrant checkpointing) gradients are weighted already
                 backward(tensors, grad_tensors, *args, **kwargs)
                 return
             scale = outside.backward_begins(tensors)
-            backward(tensors, _weighted(tensors, grad_tensors, scale), *args, **kwargs)
+            outside._in_backward = True
+            try:
+                backward(tensors, _weighted(tensors, grad_tensors, scale), *args, **kwargs)
+            finally:
+                outside._in_backward = False
             outside.backward_done()
 
         torch.autograd.backward = scaled

@@ -199,6 +199,26 @@ def test_scores_that_a_trainer_joins_at_every_batch_are_needed_twice_at_the_last
     assert 2 * whole <= done.verdict.peak_bytes <= 2 * whole + 40 * MIB
 
 
+def test_a_module_that_passes_attributes_on_is_watched_as_any_other_and_keeps_its_gradients(tmp_path: Path) -> None:
+    done = tried("passes_attributes_on", tmp_path)
+    assert fits(done) and done.report.facts["forwarded"], "its validation comes late"
+
+
+def counted_once(done: Trial) -> bool:
+    """Each micro-batch of 64, two of which make a step, is one backward pass, whatever runs inside it."""
+    assert done.report.observed == {"micro_batch": 64, "accumulation": 2, "device": "cpu"} and done.report.facts["own_accumulation"] == 1
+    return fits(done) and not said(done, "by itself") and done.report.train_batches <= 2 * done.report.optimizer_steps + 1
+
+
+def test_backward_passes_inside_another_are_not_counted(tmp_path: Path) -> None:
+    assert counted_once(tried("recomputes", tmp_path, "--accum", "2", accumulation=2))
+
+
+@pytest.mark.slow
+def test_backward_passes_inside_another_are_not_counted_with_a_trainer(tmp_path: Path) -> None:
+    assert counted_once(tried("recomputes", tmp_path, "--trainer", "--accum", "2", accumulation=2))
+
+
 def test_a_command_that_keeps_the_probe_out_is_ended_before_it_gets_far(tmp_path: Path) -> None:
     script = tmp_path / "slow.py"
     script.write_text("import pathlib, time\ntime.sleep(20)\npathlib.Path('mine').touch()\n")

@@ -70,7 +70,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, list[ob
     "way",
     [
         "sgd", "adamw", "rmsprop", "zero_last", "drop_last", "stream", "clip", "clip_value", "amp", "amp_clip", "one_cycle",
-        "cosine_adamw_clip", "every_epoch", "now_and_then", "two_optimizers", "amp_one_cycle_two",
+        "cosine_adamw_clip", "every_epoch", "now_and_then", "two_optimizers", "amp_one_cycle_two", "recompute",
     ],
 )  # fmt: skip
 def test_the_weights_are_those_of_the_large_batch(way: str, weights: tuple[dict[str, list[object]], dict[str, list[object]]]) -> None:

@@ -14,7 +14,11 @@ SMALL = 1024
 
 
 class Forward:
-    """Stands as ``forward`` on one module instance, and calls the one before it."""
+    """Stands as ``forward`` on one module instance, and calls the one before it.
+
+    It is put into the instance's ``__dict__``: a module that passes attributes on (Lightning Fabric's wrapper) would set it on the module
+    inside it instead, which the one before it calls.
+    """
 
     def __init__(self, root: Any, session: Session) -> None:
         self._root, self._session = root, session
@@ -29,15 +33,15 @@ class Forward:
 
     @classmethod
     def put(cls, root: Any, session: Session) -> None:
-        root.forward = cls(root, session)
+        root.__dict__["forward"] = cls(root, session)
 
     @classmethod
     def remove(cls, root: Any) -> None:
         this = root.__dict__.get("forward")
         if isinstance(this, cls):
-            del root.forward
+            del root.__dict__["forward"]
             if this._own is not None:
-                root.forward = this._own
+                root.__dict__["forward"] = this._own
 
     @staticmethod
     def without(state: dict[str, Any]) -> dict[str, Any]:

@@ -152,6 +152,7 @@ class _Steps:
         self._session, self._modules = session, modules
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._stubbed: dict[int, tuple[Any, dict[str, Any]]] = {}
+        self._in_backward = False
 
     def install(self) -> None:
         import torch
@@ -166,22 +167,9 @@ class _Steps:
             session.made(this)
 
         Optimizer.__init__ = begun
+        Optimizer.zero_grad = self._unless_forwarding(Optimizer.zero_grad)  # a wrapper's (Fabric's) inherits it from the optimizer's class
         session.on_forwarding.append(self._forwarding)
-        backward = torch.autograd.backward
-
-        @functools.wraps(backward)
-        def counted(*args: Any, **kwargs: Any) -> None:
-            if session.forwarding:
-                return
-            session.loss(args[0] if args else kwargs.get("tensors"))
-            try:
-                backward(*args, **kwargs)
-            except Exception as error:
-                session.swallowed_perhaps(error)
-                raise
-            session.backward_done()
-
-        torch.autograd.backward = counted
+        torch.autograd.backward = self._counted(torch.autograd.backward)
         torch.autograd.grad = _zero_where_forwarding(torch.autograd.grad, session)
 
         def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -203,6 +191,31 @@ class _Steps:
             return scale_and_step(this, optimizer, *args, **kwargs)
 
         scaler.step = step
+
+    def _counted(self, backward: Callable[..., Any]) -> Callable[..., Any]:
+        """``torch.autograd.backward`` that is counted, but for one inside another: reentrant checkpointing makes one for each part of a
+        model, in a thread of the engine's while the outermost waits."""
+        session = self._session
+
+        @functools.wraps(backward)
+        def counted(*args: Any, **kwargs: Any) -> None:
+            if self._in_backward:
+                backward(*args, **kwargs)
+                return
+            if session.forwarding:
+                return
+            session.loss(args[0] if args else kwargs.get("tensors"))
+            self._in_backward = True
+            try:
+                backward(*args, **kwargs)
+            except Exception as error:
+                session.swallowed_perhaps(error)
+                raise
+            finally:
+                self._in_backward = False
+            session.backward_done()
+
+        return counted
 
     def _unless_forwarding(self, method: Callable[..., Any]) -> Callable[..., Any]:
         session = self._session
@@ -226,8 +239,8 @@ class _Steps:
         for optimizer in list(self._optimizers):
             before = {name: optimizer.__dict__[name] for name in ("step", "zero_grad") if name in optimizer.__dict__}
             self._stubbed[id(optimizer)] = (optimizer, before)
-            optimizer.step = _stub_step(session if len(self._stubbed) == 1 else None)
-            optimizer.zero_grad = _nothing
+            optimizer.__dict__["step"] = _stub_step(session if len(self._stubbed) == 1 else None)
+            optimizer.__dict__["zero_grad"] = _nothing
 
 
 def _zero_where_forwarding(gradients: Callable[..., Any], session: Session) -> Callable[..., Any]:
