@@ -7,20 +7,21 @@ The words are read by hand, since most of them are Hydra's or somebody else's. E
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from types import FrameType
 from typing import TypeVar
 
 from launcher import __version__, compose
-from launcher.errors import BadInput, ExitCode, Interrupted
+from launcher.errors import BadInput, ExitCode, Fault, Interrupted
 from launcher.terminal import Streams, Terminal
-from launcher.verbs import table
-from launcher.verbs.base import Answer, Call, Takes, Verb
+from launcher.verbs import astray, table
+from launcher.verbs.base import Answer, Call, Takes, Task, Verb
 
 T = TypeVar("T")
 
@@ -72,13 +73,20 @@ def _split(argv: Sequence[str], verb: Verb | None) -> tuple[list[str], list[str]
 
 def _performed(call: Call) -> int:
     """Does each job that the call comes to. The worst exit status counts."""
-    jobs = _guarded(lambda: list(table.named(call.verb).run(call)), call.terminal)
+    jobs = _guarded(lambda: list(_jobs(call)), call.terminal)
     answers = [jobs] if isinstance(jobs, Answer) else (_guarded(job, call.terminal) for job in jobs)
     statuses = []
     for answer in answers:
         call.terminal.record(answer.record)
         statuses.append(answer.status)
     return max(statuses, default=ExitCode.DONE)
+
+
+def _jobs(call: Call) -> Iterable[Task]:
+    """Raises BadInput for words that another verb would take, before this one looks at them."""
+    if wrong := astray.fault(call):
+        raise BadInput([wrong])
+    return table.named(call.verb).run(call)
 
 
 def _stopped(stopped: Interrupted, terminal: Terminal) -> Answer:
@@ -105,17 +113,34 @@ def _guarded(act: Callable[[], T], terminal: Terminal) -> T | Answer:
     try:
         return act()
     except BadInput as refused:
-        terminal.faults(refused.faults)
-        return Answer(status=refused.exit_code, record={"status": "bad_input", "faults": [asdict(fault) for fault in refused.faults]})
+        return _refused(refused, terminal)
     except KeyboardInterrupt:
         return _stopped(Interrupted("SIGINT"), terminal)
     except Interrupted as stopped:
         return _stopped(stopped, terminal)
-    except Exception as error:  # a fault of autofit's own: its traceback is what helps to mend it
-        import traceback
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _OF_A_PLACE and error.filename:
+            return _refused(BadInput([_place_fault(error)]), terminal)
+        import traceback  # a fault of autofit's own: its traceback is what helps to mend it
 
         terminal.complain("".join(traceback.format_exception(error)).rstrip())
         return Answer(status=ExitCode.BAD_INPUT, record={"status": "stopped", "error": f"{type(error).__name__}: {error}"})
+
+
+_OF_A_PLACE = frozenset({
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
+})  # fmt: skip
+"""What is wrong with a file or folder that was named, or with its disk, and not with autofit."""
+
+
+def _place_fault(error: OSError) -> Fault:
+    cure = "Name a file or folder that this user can read and write, on a disk with room."
+    return Fault(key="", where=str(error.filename), found=str(error.strerror), cure=cure)
+
+
+def _refused(refused: BadInput, terminal: Terminal) -> Answer:
+    terminal.faults(refused.faults)
+    return Answer(status=refused.exit_code, record={"status": "bad_input", "faults": [asdict(fault) for fault in refused.faults]})
 
 
 def _groups() -> str:

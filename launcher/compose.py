@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from launcher import refusals
 from launcher.errors import COMMAND_LINE, BadInput, Fault, did_you_mean
-from launcher.overrides import for_hydra, read, sweeps
+from launcher.overrides import device, for_hydra, read, sweeps
 from launcher.places import home, recipe_files
 
 if TYPE_CHECKING:
@@ -35,15 +35,28 @@ def drafts(words: Sequence[str], *, program: str, drafted: Mapping[str, str] | N
     texts = dict(drafted or {})
     names = {*recipe_files(), *texts}
     lost = misplaced.of(line.overrides)
-    refused = _unknown_recipes(line, known=names)
+    refused = [*misplaced.dashed(line.unknown), *_several_cards(line)] or _unknown_recipes(line, known=names)
     if refused or (lost and line.only_shows):
         raise BadInput([*refused, *misplaced.faults(lost, recipe=None, recipes=names)])
-    line = replace(line, overrides=tuple(word for word in line.overrides if word not in lost))
+    line = _spelled_out(line, without=lost)
     try:
         found = _composed(line, program=program, drafted=texts)
     except BadInput as refusal:
         raise BadInput([*refusal.faults, *misplaced.faults(lost, recipe=None, recipes=names)]) from refusal
-    return [replace(one, faults=(*one.faults, *misplaced.faults(lost, recipe=one.recipe, recipes=names))) for one in found]
+    return [replace(one, faults=(*misplaced.in_recipe(one), *misplaced.faults(lost, recipe=one.recipe, recipes=names))) for one in found]
+
+
+def _spelled_out(line: _Line, *, without: Collection[str]) -> _Line:
+    """The line without some of its overrides, and with a card that is meant by its number as Hydra's groups and keys have it."""
+    kept = [word for word in line.overrides if word not in without]
+    return replace(line, overrides=tuple(word for said in kept for word in device(said, sweeping=line.sweeping) or ()))
+
+
+def _several_cards(line: _Line) -> list[Fault]:
+    said = [word.partition("=")[2] for word in line.overrides if device(word, sweeping=line.sweeping) is None]
+    found = "several devices, and a launch uses one so far"
+    cure = "Name one: device=0. With -m, device=0,1 makes one launch on each card."
+    return [Fault(key="device", found=f"{one}: {found}", cure=cure, where=COMMAND_LINE) for one in said]
 
 
 def _composed(line: _Line, *, program: str, drafted: Mapping[str, str]) -> list[Draft]:
@@ -145,23 +158,43 @@ class _Line:
     sweeping: bool
     only_shows: bool
     """It asks Hydra to print something, and for nothing to be composed."""
+    unknown: tuple[str, ...] = ()
+    """Flags that Hydra doesn't have, as KEY=VALUE where a value stands with them."""
 
 
 def _line(words: Sequence[str]) -> _Line:
-    """Raises BadInput for flags that Hydra doesn't have."""
+    """Raises BadInput for a flag of Hydra's that stands wrongly."""
     from hydra._internal.utils import get_args_parser
 
     parser = get_args_parser()
     parser.error = _no_flag  # type: ignore[method-assign]
-    args = parser.parse_intermixed_args(list(words))  # overrides may stand behind a flag, too
-    flags = tuple(word for word in words if word not in args.overrides)
+    args, rest = parser.parse_known_intermixed_args(list(words))  # overrides may stand behind a flag, too
+    unknown, taken = _unknown_flags(words, rest)
+    args.overrides = [word for word in args.overrides if word not in taken]
+    flags = tuple(word for word in words if word not in {*args.overrides, *rest, *taken})
     only_shows = bool(args.cfg or args.info or args.hydra_help)
     return _Line(
         overrides=tuple(args.overrides),
         flags=flags,
         sweeping=args.multirun or "hydra.mode=MULTIRUN" in args.overrides,
         only_shows=only_shows,
+        unknown=tuple(unknown),
     )
+
+
+def _unknown_flags(words: Sequence[str], rest: Sequence[str]) -> tuple[list[str], set[str]]:
+    """(flags that Hydra doesn't have, each with the value that stands with it, and those values)"""
+    found, taken = [], set[str]()
+    for at, word in enumerate(words):
+        if word not in rest or not word.startswith("-"):
+            continue
+        after = words[at + 1] if at + 1 < len(words) else ""
+        if "=" in word or not after or after.startswith("-") or "=" in after:
+            found.append(word)
+        else:
+            found.append(f"{word}={after}")
+            taken.add(after)
+    return found, taken
 
 
 def _no_flag(message: str) -> NoReturn:
@@ -178,10 +211,19 @@ def _unknown_recipes(line: _Line, *, known: Iterable[str]) -> list[Fault]:
         return [Fault(key="recipe", found="none is named", cure=f"Give one: recipe=NAME. {listed}", where=COMMAND_LINE)]
     names = [name for value in said for name in (value.split(",") if line.sweeping else [value])]
     return [
-        Fault(key="recipe", found=f"there is no recipe {name!r}", cure=f"{did_you_mean(name, known)}{listed}", where=COMMAND_LINE)
+        Fault(key="recipe", found=f"there is no recipe {name!r}", cure=f"{_nearest(name, known)}{listed}", where=COMMAND_LINE)
         for name in names
         if name not in known and not _CALL.match(name)
     ]
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    """ "Did you mean 'x'? ", also where a recipe's file is named."""
+    stem = Path(name).stem
+    if stem in known:
+        return f"Did you mean {stem!r}? "
+    place = "A recipe goes by its name: put the file into ./recipes. " if Path(name).is_file() else ""
+    return place or did_you_mean(name, known)
 
 
 _CALL = re.compile(r"\w+\(|\[|['\"]")  # choice(...), a list, a quoted name: Hydra's to read

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from launcher import synonyms
+
 
 class ExitCode(IntEnum):
     """The launcher's exit status; documented in the README and stable."""
@@ -76,6 +78,7 @@ class Interrupted(AutofitError):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """ "Did you mean 'x'? ", or nothing."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"Did you mean {close[0]!r}? " if close else ""
+    """ "Did you mean 'x'? ", or nothing. A name that means the same comes before one that is spelled nearly so."""
+    names = list(known)
+    meant = synonyms.among(word, names) or next(iter(difflib.get_close_matches(word, names, n=1, cutoff=0.6)), None)
+    return f"Did you mean {meant!r}? " if meant else ""

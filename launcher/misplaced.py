@@ -8,12 +8,19 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import PurePath
+from typing import TYPE_CHECKING
 
+from launcher import synonyms
 from launcher.errors import COMMAND_LINE, BadInput, Fault
-from launcher.overrides import Override, read
+from launcher.overrides import read
 from launcher.schema import DeviceRules, LadderRules, Part, Recipe, RecoverRules, RunRules, TrainerRules, TrialRules
 from launcher.trainers.base import Adapter, load_adapter
 from launcher.trainers.script.names import meaning
+
+if TYPE_CHECKING:
+    from launcher.recipe import Draft
 
 KEYS = (*Recipe.model_fields, "recipe", "hydra")
 _SECTIONS: dict[str, type[Part]] = {
@@ -42,25 +49,77 @@ def faults(words: Sequence[str], *, recipe: Recipe | None, recipes: Iterable[str
     return [_fault(word, recipe, recipes) for word in words]
 
 
+def dashed(flags: Iterable[str]) -> list[Fault]:
+    """A fault for each flag that nobody knows, ``--recipe=mine`` and ``--batch-size=16``: most are meant as KEY=VALUE."""
+    found = []
+    for flag in flags:
+        name, _, value = flag.partition("=")
+        word = f"{name.lstrip('-').replace('-', '_')}={value}"
+        meant = word if _has_a_place(word) else _meant(word.partition("=")[0], None, is_own=False)
+        meant = meant if meant is None or "=" in meant else f"{meant}={value}"
+        cure = f"Did you mean {meant}?" if value and meant else "`autofit --help` lists autofit's, `autofit train --hydra-help` Hydra's."
+        found.append(Fault(key="", where=COMMAND_LINE, found=f"there is no flag {name}", cure=cure))
+    return found
+
+
+def in_recipe(draft: Draft) -> list[Fault]:
+    """The draft's faults; those of keys that stand in the wrong place of its recipe say where they were probably meant to stand."""
+    return [_moved(fault, draft) if fault.key in draft.unknown else fault for fault in draft.faults]
+
+
+def _moved(fault: Fault, draft: Draft) -> Fault:
+    section, _, name = fault.key.rpartition(".")
+    if section not in ("", "trainer"):
+        return fault
+    value = draft.unknown[fault.key]
+    meant, _ = _meaning(name, value, draft.recipe)
+    if meant is None:
+        return fault
+    return replace(
+        fault, cure=f"Did you mean {meant}={value}?" if fault.where == COMMAND_LINE else f"Did you mean {_nested(meant, value)}?"
+    )
+
+
+def _nested(key: str, value: object) -> str:
+    """``ask.micro_batch`` as a recipe writes it."""
+    first, *inner = key.split(".")
+    return f"{first}: {_nested('.'.join(inner), value).join('{}')}" if inner else f"{first}: {value}"
+
+
 def _fault(word: str, recipe: Recipe | None, recipes: Iterable[str]) -> Fault:
     override = read(word)
     if override is None:
-        cure = f"Did you mean recipe={word}?" if word in recipes else "Overrides are KEY=VALUE, as in ask.micro_batch=16."
+        name = PurePath(word).stem
+        cure = f"Did you mean recipe={name}?" if name in recipes else "Overrides are KEY=VALUE, as in ask.micro_batch=16."
         return Fault(key="", where=COMMAND_LINE, found=f"{word!r} is no KEY=VALUE", cure=cure)
+    meant, refusal = _meaning(override.key, override.parsed(), recipe)
     adapter = _adapter(recipe)
-    is_own, refusal = False, None
-    if adapter is not None and recipe is not None and override.key.isidentifier():
-        refusal = _refusal(override, recipe, adapter)
-        is_own = refusal is None
-    meant = _meant(override.key, adapter, is_own=is_own)
     found = "autofit has no key of that name"
     if meant is not None:
         cure = f"Did you mean {meant}={override.value}?"
+    elif adapter is not None and adapter.general:
+        cure = "A script's own settings stand in its command: behind --, or in trainer.args.command of its recipe."
     elif refusal is not None:
         found, cure = f"{found}, and {refusal.key} is refused: {refusal.found}", refusal.cure
     else:
         cure = f"Keys are {', '.join(KEYS[:-1])}; the trainer's own arguments are trainer.args.NAME."
     return Fault(key=override.key, where=COMMAND_LINE, found=found, cure=cure)
+
+
+def _meaning(key: str, value: object, recipe: Recipe | None) -> tuple[str | None, Fault | None]:
+    """(the key that has a place; what the trainer says where it was asked for an argument of that name, and refuses)"""
+    adapter = _adapter(recipe)
+    if adapter is None or recipe is None or not key.isidentifier():
+        return _meant(key, adapter, is_own=False), None
+    refusal = _refusal(key, value, recipe, adapter)
+    if (meant := _meant(key, adapter, is_own=refusal is None)) is not None:
+        return meant, refusal
+    for other in synonyms.of(key):
+        if other in adapter.wheels:
+            return f"ask.{other}", refusal
+        if not adapter.general and _refusal(other, value, recipe, adapter) is None:
+            return f"trainer.args.{other}", refusal
+    return None, refusal
 
 
 def _meant(key: str, adapter: type[Adapter] | None, *, is_own: bool) -> str | None:
@@ -81,16 +140,15 @@ def _meant(key: str, adapter: type[Adapter] | None, *, is_own: bool) -> str | No
     return f"trainer.args.{key}" if adapter is None and not dot else None
 
 
+def _refusal(key: str, value: object, recipe: Recipe, adapter: type[Adapter]) -> Fault | None:
+    """What the trainer says of an argument of its own by that name; None where it takes it."""
+    trainer = recipe.trainer.model_copy(update={"args": {**recipe.trainer.args, key: value}})
+    asked = recipe.model_copy(update={"trainer": trainer, "data": None})  # a data set takes long to look at
+    return next((fault for fault in adapter(asked).check() if fault.key == f"trainer.args.{key}"), None)
+
+
 def _adapter(recipe: Recipe | None) -> type[Adapter] | None:
     try:
         return load_adapter(recipe.trainer.adapter) if recipe is not None else None
     except BadInput:
         return None  # told elsewhere
-
-
-def _refusal(override: Override, recipe: Recipe, adapter: type[Adapter]) -> Fault | None:
-    """What the trainer says of the override as an argument of its own; None where it takes it."""
-    key = f"trainer.args.{override.key}"
-    trainer = recipe.trainer.model_copy(update={"args": {**recipe.trainer.args, override.key: override.parsed()}})
-    asked = recipe.model_copy(update={"trainer": trainer, "data": None})  # a data set takes long to look at
-    return next((fault for fault in adapter(asked).check() if fault.key == key), None)

@@ -40,6 +40,26 @@ def read(word: str) -> Override | None:
     return Override(**found.groupdict()) if found and not word.startswith("~") else None
 
 
+_CARD = re.compile(r"(?:(?:cuda|gpu):)?(\d+)")
+
+
+def device(word: str, *, sweeping: bool) -> list[str] | None:
+    """The overrides that ``device=0``, ``device=cuda:1`` and ``device=gpu`` stand for; None where that can't be said of one launch.
+
+    ``sweeping``: commas part the values of a multirun.
+    """
+    override = read(word)
+    if override is None or override.key != "device" or override.sign:
+        return [word]
+    values = [value.strip() for value in override.value.strip("[]").split(",")]
+    cards = [card[1] for value in values if (card := _CARD.fullmatch(value))]
+    if not cards:
+        return [f"device={','.join('cuda' if value == 'gpu' else value for value in values)}"] if "gpu" in values else [word]
+    if len(cards) < len(values) or (len(values) > 1 and not sweeping):
+        return None
+    return ["device=cuda", f"device.index={','.join(cards)}"]
+
+
 def for_hydra(word: str, *, groups: Collection[str], sweeping: bool) -> str:
     """The word in Hydra's grammar. ``groups``: keys that choose a file; ``sweeping``: commas part the values of a multirun."""
     override = read(word)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,8 @@ class Draft:
     recipe: Recipe | None
     faults: tuple[Fault, ...]
     provenance: Provenance
+    unknown: Mapping[str, Any] = field(default_factory=dict)
+    """Keys that no recipe has, and their values. Each has its fault, too."""
 
 
 def read(config: DictConfig, provenance: Provenance) -> Draft:
@@ -94,10 +96,11 @@ def from_plain(plain: Mapping[str, Any], provenance: Provenance) -> Draft:
 
 def _validated(plain: dict[Any, Any], faults: list[Fault], provenance: Provenance) -> Draft:
     missing = {fault.key for fault in faults}
+    unknown: dict[str, Any] = {}
     for _ in range(_MOST_MENDS):
         try:
             recipe = Recipe.model_validate_json(json.dumps(plain))
-            return Draft(recipe=recipe, faults=tuple(faults), provenance=provenance)
+            return Draft(recipe=recipe, faults=tuple(faults), provenance=provenance, unknown=unknown)
         except ValidationError as error:
             details = error.errors()
         except (TypeError, ValueError) as error:
@@ -105,10 +108,11 @@ def _validated(plain: dict[Any, Any], faults: list[Fault], provenance: Provenanc
             break
         faults += [fault for detail in details if (fault := _fault(detail, provenance)).key not in missing]
         missing |= {fault.key for fault in faults}
+        unknown |= {_dotted(detail["loc"]): detail["input"] for detail in details if detail["type"] == "extra_forbidden"}
         dropped = [_dropped(plain, detail["loc"]) for detail in details]
         if not any(dropped):
             break
-    return Draft(recipe=None, faults=tuple(faults), provenance=provenance)
+    return Draft(recipe=None, faults=tuple(faults), provenance=provenance, unknown=unknown)
 
 
 _MOST_MENDS = 3  # a dropped key can lay bare a fault behind it (a missing value, say)
@@ -140,11 +144,22 @@ def _fault(detail: ErrorDetails, provenance: Provenance) -> Fault:
         known = _fields_at(loc[:-1])
         found = f"no such key (value {value!r})"
         cure = f"{did_you_mean(str(loc[-1]), known)}Known here: {', '.join(sorted(known))}."
+    elif detail["type"] in ("model_type", "model_attributes_type", "dict_type"):
+        found, cure = f"found {value!r}", _section_cure(key, value, loc)
     elif detail["type"] == "missing":
         found, cure = "no value is set", f"Give one: {key}=..."
     else:
         found, cure = f"found {value!r}", _sentence(detail["msg"].removeprefix("Value error, "))
     return Fault(key=key, where=provenance.where(key), found=found, cure=cure)
+
+
+def _section_cure(key: str, value: Any, loc: Sequence[str | int]) -> str:
+    """What is said of a plain value where a section must stand."""
+    if key == "device":
+        return f"It is a section: device: {{kind: {value}}}; on the command line, device={value}."
+    known = [] if key in ("ask", "trainer.args", "ladder.wheels") else _fields_at(loc)
+    keys = f": {', '.join(sorted(known))}" if known else ""
+    return f"It is a section of keys and values{keys}."
 
 
 def _sentence(words: str) -> str:

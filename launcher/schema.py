@@ -100,10 +100,15 @@ class TrainerRules(Part):
     """The trainer's own arguments; what a wheel turns is not said here but under ``ask``."""
 
 
+def _kind(said: Any) -> Any:
+    """What people call a card."""
+    return "cuda" if said == "gpu" else said
+
+
 class DeviceRules(Part):
     """Which device, and how much of it."""
 
-    kind: Literal["auto", "cuda", "cpu"] = "auto"
+    kind: Annotated[Literal["auto", "cuda", "cpu"], BeforeValidator(_kind)] = "auto"
     """auto takes a CUDA card where NVML finds one, else the CPU."""
     index: Annotated[int, Field(ge=0)] = 0
     """Which of the visible cards."""

@@ -84,7 +84,8 @@ def _ask_faults(adapter: Adapter) -> list[Fault]:
 def _value_fault(name: str, value: Value, adapter: Adapter, known: set[str]) -> Fault | None:
     key = f"ask.{name}"
     if name not in known:
-        cure = f"{did_you_mean(name, known)}Known: {', '.join(sorted(known))}."
+        own = "" if adapter.general else " The trainer's own arguments stand under trainer.args."
+        cure = f"{did_you_mean(name, known)}Known: {', '.join(sorted(known))}.{own}"
         return Fault(key=key, found=f"{adapter.name} has no wheel of that name", cure=cure)
     if value is None:
         return None

@@ -239,7 +239,7 @@ def test_run_without_a_command_or_a_known_batch_asks_with_an_example(tmp_path: P
         (("run", "batch=3", "--", "python", "t.py", "--batch-size", "8"), "command line: batch: autofit has no key of that name"),
         (("run", "device.memory=900", "--", "python", "t.py", "--batch-size", "8"), "command line: device.memory: found 900"),
         (("run", "ladder=nonsense", "--", "python", "t.py", "--batch-size", "8"), "command line: ladder: there is no ladder 'nonsense'"),
-        (("run", "--nonsense", "--", "python", "t.py", "--batch-size", "8"), "command line: unrecognized arguments"),
+        (("run", "--nonsense", "--", "python", "t.py", "--batch-size", "8"), "command line: there is no flag --nonsense"),
     ],
 )
 def test_a_fault_of_run_is_the_command_line_s_and_never_a_file_s_that_is_gone(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
@@ -282,6 +282,17 @@ def test_run_takes_a_command_line_to_the_rung_that_fits_and_trains(tmp_path: Pat
     assert said["status"] == "done", done.stderr
     assert said["rung"]["micro_batch"] < 512 and failed_above(said) == {"out_of_memory"}
     assert said["effective_batch"] == 512 and (tmp_path / "out" / "best_model.pth").exists()
+
+
+def test_a_recipe_that_can_not_be_written_is_refused_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0o555)
+    (tmp_path / "t.py").write_text("import argparse\np = argparse.ArgumentParser()\np.add_argument('--batch-size', type=int, default=4)\n")
+    argv = [sys.executable, "-m", Path(cli.__file__).parent.name, "init", "--", "python", str(tmp_path / "t.py")]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    done = subprocess.run(
+        argv, cwd=tmp_path / "closed", env=env, capture_output=True, text=True, check=False, preexec_fn=without_the_powers_of_root
+    )
+    assert done.returncode == 1 and done.stderr.startswith("recipes: Permission denied."), done.stderr
 
 
 def test_a_run_root_that_can_never_be_written_is_refused_with_its_reason_before_anything_runs(

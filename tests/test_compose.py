@@ -79,11 +79,30 @@ def test_a_recipe_needs_no_package_header(capfd: pytest.CaptureFixture[str]) -> 
         ("devcie.memory=8GiB", "Did you mean device.memory=8GiB?"),
         ("memory=8GiB", "Did you mean device.memory=8GiB?"),
         ("args.epochs=3", "Did you mean trainer.args.epochs=3?"),
-        ("epoch=3", "trainer.args.epoch is refused: 3: Ultralytics has no argument of that name. Did you mean 'epochs'?"),
+        ("epoch=3", "Did you mean trainer.args.epochs=3?"),
+        ("lr=0.1", "Did you mean trainer.args.lr0=0.1?"),
+        ("learning_rate=0.1", "Did you mean trainer.args.lr0=0.1?"),
+        ("wd=0.1", "Did you mean trainer.args.weight_decay=0.1?"),
+        ("worker=2", "Did you mean trainer.args.workers=2?"),
+        ("img=640", "Did you mean ask.image_size=640?"),
+        ("imgsize=640", "Did you mean ask.image_size=640?"),
+        ("b=8", "Did you mean ask.micro_batch=8?"),
+        ("epohcs=x", "trainer.args.epohcs is refused: 'x': Ultralytics has no argument of that name. Did you mean 'epochs'?"),
+        ("trainer.lr=0.1", "trainer.lr: no such key (value 0.1). Did you mean trainer.args.lr0=0.1?"),
+        ("ask.lr0=0.1", "The trainer's own arguments stand under trainer.args."),
+        ("device=0,1", "device: 0,1: several devices, and a launch uses one so far. Name one: device=0."),
+        ("device=cuda:0,1", "several devices"),
+        ("device=[0,1]", "several devices"),
+        ("device=gpux", "there is no device 'gpux'"),
+        ("recipes/yolo_demo.yaml", "Did you mean recipe=yolo_demo?"),
         ("nonsense.of.mine=3", "Keys are name, summary, data"),
         ("yolo_demo", "'yolo_demo' is no KEY=VALUE. Did you mean recipe=yolo_demo?"),
         ("=3", "'=3' is no KEY=VALUE"),
-        ("--nonsense", "unrecognized arguments: --nonsense"),
+        ("--nonsense", "there is no flag --nonsense"),
+        ("--recipe=mine", "there is no flag --recipe. Did you mean recipe=mine?"),
+        ("--batch-size=16", "Did you mean ask.micro_batch=16?"),
+        ("--device=0", "Did you mean device=0?"),
+        ("recipe=./recipes/yolo_demo.yaml", "Did you mean 'yolo_demo'?"),
         ("--cfg=nonsense", "invalid choice: 'nonsense'"),
         ("ladder=keep_qualty", "there is no ladder 'keep_qualty'. Did you mean 'keep_quality'?"),
         ("ladder=3", "there is no ladder '3'"),
@@ -107,6 +126,75 @@ def test_bare_words_are_the_trainer_s_that_the_recipe_has(capfd: pytest.CaptureF
     assert cli.run(["ladder", "recipe=whisper_demo", "optimizer=adamw", "learning_rate=3"]) == 1
     err = capfd.readouterr().err
     assert "Did you mean ask.optimizer=adamw?" in err and "Did you mean trainer.args.learning_rate=3?" in err
+
+
+@pytest.mark.parametrize(("word", "meant"), [("lr=3", "trainer.args.learning_rate=3"), ("epochs=3", "trainer.args.num_train_epochs=3"),
+                                             ("optim=adafactor", "ask.optimizer=adafactor")])  # fmt: skip
+def test_what_is_meant_is_said_in_the_words_of_the_trainer_that_the_recipe_has(
+    word: str, meant: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["ladder", "recipe=whisper_demo", word]) == 1
+    assert f"Did you mean {meant}?" in capfd.readouterr().err
+
+
+def test_a_script_s_own_settings_are_its_command_s(capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["ladder", "recipe=separator_demo", "lr=0.1"]) == 1
+    assert "A script's own settings stand in its command" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "index"),
+    [
+        (("device=gpu",), "cuda", 0),
+        (("device=0",), "cuda", 0),
+        (("device=cuda:1",), "cuda", 1),
+        (("device=gpu:2",), "cuda", 2),
+        (("device=cuda",), "cuda", 0),
+        (("device=cpu",), "cpu", 0),
+        (("device.kind=gpu", "device.index=3"), "cuda", 3),
+    ],
+)
+def test_a_device_is_named_as_people_name_it(words: tuple[str, ...], kind: str, index: int) -> None:
+    (draft,) = compose.drafts(["recipe=yolo_demo", *words], program="autofit")
+    assert draft.recipe is not None and draft.faults == ()
+    assert (draft.recipe.device.kind, draft.recipe.device.index) == (kind, index)
+
+
+def test_in_a_multirun_several_cards_are_a_launch_each() -> None:
+    drafts = compose.drafts(["-m", "recipe=yolo_demo", "device=0,cuda:1"], program="autofit")
+    assert [(one.recipe.device.kind, one.recipe.device.index) for one in drafts if one.recipe] == [("cuda", 0), ("cuda", 1)]
+
+
+def test_a_flat_recipe_is_told_where_each_key_stands(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("recipes/mine.yaml").write_text("model: yolo11n.yaml\nbatch: 16\nimgsz: 640\nepochs: 3\nlr: 0.1\ntrainer: {seed: 3}\n")
+    assert cli.run(["ladder", "recipe=mine"]) == 1
+    err = capfd.readouterr().err
+    for meant in ("ask: {model: yolo11n.yaml}", "ask: {micro_batch: 16}", "ask: {image_size: 640}", "trainer: {args: {epochs: 3}}",
+                  "trainer: {args: {lr0: 0.1}}", "trainer: {args: {seed: 3}}"):  # fmt: skip
+        assert f"Did you mean {meant}?" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("train", "--", "python", "t.py", "--batch-size", "64"), "Did you mean autofit run -- python t.py --batch-size 64?"),
+        (("fit", "--", "python", "t.py"), "Did you mean autofit run --fit-only -- python t.py?"),
+        (("ladder", "--", "python", "t.py"), "Did you mean autofit init -- python t.py?"),
+        (("train", "python", "t.py"), "Did you mean autofit run -- python t.py?"),
+        (("python3.11", "t.py"), "Did you mean autofit run -- python3.11 t.py?"),
+        (("run", "device=cpu", "python", "t.py"), "the command stands behind --. autofit run -- python t.py"),
+        (("fit", "recipe=yolo_demo", "--detach"), "autofit fit has no --detach. It is for train, run, resume."),
+        (("recipes", "mine"), "autofit recipes takes no 'mine'"),
+        (("run", "--", "nopython", "x"), "there is no program 'nopython' that can be started"),
+        (("fit", "--recipe", "yolo_demo"), "there is no flag --recipe. Did you mean recipe=yolo_demo?"),
+        (("fit", "recipe=yolo_demo", "--batch", "16"), "there is no flag --batch. Did you mean ask.micro_batch=16?"),
+    ],
+)
+def test_words_for_another_verb_are_told_so(words: tuple[str, ...], said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(list(words)) == 1
+    err = capfd.readouterr().err
+    assert said in err and "Traceback" not in err
+    assert len(err.splitlines()) == 1, "what else could be said of it would hide it"
 
 
 def test_mistakes_of_both_kinds_are_told_together() -> None:

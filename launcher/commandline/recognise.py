@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 import shlex
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -46,8 +47,14 @@ def _refuse_variables(words: Sequence[str]) -> None:
 def refuse_doubts(understood: Understood, *, overrides: Sequence[str]) -> None:
     """Raises BadInput where the batch is not known and ``overrides`` don't say it either: nothing could be tried."""
     doubts = [doubt for doubt in understood.doubts if doubt.wheel == "micro_batch"]
-    if doubts and not any(word.lstrip("+").startswith("ask.micro_batch=") for word in overrides):
-        raise BadInput([Fault(key=PLACE, found="it isn't clear what its settings mean", cure=f"{doubt}.") for doubt in doubts])
+    if not doubts or any(word.lstrip("+").startswith("ask.micro_batch=") for word in overrides):
+        return
+    program = understood.words[0]
+    if shutil.which(program) is None:  # then nothing else is worth saying
+        cure = "Begin with python, torchrun, or a program on PATH."
+        raise BadInput([Fault(key=PLACE, found=f"there is no program {program!r} that can be started", cure=cure)])
+    cures = [f"{str(doubt).rstrip('.')}{'' if str(doubt).endswith('...') else '.'}" for doubt in doubts]
+    raise BadInput([Fault(key=PLACE, found="it isn't clear what its settings mean", cure=cure) for cure in cures])
 
 
 def name_of(understood: Understood) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -393,6 +395,7 @@ def test_a_whole_batch_and_its_part_are_told_apart(words: str, beliefs: object, 
 
 def test_a_part_that_does_not_divide_the_whole_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")  # torchrun lies there
     Path("t.py").touch()
     for launcher, words in (
         ([], "--batch_size 100 --micro_batch_size 8"),
