@@ -1,15 +1,17 @@
-"""What one process of a trial takes a step for: how many micro-batches are in it, whoever put them there."""
+"""What one process of a trial takes a step for: how many micro-batches are in it, whoever put them there, and where a pass ends."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
 
 from launcher.contract.orders import Orders
 from launcher.contract.report import Phase
+from launcher.trainers.script.inside.probe.passes import Pass, Passes
 from launcher.trainers.script.inside.probe.session import Session
 from launcher.trainers.script.inside.probe.settings import Settings
 
@@ -27,21 +29,28 @@ class Recorder:
     def observe(self, **wheels: Any) -> None:
         self.observed |= wheels
 
-    def optimizer_step(self) -> None: ...
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_, **__: None
 
 
 class Optimizer:
     param_groups = ()
 
 
-def trained(told: int, steps: list[tuple[int, int]], *, end_at: int = 0, closure: bool = False) -> Recorder:
-    """A session in which each step came after so many (batches, backward passes); number ``end_at`` ended a pass over the data."""
+def begun(told: int) -> tuple[Session, Recorder, Optimizer]:
+    """A session that trains, with accumulation as the script was told it."""
     orders = Orders(module="", folder="", device="cpu", cap_bytes=1, accumulation=told, payload={"accumulation": told})
     session = Session(Settings(records="", orders=dataclasses.asdict(orders)))
     recorder, optimizer = Recorder(), Optimizer()
     session.recorder, session.phase = recorder, Phase.TRAIN  # type: ignore[assignment]
     session._train_began = time.monotonic()
     session.progress.made(optimizer)
+    return session, recorder, optimizer
+
+
+def trained(told: int, steps: list[tuple[int, int]], *, end_at: int = 0, closure: bool = False) -> Recorder:
+    """A session in which each step came after so many (batches, backward passes); number ``end_at`` ended a pass over the data."""
+    session, recorder, optimizer = begun(told)
     for number, (session.drawn, session.backwards) in enumerate(steps, start=1):
         session.at_the_end = number == end_at
         session.stepped(optimizer, closure=closure)
@@ -71,3 +80,99 @@ def test_a_pass_that_ends_within_a_step_says_nothing() -> None:
 
 def test_what_a_closure_computes_is_no_accumulation() -> None:
     assert "accumulation" not in trained(1, [(20, 20), (20, 20)], closure=True).observed
+
+
+class Loader:
+    """So many batches, of a length that is told or not."""
+
+    dataset = batch_sampler = None
+    persistent_workers = False
+
+    def __init__(self, batches: int, *, told: bool = True) -> None:
+        self.batches, self._told = batches, told
+
+    def __len__(self) -> int:
+        if not self._told:
+            raise TypeError("it has no length")
+        return self.batches
+
+
+def looking_ahead(batches: Iterator[object]) -> Iterator[bool]:
+    """As accelerate's loader: whether each batch is the last, which shows in the next."""
+    for _ in batches:
+        break
+    while True:
+        try:
+            next(batches)
+        except StopIteration:
+            yield True
+            return
+        yield False
+
+
+def plain(batches: Iterable[object]) -> Iterator[bool]:
+    for _ in batches:
+        yield False
+
+
+@dataclasses.dataclass
+class Loop:
+    """A script's training, micro-batch by micro-batch."""
+
+    told: int
+    """What the script was told of accumulation ..."""
+    done: int
+    """... and what it makes of it."""
+    ahead: bool = True
+    """It looks a batch ahead, and steps at the last one of a pass whatever is due."""
+    flushes: bool = False
+    """It steps after a pass with what is left over of it."""
+
+    def run(self, loader: Loader, *, passes: int, slow: bool = False) -> Recorder:
+        """``slow``: batches take so long that no more of them are waited for than the wanted steps need."""
+        session, recorder, optimizer = begun(self.told)
+        session._train_began -= 3600 * slow
+        owner = Passes(session)
+        owner.original = lambda _: iter(range(loader.batches))
+        for _ in range(passes):
+            began = 0
+            for last in (looking_ahead if self.ahead else plain)(Pass(owner, loader)):
+                session.forwards += 1
+                session.backward_done()
+                began += 1
+                if began == self.done or last:
+                    session.stepped(optimizer)
+                    began = 0
+            if began and self.flushes:
+                session.stepped(optimizer)
+        return recorder
+
+
+@pytest.mark.parametrize("told", [2, 4, 8, 16])
+@pytest.mark.parametrize("slow", [False, True])
+def test_a_step_that_a_loader_forces_where_we_end_it_is_no_measure(told: int, slow: bool) -> None:
+    assert Loop(told=told, done=told).run(Loader(400), passes=3, slow=slow).observed["accumulation"] == told
+
+
+def test_nor_is_one_where_the_data_end() -> None:
+    for known in (True, False):
+        assert Loop(told=2, done=2).run(Loader(5, told=known), passes=1).observed["accumulation"] == 2
+        assert Loop(told=8, done=8).run(Loader(17, told=known), passes=1).observed["accumulation"] == 8
+        assert Loop(told=8, done=8, ahead=False, flushes=True).run(Loader(20, told=known), passes=1).observed["accumulation"] == 8
+
+
+def test_a_script_that_steps_too_often_is_seen_all_the_same() -> None:
+    for known in (True, False):
+        for ahead in (True, False):
+            assert Loop(told=4, done=1, ahead=ahead).run(Loader(400, told=known), passes=3, slow=True).observed["accumulation"] == 1
+            assert Loop(told=4, done=2, ahead=ahead).run(Loader(8, told=known), passes=3).observed["accumulation"] == 2
+
+
+def test_a_short_step_directly_before_an_end_that_nobody_could_foresee_is_taken_back() -> None:
+    session, recorder, optimizer = begun(8)
+    for session.drawn in (8, 8, 3):
+        session.backwards = session.drawn
+        session.stepped(optimizer)
+    assert recorder.observed["accumulation"] == 3
+    session.ran_out()
+    assert recorder.observed["accumulation"] == 8

@@ -122,6 +122,14 @@ def test_a_loader_that_fetches_ahead_is_accumulated_from_outside(tmp_path: Path)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("words", [(), ("--dispatch",), ("--plain",)])
+def test_a_step_that_accelerate_forces_at_the_end_of_a_pass_is_no_other_accumulation(tmp_path: Path, words: tuple[str, ...]) -> None:
+    pytest.importorskip("accelerate")
+    done = tried("accelerated", tmp_path, *words, rung=3, spelled={"accumulation": "--gradient_accumulation_steps"})
+    assert fits(done) and done.report.observed == {"micro_batch": 8, "accumulation": 8, "device": "cpu"}
+
+
+@pytest.mark.slow
 def test_a_full_run_accumulates_without_autofit(tmp_path: Path) -> None:
     made = recipe([sys.executable, str(SCRIPTS / "no_word_for_accumulation.py"), "--only", "sgd"], spelled={"accumulation": "outside"})
     adapter = ScriptAdapter(made)

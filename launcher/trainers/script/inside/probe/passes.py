@@ -264,6 +264,8 @@ class Pass:
         try:
             batch = next(self._iterator())
         except StopIteration:
+            if self.kind == "train":
+                self._session.ran_out()
             self._close()
             raise
         except Exception as error:
@@ -309,6 +311,7 @@ class Pass:
             self._session.validation_ended()
         else:
             length = self._length()
+            self._session.at_the_end = True
             self._session.pass_ended(given=self._served, whole=self._served if length == ENDLESS else max(self._served, length))
 
 

@@ -89,9 +89,14 @@ class Session:
         self.parted = False
         """A loader gives the whole batch of a step, which the script then takes in parts: the model's input is the micro-batch."""
         self.at_the_end = False
-        """The last training batch that was drawn is its pass's last."""
+        """The last training batch that was drawn is its pass's last: by the loader's length, or since the pass has ended.
+        A script may know it before it trains that batch: accelerate's loaders look one ahead, and force a step there."""
         self._in_steps: list[int] = []
-        """Micro-batches of each optimizer step."""
+        """Micro-batches of each optimizer step; those that were short where a pass ended are left out."""
+        self._short = False
+        """The last of them is short, and nothing came after it yet."""
+        self._countable = True
+        """Steps tell how many micro-batches make one: no closure called for more of them, and one optimizer alone steps."""
         self.varies = False
         """Batches of one number of samples came in several shapes."""
         self.grew = self.grows = False
@@ -302,20 +307,38 @@ class Session:
         """What the step was made of: as many batches as there were both data and backward passes for (a loss may have two of them)."""
         seen = self.forwards if self.parted else self.drawn or self.forwards
         count = self.backwards if self.passive or not seen else min(seen, self.backwards)
-        told = max(self.orders.payload.get("accumulation", 1), 1)
         self.drawn = self.forwards = self.backwards = 0
-        if count < told and (self.passive or self.at_the_end):
-            return  # a pass came to its end within a step
+        self._short = count < self._told
+        if self._short and (self.passive or self.at_the_end):
+            self._short = self.at_the_end = False  # an end excuses one step
+            return
         self._in_steps.append(count)
-        if closure or self.progress.several or len(self._in_steps) < 2 or self.phase is not Phase.TRAIN:
+        self._countable = not closure and not self.progress.several
+        self._observe_accumulation()
+
+    def _observe_accumulation(self) -> None:
+        if not self._countable or len(self._in_steps) < 2 or self.phase is not Phase.TRAIN:
             return
         usual = statistics.median_low(self._in_steps[1:])
         assert self.recorder is not None
-        if usual and usual % told == 0:
-            self.recorder.fact(own_accumulation=usual // told)
-            usual = told
+        if usual and usual % self._told == 0:
+            self.recorder.fact(own_accumulation=usual // self._told)
+            usual = self._told
         if usual:
             self.recorder.observe(accumulation=usual)
+
+    def ran_out(self) -> None:
+        """A training pass came to its own end. The step directly before it may have been short for that reason."""
+        if self.recorder is not None and self.phase is Phase.TRAIN and self._short and not self.drawn and not self.backwards:
+            self._in_steps.pop()
+            self._short = False
+            self.recorder.observe(accumulation=None)
+            self._observe_accumulation()
+
+    @property
+    def _told(self) -> int:
+        """Micro-batches per optimizer step that the script was told to take."""
+        return max(int(self.orders.payload.get("accumulation", 1)), 1)
 
     def in_parts(self, size: int) -> bool:
         """Whether a batch of a loader's is a whole step's, of which the script was told to take parts."""
