@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 from launcher import devices, kept, launch, peaks, supervise, trial
@@ -66,7 +70,7 @@ def see_through(result: Fit, screen: Screen, *, show: tuple[Shows, Shows]) -> No
             return
         screen.failed_attempt(result, result.attempts[-1])
         begin = _next(result, screen)
-    result.status = Status.FAILED
+    result.status = Status.DIVERGED if result.attempts[-1].ended is Ended.DIVERGED else Status.FAILED
 
 
 def _attempt(result: Fit, begin: _Launch, screen: Screen, *, show: tuple[Shows, Shows]) -> Outcome:
@@ -89,16 +93,22 @@ def _attempt(result: Fit, begin: _Launch, screen: Screen, *, show: tuple[Shows, 
     try:
         outcome = supervise.follow(
             job, child, rung=begin.rung, base_bytes=chosen.report.base_bytes, told=screen.heartbeat, otherwise=screen.otherwise,
-            after_a_stall=stalled,
+            diverging=partial(_diverging, result), after_a_stall=stalled,
         )  # fmt: skip
     except (Interrupted, KeyboardInterrupt):
-        result.attempts[-1] = replace(made, ended=Ended.INTERRUPTED)
+        result.attempts[-1] = replace(result.attempts[-1], ended=Ended.INTERRUPTED)
         raise
     result.outcome = outcome
-    result.attempts[-1] = made.ended_as(outcome)
+    result.attempts[-1] = result.attempts[-1].ended_as(outcome)
     keep_peaks(job, result.chosen, result.attempts[-1], outcome)
     _strike_out(result, screen)
     return outcome
+
+
+def _diverging(result: Fit, since: float | None) -> None:
+    """Written down at once: what ends the attempt later, autofit's own end included, makes no checkpoint after it a good one."""
+    result.attempts[-1] = replace(result.attempts[-1], not_finite_since=since)
+    result.write()
 
 
 DISPROVES = (Ended.OUT_OF_MEMORY, Ended.HOST_MEMORY)
@@ -158,9 +168,10 @@ def _next(result: Fit, screen: Screen) -> _Launch | None:
 
 def _move(result: Fit) -> Move:
     """The decision, written down."""
-    last = replace(result.attempts[-1], left=_left(result))
+    left, spoiled = _left(result)
+    last = replace(result.attempts[-1], left=left)
     result.attempts[-1] = last
-    move = decide(history(result))
+    move = decide(replace(history(result), spoiled=spoiled))
     result.attempts[-1] = replace(last, then=move)
     result.write()
     return move
@@ -181,11 +192,36 @@ def history(result: Fit) -> History:
     )
 
 
-def _left(result: Fit) -> Sequence[Checkpoint]:
-    """The whole checkpoints of this run; those of somebody's that lay there before it, or before it began anew, are none of them."""
+def _left(result: Fit) -> tuple[Sequence[Checkpoint], Mapping[Path, str]]:
+    """The checkpoints of this run that it can be gone on from; where there is none, what it has saved and why that is not one.
+
+    Those of somebody's that lay there before it, or before it began anew, are none of its.
+    """
     began = next((made.began for made in reversed(result.attempts) if made.checkpoint is None), 0.0)
-    found = resuming(result.job.adapter).checkpoints(folder=result.job.folder.path)
-    return [one for one in found if one.path.stat().st_mtime >= began - 1.0]
+    adapter, folder = resuming(result.job.adapter), result.job.folder.path
+    whole = [one for one in adapter.checkpoints(folder=folder) if _written(one.path) >= began - 1.0]
+    good = [one for one in whole if not _diverged_before(result.attempts, one.path)]
+    if good:
+        return good, {}
+    late = {one.path: "it was written after the first loss that was not finite" for one in whole}
+    torn = {path: why for path, why in adapter.spoiled(folder=folder).items() if path not in late and _written(path) >= began - 1.0}
+    return [], {**late, **torn}
+
+
+def _diverged_before(attempts: Sequence[Made], path: Path) -> bool:
+    """Whether a checkpoint was written by an attempt whose loss was not finite any more."""
+    ends = [*(made.began for made in attempts[1:]), math.inf]
+    return any(
+        made.not_finite_since is not None and made.not_finite_since <= _written(path) < end
+        for made, end in zip(attempts, ends, strict=True)
+    )
+
+
+def _written(path: Path) -> float:
+    """When, in seconds since 1970; 0 for what is gone."""
+    with suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0
 
 
 def _needs_a_trial(result: Fit, move: GoOn) -> bool:

@@ -33,6 +33,8 @@ class Seen:
     """The ends of its standard error and output."""
     ended_for: Ended | None = None
     """Why autofit itself ended it; None where it didn't."""
+    not_finite: str = ""
+    """Its last report of its loss, where that is not finite."""
     on_card: bool = False
     at_limit: bool = False
     """Its memory stood at its limit when it was last looked at."""
@@ -55,6 +57,8 @@ class Cause:
 def find(seen: Seen) -> Cause:
     """The cause. A memory failure that others' memory explains is theirs."""
     phase = phase_of(seen.words)
+    if seen.returncode == 0 and seen.ended_for is None and seen.not_finite:
+        return Cause(ended=Ended.DIVERGED, phase=phase, evidence=seen.not_finite)
     if seen.returncode == 0 and seen.ended_for is None:
         return Cause(ended=Ended.DONE, phase=Phase.DONE)
     if seen.ended_for is not None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # what is drawn comes from elsewhere; a fault of the command 
     from launcher.ladder import Ladder, Rung
     from launcher.made import Made
     from launcher.recover import Move
+    from launcher.supervise import Outcome
     from launcher.trainers.base import Command
     from launcher.trial import Trial
 
@@ -240,20 +241,23 @@ class Display:
             for name, value in _flat(fit.results):
                 self._console.print(Text(f"  {name:<28} {value}"), soft_wrap=True)
         else:
-            reason = f": {outcome.memory_failure.line}" if outcome.memory_failure else ""
-            failed = f"[red]the full run failed[/] with exit status {outcome.returncode}{escape(reason)}"
-            self._console.print(failed, highlight=False, soft_wrap=True)
+            self._console.print(f"[red]{escape(_failure(outcome))}[/]", highlight=False, soft_wrap=True)
             self._console.print(Text(f"its words: {fit.job.folder.run_stderr} and {fit.job.folder.run_stdout}"), soft_wrap=True)
             self._going_on(fit)
         self._memory(fit)
 
     def _going_on(self, fit: Fit) -> None:
         """What a failed run has left, and how to go on from there."""
+        from launcher.trainers.base import resuming
+
         if fit.attempts and fit.attempts[-1].left:
             self._console.print(Text(f"checkpoint left: {fit.attempts[-1].left[0]}"), soft_wrap=True)
             self._console.print(Text(f"to go on from it: autofit resume {fit.job.folder.path}", style="cyan"), soft_wrap=True)
             return
         if fit.chosen is None or fit.command is None:
+            return
+        if fit.attempts and resuming(fit.job.adapter).keeps() is not None:  # it was looked for, and what is there is none
+            self._console.print("no checkpoint is left to go on from")
             return
         left = fit.job.adapter.going_on(fit.chosen.rung, fit.command, folder=fit.job.folder.path)
         if left is None:
@@ -423,6 +427,24 @@ def _learning_rate(asked: int, used: int) -> str:
         f"steps (warm-up, schedules) ends {less:g} times as early, and the learning rate was chosen for another batch; as a rule divide it "
         f"by {less:g} for SGD, by {less**0.5:.2g} for Adam. Nothing of that is done for you."
     )
+
+
+def _failure(outcome: Outcome) -> str:
+    """How a full run failed, in a sentence. The exit status says something only where the run ended by itself."""
+    from launcher.recover import Ended
+
+    evidence = f": {outcome.evidence}" if outcome.evidence else ""
+    if outcome.ended is Ended.DIVERGED and outcome.returncode == 0:
+        return f"the full run came to its end, but is not done: its last loss is not finite{evidence}"
+    by_autofit = {
+        Ended.DIVERGED: "diverged (its loss was not finite)", Ended.STALLED: "stood still", Ended.SPILLED: "spilled out of the card",
+    }  # fmt: skip
+    if outcome.ended in by_autofit:
+        return f"the full run {by_autofit[outcome.ended]} and was ended{evidence}"
+    if outcome.ended is Ended.DISK_FULL:
+        return f"the full run failed for want of disk{evidence}"
+    reason = f": {outcome.memory_failure.line}" if outcome.memory_failure else ""
+    return f"the full run failed with exit status {outcome.returncode}{reason}"
 
 
 def _words(rung: Rung) -> str:

@@ -34,7 +34,7 @@ class Status(StrEnum):
     CRASHED = "crashed"  # a trial ended so, which no lower rung cures; likewise the next three
     STALLED = "stalled"
     VACUOUS = "vacuous"
-    DIVERGED = "diverged"
+    DIVERGED = "diverged"  # or the full run did: its loss was not finite, and so it is not done, whether it came to its end or not
     CARD_TAKEN = "card_taken"  # others came to the card, and it was not waited for, or in vain
     FAILED = "failed"  # the full run
     INTERRUPTED = "interrupted"
@@ -57,8 +57,10 @@ _OF_TRIAL = {
 }
 
 
-def exit_code_of(status: Status) -> ExitCode:
-    """The exit status of a launch that ended so."""
+def exit_code_of(status: Status, *, ran: bool = False) -> ExitCode:
+    """The exit status of a launch that ended so. ``ran``: it had come to its full run."""
+    if ran and status is Status.DIVERGED:
+        return ExitCode.RUN_FAILED
     return _EXIT_CODES.get(status, ExitCode.BAD_INPUT)
 
 
@@ -99,7 +101,7 @@ class Fit:
 
     @property
     def exit_code(self) -> ExitCode:
-        return exit_code_of(self.status)
+        return exit_code_of(self.status, ran=bool(self.attempts))
 
     @property
     def rung(self) -> Rung | None:

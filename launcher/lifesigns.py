@@ -33,24 +33,31 @@ def loss_report(line: str) -> tuple[str, bool] | None:
 
 
 class Losses:
-    """Loss reports, as they come."""
+    """Loss reports, as they come. One that is not finite and is followed by finite ones has been got over: a step that mixed precision left
+    out, say."""
 
     def __init__(self, most: int) -> None:
         self._most, self._streak, self._about = most, 0, ""
+        self.since: float | None = None
+        """When the first of the reports in a row that aren't finite was printed, at the earliest; None: the last report was finite."""
+        self.line = ""
+        """The last report that was not finite; empty where ``since`` is None."""
 
-    def saw(self, line: str) -> str:
-        """ "first" and "enough" (``most`` in a row) for reports that aren't finite, once each; else nothing."""
+    def saw(self, line: str, *, at: float) -> str:
+        """ "first" and "enough" (``most`` in a row) for reports that aren't finite, once each; else nothing. ``at``: printed since."""
         report = loss_report(line)
         if report is None:
             return ""
         about, finite = report
         if finite:
-            self._streak, self._about = 0, ""
+            self._streak, self._about, self.since, self.line = 0, "", None, ""
             return ""
+        self.line = line
         if about and about == self._about:
             return ""
         self._about = about
         self._streak += 1
+        self.since = at if self.since is None else self.since
         return "enough" if self._streak == self._most else "first" if self._streak == 1 else ""
 
 

@@ -37,7 +37,9 @@ class Made:
     peak_bytes: int = 0
     seconds: float = 0.0
     left: Sequence[Checkpoint] = ()
-    """The whole checkpoints that were there when it had ended, newest first."""
+    """The checkpoints that it could be gone on from when it had ended, newest first."""
+    not_finite_since: float | None = None
+    """When its loss was first reported not to be finite (seconds since the epoch); None: its last report was finite."""
     then: Move | None = None
     """What was done next."""
 
@@ -79,6 +81,7 @@ class Made:
 _PLAIN = (
     "number", "command",
     "began", "checkpoint", "workers", "ended", "phase", "evidence", "source", "asked_bytes", "peak_bytes", "seconds", "left",
+    "not_finite_since",
 )  # fmt: skip
 
 
@@ -97,7 +100,8 @@ def read(said: Mapping[str, Any], ladder: Ladder) -> Made:
     rung = ladder.rungs[said["rung_index"]]
     if dict(rung.values) != said["rung"]:
         raise ValueError(f"rung {rung.index} is {dict(rung.values)} now, and was {said['rung']}")
-    kept = {name: said[name] for name in _PLAIN if name not in ("checkpoint", "ended", "left")}
+    kept = {name: said[name] for name in _PLAIN if name not in ("checkpoint", "ended", "left", "not_finite_since")}
+    kept["not_finite_since"] = said.get("not_finite_since")
     checkpoint = _checkpoint(said["checkpoint"]) if said["checkpoint"] is not None else None
     return Made(rung=rung, checkpoint=checkpoint, ended=Ended(said["ended"]), left=[_checkpoint(one) for one in said["left"]], **kept)
 

@@ -6,9 +6,10 @@ A move goes down the ladder or stays; it never goes up, and every rung of a ladd
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 
 from launcher.contract.report import Phase
 from launcher.ladder import Ladder, Rung
@@ -68,6 +69,8 @@ class History:
     """In order; those before a person said ``autofit resume`` are left out of the budget by ``forgiven``."""
     checkpoints: tuple[Checkpoint, ...] = ()
     """The whole ones that the last attempt can be gone on from, newest first."""
+    spoiled: Mapping[Path, str] = field(default_factory=dict)
+    """Where there is none: what was saved all the same, and why it can't be gone on from. Empty: nothing was saved yet."""
     keeps: frozenset[str] | None = None
     """Wheels that may be turned with a checkpoint still loadable; None: this trainer can't go on from one."""
     tried: tuple[Tried, ...] = ()
@@ -153,7 +156,7 @@ def _after_failure(history: History, last: Attempt, failed: Sequence[Attempt]) -
                     history, "the loss is not finite" + (" again" if before else " (recover.on_nan=roll_back would try once more)")
                 )
             if not history.checkpoints:
-                return _stop(history, "the loss is not finite, and no checkpoint from before it is left")
+                return _stop(history, f"the loss is not finite, and no checkpoint from before it is left{_saved(history, ': ')}")
             return _again(history, "the loss was not finite: once more from the last good checkpoint")
         case Ended.DISK_FULL:
             return _stop(history, "the disk is full; free space there, then `autofit resume`")
@@ -161,7 +164,7 @@ def _after_failure(history: History, last: Attempt, failed: Sequence[Attempt]) -
 
 
 def _again(history: History, why: str) -> GoOn | Stop:
-    """The same rung, from the newest checkpoint; from the beginning where there is none yet."""
+    """The same rung, from the newest checkpoint; from the beginning where nothing was saved yet."""
     last = history.attempts[-1]
     return _to(history, last.rung, why, workers=last.workers)
 
@@ -232,9 +235,21 @@ def _to(history: History, rung: Rung, why: str, *, workers: int | None) -> GoOn 
     unproven = any(at < before for at, before in zip(rung.position, last.rung.position, strict=True))
     if newest is not None and loads:
         return GoOn(rung=rung, checkpoint=newest, why=why, workers=workers, unproven=unproven)
+    if loads and history.spoiled and not history.rules.allow_restart:
+        anew = "recover.allow_restart=true would begin anew, with what is there put aside and not removed"
+        return _stop(history, f"{why}, but nothing that was saved can be gone on from: {_saved(history)}; {anew}")
     if loads or history.rules.allow_restart:
         return GoOn(rung=rung, checkpoint=None, why=f"{why}, from the beginning" if loads else why, workers=workers, unproven=unproven)
     return _stop(history, "this trainer can't go on from a checkpoint; recover.allow_restart=true would begin anew")
+
+
+def _saved(history: History, before: str = "") -> str:
+    """What was saved and can't be gone on from, the newest by name."""
+    if not history.spoiled:
+        return ""
+    path, why = next(iter(history.spoiled.items()))
+    others = f" (and {len(history.spoiled) - 1} older)" if len(history.spoiled) > 1 else ""
+    return f"{before}{path}: {why}{others}"
 
 
 def _stop(history: History, why: str) -> Stop:

@@ -72,7 +72,7 @@ def read(place: str | Path, words: Sequence[str] = ()) -> Interrupted:
     if record.get("format") != FORMAT:
         was = f"its record has the format {record.get('format', 1)}, and this autofit goes on with format {FORMAT}"
         raise _refused(path, was, _ANEW)
-    if record["status"] in _OVER:
+    if record["status"] in _OVER and not record["attempts"]:
         raise _refused(path, f"it never came to a full run: {record['status']}", "Launch it anew, with what its trials have told.")
     if record["status"] == Status.DONE and not record["attempts"] and record.get("fit_only", True):
         raise _refused(path, "only trials were asked of it (autofit fit)", f"Its full run is launched by {path / 'command.sh'}.")

@@ -154,7 +154,8 @@ class RecoverRules(Part):
     """True: may begin anew where no checkpoint can be gone on from: a smaller model, a trainer that can't resume. The run so far is put
     aside, not removed."""
     on_nan: Literal["stop", "roll_back", "go_on"] = "stop"
-    """A loss that isn't finite: stop; roll_back: once, to the last checkpoint whose weights are finite; go_on: only say so."""
+    """A loss that isn't finite: stop; roll_back: once, to the last checkpoint from before it; go_on: only say so. A run whose last report
+    is not finite has diverged and is not done, whatever is said here."""
     nan_reports: Annotated[int, Field(ge=1)] = 3
     """Loss reports in a row that aren't finite before that is done."""
     stall_s: Annotated[float, Field(gt=0)] = 600.0

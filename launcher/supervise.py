@@ -17,7 +17,7 @@ from launcher.contract.ending import Ending
 from launcher.contract.report import Phase
 from launcher.job import Job
 from launcher.ladder import Rung
-from launcher.lifesigns import Losses, Silence
+from launcher.lifesigns import Losses, Silence, loss_report
 from launcher.memory_failure import MemoryFailure, gone_otherwise, lost_in
 from launcher.meter import Meter
 from launcher.pacing import Pacing
@@ -71,6 +71,7 @@ def follow(
     base_bytes: int,
     told: Callable[..., None] | None = None,
     otherwise: Callable[[str, str], None] | None = None,
+    diverging: Callable[[float | None], None] | None = None,
     after_a_stall: bool = False,
 ) -> Outcome:
     """Waits for the run's end, noting its memory every half minute; ends one that stands still or diverges, as the recipe says.
@@ -78,11 +79,12 @@ def follow(
     Raises Interrupted once a signal has ended it. When this returns no process of the run is left, and its memory is back.
     ``rung``: the run's; ``base_bytes``: what libraries held in the trial's process when its budget was taken;
     ``told`` hears (seconds, used bytes, peak bytes, job) with each heartbeat; ``otherwise`` hears (line, what it means) as soon as the
-    run says that it goes on otherwise than asked. ``after_a_stall``: an attempt before was ended as standing still or hanging.
+    run says that it goes on otherwise than asked; ``diverging`` since when its loss is not finite (seconds since 1970), and None once it is
+    again. ``after_a_stall``: an attempt before was ended as standing still or hanging.
     """
     folder = job.folder
     usage = Usage(child.pid, job.budget, folder.held, base_bytes=base_bytes)
-    watch = _Watch(child, job, usage, Meter(job, rung, usage), told, otherwise, after_a_stall=after_a_stall)
+    watch = _Watch(child, job, usage, Meter(job, rung, usage), told, otherwise, diverging, after_a_stall=after_a_stall)
     kills = host.oom_kills()
     usage.start()
     try:
@@ -90,12 +92,13 @@ def follow(
             ending = process.wait(child, each_poll=watch, poll_s=POLL_S, stderr=folder.run_stderr)
     finally:
         usage.stop()
-        watch.look()
+        watch.look(ended=True)
     settled = devices.settle(job.budget)
     seen = Seen(
         returncode=ending.returncode,
         words=f"{process.tail(folder.run_stdout)}\n{ending.stderr_tail}",
         ended_for=watch.ended_for,
+        not_finite=watch.not_finite,
         on_card=job.budget.kind == "cuda",
         at_limit=watch.at_limit or (job.budget.kind == "cpu" and usage.peak_bytes >= NEAR_LIMIT * job.budget.budget_bytes),
         oom_kills=host.oom_kills() - kills,
@@ -133,6 +136,7 @@ class _Watch:
         meter: Meter,
         told: Callable[..., None] | None,
         otherwise: Callable[[str, str], None] | None = None,
+        diverging: Callable[[float | None], None] | None = None,
         *,
         after_a_stall: bool = False,
     ) -> None:
@@ -141,11 +145,12 @@ class _Watch:
         rules = job.recipe.recover
         self._losses, self._silence = Losses(rules.nan_reports), Silence(time.monotonic(), least_s=rules.stall_s)
         self._pace = Pacing(child.pid, job, after_a_stall=after_a_stall)
-        self._otherwise = otherwise
+        self._otherwise, self._diverging = otherwise, diverging
         self._usage = usage
         self._meter = meter
         self._tell = told
         self._began = self._sampled = self._told = time.monotonic()
+        self._diverges_since: float | None = None
         self._logs = [_Log(path, self._heard, self._tell_otherwise) for path in (job.folder.run_stdout, job.folder.run_stderr)]
         self.peak_bytes = 0
         self.peak_device_bytes = 0
@@ -176,10 +181,14 @@ class _Watch:
                 used = {"resident_bytes": resident, "device_bytes": device, "used_bytes": self._usage.now_bytes}
                 self._job.folder.event("heartbeat", **used, peak_bytes=self._usage.peak_bytes, log_bytes=_size(self._job.folder.run_stdout))
 
-    def look(self) -> bool:
+    def look(self, *, ended: bool = False) -> bool:
         """What the run has said since the last look, and a line of its series; once more when it has ended. Whether it said anything."""
-        grown = [log.look() for log in self._logs]
+        grown = [log.look(ended=ended) for log in self._logs]
         self._meter.look()
+        if self._losses.since != self._diverges_since:
+            self._diverges_since = self._losses.since
+            if self._diverging is not None:
+                self._diverging(self._diverges_since)
         return any(grown)
 
     def _look_for_life(self, now: float, *, grew: bool) -> None:
@@ -210,10 +219,15 @@ class _Watch:
             soft, _ = resource.prlimit(self._child.pid, resource.RLIMIT_DATA)
             self.at_limit = soft != resource.RLIM_INFINITY and procfs.data_bytes(self._child.pid) >= NEAR_LIMIT * soft
 
-    def _heard(self, line: str) -> None:
+    @property
+    def not_finite(self) -> str:
+        """The run's last report of its loss, where that is not finite."""
+        return self._losses.line
+
+    def _heard(self, line: str, at: float) -> None:
         """A line of the run's; ends it where its loss has left all bounds and the recipe doesn't let it go on."""
         self._meter.said(line)
-        said = self._losses.saw(line)
+        said = self._losses.saw(line, at=at)
         if said == "first":
             self._tell_otherwise(line, "has a loss that is not finite")
         elif said == "enough" and self._job.recipe.recover.on_nan != "go_on" and self.ended_for is None:
@@ -243,28 +257,39 @@ def _busy_seconds(pid: int) -> float:
 
 
 class _Log:
-    """One of the run's logs, read as it grows. Each thing that the run does otherwise is told once."""
+    """One of the run's logs, read as it grows. Each thing that the run does otherwise is told once.
 
-    def __init__(self, path: Path, heard: Callable[[str], None], otherwise: Callable[[str, str], None]) -> None:
+    A line was printed after the last look before it came. Where several reports of a loss come at once, the run holds its words back (a
+    pipe without a flush): they may be as old as what came last before them.
+    """
+
+    def __init__(self, path: Path, heard: Callable[[str, float], None], otherwise: Callable[[str, str], None]) -> None:
         self._path, self._heard, self._otherwise = path, heard, otherwise
         self._at = 0
         self._rest = b""
         self._told: set[str] = set()
+        self._looked = self._grew = time.time()
 
-    def look(self) -> bool:
-        """Whether it has grown."""
+    def look(self, *, ended: bool = False) -> bool:
+        """Whether it has grown. ``ended``: nothing more comes, so that the last line needs no end."""
         with contextlib.suppress(OSError), self._path.open("rb") as file:
             file.seek(self._at)
             fresh = file.read()
             self._at += len(fresh)
-            *lines, self._rest = (self._rest + fresh).replace(b"\r", b"\n").split(b"\n")
+            *whole, self._rest = (self._rest + fresh).replace(b"\r", b"\n").split(b"\n")
+            if ended:
+                whole, self._rest = [*whole, self._rest], b""
+            lines = [line.decode("utf-8", errors="replace").strip()[:500] for line in whole]
+            at = self._grew if sum(loss_report(line) is not None for line in lines) > 1 else self._looked
+            self._looked = time.time()
+            self._grew = self._looked if fresh else self._grew
             for line in lines:
-                self._said(line.decode("utf-8", errors="replace").strip()[:500])
+                self._said(line, at)
             return bool(fresh)
         return False
 
-    def _said(self, line: str) -> None:
-        self._heard(line)
+    def _said(self, line: str, at: float) -> None:
+        self._heard(line, at)
         what = gone_otherwise(line)
         if not what or what in self._told:
             return

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from launcher import attempts, recipe, resumption, rhythm, story
+from launcher import attempts, recipe, resumption, rhythm, runs, story
 from launcher.contract.report import Phase, TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Interrupted
@@ -26,6 +26,7 @@ from launcher.schema import LadderRules, Recipe, RecoverRules, TrainerRules, Whe
 from launcher.trainers.base import Checkpoint, Command, Resumes, WheelSpec
 from launcher.trainers.suite import cpu_budget
 from launcher.trial import Trial
+from launcher.verbs import folder as folder_verbs
 from launcher.verdict import Kind, Verdict
 
 TRAINER = """
@@ -37,10 +38,12 @@ tries = place.parent / "tries"
 attempt = len(tries.read_text()) if tries.exists() else 0
 tries.write_text("x" * (attempt + 1))
 fault = faults[attempt] if attempt < len(faults) else ""
+born = (place.parent / f"run.stdout{f'.{attempt + 1}' if attempt else ''}.log").stat().st_mtime  # before autofit looks for the first time
+LOSS = {"nan": "XXXX", "nan_at_the_end": "...X", "nan_once": ".X..", "nan_from_the_middle": "..XX"}.get(fault, "....")
 def validate():
     raise MemoryError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1000 bytes.")
 for epoch in range(first, 4):
-    print(f"epoch {epoch} loss: {'nan' if fault == 'nan' and epoch else 0.5}", flush=True)
+    print(f"epoch {epoch} loss: {'nan' if LOSS[epoch] == 'X' else 0.5}", flush=True)
     for step in range(1, 4) if fault == "spins" else ():
         print(f"epoch {epoch} step {step}/9", flush=True)
         time.sleep(0.5)
@@ -62,6 +65,11 @@ for epoch in range(first, 4):
         if fault == "crash":
             raise KeyError("typo")
     (place / f"{epoch}.json").write_text(json.dumps({"epoch": epoch, "batch": batch}))
+    if LOSS[epoch] == ".":
+        os.utime(place / f"{epoch}.json", (born, born))
+    if fault == "torn":
+        (place / f"{epoch}.json").write_text("torn")
+        os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.05)
 """
 
@@ -116,8 +124,14 @@ class Few(Resumes):
         return frozenset({"micro_batch", "val_micro_batch"})
 
     def checkpoints(self, *, folder: Path) -> Sequence[Checkpoint]:
-        paths = sorted((folder / "run").glob("*.json"), reverse=True)
+        paths = [path for path in self.saved(folder=folder) if path.read_text() != "torn"]
         return [Checkpoint(path=path, done=int(path.stem) + 1, unit="epochs") for path in paths]
+
+    def spoiled(self, *, folder: Path) -> Mapping[Path, str]:
+        return {path: "it is torn" for path in self.saved(folder=folder) if path.read_text() == "torn"}
+
+    def saved(self, *, folder: Path) -> Sequence[Path]:
+        return sorted((folder / "run").glob("*.json"), reverse=True)
 
     def resume(self, rung: Rung, checkpoint: Checkpoint, budget: Budget, *, folder: Path, attempt: int) -> Command:
         return self.full_run(rung, budget, folder=folder, first=int(checkpoint.done))
@@ -241,7 +255,59 @@ def test_a_run_that_hangs_at_work_is_ended_with_its_stacks_and_gone_on_with(tmp_
 
 def test_a_loss_that_stays_nan_ends_the_run(tmp_path: Path) -> None:
     fit = run(tmp_path, "nan")
-    assert told(fit) == ["diverged 8"] and fit.status is Status.FAILED and "nan" in fit.attempts[0].evidence
+    assert told(fit) == ["diverged 8"] and fit.status is Status.DIVERGED and "nan" in fit.attempts[0].evidence
+
+
+def test_a_run_whose_last_report_is_not_finite_is_not_done(tmp_path: Path) -> None:
+    fit = run(tmp_path, "nan_at_the_end", nan_reports=3)
+    assert told(fit) == ["diverged 8"] and fit.status is Status.DIVERGED and fit.exit_code == 5
+    assert fit.outcome is not None and fit.outcome.returncode == 0 and not fit.outcome.done
+    record = json.loads(fit.job.folder.final.read_text())
+    assert record["status"] == "diverged" and record["attempts"][0]["evidence"] == "epoch 3 loss: nan"
+    assert record["attempts"][0]["not_finite_since"] >= record["attempts"][0]["began"]
+    state = runs.read(fit.job.folder.path)
+    assert state.state == "diverged" and folder_verbs._status(state) == 5 and "autofit resume" in folder_verbs._after(state)
+    allowed = run(tmp_path, "nan_at_the_end", on_nan="go_on")
+    assert allowed.status is Status.DIVERGED, "that it may go on does not make it done"
+
+
+def test_a_report_that_is_not_finite_and_is_got_over_is_nothing(tmp_path: Path) -> None:
+    fit = run(tmp_path, "nan_once")
+    assert fit.status is Status.DONE and fit.attempts[0].not_finite_since is None
+
+
+def test_what_was_saved_after_the_first_loss_that_was_not_finite_is_not_gone_on_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit = run(tmp_path, "nan_from_the_middle", nan_reports=9)
+    assert told(fit) == ["diverged 8"] and [one.done for one in fit.attempts[0].left] == [2, 1]
+    assert fit.attempts[0].as_record(0)["next"]["checkpoint"]["done"] == 2, "what is advised"
+    fit = gone_on(fit.job, tmp_path, monkeypatch)
+    assert told(fit) == ["diverged 8", "done 8"] and fit.attempts[1].checkpoint is not None and fit.attempts[1].checkpoint.done == 2
+
+
+def test_a_loss_that_is_not_finite_is_rolled_back_to_before_it(tmp_path: Path) -> None:
+    fit = run(tmp_path, "nan_from_the_middle", nan_reports=9, on_nan="roll_back")
+    assert told(fit) == ["diverged 8", "done 8"] and fit.attempts[1].checkpoint is not None and fit.attempts[1].checkpoint.done == 2
+
+
+def test_where_everything_was_saved_too_late_it_is_not_begun_anew_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fit = run(tmp_path, "nan", on_nan="go_on", nan_reports=9)
+    assert told(fit) == ["diverged 8"] and fit.attempts[0].left == []
+    fit = gone_on(fit.job, tmp_path, monkeypatch)
+    why = fit.attempts[0].as_record(0)["next"]["why"]
+    assert told(fit) == ["diverged 8"] and "3.json: it was written after the first loss that was not finite (and 3 older)" in why
+
+
+def test_a_torn_only_checkpoint_is_not_taken_for_none_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fit = run(tmp_path, "torn")
+    why = fit.attempts[0].as_record(0)["next"]["why"]
+    assert told(fit) == ["killed 8"] and fit.status is Status.FAILED
+    assert "0.json: it is torn" in why and "recover.allow_restart=true would begin anew" in why
+    assert told(gone_on(fit.job, tmp_path, monkeypatch)) == ["killed 8"], "on a person's word neither"
+    anew = gone_on(fit.job, tmp_path, monkeypatch, "recover.allow_restart=true")
+    assert told(anew) == ["killed 8", "done 8"] and anew.attempts[1].checkpoint is None
+    assert (fit.job.folder.path / "run.attempt-1" / "0.json").read_text() == "torn", "nothing is removed"
 
 
 def test_shared_memory_costs_workers_before_it_costs_a_rung(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def test_a_memory_failure_that_clean_up_fails_after_is_still_one() -> None:
         (Seen(returncode=-signal.SIGSEGV, words=""), Ended.CRASHED),
         (Seen(returncode=1, words=traceback("f", error="OSError: [Errno 28] No space left on device: 'last.pt'")), Ended.DISK_FULL),
         (Seen(returncode=1, words=traceback("f", error="RuntimeError: Training failed: NaN persisted for 4 epochs")), Ended.DIVERGED),
+        (Seen(returncode=0, words="", not_finite="epoch 9 loss: nan"), Ended.DIVERGED),
         (Seen(returncode=-signal.SIGTERM, words="", ended_for=Ended.STALLED), Ended.STALLED),
     ],
 )  # fmt: skip

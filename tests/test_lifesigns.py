@@ -30,14 +30,23 @@ def test_a_loss_report_is_known_in_the_words_of_trainers(line: str, report: tupl
 
 def test_reports_in_a_row_count_and_a_finite_one_begins_anew() -> None:
     losses = Losses(3)
-    said = [losses.saw(f"loss: {value}") for value in ("nan", "nan", "1.0", "nan", "nan", "nan", "nan")]
+    said = [losses.saw(f"loss: {value}", at=0.0) for value in ("nan", "nan", "1.0", "nan", "nan", "nan", "nan")]
     assert said == ["first", "", "", "first", "", "enough", ""]
 
 
 def test_the_rows_of_one_epoch_are_one_report() -> None:
     losses = Losses(2)
     row = "  {}/4  0G  nan  nan  nan  24  96: 50%"
-    assert [losses.saw(row.format(epoch)) for epoch in (1, 1, 1, 2)] == ["first", "", "", "enough"]
+    assert [losses.saw(row.format(epoch), at=0.0) for epoch in (1, 1, 1, 2)] == ["first", "", "", "enough"]
+
+
+def test_a_loss_is_not_finite_since_the_first_report_of_those_that_nothing_finite_has_followed() -> None:
+    losses = Losses(3)
+    seen = []
+    for at, value in enumerate(("1.0", "inf", "0.9", "nan", "nan")):
+        losses.saw(f"loss: {value}", at=float(at))
+        seen.append((losses.since, losses.line))
+    assert seen == [(None, ""), (1.0, "loss: inf"), (None, ""), (3.0, "loss: nan"), (3.0, "loss: nan")]
 
 
 def test_a_silent_run_that_computes_nothing_has_stalled() -> None:

@@ -141,6 +141,19 @@ def test_a_loss_that_is_not_finite_is_rolled_back_once_and_only_where_asked() ->
     assert isinstance(decide(history(diverged, diverged, rules=rolling)), Stop)
 
 
+def test_what_was_saved_and_cant_be_gone_on_from_is_not_taken_for_nothing_saved_yet() -> None:
+    torn = {Path("run/last.pt"): "File is not a zip file", Path("run/best.pt"): "it is empty"}
+    for ended, forgiven in ((Ended.KILLED, 0), (Ended.INTERRUPTED, 1), (Ended.OUT_OF_MEMORY, 0), (Ended.STALLED, 0), (Ended.CRASHED, 1)):
+        before = history(at(LADDER.asked, ended), checkpoints=(), spoiled=torn, forgiven=forgiven)
+        move = decide(before)
+        assert isinstance(move, Stop), ended
+        for words in ("run/last.pt: File is not a zip file", "(and 1 older)", "recover.allow_restart=true"):
+            assert words in move.why
+        anew = went_on(decide(replace(before, rules=RecoverRules(allow_restart=True))))
+        assert anew.checkpoint is None
+        assert went_on(decide(replace(before, spoiled={}))).checkpoint is None, "nothing was saved: nothing is lost"
+
+
 def test_a_crash_is_not_started_again() -> None:
     assert isinstance(decide(history(at(LADDER.asked, Ended.CRASHED))), Stop)
 

@@ -75,6 +75,10 @@ class TrialPlan:
     """What the child imports before its budget is taken, whatever the rung: a process may do that before the trial's turn comes."""
 
 
+NOT_FINITE = "its weights are not finite"
+"""What is wrong with a checkpoint that a diverged training has saved, as people read it."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint:
     """A whole checkpoint of a run: it was loaded, or held against its own checksums, and its weights are finite as far as that was seen."""
@@ -200,6 +204,15 @@ class Resumes:
     def checkpoints(self, *, folder: Path) -> Sequence[Checkpoint]:
         """The whole checkpoints that a run in ``folder`` has left, newest first; torn and corrupt ones are passed over."""
         return ()
+
+    def spoiled(self, *, folder: Path) -> Mapping[Path, str]:
+        """What lies there beside as a checkpoint and can't be gone on from (torn, corrupt, weights that aren't finite), newest first, each
+        with why. Asked only where ``checkpoints`` gives nothing: a run that has saved something is not begun anew without a word."""
+        return {}
+
+    def saved(self, *, folder: Path) -> Sequence[Path]:
+        """What lies there as a checkpoint, newest first, whole or not: a look at names, for words in which there is no time to load any."""
+        return [one.path for one in self.checkpoints(folder=folder)]
 
     def resume(self, rung: Rung, checkpoint: Checkpoint, budget: Budget, *, folder: Path, attempt: int) -> Command:
         """The full run at ``rung``, going on from ``checkpoint`` into the same folder, with the same effective batch and schedule.

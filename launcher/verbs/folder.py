@@ -160,7 +160,7 @@ def _after(run: Run) -> str:
     """What can be done about a run that didn't come to its end."""
     if run.state == "elsewhere" and run.held.owner is not None:
         return f"Nothing has come from it for long: it runs on {run.held.owner.host}, or was killed there."
-    if run.state in ("killed", "interrupted", "failed", "stopped") and "run_started" in run.events:
+    if run.state in ("killed", "interrupted", "failed", "diverged", "stopped") and "run_started" in run.events:
         return f"`autofit resume {run.folder.path}` goes on with it."
     return ""
 
@@ -173,7 +173,7 @@ def _status(run: Run) -> ExitCode:
         return ExitCode.RUN_FAILED
     if run.state == "fitted":
         return ExitCode.DONE
-    return exit_code_of(Status(run.state)) if run.state in set(Status) else ExitCode.BAD_INPUT
+    return exit_code_of(Status(run.state), ran="run_started" in run.events) if run.state in set(Status) else ExitCode.BAD_INPUT
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher import devices, progress, whole
+from launcher import devices, progress
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
@@ -36,7 +36,7 @@ from launcher.trainers.base import (
     WheelSpec,
     held_by,
 )
-from launcher.trainers.script import batches, configs, outside, recognise, rules
+from launcher.trainers.script import batches, configs, outside, recognise, resuming, rules
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.spelling import ITSELF, NOMINAL, OUTSIDE, Line, kind
 from launcher.understood import Understood
@@ -251,9 +251,9 @@ class ScriptAdapter(Resumes, Foreseen):
 
     def newest_checkpoint(self, *, folder: Path) -> Path | None:
         """The newest checkpoint the recipe's glob finds, or None."""
-        return next(iter(self._saved(folder)), None)
+        return next(iter(self.saved(folder=folder)), None)
 
-    def _saved(self, folder: Path) -> list[Path]:
+    def saved(self, *, folder: Path) -> Sequence[Path]:
         """What the recipe's glob finds, newest first."""
         resume = self.args.resume
         if resume is None:
@@ -266,9 +266,11 @@ class ScriptAdapter(Resumes, Foreseen):
         return frozenset(self.args.resume.keeps) if self.args.resume is not None else None
 
     def checkpoints(self, *, folder: Path) -> Sequence[Checkpoint]:
-        """What the glob finds and what is whole by its own checksums; how far each has come only the script knows."""
-        there = [path for path in self._saved(folder) if not whole.fault(path)]
-        return [Checkpoint(path=path, done=path.stat().st_mtime, unit="seconds") for path in there]
+        """What the glob finds and what is whole by its own checksums and its weights; how far each has come only the script knows."""
+        return resuming.checkpoints(self.saved(folder=folder), program=self.args.command[0])
+
+    def spoiled(self, *, folder: Path) -> Mapping[Path, str]:
+        return resuming.spoiled(self.saved(folder=folder), program=self.args.command[0])
 
     def resume(self, rung: Rung, checkpoint: Checkpoint, budget: Budget, *, folder: Path, attempt: int) -> Command:
         return self.resumed(self.full_run(rung, budget, folder=folder), checkpoint.path)

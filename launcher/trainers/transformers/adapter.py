@@ -412,6 +412,12 @@ class TransformersAdapter(Resumes, Foreseen):
     def checkpoints(self, *, folder: Path) -> Sequence[Checkpoint]:
         return resuming.checkpoints(self._output(folder))
 
+    def spoiled(self, *, folder: Path) -> Mapping[Path, str]:
+        return resuming.spoiled(self._output(folder))
+
+    def saved(self, *, folder: Path) -> Sequence[Path]:
+        return resuming.saved(self._output(folder))
+
     def resume(self, rung: Rung, checkpoint: Checkpoint, budget: Budget, *, folder: Path, attempt: int) -> Command:
         """The rung's own words: with the same effective batch Trainer goes on in the same stream of samples (``hf_run.checked_resume``)."""
         return resuming.going_on(self.full_run(rung, budget, folder=folder), checkpoint.path)

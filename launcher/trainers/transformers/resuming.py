@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from launcher import process, whole
 from launcher.errors import AutofitError
-from launcher.trainers.base import Checkpoint, Command
+from launcher.trainers.base import NOT_FINITE, Checkpoint, Command
 
 MOST_LOOKED_AT = 4
 PAGE = 4096
@@ -21,26 +22,49 @@ _OF_WORKERS = ("dataloader_prefetch_factor", "dataloader_persistent_workers")
 
 def checkpoints(output: Path) -> Sequence[Checkpoint]:
     """The whole ones in an output folder, newest first."""
-    named = [path for path in output.glob("checkpoint-*") if path.name.rpartition("-")[2].isdigit()]
-    by_age = sorted(named, key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)
-    newest = [path for path, before in pairwise([*by_age[: MOST_LOOKED_AT + 1], None]) if path and not _torn(path, before)][:MOST_LOOKED_AT]
-    if not newest:
-        return ()
-    status, said = process.output_of(process.python_module(_INSIDE, *map(str, newest)))
-    if status != 0:
-        raise AutofitError(f"looking at checkpoints failed: {said.strip()[-1000:]}")
-    found = json.loads(said.splitlines()[-1])
+    looked = _looked_at([path for path, torn in _newest(output).items() if not torn][:MOST_LOOKED_AT])
     return [
         Checkpoint(path=path, done=one["steps"], unit="steps", finished=one["steps"] >= one["max_steps"])
-        for path, one in zip(newest, found, strict=True)
+        for path, one in looked.items()
         if one is not None and one["finite"]
     ]
 
 
-def _torn(path: Path, before: Path | None) -> bool:
+def spoiled(output: Path) -> Mapping[Path, str]:
+    """Those that can't be gone on from, and why."""
+    faults = dict(list(_newest(output).items())[:MOST_LOOKED_AT])
+    for path, one in _looked_at([path for path, torn in faults.items() if not torn]).items():
+        faults[path] = "one of its files is missing or can't be loaded" if one is None else "" if one["finite"] else NOT_FINITE
+    return {path: fault for path, fault in faults.items() if fault}
+
+
+def saved(output: Path) -> list[Path]:
+    """What lies there as a checkpoint, whole or not, newest first."""
+    named = [path for path in output.glob("checkpoint-*") if path.name.rpartition("-")[2].isdigit()]
+    return sorted(named, key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)
+
+
+def _newest(output: Path) -> Mapping[Path, str]:
+    """The newest ones, each with how it is torn, by what its files tell; empty where they tell nothing."""
+    by_age = saved(output)[: MOST_LOOKED_AT + 1]
+    return {path: _torn(path, before) for path, before in pairwise([*by_age, None]) if path is not None}
+
+
+def _looked_at(paths: Sequence[Path]) -> dict[Path, Mapping[str, Any] | None]:
+    """What each holds; None where it can't be loaded."""
+    if not paths:
+        return {}
+    status, said = process.output_of(process.python_module(_INSIDE, *map(str, paths)))
+    if status != 0:
+        raise AutofitError(f"looking at checkpoints failed: {said.strip()[-1000:]}")
+    return dict(zip(paths, json.loads(said.splitlines()[-1]), strict=True))
+
+
+def _torn(path: Path, before: Path | None) -> str:
     """By its files' own checksums and lengths: torch loads a tensor with a flipped bit without a word. Weights have no checksums; where a
     machine went down while they were written, their end reads as zeros, which it didn't in the checkpoint before."""
-    return bool(whole.fault(path)) or any(_ends_in_zeros(file, before) for file in path.glob("*.safetensors"))
+    zeros = next((file.name for file in sorted(path.glob("*.safetensors")) if _ends_in_zeros(file, before)), None)
+    return whole.fault(path) or (f"{zeros} ends in zeros: it was never written to its end" if zeros is not None else "")
 
 
 def _ends_in_zeros(file: Path, before: Path | None) -> bool:

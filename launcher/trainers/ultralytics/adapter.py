@@ -458,6 +458,12 @@ class UltralyticsAdapter(Resumes, Foreseen):
     def checkpoints(self, *, folder: Path) -> Sequence[Checkpoint]:
         return resuming.checkpoints(self._save_dir(folder) / "weights")
 
+    def spoiled(self, *, folder: Path) -> Mapping[Path, str]:
+        return resuming.spoiled(self._save_dir(folder) / "weights")
+
+    def saved(self, *, folder: Path) -> Sequence[Path]:
+        return resuming.saved(self._save_dir(folder) / "weights")
+
     def resume(self, rung: Rung, checkpoint: Checkpoint, budget: Budget, *, folder: Path, attempt: int) -> Command:
         """From a copy of the checkpoint in ``native/`` that has the rung's arguments; always exact, never halving its own batch."""
         args = {"save_dir": str(self._save_dir(folder)), **self.arguments(rung, budget)}

@@ -18,7 +18,7 @@ from typing import Any
 
 from launcher import process, whole
 from launcher.errors import AutofitError
-from launcher.trainers.base import Checkpoint, Command
+from launcher.trainers.base import NOT_FINITE, Checkpoint, Command
 from launcher.trainers.ultralytics import environment
 
 log = logging.getLogger(__name__)
@@ -30,12 +30,36 @@ _NOT_AT_RESUME = ("model", "data", "device", "project", "name", "save_dir", "exi
 
 def checkpoints(weights: Path) -> Sequence[Checkpoint]:
     """The whole ones in an Ultralytics weights folder, newest first."""
-    named = [path for path in (weights / "last.pt", weights / "best.pt") if path.is_file()]
-    by_epoch = sorted(weights.glob("epoch*.pt"), key=lambda path: path.stat().st_mtime, reverse=True)
-    paths = [path for path in [*named, *by_epoch][:MOST_LOOKED_AT] if not whole.fault(path)]  # torch loads a flipped bit without a word
-    found = [] if not paths else json.loads(_inside("look", *map(str, paths)).splitlines()[-1])
-    loaded = [_as_checkpoint(path, said) for path, said in zip(paths, found, strict=True) if said is not None and said["finite"]]
+    looked = _looked_at([path for path in saved(weights)[:MOST_LOOKED_AT] if not whole.fault(path)])
+    loaded = [_as_checkpoint(path, said) for path, said in looked.items() if said is not None and not _fault(said)]
     return sorted(loaded, key=lambda one: (one.finished, one.done), reverse=True)  # stable: last.pt before best.pt
+
+
+def spoiled(weights: Path) -> Mapping[Path, str]:
+    """Those that can't be gone on from, and why; torch loads a flipped bit without a word, so that the file's own checksums come first."""
+    newest = saved(weights)[:MOST_LOOKED_AT]
+    torn = {path: fault for path in newest if (fault := whole.fault(path))}
+    looked = _looked_at([path for path in newest if path not in torn])
+    return torn | {path: fault for path, said in looked.items() if (fault := _fault(said))}
+
+
+def saved(weights: Path) -> list[Path]:
+    """What lies there as a checkpoint, whole or not, newest first."""
+    named = [path for path in (weights / "last.pt", weights / "best.pt") if path.is_file()]
+    return [*named, *sorted(weights.glob("epoch*.pt"), key=lambda path: path.stat().st_mtime, reverse=True)]
+
+
+def _looked_at(paths: Sequence[Path]) -> dict[Path, Mapping[str, Any] | None]:
+    """What each holds; None where it can't be loaded."""
+    found = json.loads(_inside("look", *map(str, paths)).splitlines()[-1]) if paths else []
+    return dict(zip(paths, found, strict=True))
+
+
+def _fault(said: Mapping[str, Any] | None) -> str:
+    """Why a checkpoint can't be gone on from; empty where it can."""
+    if said is None:
+        return "it can't be loaded"
+    return "" if said["finite"] else NOT_FINITE
 
 
 def _as_checkpoint(path: Path, said: Mapping[str, Any]) -> Checkpoint:

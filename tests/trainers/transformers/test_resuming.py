@@ -37,6 +37,15 @@ def test_torn_corrupt_and_flipped_ones_are_passed_over_for_the_one_before(tmp_pa
     (zeros / "model.safetensors").write_bytes(weights)
     (unfinished / "scheduler.pt").unlink()
     assert [one.done for one in resuming.checkpoints(tmp_path)] == [20], "of four that are looked at"
+    told = resuming.spoiled(tmp_path)
+    assert set(told) == {flipped, zeros, unfinished}
+    assert "optimizer.pt" in told[flipped] and "ends in zeros" in told[zeros] and "missing" in told[unfinished]
+
+
+def test_weights_that_are_not_finite_are_named_so(tmp_path: Path) -> None:
+    only = saved(tmp_path, 10)
+    save_file({"a": torch.full((4096,), float("nan"))}, only / "model.safetensors")
+    assert not resuming.checkpoints(tmp_path) and resuming.spoiled(tmp_path) == {only: "its weights are not finite"}
 
 
 def test_the_only_one_there_is_may_have_a_tensor_that_was_never_trained(tmp_path: Path) -> None:

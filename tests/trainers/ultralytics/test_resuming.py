@@ -33,6 +33,21 @@ def test_a_checkpoint_with_a_flipped_bit_is_passed_over_though_torch_loads_it(tm
     assert [one.path for one in resuming.checkpoints(tmp_path / "weights")] == [best]
 
 
+def test_what_cant_be_gone_on_from_is_named_with_why(tmp_path: Path) -> None:
+    last, best = saved(tmp_path / "weights" / "last.pt", epoch=4), saved(tmp_path / "weights" / "best.pt", epoch=2)
+    last.write_bytes(last.read_bytes()[:500])
+    diverged = torch.load(best, weights_only=False)
+    diverged["model"].weight.data[3, 5] = float("nan")
+    torch.save(diverged, best)
+    (tmp_path / "weights" / "epoch1.pt").write_bytes(b"")
+    assert not resuming.checkpoints(tmp_path / "weights")
+    told = resuming.spoiled(tmp_path / "weights")
+    assert list(told) == [last, best, tmp_path / "weights" / "epoch1.pt"] or set(told) == {last, best, tmp_path / "weights" / "epoch1.pt"}
+    assert "zip" in told[last] and told[best] == "its weights are not finite" and "empty" in told[tmp_path / "weights" / "epoch1.pt"]
+    saved(best, epoch=2)
+    assert best not in resuming.spoiled(tmp_path / "weights")
+
+
 def test_the_last_validation_takes_no_torn_best(tmp_path: Path) -> None:
     last, best = saved(tmp_path / "weights" / "last.pt", epoch=8), saved(tmp_path / "weights" / "best.pt", epoch=2)
     asked = Command(argv=("yolo", "detect", "train", "model=a.yaml", "data=d.yaml"))

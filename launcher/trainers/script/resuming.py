@@ -1,0 +1,58 @@
+"""What a script's run has left -> its whole checkpoints. Their files' own checksums are looked at here, their weights in a child process.
+
+How far a checkpoint has come only the script knows, and what it keeps in one as well: what can't be looked at is taken to be whole.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from launcher import process, whole
+from launcher.trainers.base import NOT_FINITE, Checkpoint
+
+log = logging.getLogger(__name__)
+
+_INSIDE = Path(__file__).parent / "inside" / "checkpoint.py"
+LOOK_S = 300.0
+"""A look at weights that takes longer is given up: a run waits for it."""
+MOST_TOLD = 5
+
+
+def checkpoints(saved: Sequence[Path], *, program: str) -> Sequence[Checkpoint]:
+    """The whole ones of those that a script has saved, newest first. ``program``: the first word of its command."""
+    untorn = [path for path in saved if not whole.fault(path)]
+    finite = _finite(untorn, program)
+    return [Checkpoint(path=path, done=path.stat().st_mtime, unit="seconds") for path in untorn if finite.get(path) is not False]
+
+
+def spoiled(saved: Sequence[Path], *, program: str) -> Mapping[Path, str]:
+    """Those that can't be gone on from, and why."""
+    newest = saved[:MOST_TOLD]
+    torn = {path: fault for path in newest if (fault := whole.fault(path))}
+    finite = _finite([path for path in newest if path not in torn], program)
+    return {path: torn.get(path) or NOT_FINITE for path in newest if path in torn or finite.get(path) is False}
+
+
+def _finite(paths: Sequence[Path], program: str) -> Mapping[Path, bool | None]:
+    """Whether their weights are finite; None, or nothing at all, where that can't be seen."""
+    if not paths:
+        return {}
+    status, said = process.output_of((_python(program), str(_INSIDE), *map(str, paths)), timeout_s=LOOK_S)
+    if status != 0:
+        log.info("no look at the weights of %s: %s", paths[0], said.strip()[-500:])
+        return {}
+    return dict(zip(paths, json.loads(said.splitlines()[-1]), strict=True))
+
+
+def _python(program: str) -> str:
+    """The interpreter that has the script's torch: its own, or the one beside a program of the same environment (torchrun, accelerate)."""
+    found = shutil.which(program)
+    beside = Path(found).with_name("python") if found is not None else None
+    if beside is None or not beside.exists():
+        return sys.executable
+    return str(found) if beside.name in Path(str(found)).name else str(beside)

@@ -1,0 +1,44 @@
+"""Which of a script's checkpoints are gone on from: those whose files are whole and whose weights are finite."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from launcher.trainers.script import resuming
+
+
+def saved(path: Path, *, diverged: bool = False) -> Path:
+    torch.save({"model": {"weight": torch.full((3, 4), float("nan") if diverged else 0.5)}}, path)
+    return path
+
+
+def test_those_that_are_torn_or_have_diverged_are_passed_over_and_behind_the_first_good_one_none_is_looked_at(tmp_path: Path) -> None:
+    torn, diverged, good, older = (saved(tmp_path / f"{epoch}.pt", diverged=epoch in (1, 3)) for epoch in (4, 3, 2, 1))
+    torn.write_bytes(torn.read_bytes()[:300])
+    assert [one.path for one in resuming.checkpoints([torn, diverged, good, older], program=sys.executable)] == [good, older]
+
+
+def test_what_cant_be_gone_on_from_is_named_with_why(tmp_path: Path) -> None:
+    torn, diverged = saved(tmp_path / "2.pt"), saved(tmp_path / "1.pt", diverged=True)
+    torn.write_bytes(torn.read_bytes()[:300])
+    told = resuming.spoiled([torn, diverged], program=sys.executable)
+    assert "zip" in told[torn] and told[diverged] == "its weights are not finite"
+
+
+def test_where_the_weights_cant_be_looked_at_the_file_is_taken_to_be_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resuming, "_python", lambda program: "no-such-program")
+    place = saved(tmp_path / "1.pt", diverged=True)
+    assert [one.path for one in resuming.checkpoints([place], program="python")] == [place]
+
+
+@pytest.mark.parametrize("program", ["python", "torchrun", "no-such-program"])
+def test_the_interpreter_beside_the_scripts_program_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    for name in ("python", "torchrun"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert resuming._python(program) == (str(tmp_path / "python") if program != "no-such-program" else sys.executable)
