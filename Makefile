@@ -7,7 +7,7 @@ SIDE_BY_SIDE := $(if $(filter 1,$(AT_ONCE)),,-n $(AT_ONCE) --dist loadfile)
 EXTRAS := ultralytics,transformers,sentence-transformers,lora,demo,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-slow check demo demo-separator demo-whisper gpu-check survival faults fit peers trial-cost versions third-party clean
+.PHONY: help install test test-slow check demo demo-separator demo-whisper gpu-check survival faults fit same-training peers trial-cost versions third-party clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | column -t -s '|'
@@ -49,6 +49,9 @@ faults: install   ## trainings with a fault done to each from outside, into docs
 
 fit: install   ## trials and time of each search over real asks and budgets, into docs/fit.md (hours, resumable; SLICE=4: four more cases)
 	$(BIN)/python -m benchmarks.fit $(if $(SLICE),--slice $(SLICE)) $(if $(ONLY),--only $(ONLY))
+
+same-training: install   ## is a lower rung the same training, measured from outside, into docs/same_training.md (resumable; SLICE=10, ONLY=plain-2x4, AGAIN=1)
+	$(BIN)/python -m benchmarks.same_training $(if $(SLICE),--slice $(SLICE)) $(if $(ONLY),--only $(ONLY)) $(if $(AGAIN),--again) $(if $(PEERS_PYTHON),--python $(PEERS_PYTHON))
 
 peers: install   ## what accelerate, Lightning and Trainer find by themselves in the same cases, into docs/fit.md (PEERS_PYTHON: one with lightning)
 	$(BIN)/python -m benchmarks.peers $(if $(PEERS_PYTHON),--python $(PEERS_PYTHON))

@@ -1,0 +1,140 @@
+"""The trainings, each as a person's command, and the rungs that each is played at. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+WHOLE = 8
+"""Rows of an optimizer step, as asked: all of them in one micro-batch."""
+RUNGS = (2, 8, 4, 1)
+"""Micro-batches, in the order in which they are played; 8 is the asked rung."""
+TRAINER = (
+    "--output_dir", "out", "--per_device_train_batch_size", "{batch}", "--max_steps", "6", "--use_cpu", "True", "--optim", "sgd",
+    "--learning_rate", "0.05", "--lr_scheduler_type", "linear", "--report_to", "none", "--save_strategy", "no", "--disable_tqdm", "True",
+)  # fmt: skip
+YOLO = (
+    "data=data/data.yaml", "epochs=2", "imgsz=64", "batch={batch}", "nbs=8", "optimizer=SGD", "lr0=0.01", "warmup_epochs=0", "workers=0",
+    "mosaic=0", "hsv_h=0", "hsv_s=0", "hsv_v=0", "fliplr=0", "translate=0", "scale=0", "erasing=0", "plots=False", "pretrained=False",
+    "amp=False", "device=cpu", "project=out", "exist_ok=True",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """One training."""
+
+    name: str
+    kind: str
+    words: tuple[str, ...]
+    """The command; {batch} is the whole batch."""
+    possible: bool = True
+    """Whether smaller micro-batches can be the same training at all. Where not, autofit has to say so or to refuse."""
+    why: str = ""
+    """Why they can't, or what makes it hard."""
+    needs: tuple[str, ...] = ()
+    """Packages that the case imports."""
+    keeps: str = "model.pt"
+    """The file that the script leaves, held against the plain run's, too; nothing where it leaves none."""
+    task: str = ""
+    """Of the images that are made for it."""
+    gradient: float = 1e-4
+    """The first update is the same below this relative difference: fp32's rounding is at 1e-7, the smallest true one seen at 2e-3."""
+    weights: float = 1e-2
+    """The same for the weights at the end, over what training has moved them: rounding grows from step to step."""
+
+    @property
+    def script(self) -> str:
+        """The file in ``scripts`` that the command runs; nothing for a library's own program."""
+        return next((word for word in self.words if word.endswith(".py")), "")
+
+    def command(self) -> list[str]:
+        return [word.replace("{batch}", str(WHOLE)) for word in self.words]
+
+
+def _own(name: str, kind: str, script: str, *flags: str, **more: Any) -> Case:
+    return Case(name=name, kind=kind, words=("python", script, "--batch-size", "{batch}", *flags), **more)
+
+
+def _trainer(task: str, kind: str, *flags: str, why: str = "") -> Case:
+    words = ("python", "hf_trainer.py", "--task", task, *TRAINER, *flags)
+    return Case(name=f"trainer-{task}", kind=kind, words=words, why=why, keeps="", needs=("transformers", "accelerate"))
+
+
+def _pairs(name: str, *flags: str, possible: bool, why: str = "") -> Case:
+    words = ("python", "pairs.py", *TRAINER, *flags)
+    return Case(
+        name=name, kind="sentence-transformers", words=words, possible=possible, why=why, keeps="", needs=("sentence_transformers",)
+    )
+
+
+def _trl(name: str, kind: str, *flags: str, why: str = "") -> Case:
+    words = ("python", "preferences.py", *TRAINER, "--bf16", "False", "--gradient_checkpointing", "False", *flags)
+    return Case(name=name, kind=kind, words=words, why=why, keeps="", needs=("trl",))
+
+
+_SUFFIXES = {"detect": "", "segment": "-seg", "pose": "-pose", "obb": "-obb"}
+
+
+def _yolo(task: str) -> Case:
+    model = f"model=yolov8n{_SUFFIXES[task]}.yaml"
+    return Case(
+        name=f"yolo-{task}", kind=f"Ultralytics {task}", words=("yolo", task, "train", model, *YOLO), possible=False, keeps="", task=task,
+        why="batch norm in training takes its statistics from micro-batches", needs=("ultralytics",),
+    )  # fmt: skip
+
+
+_STATISTICS = "batch norm in training takes its statistics from micro-batches"
+_NEGATIVES = "the other rows of a micro-batch are a row's negatives"
+
+CASES: Sequence[Case] = (
+    _own("plain", "plain loop", "classifier.py"),
+    _own("plain-adamw", "plain loop", "classifier.py", "--adamw"),
+    _own("plain-own-word", "plain loop", "own_word.py"),
+    _own("weighted-classes", "plain loop", "classifier.py", "--weighted", why="a mean over weights, not over rows"),
+    _own("undivided", "plain loop", "own_word.py", "--undivided", why="the script adds its micro-batches up"),
+    _own("lr-by-batch", "plain loop", "own_word.py", "--scale-lr", why="the learning rate is worked out from the batch size"),
+    _own("onecycle-by-batch", "cosine by steps", "own_word.py", "--onecycle", why="the schedule is stepped with every micro-batch"),
+    _own("counted-steps", "plain loop", "counted.py", why="--steps counts batches"),
+    _trainer("causal", "Trainer, causal"),
+    _trainer("masked", "Trainer, masked", why="the model averages each micro-batch by itself; Trainer adds them up"),
+    _trainer("seq2seq", "Trainer, seq2seq", why="the model averages each micro-batch by itself"),
+    _trainer("speech", "Trainer, seq2seq", why="the model averages each micro-batch by itself; Trainer adds them up"),
+    _trainer("ctc", "Trainer, CTC"),
+    _trainer("vision", "Trainer, vision"),
+    _trl("dpo", "DPO pairs"),
+    _trl("grpo", "GRPO, whole groups", "--num_generations", "4", "--max_completion_length", "12", "--generation_batch_size", "8",
+         why="answers are drawn at random, as many at once as belong to a step"),
+    _own("lightning-automatic", "Lightning, automatic", "lightning_module.py", needs=("lightning",)),
+    _own("lightning-manual", "Lightning, manual", "lightning_module.py", "--manual", needs=("lightning",)),
+    _own("fabric", "Fabric", "fabric.py", needs=("lightning",)),
+    _own("accelerate", "accelerate", "accelerated.py", needs=("accelerate",), why="44 rows: the last step of a pass is a small one"),
+    _own("contrastive", "contrastive", "contrastive.py", possible=False, why=_NEGATIVES),
+    _pairs("pairs-contrastive", possible=False, why=_NEGATIVES),
+    _pairs("pairs-scored", "--scored", "True", possible=True),
+    _own("gan", "GAN", "gan.py", why="two optimizers in turn: gradients are thrown away between them"),
+    _own("carried-state", "RNN with carried state", "carried.py", possible=False, why="the batch size cuts the text into columns"),
+    _own("batch-norm", "batch norm", "batchnorm.py", possible=False, why=_STATISTICS),
+    _own("ema-by-hand", "EMA", "classifier.py", "--ema", "0.9", why="the mean is updated with every batch, by the script itself"),
+    _own("ema-of-torch", "EMA", "averaged.py"),
+    _own("clipping", "clipping", "classifier.py", "--clip", "0.1"),
+    _own("amp-scaler", "AMP scaler", "classifier.py", "--amp", "--clip", "0.5", gradient=2e-2, weights=5e-2, why="bf16 keeps 8 bits"),
+    _own("cosine-steps", "cosine by steps", "classifier.py", "--cosine", "steps"),
+    _own("cosine-epochs", "cosine by epochs", "classifier.py", "--cosine", "epochs", "--epochs", "4"),
+    _own("drop-last", "remainders", "classifier.py", "--drop-last", "--rows", "45", why="45 rows: 5 are left out"),
+    _own("remainder", "remainders", "classifier.py", "--rows", "45", why="45 rows: the last step of a pass has 5"),
+    _own("packed-text", "packed text", "packed.py", why="a mean over targets, of which each row has another number"),
+    Case(name="tokens", kind="tokens as unit", words=("python", "tokens.py", "--device-batch-size={batch}", "--total-batch-size=256"),
+         why="the whole batch is said in tokens"),
+    *(_yolo(task) for task in _SUFFIXES),
+)  # fmt: skip
+
+
+def plays() -> Iterator[tuple[Case, int]]:
+    """(case, micro-batch) in the order in which they are played: every case at one rung, then every case at the next."""
+    return ((case, micro) for micro in RUNGS for case in CASES)
+
+
+def name_of(case: Case, micro: int) -> str:
+    return f"{case.name}-{micro}x{WHOLE // micro}"
