@@ -36,6 +36,8 @@ class Said:
     """Of its proof; empty where it gave none."""
     told: Sequence[str]
     """Lines of the screen and of the run that speak of a difference."""
+    notes: Sequence[str] = ()
+    """Of its proof: what the update doesn't show (batch norm)."""
     why: str = ""
     """Where nothing was launched: its words."""
 
@@ -49,7 +51,7 @@ class Said:
         if not self.launched:
             return f"refused: {self.why}"
         if self.parts and all(value.startswith("proven") for value in self.parts.values()):
-            return "proven the same"
+            return "; ".join(("proven the same", *self.notes))
         if self.parts:
             return "; ".join(f"{name} {value}" for name, value in self.parts.items() if not value.startswith("proven"))
         if self.effective_batch != WHOLE:
@@ -67,7 +69,7 @@ def said(answer: Mapping[str, Any], screen: str) -> Said:
     told = [line.strip()[:300] for line in screen.splitlines() if _WORDS.search(line)]
     return Said(
         status=str(answer.get("status", "no answer")), micro_batch=rung.get("micro_batch"), effective_batch=answer.get("effective_batch"),
-        parts=parts, told=list(dict.fromkeys(told))[:4], why=_why(answer, screen),
+        parts=parts, told=list(dict.fromkeys(told))[:4], notes=[str(note) for note in proof.get("notes", ())], why=_why(answer, screen),
     )  # fmt: skip
 
 
@@ -77,6 +79,8 @@ def _why(answer: Mapping[str, Any], screen: str) -> str:
         return ""
     if answer.get("faults"):
         return "; ".join(str(one.get("found", one)) for one in answer["faults"])[:400]
+    if refused := (answer.get("same_training") or {}).get("refused"):
+        return str(refused)[:400]
     words = [f"{one['verdict']}: {one['why']}" for one in answer.get("trials", ()) if one["verdict"] not in _NO_SAMENESS]
     if words:
         return words[-1][:400]
@@ -127,6 +131,8 @@ def _proven(answer: Said) -> bool:
 
 def _tells(answer: Said, part: str) -> bool:
     """Whether the answer speaks of a difference of this part: its proof does; without one, the batch or the screen."""
+    if part in ("gradient", "weights") and any(_WORDS.search(note) for note in answer.notes):
+        return True
     if part in answer.parts:
         return not answer.parts[part].startswith("proven")
     if answer.parts:

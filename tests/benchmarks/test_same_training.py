@@ -100,6 +100,12 @@ def test_a_proof_that_denies_another_part_leaves_the_difference_silent() -> None
     assert verdict(measured(steps=(12, 3)), same_training={**PROVEN, "gradient": "differs by 2.0 times"}) == judge.SILENT
 
 
+def test_a_note_of_the_proof_speaks_of_the_update_and_of_nothing_else() -> None:
+    proof = {**PROVEN, "notes": ["batch norm takes its statistics from micro-batches"]}
+    assert verdict(measured(gradient=0.2), same_training=proof) == judge.TOLD
+    assert verdict(measured(steps=(12, 3)), same_training=proof) == judge.SILENT
+
+
 def test_sameness_is_said_denied_or_not_proven() -> None:
     assert verdict(measured()) == judge.SAME
     assert verdict(measured(), same_training=PROVEN) == judge.SAME
@@ -113,6 +119,8 @@ def test_a_refusal_is_right_only_where_it_cannot_be_the_same() -> None:
     assert verdict(None, status="no_rung_fits", trials=trials) == judge.ALARM
     assert verdict(None, HOPELESS, status="no_rung_fits", trials=trials) == judge.REFUSED
     assert verdict(None, HOPELESS, status="no_rung_fits", trials=trials[:1]) == judge.NOT_PLAYED, "that was memory"
+    refused = {**PROVEN, "gradient": "differs by its rows", "refused": "gradient differs by its rows"}
+    assert verdict(None, HOPELESS, status="no_rung_fits", trials=trials[:1], same_training=refused) == judge.REFUSED
     assert verdict(None, HOPELESS, status="bad_input", faults=[{"found": "no batch size"}]) == judge.REFUSED
 
 
