@@ -1,7 +1,7 @@
 """Trainings at lower rungs -> rows of what autofit said and what was measured, and the page made anew from all of them.
 
 python -m benchmarks.same_training --slice 10              ten more rows
-python -m benchmarks.same_training --only trainer-masked   one case, at every rung that has no row yet; trainer-masked-2x4: one row
+python -m benchmarks.same_training --only trainer-masked   one case, at every rung that has no row yet; plain-2x4,gan-1x8: two rows
 python -m benchmarks.same_training --again --only ...      the same, though there are rows: they are put in place of those
 python -m benchmarks.same_training --slice 0               only the page
 
@@ -27,14 +27,17 @@ def left(rows: Sequence[Row], *, only: str = "", again: bool = False) -> Iterato
     """What has no row yet, or is to be played again."""
     played = set() if again else {(row["case"], row["rung"]) for row in rows}
     for case, micro in plays():
-        if only in ("", case.name, name_of(case, micro)) and (case.name, f"{micro}x{WHOLE // micro}") not in played:
+        if (not only or {case.name, name_of(case, micro)} & set(only.split(","))) and (
+            case.name,
+            f"{micro}x{WHOLE // micro}",
+        ) not in played:
             yield case, micro
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--slice", type=int, metavar="N", help="so many more rows; without it all that are left")
-    parser.add_argument("--only", default="", help="a case, or a case at a rung")
+    parser.add_argument("--only", default="", help="cases, or cases at a rung, with commas between them")
     parser.add_argument("--again", action="store_true", help="also what has a row")
     parser.add_argument("--python", default=sys.executable, help="an interpreter with the trainers' packages")
     parser.add_argument("--data", type=Path, default=DATA)

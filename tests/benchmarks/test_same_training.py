@@ -58,7 +58,8 @@ def test_what_has_a_row_is_left_out_unless_it_is_to_be_played_again() -> None:
     rows = [row(CASE.name, "2x4"), row(CASE.name, "8x1")]
     assert [micro for _, micro in same_training.left(rows, only=CASE.name)] == [4, 1]
     assert [micro for _, micro in same_training.left(rows, only=CASE.name, again=True)] == [2, 8, 4, 1]
-    assert list(same_training.left([], only=f"{CASE.name}-4x2")) == [(CASE, 4)]
+    both = list(same_training.left([], only=f"{CASE.name}-4x2,{HOPELESS.name}-1x8"))
+    assert both == [(CASE, 4), (HOPELESS, 1)]
 
 
 def test_the_memory_lies_between_this_rungs_need_and_the_next_larger_ones() -> None:
