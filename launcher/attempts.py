@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from launcher import devices, kept, launch, peaks, supervise, trial
+from launcher import devices, host, kept, launch, peaks, supervise, trial
 from launcher.errors import Interrupted
 from launcher.fit import Fit, Status
 from launcher.job import Job
@@ -85,7 +85,7 @@ def _attempt(result: Fit, begin: _Launch, screen: Screen, *, show: tuple[Shows, 
     result.status, result.command = Status.RUNNING, begin.command
     result.write()
     screen.launching(result)
-    told: dict[str, Any] = {"attempt": number} if number > 1 else {}
+    told: dict[str, Any] = {"oom_kills": host.oom_kills(), **({"attempt": number} if number > 1 else {})}
     job.folder.event("run_started", rung_index=begin.rung.index, command=begin.command.shell(), checkpoint=begin.checkpoint, **told)
     chosen = replace(result.chosen, rung=begin.rung)
     child = launch.start(job, chosen, begin.command, show=show)

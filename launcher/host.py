@@ -60,14 +60,14 @@ def memory() -> tuple[int, int, int]:
     return total, free, total
 
 
-def oom_kills() -> int:
-    """How many processes this kernel has killed for want of memory since it started; 0 where it doesn't tell (before Linux 4.13)."""
+def oom_kills() -> int | None:
+    """How many processes this kernel has killed for want of memory since it started; None where it doesn't tell (before Linux 4.13)."""
     with suppress(OSError, ValueError):
         for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines():
             key, _, value = line.partition(" ")
             if key == "oom_kill":
                 return int(value)
-    return 0
+    return None
 
 
 @functools.cache

@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from launcher import certificates, facts, owner
+from launcher import certificates, facts, host, owner, runs
 from launcher import trial as trials
 from launcher.certificates import Certificate, Disproof, Found, StoreUnusableError
 from launcher.contract.files import plain
 from launcher.facts import Facts
 from launcher.identity import UnknownIdentity
 from launcher.job import Job
+from launcher.runs import Run
 from launcher.trial import Trial
 from launcher.verdict import Kind
 
@@ -72,7 +73,24 @@ def standing(job: Job) -> Standing:
 
 def _killed(folders: Sequence[str]) -> list[str]:
     """Of launches that have not said their end those that aren't under way either: a kill for want of memory may take all of a job."""
-    return [folder for folder in folders if owner.who(Path(folder)).state is not owner.State.RUNNING]
+    gone = [folder for folder in folders if owner.who(Path(folder)).state is not owner.State.RUNNING]
+    return [folder for folder in gone if not _killed_for_something_else(runs.read(Path(folder)))]
+
+
+def _killed_for_something_else(run: Run) -> bool:
+    """Whether the run that was killed together with autofit shows that it wasn't for want of memory.
+
+    The kernel has killed nothing for that since it began, which it counts while the machine is up; and the run had stayed below the cap
+    that its fit was proven for, so new trials would show the same again.
+    """
+    if run.held.owner is None or not run.events or run.held.owner.boot != owner.boot() or not owner.boot():
+        return False
+    started = run.events.get("run_started")
+    if started is None:
+        return True  # it had not come to rely on it
+    counted = started.get("oom_kills")
+    seen = bool(run.lines) and run.peak_bytes <= run.cap_bytes
+    return counted is not None and counted == host.oom_kills() and seen
 
 
 def ended(job: Job, digest: str | None) -> None:

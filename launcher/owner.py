@@ -84,7 +84,7 @@ def _state(owner: Owner, free: bool | None) -> State:
     here = owner.host == socket.gethostname()
     if owner.ended:
         return State.ENDED
-    if owner.boot != _boot():
+    if owner.boot != boot():
         return State.KILLED if here else State.ELSEWHERE  # this machine has started anew since
     if owner.locked and free is not None:
         return State.KILLED if free else State.RUNNING
@@ -108,7 +108,7 @@ def held(folder: Path, *, from_elsewhere: bool = False) -> Iterator[Owner]:
     A folder that can't be written (a full disk) is no reason to refuse: nobody is told of the run then.
     """
     file, locked = _opened(folder, from_elsewhere=from_elsewhere)
-    owner = Owner(pid=os.getpid(), started=_started(), boot=_boot(), host=socket.gethostname(), began=_now(), locked=locked)
+    owner = Owner(pid=os.getpid(), started=_started(), boot=boot(), host=socket.gethostname(), began=_now(), locked=locked)
     _write(file, owner)
     try:
         yield owner
@@ -177,7 +177,8 @@ def _started() -> int:
     return 0
 
 
-def _boot() -> str:
+def boot() -> str:
+    """The kernel's name for this boot of the machine; empty where it gives none."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return ""

@@ -42,6 +42,21 @@ def recipe_files() -> dict[str, Path]:
     return {path.stem: path for folder in recipe_folders() for path in sorted(folder.glob("*.yaml"))}
 
 
+def own_recipes() -> list[Path]:
+    """The person's own recipes of autofit's in ./recipes: nothing that a script reads. Other files of that folder are not among them."""
+    return [path for path in sorted((Path.cwd() / "recipes").glob("*.yaml")) if _is_recipe(path)]
+
+
+def _is_recipe(path: Path) -> bool:
+    import yaml
+
+    try:
+        said = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return False
+    return isinstance(said, dict) and isinstance(said.get("ask"), dict) and "micro_batch" in said["ask"]
+
+
 def state() -> Path:
     """Where the words of launches lie that no terminal shows."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "autofit"

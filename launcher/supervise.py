@@ -85,7 +85,7 @@ def follow(
     folder = job.folder
     usage = Usage(child.pid, job.budget, folder.held, base_bytes=base_bytes)
     watch = _Watch(child, job, usage, Meter(job, rung, usage), told, otherwise, diverging, after_a_stall=after_a_stall)
-    kills = host.oom_kills()
+    kills = host.oom_kills() or 0
     usage.start()
     try:
         with process.forward_signals(child, grace_s=job.recipe.run.grace_s, told=watch.leaving):
@@ -101,7 +101,7 @@ def follow(
         not_finite=watch.not_finite,
         on_card=job.budget.kind == "cuda",
         at_limit=watch.at_limit or (job.budget.kind == "cpu" and usage.peak_bytes >= NEAR_LIMIT * job.budget.budget_bytes),
-        oom_kills=host.oom_kills() - kills,
+        oom_kills=(host.oom_kills() or 0) - kills,
         taken="" if settled else devices.taken(job.budget),
     )
     return _outcome(job, ending, cause.find(seen), watch, usage)

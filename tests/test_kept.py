@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from launcher import certificates, cli, facts, identity, kept, recipe, resumption, story, trial
+from launcher import certificates, cli, facts, host, identity, kept, owner, places, recipe, resumption, story, trial
 from launcher.contract.report import Phase, PhaseUse, TrialReport
 from launcher.devices import Budget
 from launcher.fit import Fit
@@ -23,9 +23,11 @@ from launcher.ladder import Ladder, Rung, Wheel, build
 from launcher.progress import Progress
 from launcher.record import RunFolder
 from launcher.schema import LadderRules, Recipe, RecoverRules, TrainerRules, TrialRules
+from launcher.series import Series
 from launcher.sizes import MIB
 from launcher.trainers.base import Command, Inputs, Resumes, WheelSpec
 from launcher.trainers.suite import cpu_budget
+from launcher.trainers.ultralytics import models as yolo_models
 from launcher.trial import Trial
 from launcher.verdict import Kind, Verdict
 
@@ -277,6 +279,60 @@ def test_a_launch_that_was_killed_with_autofit_itself_leaves_its_fit_in_doubt(la
     assert launches.tried == [8, 4]
     launches.fit()
     assert not launches.tried, "it was proven anew"
+
+
+@pytest.mark.parametrize(
+    ("peak_bytes", "kills_since", "why"),
+    [
+        (400 * MIB, 0, ""),
+        (640 * MIB, 0, "was killed together with autofit"),  # above the cap of its trials
+        (400 * MIB, 1, "was killed together with autofit"),  # the kernel has killed something for want of memory since
+        (0, 0, "was killed together with autofit"),  # nobody saw what it used
+    ],
+)
+def test_a_kill_of_autofit_that_was_not_for_want_of_memory_leaves_the_fit_in_force(
+    launches: Launches, monkeypatch: pytest.MonkeyPatch, peak_bytes: int, kills_since: int, why: str
+) -> None:
+    first = launches.fit()
+    folder = first.job.folder
+    with certificates.opened() as store:
+        store.begin(str(first.digest), run_dir=str(folder.path))
+    folder.event("run_started", rung_index=1, command="true", oom_kills=3)
+    if peak_bytes:
+        Series(folder.series).add({"at": 1.0, "peak_bytes": peak_bytes})
+    with owner.held(folder.path):
+        held = (folder.path / "owner.json").read_bytes()
+    (folder.path / "owner.json").write_bytes(held)  # as a process that was killed leaves it
+    monkeypatch.setattr(host, "oom_kills", lambda: 3 + kills_since)
+    stands = launches.looks()
+    assert why in stands.why and stands.used is (why == "")
+
+
+def test_a_recipe_that_is_new_beside_a_script_is_none_of_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "mine.yaml").write_text("ask: {micro_batch: 4}\n")
+    (tmp_path / "recipes" / "of_the_script.yaml").write_text("width: 4\n")
+    (tmp_path / "recipes" / "model.py").write_text("")
+    assert [path.name for path in places.own_recipes()] == ["mine.yaml"]
+
+
+def test_settings_that_ultralytics_writes_itself_are_those_that_it_had_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first full run on a new machine makes settings.json; the next launch must find its fit kept."""
+    pytest.importorskip("ultralytics")
+    monkeypatch.setenv("YOLO_CONFIG_DIR", str(tmp_path))
+    before = yolo_models.settings()
+    assert before is not None and before["sync"] == "True"
+    subprocess.run([sys.executable, "-c", "import ultralytics"], check=True, capture_output=True, cwd=tmp_path)
+    written = yolo_models.settings_path()
+    assert written.is_file() and yolo_models.settings() == {**before, "datasets_dir": json.loads(written.read_text())["datasets_dir"]}
+    said = json.loads(written.read_text())
+    written.write_text(json.dumps({**said, "tensorboard": not said["tensorboard"]}))
+    assert yolo_models.settings() != before
+    written.write_text(json.dumps({**said, "weights_dir": "/elsewhere"}))
+    assert yolo_models.settings() != before
+    written.write_text("{}")
+    assert yolo_models.settings() is None, "Ultralytics makes such a file anew: its text counts"
 
 
 def test_an_adapter_that_does_not_say_what_it_hangs_on_keeps_nothing(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> None:

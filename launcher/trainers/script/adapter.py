@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher import devices, progress
+from launcher import devices, places, progress
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
@@ -143,7 +143,7 @@ class ScriptAdapter(Resumes, Foreseen):
         return Inputs(
             data=[Path(place).expanduser() for place in (*data, *self.args.reads)],
             code=around,
-            written=[Path(self.recipe.run.root)],
+            written=[Path(self.recipe.run.root), *places.own_recipes()],
             program=self.args.command[0],
         )
 

@@ -176,13 +176,17 @@ class UltralyticsAdapter(Resumes, Foreseen):
             return Inputs(unknown="its data could not be looked at")
         labels = [yolo_labels.label_path(image) for image in facts.files]
         names = [str(rung.values["model"]) for rung in ladder.rungs]
+        settings = yolo_models.settings()
         amp = yolo_models.weights_dir() / "yolo26n.pt"  # what mixed precision is checked with
         return Inputs(
             data=[facts.yaml_path, *map(Path, facts.files), *map(Path, labels)],
             models={name: _file_of(name) for name in dict.fromkeys(names)} | {amp.name: amp if amp.is_file() else None},
-            texts=[yolo_models.settings_path()],
+            texts=[yolo_models.settings_path()] if settings is None else [],
             packages=[folder for folder in (yolo_models.package_root(),) if folder is not None],
-            more={f"start of {name}": _starts_from(name) for name in dict.fromkeys(names)},
+            more={
+                **{f"start of {name}": _starts_from(name) for name in dict.fromkeys(names)},
+                **{f"setting {key}": value for key, value in (settings or {}).items()},
+            },
         )
 
     def _task(self) -> str:

@@ -7,6 +7,8 @@ SettingsManager``). Nothing is written, nothing is downloaded.
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import functools
 import importlib.util
 import json
@@ -14,9 +16,10 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 from urllib.parse import urlsplit
 
 from launcher.trainers.ultralytics import environment
@@ -203,6 +206,37 @@ def package_datasets() -> tuple[Path, ...]:
 def settings_path() -> Path:
     """The user's Ultralytics settings.json, whether or not it exists."""
     return environment.user_config_folder() / "settings.json"
+
+
+def settings() -> Mapping[str, str] | None:
+    """What a run reads of the person's settings, in words; None where that can't be told from the file's text alone.
+
+    A settings.json that isn't there is one that says the installed version's defaults: the first run writes it so. What says where runs
+    are written, or whose they are, is left out.
+    """
+    defaults = _default_settings()
+    try:
+        said = json.loads(settings_path().read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        said = defaults
+    except (OSError, ValueError):
+        return None
+    if not defaults or not isinstance(said, dict) or said.keys() != defaults.keys():  # Ultralytics writes such a file anew
+        return None
+    read = {key: str(said[key]) for key, value in defaults.items() if value is not None}
+    return {**read, "datasets_dir": str(datasets_dir()), "weights_dir": str(weights_dir())}
+
+
+@functools.lru_cache(maxsize=1)
+def _default_settings() -> Mapping[str, Any]:
+    """The installed version's default settings; None stands for one that it works out (a folder, a number for the machine)."""
+    root = package_root()
+    with contextlib.suppress(OSError, SyntaxError):
+        for node in ast.walk(ast.parse((root / "utils" / "__init__.py").read_text(encoding="utf-8") if root is not None else "")):
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "self.defaults" and isinstance(node.value, ast.Dict):
+                pairs = zip(node.value.keys, node.value.values, strict=True)
+                return {ast.literal_eval(key): value.value if isinstance(value, ast.Constant) else None for key, value in pairs if key}
+    return {}
 
 
 def _setting(key: str) -> str | None:
