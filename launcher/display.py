@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # what is drawn comes from elsewhere; a fault of the command 
     from launcher.ladder import Ladder, Rung
     from launcher.made import Made
     from launcher.recover import Move
+    from launcher.sameness import SameTraining
     from launcher.supervise import Outcome
     from launcher.trainers.base import Command
     from launcher.trial import Trial
@@ -97,6 +98,34 @@ class Display:
             self._once(f"no forecast ({ahead.why_not[0]}): trials alone lead", style="dim")
         else:
             self._once("no rung is predicted to fit; trials decide", style="dim")
+
+    def proving(self, rung: Rung) -> None:
+        """Twins of this rung are run."""
+        words = f"is an update at rung {rung.index} the asked one? Short runs of the same rows in other layouts say it"
+        if self._console.is_terminal:
+            self._spinner = self._console.status(words)
+            self._spinner.start()
+        else:
+            self._console.print(Text(words, style="dim"))
+
+    def proven(self, same: SameTraining, rung: Rung, *, refused: str) -> None:
+        """What they said, in one line; nothing where nothing had to be shown."""
+        self._stop_spinner()
+        if not same.layouts and same.verdict != "not_comparable":
+            return
+        if refused:
+            text, style = (
+                f"rung {rung.index} is not the asked training: {refused}. Rungs with more accumulation than asked are left out",
+                "red",
+            )
+        elif same.proven:
+            text, style = f"the same training: updates at {', '.join(same.layouts)} are {same.apart or 0:.0e} apart", "green"
+            text += "; steps, schedule and samples are the same"
+        else:
+            text, style = f"the same training, as far as it is proven; not proven: {'; '.join(same.short)}", "yellow"
+        self._console.print(Text(text, style=style), soft_wrap=True)
+        for note in same.notes:
+            self._console.print(Text(f"  {note}", style="dim"), soft_wrap=True)
 
     def timed(self, speeds: Mapping[int, float], fastest: Rung) -> None:
         """Samples a second by micro-batch, and whose rung is taken for it."""
@@ -177,7 +206,7 @@ class Display:
         given_up = job.ladder.given_up(fit.chosen.rung)
         text = ", ".join(f"{name} {_value(used)} instead of {_value(asked)}" for name, (asked, used) in given_up.items())
         batch, asked_batch = fit.chosen.effective_batch, job.ladder.effective_batch
-        self._console.print(Text(f"given up: {text or 'nothing'} ({_batch_words(fit.chosen, asked_batch)})"))
+        self._console.print(Text(_given_up(text, _batch_words(fit.chosen, asked_batch), fit.same)))
         if fit.chosen.rung.effective_batch != asked_batch:
             self._console.print(Text(_learning_rate(asked_batch, batch), style="yellow"))
 
@@ -417,6 +446,15 @@ def _batch_words(trial: Trial, asked: int) -> str:
     if trial.effective_batch != asked:
         return f"effective batch {trial.effective_batch}, as the trial saw it; the command's words say {asked}"
     return f"effective batch {asked}, as asked"
+
+
+def _given_up(text: str, batch: str, same: SameTraining | None) -> str:
+    """What the rung gives up; that it gives up nothing, or is as asked, only where that is proven."""
+    if same is None or same.proven:
+        return f"given up: {text or 'nothing'} ({batch})"
+    short = "; ".join(dict.fromkeys(line.split(" ", 1)[1] for line in same.short))
+    unsaid = batch.removesuffix(", as asked")
+    return f"given up: {f'{text} ' if text else ''}({unsaid}; not proven the same training: {short})"
 
 
 def _learning_rate(asked: int, used: int) -> str:
