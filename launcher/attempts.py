@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from launcher import devices, host, kept, launch, peaks, supervise, trial
+from launcher.doing import doing
 from launcher.errors import Interrupted
 from launcher.fit import Fit, Status
 from launcher.job import Job
@@ -36,7 +37,7 @@ class Screen(Protocol):
     def otherwise(self, line: str, what: str) -> None: ...
     def waiting(self, holder: str, timeout_s: float) -> None: ...
     def taken(self, holder: str) -> None: ...
-    def trying(self, rung: Rung, number: int) -> None: ...
+    def trying(self, rung: Rung, number: int, *, most: int | None = None, seconds: float | None = None, why: str = "") -> None: ...
     def phase(self, phase: str, seconds: float, *, new: bool) -> None: ...
     def tried(self, trial: Trial, job: Job) -> None: ...
     def failed_attempt(self, fit: Fit, made: Made) -> None: ...
@@ -66,7 +67,8 @@ def see_through(result: Fit, screen: Screen, *, show: tuple[Shows, Shows]) -> No
         outcome = _attempt(result, begin, screen, show=show)
         if outcome.done:
             result.status = Status.DONE
-            result.results = dict(result.job.adapter.results(folder=result.job.folder.path))
+            with doing("reading what the run has achieved"):
+                result.results = dict(result.job.adapter.results(folder=result.job.folder.path))
             return
         screen.failed_attempt(result, result.attempts[-1])
         begin = _next(result, screen)
@@ -199,7 +201,8 @@ def _left(result: Fit) -> tuple[Sequence[Checkpoint], Mapping[Path, str]]:
     """
     began = next((made.began for made in reversed(result.attempts) if made.checkpoint is None), 0.0)
     adapter, folder = resuming(result.job.adapter), result.job.folder.path
-    whole = [one for one in adapter.checkpoints(folder=folder) if _written(one.path) >= began - 1.0]
+    with doing("looking which checkpoints are whole"):
+        whole = [one for one in adapter.checkpoints(folder=folder) if _written(one.path) >= began - 1.0]
     good = [one for one in whole if not _diverged_before(result.attempts, one.path)]
     if good:
         return good, {}
@@ -270,4 +273,5 @@ def card_is_back(job: Job, holder: str, screen: Waits, *, waits: int = 0) -> boo
         return False
     screen.waiting(holder, device.taken_timeout_s)
     job.folder.event("card_taken", holder=holder)
-    return not devices.wait_for(job.budget, timeout_s=device.taken_timeout_s)
+    with doing("waiting for the card", told=True):
+        return not devices.wait_for(job.budget, timeout_s=device.taken_timeout_s)

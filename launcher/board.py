@@ -15,9 +15,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from launcher import prose, tables
 from launcher.certificates import Certificate, Disproof, day
 from launcher.runs import Run
 from launcher.sizes import format_size
+from launcher.tables import Column
 
 _COLOURS = {
     "running": "cyan", "trying": "cyan", "done": "green", "fitted": "green", "interrupted": "yellow", "elsewhere": "yellow",
@@ -41,49 +43,45 @@ class Board:
 
     def runs(self, runs: Sequence[Run]) -> None:
         """One line for each."""
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for heading in ("run", "state", "rung", "progress"):
-            table.add_column(heading, overflow="fold")
-        for heading in ("peak", "budget", "age"):
-            table.add_column(heading, justify="right", no_wrap=True)
+        columns = [Column(name, right=False) for name in ("run", "state", "rung", "progress")]
+        columns += [Column("peak"), Column("budget", shared=True), Column("age")]
+        rows = []
         for run in runs:
             age = duration(time.time() - run.began) if run.began else "-"
-            table.add_row(run.name, _state(run), _rung(run), _progress(run), _size(run.peak_bytes), _size(run.budget_bytes), age)
-        self._console.print(table)
+            sizes = (_size(run.peak_bytes), _size(run.budget_bytes))
+            rows.append([Text(run.name, style="bold"), _state(run), *map(Text, (_rung(run), _progress(run), *sizes, age))])
+        tables.show(self._console, columns, rows)
 
     def peaks(self, pairs: Sequence[Mapping[str, Any]]) -> None:
         """Each full run's peak beside its trial's."""
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        table.add_column("run", overflow="fold")
-        table.add_column("state")
-        for heading in ("rung", "trial peak", "run peak", "run / trial", "cap", "budget"):
-            table.add_column(heading, justify="right", no_wrap=True)
+        columns = [Column("run", right=False), Column("state", right=False), Column("rung"), Column("trial peak"), Column("run peak")]
+        columns += [Column("run / trial"), Column("cap", shared=True), Column("budget", shared=True)]
+        rows = []
         for pair in pairs:
             ratio = pair["run_peak_bytes"] / pair["trial_peak_bytes"]
-            sizes = [_size(pair[key]) for key in ("trial_peak_bytes", "run_peak_bytes")]
-            above = Text(f"{ratio:.1%}", style="yellow" if ratio > 1 else "")
-            table.add_row(
-                pair["run"], pair["state"], str(pair["rung_index"]), *sizes, above, _size(pair["cap_bytes"]), _size(pair["budget_bytes"])
+            trial, run, cap, budget = (
+                Text(_size(pair[key])) for key in ("trial_peak_bytes", "run_peak_bytes", "cap_bytes", "budget_bytes")
             )
-        self._console.print(table)
+            above = Text(f"{ratio:.1%}", style="yellow" if ratio > 1 else "")
+            rows.append(
+                [Text(pair["run"], style="bold"), *map(Text, (pair["state"], str(pair["rung_index"]))), trial, run, above, cap, budget]
+            )
+        tables.show(self._console, columns, rows)
 
     def fits(self, kept: Sequence[Certificate], disproved: Sequence[Disproof], uses: Mapping[str, int]) -> None:
         """Fits that stand for the trials of a launch, and those that a run has shown to be wrong."""
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for heading in ("fit", "of", "rung", "device"):
-            table.add_column(heading, overflow="fold")
-        for heading in ("peak", "holds at caps", "made", "used"):
-            table.add_column(heading, justify="right")
+        columns = [Column("fit"), Column("of", right=False), Column("rung", right=False), Column("device", right=False, shared=True)]
+        columns += [Column(name) for name in ("peak", "holds at caps", "made", "used")]
+        rows = []
         for one in kept:
             values = ", ".join(f"{name} {value}" for name, value in one.rung.items() if value not in (None, False))
-            used = str(uses.get(one.digest, 0))
-            rung = f"{one.rung_index}: {values}"
-            table.add_row(str(one.id), one.subject, rung, one.device, format_size(one.peak_bytes), one.caps, day(one.made), used)
-        if kept:
-            self._console.print(table)
+            cells = (str(one.id), one.subject, f"{one.rung_index}: {values}", one.device, format_size(one.peak_bytes), one.caps)
+            rows.append([Text(cell) for cell in (*cells, day(one.made), str(uses.get(one.digest, 0)))])
+        if rows:
+            tables.show(self._console, columns, rows)
         for wrong in disproved:
             words = f"disproved on {day(wrong.at)}: {wrong.subject}, rung {wrong.rung_index}, in {wrong.run_dir}: {wrong.why}"
-            self._console.print(Text(words, style="yellow"), soft_wrap=True)
+            self.say(words, style="yellow")
 
     @contextmanager
     def live(self) -> Iterator[Callable[[Run], None]]:
@@ -97,16 +95,18 @@ class Board:
 
     def ended(self, run: Run) -> None:
         """How it ended, in a few lines."""
-        line = Text.assemble(f"{run.name}: ", (_words(run.state), _colour(run)), f"  {_progress(run)}" if run.lines else "")
-        self._console.print(line, soft_wrap=True)
+        line = Text.assemble(
+            f"{run.name}: ", (_words(run.state), _colour(run)), f"  {_progress(run)}" if run.lines or run.state == "done" else ""
+        )
+        prose.say(self._console, line, hang=2)
         memory = run.record.get("memory") or {}
         if run.peak_bytes and run.budget_bytes:
             beside = f", its trial {format_size(run.trial_peak_bytes)}" if memory.get("run_peak_bytes") and run.trial_peak_bytes else ""
-            self._console.print(f"  peak {format_size(run.peak_bytes)} of {format_size(run.budget_bytes)}{beside}", highlight=False)
-        self._console.print(Text(f"  {run.folder.path}"), soft_wrap=True)
+            self.say(f"  peak {format_size(run.peak_bytes)} of {format_size(run.budget_bytes)}{beside}")
+        self.say(f"  {run.folder.path}")
 
     def say(self, words: str, *, style: str = "") -> None:
-        self._console.print(Text(words, style=style), soft_wrap=True)
+        prose.say(self._console, words, style=style, hang=len(words) - len(words.lstrip()))
 
 
 class _Plain:
@@ -123,7 +123,7 @@ class _Plain:
         if about == self._about and now - self._at < PLAIN_S:
             return
         self._at, self._about = now, about
-        self._console.print(Text(line(run)), soft_wrap=True)
+        prose.say(self._console, line(run), hang=2)
 
 
 def _whole_epochs(run: Run) -> bool:
@@ -249,8 +249,9 @@ def _progress(run: Run) -> str:
         parts.append(f"epoch {told['epoch']:.4g}" + (f"/{told['epochs']:.4g}" if told.get("epochs") else ""))
     if told.get("step") is not None:
         parts.append(f"step {told['step']}" + (f"/{told['steps']}" if told.get("steps") else ""))
-    if told.get("done") is not None:
-        parts.append(f"{told['done']:.0%}")
+    done = 1.0 if run.state == "done" else told.get("done")
+    if done is not None:
+        parts.append(f"{done:.0%}")
     return "  ".join(parts) or "-"
 
 

@@ -18,6 +18,7 @@ from types import FrameType
 from typing import TypeVar
 
 from launcher import __version__, compose
+from launcher.doing import nothing_left
 from launcher.errors import BadInput, ExitCode, Fault, Interrupted
 from launcher.terminal import Streams, Terminal
 from launcher.verbs import astray, table
@@ -111,7 +112,8 @@ def _stop_on_signals() -> None:
 def _guarded(act: Callable[[], T], terminal: Terminal) -> T | Answer:
     """Does it; what stops autofit becomes words, and an answer for JSON and the exit status. The only such place."""
     try:
-        return act()
+        with nothing_left():
+            return act()
     except BadInput as refused:
         return _refused(refused, terminal)
     except KeyboardInterrupt:

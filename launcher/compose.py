@@ -7,12 +7,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from launcher import refusals
+from launcher.doing import doing
 from launcher.errors import COMMAND_LINE, BadInput, Fault, did_you_mean
 from launcher.overrides import device, for_hydra, read, sweeps
 from launcher.places import home, recipe_files
@@ -40,7 +41,8 @@ def drafts(words: Sequence[str], *, program: str, drafted: Mapping[str, str] | N
         raise BadInput([*refused, *misplaced.faults(lost, recipe=None, recipes=names)])
     line = _spelled_out(line, without=lost)
     try:
-        found = _composed(line, program=program, drafted=texts)
+        with nullcontext() if line.only_shows else doing("composing the recipe"):
+            found = _composed(line, program=program, drafted=texts)
     except BadInput as refusal:
         raise BadInput([*refusal.faults, *misplaced.faults(lost, recipe=None, recipes=names)]) from refusal
     return [replace(one, faults=(*misplaced.in_recipe(one), *misplaced.faults(lost, recipe=one.recipe, recipes=names))) for one in found]

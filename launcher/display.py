@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.console import Console
-from rich.markup import escape
-from rich.panel import Panel
-from rich.status import Status
-from rich.table import Table
 from rich.text import Text
 
-from launcher import headroom
+from launcher import doing, headroom, prose, tables
 from launcher.contract.report import Phase
 from launcher.sizes import GIB, MIB, format_size
+from launcher.tables import Column
 from launcher.verdict import Kind
 
 if TYPE_CHECKING:  # what is drawn comes from elsewhere; a fault of the command line is told without loading the story
+    from launcher.devices import Budget
     from launcher.errors import Fault
     from launcher.fit import Fit, Need
     from launcher.forecast.needs import Ahead
@@ -26,9 +25,7 @@ if TYPE_CHECKING:  # what is drawn comes from elsewhere; a fault of the command 
     from launcher.ladder import Ladder, Rung
     from launcher.made import Made
     from launcher.recover import Move
-    from launcher.sameness import SameTraining
     from launcher.supervise import Outcome
-    from launcher.trainers.base import Command
     from launcher.trial import Trial
 
 ALLOW_BATCH = "--allow-batch"
@@ -42,22 +39,30 @@ class Display:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._spinner: Status | None = None
         self._said: set[str] = set()
-        self._trial = ""
+        self._trial, self._trying = "", ExitStack()
 
     def plan(self, job: Job) -> None:
-        recipe, asked, budget = job.recipe, job.ladder.asked, job.budget
-        room = headroom.words(budget.budget_bytes, budget.headroom, kind=budget.kind)
-        lines = [
-            f"[bold]{escape(recipe.name)}[/]  {escape(recipe.summary)}",
-            f"asked   {escape(_words(asked))}",
-            f"device  {escape(str(budget))}; trials are held to {format_size(budget.cap_bytes)} ({room} headroom)",
-            f"ladder  {len(job.ladder.rungs)} rungs; {_batch_of(job)}",
-            f"record  {escape(str(job.folder.path))}",
-        ]
-        lines += [f"[yellow]note[/]    {escape(note)}" for note in (*job.budget.notes, *job.adapter.notes())]
-        self._console.print(Panel("\n".join(lines), box=box.ROUNDED, title="autofit", title_align="left", expand=False))
+        from launcher import search
+
+        recipe, budget = job.recipe, job.budget
+        most = search.most_left(job.ladder, (), policy=recipe.ladder.search)
+        self._labelled(recipe.name, recipe.summary, label_style="bold")
+        self._labelled("asked", _words(job.ladder.asked))
+        self._labelled("device", str(budget))
+        self._labelled("fits", _held(budget))
+        self._labelled("ladder", f"{len(job.ladder.rungs)} rungs; {_batch_of(job)}; at most {_trials(most)} to make")
+        self._labelled("record", str(job.folder.path))
+        for note in (*job.budget.notes, *job.adapter.notes()):
+            self._labelled("note", note, label_style="yellow")
+
+    def _labelled(self, label: str, words: str, *, label_style: str = "dim") -> None:
+        """A label, and a paragraph beside it."""
+        width = max(8, len(label) + 2)
+        self._say(Text.assemble((f"{label:<{width}}", label_style), words), hang=8)
+
+    def _say(self, words: str | Text, *, style: str = "", hang: int = 0) -> None:
+        prose.say(self._console, words, style=style, hang=hang)
 
     def kept(self, fit: Fit) -> None:
         """Whether the trials of an earlier launch stand for this one's, what has changed since, or why none can be kept."""
@@ -78,19 +83,10 @@ class Display:
     def _once(self, line: str, *, style: str) -> None:
         if line not in self._said:
             self._said.add(line)
-            self._console.print(Text(line, style=style), soft_wrap=True)
-
-    def foreseeing(self) -> None:
-        words = "foreseeing what the rungs need (no memory is used for it)"
-        if self._console.is_terminal:
-            self._spinner = self._console.status(words)
-            self._spinner.start()
-        else:
-            self._console.print(words, highlight=False)
+            self._say(line, style=style, hang=len(line) - len(line.lstrip()))
 
     def foreseen(self, ahead: Ahead) -> None:
         """Which rung is looked at first, and why; nothing of it is proven."""
-        self._stop_spinner()
         if ahead.named is not None:
             by = " by what earlier launches' trials needed" if ahead.by_trials else ""
             self._once(f"rung {ahead.named.index} is predicted to be the first that fits{by}; trials decide", style="dim")
@@ -99,76 +95,52 @@ class Display:
         else:
             self._once("no rung is predicted to fit; trials decide", style="dim")
 
-    def proving(self, rung: Rung) -> None:
-        """Twins of this rung are run."""
-        words = f"is an update at rung {rung.index} the asked one? Short runs of the same rows in other layouts say it"
-        if self._console.is_terminal:
-            self._spinner = self._console.status(words)
-            self._spinner.start()
-        else:
-            self._console.print(Text(words, style="dim"))
-
-    def proven(self, same: SameTraining, rung: Rung, *, refused: str) -> None:
-        """What they said, in one line; nothing where nothing had to be shown."""
-        self._stop_spinner()
-        if not same.layouts and same.verdict != "not_comparable":
-            return
-        if refused:
-            text, style = (
-                f"rung {rung.index} is not the asked training: {refused}. Rungs with more accumulation than asked are left out",
-                "red",
-            )
-        elif same.proven:
-            text, style = f"the same training: updates at {', '.join(same.layouts)} are {same.apart or 0:.0e} apart", "green"
-            text += "; steps, schedule and samples are the same"
-        else:
-            text, style = f"the same training, as far as it is proven; not proven: {'; '.join(same.short)}", "yellow"
-        self._console.print(Text(text, style=style), soft_wrap=True)
-        for note in same.notes:
-            self._console.print(Text(f"  {note}", style="dim"), soft_wrap=True)
-
     def timed(self, speeds: Mapping[int, float], fastest: Rung) -> None:
         """Samples a second by micro-batch, and whose rung is taken for it."""
         told = ", ".join(f"{micro} a time: {speed:.3g} samples/s" for micro, speed in speeds.items()) or "no trial was timed"
-        self._console.print(Text(f"throughput: {told}; micro-batch {fastest.micro_batch} is taken", style="dim"), soft_wrap=True)
+        self._say(f"throughput: {told}; micro-batch {fastest.micro_batch} is taken", style="dim")
 
-    def trying(self, rung: Rung, number: int) -> None:
-        self._trial = f"trial {number}: rung {rung.index}  {_words(rung)}"
-        if self._console.is_terminal:
-            self._spinner = self._console.status(self._trial)
-            self._spinner.start()
-        else:
-            self._console.print(self._trial, highlight=False)
+    def trying(self, rung: Rung, number: int, *, most: int | None = None, seconds: float | None = None, why: str = "") -> None:
+        """``most``: trials that this launch makes at most; ``seconds``: what one has taken so far; ``why`` it is just this rung."""
+        if why:
+            self._say(f"rung {rung.index} next: {why}", style="dim")
+        so_far = f" (about {_duration(seconds)} each so far)" if seconds else ""
+        of = f" of at most {most}" if most else ""
+        self._trial = f"trial {number}{of}{so_far}: rung {rung.index}  {_words(rung)}"
+        if not self._console.is_terminal:
+            self._console.print(self._trial, highlight=False, soft_wrap=True)
+        self._trying.enter_context(doing.doing(self._trial, told=True))
 
     def queued(self, holder: str) -> None:
         """Another launch has the device; its end is waited for."""
         cure = "device.when_taken=stop would end it here, device.share=true for both would share the device"
-        self._console.print(Text(f"waiting for the turn of {holder} to end ({cure})", style="yellow"), soft_wrap=True)
+        self._say(f"waiting for the turn of {holder} to end ({cure})", style="yellow")
 
     def waiting(self, holder: str, timeout_s: float) -> None:
         """Others hold the card; it is waited for."""
         cure = "device.when_taken=stop would end it here"
         words = f"the card is taken: {holder}. Waiting up to {_duration(timeout_s)} for it ({cure})"
-        self._console.print(Text(words, style="yellow"), soft_wrap=True)
+        self._say(words, style="yellow")
 
     def taken(self, holder: str) -> None:
         """Others hold the card where the full run was to be launched."""
         words = f"not launched: the card is taken: {holder}. The command above is what fits; start it when the card is free"
-        self._console.print(Text(words, style="red"), soft_wrap=True)
+        self._say(words, style="red")
 
     def otherwise(self, line: str, what: str) -> None:
         """The run has just said that it goes on otherwise than asked."""
-        self._console.print(Text(f"autofit: the run {what}" + (f": {line}" if line else ""), style="yellow"), soft_wrap=True)
+        self._say(f"autofit: the run {what}" + (f": {line}" if line else ""), style="yellow")
 
     def phase(self, phase: str, seconds: float, *, new: bool) -> None:
         """The trial under way is in this phase, so many seconds after its start; without a terminal only a new phase is told."""
-        if self._spinner is not None:
-            self._spinner.update(f"{escape(self._trial)}  [dim]{phase} {seconds:.0f} s[/]")
-        elif new:
-            self._console.print(Text(f"            {phase} at {seconds:.1f} s", style="dim"))
+        if not new:
+            return
+        doing.now(f"{self._trial}  {phase}")
+        if not self._console.is_terminal:
+            self._say(f"            {phase} at {seconds:.1f} s", style="dim")
 
     def tried(self, trial: Trial, job: Job) -> None:
-        self._stop_spinner()
+        self._trying.close()
         verdict = trial.verdict
         line = Text.assemble(
             f"  rung {trial.rung.index:>3}  ",
@@ -176,41 +148,33 @@ class Display:
             f" {_size(verdict.peak_bytes):>9}  {trial.seconds:5.1f} s  ",
             _room(trial, job) if verdict.fits else verdict.why,
         )
-        self._console.print(line)
+        self._say(line, hang=12)
         for note in trial.report.notes:
-            if note in self._said:
-                continue
-            self._said.add(note)
-            self._console.print(Text(f"            {note}", style="dim"))
+            self._once(f"            {note}", style="dim")
         if not verdict.fits and not verdict.lower_rung_may_help and verdict.kind is not Kind.CARD_TAKEN:
-            self._console.print(
-                Panel(Text(verdict.evidence.strip()[-4000:] or "(it said nothing)"), title="the trainer's own words", box=box.ROUNDED)
-            )
-            self._console.print(Text(f"all of it: {trial.folder}"))
+            self._say("the trainer's own words:", style="bold")
+            self._say(verdict.evidence.strip()[-4000:] or "(it said nothing)", hang=4)
+            self._say(f"all of it: {trial.folder}")
 
     def summary(self, fit: Fit) -> None:
         """The ladder as far as it was walked, and what was given up."""
         job = fit.job
-        table = Table(box=box.SIMPLE_HEAD, title=f"{job.recipe.name} on {job.budget}", title_justify="left")
-        for heading in ("rung", *(wheel.name for wheel in job.ladder.wheels), "accum"):
-            table.add_column(heading, justify="right")
-        for heading in ("peak", "per sample", "full run", "trial"):
-            table.add_column(heading, justify="right")
-        table.add_column("verdict")
-        for trial in fit.trials:
-            table.add_row(*self._row(trial, job), style="bold" if trial.verdict.fits else None)
-        self._console.print(table)
+        columns = [Column("rung"), *(Column(wheel.name, shared=True) for wheel in job.ladder.wheels), Column("accum", shared=True)]
+        columns += [Column(name) for name in ("peak", "per sample", "full run", "trial")] + [Column("verdict", right=False)]
+        rows = [[_cell(cell, bold=trial.verdict.fits) for cell in self._row(trial, job)] for trial in fit.trials]
+        if rows:
+            tables.show(self._console, columns, rows, title=f"{job.recipe.name} on {job.budget}")
         if fit.chosen is None:
-            self._console.print(Text(_why_none(fit), style="red"), soft_wrap=True)
+            self._why_none(fit)
             return
         given_up = job.ladder.given_up(fit.chosen.rung)
         text = ", ".join(f"{name} {_value(used)} instead of {_value(asked)}" for name, (asked, used) in given_up.items())
         batch, asked_batch = fit.chosen.effective_batch, job.ladder.effective_batch
-        self._console.print(Text(_given_up(text, _batch_words(fit.chosen, asked_batch), fit.same)))
+        self._say(f"given up: {text or 'nothing'} ({_batch_words(fit.chosen, asked_batch)})", hang=10)
         if fit.chosen.rung.effective_batch != asked_batch:
-            self._console.print(Text(_learning_rate(asked_batch, batch), style="yellow"))
+            self._say(_learning_rate(asked_batch, batch), style="yellow")
 
-    def _row(self, trial: Trial, job: Job) -> Iterable[str]:
+    def _row(self, trial: Trial, job: Job) -> Iterable[str | Text]:
         report, verdict = trial.report, trial.verdict
         per_sample = report.step_seconds / trial.rung.micro_batch if report.step_seconds else None
         estimate = job.adapter.estimate_seconds(trial.rung, report) if verdict.fits else None
@@ -221,12 +185,13 @@ class Display:
         yield f"{per_sample * 1000:.1f} ms" if per_sample else "-"
         yield _duration(estimate) if estimate else "-"
         yield f"{trial.seconds:.1f} s" if not trial.kept else "kept"
-        yield f"[{_COLOURS.get(verdict.kind, 'magenta')}]{verdict.kind.value}[/]" + ("" if verdict.fits else f" in {verdict.phase}")
+        where = "" if verdict.fits else f" in {verdict.phase}"
+        yield Text.assemble((verdict.kind.value, _COLOURS.get(verdict.kind, "magenta")), where)
 
     def launching(self, fit: Fit) -> None:
         assert fit.command is not None
-        self._console.print("the same without autofit:")
-        self._console.print(Text("  " + fit.command.shell(), style="cyan"), soft_wrap=True)
+        self._say("the same without autofit:")
+        prose.command(self._console, fit.command.shell(), before="  ")
         self._console.print()
 
     def heartbeat(self, seconds: float, used_bytes: int, peak_bytes: int, job: Job) -> None:
@@ -234,30 +199,30 @@ class Display:
         if used_bytes and job.budget.kind == "cpu":
             budget = format_size(job.budget.budget_bytes)
             words = f"autofit: {_duration(seconds)}, memory {format_size(used_bytes)} of {budget} (peak {format_size(peak_bytes)})"
-            self._console.print(Text(words, style="dim"))
+            self._say(words, style="dim")
 
     def failed_attempt(self, fit: Fit, made: Made) -> None:
         """An attempt has ended before its time: what of, and by how much its fit was wrong."""
         words = f"autofit: attempt {made.number} ended after {_duration(made.seconds)}: {made.ended.value} in {made.phase}"
-        self._console.print(Text(f"{words}: {made.evidence}" if made.evidence else words, style="red"), soft_wrap=True)
+        self._say(f"{words}: {made.evidence}" if made.evidence else words, style="red")
         wrong = made.wrong_by(fit.chosen.verdict.peak_bytes if fit.chosen is not None else 0)
         if wrong is not None:
             short = f"the fit was wrong by {format_size(wrong)}: the run needed that much more than its trial had shown"
             taken = "the run needed no more than its trial had shown: memory was taken from it"
-            self._console.print(Text(f"autofit: {short if wrong > 0 else taken}", style="yellow"), soft_wrap=True)
+            self._say(f"autofit: {short if wrong > 0 else taken}", style="yellow")
 
     def recovering(self, move: Move) -> None:
         """What is done next."""
         from launcher.recover import Stop, Wait
 
         if isinstance(move, Stop):
-            self._console.print(Text(f"autofit: nothing more is tried: {move.why}", style="red"), soft_wrap=True)
+            self._say(f"autofit: nothing more is tried: {move.why}", style="red")
             return
         go_on = move.then if isinstance(move, Wait) else move
         start = f"from {go_on.checkpoint}" if go_on.checkpoint is not None else "from the beginning"
         workers = f", {go_on.workers} loader workers" if go_on.workers is not None else ""
         line = f"autofit: {go_on.why}. Rung {go_on.rung.index} ({_words(go_on.rung)}{workers}), {start}"
-        self._console.print(Text(line, style="yellow"), soft_wrap=True)
+        self._say(line, style="yellow")
 
     def ended(self, fit: Fit) -> None:
         outcome = fit.outcome
@@ -265,13 +230,12 @@ class Display:
         if outcome.done:
             seconds = sum(made.seconds for made in fit.attempts)
             times = f" in {len(fit.attempts)} attempts" if len(fit.attempts) > 1 else ""
-            took = f"[green]done[/]{times} in {_duration(seconds)}; record: {escape(str(fit.job.folder.final))}"
-            self._console.print(took, highlight=False, soft_wrap=True)
+            self._say(Text.assemble(("done", "green"), f"{times} in {_duration(seconds)}; record: {fit.job.folder.final}"))
             for name, value in _flat(fit.results):
-                self._console.print(Text(f"  {name:<28} {value}"), soft_wrap=True)
+                self._say(f"  {name:<28} {value}")
         else:
-            self._console.print(f"[red]{escape(_failure(outcome))}[/]", highlight=False, soft_wrap=True)
-            self._console.print(Text(f"its words: {fit.job.folder.run_stderr} and {fit.job.folder.run_stdout}"), soft_wrap=True)
+            self._say(_failure(outcome), style="red")
+            self._say(f"its words: {fit.job.folder.run_stderr} and {fit.job.folder.run_stdout}")
             self._going_on(fit)
         self._memory(fit)
 
@@ -280,20 +244,20 @@ class Display:
         from launcher.trainers.base import resuming
 
         if fit.attempts and fit.attempts[-1].left:
-            self._console.print(Text(f"checkpoint left: {fit.attempts[-1].left[0]}"), soft_wrap=True)
-            self._console.print(Text(f"to go on from it: autofit resume {fit.job.folder.path}", style="cyan"), soft_wrap=True)
+            self._say(f"checkpoint left: {fit.attempts[-1].left[0]}")
+            prose.command(self._console, f"autofit resume {shlex.quote(str(fit.job.folder.path))}", before="to go on from it: ")
             return
         if fit.chosen is None or fit.command is None:
             return
         if fit.attempts and resuming(fit.job.adapter).keeps() is not None:  # it was looked for, and what is there is none
-            self._console.print("no checkpoint is left to go on from")
+            self._say("no checkpoint is left to go on from")
             return
         left = fit.job.adapter.going_on(fit.chosen.rung, fit.command, folder=fit.job.folder.path)
         if left is None:
-            self._console.print("no checkpoint is left to go on from")
+            self._say("no checkpoint is left to go on from")
             return
-        self._console.print(Text(f"checkpoint left: {left.checkpoint}"), soft_wrap=True)
-        self._console.print(Text(f"to go on from it: {left.command.shell()}", style="cyan"), soft_wrap=True)
+        self._say(f"checkpoint left: {left.checkpoint}")
+        prose.command(self._console, left.command.shell(), before="to go on from it: ")
 
     def _memory(self, fit: Fit) -> None:
         """The run held against its trial, and what it lost to memory on the way."""
@@ -302,55 +266,89 @@ class Display:
             run, trial, cap, budget = map(
                 format_size, (memory.run_peak_bytes, memory.trial_peak_bytes, memory.cap_bytes, memory.budget_bytes)
             )
-            self._console.print(Text(f"  {'memory':<28} run {run}, trial {trial} ({memory.ratio:.1%}), cap {cap}, budget {budget}"))
+            self._say(f"  {'memory':<28} run {run}, trial {trial} ({memory.ratio:.1%}), cap {cap}, budget {budget}", hang=31)
             if memory.above_trial:
-                self._console.print(
-                    Text(f"the run needed more than its trial had shown: please report this, with {fit.job.folder.path}", style="yellow"),
-                    soft_wrap=True,
-                )
+                self._say(f"the run needed more than its trial had shown: please report this, with {fit.job.folder.path}", style="yellow")
         for line in lost:
-            self._console.print(Text(f"lost to memory, and the trainer went on: {line}", style="yellow"), soft_wrap=True)
+            self._say(f"lost to memory, and the trainer went on: {line}", style="yellow")
 
     def report(self, trial: Trial, job: Job) -> None:
         """One trial, phase by phase."""
-        table = Table(box=box.SIMPLE_HEAD, title=f"rung {trial.rung.index}: {_words(trial.rung)}", title_justify="left")
-        table.add_column("phase")
-        for heading in ("batches", "seconds", "allocated", "reserved", "outside", "device"):
-            table.add_column(heading, justify="right")
+        sizes = ("allocated", "reserved", "outside", "device")
+        columns = [
+            Column("phase", right=False),
+            *(Column(name) for name in ("batches", "seconds")),
+            *(Column(name, shared=True) for name in sizes),
+        ]
+        rows = []
         for use in trial.report.uses:
-            table.add_row(
-                use.phase,
-                str(use.batches),
-                f"{use.seconds:.2f}",
-                _size(use.allocated_bytes),
-                _size(use.reserved_bytes),
-                _size(use.outside_bytes),
-                _size(use.device_bytes),
-            )
-        self._console.print(table)
-        self._console.print(f"cap {format_size(job.budget.cap_bytes)}; {trial.report.optimizer_steps} optimizer steps", highlight=False)
+            held = (use.allocated_bytes, use.reserved_bytes, use.outside_bytes, use.device_bytes)
+            rows.append([Text(cell) for cell in (use.phase, str(use.batches), f"{use.seconds:.2f}", *map(_size, held))])
+        if rows:
+            tables.show(self._console, columns, rows, title=f"rung {trial.rung.index}: {_words(trial.rung)}")
+        self._say(f"cap {format_size(job.budget.cap_bytes)}; {trial.report.optimizer_steps} optimizer steps")
 
-    def ladder(self, ladder: Ladder) -> None:
+    def ladder(self, ladder: Ladder, *, title: str = "") -> None:
         """Every rung, numbered."""
-        table = Table(box=box.SIMPLE_HEAD)
-        for heading in ("rung", *(wheel.name for wheel in ladder.wheels), "accum", "effective"):
-            table.add_column(heading, justify="right")
-        for rung in ladder.rungs:
-            table.add_row(str(rung.index), *map(_value, rung.values.values()), str(rung.accumulation), str(rung.effective_batch))
-        self._console.print(table)
+        columns = [
+            Column("rung"),
+            *(Column(wheel.name, shared=True) for wheel in ladder.wheels),
+            Column("accum"),
+            Column("effective", shared=True),
+        ]
+        rows = [
+            [
+                Text(cell)
+                for cell in (str(rung.index), *map(_value, rung.values.values()), str(rung.accumulation), str(rung.effective_batch))
+            ]
+            for rung in ladder.rungs
+        ]
+        tables.show(self._console, columns, rows, title=title)
 
     def faults(self, faults: Iterable[Fault]) -> None:
         """What is wrong with the input, one fault a paragraph."""
         for fault in faults:
             place = ": ".join(part for part in (fault.where, fault.key) if part)
-            self._console.print(
-                Text.assemble((f"{place}: " if place else "", "bold"), (fault.found, "red"), f". {fault.cure}"), soft_wrap=True
-            )
+            self._say(Text.assemble((f"{place}: " if place else "", "bold"), (fault.found, "red"), _then(fault)))
 
-    def _stop_spinner(self) -> None:
-        if self._spinner is not None:
-            self._spinner.stop()
-            self._spinner = None
+    def _why_none(self, fit: Fit) -> None:
+        """Why nothing is launched, what would help, and what would fit."""
+        if fit.status == "card_taken" or fit.nearest is None or fit.nearest_command is None:
+            self._say(_why_none(fit), style="red")
+            return
+        job, asked = fit.job, fit.job.ladder.effective_batch
+        self._say(
+            f"No rung fits {job.budget} with the effective batch of {asked}. Nearest that fits, really tried "
+            f"({format_size(fit.nearest.verdict.peak_bytes)}):", style="red",
+        )  # fmt: skip
+        prose.command(self._console, fit.nearest_command.shell(), before="  ")
+        accepts = f"autofit run {ALLOW_BATCH} -- ... (ladder.keep_batch=false in a recipe) accepts that. "
+        self._say(accepts + _learning_rate(asked, fit.nearest.effective_batch), style="red")
+
+
+def _then(fault: Fault) -> str:
+    """The cure behind what was found, each a sentence; a dot is never glued to a path that it would be copied with."""
+    end = " " if fault.found.endswith((".", "!", "?", ":")) else ". "
+    return f"{end}{fault.cure}" if fault.cure else ""
+
+
+def _cell(cell: str | Text, *, bold: bool) -> Text:
+    text = cell if isinstance(cell, Text) else Text(cell)
+    text.style = "bold" if bold else text.style
+    return text
+
+
+def _held(budget: Budget) -> str:
+    """What makes a trial a fit, and how far it may go for that to be seen."""
+    room = headroom.words(budget.budget_bytes, budget.headroom, kind=budget.kind)
+    below = f"what stays below {format_size(budget.cap_bytes)} ({room} headroom)"
+    if budget.ceiling_bytes <= budget.cap_bytes:
+        return f"{below}; a trial is given no more"
+    return f"{below}; a trial may take up to {format_size(budget.ceiling_bytes)}, so that what it needs is seen"
+
+
+def _trials(number: int) -> str:
+    return f"{number} trial{'' if number == 1 else 's'}"
 
 
 def _room(trial: Trial, job: Job) -> str:
@@ -369,8 +367,6 @@ def _why_none(fit: Fit) -> str:
         return f"Stopped: others hold the card ({fit.trials[-1].verdict.why}). Wait until it is free, or set device.share=true."
     if fit.trials and not fit.trials[-1].verdict.lower_rung_may_help:
         return _stopped(fit)
-    if fit.nearest is not None and fit.nearest_command is not None:
-        return _nearest(fit.nearest, fit.nearest_command, job)
     disproved = "" if fit.standing is None or not fit.standing.against else ", full runs of this launch have ruled out some"
     tried = f"{len(fit.trials)} of {len(job.ladder.rungs)} rungs tried{disproved}, the others ask as much as one that failed"
     from launcher.fit import least_need
@@ -420,17 +416,6 @@ def _memory_for(need: Need | None, job: Job) -> str:
     )
 
 
-def _nearest(tried: Trial, command: Command, job: Job) -> str:
-    """A setting that fits and that only another effective batch allows."""
-    asked = job.ladder.effective_batch
-    return (
-        f"No rung fits {job.budget} with the effective batch of {asked}. Nearest that fits, really tried "
-        f"({format_size(tried.verdict.peak_bytes)}):\n  {command.shell()}\n"
-        f"autofit run {ALLOW_BATCH} -- ... (ladder.keep_batch=false in a recipe) accepts that. "
-        f"{_learning_rate(asked, tried.effective_batch)}"
-    )
-
-
 def _batch_of(job: Job) -> str:
     """What the ladder does to the effective batch."""
     effective, last = job.ladder.effective_batch, min(rung.effective_batch for rung in job.ladder.rungs)
@@ -446,15 +431,6 @@ def _batch_words(trial: Trial, asked: int) -> str:
     if trial.effective_batch != asked:
         return f"effective batch {trial.effective_batch}, as the trial saw it; the command's words say {asked}"
     return f"effective batch {asked}, as asked"
-
-
-def _given_up(text: str, batch: str, same: SameTraining | None) -> str:
-    """What the rung gives up; that it gives up nothing, or is as asked, only where that is proven."""
-    if same is None or same.proven:
-        return f"given up: {text or 'nothing'} ({batch})"
-    short = "; ".join(dict.fromkeys(line.split(" ", 1)[1] for line in same.short))
-    unsaid = batch.removesuffix(", as asked")
-    return f"given up: {f'{text} ' if text else ''}({unsaid}; not proven the same training: {short})"
 
 
 def _learning_rate(asked: int, used: int) -> str:

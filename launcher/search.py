@@ -35,6 +35,8 @@ class Try:
     """Try this rung next."""
 
     rung: Rung
+    why: str = field(default="", compare=False)
+    """In words, where it isn't simply the next of the ladder."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,6 +81,22 @@ def next_move(
             continue
         return Try(rung=rung)
     return Stop(why="exhausted")
+
+
+def most_left(ladder: Ladder, history: Sequence[Tried], *, policy: Policy) -> int:
+    """Trials that are still to be made at most, where none is made twice: as many as the walk makes if everything fails late."""
+    real = [tried for tried in history if tried.verdict.kind is not Kind.CARD_TAKEN]
+    best = min((tried.rung.index for tried in real if tried.verdict.fits), default=len(ladder.rungs))
+    done = {tried.rung.index for tried in real}
+    left = [rung for rung in ladder.rungs[:best] if rung.index not in done]
+    if policy == "exhaustive":
+        return len(left)
+    left = [rung for rung in left if dominated_by(ladder, rung, real) is None]
+    failed: list[Tried] = []
+    for rung in left:
+        if dominated_by(ladder, rung, failed) is None:
+            failed.append(Tried(rung=rung, verdict=Verdict(kind=Kind.OUT_OF_MEMORY, phase=Phase.VALIDATE, why="")))
+    return min(len(left), len(failed) + (FREE_BORNE_OUT if policy == "predicted" else 0))
 
 
 def _passed_over(crashed: Tried, history: Sequence[Tried]) -> bool:
@@ -200,8 +218,10 @@ def _predicted(ladder: Ladder, history: Sequence[Tried], predicted: Mapping[int,
     above = [rung for rung in ladder.rungs[: min(best, wall)] if rung.index not in done]
     left = [rung for rung in above if dominated_by(ladder, rung, real) is None]
     if left:
-        wish = left[0] if wall < best else _wished(ladder, left, real, predicted)
-        return Try(rung=wish if wish is left[0] or _affordable(ladder, left[0], real, predicted) else left[0])
+        wish = Try(rung=left[0]) if wall < best else _wished(ladder, left, real, predicted)
+        if wish.rung is left[0] or _affordable(ladder, left[0], real, predicted):
+            return wish
+        return Try(rung=left[0], why="the next of the ladder: no trial has shown yet that the forecast can be relied on")
     if best < wall:
         return Chosen(rung=ladder.rungs[best])
     return Stop(why="exhausted" if wall == len(ladder.rungs) else "not_memory")
@@ -211,7 +231,7 @@ def _is_wall(tried: Tried, history: Sequence[Tried]) -> bool:
     return not tried.verdict.fits and not tried.verdict.lower_rung_may_help and not _passed_over(tried, history)
 
 
-def _wished(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried], predicted: Mapping[int, float | None]) -> Rung:
+def _wished(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried], predicted: Mapping[int, float | None]) -> Try:
     """Of the rungs that are neither tried nor out, the one to try if it could be chosen freely.
 
     The first whose forecast is within the cap is the answer if the forecast is right; what lies above it must really fail then, and
@@ -219,16 +239,20 @@ def _wished(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried], predict
     """
     followed = next((rung for tried in real if (rung := _taken_instead(ladder, tried)) in left), None)
     if followed is not None:
-        return followed
+        return Try(rung=followed, why="the trainer went down to its micro-batch by itself")
     forecast = extrapolation.needs(left, seen_in(real), predicted)
     known = {rung.index: need for rung in left if (need := forecast[rung.index]) is not None}
     named = next((rung for rung in left if known.get(rung.index, 2.0) <= 1.0), None)
     if named is None and len(known) < len(left) and not any(tried.verdict.fits for tried in real):
-        return _blind(_worth_turning(ladder, left, real), fits=False)
+        return Try(rung=_blind(_worth_turning(ladder, left, real), fits=False), why="nothing is foreseen; it strides down until one fits")
     if named is None and not known:
-        return _blind(_worth_turning(ladder, left, real), fits=True)
+        return Try(rung=_blind(_worth_turning(ladder, left, real), fits=True), why="nothing is foreseen; it halves what is left")
     failing = [rung for rung in left if named is None or rung.index < named.index]
-    return _least(failing) if failing else left[0]
+    if named is None:
+        return Try(rung=_least(failing), why="no rung left is predicted to fit; its failure would rule out most of them")
+    if not failing:
+        return Try(rung=named, why="predicted to be the first that fits")
+    return Try(rung=_least(failing), why=f"rung {named.index} is predicted to fit, and is taken once this one above it has really failed")
 
 
 def _taken_instead(ladder: Ladder, tried: Tried) -> Rung | None:

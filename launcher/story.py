@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from launcher import attempts, devices, host, install, kept, launch, owner, peaks, process, proof, search, throughput, trial, turns, wheels
+from launcher import attempts, devices, host, install, kept, launch, owner, peaks, process, search, throughput, trial, turns, wheels
 from launcher import recipe as recipes
 from launcher.contract.report import Phase
 from launcher.devices import Budget
+from launcher.doing import doing
 from launcher.errors import COMMAND_LINE, BadInput, Fault, Interrupted
 from launcher.fit import Fit, Status, status_of
 from launcher.forecast import earlier
@@ -21,11 +22,9 @@ from launcher.job import Job
 from launcher.ladder import MICRO_BATCH, Ladder, Rung
 from launcher.places import tell_launched
 from launcher.process import Shows
-from launcher.proof import Proof
 from launcher.recipe import Draft
 from launcher.record import RunFolder, no_run_folder
 from launcher.resumption import Interrupted as Interruption
-from launcher.sameness import SameTraining, as_asked
 from launcher.schema import Recipe
 from launcher.sizes import format_size
 from launcher.standby import MANY_CORES, Standby
@@ -46,9 +45,6 @@ class Screen(attempts.Screen, Protocol):
     def queued(self, holder: str) -> None: ...
     def plan(self, job: Job) -> None: ...
     def kept(self, fit: Fit) -> None: ...
-    def foreseeing(self) -> None: ...
-    def proving(self, rung: Rung) -> None: ...
-    def proven(self, same: SameTraining, rung: Rung, *, refused: str) -> None: ...
     def foreseen(self, ahead: Ahead) -> None: ...
     def timed(self, speeds: Mapping[int, float], fastest: Rung) -> None: ...
     def summary(self, fit: Fit) -> None: ...
@@ -79,6 +75,11 @@ def prepare(draft: Draft, *, queued: Callable[[str], None] | None = None) -> Job
     recipe = draft.recipe
     if recipe is None:
         raise BadInput(draft.faults)
+    with doing("checking the recipe, its data and the device"):
+        return _prepared(draft, recipe, queued)
+
+
+def _prepared(draft: Draft, recipe: Recipe, queued: Callable[[str], None] | None) -> Job:
     faults = list(draft.faults)
     try:
         adapter = load_adapter(recipe.trainer.adapter)(recipe)
@@ -167,19 +168,21 @@ def turn_of(recipe: Recipe, queued: Callable[[str], None] | None = None) -> Turn
     if not identity or not wanted:
         return Turn()
     launch = f"{recipe.name} in {Path(recipe.run.root).resolve()}"
-    return turns.take(identity, share=device.share, wait=device.when_taken == "wait", launch=launch, told=queued)
+    with doing("waiting for this launch's turn on the device"):
+        return turns.take(identity, share=device.share, wait=device.when_taken == "wait", launch=launch, told=queued)
 
 
 def _budget_in_turn(recipe: Recipe, *, waited: bool) -> Budget:
     """The device as it is in our turn; the launch before may still be giving it back."""
     until = time.monotonic() + (GIVEN_BACK_S if waited else 0.0)
-    while True:
-        try:
-            return _budget(recipe)
-        except BadInput as refused:
-            if time.monotonic() >= until or any(fault.key != HELD for fault in refused.faults):
-                raise
-        time.sleep(0.5)
+    with doing("looking whether the launch before has given the device back"):
+        while True:
+            try:
+                return _budget(recipe)
+            except BadInput as refused:
+                if time.monotonic() >= until or any(fault.key != HELD for fault in refused.faults):
+                    raise
+            time.sleep(0.5)
 
 
 def fit(job: Job, screen: Screen) -> Fit:
@@ -208,7 +211,8 @@ def go_on(interrupted: Interruption, screen: Screen, *, show: tuple[Shows, Shows
     """Goes on with a launch: with its trials where no rung had been found, then with its full run unless only trials were asked for."""
     os.chdir(interrupted.cwd)
     with owner.held(interrupted.folder.path), ExitStack() as until_the_end:
-        result = _as_it_was(interrupted, screen, until_the_end)
+        with doing("looking at the recipe, its data, the device and what the run has left"):
+            result = _as_it_was(interrupted, screen, until_the_end)
         tell_launched(interrupted.folder.path)
         kept.goes_on(result.job, result.digest)
         interrupted.folder.event("resumed", attempts=len(result.attempts), trials=len(result.trials))
@@ -233,7 +237,9 @@ def _as_it_was(interrupted: Interruption, screen: Screen, until_the_end: ExitSta
     full = _disk_faults(Path(recipe.run.root)) + [fault for fault in adapter.check() if fault.key not in OWN_FOLDER]
     if full:
         raise BadInput(interrupted.draft.provenance.placed(full))
-    if left := process.wait_for_leftovers(interrupted.folder.path):
+    with doing("waiting for the processes of the run to end"):
+        left = process.wait_for_leftovers(interrupted.folder.path)
+    if left:
         found = f"processes of it are still there: {', '.join(map(str, left))}"
         raise BadInput([Fault(key="", where=str(interrupted.folder.path), found=found, cure="End them, or wait until they have ended.")])
     turn = until_the_end.enter_context(turn_of(recipe, screen.queued))
@@ -294,31 +300,27 @@ def _walk(result: Fit, screen: Screen) -> None:
             policy = job.recipe.ladder.search
             move = search.next_move(job.ladder, history, policy=policy)
             patience_s = WORTH_WAITING * result.trials[-1].seconds if result.trials else 0.0
-            if ahead is None or not isinstance(move, search.Try) or not ahead.at_hand(within_s=patience_s):
+            if ahead is None or not isinstance(move, search.Try):
                 return move
+            with doing(FORESEEING):
+                if not ahead.at_hand(within_s=patience_s):
+                    return move
             return search.next_move(job.ladder, history, policy=policy, predicted=_foreseen(ahead, job, screen))
 
-        def walked() -> search.Move:
-            while isinstance(move := move_now(), search.Try):
-                tried = _try(result, move.rung, screen, standby=standby, more=_another_follows(job, move.rung, ahead))
-                history.append(as_tried(tried, job))
-                if ahead is not None:
+        while isinstance(move := move_now(), search.Try):
+            words = {"most": _most(result, history), "why": move.why}
+            tried = _try(result, move.rung, screen, words, standby=standby, more=_another_follows(job, move.rung, ahead))
+            history.append(as_tried(tried, job))
+            if ahead is not None:
+                with doing("keeping what the trial measured"):
                     ahead.learn(tried)
-                taken = tried.verdict.kind is Kind.CARD_TAKEN
-                if taken and not attempts.card_is_back(job, tried.verdict.why, screen, waits=_waits(result)):
-                    break
-            return move
-
-        while isinstance(move := walked(), search.Chosen):
-            rung = _fastest(result, move.rung, screen) if job.recipe.ladder.objective == "throughput" else move.rung
-            found = _proven(result, rung, screen)
-            if not found.refused:
+            if tried.verdict.kind is Kind.CARD_TAKEN and not attempts.card_is_back(job, tried.verdict.why, screen, waits=_waits(result)):
                 break
-            history[:] = [_ruled_out(one, job.ladder, found.refused) for one in history]
     result.status = Status.NO_RUNG_FITS
     if isinstance(move, search.Chosen):
+        rung = _fastest(result, move.rung, screen) if job.recipe.ladder.objective == "throughput" else move.rung
         result.chosen = next(one for one in result.trials if one.rung.index == rung.index)
-        result.command = launch.native_command(found.job or job, rung)
+        result.command = launch.native_command(job, rung)
         result.status = Status.DONE
     elif isinstance(move, search.Try) or move.why == "not_memory":
         result.status = status_of(result.trials[-1].verdict.kind)
@@ -327,33 +329,10 @@ def _walk(result: Fit, screen: Screen) -> None:
         _look_below(result, screen)
     result.trial_seconds = time.monotonic() - began
     if result.chosen is not None and result.standing is not None:
-        result.standing = kept.keep(job, result.standing, result.trials, result.chosen, same=result.same)
+        with doing("keeping the fit"):
+            result.standing = kept.keep(job, result.standing, result.trials, result.chosen)
         _known(result, screen)
-    if result.chosen is not None:
-        result.job = found.job or job
     job.folder.event("fitted", status=result.status, rung_index=result.chosen.rung.index if result.chosen else None)
-
-
-def _proven(result: Fit, rung: Rung, screen: Screen) -> Proof:
-    """Whether the rung is the asked training, shown by twins where it accumulates more than was asked; told and written down."""
-    job = result.job
-    if not proof.needed(job, rung):
-        found = Proof(same=as_asked(job.ladder, rung))
-    else:
-        screen.proving(rung)
-        found = proof.prove(job, rung)
-        job.folder.event("proven", rung_index=rung.index, **found.same.as_record(), refused=found.refused)
-    result.same, result.refused = found.same, found.refused or result.refused
-    result.write()
-    screen.proven(found.same, rung, refused=found.refused)
-    return found
-
-
-def _ruled_out(tried: search.Tried, ladder: Ladder, why: str) -> search.Tried:
-    """What has fitted and isn't the asked training, as the search takes it: no rung with more accumulation than asked is another try."""
-    if not tried.verdict.fits or tried.rung.accumulation <= ladder.asked.accumulation:
-        return tried
-    return replace(tried, verdict=replace(tried.verdict, kind=Kind.ALTERED, source="accumulation", why=why))
 
 
 def _disproved(result: Fit) -> list[search.Tried]:
@@ -375,17 +354,24 @@ def _another_follows(job: Job, rung: Rung, ahead: Ahead | None) -> bool:
     return part > 1 if part is not None else (os.cpu_count() or 1) >= MANY_CORES
 
 
-def _try(result: Fit, rung: Rung, screen: Screen, **how: Any) -> Trial:
-    """One trial, told and written down."""
-    tried = _made(result.job, rung, screen, number=len(result.trials) + 1, **how)
+def _most(result: Fit, history: Sequence[search.Tried]) -> int:
+    """Trials that the search makes at most, those that it has made among them."""
+    return len(result.trials) + search.most_left(result.job.ladder, history, policy=result.job.recipe.ladder.search)
+
+
+def _try(result: Fit, rung: Rung, screen: Screen, words: Mapping[str, Any] | None = None, **how: Any) -> Trial:
+    """One trial, told and written down. ``words``: what is told of it before."""
+    made = [one.seconds for one in result.trials if not one.kept]
+    words = {**(words or {}), "seconds": sum(made) / len(made) if made else None}
+    tried = _made(result.job, rung, screen, number=len(result.trials) + 1, words=words, **how)
     result.trials.append(tried)
     result.write()
     return tried
 
 
-def _made(job: Job, rung: Rung, screen: Screen, *, number: int, **how: Any) -> Trial:
+def _made(job: Job, rung: Rung, screen: Screen, *, number: int, words: Mapping[str, Any] | None = None, **how: Any) -> Trial:
     """One trial, told, and its peaks kept for the launches to come."""
-    screen.trying(rung, number)
+    screen.trying(rung, number, **(words or {}))
     tried = trial.recorded(job, rung, told=screen.phase, **how)
     earlier.keep(job, as_tried(tried, job))
     screen.tried(tried, job)
@@ -425,16 +411,19 @@ def _looking_ahead(job: Job, until_found: ExitStack) -> Ahead | None:
         return None
     from launcher.forecast.needs import Ahead
 
-    return until_found.enter_context(Ahead(job.adapter, job.ladder, job.budget, earlier=earlier.of(job)))
+    with doing(FORESEEING):
+        return until_found.enter_context(Ahead(job.adapter, job.ladder, job.budget, earlier=earlier.of(job)))
+
+
+FORESEEING = "foreseeing what the rungs need (no memory is used for it)"
 
 
 def _foreseen(ahead: Ahead, job: Job, screen: Screen) -> Mapping[int, float | None]:
     """What the rungs are foreseen to need, told when it is first known."""
     if not ahead.parts:
-        if not ahead.by_trials:
-            screen.foreseeing()
         began = time.monotonic()
-        ahead.look()
+        with doing(FORESEEING):
+            ahead.look()
         job.folder.event("foreseen", parts=ahead.parts, why_not=ahead.why_not, seconds=round(time.monotonic() - began, 3))
         screen.foreseen(ahead)
     return ahead.parts
@@ -442,11 +431,12 @@ def _foreseen(ahead: Ahead, job: Job, screen: Screen) -> Mapping[int, float | No
 
 def _as_kept(result: Fit, screen: Screen) -> bool:
     """Takes the trials of an earlier launch for this one's, where nothing that they hang on has changed; whether it did."""
-    job, stands = result.job, kept.standing(result.job)
+    job = result.job
+    with doing("looking whether a kept fit holds: the data, the models, the packages"):
+        stands = kept.standing(job)
     result.standing = stands
     if stands.used and stands.certificate is not None:
         result.trials = kept.trials_of(stands.certificate, job)
-        result.same = SameTraining.of(stands.certificate.same or {})
         result.chosen = next(one for one in result.trials if one.rung.index == stands.certificate.rung_index)
         result.command = launch.native_command(job, result.chosen.rung)
         result.status = Status.DONE
@@ -531,7 +521,8 @@ def _to_be_made(draft: Draft) -> bool:
 def _make_data(recipe: Recipe) -> None:
     """Runs the recipe's ``prepare`` command. Raises BadInput where it doesn't make the data."""
     assert recipe.prepare is not None and recipe.data is not None
-    status, said = process.output_of(recipe.prepare)
+    with doing(f"making the data: {' '.join(recipe.prepare)}"):
+        status, said = process.output_of(recipe.prepare)
     if status == 0 and os.path.exists(recipe.data):
         return
     found = f"`{' '.join(recipe.prepare)}` did not make {recipe.data}"

@@ -15,6 +15,7 @@ from launcher import cause, devices, host, process, procfs, stacks
 from launcher.cause import Cause, Seen
 from launcher.contract.ending import Ending
 from launcher.contract.report import Phase
+from launcher.doing import doing
 from launcher.job import Job
 from launcher.ladder import Rung
 from launcher.lifesigns import Losses, Silence, loss_report
@@ -93,7 +94,8 @@ def follow(
     finally:
         usage.stop()
         watch.look(ended=True)
-    settled = devices.settle(job.budget)
+    with doing("waiting until the device has its memory back"):
+        settled = devices.settle(job.budget)
     seen = Seen(
         returncode=ending.returncode,
         words=f"{process.tail(folder.run_stdout)}\n{ending.stderr_tail}",

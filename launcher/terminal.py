@@ -12,8 +12,10 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
+
+from launcher import doing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,8 +23,10 @@ if TYPE_CHECKING:
     from launcher.bars import Redrawing
     from launcher.board import Board
     from launcher.display import Display
+    from launcher.doing import Activity
     from launcher.errors import Fault
     from launcher.forecast.plan import Plan
+    from launcher.spinner import Spinner
 
 
 class _Patient(io.RawIOBase):
@@ -103,7 +107,7 @@ class Shown:
             return data
         from launcher.bars import WIDE, Redrawing
 
-        columns = os.get_terminal_size(self.fileno()).columns or WIDE
+        columns = _columns(self._words) or WIDE
         self._redrawing = self._redrawing or Redrawing()
         return self._redrawing.shown(data, columns=columns) if columns < WIDE else data
 
@@ -154,6 +158,9 @@ class Terminal:
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
+        self._consoles: dict[bool, Console] = {}
+        self._spinner: Spinner | None = None
+        doing.listen(self._doing)
 
     @property
     def as_json(self) -> bool:
@@ -169,42 +176,51 @@ class Terminal:
 
     def say(self, *lines: str) -> None:
         """Lines for people."""
-        print(*lines, sep="\n", file=sys.stderr if self._as_json else sys.stdout, flush=True)
+        self._print(lines, sys.stderr if self._as_json else sys.stdout)
+
+    def labelled(self, label: str, words: str, *, width: int) -> None:
+        """A label in so many columns, and a paragraph beside it."""
+        self._print((f"{label:<{width}}{words}",), sys.stderr if self._as_json else sys.stdout, hang=width)
 
     def complain(self, line: str) -> None:
         """A line about what went wrong."""
-        print(line, file=sys.stderr, flush=True)
+        self._print((line,), sys.stderr)
 
-    def asked(self, question: str) -> str | None:
-        """What the person at the terminal answers; None where nobody is there to be asked."""
-        if sys.stdin is None or not sys.stdin.isatty() or not sys.stderr.isatty():
-            return None
-        print(question, end="", file=sys.stderr, flush=True)
-        return sys.stdin.readline()
+    def _print(self, lines: Sequence[str], stream: TextIO, *, hang: int | None = None) -> None:
+        """On a terminal with words whole; rich is loaded only where a line is too long, or something is drawn already."""
+        columns = _columns(stream)
+        if columns is None or (self._spinner is None and all(len(one) <= columns for line in lines for one in line.split("\n"))):
+            print(*lines, sep="\n", file=stream, flush=True)
+            return
+        from launcher import prose
+
+        for line in lines:
+            below = len(line) - len(line.lstrip()) if hang is None else hang
+            prose.say(self._console(stderr=stream is sys.stderr), line, hang=below)
 
     def faults(self, faults: Iterable[Fault]) -> None:
         """What is wrong with the input."""
         from launcher.display import Display
 
-        Display(_console(stderr=True)).faults(faults)
+        Display(self._console(stderr=True)).faults(faults)
 
     def display(self) -> Display:
         """The tables of a launch."""
         from launcher.display import Display
 
-        return Display(_console(stderr=self._as_json))
+        return Display(self._console(stderr=self._as_json))
 
     def board(self) -> Board:
         """What is going on in runs."""
         from launcher.board import Board
 
-        return Board(_console(stderr=self._as_json))
+        return Board(self._console(stderr=self._as_json))
 
     def plan(self, plan: Plan) -> None:
         """What is predicted of a ladder."""
         from launcher.forecast import table
 
-        table.show(plan, _console(stderr=self._as_json))
+        table.show(plan, self._console(stderr=self._as_json))
 
     def streams(self) -> tuple[Shown, Shown]:
         """Where a trainer's own standard output and error are shown."""
@@ -218,9 +234,26 @@ class Terminal:
             sys.stderr.flush()
             print(json.dumps(plain(record)), flush=True)
 
+    def _console(self, *, stderr: bool) -> Console:
+        """One for each stream: what is drawn in place is known to whatever else is printed there."""
+        from rich.console import Console
 
-def _console(*, stderr: bool) -> Console:
-    from rich.console import Console
+        if stderr not in self._consoles:
+            self._consoles[stderr] = Console(stderr=stderr, highlight=False)
+        return self._consoles[stderr]
 
-    stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else 160)
+    def _doing(self, activity: Activity | None) -> None:
+        from launcher.spinner import Spinner
+
+        if self._spinner is None and activity is not None:
+            self._spinner = Spinner(self._console(stderr=self._as_json))
+        if self._spinner is not None:
+            self._spinner(activity)
+
+
+def _columns(stream: TextIO) -> int | None:
+    """Of a terminal; None where it is none."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or None
+    except (OSError, ValueError):
+        return None

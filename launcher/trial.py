@@ -14,6 +14,7 @@ from launcher.allocator import allocator_environment
 from launcher.contract.ending import Ending
 from launcher.contract.orders import Orders
 from launcher.contract.report import BUDGET_ERROR, CARD_TAKEN, SAMPLES, Phase, TrialReport
+from launcher.doing import doing
 from launcher.errors import BadInput, Fault
 from launcher.job import Job
 from launcher.ladder import Ladder, Rung
@@ -88,7 +89,8 @@ def run(job: Job, rung: Rung, *, told: Callable[..., None] | None = None, standb
         return _not_tried(job, rung, place, holder)
     job.folder.cache.mkdir(exist_ok=True)
     if (fetch := job.adapter.fetch(rung)) is not None:
-        _fetched(fetch, place)
+        with doing("downloading what this rung needs"):
+            _fetched(fetch, place)
     plan = job.adapter.trial(rung, budget, folder=place, cache=job.folder.cache)
     orders = _orders(job, rung, plan, place)
     _put_aside(place)

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from launcher.ladder import Ladder, Wheel, build
-from launcher.search import FREE, FREE_BORNE_OUT, Chosen, Policy, Stop, Tried, Try, dominated_by, next_move
+from launcher.search import FREE, FREE_BORNE_OUT, Chosen, Policy, Stop, Tried, Try, dominated_by, most_left, next_move
 from launcher.verdict import Kind, Verdict
 from tests import surfaces
 from tests.surfaces import Searched, Surface, searched
@@ -389,3 +389,27 @@ def test_a_trainer_that_went_down_by_itself_is_followed_by_the_predicted_search_
     altered = Verdict(kind=Kind.ALTERED, phase="train", why="", took=16)
     move = next_move(ladder, [Tried(rung=ladder.asked, verdict=altered)], policy="predicted", predicted={1: 0.5})
     assert isinstance(move, Try) and move.rung.micro_batch == 16
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**9))
+def test_no_more_trials_are_made_than_were_said_to_be_left(seed: int) -> None:
+    draw, surface = world(seed, most=30)
+    _, predicted = draw.choice(list(surfaces.forecasts(draw, surface)))
+    policies: tuple[Policy, ...] = ("predicted", "walk", "exhaustive")
+    for policy in policies:
+        found = searched(surface, policy, predicted)
+        for made in range(found.trials + 1):
+            left = found.trials - made
+            assert left <= most_left(surface.ladder, found.history[:made], policy=policy) <= len(surface.ladder.rungs) - made
+
+
+def test_what_is_tried_elsewhere_than_next_says_why() -> None:
+    ladder = line(64, 32, 16, 8, 4)
+    failed = Tried(rung=ladder.asked, verdict=OOM, need=1.5)
+    move = next_move(ladder, [failed], policy="predicted", predicted={1: 1.3, 2: 0.9, 3: 0.6, 4: 0.4})
+    assert isinstance(move, Try) and move.rung.index == 1
+    assert move.why == "rung 2 is predicted to fit, and is taken once this one above it has really failed"
+    again = Tried(rung=ladder.rungs[1], verdict=OOM, need=1.3)
+    move = next_move(ladder, [failed, again], policy="predicted", predicted={1: 1.3, 2: 0.9, 3: 0.6, 4: 0.4})
+    assert isinstance(move, Try) and (move.rung.index, move.why) == (2, "predicted to be the first that fits")

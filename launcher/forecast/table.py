@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rich import box
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
+from launcher import prose, tables
 from launcher.forecast.forecast import Forecast, worst
 from launcher.forecast.plan import On, Plan, Word
 from launcher.ladder import Rung
 from launcher.sizes import GIB, format_size
+from launcher.tables import Column
 
 COLOURS = {Word.TO_FIT: "green", Word.EDGE: "yellow", Word.TOO_LARGE: "red", Word.CERTAINLY: "dim", Word.UNKNOWN: "dim"}
 SIGNS = {Word.TO_FIT: "+", Word.EDGE: "~", Word.TOO_LARGE: "-", Word.CERTAINLY: "--", Word.UNKNOWN: "?"}
@@ -22,16 +22,18 @@ BEYOND = 2
 
 def show(plan: Plan, console: Console) -> None:
     shown = _shown(plan)
-    console.print(_ladder(plan, shown))
+    _ladder(plan, shown, console)
     if len(shown) < len(plan.ladder.rungs):
-        console.print(f"{len(plan.ladder.rungs) - len(shown)} of {len(plan.ladder.rungs)} rungs are not shown; --json has all", style="dim")
+        prose.say(
+            console, f"{len(plan.ladder.rungs) - len(shown)} of {len(plan.ladder.rungs)} rungs are not shown; --json has all", style="dim"
+        )
     what = "GiB of the allocator, likeliest (least to most), the context beside it" if plan.versions else "GiB, likeliest (least to most)"
     signs = ", ".join(f"{sign} {word}" for word, sign in SIGNS.items() if word is not Word.UNKNOWN)
-    console.print(f"{what}: {signs}", style="dim", soft_wrap=True)
+    prose.say(console, f"{what}: {signs}", style="dim")
     for on in plan.cards:
-        console.print(_choice(on, plan), soft_wrap=True)
+        prose.say(console, _choice(on, plan), hang=2)
     for why in dict.fromkeys(plan.why_not.values()):
-        console.print(f"[yellow]no forecast of some rungs[/]: {escape(why)}", soft_wrap=True)
+        prose.say(console, Text.assemble(("no forecast of some rungs", "yellow"), f": {why}"), hang=2)
     _small_print(plan, console)
 
 
@@ -39,8 +41,8 @@ def _small_print(plan: Plan, console: Console) -> None:
     made_with = "made with " + ", ".join(f"{name} {version}" for name, version in plan.versions.items()) + "; " if plan.versions else ""
     for head, sentences in (("assumed", plan.assumed), ("left out", plan.left_out)):
         if sentences:
-            console.print(f"{head}: {'; '.join(sentences)}", style="dim", soft_wrap=True)
-    console.print(f"{made_with}{plan.evidence}", style="dim", soft_wrap=True)
+            prose.say(console, f"{head}: {'; '.join(sentences)}", style="dim", hang=2)
+    prose.say(console, f"{made_with}{plan.evidence}", style="dim", hang=2)
 
 
 def _shown(plan: Plan) -> list[Rung]:
@@ -56,23 +58,24 @@ def _shown(plan: Plan) -> list[Rung]:
     return [rung for at, rung in enumerate(rungs) if at in chosen]
 
 
-def _ladder(plan: Plan, shown: Iterable[Rung]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD)
-    for heading in ("rung", *(wheel.name for wheel in plan.ladder.wheels), "accum", *(on.name for on in plan.cards)):
-        table.add_column(heading, justify="right")
-    for rung in shown:
-        table.add_row(str(rung.index), *map(_value, rung.values.values()), str(rung.accumulation), *(_cell(on, rung) for on in plan.cards))
-    return table
+def _ladder(plan: Plan, shown: Iterable[Rung], console: Console) -> None:
+    columns = [Column("rung"), *(Column(wheel.name, shared=True) for wheel in plan.ladder.wheels), Column("accum", shared=True)]
+    columns += [Column(on.name) for on in plan.cards]
+    rows = [
+        [*map(Text, (str(rung.index), *map(_value, rung.values.values()), str(rung.accumulation))), *(_cell(on, rung) for on in plan.cards)]
+        for rung in shown
+    ]
+    tables.show(console, columns, rows)
 
 
 def _value(value: object) -> str:
     return "-" if value is None else ("off", "on")[value] if isinstance(value, bool) else str(value)
 
 
-def _cell(on: On, rung: Rung) -> str:
+def _cell(on: On, rung: Rung) -> Text:
     word, phases = on.words[rung.index], on.forecasts.get(rung.index)
     text = _range(worst(list(phases.values()))) if phases else ""
-    return f"[{COLOURS[word]}]{text} {SIGNS[word]:<2}[/]"
+    return Text(f"{text} {SIGNS[word]:<2}", style=COLOURS[word])
 
 
 def _range(forecast: Forecast) -> str:
@@ -81,18 +84,18 @@ def _range(forecast: Forecast) -> str:
     return f"{middle} ({low} to {high})"
 
 
-def _choice(on: On, plan: Plan) -> str:
+def _choice(on: On, plan: Plan) -> Text:
     to_fit, edge = on.first(Word.TO_FIT, plan.ladder), on.edge(plan.ladder)
     usable, cap = format_size(on.usable_bytes), format_size(on.cap_bytes)
-    head = f"[bold]{on.name}[/] ({escape(on.title)}, {usable} usable, {cap} with the headroom)"
-    said = f"rung {to_fit.index} is the first predicted to fit: {escape(_words(to_fit))}" if to_fit else "no rung is predicted to fit"
+    head = f" ({on.title}, {usable} usable, {cap} with the headroom)"
+    said = f"rung {to_fit.index} is the first predicted to fit: {_words(to_fit)}" if to_fit else "no rung is predicted to fit"
     if to_fit is not None:
         forecast = worst(list(on.forecasts[to_fit.index].values()))
         said += f"; {_range(forecast)} GiB"
         said += f" and about {format_size(forecast.context_bytes)} for the context" if forecast.context_bytes else ""
     if edge is not None:
-        said += f"; rung {edge.index} is on the edge: {escape(_words(edge))}"
-    return f"{head}: {said}"
+        said += f"; rung {edge.index} is on the edge: {_words(edge)}"
+    return Text.assemble((on.name, "bold"), f"{head}: {said}")
 
 
 def _words(rung: Rung) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launcher import compose
+from launcher.doing import doing
 from launcher.errors import BadInput, ExitCode, Fault
 from launcher.verbs.base import Answer, Call, Task
 from launcher.verbs.detached import DETACH, detached
@@ -53,7 +54,8 @@ def understand(call: Call) -> Understood:
     """What the command is taken for, and says so. Raises BadInput where it can't be told."""
     from launcher.commandline import draft, recognise
 
-    understood = recognise.understand(call.command)
+    with doing("reading the command, and what it runs"):
+        understood = recognise.understand(call.command)
     recognise.refuse_doubts(understood, overrides=call.words)
     call.terminal.say(f"autofit takes this for {understood.adapter}:", *(f"  {line}" for line in draft.beliefs(understood)))
     for doubt in understood.doubts:

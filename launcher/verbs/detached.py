@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from launcher.doing import doing
 from launcher.errors import ExitCode
 from launcher.verbs.base import Answer, Call, Task
 
@@ -35,7 +36,8 @@ def _detached(call: Call) -> Answer:
     command = ("--", *call.command) if call.command else ()
     argv = process.python_module("launcher", call.verb, *flags, *call.words, *command)
     child = process.detach(argv, env={places.LAUNCHED: str(launched)}, log=log)
-    folder = _begun(child, launched)
+    with doing("waiting for its run folder"):
+        folder = _begun(child, launched)
     if folder is None and (returncode := child.returncode) is not None:
         call.terminal.say(log.read_text(encoding="utf-8", errors="replace").rstrip())
         return Answer(status=_status(returncode), record={"status": "stopped", "log": str(log)})

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from launcher import compose
+from launcher.doing import doing
 from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault
 from launcher.terminal import Terminal
 from launcher.verbs.base import Answer, Call, Task
@@ -53,7 +54,8 @@ def _plan(draft: Draft, gpus: list[str], terminal: Terminal) -> Answer:
         return _extrapolated(draft, gpus, terminal)
     if not gpus:
         raise BadInput([_no_card()])
-    made = plans.planned(draft, gpus)
+    with doing("tracing the trainer's own model, without its memory"):
+        made = plans.planned(draft, gpus)
     terminal.plan(made)
     return Answer(status=ExitCode.DONE, record=made.record())
 

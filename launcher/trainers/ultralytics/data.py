@@ -371,7 +371,7 @@ def _where_else(place: Path, described: _Described) -> str:
     part = place.relative_to(above).parts[0]
     close = difflib.get_close_matches(part, there, n=1, cutoff=0.5)
     hint = f" Did you mean {above / close[0]}?" if close else f" {above} holds {', '.join(there[:6]) or 'nothing'}."
-    return f"Paths are relative to path, here {described.root}.{hint}"
+    return f"Paths are relative to path, which is {described.root} here.{hint}"
 
 
 def _walk(folder: str) -> list[str]:

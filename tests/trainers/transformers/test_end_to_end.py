@@ -34,7 +34,7 @@ class Silent:
     """Nobody looks on."""
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *_: None
+        return lambda *_, **__: None
 
 
 def job(asked: Recipe, folder: Path) -> Job:
