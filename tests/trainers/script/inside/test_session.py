@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 from launcher.contract.orders import Orders
 from launcher.contract.report import Phase
+from launcher.trainers.script.inside.probe import worst
 from launcher.trainers.script.inside.probe.passes import Pass, Passes
 from launcher.trainers.script.inside.probe.session import Session
 from launcher.trainers.script.inside.probe.settings import Settings
@@ -176,3 +178,60 @@ def test_a_short_step_directly_before_an_end_that_nobody_could_foresee_is_taken_
     assert recorder.observed["accumulation"] == 3
     session.ran_out()
     assert recorder.observed["accumulation"] == 8
+
+
+class Repeated:
+    """A sampler that begins anew by itself, ``times`` over; None: without an end."""
+
+    def __init__(self, sampler: Any, times: int | None = None) -> None:
+        self.sampler, self.times = sampler, times
+
+    def __iter__(self) -> Iterator[Any]:
+        done = 0
+        while self.times is None or done < self.times:
+            yield from self.sampler
+            done += 1
+
+
+class Lengthy(Repeated):
+    """One that tells the length of a single round."""
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+
+DATA: Any = list(range(640))
+
+
+@pytest.mark.parametrize(
+    ("sampler", "endless"),
+    [
+        (BatchSampler(RandomSampler(DATA), 8, drop_last=False), False),
+        (Repeated(BatchSampler(RandomSampler(DATA), 8, drop_last=False)), True),
+        (BatchSampler(Lengthy(RandomSampler(DATA)), 8, drop_last=False), True),
+        (Lengthy([[1, 2], [3]], times=1), False),
+        (Lengthy([[1, 2], [3]] * 100, times=2), False),  # its length was only estimated
+    ],
+)
+def test_a_sampler_that_begins_anew_by_itself_has_no_end(sampler: Any, endless: bool) -> None:
+    session, _, _ = begun(1)
+    loader = DataLoader(DATA, batch_sampler=sampler)
+    assert worst.endless(loader, session, 80) is endless
+
+
+@pytest.mark.parametrize("forwarding", [False, True])
+def test_a_pass_without_an_end_is_never_ended_by_us(forwarding: bool) -> None:
+    session, _, optimizer = begun(1)
+    session._train_began -= 3600
+    loader = DataLoader(DATA, batch_sampler=Lengthy(BatchSampler(RandomSampler(DATA), 8, drop_last=False)))
+    owner = Passes(session)
+    owner.original = DataLoader.__iter__
+    batches = Pass(owner, loader)
+    for number in range(300):
+        next(batches)
+        if not session.forwarding:
+            session.forwards += 1
+            session.backward_done()
+            session.stepped(optimizer)
+        if forwarding and number == 5:
+            session.start_forwarding()

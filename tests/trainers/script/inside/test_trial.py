@@ -147,6 +147,13 @@ def test_an_endless_iterator_is_fast_forwarded_to_its_validation(tmp_path: Path)
     assert done.report.facts["forwarded"] and done.report.observed["micro_batch"] == 32
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [(), ("--prefetch",)])
+def test_one_iterator_for_all_epochs_is_replayed_to_the_scripts_own_end(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = tried("keeps_one_iterator", tmp_path, *words, rung=1)
+    assert fits(done) and done.report.train_again_batches >= 1 and not said(done, "not proven")
+
+
 def test_what_libraries_write_in_native_code_is_found_again_and_touches_nothing(tmp_path: Path) -> None:
     done = tried("writes_natively", tmp_path)
     assert fits(done) and not said(done, "is not proven")

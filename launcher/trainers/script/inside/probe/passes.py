@@ -39,7 +39,19 @@ class Passes:
         self.again: weakref.WeakSet[Any] = weakref.WeakSet()
         """Those of which one more was seen, beside what the first had left: at the script's end one batch of theirs is enough."""
         self.replay: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self._endless: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
         self.original: Any = None
+
+    def endless(self, loader: Any, length: int) -> bool:
+        """Whether a pass over the loader never ends, whatever length it says that it has."""
+        if loader not in self._endless:
+            self._endless[loader] = worst.endless(loader, self.session, length)
+        return self._endless[loader]
+
+    def seen_through(self) -> None:
+        """The script went on without asking for more: the last batch that a validation was given is through."""
+        for one in self.open:
+            one.through()
 
     def install(self) -> None:
         from torch.utils.data import DataLoader
@@ -86,6 +98,8 @@ class Pass:
         self.trained = False
         """A backward pass followed one of its batches."""
         self._served = 0
+        self._in_hand = False
+        """A validation batch was given, and the script hasn't come back for another yet."""
         self._began = 0.0
         self._live: list[int] = []
         self._steps_before = self._session.steps
@@ -138,13 +152,20 @@ class Pass:
         if not self._served and self._length() == 0:
             self._nothing()
         session.validating()
-        if self._served:
-            session.validation_batch()
+        self.through()
         if self._served >= self._wanted_validation() and self._bears_an_end and not self._goes_on():
             return self._end()
         if not self._began:
             self._began = time.monotonic()
-        return self._draw()
+        batch = self._draw()
+        self._in_hand = True
+        return batch
+
+    def through(self) -> None:
+        """The validation batch that the script was given last is through."""
+        if self._in_hand:
+            self._in_hand = False
+            self._session.validation_batch()
 
     def _nothing(self) -> None:
         """A validation without a batch is none: the run's is as empty."""
@@ -203,7 +224,15 @@ class Pass:
         return batch
 
     def _due(self) -> bool:
-        """Whether this training pass ends here."""
+        """Whether this training pass ends here. One that has no end is only replayed: whoever asks for its batches counts on more."""
+        return self._done() and not self._endless()
+
+    def _endless(self) -> bool:
+        length = self._length()
+        return not self._bears_an_end if length == ENDLESS else self._passes.endless(self._loader, length)
+
+    def _done(self) -> bool:
+        """Whether all that is wanted of it was given."""
         session = self._session
         if session.phase is Phase.FINISH and session.forwarding:
             return self._served >= (self._length() if self._whole or session.varies else 1)

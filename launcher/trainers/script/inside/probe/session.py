@@ -197,8 +197,7 @@ class Session:
 
     def _facts(self, **more: Any) -> None:
         assert self.recorder is not None
-        if self.phase is Phase.VALIDATE and self.proven and self.eval_batches:
-            self.validated = True  # the last thing it did
+        self._validation_over()  # the last thing it did
         for text in getattr(sys.modules.get("accumulate_from_outside"), "notes", ()):
             self.recorder.note(text)
         self.recorder.fact(
@@ -241,8 +240,7 @@ class Session:
         """A real micro-batch of training begins."""
         if not self.active:
             return
-        if self.phase is Phase.VALIDATE and self.proven and self.eval_batches:
-            self.validated = True
+        self._validation_over()
         if self.phase is Phase.VALIDATE and self.validated:
             if self.forwarding and _distributed() is not None:
                 return  # all ranks leave fast-forward together, at the next stub step
@@ -254,6 +252,13 @@ class Session:
         elif self.phase in (Phase.SETUP, Phase.VALIDATE):
             self._to(Phase.TRAIN)
             self._count_from_here()
+
+    def _validation_over(self) -> None:
+        """The script does something else: a validation that it was in is over, to its end or not."""
+        if self.phase is Phase.VALIDATE and self.passes is not None:
+            self.passes.seen_through()
+        if self.phase is Phase.VALIDATE and self.proven and self.eval_batches:
+            self.validated = True
 
     def _count_from_here(self) -> None:
         self._train_began, self._train_batches = time.monotonic(), 0

@@ -14,7 +14,7 @@ import random
 import select
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from launcher.trainers.script.inside.probe.session import VARIETY_OF_LENGTHS, Session
@@ -65,6 +65,8 @@ def first(loader: Any, session: Session, kind: str) -> Iterator[None]:
 
 
 OWN_BATCHES = 1000
+ESTIMATED = 3
+"""A sampler that has more batches than so many times its length, and ``OWN_BATCHES`` more, has no end."""
 
 
 def _own_batches(sampler: Any, sizes: Mapping[int, int], wanted: int) -> list[list[int]]:
@@ -184,12 +186,26 @@ def _spread(total: int) -> list[int]:
 
 def _sizes(dataset: Any, indices: Sequence[int]) -> dict[int, int]:
     """Index -> size of the item, for as many as could be read in time, by a forked child."""
+    text = _told_by_a_child(lambda writer: _measure(dataset, indices, writer))
+    found: dict[int, int] = {}
+    for line in text.splitlines():
+        with contextlib.suppress(ValueError):
+            index, size = json.loads(line)
+            found[index] = size
+    return found
+
+
+def _told_by_a_child(tell: Callable[[int], None]) -> str:
+    """What a forked child writes into the pipe that ``tell`` is given, as far as it comes in time."""
+    import torch
+
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reader)
         try:
-            _measure(dataset, indices, writer)
+            torch.set_num_threads(1)  # as data loader workers do: a forked child must not meet the parent's threads
+            tell(writer)
         finally:
             os._exit(0)
     os.close(writer)
@@ -206,23 +222,32 @@ def _sizes(dataset: Any, indices: Sequence[int]) -> dict[int, int]:
         os.kill(pid, signal.SIGKILL)
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, 0)
-    found: dict[int, int] = {}
-    for line in text.decode("ascii", errors="replace").splitlines():
-        with contextlib.suppress(ValueError):
-            index, size = json.loads(line)
-            found[index] = size
-    return found
+    return text.decode("ascii", errors="replace")
 
 
 def _measure(dataset: Any, indices: Sequence[int], writer: int) -> None:
-    import torch
-
-    torch.set_num_threads(1)  # as data loader workers do: a forked child must not meet the parent's threads
     deadline = time.monotonic() + SAMPLE_SECONDS
     for index in indices:
         if time.monotonic() > deadline:
             return
         os.write(writer, f"[{index}, {item_size(dataset[index])}]\n".encode("ascii"))
+
+
+def endless(loader: Any, session: Session, length: int) -> bool:
+    """Whether the loader's sampler begins anew by itself, and so never comes to an end, whatever ``length`` the loader says that it has.
+    A length that is only estimated isn't taken for it."""
+    sampler: Any = getattr(loader, "batch_sampler", None) or getattr(loader, "sampler", None)
+    of_torch = (one is None or type(one).__module__.startswith("torch.utils.data") for one in (sampler, getattr(sampler, "sampler", None)))
+    if all(of_torch):
+        return False
+
+    def tell(writer: int) -> None:
+        batches = iter(sampler)
+        if batches is not sampler and next(itertools.islice(batches, ESTIMATED * length + OWN_BATCHES, None), None) is not None:
+            os.write(writer, b"endless")
+
+    with _apart(session):
+        return _told_by_a_child(tell) == "endless"
 
 
 def item_size(item: Any) -> int:
