@@ -64,6 +64,8 @@ class Certificate:
     """As records, each with its report."""
     run_dir: str
     """Where they were made."""
+    same: Mapping[str, Any] | None = None
+    """What was found of the chosen rung's being the asked training; None where it wasn't looked at."""
 
     def holds_at(self, cap_bytes: int) -> bool:
         return self.least_cap_bytes <= cap_bytes <= self.most_cap_bytes

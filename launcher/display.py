@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # what is drawn comes from elsewhere; a fault of the command 
     from launcher.ladder import Ladder, Rung
     from launcher.made import Made
     from launcher.recover import Move
+    from launcher.sameness import SameTraining
     from launcher.supervise import Outcome
     from launcher.trial import Trial
 
@@ -94,6 +95,24 @@ class Display:
             self._once(f"no forecast ({ahead.why_not[0]}): trials alone lead", style="dim")
         else:
             self._once("no rung is predicted to fit; trials decide", style="dim")
+
+    def proven(self, same: SameTraining, rung: Rung, *, refused: str) -> None:
+        """What twins of this rung said, in one line; nothing where nothing had to be shown."""
+        if not same.layouts and same.verdict != "not_comparable":
+            return
+        if refused:
+            text, style = (
+                f"rung {rung.index} is not the asked training: {refused}. Rungs with more accumulation than asked are left out",
+                "red",
+            )
+        elif same.proven:
+            text, style = f"the same training: updates at {', '.join(same.layouts)} are {same.apart or 0:.0e} apart", "green"
+            text += "; steps, schedule and samples are the same"
+        else:
+            text, style = f"the same training, as far as it is proven; not proven: {'; '.join(same.short)}", "yellow"
+        self._say(text, style=style)
+        for note in same.notes:
+            self._say(f"  {note}", style="dim", hang=2)
 
     def timed(self, speeds: Mapping[int, float], fastest: Rung) -> None:
         """Samples a second by micro-batch, and whose rung is taken for it."""
@@ -170,7 +189,7 @@ class Display:
         given_up = job.ladder.given_up(fit.chosen.rung)
         text = ", ".join(f"{name} {_value(used)} instead of {_value(asked)}" for name, (asked, used) in given_up.items())
         batch, asked_batch = fit.chosen.effective_batch, job.ladder.effective_batch
-        self._say(f"given up: {text or 'nothing'} ({_batch_words(fit.chosen, asked_batch)})", hang=10)
+        self._say(_given_up(text, _batch_words(fit.chosen, asked_batch), fit.same), hang=10)
         if fit.chosen.rung.effective_batch != asked_batch:
             self._say(_learning_rate(asked_batch, batch), style="yellow")
 
@@ -431,6 +450,15 @@ def _batch_words(trial: Trial, asked: int) -> str:
     if trial.effective_batch != asked:
         return f"effective batch {trial.effective_batch}, as the trial saw it; the command's words say {asked}"
     return f"effective batch {asked}, as asked"
+
+
+def _given_up(text: str, batch: str, same: SameTraining | None) -> str:
+    """What the rung gives up; that it gives up nothing, or is as asked, only where that is proven."""
+    if same is None or same.proven:
+        return f"given up: {text or 'nothing'} ({batch})"
+    short = "; ".join(dict.fromkeys(line.split(" ", 1)[1] for line in same.short))
+    unsaid = batch.removesuffix(", as asked")
+    return f"given up: {f'{text} ' if text else ''}({unsaid}; not proven the same training: {short})"
 
 
 def _learning_rate(asked: int, used: int) -> str:

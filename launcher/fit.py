@@ -15,6 +15,7 @@ from launcher.job import Job
 from launcher.kept import Standing
 from launcher.ladder import Rung
 from launcher.made import Made
+from launcher.sameness import SameTraining
 from launcher.supervise import Outcome
 from launcher.trainers.base import Command
 from launcher.trial import Trial
@@ -79,6 +80,10 @@ class Fit:
     command: Command | None = None
     fit_only: bool = False
     """Only the trials were asked for (``autofit fit``, ``run --fit-only``): no full run is ever launched, not on ``resume`` either."""
+    same: SameTraining | None = None
+    """Whether the chosen rung is the asked training; of the last one that was looked at where none is chosen. None before that."""
+    refused: str = ""
+    """Why rungs with more accumulation than asked were ruled out, after trials of theirs had fitted."""
     nearest: Trial | None = None
     """Where no rung fits: a setting beyond the ladder that was really tried and does, with the command for it."""
     nearest_command: Command | None = None
@@ -133,6 +138,10 @@ class Fit:
             return {}
         return {"nearest": {**self.nearest.as_record(), "command": self.nearest_command.shell()}}
 
+    def _same_record(self) -> dict[str, Any] | None:
+        refused = {"refused": self.refused} if self.refused else {}
+        return {**self.same.as_record(), **refused} if self.same is not None else None
+
     def as_record(self) -> dict[str, Any]:
         """The record, which is also what ``--json`` prints."""
         rung, job = self.rung, self.job
@@ -152,6 +161,7 @@ class Fit:
             "given_up": given_up,
             "trials": [one.as_record() for one in self.trials],
             "attempts": [made.as_record(trial_peak) for made in self.attempts],
+            "same_training": self._same_record(),
             "chosen_rung_index": self.chosen.rung.index if self.chosen is not None else None,
             "cwd": self.cwd,
             "run_dir": str(job.folder.path),

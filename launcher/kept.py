@@ -19,6 +19,7 @@ from launcher.facts import Facts
 from launcher.identity import UnknownIdentity
 from launcher.job import Job
 from launcher.runs import Run
+from launcher.sameness import SameTraining
 from launcher.trial import Trial
 from launcher.verdict import Kind
 
@@ -61,6 +62,8 @@ def standing(job: Job) -> Standing:
             found = store.find(known, cap_bytes=job.budget.cap_bytes)
             if found.certificate is not None and (killed := _killed(store.not_ended(known.digest))):
                 found = Found(why=f"{killed[0]} relied on it and was killed together with autofit: nobody knows for want of what")
+            if found.certificate is not None and found.certificate.same is None:
+                found = Found(why="it is of a time when nobody asked whether its rung is the asked training")
             if found.certificate is not None:
                 store.begin(known.digest, run_dir=str(job.folder.path))
             why = f"no kept fit holds, {found.why}" if found.why else ""
@@ -117,7 +120,7 @@ def trials_of(certificate: Certificate, job: Job) -> list[Trial]:
     return made
 
 
-def keep(job: Job, stands: Standing, made: Sequence[Trial], chosen: Trial) -> Standing:
+def keep(job: Job, stands: Standing, made: Sequence[Trial], chosen: Trial, *, same: SameTraining | None = None) -> Standing:
     """The fit that was just made, kept; or why it isn't."""
     if stands.facts is None:
         return stands
@@ -131,7 +134,7 @@ def keep(job: Job, stands: Standing, made: Sequence[Trial], chosen: Trial) -> St
         return replace(stands, why=f"no fit is kept: while the trials were made, {changed}")
     try:
         with certificates.opened() as store:
-            one = _certificate(job, now, made, chosen)
+            one = replace(_certificate(job, now, made, chosen), same=same.as_record() if same is not None else None)
             number = store.keep(one, settled=_killed(store.not_ended(one.digest)))
             said = (*stands.said, *store.said)
     except StoreUnusableError as unusable:

@@ -39,6 +39,8 @@ class Run:
     """The full run's time series."""
     tried: int
     """Trials that have ended."""
+    tried_rungs: tuple[int, ...] = ()
+    """The rungs of the trials that were begun, in their order."""
 
     @property
     def name(self) -> str:
@@ -257,12 +259,15 @@ class Reader:
         self._last: dict[str, Mapping[str, Any]] = {}
         self._lines: list[Mapping[str, Any]] = []
         self._tried = 0
+        self._rungs: list[int] = []
 
     def now(self) -> Run:
         held = owner.who(self._folder.path)  # first: a record that is read later is at least as new
         fresh, _ = self._events.fresh()
         for event in fresh:
             self._tried += event.get("event") == "trial_ended"
+            if event.get("event") == "trial_started" and isinstance(event.get("rung_index"), int):
+                self._rungs.append(event["rung_index"])
             self._last[str(event.get("event"))] = event
         lines, anew = self._series.fresh()
         self._lines = lines if anew else [*self._lines, *lines]
@@ -273,6 +278,7 @@ class Reader:
             events=dict(self._last),
             lines=tuple(line for line in self._lines if "at" in line),
             tried=self._tried,
+            tried_rungs=tuple(self._rungs),
         )
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from launcher import attempts, devices, host, install, kept, launch, owner, peaks, process, search, throughput, trial, turns, wheels
+from launcher import attempts, devices, host, install, kept, launch, owner, peaks, process, proof, search, throughput, trial, turns, wheels
 from launcher import recipe as recipes
 from launcher.contract.report import Phase
 from launcher.devices import Budget
@@ -22,9 +22,11 @@ from launcher.job import Job
 from launcher.ladder import MICRO_BATCH, Ladder, Rung
 from launcher.places import tell_launched
 from launcher.process import Shows
+from launcher.proof import Proof
 from launcher.recipe import Draft
 from launcher.record import RunFolder, no_run_folder
 from launcher.resumption import Interrupted as Interruption
+from launcher.sameness import SameTraining, as_asked
 from launcher.schema import Recipe
 from launcher.sizes import format_size
 from launcher.standby import MANY_CORES, Standby
@@ -45,6 +47,7 @@ class Screen(attempts.Screen, Protocol):
     def queued(self, holder: str) -> None: ...
     def plan(self, job: Job) -> None: ...
     def kept(self, fit: Fit) -> None: ...
+    def proven(self, same: SameTraining, rung: Rung, *, refused: str) -> None: ...
     def foreseen(self, ahead: Ahead) -> None: ...
     def timed(self, speeds: Mapping[int, float], fastest: Rung) -> None: ...
     def summary(self, fit: Fit) -> None: ...
@@ -307,20 +310,29 @@ def _walk(result: Fit, screen: Screen) -> None:
                     return move
             return search.next_move(job.ladder, history, policy=policy, predicted=_foreseen(ahead, job, screen))
 
-        while isinstance(move := move_now(), search.Try):
-            words = {"most": _most(result, history), "why": move.why}
-            tried = _try(result, move.rung, screen, words, standby=standby, more=_another_follows(job, move.rung, ahead))
-            history.append(as_tried(tried, job))
-            if ahead is not None:
-                with doing("keeping what the trial measured"):
-                    ahead.learn(tried)
-            if tried.verdict.kind is Kind.CARD_TAKEN and not attempts.card_is_back(job, tried.verdict.why, screen, waits=_waits(result)):
+        def walked() -> search.Move:
+            while isinstance(move := move_now(), search.Try):
+                words = {"most": _most(result, history), "why": move.why}
+                tried = _try(result, move.rung, screen, words, standby=standby, more=_another_follows(job, move.rung, ahead))
+                history.append(as_tried(tried, job))
+                if ahead is not None:
+                    with doing("keeping what the trial measured"):
+                        ahead.learn(tried)
+                taken = tried.verdict.kind is Kind.CARD_TAKEN
+                if taken and not attempts.card_is_back(job, tried.verdict.why, screen, waits=_waits(result)):
+                    break
+            return move
+
+        while isinstance(move := walked(), search.Chosen):
+            rung = _fastest(result, move.rung, screen) if job.recipe.ladder.objective == "throughput" else move.rung
+            found = _proven(result, rung, screen)
+            if not found.refused:
                 break
+            history[:] = [_ruled_out(one, job.ladder, found.refused) for one in history]
     result.status = Status.NO_RUNG_FITS
     if isinstance(move, search.Chosen):
-        rung = _fastest(result, move.rung, screen) if job.recipe.ladder.objective == "throughput" else move.rung
         result.chosen = next(one for one in result.trials if one.rung.index == rung.index)
-        result.command = launch.native_command(job, rung)
+        result.command = launch.native_command(found.job or job, rung)
         result.status = Status.DONE
     elif isinstance(move, search.Try) or move.why == "not_memory":
         result.status = status_of(result.trials[-1].verdict.kind)
@@ -330,9 +342,33 @@ def _walk(result: Fit, screen: Screen) -> None:
     result.trial_seconds = time.monotonic() - began
     if result.chosen is not None and result.standing is not None:
         with doing("keeping the fit"):
-            result.standing = kept.keep(job, result.standing, result.trials, result.chosen)
+            result.standing = kept.keep(job, result.standing, result.trials, result.chosen, same=result.same)
         _known(result, screen)
+    if result.chosen is not None:
+        result.job = found.job or job
     job.folder.event("fitted", status=result.status, rung_index=result.chosen.rung.index if result.chosen else None)
+
+
+def _proven(result: Fit, rung: Rung, screen: Screen) -> Proof:
+    """Whether the rung is the asked training, shown by twins where it accumulates more than was asked; told and written down."""
+    job = result.job
+    if not proof.needed(job, rung):
+        found = Proof(same=as_asked(job.ladder, rung))
+    else:
+        with doing(f"running the same rows in other layouts: is an update at rung {rung.index} the asked one?"):
+            found = proof.prove(job, rung)
+        job.folder.event("proven", rung_index=rung.index, **found.same.as_record(), refused=found.refused)
+    result.same, result.refused = found.same, found.refused or result.refused
+    result.write()
+    screen.proven(found.same, rung, refused=found.refused)
+    return found
+
+
+def _ruled_out(tried: search.Tried, ladder: Ladder, why: str) -> search.Tried:
+    """What has fitted and isn't the asked training, as the search takes it: no rung with more accumulation than asked is another try."""
+    if not tried.verdict.fits or tried.rung.accumulation <= ladder.asked.accumulation:
+        return tried
+    return replace(tried, verdict=replace(tried.verdict, kind=Kind.ALTERED, source="accumulation", why=why))
 
 
 def _disproved(result: Fit) -> list[search.Tried]:
@@ -437,6 +473,7 @@ def _as_kept(result: Fit, screen: Screen) -> bool:
     result.standing = stands
     if stands.used and stands.certificate is not None:
         result.trials = kept.trials_of(stands.certificate, job)
+        result.same = SameTraining.of(stands.certificate.same or {})
         result.chosen = next(one for one in result.trials if one.rung.index == stands.certificate.rung_index)
         result.command = launch.native_command(job, result.chosen.rung)
         result.status = Status.DONE

@@ -198,6 +198,13 @@ class Terminal:
             below = len(line) - len(line.lstrip()) if hang is None else hang
             prose.say(self._console(stderr=stream is sys.stderr), line, hang=below)
 
+    def asked(self, question: str) -> str | None:
+        """What the person at the terminal answers; None where nobody is there to be asked."""
+        if sys.stdin is None or not sys.stdin.isatty() or not sys.stderr.isatty():
+            return None
+        print(question, end="", file=sys.stderr, flush=True)
+        return sys.stdin.readline()
+
     def faults(self, faults: Iterable[Fault]) -> None:
         """What is wrong with the input."""
         from launcher.display import Display

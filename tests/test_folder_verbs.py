@@ -81,7 +81,7 @@ def ended(root: Path, status: str, **more: Any) -> Path:
 
 
 @contextmanager
-def running(root: Path, seconds: float = 60.0) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
+def running(root: Path, seconds: float = 3600.0) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
     """A launch that another process is at."""
     folder = RunFolder.create(root, "demo")
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
@@ -297,7 +297,7 @@ def test_watching_ends_when_nobody_reads_it_any_more(tmp_path: Path) -> None:
             assert watcher.stdout.readline().startswith("running")
             watcher.stdout.close()
             Series(path / "series.jsonl").add({"at": time.time(), "epoch": 3})  # news, which is said at once
-            assert watcher.wait(timeout=20) == 0
+            assert watcher.wait(timeout=120) == 0
         assert child.poll() is None
 
 
@@ -315,7 +315,7 @@ def test_an_older_run_that_may_go_on_is_refused_in_words(tmp_path: Path, capsys:
 def test_stop_ends_the_run_by_its_own_process_and_says_how_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with running(tmp_path) as (path, child):
         assert cli.run(["stop", str(path)]) == 0
-        assert child.wait(timeout=5) == 0
+        assert child.wait(timeout=120) == 0
     out = capsys.readouterr().out
     assert f"asked process {child.pid} to stop" in out and "interrupted" in out and f"`autofit resume {path}`" in out
     assert cli.run(["stop", str(path)]) == 0 and "nothing to stop" in capsys.readouterr().out
@@ -333,9 +333,9 @@ def test_stop_needs_a_run_and_leaves_another_machines_alone(tmp_path: Path, caps
 def test_stop_never_signals_a_later_process_of_the_same_number(tmp_path: Path) -> None:
     from launcher import process, procfs
 
-    with subprocess.Popen(["sleep", "30"]) as child:
+    with subprocess.Popen(["sleep", "3600"]) as child:
         started = procfs.started(child.pid)
         assert not process.ask_to_end(child.pid, started=started - 1) and child.poll() is None
         assert process.ask_to_end(child.pid, started=started)
-        assert child.wait(timeout=5) == -signal.SIGTERM
+        assert child.wait(timeout=120) == -signal.SIGTERM
     assert not process.ask_to_end(child.pid, started=started)

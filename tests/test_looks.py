@@ -23,7 +23,7 @@ def test_it_looks_until_it_is_stopped_and_searches_before_the_first_look() -> No
 
     looks = Looks("test", look, every_s=0.001, search=lambda: done.append("search"), search_every_s=3600.0)
     looks.start()
-    assert enough.wait(10)
+    assert enough.wait(120)
     looks.stop()
     seen = len(done)
     time.sleep(0.02)
@@ -33,8 +33,8 @@ def test_it_looks_until_it_is_stopped_and_searches_before_the_first_look() -> No
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_process_that_has_ended_holds_nothing_and_its_number_is_not_asked_again() -> None:
     segments = Segments()
-    with subprocess.Popen(["sleep", "30"]) as child:
-        until = time.monotonic() + 10
+    with subprocess.Popen(["sleep", "3600"]) as child:
+        until = time.monotonic() + 120
         while segments.now(child.pid) == 0 and time.monotonic() < until:  # it has none yet between its fork and its program
             time.sleep(0.01)
         assert segments.now(child.pid) > 0

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +27,7 @@ HOLDS = (
 
 
 @contextmanager
-def another(folder: Path, then: str = "time.sleep(60)") -> Iterator[subprocess.Popen[str]]:
+def another(folder: Path, then: str = "time.sleep(3600)") -> Iterator[subprocess.Popen[str]]:
     """Another process that holds the folder, and does so."""
     with subprocess.Popen([sys.executable, "-c", f"{HOLDS}    {then}", str(folder)], stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
@@ -142,8 +143,12 @@ def test_a_folder_that_can_not_be_written_stops_no_run(tmp_path: Path) -> None:
 
 
 def test_of_many_that_want_a_folder_at_once_one_gets_it(tmp_path: Path) -> None:
-    children = [
-        subprocess.Popen([sys.executable, "-c", f"{HOLDS}    time.sleep(1.5)", str(tmp_path)], stderr=subprocess.PIPE) for _ in range(6)
-    ]
-    ends = [(child.communicate()[1], child.returncode) for child in children]
-    assert sorted(code for _, code in ends) == [0, 1, 1, 1, 1, 1], ends
+    code = f"{HOLDS}    sys.stdin.read()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    children = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], **pipes) for _ in range(6)]
+    until = time.monotonic() + 120
+    while len([child for child in children if child.poll() is None]) > 1 and time.monotonic() < until:
+        time.sleep(0.05)
+    for child in children:
+        child.communicate()  # who has the folder holds it until here
+    assert sorted(child.returncode for child in children) == [0, 1, 1, 1, 1, 1]

@@ -56,7 +56,7 @@ def test_a_process_that_others_keep_from_the_processor_is_not_idle() -> None:
     spins = f"import os; os.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"
     two = [subprocess.Popen([sys.executable, "-c", spins]) for _ in range(2)]
     try:
-        until = time.monotonic() + 30
+        until = time.monotonic() + 300
         while min(procfs.kept_waiting_seconds(one.pid) for one in two) < 0.05 and time.monotonic() < until:
             time.sleep(0.05)
         assert all(procfs.kept_waiting_seconds(one.pid) >= 0.05 for one in two)

@@ -83,7 +83,7 @@ from pathlib import Path
 from launcher import owner
 with owner.held(Path({str(folder)!r})):
     print(flush=True)
-    time.sleep(60)
+    time.sleep(3600)
 """
     with subprocess.Popen([sys.executable, "-c", holds], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdout.readline()

@@ -38,7 +38,7 @@ def orders(place: Path) -> Orders:
 
 
 def until(said: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while not said():
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -51,9 +51,10 @@ def test_a_trial_finds_its_imports_done_and_runs_once_its_orders_are_there(tmp_p
         until((tmp_path / "modules" / "there").exists)
         time.sleep(0.2)
         assert not (place / "ran").exists(), "it waits"
+        before = time.monotonic()
         child = standby.take(orders(place), place, ("weighty", "not_there"), env)
-        assert child is not None and time.monotonic() - child.started < 1.0, "its time counts from its orders on"
-        assert process.wait(child, timeout_s=20).returncode == 0
+        assert child is not None and child.started >= before, "its time counts from its orders on"
+        assert process.wait(child, timeout_s=120).returncode == 0
         assert (place / "ran").read_text() == str(child.pid) and "imported True" in (place / "stdout.log").read_text()
         assert standby.take(orders(place), place, ("weighty", "not_there"), env) is None, "it is used once"
     assert not (tmp_path / "standby").exists()

@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -75,7 +73,7 @@ def test_who_must_not_wait_is_told_who_has_the_device() -> None:
 
 def test_who_waits_hears_for_whom_and_goes_on_after_the_other_has_ended() -> None:
     heard: list[str] = []
-    with another(seconds=1.2), take(wait=True, told=heard.append) as turn:
+    with another() as child, take(wait=True, told=lambda who: (heard.append(who), child.kill())) as turn:
         assert turn.waited and len(heard) == 1 and "nightly" in heard[0]
 
 
@@ -172,28 +170,31 @@ def draft(place: Path, **device: Any) -> Draft:
 def test_a_launch_waits_for_the_card_of_another_and_budgets_what_is_free_then(card: FakeCard, tmp_path: Path) -> None:
     card.used, card.processes = 12 * GIB, [[(os.getpid(), 12 * GIB)]]
     heard: list[str] = []
+    with another(card.uuid) as child:
 
-    def over() -> None:
-        card.used, card.processes = 0, [[]]
+        def over(who: str) -> None:
+            heard.append(who)
+            card.used, card.processes = 0, [[]]
+            child.kill()
 
-    with another(card.uuid, seconds=1.5):
-        threading.Timer(1.0, over).start()
-        job = story.prepare(draft(tmp_path), queued=heard.append)
+        job = story.prepare(draft(tmp_path), queued=over)
     assert len(heard) == 1 and job.turn.waited
     assert job.budget.free_bytes == card.total - card.reserved
     with job.turn:
         pass
 
 
-def test_a_card_that_no_launch_of_ours_holds_is_still_refused_at_once(card: FakeCard, tmp_path: Path) -> None:
+def test_a_card_that_no_launch_of_ours_holds_is_still_refused_at_once(
+    card: FakeCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     card.used, card.processes = 12 * GIB, [[(os.getpid(), 12 * GIB)]]
-    began = time.monotonic()
+    monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("it waits"))
     with pytest.raises(BadInput) as refused:
         story.prepare(draft(tmp_path))
     (fault,) = refused.value.faults
     own = psutil.Process().cmdline()[1]
     assert fault.key == "device.share" and f"pid {os.getpid()}" in fault.found and own in fault.found, "the command is told"
-    assert time.monotonic() - began < 5 and not (tmp_path / "runs").exists()
+    assert not (tmp_path / "runs").exists()
     with take(card.uuid):
         pass
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 import textwrap
 import time
 from dataclasses import replace
@@ -16,20 +17,32 @@ from launcher.sizes import MIB
 from launcher.trainers.suite import cpu_budget
 
 HOLDS = """
-    import mmap, time
+    import mmap, os, sys, time
     held = mmap.mmap(-1, 64 * 2**20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    time.sleep(1.5)
+    while not os.path.exists(os.environ["SEEN"]):
+        time.sleep(0.01)
     held.close()
-    time.sleep(0.2)
+    while not os.path.exists(os.environ["SEEN_LESS"]):
+        time.sleep(0.01)
 """
 
 
 def watched(tmp_path: Path, argv: tuple[str, ...], *, emulated: bool, base_bytes: int = 0) -> usage.Usage:
-    held = tmp_path / "held"
-    child = process.start(argv, env={HELD: str(held), "MALLOC_MMAP_THRESHOLD_": "65536"}, stdout=tmp_path / "out", stderr=tmp_path / "err")
+    """A program that holds 64 MiB until they were seen, and runs until it was seen without them."""
+    place = Path(tempfile.mkdtemp(dir=tmp_path))
+    held, seen, less = place / "held", place / "seen", place / "less"
+    env = {HELD: str(held), "MALLOC_MMAP_THRESHOLD_": "65536", "SEEN": str(seen), "SEEN_LESS": str(less)}
+    child = process.start(argv, env=env, stdout=tmp_path / "out", stderr=tmp_path / "err")
     watch = usage.Usage(child.pid, replace(cpu_budget(512 * MIB), emulated=emulated), held, base_bytes=base_bytes)
     watch.start()
-    ending = process.wait(child, stderr=tmp_path / "err")
+
+    def each_poll() -> None:
+        if watch.peak_bytes >= 56 * MIB:
+            seen.touch()
+            if watch.now_bytes < 56 * MIB:
+                less.touch()
+
+    ending = process.wait(child, stderr=tmp_path / "err", each_poll=each_poll)
     watch.stop()
     assert ending.returncode == 0, ending.stderr_tail
     return watch
@@ -60,13 +73,13 @@ def test_the_peak_since_the_last_look_is_not_missed_between_looks(tmp_path: Path
 
 
 def test_host_memory_is_that_of_the_process_and_of_all_that_it_started(tmp_path: Path) -> None:
-    (tmp_path / "child.py").write_text("import time\nheld = b'x' * 2**26\ntime.sleep(9)\n")
+    (tmp_path / "child.py").write_text("import time\nheld = b'x' * 2**26\ntime.sleep(3600)\n")
     (tmp_path / "parent.py").write_text("import subprocess, sys\nheld = b'x' * 2**25\nsubprocess.run([sys.executable, sys.argv[1]])\n")
     child = process.start(
         (sys.executable, str(tmp_path / "parent.py"), str(tmp_path / "child.py")), env={}, stdout=tmp_path / "out", stderr=tmp_path / "err"
     )
     watch = usage.Usage(child.pid, cpu_budget(512 * MIB), tmp_path / "held", base_bytes=0)
-    until = time.monotonic() + 8
+    until = time.monotonic() + 120
     while watch.host_bytes() < 96 * MIB and time.monotonic() < until:
         time.sleep(0.05)
     assert 96 * MIB <= watch.host_bytes() < 160 * MIB

@@ -246,6 +246,36 @@ def aside(place: Path, attempt: int) -> None:
 
 
 # ----------------------------------------------------------------------------------------------------------------------
+# Proving that a rung trains the same
+
+
+class Proves:
+    """What an adapter adds whose full run can be made small and held against itself in another layout (``launcher.proof``); as it stands
+    here, for one whose full run takes any micro-batch. An adapter of somebody else's needs none."""
+
+    def small(self, chosen: Rung, asked: Rung) -> Sequence[tuple[int, int]]:
+        """(micro-batch, accumulation) of each twin, laid out as asked first, all of the same optimizer step.
+
+        Empty where this trainer's steps can't be made smaller.
+        """
+        most = 4 if asked.micro_batch >= 4 else 2 if asked.micro_batch >= 2 else 0
+        return [(most // part, asked.accumulation * part) for part in (1, 2, 4) if part <= most]
+
+    def twin(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
+        """The full run at ``rung``, as short as it can be made without changing its updates."""
+        raise NotImplementedError
+
+    def cured(self, cure: Mapping[str, Any]) -> Recipe | None:
+        """The recipe with what makes its update the asked one; None where this trainer has no such cure."""
+        return None
+
+
+def proving(adapter: object) -> Proves | None:
+    """How this adapter's rungs are proven; None where it doesn't say."""
+    return adapter if isinstance(adapter, Proves) else None
+
+
+# ----------------------------------------------------------------------------------------------------------------------
 # What a fit hangs on
 
 

@@ -1,4 +1,4 @@
-"""Verbs that take no recipe, command or run: recipes, fits."""
+"""Verbs that launch nothing and look at no run: recipes, show, fits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault
+from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault, did_you_mean
 from launcher.places import recipe_files
 from launcher.verbs.base import Answer, Call, Task
 
@@ -15,6 +15,10 @@ FORGET = "--forget"
 
 def fits(call: Call) -> Iterator[Task]:
     yield lambda: _forget(call) if FORGET in call.flags else _fits(call)
+
+
+def show(call: Call) -> Iterator[Task]:
+    yield lambda: _show(call)
 
 
 def recipes(call: Call) -> Iterator[Task]:
@@ -28,6 +32,27 @@ def _recipes(call: Call) -> Answer:
     for recipe in found:
         call.terminal.labelled(recipe["name"], recipe["summary"], width=width + 2)
     return Answer(status=ExitCode.DONE, record={"recipes": found})
+
+
+def _show(call: Call) -> Answer:
+    """A recipe's file as it is, with its comments; where it lies goes to standard error, so that the rest can be copied."""
+    said = [word.removeprefix("recipe=") for word in call.words]
+    known = recipe_files()
+    listed = f"There is: {', '.join(sorted(known))}."
+    if len(said) != 1:
+        found = f"these are {len(said)} recipes: {' '.join(said)}" if said else "no recipe is named"
+        raise BadInput([_wrong(found, f"autofit show NAME. {listed}")])
+    name = said[0] if said[0] in known else Path(said[0]).stem
+    if name not in known:
+        raise BadInput([_wrong(f"there is no recipe {said[0]!r}", f"{did_you_mean(said[0], known)}{listed}")])
+    path = known[name]
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace").rstrip("\n")
+    except OSError as error:
+        raise BadInput([Fault(key="", where=str(path), found=f"can't be read: {error.strerror}", cure="Make it readable.")]) from error
+    call.terminal.complain(f"{path}:")
+    call.terminal.say(text)
+    return Answer(status=ExitCode.DONE, record={"name": name, "file": str(path), "text": text})
 
 
 def _summary(path: Path) -> str:

@@ -19,7 +19,7 @@ def fault(call: Call) -> Fault | None:
     """What is wrong with the words as a whole; None where the verb may look at them."""
     verb = table.find(call.verb)
     words = (call.verb, *call.words) if verb is None else call.words
-    if (command := _command(words)) and not (verb is not None and verb.takes in (Takes.FOLDER, Takes.NOTHING)):
+    if (command := _command(words)) and not (verb is not None and verb.takes in (Takes.FOLDER, Takes.NAME, Takes.NOTHING)):
         return _meant(call.verb, command, takes_one=verb is not None and verb.takes in (Takes.COMMAND, Takes.EITHER))
     flags = [word for word in call.words if word.startswith("--") and (verb is None or word not in verb.flags)]
     for flag in flags:

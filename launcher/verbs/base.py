@@ -22,6 +22,8 @@ class Takes(Enum):
     """One or the other: a recipe, or a command after ``--``."""
     FOLDER = "folder"
     """The folder of a run."""
+    NAME = "name"
+    """The name of a recipe."""
     NOTHING = "nothing"
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from launcher.doing import doing
 from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault
+from launcher.verbs import prune
 from launcher.verbs.base import Answer, Call, Task
 from launcher.verbs.detached import DETACH, detached
 
@@ -67,6 +68,8 @@ def _runs(call: Call) -> Answer:
     from launcher import runs as known
 
     said = _word(call, "folder")
+    if prune.PRUNE not in call.flags and (lone := sorted(call.flags & {prune.CHECKPOINTS, prune.YES})):
+        raise BadInput([Fault(key="", where=COMMAND_LINE, found=f"{lone[0]} goes with {prune.PRUNE}", cure=f"autofit runs {prune.PRUNE}.")])
     root = Path(said) if said else known.ROOT
     if said and not root.is_dir():
         raise BadInput([Fault(key="", where=said, found="it is not a folder", cure="Name the folder that holds the runs (run.root).")])
@@ -76,6 +79,8 @@ def _runs(call: Call) -> Answer:
         call.terminal.say(f"no run in {root}")
     elif PEAKS in call.flags:
         return _peaks(call, found)
+    elif prune.PRUNE in call.flags:
+        return prune.prune(call, found, root)
     else:
         call.terminal.board().runs(found)
     return Answer(status=ExitCode.DONE, record={"runs": [run.as_record() for run in found]})

@@ -7,12 +7,13 @@ A new verb is one ``Verb`` here, and its function in the module that is named fo
 from __future__ import annotations
 
 from launcher.errors import BadInput, Fault, did_you_mean
-from launcher.verbs import about, command, folder, plan, recipe
+from launcher.verbs import about, command, folder, logs, plan, prune, recipe
 from launcher.verbs.base import Takes, Verb
 from launcher.verbs.detached import DETACH
 
 VERBS: tuple[Verb, ...] = (
     Verb(name="recipes", usage="", help="what there is, one line each", takes=Takes.NOTHING, run=about.recipes),
+    Verb(name="show", usage="RECIPE", help="a recipe as it is written, comments and all", takes=Takes.NAME, run=about.show),
     Verb(
         name="train",
         usage="recipe=NAME data=... [KEY=VALUE]",
@@ -69,11 +70,19 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb(
         name="runs",
-        usage=f"[{folder.PEAKS}] [FOLDER]",
+        usage=f"[{folder.PEAKS}|{prune.PRUNE}] [FOLDER]",
         help="every launch: its state, rung, progress, peak, age",
         takes=Takes.FOLDER,
         run=folder.runs,
-        flags=(folder.PEAKS,),
+        flags=(folder.PEAKS, prune.PRUNE, prune.CHECKPOINTS, prune.YES),
+    ),
+    Verb(
+        name="logs",
+        usage=f"[-f] [{logs.TRIAL} N] [RUN]",
+        help="what its trainer has said; the newest run's by itself",
+        takes=Takes.FOLDER,
+        run=logs.logs,
+        flags=(*logs.FOLLOW, logs.TRIAL),
     ),
     Verb(
         name="fits",
@@ -146,4 +155,8 @@ def completions(line: str) -> list[str] | None:
         from launcher import runs
 
         return [*verb.flags, *sorted(path.name for path in runs.below(runs.ROOT))]
+    if verb.takes is Takes.NAME:
+        from launcher.places import recipe_files
+
+        return sorted(recipe_files())
     return None if verb.takes in (Takes.RECIPE, Takes.EITHER) else list(verb.flags)

@@ -26,7 +26,7 @@ def budgeted(*words: str, mib: int = 256, cwd: Path | None = None, malloc: bool 
     if malloc:
         env[allocator.MALLOC_VARIABLE] = allocator.MALLOC_VALUE
     command = [sys.executable, "-m", "launcher.worker.budgeted", "--device", "cpu", "--bytes", str(mib * MIB), *words]
-    return subprocess.run(command, capture_output=True, text=True, env=env, cwd=cwd, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, env=env, cwd=cwd, timeout=300, check=False)
 
 
 def write(path: Path, text: str) -> str:

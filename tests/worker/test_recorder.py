@@ -6,7 +6,9 @@ import json
 import multiprocessing
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -189,10 +191,17 @@ def test_a_report_is_replaced_whole(orders: Orders) -> None:
     json.loads(orders.report_path.read_text())
 
 
-def hold(size: int, seconds: float) -> None:
+def hold(size: int, seen: Any) -> None:
     taken = bytearray(size)
-    time.sleep(seconds)
+    seen.wait()
     del taken
+
+
+def until(said: Callable[[], bool]) -> None:
+    """The looks of a thread come when the machine lets them."""
+    end = time.monotonic() + 120
+    while not said() and time.monotonic() < end:
+        time.sleep(0.01)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the CPU meter reads /proc")
@@ -217,7 +226,7 @@ class TestCpuMeter:
         meter = CpuMeter(data_bytes())
         meter.reset()
         taken = bytearray(128 * MIB)
-        time.sleep(0.1)
+        until(lambda: meter.peaks()[1] > 120 * MIB)
         del taken
         assert meter.peaks()[1] > 120 * MIB
         meter.close()
@@ -226,8 +235,12 @@ class TestCpuMeter:
         """RLIMIT_DATA holds each process by itself: a data loader's worker can die of it while its parent is far below."""
         meter = CpuMeter(data_bytes())
         meter.reset()
-        worker = multiprocessing.get_context("fork").Process(target=hold, args=(96 * MIB, 1.5))
+        context = multiprocessing.get_context("fork")
+        seen = context.Event()
+        worker = context.Process(target=hold, args=(96 * MIB, seen))
         worker.start()
+        until(lambda: meter.peaks()[1] > 64 * MIB)
+        seen.set()
         worker.join()
         assert 64 * MIB < meter.peaks()[1] < 130 * MIB, "less some stacks of the parent's other threads, which a fork gives back"
         meter.reset()  # it has ended: nothing is left to look at

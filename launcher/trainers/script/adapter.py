@@ -29,6 +29,7 @@ from launcher.trainers.base import (
     Foreseen,
     GoingOn,
     Inputs,
+    Proves,
     Resumes,
     Tracing,
     TrialPlan,
@@ -45,7 +46,7 @@ MOST_ACCUMULATION = 4
 """Micro-batches per optimizer step in a trial."""
 
 
-class ScriptAdapter(Resumes, Foreseen):
+class ScriptAdapter(Resumes, Foreseen, Proves):
     """Any command that trains with PyTorch."""
 
     name: ClassVar[str] = "script"
@@ -212,6 +213,16 @@ class ScriptAdapter(Resumes, Foreseen):
     def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         line, files = self._placed(rung, place=folder / "native", run=folder / "run")
         return Command(argv=tuple(line.words), env={**line.env, **_hidden_cards(budget)}, files=files)
+
+    def small(self, chosen: Rung, asked: Rung) -> Sequence[tuple[int, int]]:
+        """Where the script keeps its whole batch by itself, that stays as asked: the rung's own micro-batch, a half and a quarter of it."""
+        if _form(self.args) in (ITSELF, NOMINAL):
+            whole, most = chosen.micro_batch * chosen.accumulation, chosen.micro_batch
+            return [(most // part, whole // (most // part)) for part in (1, 2, 4) if most % part == 0]
+        return Proves.small(self, chosen, asked)
+
+    def twin(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
+        return self.full_run(rung, budget, folder=folder)
 
     def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
         """The very command: each of its Python processes takes the budget when it builds its first model, as in its trial."""

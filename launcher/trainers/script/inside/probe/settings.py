@@ -40,6 +40,9 @@ class Settings:
     budget_only: bool = False
     """True: only the budget is taken, at the same moment as in a trial; nothing is watched, cut or redirected."""
 
+    same: dict[str, Any] = field(default_factory=dict)
+    """What a twin is told (``inside.same.told``); empty: this is none."""
+
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(dataclasses.asdict(self), indent=1), encoding="utf-8")
 

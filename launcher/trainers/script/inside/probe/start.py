@@ -57,6 +57,10 @@ def _torch(session: Any) -> None:
     from launcher.trainers.script.inside.probe import torch_hooks
 
     torch_hooks.install(session)
+    if session.settings.same:
+        from launcher.trainers.script.inside.same.install import install
+
+        install(session.settings.same, Path(session.settings.records))
 
 
 def _trainer(name: str, session: Any, module: ModuleType) -> None:

@@ -1,0 +1,28 @@
+"""Puts a twin's hooks into this process, once torch is imported."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from . import still
+from .rows import Rows
+from .still import Rest
+from .told import Told
+from .updates import Updates
+
+
+def install(said: Mapping[str, Any], records: Path) -> None:
+    """Called with torch just imported. ``said``: ``Told`` as a dictionary."""
+    told, place = Told.of(said), records / str(os.getpid())
+    place.mkdir(parents=True, exist_ok=True)
+    rest = Rest()
+    rows = Rows(told, rest)
+    updates = Updates(told, place, rows, rest)
+    still.install(rest, batch_norm_trains=told.batch_norm_trains, seen_batch_norm=lambda: updates.facts.update(batch_norm=True))
+    rows.install()
+    updates.install()
+    atexit.register(updates.at_exit)

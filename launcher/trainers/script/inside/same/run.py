@@ -1,0 +1,113 @@
+"""Takes orders whose payload is some twins of a training; runs each as a process of its own, two at a time where there is room.
+
+A twin is the person's own command with another layout of the same optimizer step, its writes redirected, held to the budget, with the hooks
+of ``install`` in it. What each saw lies in ``NAME/records/PID/twin.json`` of the orders' folder.
+
+Payload: ``twins`` (list of ``name``, ``argv``, ``env``, ``files`` and ``told``; one whose ``against`` names another comes after it),
+``at_once`` (how many run together), ``limit_s`` (seconds for each).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from launcher.contract.orders import Orders
+from launcher.contract.report import Phase, TrialReport
+from launcher.trainers.script.inside.caches import CACHES, huggingface
+from launcher.trainers.script.inside.plainly import injected
+from launcher.trainers.script.inside.probe.settings import Settings
+from launcher.trainers.script.inside.trial import QUIET
+from launcher.worker.lifeline import die_with_parent
+from launcher.worker.recorder import Recorder
+
+LOOK_S = 0.05
+EXACT = {"PYTHONHASHSEED": "0", "TORCHDYNAMO_DISABLE": "1", "MPLBACKEND": "Agg"}
+"""Sets in one order, no kernels that are compiled for a layout, no windows."""
+
+
+def run(orders: Orders, recorder: Recorder) -> None:
+    """All twins. What became of each shows in its folder."""
+    twins: Sequence[dict[str, Any]] = orders.payload["twins"]
+    names = {twin["name"] for twin in twins}
+    first = [twin for twin in twins if twin["told"].get("against") not in names]
+    later = [twin for twin in twins if twin not in first]
+    for some in (first, later):
+        _together(orders, some)
+    TrialReport(phase=Phase.DONE.value).write(orders.report_path)
+
+
+def _together(orders: Orders, twins: Sequence[dict[str, Any]]) -> None:
+    """As many at once as may be; each ends by itself or at its time limit."""
+    waiting, running = list(twins), list[_Running]()
+    while waiting or running:
+        while waiting and len(running) < orders.payload["at_once"]:
+            running.append(_Running(orders, waiting.pop(0)))
+        for one in [one for one in running if one.over()]:
+            running.remove(one)
+            one.end()
+        time.sleep(LOOK_S)
+
+
+class _Running:
+    """One twin's process."""
+
+    def __init__(self, orders: Orders, twin: dict[str, Any]) -> None:
+        self._place: Path = Path(orders.folder) / twin["name"]
+        self._temporary = tempfile.mkdtemp(prefix="autofit-")
+        self._until = time.monotonic() + orders.payload["limit_s"]
+        for path, text in twin["files"].items():
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            Path(path).write_text(text, encoding="utf-8")
+        settings = self._settings(orders, twin)
+        own = {key: str(value) for key, value in twin["env"].items()}
+        env = {**os.environ, **QUIET, **EXACT, **_threads(orders), "TMPDIR": self._temporary, **own}
+        env |= huggingface(env, self._place / CACHES)
+        env |= injected(settings, env)
+        with (self._place / "log").open("wb") as log:
+            self._child = subprocess.Popen(
+                twin["argv"], env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=die_with_parent, start_new_session=True
+            )
+
+    def _settings(self, orders: Orders, twin: dict[str, Any]) -> Path:
+        records, settings = self._place / "records", self._place / "probe.json"
+        records.mkdir(parents=True, exist_ok=True)
+        told = {**twin["told"], "against": _records(Path(orders.folder), twin["told"].get("against", ""))}
+        Settings(
+            records=str(records), orders=dataclasses.asdict(dataclasses.replace(orders, payload={})), overlay=str(self._place / "overlay"),
+            kept=(self._temporary, str(self._place / CACHES)), budget_only=True, same=told,
+        ).write(settings)  # fmt: skip
+        return settings
+
+    def over(self) -> bool:
+        return self._child.poll() is not None or time.monotonic() > self._until
+
+    def end(self) -> None:
+        """Nothing of it is left, save its records and its log."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._child.pid, signal.SIGKILL)
+        self._child.wait()
+        for place in (self._place / "overlay", self._place / CACHES, Path(self._temporary)):
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def _records(folder: Path, name: str) -> str:
+    """The folder of the process of twin ``name`` whose gradients lie there."""
+    if not name:
+        return ""
+    found = sorted(folder.glob(f"{name}/records/*/gradients-*.pt"))
+    return str(found[0].parent if found else folder / name / "records")
+
+
+def _threads(orders: Orders) -> dict[str, str]:
+    """Those that run together share the cores."""
+    return {"OMP_NUM_THREADS": str(max((os.cpu_count() or 1) // orders.payload["at_once"], 1))}

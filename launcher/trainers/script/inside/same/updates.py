@@ -1,0 +1,269 @@
+"""Each optimizer step of a twin: its gradients as they were before clipping, its settings; held against the first twin's at the end.
+
+What is written down: ``twin.json`` (replaced whole at every step) and, by the first twin, ``gradients-OPTIMIZER-STEP.pt``.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from .rows import Rows, digest
+from .still import Rest
+from .told import MOST_STEPS, STEPS_HELD, Told
+
+MOST_VALUES = 2**18
+"""Values of one parameter's gradient that are held against another twin's, evenly spread."""
+RESULT = "twin.json"
+
+
+class Updates:
+    """What one process does to its weights."""
+
+    def __init__(self, told: Told, place: Path, rows: Rows, rest: Rest) -> None:
+        self._told, self._place, self._rows, self._rest = told, place, rows, rest
+        self._made: list[Any] = []
+        self._clipped: dict[int, Any] = {}
+        self._depth = self._calls = 0
+        self.backwards = 0
+        self.steps: list[dict[str, Any]] = []
+        self._counts: dict[int, int] = {}
+        self.facts: dict[str, Any] = {}
+        self._began = 0.0
+        self._ended = False
+        self._owner = os.getpid()
+
+    # -- installing
+
+    def install(self) -> None:
+        """Patches torch, which has just been imported."""
+        import torch
+        from torch.optim import optimizer
+
+        self._backward(torch)
+        self._clipping(torch)
+        self._model(torch)
+        made = optimizer.Optimizer.__init__
+
+        @functools.wraps(made)
+        def begun(this: Any, *args: Any, **kwargs: Any) -> None:
+            made(this, *args, **kwargs)
+            self._made.append(this)
+
+        optimizer.Optimizer.__init__ = begun
+        optimizer.register_optimizer_step_pre_hook(self._before)
+        optimizer.register_optimizer_step_post_hook(self._after)
+
+    def _backward(self, torch: Any) -> None:
+        backward = torch.autograd.backward
+
+        @functools.wraps(backward)
+        def counted(*args: Any, **kwargs: Any) -> None:
+            if not self._depth:
+                self.backwards += 1
+                self._rows.backward()
+            self._depth += 1
+            try:
+                backward(*args, **kwargs)
+            finally:
+                self._depth -= 1
+
+        torch.autograd.backward = counted
+
+    def _clipping(self, torch: Any) -> None:
+        place = torch.nn.utils.clip_grad
+        for name in ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_"):
+            if hasattr(place, name):
+                clipped = self._remembered(getattr(place, name))
+                for module in (place, torch.nn.utils):
+                    setattr(module, name, clipped)
+
+    def _remembered(self, clip: Callable[..., Any]) -> Callable[..., Any]:
+        import torch
+
+        @functools.wraps(clip)
+        def clipped(parameters: Any, *args: Any, **kwargs: Any) -> Any:
+            parameters = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+            for one in parameters:
+                if one.grad is not None and id(one) not in self._clipped:
+                    self._clipped[id(one)] = _values(one.grad)
+            return clip(parameters, *args, **kwargs)
+
+        return clipped
+
+    def _model(self, torch: Any) -> None:
+        """The outermost calls of modules, whose inputs are the rows where no loader gives any."""
+        module = torch.nn.Module
+        call = module.__call__
+
+        @functools.wraps(call)
+        def called(this: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self._calls and this.training and next(this.parameters(), None) is not None:
+                self._rows.model_called(args, kwargs)
+            self._calls += 1
+            try:
+                return call(this, *args, **kwargs)
+            finally:
+                self._calls -= 1
+
+        module.__call__ = called
+
+    # -- steps
+
+    def _before(self, optimizer: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        closure = next((one for one in args[1:] if callable(one)), kwargs.get("closure"))
+        if closure is None:
+            self._look(optimizer)
+            return None
+
+        def looked(*inner: Any, **named: Any) -> Any:
+            loss = closure(*inner, **named)
+            self._look(optimizer)
+            return loss
+
+        if kwargs.get("closure") is closure:
+            return args, {**kwargs, "closure": looked}
+        return tuple(looked if one is closure else one for one in args), kwargs
+
+    def _look(self, optimizer: Any) -> None:
+        """The gradients that the step is made of."""
+        number = next((at for at, one in enumerate(self._made) if one is optimizer), len(self._made))
+        count = self._counts.get(number, 0)
+        step: dict[str, Any] = {
+            "optimizer": number, "kind": type(optimizer).__name__, "rows": self._rows.seen, "backwards": self.backwards,
+            "settings": _settings(optimizer), "passes": sum(self._rows.passes.get(one, 0) for one in self._rows.trained),
+        }  # fmt: skip
+        if count < STEPS_HELD:
+            gradients = [self._clipped.get(id(one), _values(one.grad)) for one in _parameters(optimizer)]
+            if not count:
+                step["weights"] = _weights(optimizer)
+                step["half"] = any(one.dtype.itemsize < 4 for one in _parameters(optimizer))
+            step |= self._held(gradients, f"gradients-{number}-{count}.pt")
+        self._clipped.clear()
+        self._counts[number] = count + 1
+        self.steps.append(step)
+
+    def _held(self, gradients: list[Any], name: str) -> dict[str, Any]:
+        """Written down by the first twin; held against them by the others."""
+        import torch
+
+        if not self._told.against:
+            torch.save(gradients, self._place / name)
+            return {}
+        there = Path(self._told.against) / name
+        if not there.exists():
+            return {}
+        return {"against": figures(torch.load(there, weights_only=True), gradients)}
+
+    def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if os.getpid() != self._owner:
+            return
+        self._began = self._began or time.monotonic()
+        self.write("steps")
+        least = min(self._counts.values())
+        if least < STEPS_HELD and len(self._counts) < len(self._made):
+            least = max(self._counts.values()) // 4  # one that never steps
+        late = time.monotonic() - self._began > self._told.seconds
+        if least >= STEPS_HELD and (late or max(self._counts.values()) >= MOST_STEPS):
+            self.leave("limit")
+
+    # -- the end
+
+    def at_exit(self) -> None:
+        """The script has come to an end of its own."""
+        if os.getpid() != self._owner or self._ended:
+            return
+        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        if isinstance(error, BaseException) and not isinstance(error, SystemExit):
+            self.facts["failure"] = f"{type(error).__name__}: {error}"[:500]
+            self.write("failed")
+        else:
+            self.write("exit")
+
+    def leave(self, how: str) -> None:
+        """Ends the process at once; what the script would have done next is of no interest."""
+        self.write(how)
+        self._ended = True
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(0)
+
+    def write(self, ended: str) -> None:
+        rows = self._rows
+        said = {
+            "ended": ended, "steps": self.steps, "backwards": self.backwards, "optimizers": len(self._made), **self.facts,
+            "trained": sorted(rows.trained), "rows": {str(one): rows.drawn[one] for one in sorted(rows.trained) if one in rows.drawn},
+            "inputs": rows.inputs, "counts": rows.counts, "whole": rows.whole, "passes": rows.passes,
+        }  # fmt: skip
+        path = self._place / RESULT
+        path.with_suffix(".new").write_text(json.dumps(said), encoding="utf-8")
+        path.with_suffix(".new").replace(path)
+
+
+def figures(first: Sequence[Any], other: Sequence[Any]) -> dict[str, Any]:
+    """How the other's gradients lie to the first's: ``apart`` (relative distance), ``factor`` (the best g = c g1), ``rest`` (what is left
+    after it) and both lengths."""
+    if len(first) != len(other):
+        return {"mismatch": f"{len(other)} parameters instead of {len(first)}"}
+    own = product = length = distance = 0.0
+    pairs = [(_zero_like(a, b), _zero_like(b, a)) for a, b in zip(first, other, strict=True) if a is not None or b is not None]
+    if any(a.shape != b.shape for a, b in pairs):
+        return {"mismatch": "parameters of other shapes"}
+    for a, b in _doubles(pairs):
+        own, length = own + float(a @ a), length + float(b @ b)
+        product, distance = product + float(a @ b), distance + float((b - a) @ (b - a))
+    factor = product / own if own else 0.0
+    rest = sum(float((b - factor * a) @ (b - factor * a)) for a, b in _doubles(pairs))
+    return {
+        "apart": _part(distance, own), "factor": factor, "rest": _part(rest, length), "length": length**0.5, "length_first": own**0.5,
+    }  # fmt: skip
+
+
+def _part(square: float, whole: float) -> float:
+    return (square / whole) ** 0.5 if whole else (0.0 if not square else float(10**6))
+
+
+def _zero_like(one: Any, other: Any) -> Any:
+    return one if one is not None else other.new_zeros(other.shape)
+
+
+def _doubles(pairs: Sequence[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+    return ((a.double(), b.double()) for a, b in pairs)
+
+
+def _values(gradient: Any) -> Any:
+    """A copy of (a part of) a gradient in single precision."""
+    if gradient is None:
+        return None
+    flat = gradient.detach().to_dense().reshape(-1)
+    stride = max(-(-flat.numel() // MOST_VALUES), 1)
+    return flat[::stride].to("cpu").float().clone()
+
+
+def _parameters(optimizer: Any) -> list[Any]:
+    return [one for group in optimizer.param_groups for one in group["params"]]
+
+
+def _weights(optimizer: Any) -> str:
+    found = hashlib.sha1(usedforsecurity=False)
+    for one in _parameters(optimizer):
+        found.update(digest(_values(one)).encode())
+    return found.hexdigest()[:12]
+
+
+def _settings(optimizer: Any) -> list[dict[str, float]]:
+    """The numbers of each of its groups: learning rate, weight decay, momentum."""
+    kept = []
+    for group in optimizer.param_groups:
+        plain = {key: value.item() if hasattr(value, "item") else value for key, value in group.items() if key not in ("params", "step")}
+        numbers = {key: value for key, value in plain.items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
+        pairs = {f"{key}.{at}": one for key, value in plain.items() if isinstance(value, tuple) for at, one in enumerate(value)}
+        kept.append({key: float(value) for key, value in {**numbers, **pairs}.items() if isinstance(value, (int, float))})
+    return kept

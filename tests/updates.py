@@ -1,0 +1,54 @@
+"""Twins as they would have been seen, for tests of what is made of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from launcher.sameness import Figures, Step, Twin
+
+
+def twin(
+    micro_batch: int,
+    accumulation: int,
+    *,
+    apart: float | None = None,
+    factor: float = 1.0,
+    rest: float = 1e-7,
+    length: float = 1.0,
+    later: float = 1e-7,
+    rates: Sequence[float] = (),
+    rows_each: int | None = None,
+    steps: int = 3,
+    weights: str = "w",
+    half: bool = False,
+    mismatch: str = "",
+) -> Twin:
+    """A twin of so many steps; ``apart``: it is not the first. ``rows_each``: samples of a step, where they aren't as told."""
+    each, made = rows_each or micro_batch * accumulation, []
+    for number in range(steps):
+        figures = Figures(
+            apart=(apart or 0.0) if number == 0 else later, factor=factor, rest=rest, length=length, length_first=1.0, mismatch=mismatch
+        )
+        rate = rates[number] if rates else 0.1
+        made.append(
+            Step(
+                optimizer=0, rows=each * (number + 1), backwards=accumulation, settings=({"lr": rate},), passes=1,
+                against=None if apart is None or number > 2 else figures, weights=weights if number == 0 else "", half=half and number == 0,
+            )
+        )  # fmt: skip
+    rows = tuple(f"row {number}" for number in range(each * steps))
+    return Twin(micro_batch=micro_batch, accumulation=accumulation, steps=tuple(made), ended="exit", rows=rows)
+
+
+def write(folder: Path, pid: int, *, steps: Sequence[dict[str, Any]]) -> None:
+    """What a twin's process leaves."""
+    place = folder / "records" / str(pid)
+    place.mkdir(parents=True)
+    said = {
+        "ended": "exit", "steps": steps, "backwards": 0, "optimizers": 1, "trained": [0], "rows": {"0": [["5", "a"], ["6", "b"]]},
+        "inputs": [], "counts": {"0": 2}, "whole": {"0": 64}, "passes": {"0": 1},
+    }  # fmt: skip
+    (place / "twin.json").write_text(json.dumps(said), encoding="utf-8")
