@@ -55,7 +55,8 @@ def run(argv: Sequence[str]) -> int:
         terminal.say(f"autofit {__version__}")
         return ExitCode.DONE
     if name in ("", "help", *_HELP) or (verb is not None and _HELP & set(words)):
-        terminal.say(table.help_text() if verb is None else f"{table.help_text()}\n\n{_groups()}")
+        of = verb or next(filter(None, map(table.find, words[1:])), None)
+        terminal.say(table.page(of) if of is not None else table.help_text())
         return ExitCode.DONE
     flags = frozenset(words).intersection(verb.flags if verb is not None else ())
     rest = tuple(word for word in words[1:] if word not in flags)
@@ -143,13 +144,6 @@ def _place_fault(error: OSError) -> Fault:
 def _refused(refused: BadInput, terminal: Terminal) -> Answer:
     terminal.faults(refused.faults)
     return Answer(status=refused.exit_code, record={"status": "bad_input", "faults": [asdict(fault) for fault in refused.faults]})
-
-
-def _groups() -> str:
-    """The configuration groups and their options, as Hydra's own --help lists them."""
-    lines = [f"  {name}: {', '.join(options)}" for name, options in compose.groups().items()]
-    last = "--cfg job shows the whole configuration, --hydra-help Hydra's own flags."
-    return "\n".join(["Configuration groups (GROUP=OPTION):", *lines, "", last])
 
 
 def _complete(words: Sequence[str], terminal: Terminal) -> int:

@@ -12,6 +12,7 @@ import pytest
 from launcher import cli
 from launcher.errors import ExitCode
 from launcher.record import RunFolder
+from launcher.schema import DeviceRules, RecoverRules, RunRules, TrialRules
 from launcher.verbs import table
 from launcher.verbs.base import Answer, Call, Takes, Task, Verb
 
@@ -35,7 +36,12 @@ def test_a_verb_added_to_the_table_is_in_help_completion_and_the_message_on_an_u
     monkeypatch.setattr(table, "VERBS", juggling(Takes.FOLDER))
     cli.run(["--help"])
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "autofit juggle --high THINGS keeps three in the air" in lines
+    assert "autofit juggle keeps three in the air" in lines
+    monkeypatch.setattr(table, "FLAGS", {**table.FLAGS, "--high": "higher than that"})
+    for words in (["juggle", "--help"], ["help", "juggle"]):
+        assert cli.run(words) == 0
+        lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+        assert lines[0] == "autofit juggle --high THINGS" and "--high higher than that" in lines
     monkeypatch.setenv("COMP_LINE", "autofit ")
     cli.run(["-sc", "query=bash"])
     assert "juggle" in capsys.readouterr().out.split()
@@ -63,7 +69,27 @@ def test_every_line_of_the_help_is_about_a_verb_that_is_there() -> None:
     for verb in table.VERBS:
         assert f"  autofit {verb.name} " in table.help_text() and verb.help in table.help_text()
         assert "\n" not in verb.help, "one line"
-    assert all(len(line) <= 140 for line in table.help_text().splitlines())
+    assert all(len(line) <= 80 for line in table.help_text().splitlines())
+
+
+@pytest.mark.parametrize("verb", table.VERBS, ids=lambda verb: verb.name)
+def test_each_verb_has_a_page_of_its_own_within_80_columns(verb: Verb) -> None:
+    page = table.page(verb)
+    assert page.startswith(f"autofit {verb.name}") and verb.help in " ".join(page.split())
+    assert set(verb.flags) <= table.FLAGS.keys() and all(flag in page for flag in verb.flags)
+    assert all(example in page for example in verb.examples)
+    assert [line for line in page.splitlines() if len(line) > 80] == []
+
+
+def test_a_page_tells_each_key_of_a_recipe_with_its_default_and_what_the_schema_says_of_it() -> None:
+    page = " ".join(table.page(table.named("train")).split())
+    for name, part in {"device": DeviceRules, "recover": RecoverRules, "trial": TrialRules, "run": RunRules}.items():
+        for key, field in part.model_fields.items():
+            assert f"{name}.{key}" in page and " ".join(str(field.description).replace("``", "").split()) in page
+    assert "recover.restarts = 5 Times that a run is started again" in page and "device.share = false True: accept a card" in page
+    assert "ask.micro_batch" not in page.partition("Keys")[0] and "ultralytics: checkpointing, image_size, micro_batch" in page
+    resume = table.page(table.named("resume"))
+    assert "recover.on_nan = stop" in resume and "device.memory" not in resume
 
 
 def test_only_the_terminal_prints_and_only_cli_exits() -> None:

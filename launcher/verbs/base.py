@@ -67,5 +67,9 @@ class Verb:
     """The jobs that a call comes to: one, or one for each combination of a multirun. Raises BadInput as a job does."""
     flags: tuple[str, ...] = field(default=())
     """Flags that only this verb has."""
-    example: str = ""
-    """A whole command line, where the usage doesn't say enough."""
+    more: str = ""
+    """What its own page of help says beyond that line."""
+    examples: tuple[str, ...] = ()
+    """Whole command lines."""
+    keys: str = ""
+    """How the keys begin that it takes, where it takes no recipe."""
