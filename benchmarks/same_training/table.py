@@ -43,8 +43,8 @@ def newest(rows: Iterable[Row]) -> list[Row]:
 
 def document(rows: Sequence[Row]) -> str:
     """The whole page."""
-    rows = newest(rows)
-    parts = [HEAD.format(whole=WHOLE), *_totals(rows), *_kinds(rows), *_findings(rows), *_all(rows), *_where(rows)]
+    former, rows = rows, newest(rows)
+    parts = [HEAD.format(whole=WHOLE), *_totals(rows), *_kinds(rows), *_findings(rows), *_mended(former, rows), *_all(rows), *_where(rows)]
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -76,6 +76,20 @@ def _findings(rows: Sequence[Row]) -> list[str]:
             lines += [f"| {row['case']} | {row['rung']} | {_said(row)} | {_differs(row)} |" for row in found]
             lines.append("")
     return lines
+
+
+def _mended(former: Sequence[Row], rows: Sequence[Row]) -> list[str]:
+    """What an earlier code was silent of, and what became of it."""
+    now = {(row["case"], row["rung"]): row for row in rows}
+    found = [row for row in former if row["verdict"] == SILENT and now[row["case"], row["rung"]]["verdict"] != SILENT]
+    if not found:
+        return []
+    lines = [
+        f"| {row['case']} | {row['rung']} | {row['commit']} | {_differs(row)} | {now[row['case'], row['rung']]['verdict']} |"
+        for row in found
+    ]
+    head = ["## Found on the way", "", "Silent differences of earlier code; counted above is what it came to when it was played again.", ""]
+    return [*head, "| case | rung | commit | measured | now |", "|---|---|---|---|---|", *lines, ""]
 
 
 def _said(row: Row, most: int = 240) -> str:

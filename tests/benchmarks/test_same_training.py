@@ -169,5 +169,6 @@ def test_the_page_says_the_counts_first_and_each_silent_difference() -> None:
 
 
 def test_a_row_that_was_played_again_stands_in_place_of_the_first() -> None:
-    page = table.document([row(verdict=judge.SILENT), row()])
-    assert "**1 trainings, 0 silent differences" in page and "abc1234 (1)" in page
+    page = table.document([row(verdict=judge.SILENT, commit="old", differs={"steps": "3 optimizer steps instead of 12"}), row()])
+    assert "**1 trainings, 0 silent differences" in page and "abc1234 (1)" in page and "## Silent difference" not in page
+    assert f"| plain | 2x4 | old | steps: 3 optimizer steps instead of 12 | {judge.SAME} |" in page
