@@ -15,7 +15,9 @@ class Looks:
     def __init__(
         self, name: str, look: Callable[[], None], *, every_s: float, search: Callable[[], None] | None = None, search_every_s: float = 1.0
     ) -> None:
-        """``search``: for what there is to look at, which is dearer and done less often; once before the first look."""
+        """``name`` begins with ``procfs.WATCHES``: what looking costs is no work of the trainer's.
+
+        ``search``: for what there is to look at, which is dearer and done less often; once before the first look."""
         self._look, self._every_s, self._search, self._search_every_s = look, every_s, search, search_every_s
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -28,6 +30,7 @@ class Looks:
         self._thread.join(timeout=2)
 
     def _run(self) -> None:
+        procfs.name_thread(self._thread.name)
         searched = float("-inf")
         while not self._stopped.is_set():
             time.sleep(self._every_s)  # an Event's own wait costs twice as much

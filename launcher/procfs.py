@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 
 
 def status_bytes(key: str, pid: int | str = "self") -> int:
@@ -54,17 +55,40 @@ def descendants(pid: int) -> list[int]:
 def busy_seconds(pid: int, *, own: bool = False) -> float:
     """Processor time that a process has taken, and the children it has waited for unless only its ``own`` is asked (proc_pid_stat(5)); 0
     once it has ended."""
-    with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+    return _taken_seconds(f"/proc/{pid}/stat", 13 if own else 15)
+
+
+def _taken_seconds(path: str, end: int) -> float:
+    with contextlib.suppress(OSError, IndexError, ValueError), open(path, encoding="ascii", errors="replace") as stat:
         fields = stat.read().rpartition(")")[2].split()
-        return sum(map(int, fields[11 : 13 if own else 15])) / os.sysconf("SC_CLK_TCK")
+        return sum(map(int, fields[11:end])) / os.sysconf("SC_CLK_TCK")
     return 0.0
 
 
-def kept_waiting_seconds(pid: int) -> float:
-    """Time that a process's first thread could have run and had no processor (/proc/PID/schedstat); 0 where the kernel doesn't count it."""
-    with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/schedstat", encoding="ascii") as schedstat:
-        return int(schedstat.read().split()[1]) / 1e9
-    return 0.0
+WATCHES = "autofit-"
+"""How the names of threads begin that autofit itself runs in a trainer's process (``looks``)."""
+
+
+def name_thread(name: str) -> None:
+    """Gives the calling thread a name that the kernel tells (proc_pid_comm(5)); nothing where it can't."""
+    with contextlib.suppress(OSError), open(f"/proc/self/task/{threading.get_native_id()}/comm", "w", encoding="ascii") as comm:
+        comm.write(name[:15])
+
+
+def work_seconds(pid: int) -> float:
+    """Processor seconds that a process and all below it have taken so far, but for autofit's own watching in them."""
+    return sum(busy_seconds(one) - _watching_seconds(one) for one in (pid, *descendants(pid)))
+
+
+def _watching_seconds(pid: int) -> float:
+    """What autofit's own threads in a process have taken."""
+    seconds = 0.0
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            place = f"/proc/{pid}/task/{thread}"
+            with contextlib.suppress(OSError), open(f"{place}/comm", encoding="ascii", errors="replace") as comm:
+                seconds += _taken_seconds(f"{place}/stat", 13) if comm.read().startswith(WATCHES) else 0.0
+    return seconds
 
 
 def with_variable(name: str, starts: tuple[str, ...]) -> list[int]:

@@ -161,8 +161,8 @@ class RecoverRules(Part):
     nan_reports: Annotated[int, Field(ge=1)] = 3
     """Loss reports in a row that aren't finite before that is done."""
     stall_s: Annotated[float, Field(gt=0)] = 600.0
-    """Seconds without a sign of life after which a run has stalled at the earliest. One that computes nothing gets ten times the longest
-    silence that it has come back from; one at work fifty times the longest pause between two steps, where it tells steps."""
+    """Seconds without a sign of life after which a run or a trial has stalled at the earliest. One that computes nothing gets ten times as
+    long as it has stood still before and come back; a run at work fifty times the longest pause between two steps, where it tells steps."""
 
 
 class RunRules(Part):

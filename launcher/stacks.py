@@ -17,11 +17,12 @@ LOOK_S = 20.0
 """A look at one process that takes longer is given up: the run is to be ended."""
 
 
-def record(child: Child, path: Path) -> None:
-    """Best effort: what can't be seen is left out."""
-    parts = [_of(one) for one in child.descendants()]
+def record(child: Child, path: Path) -> str:
+    """Writes it and gives it back. Best effort: what can't be seen is left out."""
+    said = "\n\n".join(_of(one) for one in child.descendants()) + "\n"
     with contextlib.suppress(OSError):
-        path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+        path.write_text(said, encoding="utf-8")
+    return said
 
 
 def _of(one: psutil.Process) -> str:

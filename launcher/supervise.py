@@ -194,7 +194,7 @@ class _Watch:
         return any(grown)
 
     def _look_for_life(self, now: float, *, grew: bool) -> None:
-        said = self._silence.look(now, grew=grew, busy_s=_busy_seconds(self._child.pid))
+        said = self._silence.look(now, grew=grew, busy_s=procfs.work_seconds(self._child.pid))
         if said == "silent":
             self._tell_otherwise("", "has said nothing for long, but is at work")
         elif said == "stalled" and self.ended_for is None:
@@ -251,11 +251,6 @@ class _Watch:
         self._job.folder.event("run_otherwise", what=what, line=line)
         if self._otherwise is not None:
             self._otherwise(line, what)
-
-
-def _busy_seconds(pid: int) -> float:
-    """Processor seconds that a process, its children and theirs have taken so far, or have waited for while others had the processor."""
-    return sum(procfs.busy_seconds(one) + procfs.kept_waiting_seconds(one) for one in (pid, *procfs.descendants(pid)))
 
 
 class _Log:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from launcher import devices, process
+from launcher import devices, process, procfs, stacks
 from launcher.allocator import allocator_environment
 from launcher.contract.ending import Ending
 from launcher.contract.orders import Orders
@@ -18,13 +19,17 @@ from launcher.doing import doing
 from launcher.errors import BadInput, Fault
 from launcher.job import Job
 from launcher.ladder import Ladder, Rung
+from launcher.lifesigns import Silence
 from launcher.memory_failure import lost_in
+from launcher.process import Child
 from launcher.standby import Standby
 from launcher.trainers.base import Command, TrialPlan
 from launcher.verdict import Kind, Needs, Verdict, judge
 
 LOOK_S = 0.5
 """Between two looks at the phase of a running trial."""
+STILL_S = 60.0
+"""A trial that computes nothing for so long is told to stand still."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,10 +112,10 @@ def run(job: Job, rung: Rung, *, told: Callable[..., None] | None = None, standb
         )
     if standby is not None and more:
         standby.begin(plan.imports, env, beside_bytes=budget.ceiling_bytes if budget.kind == "cpu" else 0)
+    watch = _Watch(child, orders, told or _nobody, stall_s=job.recipe.recover.stall_s)
     with process.forward_signals(child, grace_s=1.0):
-        ending = process.wait(
-            child, timeout_s=rules.timeout_s, each_poll=_Phases(orders.report_path, told) if told else None, stderr=place / "stderr.log"
-        )
+        ending = process.wait(child, timeout_s=rules.timeout_s, each_poll=watch, stderr=place / "stderr.log")
+    ending = replace(ending, stood_still=watch.stood_still)
     shutil.rmtree(orders.scratch, ignore_errors=True)
     settled = devices.settle(budget, idle_free_bytes=orders.idle_free_bytes or None)
     return _finished(job, rung, ending, orders, plan, taken="" if settled else devices.taken(budget))
@@ -132,13 +137,19 @@ def _put_aside(place: Path) -> None:
             (place / name).replace(place / f"{name}.before")
 
 
-class _Phases:
-    """Called at every poll: looks twice a second at the phase that the child's report is in, and tells it."""
+class _Watch:
+    """Called at every poll: looks twice a second at the phase that the child's report is in, and tells it; ends a trial that stands still,
+    as a run is ended. One that computes, writes or comes to another phase is at work, however long it takes (``trial.timeout_s``)."""
 
-    def __init__(self, report: Path, told: Callable[..., None]) -> None:
-        self._report, self._told = report, told
+    def __init__(self, child: Child, orders: Orders, told: Callable[..., None], *, stall_s: float) -> None:
+        self._child, self._told, self._stall_s = child, told, stall_s
+        self._report, self._stalled = orders.report_path, Path(orders.folder) / "stalled.txt"
+        self._signs = [self._report, *(Path(orders.folder) / name for name in ("stdout.log", "stderr.log"))]
+        self._seen: tuple[int, ...] = ()
         self._began = self._looked = time.monotonic()
+        self._silence, self._first = Silence(self._began, least_s=stall_s), Silence(self._began, least_s=STILL_S)
         self._phase = ""
+        self.stood_still = ""
 
     def __call__(self) -> None:
         now = time.monotonic()
@@ -147,8 +158,31 @@ class _Phases:
         self._looked = now
         report = TrialReport.read(self._report)
         phase = report.phase if report is not None else Phase.START.value
+        if still := self._look_for_life(now):
+            phase += still
         self._told(phase, now - self._began, new=phase != self._phase)
         self._phase = phase
+
+    def _look_for_life(self, now: float) -> str:
+        """Words about a trial that stands still; it is ended once it has stood so for long."""
+        before, self._seen = self._seen, tuple(_changed(path) for path in self._signs)
+        how: Any = {"grew": self._seen != before, "busy_s": procfs.work_seconds(self._child.pid)}
+        first, last = self._first.look(now, **how), self._silence.look(now, **how)
+        if last == "stalled" and not self.stood_still:
+            self.stood_still = stacks.record(self._child, self._stalled) or "nothing could be seen of its processes"
+            self._child.end(grace_s=1.0)
+        return f", computing nothing for {STILL_S:.0f} s (ended after recover.stall_s={self._stall_s:g})" if first == "stalled" else ""
+
+
+def _changed(path: Path) -> int:
+    """When a file was last written, in nanoseconds; 0 where there is none."""
+    with suppress(OSError):
+        return path.stat().st_mtime_ns
+    return 0
+
+
+def _nobody(*_: Any, **__: Any) -> None:
+    """Nobody is told."""
 
 
 def _fetched(command: Command, place: Path) -> None:

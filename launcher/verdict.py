@@ -184,6 +184,9 @@ def _squeezed(seen: _Seen) -> Verdict | None:
 
 
 def _stalled(seen: _Seen) -> Verdict | None:
+    if seen.ending.stood_still:
+        why = f"it stood still in phase {seen.report.phase}: no word and no processor time for long (recover.stall_s)"
+        return _verdict(seen, Kind.STALLED, why, evidence=f"{seen.ending.stood_still}\n{seen.ending.stderr_tail}")
     if not seen.ending.timed_out:
         return None
     why = f"no end after {seen.ending.seconds:.0f} s, in phase {seen.report.phase}"
@@ -325,7 +328,7 @@ def altered(observed: Mapping[str, Value], asked: Mapping[str, Value]) -> str:
 
 
 def _failure(report: TrialReport, ending: Ending, *, on_card: bool) -> MemoryFailure | None:
-    if report.failure is None and (ending.returncode == 0 or ending.timed_out):
+    if report.failure is None and (ending.returncode == 0 or ending.timed_out or ending.stood_still):
         return None
     said = report.failure.message if report.failure is not None else ending.stderr_tail
     if found := memory_failure(said, types=report.failure.types if report.failure is not None else ()):

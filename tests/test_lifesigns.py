@@ -64,3 +64,25 @@ def test_a_run_may_be_as_silent_as_it_has_been_ten_times() -> None:
     assert silence.look(160, grew=True, busy_s=0) == "", "how long it takes to start says nothing of how long it is silent at work"
     assert silence.look(210, grew=True, busy_s=0) == ""
     assert silence.look(709, grew=False, busy_s=0) == "" and silence.look(711, grew=False, busy_s=0) == "stalled"
+
+
+def test_work_before_says_nothing_of_a_run_that_stands_still_now() -> None:
+    silence = Silence(0.0, least_s=60)
+    assert silence.look(10, grew=True, busy_s=5) == ""
+    assert [silence.look(at, grew=False, busy_s=16.0 * at) for at in range(11, 911, 10)].count("stalled") == 0
+    quiet = {at: silence.look(float(at), grew=False, busy_s=16.0 * 901) for at in range(911, 1000)}
+    assert min(at for at, said in quiet.items() if said == "stalled") in range(961, 973), "and is noticed within stall_s, not in days"
+
+
+def test_a_silence_at_work_is_no_reason_to_wait_longer_for_one_that_stands_still() -> None:
+    silence = Silence(0.0, least_s=60)
+    silence.look(1, grew=True, busy_s=0)
+    silence.look(3600, grew=True, busy_s=3000)
+    assert silence.look(3640, grew=False, busy_s=3000.1) == ""
+    assert silence.look(3659, grew=False, busy_s=3000.2) == "" and silence.look(3661, grew=False, busy_s=3000.3) == "stalled"
+
+
+def test_a_worker_that_is_gone_takes_its_seconds_with_it_and_hides_no_work() -> None:
+    silence = Silence(0.0, least_s=60)
+    silence.look(1, grew=False, busy_s=500.0)
+    assert [silence.look(at, grew=False, busy_s=at / 2) for at in (2.0, 30.0, 63.0, 90.0)].count("stalled") == 0

@@ -12,6 +12,8 @@ class Ending:
     returncode: int
     """As ``subprocess`` gives it: negative for a signal."""
     timed_out: bool = False
+    stood_still: str = ""
+    """Where its processes stood, for a child that was ended since it computed nothing any more; empty for any other end."""
     seconds: float = 0.0
     peak_data_bytes: int = 0
     """Most VmData seen, for a child that a signal ended before it could report."""

@@ -15,7 +15,7 @@ from launcher import launch, trial
 from launcher.job import Job
 from launcher.ladder import Ladder
 from launcher.record import RunFolder
-from launcher.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
+from launcher.schema import DeviceRules, LadderRules, Recipe, RecoverRules, TrainerRules, TrialRules, WheelRule
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.script.inside.probe.session import steady_growth
 from launcher.trainers.suite import cpu_budget, snapshot
@@ -28,13 +28,15 @@ EXAMPLES = Path(__file__).parents[4] / "examples"
 MIB = 2**20
 
 
-def recipe(command: list[str], *, micro_batch: int = 64, accumulation: int = 1, timeout_s: float = 240.0, **args: object) -> Recipe:
+def recipe(
+    command: list[str], *, micro_batch: int = 64, accumulation: int = 1, timeout_s: float = 240.0, stall_s: float = 600.0, **args: object
+) -> Recipe:
     words = {"micro_batch": "--batch-size", "accumulation": "--accum", **args.pop("spelled", {})}  # type: ignore[dict-item]
     return Recipe(
         name="test", ask={"micro_batch": micro_batch, "accumulation": accumulation},
         trainer=TrainerRules(adapter="script", args={"command": command, "spelled": words, **args}),
         ladder=LadderRules(order=("micro_batch",), wheels={"micro_batch": WheelRule(floor=2)}),
-        device=DeviceRules(kind="cpu"), trial=TrialRules(timeout_s=timeout_s),
+        device=DeviceRules(kind="cpu"), trial=TrialRules(timeout_s=timeout_s), recover=RecoverRules(stall_s=stall_s),
     )  # fmt: skip
 
 
@@ -374,7 +376,9 @@ def test_a_crash_at_import_is_a_crash_with_the_scripts_own_words(tmp_path: Path)
 
 
 def test_a_script_that_hangs_is_stalled(tmp_path: Path) -> None:
-    assert tried("hangs", tmp_path, timeout_s=12.0).verdict.kind is Kind.STALLED
+    done = tried("hangs", tmp_path, timeout_s=600.0, stall_s=6.0)
+    assert done.verdict.kind is Kind.STALLED and "stood still" in done.verdict.why and done.seconds < 600
+    assert "process" in done.verdict.evidence and (done.folder / "stalled.txt").exists()
 
 
 def test_a_python_that_keeps_the_probe_out_never_fits(tmp_path: Path) -> None:
