@@ -17,6 +17,7 @@ _TRAINS = frozenset({"train", "training", "fit"})
 _VALIDATES = frozenset({"val", "validate", "validation", "validating", "valid", "eval", "evaluate", "evaluation", "predict", "prediction"})
 _ENDS = frozenset({"final", "finish", "finalize"})
 _FULL_DISK = re.compile(r"No space left on device|Disk quota exceeded|File too large|file write failed|PytorchStreamWriter failed writing")
+_READ_ONLY = re.compile(r"Read-only file system")
 _DIVERGED = re.compile(r"NaN persisted for \d+ epochs|Loss NaN/Inf detected but no valid|corrupted with NaN/Inf weights")
 """Ultralytics, where its own recoveries are used up (engine/trainer.py of 8.4.190)."""
 _HOST_SOURCES = ("workers", "pinned")
@@ -40,6 +41,10 @@ class Seen:
     """Its memory stood at its limit when it was last looked at."""
     oom_kills: int = 0
     """Processes that the kernel killed for want of memory meanwhile."""
+    disk: str = ""
+    """Which disk was full afterwards, if one was."""
+    read_only: str = ""
+    """Why its folder can't be written any more, where that is so."""
     taken: str = ""
     """Who held the card afterwards, if anyone did."""
 
@@ -66,13 +71,32 @@ def find(seen: Seen) -> Cause:
         return Cause(ended=Ended.CARD_TAKEN if others else seen.ended_for, phase=phase)
     if (failure := _failure(seen)) is not None:
         return Cause(ended=_of_memory(failure, seen), phase=phase, evidence=failure.line, failure=failure)
-    if full := _line(_FULL_DISK, seen.words):
-        return Cause(ended=Ended.DISK_FULL, phase=phase, evidence=full)
+    if (unwritten := _unwritten(seen)) is not None:
+        ended, evidence = unwritten
+        return Cause(ended=ended, phase=phase, evidence=evidence)
     if diverged := _line(_DIVERGED, seen.words):
         return Cause(ended=Ended.DIVERGED, phase=phase, evidence=diverged)
     if (number := _signal_of(seen.returncode)) in _FROM_OUTSIDE:
         return Cause(ended=Ended.KILLED, phase=phase, evidence=f"{number.name} from outside; the kernel counts no kill for want of memory")
     return Cause(ended=Ended.CRASHED, phase=phase, evidence=_last_line(seen.words))
+
+
+def _unwritten(seen: Seen) -> tuple[Ended, str] | None:
+    """What could not be written, and by what that is known: the file system itself, whose trouble libraries tell in many words, or theirs.
+
+    A run that a signal has ended from outside didn't end of it.
+    """
+    said = _line(_READ_ONLY, seen.words) or _line(_FULL_DISK, seen.words)
+    from_outside = _signal_of(seen.returncode) in _FROM_OUTSIDE
+    if seen.read_only and not from_outside:
+        return Ended.READ_ONLY, f"{seen.read_only}; its last words: {said or _last_line(seen.words)}"
+    if seen.disk and not from_outside:
+        return Ended.DISK_FULL, f"{seen.disk}; its last words: {said or _last_line(seen.words)}"
+    if full := _line(_FULL_DISK, seen.words):
+        return Ended.DISK_FULL, full
+    if read_only := _line(_READ_ONLY, seen.words):
+        return Ended.READ_ONLY, read_only
+    return None
 
 
 def _of_memory(failure: MemoryFailure, seen: Seen) -> Ended:
@@ -96,7 +120,7 @@ def _failure(seen: Seen) -> MemoryFailure | None:
         return None
     if number in _DEATHS:
         return MemoryFailure(source="host", line=f"{number.name} with all of its memory in use", asked_bytes=None)
-    if (maybe := maybe_memory(seen.words)) and not _line(_FULL_DISK, seen.words):
+    if (maybe := maybe_memory(seen.words)) and not _line(_FULL_DISK, seen.words) and not seen.disk:
         return MemoryFailure(source="host", line=maybe[:400], asked_bytes=None)
     return None
 

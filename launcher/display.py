@@ -483,8 +483,8 @@ def _failure(outcome: Outcome) -> str:
     }  # fmt: skip
     if outcome.ended in by_autofit:
         return f"the full run {by_autofit[outcome.ended]} and was ended{evidence}"
-    if outcome.ended is Ended.DISK_FULL:
-        return f"the full run failed for want of disk{evidence}"
+    if outcome.ended in (Ended.DISK_FULL, Ended.READ_ONLY):
+        return f"the full run failed since it could not write{evidence}"
     reason = f": {outcome.memory_failure.line}" if outcome.memory_failure else ""
     return f"the full run failed with exit status {outcome.returncode}{reason}"
 

@@ -42,6 +42,19 @@ def not_writable(path: str | os.PathLike[str]) -> OSError | None:
         return error if error.errno not in (errno.ENOSPC, errno.EDQUOT) else None
 
 
+PROBE_BYTES = 2**20
+
+
+def disk_full(path: str | os.PathLike[str]) -> bool:
+    """Whether not even a small file can be written there for want of room: of the disk, or of what this user may take of it."""
+    try:
+        with tempfile.TemporaryFile(dir=_nearest(path), buffering=0) as probe:
+            probe.write(bytes(PROBE_BYTES))
+            return os.fstat(probe.fileno()).st_size < PROBE_BYTES
+    except OSError as error:
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def _nearest(path: str | os.PathLike[str]) -> Path:
     """The nearest folder above that exists, and may be seen."""
     place = Path(path).absolute()

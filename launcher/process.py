@@ -63,11 +63,17 @@ class Child:
     token: str
     started: float
     pumps: list[threading.Thread] = field(default_factory=list)
+    words: dict[Path, bytearray] = field(default_factory=dict)
+    """The ends of what it said and was shown, by log: a disk that is full, or read-only, keeps none of the very words that tell of it."""
     peak_data_bytes: int = 0
 
     @property
     def pid(self) -> int:
         return self.process.pid
+
+    def tail(self, log: Path) -> str:
+        """The last part of what it said there, as text."""
+        return self.words[log][-_TAIL_BYTES:].decode("utf-8", errors="replace") if log in self.words else tail(log)
 
     def begins(self) -> None:
         """Its time and its peak count from now on: it has only waited."""
@@ -144,7 +150,8 @@ def start(
             os.close(end)
     child = Child(process=process, token=token, started=time.monotonic())
     for reader, sink, stream in sources:
-        thread = threading.Thread(target=_pump, args=(reader, sink, stream), daemon=True)
+        words = child.words[stdout if sink is sinks[0] else stderr] = bytearray()
+        thread = threading.Thread(target=_pump, args=(reader, sink, stream, words), daemon=True)
         thread.start()
         child.pumps.append(thread)
     if not sources:
@@ -154,22 +161,33 @@ def start(
 
 
 _guardian: subprocess.Popen[bytes] | None = None
+_guarded: set[str] = set()
+"""Tokens of the children that are to be ended with us."""
 
 
 def _tell_guardian(line: str) -> None:
-    """Tells the process that ends our children where we can't any more (``launcher.worker.guardian``), started with the first of them."""
+    """Tells the process that ends our children where we can't any more (``launcher.worker.guardian``): ``+TOKEN`` begins, ``-TOKEN`` ends.
+
+    It is started with the first of them, and anew where somebody has ended it meanwhile.
+    """
     global _guardian
+    (_guarded.add if line.startswith("+") else _guarded.discard)(line[1:])
     with contextlib.suppress(OSError):  # without it a launcher that is killed by -9 leaves its children; nothing else is lost
-        if _guardian is None:
-            env = {key: value for key, value in os.environ.items() if key != HELD}
-            _guardian = subprocess.Popen(
-                python_module("launcher.worker.guardian", TOKEN), stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                env=env, cwd="/", start_new_session=True,
-            )  # fmt: skip
+        lines = [line]
+        if _guardian is None or _guardian.poll() is not None:
+            _guardian, lines = _new_guardian(), [f"+{token}" for token in sorted(_guarded)]
         assert _guardian.stdin is not None
-        _guardian.stdin.write(line.encode() + b"\n")
+        _guardian.stdin.write("".join(f"{one}\n" for one in lines).encode())
         _guardian.stdin.flush()
+
+
+def _new_guardian() -> subprocess.Popen[bytes]:
+    env = {key: value for key, value in os.environ.items() if key != HELD}
+    return subprocess.Popen(
+        python_module("launcher.worker.guardian", TOKEN), stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env=env, cwd="/", start_new_session=True,
+    )  # fmt: skip
 
 
 def wait(
@@ -203,7 +221,7 @@ def wait(
         timed_out=timed_out,
         seconds=time.monotonic() - child.started,
         peak_data_bytes=child.peak_data_bytes,
-        stderr_tail=tail(stderr) if stderr is not None else "",
+        stderr_tail=child.tail(stderr) if stderr is not None else "",
     )
 
 
@@ -320,12 +338,15 @@ def _terminal(columns: int) -> tuple[int, int]:
     return ours, theirs
 
 
-def _pump(reader: int, sink: BinaryIO, stream: Shows) -> None:
-    """Copies bytes until the writing end is closed. A pseudo-terminal says that by EIO."""
+def _pump(reader: int, sink: BinaryIO, stream: Shows, words: bytearray) -> None:
+    """Copies bytes until the writing end is closed, and keeps their end in ``words``. A pseudo-terminal says that by EIO."""
     shown: Shows | None = stream
     kept = True
     with contextlib.suppress(OSError), sink:
         while chunk := os.read(reader, 65536):
+            words += chunk
+            if len(words) > 2 * _TAIL_BYTES:
+                del words[:-_TAIL_BYTES]
             if kept:
                 try:
                     sink.write(chunk)

@@ -35,6 +35,7 @@ class Ended(StrEnum):
     DIVERGED = "diverged"  # the loss was not finite
     STALLED = "stalled"
     DISK_FULL = "disk_full"
+    READ_ONLY = "read_only"  # what it wrote to can't be written any more: a mount that went read-only, a mode that was changed
     CRASHED = "crashed"
     INTERRUPTED = "interrupted"  # a person, a scheduler, or autofit itself was killed
 
@@ -160,6 +161,8 @@ def _after_failure(history: History, last: Attempt, failed: Sequence[Attempt]) -
             return _again(history, "the loss was not finite: once more from the last good checkpoint")
         case Ended.DISK_FULL:
             return _stop(history, "the disk is full; free space there, then `autofit resume`")
+        case Ended.READ_ONLY:
+            return _stop(history, "its files can't be written any more; see to that, then `autofit resume`")
     return _stop(history, "it crashed, and not for want of memory: starting it again would crash it again")
 
 

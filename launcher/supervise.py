@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import resource
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -98,7 +99,9 @@ def follow(
         settled = devices.settle(job.budget)
     seen = Seen(
         returncode=ending.returncode,
-        words=f"{process.tail(folder.run_stdout)}\n{ending.stderr_tail}",
+        words=f"{child.tail(folder.run_stdout)}\n{ending.stderr_tail}",
+        disk=_disk(folder.path) if ending.returncode else "",
+        read_only=_read_only(folder.path) if ending.returncode else "",
         ended_for=watch.ended_for,
         not_finite=watch.not_finite,
         on_card=job.budget.kind == "cuda",
@@ -107,6 +110,18 @@ def follow(
         taken="" if settled else devices.taken(job.budget),
     )
     return _outcome(job, ending, cause.find(seen), watch, usage)
+
+
+def _disk(folder: Path) -> str:
+    """What is full, of the places that a training writes to; empty where none is."""
+    places = {folder: "its run folder", Path.cwd(): "the folder it was launched in", Path(tempfile.gettempdir()): "the temporary folder"}
+    return next((f"no room is left on the disk of {what}, {place}" for place, what in places.items() if host.disk_full(place)), "")
+
+
+def _read_only(folder: Path) -> str:
+    """Why the run folder can't be written; empty where it can."""
+    error = host.not_writable(folder)
+    return f"its run folder {folder} can't be written any more: {error.strerror}" if error is not None else ""
 
 
 def _outcome(job: Job, ending: Ending, found: Cause, watch: _Watch, usage: Usage) -> Outcome:

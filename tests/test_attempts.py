@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,6 +23,7 @@ from launcher.made import read
 from launcher.progress import Progress
 from launcher.progress import read as read_progress
 from launcher.record import RunFolder
+from launcher.recover import Ended
 from launcher.schema import LadderRules, Recipe, RecoverRules, TrainerRules, WheelRule
 from launcher.trainers.base import Checkpoint, Command, Resumes, WheelSpec
 from launcher.trainers.suite import cpu_budget
@@ -60,6 +62,14 @@ for epoch in range(first, 4):
             raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Bus error.")
         if fault == "hangs":
             time.sleep(600)
+        if fault == "fills":
+            try:
+                with open(place / "weights.pt", "wb", buffering=0) as file:
+                    while True:
+                        file.write(bytes(65536))
+            except OSError:
+                print("epoch 1: nearly saved", flush=True)
+                raise RuntimeError("unexpected pos 64 vs 0") from None
         if fault == "disk":
             raise OSError(28, "No space left on device")
         if fault == "crash":
@@ -203,6 +213,17 @@ def told(fit: Fit) -> list[str]:
     return [f"{made.ended} {made.rung.micro_batch}" for made in fit.attempts]
 
 
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk of one MiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(place)], capture_output=True, check=False).returncode:
+        pytest.skip("only root may mount a small disk")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
 @pytest.fixture(autouse=True)
 def peaks_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
@@ -320,6 +341,15 @@ def test_what_starting_again_would_not_cure_stops_with_a_report(tmp_path: Path, 
     fit = run(tmp_path, fault)
     last = fit.attempts[-1].as_record(0)["next"]
     assert len(fit.attempts) == 1 and fit.status is Status.FAILED and words in last["why"] and last["checkpoint"]["done"] == 1
+
+
+def test_a_full_disk_is_named_though_no_word_of_the_trainers_says_so(small_disk: Path, tmp_path: Path) -> None:
+    fit = run(small_disk, "fills")
+    (made,) = fit.attempts
+    assert (made.ended, fit.status) == (Ended.DISK_FULL, Status.FAILED)
+    assert made.evidence.startswith(f"no room is left on the disk of its run folder, {fit.job.folder.path}")
+    assert "unexpected pos 64 vs 0" in made.evidence, "its last words are known though its log could not take them"
+    assert "the disk is full" in made.as_record(0)["next"]["why"]
 
 
 def test_a_trainer_that_cant_resume_is_begun_anew_only_with_consent_and_nothing_of_it_is_removed(tmp_path: Path) -> None:

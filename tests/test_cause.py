@@ -63,6 +63,12 @@ def test_a_memory_failure_that_clean_up_fails_after_is_still_one() -> None:
         (Seen(returncode=-signal.SIGSEGV, words=""), Ended.CRASHED),
         (Seen(returncode=1, words=traceback("f", error="OSError: [Errno 28] No space left on device: 'last.pt'")), Ended.DISK_FULL),
         (Seen(returncode=1, words=traceback("f", error="RuntimeError: Training failed: NaN persisted for 4 epochs")), Ended.DIVERGED),
+        (Seen(returncode=1, words=traceback("f", error="RuntimeError: unexpected pos 64 vs 0"), disk="no room is left"), Ended.DISK_FULL),
+        (Seen(returncode=-signal.SIGKILL, words="", disk="no room is left"), Ended.KILLED),
+        (Seen(returncode=1, words=traceback("f", error="RuntimeError: Parent directory x does not exist."), read_only="can't be written"),
+         Ended.READ_ONLY),
+        (Seen(returncode=1, words=traceback("f", error="OSError: [Errno 30] Read-only file system: 'last.pt'")), Ended.READ_ONLY),
+        (Seen(returncode=1, words=traceback("train"), disk="no room is left"), Ended.OUT_OF_MEMORY),
         (Seen(returncode=0, words="", not_finite="epoch 9 loss: nan"), Ended.DIVERGED),
         (Seen(returncode=-signal.SIGTERM, words="", ended_for=Ended.STALLED), Ended.STALLED),
     ],
@@ -81,3 +87,9 @@ def test_a_checkpoint_that_could_not_be_written_is_memory_only_at_the_limit_and_
     assert find(Seen(returncode=1, words=words, at_limit=True)).ended is Ended.OUT_OF_MEMORY
     assert find(Seen(returncode=1, words=words)).ended is Ended.CRASHED
     assert find(Seen(returncode=1, words=full, at_limit=True)).ended is Ended.DISK_FULL
+
+
+def test_a_disk_that_is_full_is_named_with_the_last_words_whatever_they_are() -> None:
+    words = traceback("save", error="RuntimeError: [enforce fail at inline_container.cc:664] . unexpected pos 64 vs 0")
+    found = find(Seen(returncode=1, words=words, disk="no room is left on the disk of its run folder, /runs/x", at_limit=True))
+    assert found.evidence.startswith("no room is left on the disk of its run folder, /runs/x") and "unexpected pos 64" in found.evidence

@@ -192,6 +192,9 @@ def test_a_disk_that_fills_takes_the_log_and_nothing_else(tmp_path: Path) -> Non
         )  # fmt: skip
         ending = process.wait(child)
     assert ending.returncode == 0 and shown.read_text().splitlines()[-1] == "a line of the trainer 19999"
+    assert child.tail(Path("/dev/full")).splitlines()[-1] == "a line of the trainer 19999", (
+        "its last words are kept where no disk keeps them"
+    )
 
 
 LAUNCHER = """
@@ -202,14 +205,22 @@ LAUNCHER = """
     child = process.start([sys.executable, "-c", os.environ["FAMILY"], str(place / "pids")], env={}, stdout=place / "o", stderr=place / "e")
     process.wait(child)
 """
+WITHOUT_ITS_GUARDIAN = """
+    first = process.start([sys.executable, "-c", ""], env={}, stdout=place / "o", stderr=place / "e")
+    process.wait(first)
+    process._guardian.kill()
+    process._guardian.wait()
+    child = process"""
 
 
-def test_a_launcher_that_is_killed_leaves_no_process_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", ["", WITHOUT_ITS_GUARDIAN])
+def test_a_launcher_that_is_killed_leaves_no_process_behind(tmp_path: Path, before: str) -> None:
+    launcher = LAUNCHER.replace("\n    child = process", before, 1) if before else LAUNCHER
     polite = textwrap.dedent(FAMILY).replace("signal.SIG_IGN", "signal.SIG_DFL")
     env = {**os.environ, "PLACE": str(tmp_path), "FAMILY": polite, "PYTHONPATH": str(Path(__file__).parents[1])}
-    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(LAUNCHER)], env=env) as launcher:
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(launcher)], env=env) as running:
         pids = list(map(int, wait_for(tmp_path / "pids").split()))
-        launcher.kill()
+        running.kill()
     for pid in pids:
         until = time.monotonic() + 60
         while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:

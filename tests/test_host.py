@@ -1,0 +1,33 @@
+"""What keeps a run from writing is seen in the file system itself."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from launcher import host
+
+
+def mounted(place: Path, options: str) -> None:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(place)], capture_output=True, check=False).returncode:
+        pytest.skip("only root may mount a disk")
+
+
+def test_a_full_disk_is_told_from_one_with_room_and_from_one_that_is_read_only(tmp_path: Path) -> None:
+    assert not host.disk_full(tmp_path) and host.not_writable(tmp_path) is None
+    mounted(tmp_path, "size=2m")
+    try:
+        assert not host.disk_full(tmp_path)
+        (tmp_path / "weights").write_bytes(bytes(2**20 + 2**19))
+        assert host.disk_full(tmp_path) and host.not_writable(tmp_path) is None
+        assert host.disk_full(tmp_path / "a" / "folder" / "to" / "be")
+    finally:
+        subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+    mounted(tmp_path, "ro,size=2m")
+    try:
+        error = host.not_writable(tmp_path)
+        assert error is not None and "Read-only" in str(error.strerror) and not host.disk_full(tmp_path)
+    finally:
+        subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
