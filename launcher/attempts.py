@@ -13,13 +13,14 @@ from typing import Any, Protocol
 
 from launcher import devices, host, kept, launch, peaks, supervise, trial
 from launcher.doing import doing
-from launcher.errors import Interrupted
+from launcher.errors import AutofitError, Interrupted
 from launcher.fit import Fit, Status
 from launcher.job import Job
 from launcher.ladder import Rung
 from launcher.made import Made, moved
 from launcher.process import Shows
 from launcher.recover import MOST_WAITS, Ended, GoOn, History, Move, Stop, Wait, decide
+from launcher.runs import BEGINNING, CHECKPOINT, NOTHING
 from launcher.search import Tried
 from launcher.supervise import Outcome
 from launcher.trainers.base import Checkpoint, Command, resuming
@@ -98,7 +99,7 @@ def _attempt(result: Fit, begin: _Launch, screen: Screen, *, show: tuple[Shows, 
             diverging=partial(_diverging, result), after_a_stall=stalled,
         )  # fmt: skip
     except (Interrupted, KeyboardInterrupt):
-        result.attempts[-1] = replace(result.attempts[-1], ended=Ended.INTERRUPTED)
+        result.attempts[-1] = replace(result.attempts[-1], ended=Ended.INTERRUPTED, goes_on_from=_goes_on_from(result))
         raise
     result.outcome = outcome
     result.attempts[-1] = result.attempts[-1].ended_as(outcome)
@@ -171,7 +172,8 @@ def _next(result: Fit, screen: Screen) -> _Launch | None:
 def _move(result: Fit) -> Move:
     """The decision, written down."""
     left, spoiled = _left(result)
-    last = replace(result.attempts[-1], left=left)
+    goes_on_from = CHECKPOINT if left else NOTHING if spoiled or resuming(result.job.adapter).keeps() is None else BEGINNING
+    last = replace(result.attempts[-1], left=left, goes_on_from=goes_on_from)
     result.attempts[-1] = last
     move = decide(replace(history(result), spoiled=spoiled))
     result.attempts[-1] = replace(last, then=move)
@@ -199,7 +201,7 @@ def _left(result: Fit) -> tuple[Sequence[Checkpoint], Mapping[Path, str]]:
 
     Those of somebody's that lay there before it, or before it began anew, are none of its.
     """
-    began = next((made.began for made in reversed(result.attempts) if made.checkpoint is None), 0.0)
+    began = _began(result)
     adapter, folder = resuming(result.job.adapter), result.job.folder.path
     with doing("looking which checkpoints are whole"):
         whole = [one for one in adapter.checkpoints(folder=folder) if _written(one.path) >= began - 1.0]
@@ -209,6 +211,24 @@ def _left(result: Fit) -> tuple[Sequence[Checkpoint], Mapping[Path, str]]:
     late = {one.path: "it was written after the first loss that was not finite" for one in whole}
     torn = {path: why for path, why in adapter.spoiled(folder=folder).items() if path not in late and _written(path) >= began - 1.0}
     return [], {**late, **torn}
+
+
+def _goes_on_from(result: Fit) -> str:
+    """What a run that was just interrupted can be gone on from, by names and times alone: who stopped it waits for no look into files."""
+    adapter = resuming(result.job.adapter)
+    if adapter.keeps() is None:
+        return NOTHING
+    with suppress(AutofitError, OSError):
+        saved = [path for path in adapter.saved(folder=result.job.folder.path) if _written(path) >= _began(result) - 1.0]
+        if not saved:
+            return BEGINNING
+        return NOTHING if all(_diverged_before(result.attempts, path) for path in saved) else CHECKPOINT
+    return ""
+
+
+def _began(result: Fit) -> float:
+    """When the run began, or was last begun anew."""
+    return next((made.began for made in reversed(result.attempts) if made.checkpoint is None), 0.0)
 
 
 def _diverged_before(attempts: Sequence[Made], path: Path) -> bool:

@@ -92,10 +92,12 @@ def _jobs(call: Call) -> Iterable[Task]:
 
 
 def _stopped(stopped: Interrupted, terminal: Terminal) -> Answer:
-    terminal.complain(f"autofit: {stopped}; no process is left behind")
     where = {"run_dir": stopped.run_dir} if stopped.run_dir else {}
+    terminal.complain(
+        f"autofit: {stopped}" + ("; no process is left behind" if where else "")
+    )  # of a run that is another's nothing is said
     if where:
-        terminal.complain(f"to go on: autofit resume {stopped.run_dir}")
+        terminal.complain(stopped.how_to_go_on)
     return Answer(status=stopped.exit_code, record={"status": "interrupted", "signal": stopped.signal_name, **where})
 
 

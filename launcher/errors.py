@@ -70,6 +70,8 @@ class Interrupted(AutofitError):
 
     run_dir: str = ""
     """The run that can be gone on with; empty where there is none."""
+    how_to_go_on: str = ""
+    """A sentence; empty where there is none."""
 
     def __init__(self, signal_name: str) -> None:
         self.signal_name = signal_name

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from launcher import headroom
 from launcher.contract.files import plain
 from launcher.contract.report import Phase
 from launcher.ladder import Ladder, Rung
@@ -38,6 +39,9 @@ class Made:
     seconds: float = 0.0
     left: Sequence[Checkpoint] = ()
     """The checkpoints that it could be gone on from when it had ended, newest first."""
+    goes_on_from: str = ""
+    """What ``resume`` would go on from, as far as that was seen: "checkpoint", "beginning" (nothing was saved yet), or "nothing" (it would
+    be begun anew only with ``recover.allow_restart``); empty: its launcher was killed before it could look."""
     not_finite_since: float | None = None
     """When its loss was first reported not to be finite (seconds since the epoch); None: its last report was finite."""
     then: Move | None = None
@@ -64,11 +68,13 @@ class Made:
     def wrong_by(self, trial_peak_bytes: int) -> int | None:
         """By how many bytes the fit was wrong: what was held and asked for beyond what the trial had shown.
 
-        None where that isn't known; not above 0 where memory was taken from the run, which needed no more than its trial.
+        None where that isn't known; not above 0 where memory was taken from the run, which needed no more than its trial, or so little more
+        that two processes which do the same may differ by it: every fit leaves as much free.
         """
         if self.ended is not Ended.OUT_OF_MEMORY or not self.peak_bytes or not trial_peak_bytes:
             return None
-        return self.peak_bytes + (self.asked_bytes or 0) - trial_peak_bytes
+        wrong = self.peak_bytes + (self.asked_bytes or 0) - trial_peak_bytes
+        return wrong if wrong > headroom.LEAST_BYTES else min(wrong, 0)
 
     def as_record(self, trial_peak_bytes: int) -> dict[str, Any]:
         record = {name: plain(getattr(self, name)) for name in _PLAIN}
@@ -81,8 +87,11 @@ class Made:
 _PLAIN = (
     "number", "command",
     "began", "checkpoint", "workers", "ended", "phase", "evidence", "source", "asked_bytes", "peak_bytes", "seconds", "left",
-    "not_finite_since",
+    "goes_on_from", "not_finite_since",
 )  # fmt: skip
+
+_LATER = ("goes_on_from", "not_finite_since")
+"""Of those, what the first records of this format did not say."""
 
 
 def moved(move: Move) -> dict[str, Any]:
@@ -100,8 +109,8 @@ def read(said: Mapping[str, Any], ladder: Ladder) -> Made:
     rung = ladder.rungs[said["rung_index"]]
     if dict(rung.values) != said["rung"]:
         raise ValueError(f"rung {rung.index} is {dict(rung.values)} now, and was {said['rung']}")
-    kept = {name: said[name] for name in _PLAIN if name not in ("checkpoint", "ended", "left", "not_finite_since")}
-    kept["not_finite_since"] = said.get("not_finite_since")
+    kept = {name: said[name] for name in _PLAIN if name not in ("checkpoint", "ended", "left", *_LATER)}
+    kept |= {name: said[name] for name in _LATER if name in said}
     checkpoint = _checkpoint(said["checkpoint"]) if said["checkpoint"] is not None else None
     return Made(rung=rung, checkpoint=checkpoint, ended=Ended(said["ended"]), left=[_checkpoint(one) for one in said["left"]], **kept)
 

@@ -60,6 +60,10 @@ class Interrupted:
             raise _refused(self.folder.path, f"its attempts aren't those of its recipe's ladder: {error}", _ANEW) from error
 
 
+_TORN = (
+    "Its recipe.yaml, its logs and what it has saved (run/) are as they were: command.sh is its command, which goes on from a checkpoint "
+    "by the trainer's own words for that; or launch it anew."
+)
 _ANEW = "Launch it anew; its command.sh still runs by itself."
 
 
@@ -88,6 +92,10 @@ def _record(path: Path) -> Mapping[str, Any]:
     try:
         record = json.loads((path / "record.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
+        if (path / "record.json").is_file() and (path / "recipe.yaml").is_file():
+            raise _refused(
+                path / "record.json", f"the run's record is torn, and nothing else says how far it had come: {error}", _TORN
+            ) from error
         cure = "Give the folder of a run: runs/autofit/NAME-DATE-TIME."
         raise _refused(path, f"it isn't a run of autofit: no record.json that can be read ({error})", cure) from error
     if not isinstance(record, dict) or "status" not in record or not (path / "recipe.yaml").is_file():

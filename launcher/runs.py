@@ -154,6 +154,12 @@ class Run:
         return int(self.events.get("run_started", {}).get("attempt") or 1)
 
     @property
+    def goes_on_from(self) -> str:
+        """What it can be gone on from, where that was seen when its last attempt ended."""
+        attempts = self.record.get("attempts") or [{}]
+        return str(attempts[-1].get("goes_on_from") or "")
+
+    @property
     def waits_for(self) -> str:
         """Who holds the card that this launch waits for just now."""
         taken = self.events.get("card_taken")
@@ -194,6 +200,21 @@ class Run:
             "began": self.began,
             "last_sign": self.last_sign,
         }
+
+
+CHECKPOINT, BEGINNING, NOTHING = "checkpoint", "beginning", "nothing"
+"""What a run can be gone on from (``made.Made.goes_on_from``)."""
+
+
+def how_to_go_on(path: Path | str, goes_on_from: str) -> str:
+    """What ``autofit resume`` would do for a run that did not come to its end, in a sentence."""
+    resume = f"autofit resume {path}"
+    return {
+        CHECKPOINT: f"`{resume}` goes on with it.",
+        BEGINNING: f"`{resume}` begins its training anew: nothing was saved yet. Its trials are not made again.",
+        NOTHING: "Nothing is left that it can be gone on from: "
+        f"`{resume} recover.allow_restart=true` begins its training anew, with what is there put aside and not removed.",
+    }.get(goes_on_from, f"`{resume}` goes on with it, from its last checkpoint, or from the beginning where it had saved none.")
 
 
 def is_run(path: Path) -> bool:

@@ -10,7 +10,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from launcher import attempts, devices, host, install, kept, launch, owner, peaks, process, proof, search, throughput, trial, turns, wheels
+from launcher import (
+    attempts,
+    devices,
+    host,
+    install,
+    kept,
+    launch,
+    owner,
+    peaks,
+    process,
+    proof,
+    runs,
+    search,
+    throughput,
+    trial,
+    turns,
+    wheels,
+)
 from launcher import recipe as recipes
 from launcher.contract.report import Phase
 from launcher.devices import Budget
@@ -269,10 +286,10 @@ def _recorded(result: Fit) -> Iterator[None]:
         yield
     except KeyboardInterrupt as stopped:
         result.status = Status.INTERRUPTED
-        raise _of(folder, Interrupted("SIGINT")) from stopped
+        raise _of(result, Interrupted("SIGINT")) from stopped
     except Interrupted as stopped:
         result.status = Status.INTERRUPTED
-        raise _of(folder, stopped) from None
+        raise _of(result, stopped) from None
     except BaseException:
         result.status = Status.STOPPED
         raise
@@ -283,8 +300,10 @@ def _recorded(result: Fit) -> Iterator[None]:
         folder.event("finished", status=result.status, memory=result.memory, results=result.results)
 
 
-def _of(folder: RunFolder, stopped: Interrupted) -> Interrupted:
-    stopped.run_dir = str(folder.path)
+def _of(result: Fit, stopped: Interrupted) -> Interrupted:
+    stopped.run_dir = str(result.job.folder.path)
+    trials = f"`autofit resume {stopped.run_dir}` goes on with its trials."
+    stopped.how_to_go_on = runs.how_to_go_on(stopped.run_dir, result.attempts[-1].goes_on_from) if result.attempts else trials
     return stopped
 
 

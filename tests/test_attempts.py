@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,8 @@ from launcher.errors import BadInput, Interrupted
 from launcher.fit import Fit, Status
 from launcher.job import Job
 from launcher.ladder import Rung, Wheel, build
-from launcher.made import read
+from launcher.made import Made, read
+from launcher.process import Child
 from launcher.progress import Progress
 from launcher.progress import read as read_progress
 from launcher.record import RunFolder
@@ -45,6 +47,8 @@ LOSS = {"nan": "XXXX", "nan_at_the_end": "...X", "nan_once": ".X..", "nan_from_t
 def validate():
     raise MemoryError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1000 bytes.")
 for epoch in range(first, 4):
+    if fault == "crash at once":
+        raise KeyError("typo")
     print(f"epoch {epoch} loss: {'nan' if LOSS[epoch] == 'X' else 0.5}", flush=True)
     for step in range(1, 4) if fault == "spins" else ():
         print(f"epoch {epoch} step {step}/9", flush=True)
@@ -82,6 +86,9 @@ for epoch in range(first, 4):
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.05)
 """
+
+
+MIB = 2**20
 
 
 class Few(Resumes):
@@ -391,6 +398,36 @@ def test_an_interrupted_fit_is_gone_on_with_to_its_fit_and_never_becomes_a_train
     assert fit.status is Status.DONE and fit.attempts == [] and not (job.folder.path / "run").exists()
     with pytest.raises(BadInput, match="only trials were asked of it"):
         resumption.read(job.folder.path)
+
+
+@pytest.mark.parametrize(
+    ("fault", "keeps", "goes_on_from"),
+    [("stop_early", True, "beginning"), ("stop_late", True, "checkpoint"), ("stop_late", False, "nothing")],
+)
+def test_an_interrupted_run_says_what_it_can_be_gone_on_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, keeps: bool, goes_on_from: str
+) -> None:
+    def stopped(job: Job, child: Child, **how: Any) -> Any:
+        while child.process.poll() is None:
+            time.sleep(0.01)
+        raise Interrupted("SIGTERM")
+
+    monkeypatch.setattr(attempts.supervise, "follow", stopped)
+    job = prepared(tmp_path, "crash" if fault == "stop_late" else "crash at once")
+    if not keeps:
+        monkeypatch.setattr(Few, "keeps", lambda self: None)
+    result = Fit(job=job)
+    fitted(result)
+    screen: Any = Screen()
+    with (tmp_path / "out").open("wb") as out, pytest.raises(Interrupted) as told, story._recorded(result):
+        attempts.see_through(result, screen, show=(out, out))
+    assert result.attempts[-1].goes_on_from == goes_on_from == read(result.attempts[-1].as_record(0), LADDER).goes_on_from
+    assert told.value.how_to_go_on == runs.how_to_go_on(job.folder.path, goes_on_from)
+
+
+def test_what_two_equal_processes_differ_by_makes_no_fit_wrong() -> None:
+    made = Made(number=1, rung=LADDER.asked, command="", began=0.0, ended=Ended.OUT_OF_MEMORY, peak_bytes=400 * MIB, asked_bytes=4 * MIB)
+    assert made.wrong_by(400 * MIB) == 0 and made.wrong_by(300 * MIB) == 104 * MIB and made.wrong_by(500 * MIB) == -96 * MIB
 
 
 def test_a_failed_run_is_gone_on_with_from_its_folder_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

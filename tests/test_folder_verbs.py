@@ -18,7 +18,7 @@ import pytest
 from rich.console import Console
 
 from launcher import board, cli, owner, runs
-from launcher.errors import BadInput
+from launcher.errors import BadInput, Interrupted
 from launcher.record import RunFolder
 from launcher.series import Series
 from launcher.verbs import folder as verbs
@@ -257,6 +257,23 @@ def test_watch_of_a_run_that_failed_has_its_exit_status_and_says_how_to_go_on(tm
     assert "failed" in out and f"`autofit resume {path}` goes on with it" in out
 
 
+@pytest.mark.parametrize(
+    ("goes_on_from", "words"),
+    [
+        ("checkpoint", "goes on with it."),
+        ("beginning", "begins its training anew: nothing was saved yet"),
+        ("nothing", "recover.allow_restart=true` begins its training anew"),
+        ("", "from its last checkpoint, or from the beginning where it had saved none"),
+    ],
+)
+def test_what_resume_would_do_is_said_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str], goes_on_from: str, words: str) -> None:
+    path = ended(tmp_path, "interrupted", attempts=[{"goes_on_from": goes_on_from}] if goes_on_from else [])
+    cli.run(["watch", str(path)])
+    out = capsys.readouterr().out
+    assert words in out and f"autofit resume {path}" in out
+    assert ("goes on with it" in out) is (goes_on_from in ("checkpoint", "")), "not promised where it begins anew"
+
+
 def test_watch_for_json_is_one_answer_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with running(tmp_path) as (path, child):
         assert cli.run(["watch", "--json", str(path)]) == 0
@@ -286,6 +303,22 @@ def test_ctrl_c_ends_the_watching_and_not_the_run(
         monkeypatch.setattr(verbs.time, "sleep", pressed)
         assert cli.run(["watch", str(path)]) == 0
         assert "the run goes on" in capsys.readouterr().out and child.poll() is None
+
+
+def test_a_signal_ends_the_watching_and_says_nothing_untrue_of_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended_by_a_scheduler(seconds: float) -> None:
+        raise Interrupted("SIGTERM")
+
+    with running(tmp_path) as (path, child):
+        monkeypatch.setattr(verbs.time, "sleep", ended_by_a_scheduler)
+        for verb, status in (("watch", 75), ("stop", 75)):
+            assert cli.run([verb, str(path)]) == status
+            said = capsys.readouterr()
+            assert "no process is left behind" not in said.out + said.err
+            if verb == "watch":
+                assert "the run goes on" in said.out and child.poll() is None
 
 
 def test_watching_ends_when_nobody_reads_it_any_more(tmp_path: Path) -> None:

@@ -59,6 +59,13 @@ def test_a_folder_that_is_not_there_or_is_no_run(tmp_path: Path) -> None:
     assert "it isn't a run of autofit" in refusal(tmp_path / "data")
 
 
+def test_a_record_that_is_torn_is_told_from_a_folder_that_is_no_run(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path)
+    (folder / "record.json").write_text((folder / "record.json").read_text()[:40])
+    said = refusal(folder)
+    assert "record.json: the run's record is torn" in said and "isn't a run" not in said and "command.sh" in said
+
+
 def test_an_older_record(tmp_path: Path) -> None:
     folder = run_folder(tmp_path)
     record = json.loads((folder / "record.json").read_text())

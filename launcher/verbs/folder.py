@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from launcher.doing import doing
-from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault
+from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault, Interrupted
 from launcher.verbs import prune
 from launcher.verbs.base import Answer, Call, Task
 from launcher.verbs.detached import DETACH, detached
@@ -139,9 +139,10 @@ def _watch(call: Call) -> Answer:
                 show(run)
                 time.sleep(LOOK_S)
                 run = reader.now()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Interrupted) as stopped:
         board.say(f"no longer watched; the run goes on. `autofit stop {run.folder.path}` would end it")
-        return Answer(status=ExitCode.DONE, record=run.as_record())
+        status = stopped.exit_code if isinstance(stopped, Interrupted) else ExitCode.DONE
+        return Answer(status=status, record=run.as_record())
     if not call.terminal.is_heard:
         return Answer(status=ExitCode.DONE, record=run.as_record())
     board.ended(run)
@@ -167,9 +168,13 @@ def _after(run: Run) -> str:
     """What can be done about a run that didn't come to its end."""
     if run.state == "elsewhere" and run.held.owner is not None:
         return f"Nothing has come from it for long: it runs on {run.held.owner.host}, or was killed there."
-    if run.state in ("killed", "interrupted", "failed", "diverged", "stopped") and "run_started" in run.events:
-        return f"`autofit resume {run.folder.path}` goes on with it."
-    return ""
+    if run.state not in ("killed", "interrupted", "failed", "diverged", "stopped"):
+        return ""
+    if "run_started" not in run.events:
+        return f"`autofit resume {run.folder.path}` goes on with its trials." if run.state != "failed" else ""
+    from launcher.runs import how_to_go_on
+
+    return how_to_go_on(run.folder.path, run.goes_on_from)
 
 
 def _status(run: Run) -> ExitCode:
