@@ -152,18 +152,22 @@ def _after_failure(history: History, last: Attempt, failed: Sequence[Attempt]) -
         case Ended.STALLED:
             return _stop(history, "it stalled again") if before else _again(history, "it stalled: once more from the last checkpoint")
         case Ended.DIVERGED:
-            if history.rules.on_nan != "roll_back" or before:
-                return _stop(
-                    history, "the loss is not finite" + (" again" if before else " (recover.on_nan=roll_back would try once more)")
-                )
-            if not history.checkpoints:
-                return _stop(history, f"the loss is not finite, and no checkpoint from before it is left{_saved(history, ': ')}")
-            return _again(history, "the loss was not finite: once more from the last good checkpoint")
+            return _diverged(history, again=bool(before))
         case Ended.DISK_FULL:
             return _stop(history, "the disk is full; free space there, then `autofit resume`")
         case Ended.READ_ONLY:
             return _stop(history, "its files can't be written any more; see to that, then `autofit resume`")
     return _stop(history, "it crashed, and not for want of memory: starting it again would crash it again")
+
+
+def _diverged(history: History, *, again: bool) -> Move:
+    """Once more from before the loss was not finite, where the recipe says so and something of that time is left."""
+    words = "the loss is not finite" + (" again" if again else "")
+    if not history.checkpoints:
+        return _stop(history, f"{words}, and no checkpoint from before it is left{_saved(history, ': ')}")
+    if again or history.rules.on_nan != "roll_back":
+        return _stop(history, words if again else f"{words} (recover.on_nan=roll_back would try once more)")
+    return _again(history, "the loss was not finite: once more from the last good checkpoint")
 
 
 def _again(history: History, why: str) -> GoOn | Stop:

@@ -139,6 +139,9 @@ def test_a_loss_that_is_not_finite_is_rolled_back_once_and_only_where_asked() ->
     assert isinstance(decide(history(diverged)), Stop)
     assert went_on(decide(history(diverged, rules=rolling))).checkpoint == checkpoint()
     assert isinstance(decide(history(diverged, diverged, rules=rolling)), Stop)
+    for rules in (RecoverRules(), rolling):
+        nothing = decide(history(diverged, rules=rules, checkpoints=(), spoiled={Path("last.pt"): "its weights are not finite"}))
+        assert isinstance(nothing, Stop) and nothing.why.endswith("is left: last.pt: its weights are not finite"), "no advice in vain"
 
 
 def test_what_was_saved_and_cant_be_gone_on_from_is_not_taken_for_nothing_saved_yet() -> None:

@@ -181,6 +181,23 @@ def test_a_script_goes_on_from_its_own_checkpoint_one_rung_lower(script: Night) 
 
 
 @pytest.mark.slow
+def test_a_script_that_diverges_is_not_done_and_what_it_saved_since_is_not_advised(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text((ROOT / "tests" / "scripts" / "resumable.py").read_text())
+    args = {**SCRIPT["trainer"]["args"], "command": [sys.executable, "train.py", "--epochs", "8", "--nan-from", "12"]}  # in epoch 3
+    night = Night(tmp_path, {**SCRIPT, "trainer": {"adapter": "script", "args": args}, "recover": {"on_nan": "go_on"}})
+    night.start()
+    status, said = night.end()
+    assert (status, said["status"], said["attempts"][0]["ended"]) == (5, "diverged", "diverged"), night.said_on_stderr()
+    assert said["run"]["returncode"] == 0 and said["attempts"][0]["not_finite_since"] and (night.folder / "run" / "epoch7.pt").exists()
+    left = [Path(one["path"]).name for one in said["attempts"][0]["left"]]
+    assert left and set(left) <= {"epoch0.pt", "epoch1.pt", "epoch2.pt"}
+    night.start("resume", str(night.folder))
+    status, again = night.end()
+    assert status == 5 and Path(again["attempts"][1]["checkpoint"]["path"]).name == left[0]
+    assert not night.left_over()
+
+
+@pytest.mark.slow
 def test_memory_taken_away_in_mid_training_ends_one_rung_lower_with_all_epochs_and_the_same_effective_batch(yolo: Night) -> None:
     before = snapshot(yolo.place / "dataset")
     yolo.start()
