@@ -186,7 +186,7 @@ def _squeezed(seen: _Seen) -> Verdict | None:
 def _stalled(seen: _Seen) -> Verdict | None:
     if seen.ending.stood_still:
         why = f"it stood still in phase {seen.report.phase}: no word and no processor time for long (recover.stall_s)"
-        return _verdict(seen, Kind.STALLED, why, evidence=f"{seen.ending.stood_still}\n{seen.ending.stderr_tail}")
+        return _verdict(seen, Kind.STALLED, why, evidence=seen.ending.stood_still)
     if not seen.ending.timed_out:
         return None
     why = f"no end after {seen.ending.seconds:.0f} s, in phase {seen.report.phase}"
