@@ -106,13 +106,22 @@ def _run(argv: Sequence[str], folder: Path, place: Place, *, limit_s: float, bal
             start_new_session=True,
         )  # fmt: skip
         try:
-            return process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                return process.wait(60)
-            os.killpg(process.pid, signal.SIGKILL)
-            return process.wait()
+                return process.wait(limit_s)
+        finally:
+            _end(process)
+        return process.wait()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends what still runs: after its time, or because the person interrupts. autofit ends its own children when it is told to stop."""
+    if process.poll() is not None:
+        return
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(60)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _environment(folder: Path, place: Place, ballast: int) -> Mapping[str, str]:
