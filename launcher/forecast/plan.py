@@ -13,7 +13,7 @@ from typing import Any
 
 from launcher import wheels
 from launcher.contract.report import Phase
-from launcher.errors import BadInput, Fault
+from launcher.errors import COMMAND_LINE, BadInput, Fault
 from launcher.forecast import cards
 from launcher.forecast.cards import Card
 from launcher.forecast.forecast import Forecast, worst
@@ -138,13 +138,21 @@ def planned(draft: Draft, gpus: Sequence[str]) -> Plan:
     return _foreseen(adapter, ladder, chosen)
 
 
+def for_cards(draft: Draft) -> Recipe:
+    """The recipe as a card that is named may have it: ``device.memory`` counts where it was typed. A recipe's is that of another device."""
+    assert draft.recipe is not None
+    if draft.provenance.where("device.memory") == COMMAND_LINE:
+        return draft.recipe
+    return draft.recipe.model_copy(update={"device": draft.recipe.device.model_copy(update={"memory": None})})
+
+
 def _on_a_card(draft: Draft) -> Recipe:
     """The recipe as it would run on a card, without data where it names none."""
-    assert draft.recipe is not None
-    changed: dict[str, Any] = {"device": draft.recipe.device.model_copy(update={"kind": "cuda"})}
+    recipe = for_cards(draft)
+    changed: dict[str, Any] = {"device": recipe.device.model_copy(update={"kind": "cuda"})}
     if any(fault.key == "data" for fault in draft.faults):
         changed["data"] = None
-    return draft.recipe.model_copy(update=changed)
+    return recipe.model_copy(update=changed)
 
 
 def _is_of_a_plan(key: str) -> bool:

@@ -72,6 +72,7 @@ def _extrapolated(draft: Draft, gpus: list[str], terminal: Terminal) -> Answer:
     """A training that can't be traced, by two small real trials on the device that is here."""
     from launcher import devices, fit, search, story
     from launcher.forecast import cards, extrapolated
+    from launcher.forecast import plan as plans
 
     assert draft.recipe is not None
     chosen, device = cards.named(gpus), draft.recipe.device
@@ -81,7 +82,7 @@ def _extrapolated(draft: Draft, gpus: list[str], terminal: Terminal) -> Answer:
     seen, last = search.seen_in([story.as_tried(one, job) for one in trials]), trials[-1].verdict
     made = None
     if sum(one.verdict.fits for one in trials) == extrapolated.POINTS:
-        made = extrapolated.planned(job.recipe, job.ladder, seen, job.budget, chosen)
+        made = extrapolated.planned(plans.for_cards(draft), job.ladder, seen, job.budget, chosen)
         terminal.plan(made)
     status = fit.Status.DONE if last.fits else fit.status_of(last.kind)
     record = {"status": status, "trials": [one.as_record() for one in trials], "run_dir": str(job.folder.path)}

@@ -100,6 +100,15 @@ def test_a_smaller_part_of_a_card_is_planned_for(capsys: pytest.CaptureFixture[s
     assert part["cap_bytes"] == int(8 * GIB * 0.8) and part["rung_predicted_to_fit"] > whole["rung_predicted_to_fit"]
 
 
+def test_the_memory_that_a_recipe_gives_another_device_is_none_of_the_card_s(capsys: pytest.CaptureFixture[str]) -> None:
+    one = adapter()
+    keep_traces(one, wheels.ladder_of(one))
+    whole = answered(capsys, "recipe=mine", "gpu=t4")[1]["cards"][0]
+    with Path("recipes/mine.yaml").open("a") as recipe:
+        recipe.write("\ndevice: {kind: cpu, memory: 900MiB}\n")
+    assert answered(capsys, "recipe=mine", "gpu=t4")[1]["cards"][0] == whole
+
+
 def test_a_card_that_is_not_known_and_no_card_at_all_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     status, record, _ = answered(capsys, "recipe=mine", "gpu=rtx4080")
     assert status == 1 and "rtx_4080s" in record["faults"][0]["cure"]
