@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from launcher.trainers.base import Command, Proves, proving
 MODULE = "launcher.trainers.script.inside.same.run"
 PASS_STEPS = 4
 """Optimizer steps that a pass over the data is cut to."""
+MOST_ROWS = 64
+"""Of a micro-batch by which a factor is confirmed."""
 LEAST_S = 5.0
 """With less left no more twins are begun."""
 REFUSED = frozenset({Kind.SCALE, Kind.WEIGHTED, Kind.ROWS_SEE, Kind.SETTINGS, Kind.SAMPLES, Kind.DIFFERENT})
@@ -51,6 +53,15 @@ def prove(job: Job, rung: Rung) -> Proof:
     return replace(proof, same=replace(proof.same, seconds=time.monotonic() - began))
 
 
+def with_cure(job: Job, cure: Mapping[str, Any]) -> Job:
+    """The launch with what was found to put its update right."""
+    if not cure:
+        return job
+    rules = job.recipe.trainer
+    recipe = job.recipe.model_copy(update={"trainer": rules.model_copy(update={"args": {**rules.args, **cure}})})
+    return replace(job, adapter=type(job.adapter)(recipe))
+
+
 class _OutOfTime(Exception):
     """The twins took longer than they may."""
 
@@ -68,18 +79,23 @@ class _Proving:
         if adapter is None:
             return Proof(same=sameness.unproven(f"the adapter {self._job.adapter.name} doesn't say how its runs are made small"))
         if not limit_s:
-            return Proof(same=sameness.unproven("trial.proof_timeout_s is 0"))
+            return self._unproven(adapter, "trial.proof_timeout_s is 0")
         if self._rung.world_size > 1:
-            return Proof(same=sameness.unproven(f"{self._rung.world_size} processes train together"))
+            return self._unproven(adapter, f"{self._rung.world_size} processes train together")
         layouts = adapter.small(self._rung, self._job.ladder.asked)
         if len(layouts) < 2:
-            return Proof(same=sameness.unproven("its optimizer step can't be made smaller"))
+            return self._unproven(adapter, "its optimizer step can't be made smaller")
         try:
             return self._compared(adapter, layouts)
         except _OutOfTime:
-            return Proof(same=sameness.unproven(f"it took longer than {limit_s:g} s (trial.proof_timeout_s)"))
+            return self._unproven(adapter, f"it took longer than {limit_s:g} s (trial.proof_timeout_s)")
         finally:
             self._forget()
+
+    def _unproven(self, adapter: Proves, why: str) -> Proof:
+        """Nothing could be compared: launched all the same, save where it would be shorter than asked."""
+        same = sameness.unproven(why)
+        return Proof(same=same, refused=_too_short(adapter, same))
 
     def _compared(self, adapter: Proves, layouts: Sequence[tuple[int, int]]) -> Proof:
         finding, twins = self._found(adapter, layouts)
@@ -89,11 +105,41 @@ class _Proving:
             if again.kind is not Kind.UNCOMPARABLE:
                 finding, twins = again, fewer
         same = sameness.certificate(finding, twins[0], twins[1:])
-        return Proof(same=same, refused=_refusal(finding, same))
+        layouts = [(twin.micro_batch, twin.accumulation) for twin in twins]
+        if finding.kind is Kind.SAME and any(twin.batch_norm for twin in twins):
+            same = self._with_batch_norm(adapter, same, layouts)
+        refused = _refusal(finding, same) or _too_short(adapter, same)
+        return (self._cured(adapter, finding, same, layouts) if refused else None) or Proof(same=same, refused=refused)
+
+    def _with_batch_norm(self, adapter: Proves, same: SameTraining, layouts: Sequence[tuple[int, int]]) -> SameTraining:
+        """By how much statistics of micro-batches change the update, when all else is the same."""
+        twins = self._run(adapter, layouts[:2], batch_norm_trains=True)
+        apart = sameness.compare(twins[0], twins[1:]).apart
+        return sameness.but_for_batch_norm(same, apart, twins)
+
+    def _cured(self, adapter: Proves, finding: Finding, same: SameTraining, layouts: Sequence[tuple[int, int]]) -> Proof | None:
+        """With what the finding names as its cure, where there is one and it is proven."""
+        recipe = adapter.course_of() if finding.kind is Kind.SAME else adapter.cured(finding)
+        if recipe is None:
+            return None
+        changed = {key: value for key, value in recipe.trainer.args.items() if self._job.recipe.trainer.args.get(key) != value}
+        job = with_cure(self._job, changed)
+        mended = proving(job.adapter)
+        assert mended is not None
+        again, twins = self._found(mended, layouts)
+        cured = sameness.certificate(again, twins[0], twins[1:])
+        if again.kind is not Kind.SAME or _refusal(again, cured) or _too_short(mended, cured):
+            return None
+        if finding.kind is Kind.SCALE and (why := self._only_of_few(mended, layouts)):
+            return self._unproven(adapter, why)
+        note = f"as it stands {finding.why or _refusal(finding, same)}; put right from outside, and proven so"
+        return Proof(same=replace(cured, cure=changed, notes=(note,)), job=job)
 
     def _found(self, adapter: Proves, layouts: Sequence[tuple[int, int]]) -> tuple[Finding, list[Twin]]:
         """What twins of these layouts come to; of one row, repeated, where that tells why they differ."""
         twins = self._run(adapter, layouts)
+        if not all(twin.steps for twin in twins):  # made as short as that, it may have nothing to do
+            twins = self._run(adapter, layouts, short=False)
         finding = sameness.compare(twins[0], twins[1:])
         if finding.rows_differ and twins[0].indices:
             again = self._run(adapter, layouts, rows=list(twins[0].indices), rows_of=twins[0].dataset)
@@ -105,9 +151,20 @@ class _Proving:
             finding = sameness.with_one_row(finding, one[0], one[1])
         return finding, twins
 
+    def _only_of_few(self, mended: Proves, layouts: Sequence[tuple[int, int]]) -> str:
+        """Why a factor seen on few rows isn't the run's: a divisor that is held at one (YOLO's sum of target scores) looks like it there.
+        Nothing where as many as the rung's own micro-batch say the same."""
+        most, asked = min(self._rung.micro_batch, MOST_ROWS) // 4 * 4, layouts[0][1]
+        if most <= layouts[0][0]:
+            return ""
+        many, twins = self._found(mended, [(most, asked), (most // 4, 4 * asked)])
+        if many.kind in (Kind.SAME, Kind.UNCOMPARABLE):
+            return ""
+        return f"its gradients differ by a factor on {layouts[0][0]} rows and otherwise on {twins[0].micro_batch}: {many.why}"
+
     # -- running
 
-    def _run(self, adapter: Proves, layouts: Sequence[tuple[int, int]], **told: Any) -> list[Twin]:
+    def _run(self, adapter: Proves, layouts: Sequence[tuple[int, int]], *, short: bool = True, **told: Any) -> list[Twin]:
         """Twins of these layouts, the first of which the others are held against."""
         self._rounds += 1
         left = self._until - time.monotonic()
@@ -120,7 +177,7 @@ class _Proving:
         twins = []
         for name, (micro, accumulation) in zip(names, layouts, strict=True):
             rung = replace(self._rung, values={**self._rung.values, MICRO_BATCH: micro}, accumulation=accumulation)
-            command = adapter.twin(rung, self._job.budget, folder=place / name)
+            command = adapter.twin(rung, self._job.budget, folder=place / name, short=short)
             samples = micro * accumulation
             more = {"samples": samples, "micro_batch": micro, "pass_samples": PASS_STEPS * samples, "seconds": left / 4, **told}
             twins.append(_twin(name, command, against="" if name == names[0] else names[0], told=more))
@@ -176,8 +233,17 @@ def _halved(layouts: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return [(2, least), (1, 2 * least)]
 
 
+def _too_short(adapter: Proves, same: SameTraining) -> str:
+    """Why a rung isn't launched of which the number of optimizer steps isn't proven: a script counts steps that are held back."""
+    counted = adapter.counted()
+    if not counted or same.steps == sameness.PROVEN:
+        return ""
+    return f"{counted} counts training in steps, which are held back from outside, and their number is {same.steps}"
+
+
 def _refusal(finding: Finding, same: SameTraining) -> str:
     """Why the rung is refused, or nothing."""
     if finding.kind in REFUSED:
         return finding.why
-    return next((f"{name} {line}" for name, line in same.lines.items() if line.startswith("differs by")), "")
+    course = {name: line for name, line in same.lines.items() if name != "gradient"}  # which the finding is
+    return next((f"its {name} {line}" for name, line in course.items() if line.startswith("differs")), "")

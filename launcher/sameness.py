@@ -10,7 +10,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -125,7 +125,7 @@ class Finding:
     apart: float | None = None
     """Greatest relative distance of the first step's gradients."""
     power: int = 0
-    """For ``SCALE``: 1 where gradients grow with the accumulation, -1 where they shrink."""
+    """1 where gradients grow with the accumulation, -1 where they shrink, of one row that is repeated for ``WEIGHTED``."""
     rows_differ: bool = False
 
 
@@ -167,6 +167,7 @@ class SameTraining:
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> SameTraining:
+        said = {key: value for key, value in said.items() if key != "refused"}
         return cls(**{**said, "layouts": tuple(said.get("layouts", ())), "notes": tuple(said.get("notes", ()))})
 
 
@@ -349,7 +350,8 @@ def with_one_row(different: Finding, first: Twin, other: Twin) -> Finding:
             f"each micro-batch is averaged by itself, so that those with fewer targets, other weights or more padding count as much as the "
             f"others ({different.apart or 0:.1%} apart)"
         )
-        return Finding(kind=Kind.WEIGHTED, why=why, apart=different.apart)
+        powers = {_power(figures, other.accumulation / first.accumulation) for figures, _ in held}
+        return Finding(kind=Kind.WEIGHTED, why=why, apart=different.apart, power=powers.pop() if len(powers) == 1 else 0)
     return _see_each_other(different)
 
 
@@ -376,6 +378,15 @@ def certificate(finding: Finding, first: Twin, others: Sequence[Twin]) -> SameTr
     return SameTraining(
         gradient=gradient, steps=steps, schedule=schedule, samples=samples, verdict=finding.kind.value, apart=finding.apart, layouts=layouts
     )
+
+
+def but_for_batch_norm(same: SameTraining, apart: float | None, twins: Sequence[Twin]) -> SameTraining:
+    """A certificate of twins whose batch norm stood still, with by how much it differs as it trains."""
+    layouts = " and ".join(twin.layout for twin in twins)
+    if apart is None:
+        return replace(same, gradient="not comparable because batch norm could not be run on so few rows; all else is the same")
+    line = f"differs by {apart:.2g} in batch norm alone ({layouts}), which takes its statistics from micro-batches; all else is the same"
+    return replace(same, gradient=line)
 
 
 def _gradient_line(finding: Finding) -> str:

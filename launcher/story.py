@@ -266,6 +266,8 @@ def _as_it_was(interrupted: Interruption, screen: Screen, until_the_end: ExitSta
     job = Job(adapter=adapter, ladder=ladder, budget=_budget_in_turn(recipe, waited=turn.waited), folder=interrupted.folder, turn=turn)
     result = Fit(job=job, trials=interrupted.trials(ladder), attempts=made, forgiven=len(made), fit_only=interrupted.fit_only)
     result.digest = (interrupted.record.get("kept") or {}).get("digest")
+    said = interrupted.record.get("same_training")
+    result.same = SameTraining.of(said) if said is not None else None
     chosen = interrupted.record["chosen_rung_index"]
     if chosen is not None:
         result.chosen = next(one for one in reversed(result.trials) if one.rung.index == chosen)
@@ -364,7 +366,7 @@ def _walk(result: Fit, screen: Screen) -> None:
             result.standing = kept.keep(job, result.standing, result.trials, result.chosen, same=result.same)
         _known(result, screen)
     if result.chosen is not None:
-        result.job = found.job or job
+        _take(result, found.job or job)
     job.folder.event("fitted", status=result.status, rung_index=result.chosen.rung.index if result.chosen else None)
 
 
@@ -381,6 +383,13 @@ def _proven(result: Fit, rung: Rung, screen: Screen) -> Proof:
     result.write()
     screen.proven(found.same, rung, refused=found.refused)
     return found
+
+
+def _take(result: Fit, job: Job) -> None:
+    """The launch goes on with this job; what is taken up again later begins with its recipe."""
+    if job is not result.job:
+        job.folder.replace(job.folder.recipe, recipes.as_yaml(job.recipe))
+        result.job = job
 
 
 def _ruled_out(tried: search.Tried, ladder: Ladder, why: str) -> search.Tried:
@@ -493,6 +502,8 @@ def _as_kept(result: Fit, screen: Screen) -> bool:
     if stands.used and stands.certificate is not None:
         result.trials = kept.trials_of(stands.certificate, job)
         result.same = SameTraining.of(stands.certificate.same or {})
+        _take(result, proof.with_cure(job, result.same.cure))
+        job = result.job
         result.chosen = next(one for one in result.trials if one.rung.index == stands.certificate.rung_index)
         result.command = launch.native_command(job, result.chosen.rung)
         result.status = Status.DONE

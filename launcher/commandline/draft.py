@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -38,17 +39,19 @@ def _head(understood: Understood, name: str) -> Iterator[str]:
     yield from ("  - _self_", "", f"summary: {as_text(f'`{command[:100]}`')}")
 
 
-def _section(key: str, value: Any, comments: Mapping[str, str], remarks: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    """A key with its value as YAML, one level of nesting per two columns, with what a reader is told beside it."""
-    depth = 2 * key.count(".")
+def _section(
+    key: str, value: Any, comments: Mapping[str, str], remarks: Mapping[str, tuple[str, ...]], *, name: str = "", depth: int = 0
+) -> Iterator[str]:
+    """A key with its value as YAML, one level of nesting per two columns, with what a reader is told beside it. ``name``: its last part."""
     comment = f"   # {comments[key]}" if key in comments else ""
-    name = key.rpartition(".")[2]
+    name = name or key
+    said = name if re.fullmatch(r"\w+", name) else as_text(name)
     if not isinstance(value, Mapping) or not (value or key in remarks):
-        yield f"{'':{depth}}{name}: {as_text(value)}{comment}"
+        yield f"{'':{depth}}{said}: {as_text(value)}{comment}"
         return
-    yield f"{'':{depth}}{name}:{comment}"
+    yield f"{'':{depth}}{said}:{comment}"
     for inner, inside in value.items():
-        yield from _section(f"{key}.{inner}", inside, comments, remarks)
+        yield from _section(f"{key}.{inner}", inside, comments, remarks, name=inner, depth=depth + 2)
     yield from (f"{'':{depth + 2}}# {remark}" for remark in remarks.get(key, ()))
 
 

@@ -23,6 +23,7 @@ from launcher.forecast import traced
 from launcher.forecast.forecast import Rest
 from launcher.ladder import ActsIn, Ladder, Rung
 from launcher.progress import Progress
+from launcher.sameness import Finding
 from launcher.schema import Recipe, Value, WheelRule
 from launcher.understood import Understood
 
@@ -261,12 +262,23 @@ class Proves:
         most = 4 if asked.micro_batch >= 4 else 2 if asked.micro_batch >= 2 else 0
         return [(most // part, asked.accumulation * part) for part in (1, 2, 4) if part <= most]
 
-    def twin(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
-        """The full run at ``rung``, as short as it can be made without changing its updates."""
+    def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True) -> Command:
+        """The full run at ``rung``; ``short``: with the words for its length made small, where there are such."""
         raise NotImplementedError
 
-    def cured(self, cure: Mapping[str, Any]) -> Recipe | None:
-        """The recipe with what makes its update the asked one; None where this trainer has no such cure."""
+    def counted(self) -> str:
+        """The word by which training is so many steps long where nothing but twins can tell of which kind, so that a rung whose steps
+        aren't proven would be too short; empty where there is none."""
+        return ""
+
+    def course_of(self) -> Recipe | None:
+        """The recipe with its length turned along with the micro-batch, after twins have shown that it counts micro-batches; None where
+        no word for it is known. It is proven before it is used."""
+        return None
+
+    def cured(self, finding: Finding) -> Recipe | None:
+        """The recipe with what could make its update the asked one, after twins have shown how it differs; None where nothing is known.
+        It is proven before it is used."""
         return None
 
 

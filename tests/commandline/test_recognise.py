@@ -235,7 +235,7 @@ def test_a_key_of_yacs_has_its_value_behind_it(tmp_path: Path, monkeypatch: pyte
     turned = next(index for index in range(1, 40) if "8" in rung_words(understood, index)[5:6])
     assert rung_words(understood, turned)[: len(words)] == lower
     counted = recognise.understand(["python", "t.py", "SOLVER.IMS_PER_BATCH", "16", "SOLVER.MAX_ITER", "1000"])
-    assert "accumulation" not in believed(counted), "1000 steps of micro-batches would be too few"
+    assert counted.args["lengths"] == {"SOLVER.MAX_ITER": 1000}, "1000 steps of micro-batches would be too few"
 
 
 def test_a_batch_of_a_section_of_validation_is_the_validations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,13 +312,27 @@ def test_a_configuration_that_the_script_finds_itself_is_left_to_it(tmp_path: Pa
     assert "config" not in understood.args and ScriptAdapter(made(understood)).check() == []
 
 
-def test_what_counts_its_steps_is_not_accumulated_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("words", "lengths"),
+    [
+        ("--max-steps 500", {"--max-steps": 500}),
+        ("--steps=500 --log-steps 5 --warmup_steps 10", {"--steps=": 500}),
+        ("trainer.num_epochs=3", {"trainer.num_epochs=": 3}),
+        ("--max_steps -1 --save_every_n_steps 4", {}),
+        ("--config c.yaml", {"config:train.max_steps": 40, "config:train.steps_per_epoch": 10}),
+    ],
+)
+def test_how_long_it_trains_is_known_wherever_it_is_said(
+    words: str, lengths: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("train.py").write_text("p.add_argument('--batch-size', default=8)\np.add_argument('--max-steps', default=-1)\n")
-    plain = recognise.understand(["python", "train.py", "--log-steps", "10", "--epochs", "3"])
-    assert believed(plain)["accumulation"] == (1, "outside") and plain.ladder["order"] == ["micro_batch"]
-    counted = recognise.understand(["python", "train.py", "--max-steps", "500"])
-    assert "accumulation" not in believed(counted) and "--max-steps 500 counts training in steps" in counted.remarks["ask"][0]
+    Path("train.py").write_text("p.add_argument('--batch-size', default=8)\n")
+    Path("c.yaml").write_text("train: {max_steps: 40, steps_per_epoch: 10, eval_steps: 5}\n")
+    understood = recognise.understand(["python", "train.py", "--batch-size", "8", *words.split()])
+    assert understood.args.get("lengths", {}) == lengths
+    adapter = ScriptAdapter(made(understood))
+    counted = [spelled for spelled in lengths if "steps" in spelled]
+    assert adapter.counted() == (counted[0] if counted else ""), "its steps are held back from outside: their number must be proven"
 
 
 def test_a_module_names_the_recipe_and_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -524,7 +538,9 @@ def test_processes_are_counted_by_the_launchers_words(words: str, ranks: int) ->
 
 def test_who_accepts_another_batch_gets_a_micro_batch_that_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("train.py").write_text("p.add_argument('--batch-size', default=8)\np.add_argument('--max-steps', default=100)\n")
+    Path("train.py").write_text(
+        "p.add_argument('--batch-size', default=8)\nOneCycleLR(o, 1, total_steps=len(data) // args.batch_size * args.epochs)\n"
+    )
     understood = recognise.understand(["python", "train.py"])
     assert understood.ladder["wheels"]["micro_batch"] == {"floor": 8}
     assert free_batch(understood).ladder == {"order": ["micro_batch"]}

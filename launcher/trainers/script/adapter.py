@@ -22,6 +22,8 @@ from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import Ladder, Rung
 from launcher.progress import Progress
+from launcher.sameness import Finding
+from launcher.sameness import Kind as FindingKind
 from launcher.schema import Recipe, Value, WheelRule
 from launcher.trainers.base import (
     Checkpoint,
@@ -37,11 +39,14 @@ from launcher.trainers.base import (
     WheelSpec,
     held_by,
 )
-from launcher.trainers.script import batches, configs, outside, recognise, resuming, rules
+from launcher.trainers.script import batches, configs, names, outside, recognise, resuming, rules
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.spelling import ITSELF, NOMINAL, OUTSIDE, Line, kind
 from launcher.understood import Understood
 
+SHORT_STEPS = 4
+SHORT_PASSES = 2
+"""How long a twin's training is, where a word says it."""
 MOST_ACCUMULATION = 4
 """Micro-batches per optimizer step in a trial."""
 
@@ -153,8 +158,8 @@ class ScriptAdapter(Resumes, Foreseen, Proves):
 
     # -- a rung in the script's words -----------------------------------------------------------------------------------
 
-    def line(self, rung: Rung, *, run: Path, accumulation: int | None = None) -> Line:
-        """The command of one rung. ``run``: what {run} stands for. ``accumulation``: another than the rung's."""
+    def line(self, rung: Rung, *, run: Path, accumulation: int | None = None, short: bool = False) -> Line:
+        """The command of one rung. ``run``: what {run} stands for. ``accumulation``: another than the rung's. ``short``: as a twin's."""
         line = Line(words=list(self.args.command), begin=_begin(self.args), env=dict(self.args.env))
         for spelled, value in self.args.set.items():
             line.set(spelled, value.replace("{run}", str(run)) if isinstance(value, str) else value)
@@ -172,15 +177,35 @@ class ScriptAdapter(Resumes, Foreseen, Proves):
                 line.split = (int(self.args.says[wheel]), value)
             elif spelling is not None:
                 line.set(spelling, value)
+        for spelled, said in self._lengths(rung, short=short).items():
+            line.set(spelled, said)
         return line
 
-    def _placed(self, rung: Rung, *, place: Path, run: Path, accumulation: int | None = None) -> tuple[Line, dict[Path, str]]:
+    def _lengths(self, rung: Rung, *, short: bool) -> dict[str, int]:
+        """How long training is, where that isn't as asked: in micro-batches, or in a twin."""
+        lengths = {}
+        for spelled, asked in self.args.lengths.items():
+            most = SHORT_PASSES if names.counts_passes(batches.name(spelled)) else SHORT_STEPS
+            times = rung.accumulation // self._asked_accumulation if spelled in self.args.counts else 1
+            said = (min(asked, most) if short else asked) * max(times, 1)
+            if said != asked:
+                lengths[spelled] = said
+        return lengths
+
+    def _placed(
+        self, rung: Rung, *, place: Path, run: Path, accumulation: int | None = None, short: bool = False
+    ) -> tuple[Line, dict[Path, str]]:
         """The command with the files that it needs in ``place``: a changed copy of its configuration, what accumulates from outside."""
-        line = self.line(rung, run=run, accumulation=accumulation)
+        line = self.line(rung, run=run, accumulation=accumulation, short=short)
         files: dict[Path, str] = {}
         if line.outside > 1 or line.split is not None:
             variables, files = outside.placed(line.outside, split=line.split, place=place, env=line.env)
             line.env |= variables
+        if self.args.update is not None and (told := accumulation or rung.accumulation) > self._asked_accumulation:
+            times = told / self._asked_accumulation
+            variables, more = outside.put_right(self.args.update, times=times, place=place, env=line.env)
+            line.env |= variables
+            files = {**files, **more}
         by_file: dict[str, dict[str, Any]] = {}
         for key, value in line.config.items():
             path = configs.last_with(self.args.config, key) or next(iter(self.args.config), None)
@@ -221,8 +246,44 @@ class ScriptAdapter(Resumes, Foreseen, Proves):
             return [(most // part, whole // (most // part)) for part in (1, 2, 4) if most % part == 0]
         return Proves.small(self, chosen, asked)
 
-    def twin(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
-        return self.full_run(rung, budget, folder=folder)
+    @property
+    def _asked_accumulation(self) -> int:
+        asked = self.recipe.ask.get("accumulation")
+        return asked if isinstance(asked, int) else self.accumulation()
+
+    def cured(self, finding: Finding) -> Recipe | None:
+        """Losses of micro-batches are put together otherwise, in the script's own accumulation or in ours."""
+        if finding.kind not in (FindingKind.SCALE, FindingKind.WEIGHTED) or self.args.update is not None:
+            return None
+        asked_one = self._asked_accumulation == 1
+        if finding.kind is FindingKind.WEIGHTED and not asked_one:
+            return None  # each of the asked micro-batches is averaged by itself, too: that is what was asked
+        scale = finding.kind is FindingKind.SCALE
+        if _form(self.args) == OUTSIDE:  # what counts targets weighs them, and nothing else does
+            loss = "mean" if scale and finding.power > 0 else "sum"
+            return self._with(env={**self.args.env, outside.LOSS: loss}, **({} if scale else {"update": "targets"}))
+        if scale:
+            return self._with(update="average" if finding.power > 0 else "add")
+        return self._with(update="targets" if finding.power > 0 else "targets_divided")
+
+    def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True) -> Command:
+        line, files = self._placed(rung, place=folder / "native", run=folder / "run", short=short)
+        return Command(argv=tuple(line.words), env={**line.env, **_hidden_cards(budget)}, files=files)
+
+    def counted(self) -> str:
+        """Where its steps are held back from outside a script counts steps that it hasn't made."""
+        if _form(self.args) != OUTSIDE:
+            return ""
+        return next((spelled for spelled in self.args.lengths if names.counts_steps(batches.name(spelled))), "")
+
+    def course_of(self) -> Recipe | None:
+        """Every length in steps is taken to count micro-batches, and grows with them."""
+        counts = [spelled for spelled in self.args.lengths if names.counts_steps(batches.name(spelled))]
+        return self._with(counts=counts) if counts and not self.args.counts else None
+
+    def _with(self, **changed: Any) -> Recipe:
+        rules = self.recipe.trainer
+        return self.recipe.model_copy(update={"trainer": rules.model_copy(update={"args": {**rules.args, **changed}})})
 
     def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
         """The very command: each of its Python processes takes the budget when it builds its first model, as in its trial."""

@@ -97,12 +97,36 @@ def _length_of_words(words: frozenset[str]) -> str | None:
 
 _STEPS = frozenset(("step", "steps", "iter", "iters", "iterations", "updates"))
 _HOW_MANY = frozenset(("max", "num", "n", "total", "train", "training"))
-_NO_LENGTH = frozenset(("warmup", "warm", "log", "eval", "save", "val", "every", "interval", "freq", "decay", "accumulation", "accum"))
+_NO_LENGTH = frozenset(
+    (
+        "warmup",
+        "warm",
+        "log",
+        "eval",
+        "save",
+        "val",
+        "every",
+        "interval",
+        "freq",
+        "decay",
+        "accumulation",
+        "accum",
+        "inference",
+        "diffusion",
+        "size",
+    )
+)
 
 
 def counts_steps(name: str) -> bool:
-    """Whether a flag says how long training is in steps, not in passes over the data."""
+    """Whether a flag or key says how long training, or a pass of it, is in steps: of which kind shows only when it runs."""
     words = set(_words(name))
-    if words == {"iterations"}:
+    if words in ({"iterations"}, {"steps"}, {"iters"}, {"updates"}) or (words & _STEPS and {"per", "epoch"} <= words):
         return True
     return bool(words & _STEPS and words & _HOW_MANY) and not words & (_NO_LENGTH | _EVALUATION)
+
+
+def counts_passes(name: str) -> bool:
+    """Whether a flag or key says how long training is in passes over the data."""
+    words = set(_words(name))
+    return bool(words & {"epoch", "epochs"}) and words <= {"epoch", "epochs", *_HOW_MANY}

@@ -57,13 +57,11 @@ def understand(words: Sequence[str]) -> Understood:
         nominal = parsers.nominal_batch(script) if script is not None else None
         if nominal is not None:
             unknown = _nominal(beliefs, nominal, script)
-        elif counted := _counted(words[begin:], declared):
-            unknown = f"no word for it was found, and {counted} counts training in steps, so the micro-batch is not turned"
         elif script is not None and (counted := schedules.counted_by_batch(script)):
             unknown = f"no word for it was found, and a schedule is counted by the batch size ({counted}), so the micro-batch is not turned"
         else:
             beliefs["accumulation"] = Belief(wheel="accumulation", value=1, spelling=OUTSIDE, source="no word for it was found")
-    return _recipe(words, beliefs, doubts, config, unknown=unknown)
+    return _recipe(words, beliefs, doubts, config, unknown=unknown, lengths=_lengths(words[begin:], declared, held))
 
 
 def _in_source(script: Path) -> dict[str, Belief]:
@@ -86,18 +84,21 @@ def _nominal(beliefs: dict[str, Belief], nominal: int, script: Path | None) -> s
     return ""
 
 
-def _counted(words: Sequence[str], declared: Sequence[flags.Flag]) -> str:
-    """The word by which training is so many steps long, or nothing: with micro-batches it would be too short."""
-    said = {}
+def _lengths(words: Sequence[str], declared: Sequence[flags.Flag], held: Mapping[str, Any]) -> dict[str, int]:
+    """Spelling -> how long training is, wherever it is said: in steps, of whichever kind, or in passes over the data."""
+    found: dict[str, Any] = {flag.spelling: flag.default for flag in declared}
+    found |= {f"config:{key}": value for values in held.values() for key, value in configs.leaves(values)}
     for word, after in itertools.pairwise([*words, ""]):
         name, equals, value = word.partition("=")
         if equals or name.startswith("-") or YACS.fullmatch(name):
-            said[name] = value if equals else after
-    for name, value in said.items():
-        if names.counts_steps(name) and _positive(typed(value)):
-            return f"{name} {value}"
-    defaults = [flag for flag in declared if names.counts_steps(_name(flag.spelling)) and _positive(flag.default)]
-    return next((f"{_name(flag.spelling)} {flag.default}" for flag in defaults if _name(flag.spelling) not in said), "")
+            found = {spelled: said for spelled, said in found.items() if _name(spelled).lstrip("+") != name.lstrip("+")}
+            found[f"{name.lstrip('+') if not name.startswith('-') else name}=" if equals else name] = typed(value if equals else after)
+    meant = {spelled: value for spelled, value in found.items() if _is_length(batches.name(spelled)) and _positive(value)}
+    return {spelled: int(value) for spelled, value in meant.items() if value == int(value)}
+
+
+def _is_length(name: str) -> bool:
+    return names.counts_steps(name) or names.counts_passes(name)
 
 
 def _name(spelling: str) -> str:
@@ -109,7 +110,13 @@ def _positive(value: Any) -> bool:
 
 
 def _recipe(
-    words: Sequence[str], beliefs: Mapping[str, Belief], doubts: Sequence[Doubt], config: Sequence[str], *, unknown: str
+    words: Sequence[str],
+    beliefs: Mapping[str, Belief],
+    doubts: Sequence[Doubt],
+    config: Sequence[str],
+    *,
+    unknown: str,
+    lengths: Mapping[str, int],
 ) -> Understood:
     """The recipe that the beliefs amount to."""
     wheels = {wheel: belief for wheel, belief in beliefs.items() if _usable(belief)}
@@ -117,6 +124,7 @@ def _recipe(
     spelled = {wheel: belief.spelling for wheel, belief in beliefs.items() if wheel in wheels or wheel == "micro_batch"}
     rules = _rules(wheels, order)
     says = {wheel: belief.value for wheel, belief in wheels.items()}
+    long = {"lengths": dict(lengths)} if lengths and order else {}
     named = {"config": config[0] if len(config) == 1 else list(config)} if config else {}
     remarks = () if "accumulation" in wheels else (f"accumulation: {unknown or 'not known, so the micro-batch is not turned'}",)
     return Understood(
@@ -126,12 +134,13 @@ def _recipe(
         doubts=tuple(doubts),
         groups=("trainer: script", "ladder: script"),
         ask={wheel: belief.value for wheel, belief in wheels.items()},
-        args={"command": list(words), **named, "spelled": spelled, "says": says},
+        args={"command": list(words), **named, "spelled": spelled, "says": says, **long},
         ladder={"order": order or ["micro_batch"], **({"wheels": rules} if rules else {})},
         comments={
             **{f"ask.{wheel}": str(belief) for wheel, belief in wheels.items()},
             "trainer.args.config": "autofit passes changed copies",
             "trainer.args.says": "what the command means as it stands; nothing of it is said again",
+            "trainer.args.lengths": "how long it trains, as it says it; made small where a rung is proven to be the same training",
             "trainer.args.spelled": "wheel: how the script says it (docs/scripts.md has all the ways)",
             "ladder.order": "fastest wheel first",
             **({} if order else {"ladder.wheels.micro_batch": "no fall-back: nothing else is known of the script"}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 
@@ -62,6 +62,14 @@ class ScriptArgs(Part):
     """Settings for every rung: spelling -> value; {run} in a text is the full run's folder (in a trial, one that is removed)."""
     env: dict[str, str] = Field(default={})
     """Environment variables for trials and the full run."""
+    lengths: dict[str, int] = Field(default={})
+    """Spelling -> how long training is, in steps or passes, as asked: what is made small where a rung is to be proven the same training."""
+    counts: tuple[str, ...] = ()
+    """Those of ``lengths`` that count micro-batches: they grow with the accumulation, so that as many optimizer steps are made."""
+    update: Literal["average", "add", "targets", "targets_divided"] | None = None
+    """What makes an update of several micro-batches that of the large batch, where the script's own accumulation doesn't: average: it only
+    adds up; add: it divides a loss that is a sum; targets: each micro-batch counts by its targets (targets_divided: the script divides its
+    loss). Null: nothing is needed. autofit finds it by itself, and proves it (``same_training`` in the record)."""
     reads: tuple[str, ...] | None = None
     """Files and folders that it reads beside its code, ``data`` and what its command names; [] where there are none. Null: not known, so
     that no fit of it is kept."""

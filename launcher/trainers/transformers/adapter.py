@@ -32,6 +32,7 @@ from launcher.trainers.base import (
     Foreseen,
     GoingOn,
     Inputs,
+    Proves,
     Resumes,
     Tracing,
     TrialPlan,
@@ -68,7 +69,12 @@ _NEEDS = {
 }
 
 
-class TransformersAdapter(Resumes, Foreseen):
+SHORT_STEPS = 4
+SHORT_PASSES = 2
+"""How long a twin's training is."""
+
+
+class TransformersAdapter(Resumes, Foreseen, Proves):
     """Whisper-shaped speech models and causal language models, by transformers' own trainers."""
 
     name: ClassVar[str] = "transformers"
@@ -336,12 +342,23 @@ class TransformersAdapter(Resumes, Foreseen):
 
     def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         """``python native/hf_speech.py ...``: a copy of the built-in trainer, which needs nothing of autofit."""
-        args = {"output_dir": str(folder / "run"), **self.arguments(rung, budget)}
+        return self._command({"output_dir": str(folder / "run"), **self.arguments(rung, budget)}, folder=folder)
+
+    def _command(self, args: Mapping[str, Any], *, folder: Path) -> Command:
         script = f"hf_{self.recipe.trainer.task}.py"
         ours = Path(hf_run.__file__).parent
         files = {folder / "native" / name: (ours / name).read_text(encoding="utf-8") for name in (script, "hf_run.py")}
         env = {"TOKENIZERS_PARALLELISM": "false"}
         return Command(argv=(sys.executable, str(folder / "native" / script), *_words(args)), env=env, files=files)
+
+    def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True) -> Command:
+        """From the model as it is, into a folder of its own; one length or the other says when it ends."""
+        args = {key: value for key, value in self.arguments(rung, budget).items() if key != "resume_from_checkpoint"}
+        if short:
+            task = str(self.recipe.trainer.task)
+            by_steps = (hf_arguments.value_of(args, "max_steps", task) or -1) > 0
+            args |= {"max_steps": SHORT_STEPS} if by_steps else {"num_train_epochs": SHORT_PASSES}
+        return self._command({**args, "output_dir": str(folder / "run")}, folder=folder)
 
     def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
         task = Path(command.argv[1]).stem.removeprefix("hf_")

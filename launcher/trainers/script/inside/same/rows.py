@@ -28,8 +28,8 @@ def digest(value: Any) -> str:
 
     def add(one: Any) -> None:
         if isinstance(one, torch.Tensor):
-            plain = one.detach().to("cpu").contiguous()
-            found.update(plain.reshape(-1).view(torch.uint8).numpy().tobytes() if plain.numel() else b"")
+            plain = one.detach().to("cpu").reshape(-1).clone(memory_format=torch.contiguous_format)
+            found.update(plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b"")
         elif hasattr(one, "items"):
             for key in sorted(one, key=str):
                 add(key)

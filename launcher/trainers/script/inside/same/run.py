@@ -3,8 +3,7 @@
 A twin is the person's own command with another layout of the same optimizer step, its writes redirected, held to the budget, with the hooks
 of ``install`` in it. What each saw lies in ``NAME/records/PID/twin.json`` of the orders' folder.
 
-Payload: ``twins`` (list of ``name``, ``argv``, ``env``, ``files`` and ``told``; one whose ``against`` names another comes after it),
-``at_once`` (how many run together), ``limit_s`` (seconds for each).
+The payload is ``Round``'s fields.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,23 +35,34 @@ EXACT = {"PYTHONHASHSEED": "0", "TORCHDYNAMO_DISABLE": "1", "MPLBACKEND": "Agg"}
 """Sets in one order, no kernels that are compiled for a layout, no windows."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Round:
+    """What is to be run."""
+
+    twins: Sequence[dict[str, Any]]
+    """Each with ``name``, ``argv``, ``env``, ``files`` and ``told``; one whose ``against`` names another comes after that."""
+    at_once: int
+    limit_s: float
+    """For each."""
+
+
 def run(orders: Orders, recorder: Recorder) -> None:
     """All twins. What became of each shows in its folder."""
-    twins: Sequence[dict[str, Any]] = orders.payload["twins"]
-    names = {twin["name"] for twin in twins}
-    first = [twin for twin in twins if twin["told"].get("against") not in names]
-    later = [twin for twin in twins if twin not in first]
+    told = Round(**orders.payload)
+    names = {twin["name"] for twin in told.twins}
+    first = [twin for twin in told.twins if twin["told"].get("against") not in names]
+    later = [twin for twin in told.twins if twin not in first]
     for some in (first, later):
-        _together(orders, some)
+        _together(orders, told, some)
     TrialReport(phase=Phase.DONE.value).write(orders.report_path)
 
 
-def _together(orders: Orders, twins: Sequence[dict[str, Any]]) -> None:
+def _together(orders: Orders, told: Round, twins: Sequence[dict[str, Any]]) -> None:
     """As many at once as may be; each ends by itself or at its time limit."""
     waiting, running = list(twins), list[_Running]()
     while waiting or running:
-        while waiting and len(running) < orders.payload["at_once"]:
-            running.append(_Running(orders, waiting.pop(0)))
+        while waiting and len(running) < told.at_once:
+            running.append(_Running(orders, told, waiting.pop(0)))
         for one in [one for one in running if one.over()]:
             running.remove(one)
             one.end()
@@ -61,16 +72,16 @@ def _together(orders: Orders, twins: Sequence[dict[str, Any]]) -> None:
 class _Running:
     """One twin's process."""
 
-    def __init__(self, orders: Orders, twin: dict[str, Any]) -> None:
+    def __init__(self, orders: Orders, told: Round, twin: dict[str, Any]) -> None:
         self._place: Path = Path(orders.folder) / twin["name"]
         self._temporary = tempfile.mkdtemp(prefix="autofit-")
-        self._until = time.monotonic() + orders.payload["limit_s"]
+        self._until = time.monotonic() + told.limit_s
         for path, text in twin["files"].items():
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             Path(path).write_text(text, encoding="utf-8")
         settings = self._settings(orders, twin)
         own = {key: str(value) for key, value in twin["env"].items()}
-        env = {**os.environ, **QUIET, **EXACT, **_threads(orders), "TMPDIR": self._temporary, **own}
+        env = {**os.environ, **QUIET, **EXACT, **_threads(told), "TMPDIR": self._temporary, **own}
         env |= huggingface(env, self._place / CACHES)
         env |= injected(settings, env)
         with (self._place / "log").open("wb") as log:
@@ -108,6 +119,6 @@ def _records(folder: Path, name: str) -> str:
     return str(found[0].parent if found else folder / name / "records")
 
 
-def _threads(orders: Orders) -> dict[str, str]:
+def _threads(told: Round) -> dict[str, str]:
     """Those that run together share the cores."""
-    return {"OMP_NUM_THREADS": str(max((os.cpu_count() or 1) // orders.payload["at_once"], 1))}
+    return {"OMP_NUM_THREADS": str(max((os.cpu_count() or 1) // told.at_once, 1))}

@@ -1,0 +1,188 @@
+"""Makes the update of a training that accumulates the one of its large batch, where the script's own way doesn't come to that.
+
+As ``sitecustomize.py`` in a folder of its own, loaded into every Python process of a command:
+
+    PYTHONPATH=/that/folder UPDATE=times:0.25 python train.py --batch-size 16 --accum 4
+
+UPDATE=times:F multiplies the loss of every backward pass by F: 1/4 where a script adds up four averages, 4 where it divides a sum by four.
+UPDATE=targets:F is for a loss that is one mean over its targets (labels left out by ``ignore_index``, weights of classes): each micro-batch
+counts by its targets, so that those of an optimizer step come to the mean over all of them, as in the large batch. F undoes what the script
+divides its loss by: 4 where it divides by four, 1 where it doesn't.
+UPDATE_LOGGED=N: what transformers' Trainer logs as its training loss is divided by N, where it adds up N averages.
+That it is exact is seen by whoever sets it: autofit does, by short runs of the same rows. This file needs nothing but torch.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.machinery
+import importlib.util
+import os
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+from typing import Any
+
+VARIABLE = "UPDATE"
+LOGGED = "UPDATE_LOGGED"
+MOST_NODES = 500
+"""Of a loss's graph that are looked at for where its targets are averaged."""
+
+
+class Update:
+    """The backward passes of one process."""
+
+    def __init__(self, way: str, factor: float) -> None:
+        """``way``: times or targets."""
+        self._way, self._factor = way, factor
+        self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._weight = 0.0
+        """Of the targets since the last optimizer step."""
+        self._depth = 0
+
+    def install(self) -> None:
+        """Patches torch, which has just been imported."""
+        import torch
+        from torch.optim import optimizer
+
+        backward = torch.autograd.backward
+
+        @functools.wraps(backward)
+        def weighed(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:
+            outermost = not self._depth
+            self._depth += 1
+            try:
+                scale = self._scale(tensors) if outermost else 1.0
+                backward(tensors, _weighted(tensors, grad_tensors, scale), *args, **kwargs)
+            finally:
+                self._depth -= 1
+
+        torch.autograd.backward = weighed
+        if self._way == "targets":
+            made = optimizer.Optimizer.__init__
+
+            @functools.wraps(made)
+            def begun(this: Any, *args: Any, **kwargs: Any) -> None:
+                made(this, *args, **kwargs)
+                self._optimizers.add(this)
+
+            optimizer.Optimizer.__init__ = begun
+            optimizer.register_optimizer_step_post_hook(self._stepped)
+
+    def _stepped(self, *_: Any) -> None:
+        self._weight = 0.0
+
+    def _scale(self, tensors: Any) -> float:
+        """What this backward pass is multiplied by; the gradients that are there get their part of the new mean."""
+        if self._way == "times":
+            return self._factor
+        weight = _targets(tensors[0] if isinstance(tensors, (list, tuple)) else tensors)
+        before, self._weight = self._weight, self._weight + weight
+        if not self._weight:
+            return self._factor
+        for parameter in _parameters(self._optimizers) if before else ():
+            if parameter.grad is not None:
+                parameter.grad.mul_(before / self._weight)
+        return self._factor * weight / self._weight
+
+
+def _parameters(optimizers: Any) -> Iterator[Any]:
+    """Each once, however many optimizers train it."""
+    seen: set[int] = set()
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            for one in group["params"]:
+                if id(one) not in seen:
+                    seen.add(id(one))
+                    yield one
+
+
+def _targets(root: Any) -> float:
+    """The weight of the targets that a loss averages, nearest its root; 1 where it has none of them."""
+    waiting, seen = [getattr(root, "grad_fn", None)], 0
+    while waiting and seen < MOST_NODES:
+        node = waiting.pop(0)
+        seen += 1
+        weight = getattr(node, "_saved_total_weight", None)
+        if weight is not None and weight.numel() == 1:
+            return float(weight)
+        waiting += [one for one, _ in getattr(node, "next_functions", ()) if one is not None]
+    return 1.0
+
+
+def _weighted(tensors: Any, given: Any, scale: float) -> Any:
+    """Gradients of the roots of a backward pass, so that all that comes of it is multiplied by ``scale``."""
+    import torch
+
+    roots: Sequence[Any] = tuple(tensors) if isinstance(tensors, (list, tuple)) else (tensors,)
+    given = (None,) * len(roots) if given is None else tuple(given) if isinstance(given, (list, tuple)) else (given,)
+    if scale == 1.0 or any(one is None and root.numel() != 1 for one, root in zip(given, roots, strict=False)):
+        return None if all(one is None for one in given) else given
+    return tuple(torch.full_like(root, scale) if one is None else one * scale for one, root in zip(given, roots, strict=True))
+
+
+def log_the_mean(number: int) -> None:
+    """What transformers' Trainer takes for its training loss is the mean of an optimizer step, not the sum."""
+    trainer = sys.modules["transformers.trainer"].Trainer
+    step = trainer.training_step
+
+    @functools.wraps(step)
+    def stepped(*args: Any, **kwargs: Any) -> Any:
+        return step(*args, **kwargs) / number
+
+    trainer.training_step = stepped
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# As sitecustomize
+
+
+class _Finder:
+    """Finds modules as the others do, and acts as soon as one of those that are waited for has been imported."""
+
+    def __init__(self, acts: dict[str, Callable[[], None]]) -> None:
+        self._acts = acts
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
+        act = self._acts.pop(name, None)
+        if act is None:
+            return None
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            self._acts[name] = act
+            return None
+        load = spec.loader.exec_module
+
+        def loaded(module: ModuleType) -> None:
+            load(module)
+            act()
+
+        spec.loader.exec_module = loaded  # type: ignore[method-assign]
+        return spec
+
+
+def _chain() -> None:
+    """Runs the sitecustomize that this one hides."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [place for place in sys.path if os.path.abspath(place or os.getcwd()) != here]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
+    if spec is not None and spec.loader is not None:
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["sitecustomize"] = module
+        spec.loader.exec_module(module)
+
+
+def _main() -> None:
+    way, _, factor = os.environ.get(VARIABLE, "").partition(":")
+    acts: dict[str, Callable[[], None]] = {}
+    if way:
+        acts["torch"] = Update(way, float(factor)).install
+    if logged := os.environ.get(LOGGED, ""):
+        acts["transformers.trainer"] = lambda: log_the_mean(int(logged))
+    sys.meta_path.insert(0, _Finder(acts))
+    _chain()
+
+
+if __name__ == "sitecustomize":
+    _main()

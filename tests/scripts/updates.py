@@ -1,0 +1,57 @@
+"""Ways to make an update of several micro-batches: some are the large batch's, some aren't. ``--kind`` says which."""
+
+from __future__ import annotations
+
+import argparse
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, default=32)
+parser.add_argument("--accum", type=int, default=1)
+parser.add_argument("--epochs", type=int, default=3)
+parser.add_argument("--steps", type=int, default=0)
+parser.add_argument("--kind", default="mean")
+args = parser.parse_args()
+
+torch.manual_seed(0)
+inputs, labels = torch.randn(256, 3, 8, 8), torch.randint(0, 5, (256,))
+first = nn.BatchNorm2d(8) if args.kind == "norm" else nn.Identity()
+net = nn.Sequential(nn.Conv2d(3, 8, 3), first, nn.ReLU(), nn.Flatten(), nn.Dropout(0.3), nn.Linear(288, 5))
+rate = 0.1 * args.batch_size / 32 if args.kind == "rate" else 0.1
+optimizer = torch.optim.SGD(net.parameters(), rate, momentum=0.9)
+weights = torch.tensor([1.0, 5.0, 1.0, 9.0, 0.2])
+
+
+def loss_of(batch: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    if args.kind == "noise":
+        noise = torch.randn_like(batch)
+        return functional.cross_entropy(net(batch + noise * torch.randint(0, 10, (len(batch), 1, 1, 1))), target)
+    said = net(batch)
+    if args.kind == "contrastive":
+        normed = functional.normalize(said, dim=1)
+        return functional.cross_entropy(normed @ normed.T / 0.07, torch.arange(len(batch)))
+    if args.kind.startswith("weighted"):
+        return functional.cross_entropy(said, target, weight=weights)
+    return functional.cross_entropy(said, target, reduction="sum" if args.kind.startswith("sum") else "mean")
+
+
+if args.kind == "pass_of_steps":  # a pass is so many batches, of whatever size
+    inputs, labels, args.steps = inputs[: args.steps * args.batch_size], labels[: args.steps * args.batch_size], 0
+done = batches = 0
+for epoch in range(10**6 if args.steps else args.epochs):
+    for batch, target in DataLoader(TensorDataset(inputs, labels), args.batch_size, shuffle=True):
+        loss = loss_of(batch, target)
+        (loss if args.kind in ("adds_up", "sum") else loss / args.accum).backward()
+        batches += 1
+        if batches % args.accum == 0:
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+            done += 1
+        if args.steps and (batches if args.kind == "counts_batches" else done) >= args.steps:
+            raise SystemExit(0)
+    print(f"epoch {epoch}: {done} steps, loss {loss.item():.4f}", flush=True)

@@ -1,0 +1,108 @@
+"""Real scripts, really run as twins on the CPU: is an update of several micro-batches the large batch's?"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher import proof
+from launcher.job import Job
+from launcher.proof import Proof
+from launcher.record import RunFolder
+from launcher.sameness import PROVEN
+from launcher.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
+from launcher.trainers.script.adapter import ScriptAdapter
+from launcher.trainers.suite import cpu_budget, snapshot
+from launcher.wheels import ladder_of
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "updates.py"
+GIB = 2**30
+
+
+def proven(place: Path, monkeypatch: pytest.MonkeyPatch, kind: str, *words: str, script: Path = SCRIPT, **args: object) -> Proof:
+    """What becomes of rung 2, 8 x 4 instead of 32 x 1. ``args``: of the recipe's trainer."""
+    monkeypatch.chdir(place)
+    spelled = {"micro_batch": "--batch-size", "accumulation": "--accum", **args.pop("spelled", {})}  # type: ignore[dict-item]
+    command = [sys.executable, str(script), *(("--kind", kind) if kind else ()), *words]
+    recipe = Recipe(
+        name="test", ask={"micro_batch": 32, "accumulation": 1},
+        trainer=TrainerRules(adapter="script", args={"command": command, "spelled": spelled, **args}),
+        ladder=LadderRules(order=("micro_batch",), wheels={"micro_batch": WheelRule(floor=2)}),
+        device=DeviceRules(kind="cpu"), trial=TrialRules(proof_timeout_s=1200.0),
+    )  # fmt: skip
+    adapter = ScriptAdapter(recipe)
+    assert adapter.check() == []
+    ladder = ladder_of(adapter)
+    job = Job(adapter=adapter, ladder=ladder, budget=cpu_budget(GIB), folder=RunFolder.create(place / "runs", "test"))
+    return proof.prove(job, ladder.rungs[2])
+
+
+def test_a_mean_that_is_divided_is_the_same_training_and_nothing_of_the_persons_is_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").write_text("precious")
+    found = proven(tmp_path, monkeypatch, "mean")
+    assert found.same.lines == dict.fromkeys(("gradient", "steps", "schedule", "samples"), PROVEN) and not found.refused, found
+    assert found.same.apart is not None and found.same.apart < 1e-5 and found.same.layouts == ("4 x 1", "2 x 2", "1 x 4")
+    assert {name for name in snapshot(tmp_path) if not name.startswith("runs/")} == {"mine"}
+    assert not list((tmp_path / "runs").glob("**/*.pt")), "gradients are large, and of no use afterwards"
+
+
+def test_rows_that_see_each_other_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = proven(tmp_path, monkeypatch, "contrastive")
+    assert "its rows see each other" in found.refused and found.same.gradient.startswith("differs by") and found.job is None
+
+
+def test_class_weights_are_put_right_and_the_run_carries_what_was_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = proven(tmp_path, monkeypatch, "weighted")
+    assert found.same.proven and not found.refused and found.same.cure == {"update": "targets_divided"}, found
+    assert found.job is not None
+    command = found.job.adapter.full_run(found.job.ladder.rungs[2], found.job.budget, folder=tmp_path / "run")
+    assert command.env["UPDATE"] == "targets:4.0" and any(path.match("update/sitecustomize.py") for path in command.files)
+    asked = found.job.adapter.full_run(found.job.ladder.asked, found.job.budget, folder=tmp_path / "run")
+    assert "UPDATE" not in asked.env, "the asked rung's words stay as they are"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "cure"),
+    [("adds_up", {"update": "average"}), ("sum_divided", {"update": "add"}), ("sum", {}), ("noise", {}), ("norm", {})],
+)
+def test_what_is_the_same_or_only_a_factor_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, cure: dict[str, str]) -> None:
+    found = proven(tmp_path, monkeypatch, kind)
+    assert found.same.verdict == "same" and found.same.cure == cure and not found.refused, found
+
+
+@pytest.mark.slow
+def test_a_learning_rate_that_hangs_on_the_batch_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = proven(tmp_path, monkeypatch, "rate")
+    assert "the learning rate of step 1 is" in found.refused and found.same.schedule.startswith("differs by"), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["mean", "weighted"])
+def test_what_accumulates_from_outside_goes_through_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    found = proven(tmp_path, monkeypatch, kind, spelled={"accumulation": "outside"})
+    assert found.same.proven and bool(found.same.cure) == (kind == "weighted"), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "counts"), [("counts_batches", ["--steps"]), ("pass_of_steps", ["--steps"]), ("mean", [])])
+def test_a_length_in_steps_that_counts_micro_batches_is_turned_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, counts: list[str]
+) -> None:
+    found = proven(tmp_path, monkeypatch, kind, "--steps", "7", lengths={"--steps": 7, "--epochs": 3})
+    assert found.same.proven and not found.refused and found.same.cure == ({"counts": counts} if counts else {}), found
+    job = found.job
+    if counts:
+        assert job is not None
+        words = job.adapter.full_run(job.ladder.rungs[2], job.budget, folder=tmp_path / "run").argv
+        assert words[words.index("--steps") + 1] == "28"
+
+
+@pytest.mark.slow
+def test_a_length_that_counts_micro_batches_and_has_no_word_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = proven(tmp_path, monkeypatch, "pass_of_steps", "--steps", "7")
+    assert "a pass takes 7 samples at 1 x 4, 28 at 4 x 1" in found.refused, found
