@@ -80,12 +80,12 @@ def test_a_shorter_bar_without_a_word_is_a_validation() -> None:
 
 
 def test_a_long_line_costs_little() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     for _ in range(20):
         read("x " * 250)
         read("1" * 500)
         read("loss " * 100)
-    assert time.perf_counter() - began < 1.0
+    assert time.process_time() - began < 1.0
 
 
 # ----------------------------------------------------------------------------------------------------------------------

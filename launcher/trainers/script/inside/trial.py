@@ -23,7 +23,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,8 @@ from launcher.trainers.script.inside.probe.settings import LEAST_STEPS, LOADED, 
 from launcher.trainers.script.inside.watch import Watch
 from launcher.worker.lifeline import die_with_parent
 from launcher.worker.recorder import Recorder
+
+from .probe.by_hand import ENOUGH
 
 QUIET = {
     "WANDB_MODE": "disabled",
@@ -277,7 +279,7 @@ def _ended_early(report: TrialReport, orders: Orders) -> TrialReport:
     if facts.get("ended") == "given_up":
         return dataclasses.replace(report, hint=f"no validation came however long the script was fast-forwarded; {FORCE}")
     if not report.optimizer_steps:
-        return dataclasses.replace(report, hint="the script ended before its first optimizer step")
+        return dataclasses.replace(report, hint=_without_a_step(facts))
     if facts.get("validated"):
         note = "the script ends after its validation: nothing trains after it"
         return dataclasses.replace(report, phase=Phase.DONE.value, absent=(Phase.TRAIN_AGAIN.value,), notes=(*report.notes, note))
@@ -286,6 +288,15 @@ def _ended_early(report: TrialReport, orders: Orders) -> TrialReport:
         absent = (Phase.VALIDATE.value, Phase.TRAIN_AGAIN.value)
         return dataclasses.replace(report, phase=Phase.DONE.value, absent=absent, notes=(*report.notes, note))
     return dataclasses.replace(report, hint=f"the script ended, and its validation could not be followed; {FORCE}")
+
+
+def _without_a_step(facts: Mapping[str, Any]) -> str:
+    if not facts.get("by_hand"):
+        return "the script ended before its first optimizer step"
+    return (
+        f"its weights were changed without torch.optim: {facts['by_hand']} backward passes were seen, and no optimizer's step. What memory "
+        f"it needs can be proven only where it trains longer, from {ENOUGH} backward passes on"
+    )
 
 
 def _exit_failure(status: int, orders: Orders) -> Failure | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -11,8 +12,9 @@ import pytest
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 from launcher.contract.orders import Orders
-from launcher.contract.report import Phase
+from launcher.contract.report import NOT_EXACT, Phase
 from launcher.trainers.script.inside.probe import worst
+from launcher.trainers.script.inside.probe.by_hand import ENOUGH
 from launcher.trainers.script.inside.probe.passes import Pass, Passes
 from launcher.trainers.script.inside.probe.session import Session
 from launcher.trainers.script.inside.probe.settings import Settings
@@ -235,3 +237,39 @@ def test_a_pass_without_an_end_is_never_ended_by_us(forwarding: bool) -> None:
             session.stepped(optimizer)
         if forwarding and number == 5:
             session.start_forwarding()
+
+
+def by_hand(told: int, backwards: int) -> tuple[Session, Recorder]:
+    """A session whose script makes no optimizer."""
+    session, recorder, optimizer = begun(told)
+    del optimizer
+    Passes(session)
+    for _ in range(backwards):
+        session.backward_done()
+    return session, recorder
+
+
+def test_backward_passes_are_steps_where_no_optimizer_is_made() -> None:
+    assert by_hand(1, ENOUGH - 1)[0].steps == 0
+    session, recorder = by_hand(1, ENOUGH + 5)
+    assert session.steps == 6 and session.proven and session.forwarding and "accumulation" not in recorder.observed
+
+
+def test_an_optimizer_that_is_made_late_is_waited_for_from_then_on() -> None:
+    session, _ = by_hand(1, ENOUGH)
+    optimizer = Optimizer()
+    session.made(optimizer)
+    assert session.hand is None and session.progress.least == 0
+    session.backward_done()
+    assert session.progress.least == 0
+    session.stepped(optimizer)
+    assert session.progress.least == 1
+
+
+def test_accumulation_without_an_optimizer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed: list[BaseException] = []
+    monkeypatch.setattr(Recorder, "failed", lambda _, error: failed.append(error), raising=False)
+    monkeypatch.setattr(Session, "_leave", lambda *_: sys.exit(1))
+    with pytest.raises(SystemExit):
+        by_hand(2, ENOUGH)
+    assert type(failed[0]).__name__ == NOT_EXACT and "torch.optim" in str(failed[0])

@@ -153,6 +153,25 @@ def test_an_endless_iterator_is_fast_forwarded_to_its_validation(tmp_path: Path)
     assert done.report.facts["forwarded"] and done.report.observed["micro_batch"] == 32
 
 
+def test_what_a_script_without_an_optimizer_needs_is_proven_by_its_backward_passes(tmp_path: Path) -> None:
+    done = tried("by_hand", tmp_path)
+    assert fits(done) and done.report.validation_batches >= 1 and done.report.train_again_batches >= 1
+    assert done.report.observed == {"micro_batch": 64, "device": "cpu"} and said(done, "without torch.optim")
+
+
+@pytest.mark.slow
+def test_the_accumulation_of_a_script_without_an_optimizer_can_not_be_proven(tmp_path: Path) -> None:
+    done = tried("by_hand", tmp_path, rung=1)
+    assert done.verdict.kind is Kind.ALTERED and "only a rung without accumulation can be proven" in done.verdict.why
+
+
+@pytest.mark.slow
+def test_a_short_training_without_an_optimizer_is_told_for_what_it_is(tmp_path: Path) -> None:
+    done = tried("by_hand", tmp_path, "--steps", "10")
+    assert done.verdict.kind is Kind.VACUOUS
+    assert "weights were changed without torch.optim: 30 backward passes" in done.verdict.why
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [(), ("--prefetch",)])
 def test_one_iterator_for_all_epochs_is_replayed_to_the_scripts_own_end(tmp_path: Path, words: tuple[str, ...]) -> None:

@@ -37,6 +37,11 @@ class Progress:
         return self._least(steps - self._marked.get(one, 0) for one, steps in self._steps.items() if steps or waited)
 
     @property
+    def known(self) -> bool:
+        """Whether there is any."""
+        return bool(self._steps)
+
+    @property
     def several(self) -> bool:
         """Whether more optimizers than one have stepped."""
         return sum(steps > 0 for steps in self._steps.values()) > 1

@@ -38,6 +38,8 @@ from launcher.trainers.script.inside.probe.settings import LEAST_STEPS, Settings
 from launcher.worker import budget
 from launcher.worker.recorder import OverCap, Recorder
 
+from . import by_hand
+
 SLACK_STEPS = 2
 """Real optimizer steps after the wanted ones before fast-forward begins: the usual validation comes by then."""
 SLACK_PASSES = 3
@@ -117,6 +119,10 @@ class Session:
         self.turn = 0
         """Passes that were begun with lengths of our choice."""
         self.on_forwarding: list[Any] = []
+        self.hand: by_hand.Hand | None = None
+        """Stands for an optimizer of a script that uses none of torch's."""
+        self.on_hand: list[Any] = []
+        self._backwards_in_all = 0
 
     # -- budget and report
 
@@ -203,6 +209,8 @@ class Session:
         self.recorder.fact(
             eval_signs=self.eval_signs, validated=self.validated, forwarded=self.forward_began > 0, mode=self.settings.mode, **more
         )
+        if self._backwards_in_all and not self.progress.known:
+            self.recorder.fact(by_hand=self._backwards_in_all)
 
     def _to(self, phase: Phase) -> None:
         if self.recorder is not None and phase is not self.phase:
@@ -286,10 +294,30 @@ class Session:
             self.training()
             self.backwards += 1
             self._train_batches += 1
+            self._backwards_in_all += 1
+            self._step_by_hand()
             self.recorder.batch()
+
+    def _step_by_hand(self) -> None:
+        """Takes a backward pass for a step where no optimizer was made by the time that there would be one."""
+        if self.passive or self._backwards_in_all < by_hand.ENOUGH or (self.hand is None and self.progress.known):
+            return
+        if self.hand is None:
+            self.hand = by_hand.Hand()
+            assert self.recorder is not None
+            if self._told > 1:
+                self.recorder.failed(by_hand.NotExact(by_hand.UNSEEN))
+                self._leave(1)
+            self.recorder.note(by_hand.NOTE)
+            for act in self.on_hand:
+                act()
+        self.drawn = self.forwards = self.backwards = 0
+        self.progress.stepped(self.hand)
+        self._came_further(self.hand)
 
     def made(self, optimizer: Any) -> None:
         """An optimizer was made: what it trains is to be seen."""
+        self.hand = None  # there is one after all
         self.progress.made(optimizer)
         self.something_new()
 
@@ -300,11 +328,15 @@ class Session:
             return
         self.progress.stepped(optimizer)
         self._count_micro_batches(closure=closure and not self.passive)
+        self._came_further(optimizer)
+
+    def _came_further(self, optimizer: Any) -> None:
+        assert self.recorder is not None
         while self.steps < self.progress.least:
             self.steps += 1
             self.recorder.optimizer_step()
             if self.steps == 1:
-                self._observe_device(optimizer)
+                self.observe_device(optimizer)
         if not self.passive:
             self._after_step()
 
@@ -373,7 +405,7 @@ class Session:
             return False
         return self.passive or self.varied(VARIETY_AGAIN)
 
-    def _observe_device(self, optimizer: Any) -> None:
+    def observe_device(self, optimizer: Any) -> None:
         assert self.recorder is not None
         for group in optimizer.param_groups:
             for parameter in group["params"]:

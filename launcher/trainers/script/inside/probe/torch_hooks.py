@@ -9,6 +9,7 @@ import functools
 import sys
 import weakref
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from launcher.trainers.script.inside.probe.forward import Forward
@@ -116,6 +117,12 @@ class _Modules:
             if any(id(parameter) in wanted for parameter in one.parameters()):
                 self._take(one)
 
+    def trained(self) -> list[Any]:
+        """Parameters that have gradients."""
+        everything = [module for known in list(self._all.values()) if (module := known()) is not None]
+        found = {id(one): one for module in everything for one in module.parameters(recurse=False) if one.grad is not None}
+        return list(found.values())
+
     def _take(self, root: Any) -> None:
         inner = [known for known in self._session.roots if any(known is part for part in root.modules())]
         for known in inner:  # it has been wrapped since (data parallel, compiled)
@@ -169,6 +176,7 @@ class _Steps:
         Optimizer.__init__ = begun
         Optimizer.zero_grad = self._unless_forwarding(Optimizer.zero_grad)  # a wrapper's (Fabric's) inherits it from the optimizer's class
         session.on_forwarding.append(self._forwarding)
+        session.on_hand.append(self._by_hand)
         torch.autograd.backward = self._counted(torch.autograd.backward)
         torch.autograd.grad = _zero_where_forwarding(torch.autograd.grad, session)
 
@@ -203,6 +211,8 @@ class _Steps:
                 backward(*args, **kwargs)
                 return
             if session.forwarding:
+                if session.hand is not None:
+                    session.forwarded_step()
                 return
             session.loss(args[0] if args else kwargs.get("tensors"))
             self._in_backward = True
@@ -226,9 +236,18 @@ class _Steps:
 
         return maybe
 
+    def _by_hand(self) -> None:
+        """No optimizer says what is trained: gradients do."""
+        trained = SimpleNamespace(param_groups=[{"params": self._modules.trained()}])
+        self._modules.adopt_of(trained)
+        self._session.observe_device(trained)
+
     def _forwarding(self, on: bool) -> None:
         """Gives every optimizer a stub ``step`` and ``zero_grad`` of its own, or its own methods back."""
         session = self._session
+        if on and session.hand is not None:
+            for parameter in self._modules.trained():
+                parameter.grad.zero_()  # what is added by hand while nothing is trained
         if not on:
             for optimizer, before in self._stubbed.values():
                 for name in ("step", "zero_grad"):
