@@ -15,8 +15,8 @@ from rich.text import Text
 
 _SHELL_WORD = re.compile(r"""(?:[^\s'"\\]|'[^']*'|"(?:\\.|[^"\\])*"|\\.)+""", re.DOTALL)
 _WORD = re.compile(r"\S+")
-_LEAST = 20
-"""Columns that a paragraph takes, however deep it stands."""
+_LITTLE = 4
+"""Further lines are moved in so far where they would have less than half of the screen."""
 
 
 def say(console: Console, words: str | Text, *, style: str = "", hang: int = 0) -> None:
@@ -34,7 +34,7 @@ def _rows(console: Console, line: Text, hang: int) -> Iterator[Text]:
     if line.cell_len <= console.width:
         yield line
         return
-    hang = min(hang, max(0, console.width - _LEAST))
+    hang = hang if hang <= console.width // 2 else _LITTLE
     for at, row in enumerate(line.divide(_breaks(line.plain, console.width, hang))):
         row.rstrip()
         yield Text.assemble(" " * hang, row) if at else row

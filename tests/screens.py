@@ -69,10 +69,9 @@ def shown(
     modes = termios.tcgetattr(theirs)
     modes[1] &= ~termios.OPOST
     termios.tcsetattr(theirs, termios.TCSANOW, modes)
-    plain = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR", "CI")}
     child = subprocess.Popen(
         list(argv), cwd=cwd, stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True, start_new_session=True,
-        env={**plain, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT), **(env or {})},
+        env={**plain_environment(), "TERM": "xterm-256color", **(env or {})},
     )  # fmt: skip
     os.close(theirs)
     said, until = b"", time.monotonic() + timeout_s
@@ -89,6 +88,12 @@ def shown(
     if child.poll() is None and time.monotonic() >= until:
         child.kill()
     return Shown(child.wait(), said, columns)
+
+
+def plain_environment() -> dict[str, str]:
+    """This process's, without what says how wide or how colourful a screen is."""
+    kept = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR", "CI")}
+    return {**kept, "PYTHONPATH": str(ROOT)}
 
 
 def autofit(*words: str, columns: int = 80, cwd: Path, env: Mapping[str, str] | None = None, timeout_s: float = 300.0) -> Shown:

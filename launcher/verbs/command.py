@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from launcher.doing import doing
 from launcher.errors import BadInput, ExitCode, Fault
 from launcher.verbs.base import Answer, Call, Task
 from launcher.verbs.detached import DETACH, detached
-from launcher.verbs.recipe import fit_draft, train_draft
+from launcher.verbs.recipe import each_of, fit_draft, train_draft
 
 if TYPE_CHECKING:
     from launcher.understood import Understood
@@ -37,7 +36,7 @@ def run(call: Call) -> Iterable[Task]:
     body = fit_draft if FIT_ONLY in call.flags else train_draft
     drafted = {name: draft.recipe(understood, name=name)}
     drafts = compose.drafts([f"recipe={name}", *words], program=f"autofit {call.verb}", drafted=drafted)
-    return (partial(body, one, call.terminal) for one in drafts)
+    return each_of(drafts, call.terminal, body)
 
 
 def init(call: Call) -> Iterator[Task]:

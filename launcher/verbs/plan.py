@@ -13,6 +13,7 @@ from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault
 from launcher.terminal import Terminal
 from launcher.verbs.base import Answer, Call, Task
 from launcher.verbs.command import understand
+from launcher.verbs.recipe import each_of
 
 if TYPE_CHECKING:
     from launcher.recipe import Draft
@@ -26,7 +27,8 @@ def plan(call: Call) -> Iterator[Task]:
     drafted = _drafted(call)
     if drafted:
         words = (f"recipe={next(iter(drafted))}", *words)
-    return (partial(_plan, draft, gpus, call.terminal) for draft in compose.drafts(words, program=f"autofit {call.verb}", drafted=drafted))
+    drafts = compose.drafts(words, program=f"autofit {call.verb}", drafted=drafted)
+    return each_of(drafts, call.terminal, partial(_plan, gpus=gpus))
 
 
 def _no_card() -> Fault:
@@ -47,7 +49,7 @@ def _drafted(call: Call) -> Mapping[str, str] | None:
     return {name: draft.recipe(understood, name=name)}
 
 
-def _plan(draft: Draft, gpus: list[str], terminal: Terminal) -> Answer:
+def _plan(draft: Draft, terminal: Terminal, *, gpus: list[str]) -> Answer:
     from launcher.forecast import plan as plans
 
     if _takes_any_command(draft):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,18 @@ def trial(call: Call) -> Iterator[Task]:
 
 def _each(call: Call, body: Callable[[Draft, Terminal], Answer]) -> Iterator[Task]:
     """The verb's body for each recipe that the words compose to."""
-    return (partial(body, draft, call.terminal) for draft in compose.drafts(call.words, program=f"autofit {call.verb}"))
+    return each_of(compose.drafts(call.words, program=f"autofit {call.verb}"), call.terminal, body)
+
+
+def each_of(drafts: Sequence[Draft], terminal: Terminal, body: Callable[[Draft, Terminal], Answer]) -> Iterator[Task]:
+    """A job for each; where there are several, each says first by which words it came about."""
+
+    def told(draft: Draft) -> Answer:
+        if len(drafts) > 1:
+            terminal.say(" ".join(word.lstrip("+") for word in draft.provenance.overrides))
+        return body(draft, terminal)
+
+    return (partial(told, draft) for draft in drafts)
 
 
 def train_draft(draft: Draft, terminal: Terminal) -> Answer:
