@@ -150,7 +150,7 @@ def _after_failure(history: History, last: Attempt, failed: Sequence[Attempt]) -
                 return _lighter(history, last)
             return _again(history, "it was killed: the same rung once more")
         case Ended.STALLED:
-            return _stop(history, "it stalled again") if before else _again(history, "it stalled: once more from the last checkpoint")
+            return _stop(history, "it stalled again") if before else _again(history, "it stalled: once more")
         case Ended.DIVERGED:
             return _diverged(history, again=bool(before))
         case Ended.DISK_FULL:
