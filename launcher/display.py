@@ -260,6 +260,7 @@ class Display:
 
     def _going_on(self, fit: Fit) -> None:
         """What a failed run has left, and how to go on from there."""
+        from launcher.runs import how_to_go_on
         from launcher.trainers.base import resuming
 
         if fit.attempts and fit.attempts[-1].left:
@@ -269,7 +270,7 @@ class Display:
         if fit.chosen is None or fit.command is None:
             return
         if fit.attempts and resuming(fit.job.adapter).keeps() is not None:  # it was looked for, and what is there is none
-            self._say("no checkpoint is left to go on from")
+            self._say("no checkpoint is left. " + how_to_go_on(fit.job.folder.path, fit.attempts[-1].goes_on_from))
             return
         left = fit.job.adapter.going_on(fit.chosen.rung, fit.command, folder=fit.job.folder.path)
         if left is None:

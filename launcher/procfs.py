@@ -76,12 +76,16 @@ def name_thread(name: str) -> None:
 
 
 def work_seconds(pid: int) -> float:
-    """Processor seconds that a process and all below it have taken so far, but for autofit's own watching in them."""
-    return sum(busy_seconds(one) - _watching_seconds(one) for one in (pid, *descendants(pid)))
+    """Processor seconds that a process and all below it have taken so far."""
+    return sum(busy_seconds(one) for one in (pid, *descendants(pid)))
+
+
+def watching_seconds(pid: int) -> float:
+    """What autofit's own threads in them have taken of that. Asks each thread for its name: for trials, not for each second of a run."""
+    return sum(_watching_seconds(one) for one in (pid, *descendants(pid)))
 
 
 def _watching_seconds(pid: int) -> float:
-    """What autofit's own threads in a process have taken."""
     seconds = 0.0
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):

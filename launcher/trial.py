@@ -28,6 +28,8 @@ from launcher.verdict import Kind, Needs, Verdict, judge
 
 LOOK_S = 0.5
 """Between two looks at the phase of a running trial."""
+LIFE_S = 1.0
+"""Between two looks at what it computes."""
 STILL_S = 60.0
 """A trial that computes nothing for so long is told to stand still."""
 
@@ -148,7 +150,8 @@ class _Watch:
         self._seen: tuple[int, ...] = ()
         self._began = self._looked = time.monotonic()
         self._silence, self._first = Silence(self._began, least_s=stall_s), Silence(self._began, least_s=STILL_S)
-        self._phase = ""
+        self._lively = self._began
+        self._phase = self._still = ""
         self.stood_still = ""
 
     def __call__(self) -> None:
@@ -165,13 +168,19 @@ class _Watch:
 
     def _look_for_life(self, now: float) -> str:
         """Words about a trial that stands still; it is ended once it has stood so for long."""
+        if now - self._lively < LIFE_S:
+            return self._still
+        self._lively = now
         before, self._seen = self._seen, tuple(_changed(path) for path in self._signs)
-        how: Any = {"grew": self._seen != before, "busy_s": procfs.work_seconds(self._child.pid)}
+        busy_s = procfs.work_seconds(self._child.pid) - procfs.watching_seconds(self._child.pid)
+        how: Any = {"grew": self._seen != before, "busy_s": busy_s}
         first, last = self._first.look(now, **how), self._silence.look(now, **how)
         if last == "stalled" and not self.stood_still:
             self.stood_still = stacks.record(self._child, self._stalled) or "nothing could be seen of its processes"
             self._child.end(grace_s=1.0)
-        return f", computing nothing for {STILL_S:.0f} s (ended after recover.stall_s={self._stall_s:g})" if first == "stalled" else ""
+        words = f", computing nothing for {STILL_S:.0f} s (ended after recover.stall_s={self._stall_s:g})"
+        self._still = words if first == "stalled" else ""
+        return self._still
 
 
 def _changed(path: Path) -> int:
