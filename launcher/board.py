@@ -91,7 +91,10 @@ class Board:
             yield plain.show
             return
         with Live(console=self._console, auto_refresh=False, transient=True) as live:
-            yield lambda run: live.update(_panel(run), refresh=True)
+            try:
+                yield lambda run: live.update(_panel(run), refresh=True)
+            finally:  # rich draws the last one once more and whole: of a box that is higher than the screen the top would stay
+                live.update(Text(), refresh=True)
 
     def ended(self, run: Run) -> None:
         """How it ended, in a few lines."""

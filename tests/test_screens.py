@@ -4,7 +4,7 @@ would be in mid-word; names, keys and commands can be copied; nothing of ours is
 from __future__ import annotations
 
 import re
-import shlex
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -94,8 +94,6 @@ def test_what_is_refused(place: Path, words: tuple[str, ...], named: str) -> Non
 
 
 def test_without_a_terminal_nothing_is_broken_or_cut(place: Path) -> None:
-    import subprocess
-
     argv = (sys.executable, "-m", "launcher", "ladder", "recipe=whisper_breeze")
     out = subprocess.run(argv, cwd=place, env=screens.plain_environment(), capture_output=True, text=True, check=True).stdout
     rows = [line.split() for line in out.splitlines() if "MediaTek-Research/Breeze-ASR-25" in line]
@@ -128,7 +126,9 @@ def test_what_stands_on_the_screen_as_a_command_is_one(launched: screens.Shown) 
     while lines[-1].endswith("\\"):
         at += 1
         lines.append(rows[at])
-    assert shlex.split("\n".join(lines))[-3:] == ["train.py", "--batch-size", "8"]
+    copied = "set -- " + "\n".join(lines) + "; printf '%s\\n' \"$@\""
+    words = subprocess.run(["sh", "-c", copied], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert words[-3:] == ["train.py", "--batch-size", "8"]
 
 
 def test_its_progress_is_known_and_told_by_runs_and_watch(place: Path, launched: screens.Shown) -> None:

@@ -136,3 +136,37 @@ def test_a_trainers_bar_keeps_to_one_row_of_the_persons_terminal_and_is_whole_in
     rows = screens.shown((sys.executable, "-c", SPEAKS, str(tmp_path), says), columns=60, cwd=tmp_path).rows
     assert len(rows) == 6 and rows[1] == "ours" and "15/30 [00:01<00:01, 10.2it/s, loss=0.5]" in rows[0]
     assert bar in (tmp_path / "out").read_text(encoding="utf-8")
+
+
+SPINS = """
+import sys, time
+from launcher import cli, spinner
+from launcher.doing import doing, now
+from launcher.errors import Interrupted
+from launcher.terminal import Streams, Terminal
+streams, terminal = Streams(), Terminal(as_json=False)
+spinner.SILENT_S = 0.2
+def act():
+    with doing("reading the data"):
+        terminal.say("found: " + "a word of many " * 8)
+        with doing("counting", told=True):
+            now("counting on")
+            time.sleep(0.4)
+        time.sleep(float(sys.argv[1]))
+        raise Interrupted("SIGTERM")
+cli._guarded(act, terminal)
+streams.close()
+"""
+
+
+def test_a_spinner_leaves_nothing_behind_however_it_ends(tmp_path: Path) -> None:
+    seen = screens.shown((sys.executable, "-c", SPINS, "0.4"), cwd=tmp_path)
+    assert seen.rows[-1].startswith("autofit: interrupted by SIGTERM") and len(seen.rows) == 3, seen.text
+    said = seen.said.decode()
+    assert "reading the data" in said and "counting on" in said
+
+
+def test_without_a_terminal_what_takes_a_while_is_told_once_and_what_is_short_is_not(tmp_path: Path) -> None:
+    for waits, expected in (("2", 1), ("0", 0)):
+        done = subprocess.run([sys.executable, "-c", SPINS, waits], cwd=tmp_path, env=ENV, capture_output=True, text=True, check=False)
+        assert done.stdout.count("reading the data ...") == expected and "counting" not in done.stdout
