@@ -65,6 +65,11 @@ class Display:
     def _say(self, words: str | Text, *, style: str = "", hang: int = 0) -> None:
         prose.say(self._console, words, style=style, hang=hang)
 
+    def misread(self, fit: Fit) -> None:
+        """The command ran another batch than was read, and that is what is fitted now."""
+        line = f"misread: {_misread(fit)}. What ran is what was asked: the ladder is made anew of it"
+        self._console.print(Text(line, style="yellow"), soft_wrap=True)
+
     def kept(self, fit: Fit) -> None:
         """Whether the trials of an earlier launch stand for this one's, what has changed since, or why none can be kept."""
         from launcher.certificates import day
@@ -383,6 +388,10 @@ def _room(trial: Trial, job: Job) -> str:
 def _why_none(fit: Fit) -> str:
     """Why nothing is launched, and what would help."""
     job = fit.job
+    if fit.status == "misread" and fit.misread is not None:
+        from launcher import misread
+
+        return f"Stopped, nothing was launched: {_misread(fit)}. {misread.cure(fit.misread)}"
     if fit.status == "card_taken":
         return f"Stopped: others hold the card ({fit.trials[-1].verdict.why}). Wait until it is free, or set device.share=true."
     if fit.trials and not fit.trials[-1].verdict.lower_rung_may_help:
@@ -397,6 +406,16 @@ def _why_none(fit: Fit) -> str:
     if fit.trials and all(trial.verdict.phase == Phase.FINISH for trial in fit.trials):
         cure = "All of them failed at the end of a run (final validation, figures): set trainer.args.plots=False, or give it more memory."
     return f"No rung fits {job.budget}: {tried}. {cure}"
+
+
+def _misread(fit: Fit) -> str:
+    """What was read of the command, and what it ran."""
+    from launcher import misread
+    from launcher.trainers.base import own_words_of
+
+    words = own_words_of(fit.job.adapter)
+    assert fit.misread is not None and words is not None
+    return misread.words(fit.misread, words.place)
 
 
 def _stopped(fit: Fit) -> str:
@@ -417,7 +436,7 @@ def _not_turned(fit: Fit) -> str:
     words = "".join(f" trainer.args.spelled.{name}=..." for name in names) if type(fit.job.adapter).general else ""
     cure = f" Say how it is really spelled, before --:{words}." if words else ""
     return (
-        f"Turning {' and '.join(names)}, {last.verdict.why}: autofit has mistaken how that is said; the script is not at fault."
+        f"autofit turned {' and '.join(names)}, and {last.verdict.why}: it has mistaken how that is said; the script is not at fault."
         f"{cure} Please report it, with {fit.job.folder.path}."
     )
 
@@ -450,7 +469,7 @@ def _batch_words(trial: Trial, asked: int) -> str:
         return f"effective batch {trial.effective_batch} instead of {asked}"
     if trial.effective_batch != asked:
         return f"effective batch {trial.effective_batch}, as the trial saw it; the command's words say {asked}"
-    return f"effective batch {asked}, as asked"
+    return f"effective batch {asked}, as asked" if trial.batch_seen else f"effective batch {asked} as told; the trial could not see it"
 
 
 def _given_up(text: str, batch: str, same: SameTraining | None) -> str:

@@ -15,6 +15,7 @@ from launcher.job import Job
 from launcher.kept import Standing
 from launcher.ladder import Rung
 from launcher.made import Made
+from launcher.misread import Misread
 from launcher.sameness import SameTraining
 from launcher.supervise import Outcome
 from launcher.trainers.base import Command
@@ -36,6 +37,7 @@ class Status(StrEnum):
     STALLED = "stalled"
     VACUOUS = "vacuous"
     DIVERGED = "diverged"  # or the full run did: its loss was not finite, and so it is not done, whether it came to its end or not
+    MISREAD = "misread"  # the command ran another batch than was read of it, and what is meant must be said
     CARD_TAKEN = "card_taken"  # others came to the card, and it was not waited for, or in vain
     FAILED = "failed"  # the full run
     INTERRUPTED = "interrupted"
@@ -88,6 +90,8 @@ class Fit:
     """Where no rung fits: a setting beyond the ladder that was really tried and does, with the command for it."""
     nearest_command: Command | None = None
     status: Status = Status.TRYING
+    misread: Misread | None = None
+    """Where a trial of the command showed another batch than was read of it."""
     standing: Standing | None = None
     """To the fits that are kept; None before that was asked."""
     digest: str | None = None
@@ -156,7 +160,8 @@ class Fit:
             "rung": dict(rung.values) if rung else None,
             "rung_index": rung.index if rung else None,
             "accumulation": rung.accumulation if rung else None,
-            "effective_batch": self.chosen.effective_batch if self.chosen else job.ladder.effective_batch,
+            "effective_batch": self.chosen.effective_batch if self.chosen else None,
+            "effective_batch_seen": self.chosen.batch_seen if self.chosen else False,
             "effective_batch_asked": job.ladder.effective_batch,
             "given_up": given_up,
             "trials": [one.as_record() for one in self.trials],
@@ -169,6 +174,7 @@ class Fit:
             "device": job.budget,
             "trial_seconds": self.trial_seconds,
             "kept": {"digest": self.digest, **(self.standing.as_record() if self.standing is not None else {})},
+            **({"misread": self.misread.as_record()} if self.misread is not None else {}),
             **self._nearest_record(),
             **ran,
         }

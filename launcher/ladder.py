@@ -16,6 +16,7 @@ from launcher.schema import Value
 ActsIn = Literal["training", "validation", "both"]
 
 MICRO_BATCH = "micro_batch"
+ACCUMULATION = "accumulation"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -60,12 +60,20 @@ Policy = Literal["walk", "exhaustive", "predicted"]
 
 
 def next_move(
-    ladder: Ladder, history: Sequence[Tried], *, policy: Policy = "walk", predicted: Mapping[int, float | None] | None = None
+    ladder: Ladder,
+    history: Sequence[Tried],
+    *,
+    policy: Policy = "walk",
+    predicted: Mapping[int, float | None] | None = None,
+    asked_first: bool = False,
 ) -> Move:
     """What to do after ``history``, in which every rung stands at most once, save where others held the card: it is tried again then.
 
-    ``predicted``: for the policy of that name, what each rung will need as a part of the cap, as far as that is known.
+    ``predicted``: for the policy of that name, what each rung will need as a part of the cap, as far as that is known. ``asked_first``:
+    rung 0 is tried before any other, whatever is predicted: it shows whether the ladder was made of the right words.
     """
+    if asked_first and not any(tried.rung.index == 0 and tried.verdict.kind is not Kind.CARD_TAKEN for tried in history):
+        return Try(rung=ladder.asked)
     if policy == "predicted":
         return _predicted(ladder, history, predicted or {})
     for tried in history:

@@ -17,6 +17,7 @@ from launcher import (
     install,
     kept,
     launch,
+    misread,
     owner,
     peaks,
     process,
@@ -37,6 +38,7 @@ from launcher.fit import Fit, Status, status_of
 from launcher.forecast import earlier
 from launcher.job import Job
 from launcher.ladder import MICRO_BATCH, Ladder, Rung
+from launcher.misread import Misread
 from launcher.places import tell_launched
 from launcher.process import Shows
 from launcher.proof import Proof
@@ -47,9 +49,10 @@ from launcher.sameness import SameTraining, as_asked
 from launcher.schema import Recipe
 from launcher.sizes import format_size
 from launcher.standby import MANY_CORES, Standby
-from launcher.trainers.base import load_adapter
+from launcher.trainers.base import load_adapter, own_words_of
 from launcher.trial import Trial
 from launcher.turns import Turn
+from launcher.understood import PLACE
 from launcher.verdict import Kind, Verdict
 
 if TYPE_CHECKING:  # only a search that is led by it pays for a forecast
@@ -64,6 +67,7 @@ class Screen(attempts.Screen, Protocol):
     def queued(self, holder: str) -> None: ...
     def plan(self, job: Job) -> None: ...
     def kept(self, fit: Fit) -> None: ...
+    def misread(self, fit: Fit) -> None: ...
     def proven(self, same: SameTraining, rung: Rung, *, refused: str) -> None: ...
     def foreseen(self, ahead: Ahead) -> None: ...
     def timed(self, speeds: Mapping[int, float], fastest: Rung) -> None: ...
@@ -311,31 +315,57 @@ def _of(result: Fit, stopped: Interrupted) -> Interrupted:
 
 def _walk(result: Fit, screen: Screen) -> None:
     """Trials, one after another, until a rung fits or nothing is left to try; none where a fit of the very same launch is kept."""
-    job, began = result.job, time.monotonic()
-    screen.plan(job)
+    began = time.monotonic()
+    screen.plan(result.job)
     if not result.trials and _as_kept(result, screen):
         return
+    move, run_as = _searched(result, screen)
+    if result.misread is not None and not result.misread.believed and _made_anew(result, screen):
+        screen.plan(result.job)
+        if _as_kept(result, screen):
+            return
+        move, run_as = _searched(result, screen)
+    _concluded(result, move, run_as, screen)
+    result.trial_seconds = time.monotonic() - began
+    if result.chosen is not None and result.standing is not None:
+        with doing("keeping the fit"):
+            result.standing = kept.keep(result.job, result.standing, result.trials, result.chosen, same=result.same)
+        _known(result, screen)
+    if result.chosen is not None:
+        _take(result, run_as)
+    result.job.folder.event("fitted", status=result.status, rung_index=result.chosen.rung.index if result.chosen else None)
+
+
+def _searched(result: Fit, screen: Screen) -> tuple[search.Move, Job]:
+    """The trials of one ladder: the move that ended them, which is the last trial where that disproves what the ladder was made of; and the
+    launch with what makes its chosen rung the asked training."""
+    job = result.job
     history = [*_disproved(result), *(as_tried(one, job) for one in result.trials)]
+    asked_first = own_words_of(job.adapter) is not None
     with ExitStack() as until_found:
         ahead = _looking_ahead(job, until_found)
         standby = until_found.enter_context(Standby(job.folder.trials / "standby", wanted=job.recipe.trial.standby))
 
         def move_now() -> search.Move:
             policy = job.recipe.ladder.search
-            move = search.next_move(job.ladder, history, policy=policy)
+            move = search.next_move(job.ladder, history, policy=policy, asked_first=asked_first)
             patience_s = WORTH_WAITING * result.trials[-1].seconds if result.trials else 0.0
             if ahead is None or not isinstance(move, search.Try):
                 return move
             with doing(FORESEEING):
                 if not ahead.at_hand(within_s=patience_s):
                     return move
-            return search.next_move(job.ladder, history, policy=policy, predicted=_foreseen(ahead, job, screen))
+            predicted = _foreseen(ahead, job, screen)
+            return search.next_move(job.ladder, history, policy=policy, predicted=predicted, asked_first=asked_first)
 
         def walked() -> search.Move:
             while isinstance(move := move_now(), search.Try):
                 words = {"most": _most(result, history), "why": move.why}
                 tried = _try(result, move.rung, screen, words, standby=standby, more=_another_follows(job, move.rung, ahead))
                 history.append(as_tried(tried, job))
+                if (wrong := _misread(job, result.trials)) is not None:
+                    result.misread = wrong
+                    break
                 if ahead is not None:
                     with doing("keeping what the trial measured"):
                         ahead.learn(tried)
@@ -346,28 +376,55 @@ def _walk(result: Fit, screen: Screen) -> None:
 
         while isinstance(move := walked(), search.Chosen):
             rung = _fastest(result, move.rung, screen) if job.recipe.ladder.objective == "throughput" else move.rung
+            if (wrong := _misread(job, result.trials)) is not None:
+                result.misread = wrong
+                break
             found = _proven(result, rung, screen)
             if not found.refused:
-                break
+                return search.Chosen(rung=rung), found.job or job
             history[:] = [_ruled_out(one, job.ladder, found.refused) for one in history]
-    result.status = Status.NO_RUNG_FITS
-    if isinstance(move, search.Chosen):
-        result.chosen = next(one for one in result.trials if one.rung.index == rung.index)
-        result.command = launch.native_command(found.job or job, rung)
+    return move, job
+
+
+def _concluded(result: Fit, move: search.Move, run_as: Job, screen: Screen) -> None:
+    """What the search has come to, and, where no rung fits, what would."""
+    job, result.status = result.job, Status.NO_RUNG_FITS
+    if result.misread is not None and not result.misread.believed:
+        result.status = Status.MISREAD
+        job.folder.event("misread", **result.misread.as_record())
+    elif isinstance(move, search.Chosen):
+        result.chosen = next(one for one in result.trials if one.rung.index == move.rung.index)
+        result.command = launch.native_command(run_as, move.rung)
         result.status = Status.DONE
     elif isinstance(move, search.Try) or move.why == "not_memory":
         result.status = status_of(result.trials[-1].verdict.kind)
     job.folder.forget_cache()
     if result.status is Status.NO_RUNG_FITS:
         _look_below(result, screen)
-    result.trial_seconds = time.monotonic() - began
-    if result.chosen is not None and result.standing is not None:
-        with doing("keeping the fit"):
-            result.standing = kept.keep(job, result.standing, result.trials, result.chosen, same=result.same)
-        _known(result, screen)
-    if result.chosen is not None:
-        _take(result, found.job or job)
-    job.folder.event("fitted", status=result.status, rung_index=result.chosen.rung.index if result.chosen else None)
+
+
+def _misread(job: Job, trials: Sequence[Trial]) -> Misread | None:
+    """Where the trials of a person's own command disprove what was read of it."""
+    words = own_words_of(job.adapter)
+    return misread.found(trials, job.ladder, unsaid=words.unsaid()) if words is not None else None
+
+
+def _made_anew(result: Fit, screen: Screen) -> bool:
+    """Whether what the command ran could be put in the place of what was read: the ladder is another one then, and nothing of it tried."""
+    job, wrong, words = result.job, result.misread, own_words_of(result.job.adapter)
+    believed = words.believing(wrong.ran) if words is not None and wrong is not None and wrong.read else None
+    if believed is None or wrong is None:
+        return False
+    adapter = type(job.adapter)(believed)
+    if adapter.check():
+        return False
+    result.misread = replace(wrong, believed=True)
+    screen.misread(result)
+    result.job = replace(job, adapter=adapter, ladder=wheels.ladder_of(adapter))
+    result.trials.clear()
+    job.folder.replace(job.folder.recipe, recipes.as_yaml(believed))
+    job.folder.event("misread", **result.misread.as_record())
+    return True
 
 
 def _proven(result: Fit, rung: Rung, screen: Screen) -> Proof:
@@ -437,7 +494,8 @@ def _made(job: Job, rung: Rung, screen: Screen, *, number: int, words: Mapping[s
     """One trial, told, and its peaks kept for the launches to come."""
     screen.trying(rung, number, **(words or {}))
     tried = trial.recorded(job, rung, told=screen.phase, **how)
-    earlier.keep(job, as_tried(tried, job))
+    if _misread(job, [tried]) is None:  # else it measured another rung
+        earlier.keep(job, as_tried(tried, job))
     screen.tried(tried, job)
     return tried
 
@@ -501,6 +559,11 @@ def _as_kept(result: Fit, screen: Screen) -> bool:
     result.standing = stands
     if stands.used and stands.certificate is not None:
         result.trials = kept.trials_of(stands.certificate, job)
+        if _unseen(job, result.trials):
+            result.trials.clear()
+            why = "no kept fit holds: its trials don't show that the command was read right"
+            result.standing = stands = replace(stands, used=False, certificate=None, why=why)
+    if stands.used and stands.certificate is not None:
         result.same = SameTraining.of(stands.certificate.same or {})
         _take(result, proof.with_cure(job, result.same.cure))
         job = result.job
@@ -510,6 +573,13 @@ def _as_kept(result: Fit, screen: Screen) -> bool:
         job.folder.event("fitted", status=result.status, rung_index=result.chosen.rung.index, kept=stands.certificate.id)
     _known(result, screen)
     return result.chosen is not None
+
+
+def _unseen(job: Job, trials: Sequence[Trial]) -> bool:
+    """Whether the trials of a person's own command don't show what was read of it, or disprove it."""
+    if own_words_of(job.adapter) is None:
+        return False
+    return not any(one.rung.index == 0 for one in trials) or _misread(job, trials) is not None
 
 
 def _known(result: Fit, screen: Screen) -> None:
@@ -622,5 +692,7 @@ def try_some(draft: Draft, screen: Screen, choose: Callable[[Ladder, Sequence[se
     with job.turn, owner.held(job.folder.path):
         while (rung := choose(job.ladder, [as_tried(one, job) for one in made])) is not None:
             made.append(_made(job, rung, screen, number=len(made) + 1))
+            if (wrong := _misread(job, made)) is not None and (words := own_words_of(job.adapter)) is not None:
+                raise BadInput([Fault(key="ask", found=misread.words(wrong, words.place), cure=misread.cure(wrong), where=PLACE)])
     job.folder.forget_cache()
     return job, made

@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,15 @@ from launcher import devices, process, procfs, stacks
 from launcher.allocator import allocator_environment
 from launcher.contract.ending import Ending
 from launcher.contract.orders import Orders
-from launcher.contract.report import BUDGET_ERROR, CARD_TAKEN, SAMPLES, Phase, TrialReport
+from launcher.contract.report import BUDGET_ERROR, CARD_TAKEN, SAID_ACCUMULATION, SAMPLES, Phase, TrialReport
 from launcher.doing import doing
 from launcher.errors import BadInput, Fault
 from launcher.job import Job
-from launcher.ladder import Ladder, Rung
+from launcher.ladder import ACCUMULATION, MICRO_BATCH, Ladder, Rung
 from launcher.lifesigns import Silence
 from launcher.memory_failure import lost_in
 from launcher.process import Child
+from launcher.schema import Value
 from launcher.standby import Standby
 from launcher.trainers.base import Command, TrialPlan
 from launcher.verdict import Kind, Needs, Verdict, judge
@@ -43,6 +44,8 @@ class Trial:
     report: TrialReport
     seconds: float
     folder: Path
+    expects: Mapping[str, Value] = field(default_factory=dict)
+    """What the trainer was told otherwise than the rung says (a trial accumulates at most so many micro-batches), where that is known."""
     kept: str = ""
     """When it was made, for one of a launch before this (``kept``); empty for one that was made now."""
 
@@ -53,6 +56,7 @@ class Trial:
             "rung": dict(self.rung.values),
             "accumulation": self.rung.accumulation,
             "effective_batch": self.effective_batch,
+            "effective_batch_seen": self.batch_seen,
             "verdict": self.verdict.kind,
             "phase": self.verdict.phase,
             "peak_bytes": self.verdict.peak_bytes,
@@ -67,9 +71,20 @@ class Trial:
 
     @property
     def effective_batch(self) -> int:
-        """Samples per optimizer step as they were seen, where they were: processes and accumulation of a script's own included."""
+        """Samples per optimizer step as they were seen, where they were: processes and accumulation of a script's own included.
+
+        Elsewhere as the rung was told (``batch_seen``).
+        """
         seen = self.report.facts.get(SAMPLES)
         return seen * self.rung.accumulation if isinstance(seen, int) and seen else self.rung.effective_batch
+
+    @property
+    def batch_seen(self) -> bool:
+        """Whether the trial saw what an optimizer step is made of: its samples, and of a script the accumulation, too."""
+        observed, facts = self.report.observed, self.report.facts
+        if not self.report.optimizer_steps:
+            return False
+        return (ACCUMULATION in observed or SAID_ACCUMULATION in facts) if SAMPLES in facts else MICRO_BATCH in observed
 
 
 def read(ladder: Ladder, said: Mapping[str, Any]) -> Trial:
@@ -256,7 +271,9 @@ def _finished(job: Job, rung: Rung, ending: Ending, orders: Orders, plan: TrialP
     needs = Needs(optimizer_steps=orders.steps, validation_batches=1, observed={**plan.expects, "device": job.budget.kind})
     logs = [Path(orders.folder) / name for name in ("stdout.log", "stderr.log")]
     verdict = judge(report, ending, rung=rung, needs=needs, lost=lost_in(*logs), taken=taken)
-    trial = Trial(rung=rung, verdict=verdict, report=report or TrialReport(), seconds=ending.seconds, folder=Path(orders.folder))
+    trial = Trial(
+        rung=rung, verdict=verdict, report=report or TrialReport(), seconds=ending.seconds, folder=Path(orders.folder), expects=plan.expects
+    )
     told = {"rung": rung, "verdict": verdict, "seconds": ending.seconds, "ending": ending}
     job.folder.replace_json(trial.folder / "verdict.json", told)
     return trial

@@ -40,7 +40,10 @@ def test_the_table_shows_each_tried_rung_and_what_was_given_up(tmp_path: Path) -
     here = job(tmp_path)
     failed = Verdict(kind=Kind.OUT_OF_MEMORY, phase="train", why="out of memory [really]", peak_bytes=900 * 2**20)
     fits = Verdict(kind=Kind.FITS, phase="done", why="fits", peak_bytes=700 * 2**20)
-    report = TrialReport(step_seconds=0.4, train_samples=100, validation_batches_total=2, validation_batch_seconds=1.0)
+    seen = {"micro_batch": 2}
+    report = TrialReport(
+        observed=seen, optimizer_steps=3, step_seconds=0.4, train_samples=100, validation_batches_total=2, validation_batch_seconds=1.0
+    )
     trials = [
         Trial(rung=here.ladder.rungs[0], verdict=failed, report=TrialReport(), seconds=8.8, folder=tmp_path),
         Trial(rung=here.ladder.rungs[1], verdict=fits, report=report, seconds=12.0, folder=tmp_path),
@@ -73,13 +76,31 @@ def test_where_nothing_fits_the_least_need_that_was_seen_is_told(tmp_path: Path)
     assert "needs at least 1.2 GiB" in text and "at least device.memory=1.2GiB" in text
 
 
+def test_a_batch_that_no_trial_saw_is_not_told_as_a_fact(tmp_path: Path) -> None:
+    here = job(tmp_path)
+    fits = Verdict(kind=Kind.FITS, phase="done", why="fits", peak_bytes=700 * 2**20)
+    steps = {"optimizer_steps": 3, "facts": {SAMPLES: 2}}
+    for report, seen in [
+        (TrialReport(), False),
+        (TrialReport(**steps), False),
+        (TrialReport(**steps, observed={"micro_batch": 2, "accumulation": 32}), True),
+        (TrialReport(optimizer_steps=3, observed={"micro_batch": 2}), True),
+    ]:
+        trial = Trial(rung=here.ladder.rungs[1], verdict=fits, report=report, seconds=12.0, folder=tmp_path)
+        fit = Fit(job=here, trials=[trial], chosen=trial, status=Status.DONE)
+        text = shown(lambda screen, fit=fit: screen.summary(fit))
+        assert ("(effective batch 64, as asked)" in text) is seen
+        assert ("(effective batch 64 as told; the trial could not see it)" in text) is not seen
+        assert fit.as_record()["effective_batch_seen"] is seen and trial.as_record()["effective_batch_seen"] is seen
+
+
 def test_what_autofit_has_turned_in_vain_is_told_as_its_own_fault(tmp_path: Path) -> None:
     here = job(tmp_path)
     why = "the trainer ran accumulation=1 instead of 32"
     ignored = Verdict(kind=Kind.ALTERED, phase="done", why=why, otherwise=("accumulation",))
     trials = [Trial(rung=rung, verdict=ignored, report=TrialReport(), seconds=1.0, folder=tmp_path) for rung in here.ladder.rungs[1:3]]
     text = " ".join(shown(lambda screen: screen.summary(Fit(job=here, trials=trials, status=Status.NO_RUNG_FITS))).split())
-    assert f"Turning accumulation, {why}: autofit has mistaken how that is said; the script is not at fault" in text
+    assert f"autofit turned accumulation, and {why}: it has mistaken how that is said; the script is not at fault" in text
     assert "Please report it, with" in text and "add a wheel" not in text
 
 

@@ -116,10 +116,16 @@ def test_one_that_takes_longer_than_half_a_trial_is_not_waited_for(launched: Cal
     assert made[0].parts == {} and made[0].waited_s == 0.5
 
 
-def test_a_forecast_that_is_at_hand_leads_from_the_first_trial_on(launched: Callable[..., Any]) -> None:
+def test_a_forecast_that_is_at_hand_leads_from_the_first_trial_on(launched: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(story, "own_words_of", lambda adapter: None)  # a trainer whose rung 0 is told like any other
     tried, more, _ = launched(2, at_hand=True)
     assert tried == [1, 2], "the failure just above the answer closes what asks more"
     assert more == [True, False], "behind a trial that is foreseen to fail the next process waits already"
+
+
+def test_a_persons_own_words_are_tried_first_whatever_is_forecast(launched: Callable[..., Any]) -> None:
+    tried, _, _ = launched(2, at_hand=True)
+    assert tried == [0, 1, 2]
 
 
 def test_where_nothing_is_foreseen_a_process_waits_only_beside_cores_enough(launched: Callable[..., Any]) -> None:

@@ -288,6 +288,34 @@ def proving(adapter: object) -> Proves | None:
 
 
 # ----------------------------------------------------------------------------------------------------------------------
+# Settings that are read, not told
+
+
+class OwnWords:
+    """What an adapter adds whose rung 0 is a person's own command as it stands: its settings were read of its text, which is a guess, and
+    what the trial of rung 0 shows is what was asked. That trial is made first, and nothing is tried below it on a reading that it
+    disproves."""
+
+    def unsaid(self) -> frozenset[str]:
+        """Settings whose value was read of no word of the command, nor of a file that it names: a default of the source, say."""
+        return frozenset()
+
+    def place(self, wheel: str) -> str:
+        """How a setting is believed to be said, in words; empty where that isn't known."""
+        return ""
+
+    def believing(self, ran: Mapping[str, int]) -> Recipe | None:
+        """The recipe with what rung 0 ran, by the name of the setting, in the place of what was read; None where it isn't known then how it
+        is turned."""
+        return None
+
+
+def own_words_of(adapter: object) -> OwnWords | None:
+    """Who knows what was read of the person's own command; None where rung 0 is told like any other."""
+    return adapter if isinstance(adapter, OwnWords) else None
+
+
+# ----------------------------------------------------------------------------------------------------------------------
 # What a fit hangs on
 
 

@@ -17,20 +17,21 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from launcher import devices, places, progress
-from launcher.contract.report import TrialReport
+from launcher.contract.report import WORLD_SIZE, TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
-from launcher.ladder import Ladder, Rung
+from launcher.ladder import Ladder, Rung, divisors_down
 from launcher.progress import Progress
 from launcher.sameness import Finding
 from launcher.sameness import Kind as FindingKind
-from launcher.schema import Recipe, Value, WheelRule
+from launcher.schema import LadderRules, Recipe, Value, WheelRule
 from launcher.trainers.base import (
     Checkpoint,
     Command,
     Foreseen,
     GoingOn,
     Inputs,
+    OwnWords,
     Proves,
     Resumes,
     Tracing,
@@ -51,7 +52,7 @@ MOST_ACCUMULATION = 4
 """Micro-batches per optimizer step in a trial."""
 
 
-class ScriptAdapter(Resumes, Foreseen, Proves):
+class ScriptAdapter(Resumes, Foreseen, Proves, OwnWords):
     """Any command that trains with PyTorch."""
 
     name: ClassVar[str] = "script"
@@ -92,7 +93,7 @@ class ScriptAdapter(Resumes, Foreseen, Proves):
         return 1
 
     def world_size(self) -> int:
-        return recognise.ranks(self.args.command)
+        return self.args.processes or recognise.ranks(self.args.command)
 
     def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
         """The presets that stand behind the asked one in the recipe, down to the floor."""
@@ -156,6 +157,47 @@ class ScriptAdapter(Resumes, Foreseen, Proves):
     def fetch(self, rung: Rung) -> Command | None:
         return None
 
+    # -- what its own words ran -----------------------------------------------------------------------------------------
+
+    def unsaid(self) -> frozenset[str]:
+        """Settings of which neither the command nor its configuration files say anything, and which rung 0 leaves at that."""
+        left = {*self.args.says, *(wheel for wheel, spelling in self.args.spelled.items() if spelling == OUTSIDE)}
+        return frozenset(wheel for wheel, spelling in self.args.spelled.items() if wheel in left and not self._says(spelling))
+
+    def _says(self, spelling: str) -> bool:
+        form, name = kind(spelling)
+        if form == "config":
+            return configs.last_with(self.args.config, name) is not None
+        if form in (OUTSIDE, ITSELF, NOMINAL):
+            return form != OUTSIDE
+        return Line(words=list(self.args.command), begin=_begin(self.args), env=dict(self.args.env)).says(spelling)
+
+    def place(self, wheel: str) -> str:
+        spelling = self.args.spelled.get(wheel, "")
+        if spelling == OUTSIDE:
+            return "in the source" if wheel == "micro_batch" else "no word for it was found"
+        return f"{spelling}, of which the command says nothing" if spelling and wheel in self.unsaid() else spelling
+
+    def believing(self, ran: Mapping[str, int]) -> Recipe | None:
+        """Not where a word of the command itself was disproved: it is no word for that, or counts in another unit. And not where the same
+        place that hid the micro-batch may have hidden an accumulation that wasn't seen."""
+        other = {name: value for name, value in ran.items() if value != self._read(name)}
+        if not {"micro_batch", "accumulation"}.intersection(other) <= self.unsaid():
+            return None
+        if "micro_batch" in other and "accumulation" not in ran and _form(self.args) not in ("", OUTSIDE):
+            return None
+        said = {name: value for name, value in other.items() if name != WORLD_SIZE}
+        args = {**self.recipe.trainer.args, "says": {**self.args.says, **said}}
+        if WORLD_SIZE in other:
+            args["processes"] = other[WORLD_SIZE]
+        trainer = self.recipe.trainer.model_copy(update={"args": args})
+        believed = self.recipe.model_copy(update={"ask": {**self.recipe.ask, **said}, "trainer": trainer})
+        return believed.model_copy(update={"ladder": _turning_as_before(self.recipe, believed, _form(self.args))})
+
+    def _read(self, name: str) -> Value:
+        """What was read of the command."""
+        return self.world_size() if name == WORLD_SIZE else self.recipe.ask.get(name) or self.accumulation()
+
     # -- a rung in the script's words -----------------------------------------------------------------------------------
 
     def line(self, rung: Rung, *, run: Path, accumulation: int | None = None, short: bool = False) -> Line:
@@ -176,7 +218,7 @@ class ScriptAdapter(Resumes, Foreseen, Proves):
             if spelling == OUTSIDE and wheel == "micro_batch":
                 line.split = (int(self.args.says[wheel]), value)
             elif spelling is not None:
-                line.set(spelling, value)
+                line.set(spelling, value // _own(self.args) if spelling == OUTSIDE else value)
         for spelled, said in self._lengths(rung, short=short).items():
             line.set(spelled, said)
         return line
@@ -221,9 +263,10 @@ class ScriptAdapter(Resumes, Foreseen, Proves):
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         run = folder / "scratch" / "run"
-        line, files = self._placed(rung, place=folder / "config", run=run, accumulation=_in_trial(self.args, rung))
+        told = self._in_trial(rung)
+        line, files = self._placed(rung, place=folder / "config", run=run, accumulation=told)
         payload = {
-            "accumulation": _in_trial(self.args, rung),
+            "accumulation": told,
             "argv": [*line.words, *self.args.validation.force],
             "env": {**line.env, **_hidden_cards(budget)},
             "files": {str(path): text for path, text in files.items()},
@@ -232,8 +275,17 @@ class ScriptAdapter(Resumes, Foreseen, Proves):
             "nominal": _form(self.args) == NOMINAL,
             "whole": rung.effective_batch // rung.world_size if _form(self.args) == ITSELF else None,
         }
-        expects: dict[str, Value] = {"accumulation": _in_trial(self.args, rung)} if "accumulation" in self.args.spelled else {}
+        expects: dict[str, Value] = {"accumulation": told} if "accumulation" in self.args.spelled else {}
         return TrialPlan(module="launcher.trainers.script.inside.trial", payload=payload, expects=expects)
+
+    def _in_trial(self, rung: Rung) -> int:
+        """Accumulation in a trial: four micro-batches peak as four hundred do. As it is for Hugging Face's Trainer, which holds all inputs,
+        where the script decides, and at rung 0 where no word of the command says it: its own words are what is looked at then."""
+        told, spelling, own = _told(self.args, rung), self.args.spelled.get("accumulation", ""), _own(self.args)
+        as_it_stands = "accumulation" in self.unsaid() and self.args.says.get("accumulation") == told and not any(rung.position)
+        if _form(self.args) == ITSELF or "gradient_accumulation_steps" in spelling or as_it_stands:
+            return told
+        return own * min(told // own, MOST_ACCUMULATION)
 
     def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         line, files = self._placed(rung, place=folder / "native", run=folder / "run")
@@ -365,6 +417,12 @@ def _form(args: ScriptArgs) -> str:
     return kind(args.spelled["accumulation"])[0] if "accumulation" in args.spelled else ""
 
 
+def _own(args: ScriptArgs) -> int:
+    """Micro-batches that a script without a word for accumulation takes to a step by itself."""
+    own = args.says.get("accumulation") if _form(args) == OUTSIDE else None
+    return own if isinstance(own, int) and own > 0 else 1
+
+
 def _told(args: ScriptArgs, rung: Rung) -> int:
     """Micro-batches per optimizer step that the script, or what holds its steps back, is told of: less what it takes by itself anyway."""
     if _form(args) != NOMINAL:
@@ -373,12 +431,16 @@ def _told(args: ScriptArgs, rung: Rung) -> int:
     return rung.accumulation // (own or 1)
 
 
-def _in_trial(args: ScriptArgs, rung: Rung) -> int:
-    """Accumulation in a trial: four micro-batches peak as four hundred do. As it is for Hugging Face's Trainer, which holds
-    all inputs, and where the script decides."""
-    holds_all = _form(args) == ITSELF or "gradient_accumulation_steps" in args.spelled.get("accumulation", "")
-    told = _told(args, rung)
-    return told if holds_all else min(told, MOST_ACCUMULATION)
+def _turning_as_before(read: Recipe, believed: Recipe, form: str) -> LadderRules:
+    """The ladder's rules: a micro-batch that was kept as it was read is kept as it is believed. One whose script accumulates by itself and
+    knows no word for it goes down by divisors, each of which takes a whole number of the script's own steps."""
+    rule, micro_batch = read.ladder.wheels.get("micro_batch", WheelRule()), believed.ask["micro_batch"]
+    assert isinstance(micro_batch, int)
+    if rule.floor is not None and rule.floor == read.ask.get("micro_batch"):
+        rule = rule.model_copy(update={"floor": micro_batch})
+    elif form == OUTSIDE and believed.ask.get("accumulation") not in (None, 1):
+        rule = rule.model_copy(update={"values": divisors_down(micro_batch, of=micro_batch)[1:]})
+    return read.ladder.model_copy(update={"wheels": {**read.ladder.wheels, "micro_batch": rule}})
 
 
 def _hidden_cards(budget: Budget) -> dict[str, str]:

@@ -48,6 +48,8 @@ class ScriptArgs(Part):
 
     command: Annotated[Words, Field(min_length=1)]
     """The command line that trains, as a person would type it."""
+    processes: int | None = Field(default=None, ge=1)
+    """Processes that train together, where the command itself doesn't say how many its launcher starts. Null: as the command says."""
     config: Paths = ()
     """The configuration file named in the command (its path there), or the list of them in its order, of which the last that says a key
     counts; autofit passes changed copies. Null: there is none."""

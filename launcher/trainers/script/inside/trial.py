@@ -29,7 +29,7 @@ from typing import Any
 
 from launcher import procfs
 from launcher.contract.orders import Orders
-from launcher.contract.report import SAMPLES, STEPS_IN_ALL, Failure, Phase, TrialReport
+from launcher.contract.report import OWN_ACCUMULATION, SAMPLES, STEPS_IN_ALL, Failure, Phase, TrialReport
 from launcher.trainers.script.inside.caches import CACHES, huggingface
 from launcher.trainers.script.inside.plainly import injected, proven, refuses, speaks_of_memory
 from launcher.trainers.script.inside.probe.settings import LEAST_STEPS, LOADED, Settings
@@ -324,7 +324,7 @@ def _samples(trained: Sequence[TrialReport], own: int) -> dict[str, int]:
 
 
 def _accumulated(trained: Sequence[TrialReport]) -> int:
-    return max((int(report.facts.get("own_accumulation", 1)) for report in trained), default=1)
+    return max((int(report.facts.get(OWN_ACCUMULATION, 1)) for report in trained), default=1)
 
 
 def _own(own: int) -> list[str]:

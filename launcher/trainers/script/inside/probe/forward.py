@@ -6,7 +6,7 @@ import functools
 import types
 from typing import Any
 
-from launcher.contract.report import Phase
+from launcher.contract.report import DIVIDED_BY, WORLD_SIZE, Phase
 from launcher.trainers.script.inside.probe.session import Session, world_size
 
 SMALL = 1024
@@ -203,8 +203,9 @@ def observe_micro_batch(session: Session, seen: int, candidates: tuple[int, ...]
     asked = session.orders.payload.get("micro_batch")
     if asked in candidates:
         seen = asked
-    session.recorder.fact(samples=seen)
+    session.recorder.fact(samples=seen, **{WORLD_SIZE: world_size()})
     if seen != asked and asked is not None and world_size() > 1 and seen * world_size() == asked:
         session.recorder.note(f"the script divides its batch of {asked} over {world_size()} processes")
+        session.recorder.fact(**{DIVIDED_BY: world_size()})
         seen = asked
     session.recorder.observe(micro_batch=seen)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from launcher.contract.report import Phase
+from launcher.contract.report import SAID_ACCUMULATION, Phase
 from launcher.trainers.script.inside.probe.forward import observe_micro_batch
 from launcher.trainers.script.inside.probe.session import Session
 from launcher.trainers.script.inside.probe.worst import batch_size, length
@@ -51,6 +51,8 @@ def install(session: Session, module: Any) -> None:
     def fitted(this: Any, *args: Any, **kwargs: Any) -> Any:
         session.open()
         session.passive = True
+        if session.recorder is not None:
+            session.recorder.fact(**{SAID_ACCUMULATION: max(int(this.accumulate_grad_batches), 1)})
         this.callbacks = [callback for callback in this.callbacks if not any(cls.__name__ in _UNWANTED for cls in type(callback).__mro__)]
         this.callbacks.append(Probe())
         this.limit_train_batches = session.wanted * max(int(this.accumulate_grad_batches), 1)

@@ -31,7 +31,7 @@ from typing import Any
 
 from launcher import procfs
 from launcher.contract.orders import Orders
-from launcher.contract.report import Phase
+from launcher.contract.report import OWN_ACCUMULATION, Phase
 from launcher.trainers.script.inside.probe.progress import Progress
 from launcher.trainers.script.inside.probe.seen import Seen
 from launcher.trainers.script.inside.probe.settings import LEAST_STEPS, Settings
@@ -359,7 +359,7 @@ class Session:
         usual = statistics.median_low(self._in_steps[1:])
         assert self.recorder is not None
         if usual and usual % self._told == 0:
-            self.recorder.fact(own_accumulation=usual // self._told)
+            self.recorder.fact(**{OWN_ACCUMULATION: usual // self._told})
             usual = self._told
         if usual:
             self.recorder.observe(accumulation=usual)

@@ -11,7 +11,7 @@ import contextlib
 import functools
 from typing import Any
 
-from launcher.contract.report import Phase
+from launcher.contract.report import SAID_ACCUMULATION, WORLD_SIZE, Phase
 from launcher.trainers.script.inside.probe.session import VARIETY, Session
 
 NEVER_ENDS = 1 << 20
@@ -29,7 +29,10 @@ def install(session: Session, module: Any) -> None:
                 generation.min_length = NEVER_ENDS
             if session.recorder is not None:
                 session.recorder.observe(micro_batch=args.per_device_train_batch_size)
-                session.recorder.fact(samples=args.per_device_train_batch_size)
+                session.recorder.fact(
+                    samples=args.per_device_train_batch_size,
+                    **{SAID_ACCUMULATION: args.gradient_accumulation_steps, WORLD_SIZE: args.world_size},
+                )
             session.training()
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:

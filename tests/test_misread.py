@@ -1,0 +1,240 @@
+"""Rung 0 is the person's own words: what its trial ran is what was asked, whatever was read of them."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+
+from launcher import misread, story, trial
+from launcher.contract.report import DIVIDED_BY, OWN_ACCUMULATION, SAID_ACCUMULATION, SAMPLES, WORLD_SIZE, TrialReport
+from launcher.display import Display
+from launcher.errors import ExitCode
+from launcher.fit import Fit, Status
+from launcher.forecast import earlier
+from launcher.job import Job
+from launcher.ladder import Ladder, Rung
+from launcher.misread import Misread
+from launcher.record import RunFolder
+from launcher.schema import LadderRules, Recipe, TrainerRules, WheelRule
+from launcher.search import Try, next_move
+from launcher.trainers.script.adapter import ScriptAdapter
+from launcher.trainers.suite import cpu_budget
+from launcher.trial import Trial
+from launcher.verdict import Kind, Verdict
+from launcher.wheels import ladder_of
+
+FLAGS = {"micro_batch": "--batch-size", "accumulation": "--accum"}
+
+
+def adapter(tmp_path: Path, *words: str, ask: dict[str, int] | None = None, spelled: dict[str, str] = FLAGS, **more: Any) -> ScriptAdapter:
+    """A command that was read as 32 samples, once, from the source's defaults unless words say it."""
+    (tmp_path / "train.py").write_text("")
+    says = {"micro_batch": 32, "accumulation": 1, **(ask or {})}
+    args = {"command": ["python", str(tmp_path / "train.py"), *words], "spelled": dict(spelled), "says": says, **more.pop("args", {})}
+    return ScriptAdapter(
+        Recipe(
+            name="mine",
+            ask=dict(says),
+            trainer=TrainerRules(adapter="script", args=args),
+            ladder=LadderRules(order=("micro_batch",), **more),
+        )
+    )
+
+
+def tried(ladder: Ladder, *, at: int = 0, kind: Kind = Kind.FITS, told: int | None = None, **facts: Any) -> Trial:
+    """A trial, with what it observed under the wheels' names and everything else as facts."""
+    observed = {name: facts.pop(name) for name in ("micro_batch", "accumulation") if name in facts}
+    report = TrialReport(observed=observed, facts=facts, optimizer_steps=0 if kind is Kind.OUT_OF_MEMORY else 4)
+    expects = {"accumulation": told if told is not None else ladder.rungs[at].accumulation}
+    verdict = Verdict(kind=kind, phase="train", why="")
+    return Trial(rung=ladder.rungs[at], verdict=verdict, report=report, seconds=1.0, folder=Path(), expects=expects)
+
+
+def found(one: ScriptAdapter, *trials: Trial) -> Misread | None:
+    return misread.found(trials, ladder_of(one), unsaid=one.unsaid())
+
+
+def test_what_ran_as_it_was_read_is_no_misreading(tmp_path: Path) -> None:
+    one = adapter(tmp_path)
+    assert found(one, tried(ladder_of(one), micro_batch=32, accumulation=1, **{WORLD_SIZE: 1, SAMPLES: 32})) is None
+    assert found(one, tried(ladder_of(one), kind=Kind.OUT_OF_MEMORY)) is None, "nothing was seen"
+
+
+@pytest.mark.parametrize("kind", [Kind.ALTERED, Kind.OUT_OF_MEMORY, Kind.VACUOUS, Kind.SPILLED])
+def test_whatever_came_of_rung_0_its_batch_is_what_was_asked(tmp_path: Path, kind: Kind) -> None:
+    """A file that nobody had read says 16384: 32 in its place was trained, and told as asked."""
+    one = adapter(tmp_path)
+    wrong = found(one, tried(ladder_of(one), kind=kind, micro_batch=16384, **{SAID_ACCUMULATION: 2}))
+    assert wrong is not None and wrong.read == {"micro_batch": 32, "accumulation": 1}
+    believed = one.believing(wrong.ran)
+    assert believed is not None
+    anew = ScriptAdapter(believed)
+    ladder = ladder_of(anew)
+    assert (ladder.asked.micro_batch, ladder.asked.accumulation, ladder.effective_batch) == (16384, 2, 32768)
+    assert anew.line(ladder.asked, run=tmp_path).words == [*anew.args.command], "rung 0 is the command as it stands"
+    assert anew.line(ladder.rungs[1], run=tmp_path).words[2:] == ["--batch-size", "8192", "--accum", "4"]
+    assert misread.found([tried(ladder, micro_batch=16384, accumulation=2)], ladder, unsaid=anew.unsaid()) is None
+
+
+def test_a_trainer_that_memory_has_made_smaller_was_not_misread(tmp_path: Path) -> None:
+    one = adapter(tmp_path)
+    trial = tried(ladder_of(one), kind=Kind.ALTERED, micro_batch=16)
+    assert found(one, replace(trial, report=replace(trial.report, swallowed=("out of memory",)))) is None
+
+
+def test_a_lower_rung_that_runs_otherwise_is_no_misreading_of_the_command(tmp_path: Path) -> None:
+    one = adapter(tmp_path)
+    assert found(one, tried(ladder_of(one), at=1, kind=Kind.ALTERED, micro_batch=32)) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "ran"),
+    [
+        (("--batch-size", "32"), {"micro_batch": 12, "accumulation": 1}),
+        (("--batch-size=32",), {"micro_batch": 12, "accumulation": 1}),
+        (("--accum", "1"), {"micro_batch": 32, "accumulation": 3}),
+        ((), {"micro_batch": 12}),
+    ],
+    ids=["the command's own word", "joined", "another accumulation than typed", "accumulation not seen"],
+)
+def test_where_it_is_not_known_how_what_ran_is_turned_the_person_is_asked(
+    tmp_path: Path, words: tuple[str, ...], ran: dict[str, int]
+) -> None:
+    one = adapter(tmp_path, *words)
+    wrong = found(one, tried(ladder_of(one), kind=Kind.ALTERED, **ran))
+    assert wrong is not None and one.believing(wrong.ran) is None
+    name = next(iter(wrong.read))
+    told, cure = misread.words(wrong, one.place), misread.cure(wrong)
+    assert f"ran {name} {ran[name]}, and {wrong.read[name]} ({FLAGS[name]}" in told
+    assert f"ask.{name}={ran[name]} trainer.args.says.{name}={ran[name]} trainer.args.spelled.{name}=..." in cure
+
+
+def test_a_micro_batch_that_was_kept_is_kept_as_it_ran(tmp_path: Path) -> None:
+    one = adapter(tmp_path, wheels={"micro_batch": WheelRule(floor=32)})
+    believed = one.believing({"micro_batch": 64, "accumulation": 1})
+    assert believed is not None and [rung.micro_batch for rung in ladder_of(ScriptAdapter(believed)).rungs] == [64]
+
+
+def test_processes_that_no_word_told_are_counted(tmp_path: Path) -> None:
+    one = adapter(tmp_path)
+    wrong = found(one, tried(ladder_of(one), micro_batch=32, accumulation=1, **{WORLD_SIZE: 2}))
+    assert wrong is not None and wrong.read == {WORLD_SIZE: 1}
+    believed = one.believing(wrong.ran)
+    assert believed is not None and ladder_of(ScriptAdapter(believed)).effective_batch == 64
+
+
+def test_what_a_script_accumulates_without_a_word_is_asked_for_and_the_rest_done_from_outside(tmp_path: Path) -> None:
+    one = adapter(tmp_path, spelled={**FLAGS, "accumulation": "outside"})
+    wrong = found(one, tried(ladder_of(one), micro_batch=32, accumulation=1, **{OWN_ACCUMULATION: 3, SAMPLES: 96}))
+    assert wrong is not None and wrong.ran["accumulation"] == 3
+    believed = one.believing(wrong.ran)
+    assert believed is not None
+    anew = ScriptAdapter(believed)
+    ladder = ladder_of(anew)
+    assert (ladder.effective_batch, [rung.accumulation for rung in ladder.rungs]) == (96, [3, 6, 12, 24, 48, 96])
+    assert [anew.line(rung, run=tmp_path).outside for rung in ladder.rungs] == [1, 2, 4, 8, 16, 32]
+
+
+def test_a_factor_of_a_scripts_own_beside_a_word_that_is_typed_stays_one(tmp_path: Path) -> None:
+    one = adapter(tmp_path, "--accum", "1")
+    ladder = ladder_of(one)
+    asked = tried(ladder, micro_batch=32, accumulation=1, **{OWN_ACCUMULATION: 2, SAMPLES: 64})
+    assert found(one, asked) is None
+    assert found(one, asked, tried(ladder, at=1, micro_batch=16, accumulation=2, **{OWN_ACCUMULATION: 2, SAMPLES: 32})) is None
+
+
+def test_a_rung_whose_step_has_other_samples_than_the_asked_one_is_never_taken(tmp_path: Path) -> None:
+    """A whole batch in tokens, of which nothing was read: at half the micro-batch the script takes twice as many by itself."""
+    one = adapter(tmp_path, spelled={**FLAGS, "accumulation": "outside"})
+    ladder = ladder_of(one)
+    unseen = tried(ladder, kind=Kind.OUT_OF_MEMORY, micro_batch=32)
+    wrong = found(one, unseen, tried(ladder, at=1, micro_batch=16, accumulation=2, **{OWN_ACCUMULATION: 4, SAMPLES: 64}))
+    assert wrong is not None and (wrong.rung_index, wrong.samples) == (1, (32, 128))
+    assert "took 128 samples instead of 32" in misread.words(wrong, one.place) and "accumulation=itself" in misread.cure(wrong)
+    divides = tried(ladder, at=1, micro_batch=16, accumulation=2, **{DIVIDED_BY: 2, SAMPLES: 8})
+    assert found(one, unseen, divides) is None, "a script that divides its batch over processes divides the asked one, too"
+
+
+def test_rung_0_is_tried_before_what_is_predicted_to_fit(tmp_path: Path) -> None:
+    ladder = ladder_of(adapter(tmp_path))
+    predicted = {rung.index: 4.0 if rung.index < 3 else 0.5 for rung in ladder.rungs}
+    led, held = (next_move(ladder, [], policy="predicted", predicted=predicted, asked_first=first) for first in (False, True))
+    assert isinstance(led, Try) and led.rung.index > 0
+    assert held == Try(rung=ladder.asked)
+
+
+def test_a_trial_of_rung_0_leaves_an_accumulation_that_no_word_says_at_that(tmp_path: Path) -> None:
+    """Told four of sixteen it would hide that a file has said two."""
+    unsaid, typed = adapter(tmp_path, ask={"accumulation": 16}), adapter(tmp_path, "--accum", "16", ask={"accumulation": 16})
+    plans = [one.trial(ladder_of(one).asked, cpu_budget(), folder=tmp_path, cache=tmp_path) for one in (unsaid, typed)]
+    assert [plan.payload["argv"][2:] for plan in plans] == [[], ["--accum", "4"]]
+    assert [plan.expects for plan in plans] == [{"accumulation": 16}, {"accumulation": 4}]
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The launch
+
+
+class Screen:
+    """Notes the names of what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: self.told.append(name)
+
+
+def launched(one: ScriptAdapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ran: int, fits_from: int) -> tuple[Fit, Screen]:
+    """A launch whose rung 0 runs ``ran`` samples, whatever was read; the others run what they are told. Fits at so many and less."""
+
+    def recorded(job: Job, rung: Rung, **_: Any) -> Trial:
+        batch = ran if rung.index == 0 else rung.micro_batch
+        if batch > fits_from:
+            return tried(job.ladder, at=rung.index, kind=Kind.OUT_OF_MEMORY, micro_batch=batch, **{SAID_ACCUMULATION: rung.accumulation})
+        kind = Kind.FITS if batch == rung.micro_batch else Kind.ALTERED
+        facts = {"accumulation": rung.accumulation, SAMPLES: batch}
+        return tried(job.ladder, at=rung.index, kind=kind, micro_batch=batch, **facts)
+
+    monkeypatch.setattr(trial, "recorded", recorded)
+    folder = RunFolder.create(tmp_path / "runs", "mine")
+    result, screen = Fit(job=Job(adapter=one, ladder=ladder_of(one), budget=cpu_budget(), folder=folder)), Screen()
+    story._walk(result, screen)  # type: ignore[arg-type]
+    return result, screen
+
+
+@pytest.mark.parametrize("fits_from", [16384, 4096])
+def test_the_ladder_is_made_anew_of_what_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fits_from: int) -> None:
+    result, screen = launched(adapter(tmp_path), tmp_path, monkeypatch, ran=16384, fits_from=fits_from)
+    record = result.as_record()
+    assert result.status is Status.DONE and result.chosen is not None and result.chosen.rung.micro_batch == fits_from
+    assert (record["effective_batch"], record["effective_batch_asked"]) == (16384, 16384) and screen.told.count("misread") == 1
+    assert record["misread"] == {"rung_index": 0, "read": {"micro_batch": 32}, "ran": {"micro_batch": 16384}, "believed": True}
+    assert all(one["rung"]["micro_batch"] <= 16384 and one["effective_batch"] == 16384 for one in record["trials"])
+    kept = yaml.safe_load(result.job.folder.recipe.read_text())
+    assert kept["ask"]["micro_batch"] == 16384 and kept["trainer"]["args"]["says"]["micro_batch"] == 16384, "what `autofit resume` reads"
+
+
+@pytest.mark.parametrize("fits_from", [64, 8])
+def test_nothing_is_tried_below_a_reading_that_can_not_be_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fits_from: int) -> None:
+    result, _ = launched(adapter(tmp_path, "--batch-size", "32"), tmp_path, monkeypatch, ran=12, fits_from=fits_from)
+    assert result.status is Status.MISREAD and result.exit_code is ExitCode.BAD_INPUT and len(result.trials) == 1
+    assert result.command is None and result.as_record()["misread"]["ran"] == {"micro_batch": 12}
+    out = io.StringIO()
+    Display(Console(file=out, width=200)).summary(result)
+    words = " ".join(out.getvalue().split())
+    assert "Stopped, nothing was launched: the command as it stands ran micro_batch 12, and 32 (--batch-size) had been read" in words
+    assert "as asked" not in words
+
+
+def test_what_a_misread_trial_needed_leads_no_later_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    learnt: list[int] = []
+    monkeypatch.setattr(earlier, "keep", lambda job, tried: learnt.append(tried.rung.micro_batch))
+    launched(adapter(tmp_path), tmp_path, monkeypatch, ran=64, fits_from=16)
+    assert learnt[0] == 64 and 32 in learnt[1:]
