@@ -546,6 +546,58 @@ def test_who_accepts_another_batch_gets_a_micro_batch_that_turns(tmp_path: Path,
     assert free_batch(understood).ladder == {"order": ["micro_batch"]}
 
 
+HYDRA = {
+    "src/train.py": "@hydra.main(version_base=None, config_path='../configs', config_name='train.yaml')\ndef main(cfg): ...\n",
+    "configs/train.yaml": "defaults:\n  - _self_\n  - data: small\n  - trainer: default\n  - experiment: null\nseed: 1\n",
+    "configs/other.yaml": "defaults:\n  - data: small\n  - trainer: default\ndata: {batch_size: 24}\n",
+    "configs/data/small.yaml": "batch_size: 16\n",
+    "configs/data/large.yaml": "batch_size: 128\nimg_size: 64\n",
+    "configs/trainer/default.yaml": "_target_: lightning.pytorch.trainer.Trainer\nmax_epochs: 3\n",
+    "configs/experiment/mine.yaml": "# @package _global_\ndefaults:\n  - override /data: large\ndata: {batch_size: 512}\n"
+    "trainer: {accumulate_grad_batches: 2}\n",
+    "configs/experiment/bare.yaml": "# @package _global_\ndefaults:\n  - override /data: large\n",
+}
+"""As the template of Lightning and Hydra that many projects begin with."""
+
+
+@pytest.mark.parametrize(
+    ("words", "batch", "accumulation"),
+    [
+        ("", (16, "data.batch_size="), (1, "++trainer.accumulate_grad_batches=")),
+        ("experiment=mine", (512, "data.batch_size="), (2, "trainer.accumulate_grad_batches=")),
+        ("experiment=bare", (128, "data.batch_size="), (1, "++trainer.accumulate_grad_batches=")),
+        ("experiment=bare data=small", (16, "data.batch_size="), (1, "++trainer.accumulate_grad_batches=")),
+        ("experiment=mine data.batch_size=8", (8, "data.batch_size="), (2, "trainer.accumulate_grad_batches=")),
+        ("--config-name other", (24, "data.batch_size="), (1, "++trainer.accumulate_grad_batches=")),
+        ("--config-name=other.yaml +experiment=mine", (512, "data.batch_size="), (2, "trainer.accumulate_grad_batches=")),
+    ],
+)
+def test_what_hydra_composes_later_wins(
+    words: str, batch: object, accumulation: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path, text in HYDRA.items():
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(text)
+    understood = recognise.understand(["python", "src/train.py", *words.split()])
+    assert {wheel: believed(understood)[wheel] for wheel in ("micro_batch", "accumulation")} == {
+        "micro_batch": batch, "accumulation": accumulation,
+    }  # fmt: skip
+    assert ("image_size" in believed(understood)) == ("experiment" in words and "data=small" not in words)
+
+
+def test_a_configuration_of_hydras_in_a_folder_that_is_computed_is_found_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    main = "@hydra.main(version_base='1.3', config_path=str(files('pkg').joinpath('configs')), config_name=None)\ndef main(cfg): ...\n"
+    for path, text in {"src/pkg/train/train.py": main, "src/pkg/configs/base.yaml": "data: {batch_size: 48}\n"}.items():
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(text)
+    words = ["python", "src/pkg/train/train.py", "--config-name", "base.yaml"]
+    assert believed(recognise.understand(words))["micro_batch"] == (48, "data.batch_size=")
+
+
 def test_a_project_of_hydras_is_read_through_its_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for path, text in {

@@ -1,12 +1,15 @@
 """A script of Hydra's and the words it is given -> what its configuration says, as settings in Hydra's own words. Read, never composed.
 
-The primary configuration's defaults list is followed one level down, with the options that the command line picks; interpolations and
-what a group's file takes from others are left out. A Lightning trainer among the groups brings its word for accumulation with it.
+The primary configuration's defaults list is followed one level down, with the options that the command line picks and those that a file of
+the global package (``experiment=mine``) puts in their place; what comes later wins, as in Hydra. Interpolations are left out. A Lightning
+trainer among the groups brings its word for accumulation with it.
 """
 
 from __future__ import annotations
 
 import ast
+import itertools
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,45 +24,103 @@ ACCUMULATION = "accumulate_grad_batches"
 
 def settings(script: Path, words: Sequence[str]) -> list[Flag]:
     """Every key of the script's composed configuration that could be found, spelled ``key=``; nothing where it isn't Hydra's."""
-    main = _main(script)
-    if main is None:
+    main = _main(script, words)
+    primary = _loaded(main) if main is not None else None
+    if main is None or not isinstance(primary, dict):
         return []
-    folder, name = main
-    primary = _loaded(folder / f"{Path(name).stem}.yaml")
-    if not isinstance(primary, dict):
-        return []
-    said = dict(word.split("=", 1) for word in words if "=" in word and not word.startswith("-"))
-    found = list(_keys({key: value for key, value in primary.items() if key != "defaults"}, "", name))
-    for group, option in _chosen(primary.get("defaults") or [], said):
-        held = _with_its_own(folder / group, option)
-        found += _keys(held, group.replace("/", "."), f"{group}/{option}.yaml")
+    folder, said = main.parent, dict(word.lstrip("+").split("=", 1) for word in words if "=" in word and not word.startswith("-"))
+    merged: dict[str, Flag] = {}
+    for group, option in _overridden(folder, _chosen(folder, primary.get("defaults") or [], said), said):
+        held, where = (_with_its_own(folder / group, option), f"{group}/{option}.yaml") if group else (primary, main.name)
+        prefix = "" if not group or _is_global(folder / group / f"{option}.yaml") else group.replace("/", ".")
+        own = {key: value for key, value in held.items() if key != "defaults"}
+        merged |= {flag.spelling: flag for flag in _keys(own, prefix, where)}
         if _is_lightning(held) and ACCUMULATION not in held:
-            found.append(Flag(spelling=f"++{group}.{ACCUMULATION}=", default=1, where="Lightning"))
-    return found
+            merged[f"++{group}.{ACCUMULATION}="] = Flag(spelling=f"++{group}.{ACCUMULATION}=", default=1, where="Lightning")
+    return [flag for spelling, flag in merged.items() if not (spelling.startswith("++") and spelling.lstrip("+") in merged)]
 
 
-def _main(script: Path) -> tuple[Path, str] | None:
-    """(folder, name) of the primary configuration that ``@hydra.main`` names, both as literals."""
+def _main(script: Path, words: Sequence[str]) -> Path | None:
+    """The primary configuration's file: as the command names it (``--config-name``), else as ``@hydra.main`` does, both as literals. Where
+    the folder is computed, the only file of that name near the script."""
     _, tree = parsed(script)
-    if tree is None:
-        return None
-    for node in ast.walk(tree):
+    for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("hydra.main", "main"):
-            said = {keyword.arg: keyword.value.value for keyword in node.keywords if isinstance(keyword.value, ast.Constant)}
-            path, name = said.get("config_path"), said.get("config_name")
-            if isinstance(path, str) and isinstance(name, str):
-                return script.parent / path, name
+            literals = {keyword.arg: keyword.value.value for keyword in node.keywords if isinstance(keyword.value, ast.Constant)}
+            name = _option(words, "--config-name", "-cn") or literals.get("config_name")
+            if not isinstance(name, str):
+                continue
+            file = f"{name.removesuffix('.yaml').removesuffix('.yml')}.yaml"
+            path = _option(words, "--config-path", "-cp") or literals.get("config_path")
+            if isinstance(path, str):
+                return script.parent / path / file
+            return _near(script, file) if any(keyword.arg == "config_path" for keyword in node.keywords) else script.parent / file
     return None
 
 
-def _chosen(defaults: Sequence[Any], said: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """(group, option) of a defaults list, with the command line's choices."""
+def _option(words: Sequence[str], *names: str) -> str:
+    """The value of an option of Hydra's own; empty where the command doesn't say it."""
+    for word, after in itertools.pairwise([*words, ""]):
+        name, equals, value = word.partition("=")
+        if name in names:
+            return value if equals else after
+    return ""
+
+
+def _near(script: Path, name: str) -> Path | None:
+    """The only file of that name below the script's folder, or below one of the three above it."""
+    for folder in (script.parent, *list(script.resolve().parents)[1:4]):
+        found = list(itertools.islice(folder.rglob(name), 2))
+        if found:
+            return found[0] if len(found) == 1 else None
+    return None
+
+
+SELF = ("", "")
+"""Stands for the primary configuration's own keys among its groups."""
+
+
+def _chosen(folder: Path, defaults: Sequence[Any], said: dict[str, str]) -> list[tuple[str, str]]:
+    """(group, option) of a defaults list, in its order, with the command line's choices; what that adds comes last."""
+    found: list[tuple[str, str]] = []
+    listed = set()
     for entry in defaults:
+        if entry == "_self_":
+            found.append(SELF)
         for key, option in entry.items() if isinstance(entry, dict) else ():
             group = str(key).removeprefix("override ").removeprefix("optional ").lstrip("/").partition("@")[0]
+            listed.add(group)
             picked = said.get(group, option)
             if isinstance(picked, str) and picked != "null" and not group.startswith("hydra"):
-                yield group, Path(picked).stem
+                found.append((group, _stem(picked)))
+    if SELF not in found:  # as Hydra has it since 1.1
+        found.append(SELF)
+    added = [(key, _stem(value)) for key, value in said.items() if key not in listed and (folder / key / f"{_stem(value)}.yaml").is_file()]
+    return [*found, *added]
+
+
+def _stem(option: str) -> str:
+    return option.removesuffix(".yaml")
+
+
+def _overridden(folder: Path, chosen: Sequence[tuple[str, str]], said: dict[str, str]) -> list[tuple[str, str]]:
+    """The choices with those that files of the global package put in their place; what the command line picks stays."""
+    instead: dict[str, str] = {}
+    for group, option in chosen:
+        held = _loaded(folder / group / f"{option}.yaml") if group else None
+        for entry in (held.get("defaults") or ()) if isinstance(held, dict) else ():
+            for key, other in entry.items() if isinstance(entry, dict) else ():
+                if str(key).startswith("override /") and isinstance(other, str):
+                    instead[str(key).removeprefix("override /")] = _stem(other)
+    return [(group, option if group in said else instead.get(group, option)) for group, option in chosen]
+
+
+def _is_global(path: Path) -> bool:
+    """Whether a file's keys belong to the whole configuration and not to its group."""
+    try:
+        return re.search(r"^#\s*@package\s+_global_", path.read_text(encoding="utf-8"), re.MULTILINE) is not None
+    except (OSError, ValueError):
+        return False
 
 
 def _with_its_own(folder: Path, option: str) -> dict[str, Any]:
