@@ -420,9 +420,8 @@ def _made_anew(result: Fit, screen: Screen) -> bool:
         return False
     result.misread = replace(wrong, believed=True)
     screen.misread(result)
-    result.job = replace(job, adapter=adapter, ladder=wheels.ladder_of(adapter))
+    _take(result, replace(job, adapter=adapter, ladder=wheels.ladder_of(adapter)))
     result.trials.clear()
-    job.folder.replace(job.folder.recipe, recipes.as_yaml(believed))
     job.folder.event("misread", **result.misread.as_record())
     return True
 

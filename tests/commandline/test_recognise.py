@@ -407,6 +407,86 @@ def test_a_whole_batch_and_its_part_are_told_apart(words: str, beliefs: object, 
     assert believed(recognise.understand(["python", "t.py", *words.split()])) == beliefs
 
 
+NANOCHAT = """
+p.add_argument("--device-batch-size", type=int, default=32, help="per-device batch size")
+p.add_argument("--total-batch-size", type=int, default=-1, help="total batch size in tokens (-1 = by itself)")
+p.add_argument("--max-seq-len", type=int, default=2048)
+p.add_argument("--num-iterations", type=int, default=-1)
+"""
+LLM_C = """
+p.add_argument("--batch_size", type=int, default=4, help="batch size, in units of #batch dimensions")
+p.add_argument("--sequence_length", type=int, default=64)
+p.add_argument("--total_batch_size", type=int, default=256, help="total desired batch size, in units of #tokens")
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "words", "batch", "accumulation"),
+    [
+        (NANOCHAT, "--device-batch-size=32 --total-batch-size=8192 --max-seq-len=128", (32, "--device-batch-size="), 2),
+        (NANOCHAT, "--device-batch-size=8 --total-batch-size=8192 --max-seq-len=128", (8, "--device-batch-size="), 8),
+        (LLM_C, "", (4, "--batch_size"), 1),
+        (LLM_C, "--total_batch_size 1024", (4, "--batch_size"), 4),
+        (LLM_C.replace("#tokens", "samples"), "--total_batch_size 1024", (4, "--batch_size"), 256),
+    ],
+)
+def test_a_whole_batch_in_tokens_is_taken_in_parts_of_so_many_tokens(
+    source: str, words: str, batch: object, accumulation: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text(source)
+    understood = recognise.understand(["python", "t.py", *words.split()])
+    assert believed(understood)["micro_batch"] == batch and believed(understood)["accumulation"] == (accumulation, "itself")
+    adapter = ScriptAdapter(made(understood))
+    assert {rung.effective_batch for rung in ladder_of(adapter).rungs} == {batch[0] * accumulation}  # type: ignore[index]
+    if "tokens" in source:
+        assert "sequence_length" not in understood.ask, "at a shorter length the same tokens are more steps"
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (NANOCHAT, "--device-batch-size=32"),
+        (NANOCHAT, "--device-batch-size=96 --total-batch-size=8192"),
+        (LLM_C, "--total_batch_size 1000"),
+    ],
+)
+def test_a_whole_batch_whose_parts_are_not_known_keeps_the_micro_batch(
+    source: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text(source.replace("num-iterations", "n"))
+    understood = recognise.understand(["python", "t.py", *words.split()])
+    assert "accumulation" not in believed(understood) and "micro_batch" not in understood.ladder["order"]
+    assert "is the batch of a step, and in how many parts the script takes it isn't known" in understood.remarks["ask"][0]
+
+
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        ("--batch_size_per_gpu 3200", "--batch_size_per_gpu 3200 counts frames and not samples (--batch_size_type frame, t.py's default)"),
+        ("--batch_size_per_gpu 9 --batch_size_type=tokens", "counts tokens and not samples"),
+        ("c.yaml", "config:datasets.batch_size 38400 counts seconds"),
+        ("--max-tokens 4096", "bounded by --max-tokens"),
+        ("--batch_size_per_gpu 32 --batch_size_type sample", ""),
+    ],
+)
+def test_a_batch_of_frames_or_tokens_is_never_taken_for_samples(
+    words: str, refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bare = "--max-tokens" in words
+    Path("t.py").write_text("" if bare else "p.add_argument('--batch_size_type', type=str, default='frame', choices=['frame', 'sample'])\n")
+    Path("c.yaml").write_text("datasets: {batch_size: 38400, batch_type: second}\n")
+    understood = recognise.understand(["python", "t.py", *words.split()])
+    if not refused:
+        assert believed(understood)["micro_batch"] == (32, "--batch_size_per_gpu")
+        return
+    with pytest.raises(BadInput) as told:
+        recognise.refuse_doubts(understood, overrides=[])
+    assert refused in str(told.value), told.value
+
+
 def test_a_part_that_does_not_divide_the_whole_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")  # torchrun lies there

@@ -1,13 +1,14 @@
 """What a command says of batches -> the micro-batch and its accumulation, where one word means the whole batch and another a part of it.
 
-``--batch_size 128 --micro_batch_size 4``, ``--global-batch-size 512 --micro-batch-size 2``: the script takes as many micro-batches to a
-step as the whole batch needs, by itself. Only the part is turned then. Pure.
+``--batch_size 128 --micro_batch_size 4``, ``--global-batch-size 512 --micro-batch-size 2``, ``--total-batch-size 8192`` tokens beside
+``--device-batch-size 32 --max-seq-len 128``: the script takes as many micro-batches to a step as the whole batch needs, by itself. Only the
+part is turned then. Pure.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,26 +20,52 @@ WHOLE = "whole_batch"
 """What a candidate means that says the batch of an optimizer step; no wheel."""
 
 
-def settled(candidates: Sequence[Belief], *, ranks: int) -> list[Belief]:
-    """The candidates with whole and part told apart; as they are where that is not clear."""
+UNIT = "batch_unit"
+"""What a candidate means that says what batches are counted in; no wheel."""
+_LENGTHS = ("sequence_length",)
+
+
+def settled(candidates: Sequence[Belief], *, ranks: int, in_tokens: Callable[[str], bool]) -> list[Belief]:
+    """The candidates with whole and part told apart. ``in_tokens``: whether the script counts a setting of this name in tokens.
+
+    A whole of which it isn't clear how many micro-batches it takes stays among them (``WHOLE``): then accumulation isn't known.
+    """
     batches = [one for one in candidates if one.wheel in ("micro_batch", WHOLE)]
-    parts = [one for one in batches if names.part(name(one.spelling))]
+    parts = [one for one in batches if names.part(name(one.spelling))] or _beside_a_whole(batches)
     wholes = [one for one in batches if one not in parts]
     others = [one for one in candidates if one not in wholes]
     part, whole = _only(parts), _only(wholes)
-    if part is None or whole is None or not _count(whole.value):
+    if part is None or whole is None:
         return [one for one in candidates if one.wheel != WHOLE]
     said = next((one.value for one in candidates if one.wheel == "accumulation"), None)
-    if said is not None:  # all three are said: they must agree
+    if said is not None and _count(whole.value):  # all three are said: they must agree
         agree = _count(part.value) and _count(said) and whole.value == part.value * said * ranks
         return others if agree or whole.wheel == WHOLE else list(candidates)
+    unclear = list(candidates) if whole.wheel == WHOLE else [one for one in candidates if one.wheel != WHOLE]
+    if not _count(whole.value):
+        return unclear
     if not _count(part.value):  # -1: the whole batch at once
         part, others = replace(part, value=whole.value), [one for one in others if one not in parts]
         others.append(part)
-    if ranks > 1 or whole.value % part.value:
-        return [one for one in candidates if one.wheel != WHOLE]
-    source = f"{whole.spelling} {whole.value} in parts of {part.value}"
-    return [*others, Belief(wheel="accumulation", value=whole.value // part.value, spelling=ITSELF, source=source)]
+    length = _length(candidates) if in_tokens(name(whole.spelling)) else 1
+    if ranks > 1 or length is None or whole.value % (part.value * length):
+        return unclear
+    tokens = f" tokens in parts of {part.value} x {length}" if length > 1 else f" in parts of {part.value}"
+    belief = Belief(
+        wheel="accumulation", value=whole.value // (part.value * length), spelling=ITSELF, source=f"{whole.spelling} {whole.value}{tokens}"
+    )
+    return [*(one for one in others if length == 1 or one.wheel not in _LENGTHS), belief]  # a shorter length would make other steps of it
+
+
+def _beside_a_whole(batches: Sequence[Belief]) -> list[Belief]:
+    """Plain batch sizes where another setting says the whole batch: they are the parts of it."""
+    return [one for one in batches if one.wheel != WHOLE] if any(one.wheel == WHOLE for one in batches) else []
+
+
+def _length(candidates: Sequence[Belief]) -> int | None:
+    """Tokens of a sample, where that is clear."""
+    found = _only([one for one in candidates if one.wheel in _LENGTHS])
+    return found.value if found is not None and _count(found.value) else None
 
 
 def name(spelling: str) -> str:

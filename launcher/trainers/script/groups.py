@@ -16,7 +16,7 @@ from typing import Any
 
 from launcher.trainers.script import configs
 from launcher.trainers.script.flags import Flag
-from launcher.trainers.script.names import meaning
+from launcher.trainers.script.names import meaning, unit
 from launcher.trainers.script.sources import parsed
 
 ACCUMULATION = "accumulate_grad_batches"
@@ -147,7 +147,7 @@ def _keys(held: Any, prefix: str, where: str) -> Iterator[Flag]:
     """The numbers and switches; a length outside of the data's group is a layer's (``model.net.input_size``)."""
     for key, value in configs.leaves(held, prefix):
         fixed = meaning(key.rpartition(".")[2]) in _LENGTHS and not key.startswith(("data", "dataset"))
-        if isinstance(value, (bool, int, float)) and not fixed:
+        if (isinstance(value, (bool, int, float)) and not fixed) or unit(key.rpartition(".")[2]):
             yield Flag(spelling=f"{key}=", default=value, where=where)
 
 

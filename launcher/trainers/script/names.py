@@ -49,8 +49,8 @@ def meaning(name: str) -> str | None:
 
 
 def part(name: str) -> bool:
-    """Whether a micro-batch's name says that it is a part of a larger batch: ``--micro_batch_size``, ``--microbatch``."""
-    return any(word.startswith("micro") for word in _words(name))
+    """Whether a micro-batch's name says that it is a part of a larger batch: ``--micro_batch_size``, ``--device-batch-size``."""
+    return any(word.startswith("micro") or word in ("device", "gpu") for word in _words(name))
 
 
 def whole(name: str) -> bool:
@@ -58,6 +58,29 @@ def whole(name: str) -> bool:
     words = frozenset(_words(name))
     batch = {"batch", "size"} <= words or bool(words & {"batchsize", "bs", "bsz"})
     return batch and bool(words & {"global", "total", "effective"}) and not words & _EVALUATION
+
+
+def unit(name: str) -> bool:
+    """Whether a setting says what a batch is counted in: ``--batch_size_type frame``."""
+    words = frozenset(_words(name))
+    return "batch" in words and bool(words & {"type", "unit", "by"}) and not words & _EVALUATION
+
+
+_OTHER_UNITS = re.compile(r"(frame|token|second|duration|numel|length|bin)", re.IGNORECASE)
+
+
+def other_unit(value: object) -> bool:
+    """Whether a batch that is counted so has no fixed number of samples."""
+    return isinstance(value, str) and _OTHER_UNITS.match(value) is not None
+
+
+_PER_BATCH = frozenset(("tokens", "frames"))
+
+
+def by_tokens(name: str) -> bool:
+    """Whether a name bounds a batch by its tokens or frames: ``--max-tokens``, ``--batch-frames``."""
+    words = frozenset(_words(name))
+    return bool(words & _PER_BATCH and words & {"max", "batch"}) and not words & {*_EVALUATION, "new", "generation"}
 
 
 def usual(name: str) -> str | None:

@@ -38,6 +38,13 @@ def of_script(path: Path) -> list[Flag]:
     return []
 
 
+def in_tokens(path: Path | None, name: str) -> bool:
+    """Whether a line of the script that speaks of a setting speaks of tokens, too: ``help="total batch size in tokens"``."""
+    source = parsed(path)[0] if path is not None else ""
+    spelled = re.compile(rf"\b{'[-_]'.join(map(re.escape, re.split('[-_]', name.strip('-'))))}\b")
+    return any("token" in line.lower() and spelled.search(line) for line in source.splitlines())
+
+
 def in_order(path: Path) -> bool:
     """Whether the script's parser takes flags and configuration files in their order, so that a file overrules a flag before it."""
     return any(word in parsed(path)[0] for word in ("LightningCLI", "jsonargparse"))

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,10 @@ def understand(words: Sequence[str]) -> Understood:
     python = [Path(word) for word in words[begin:] if word.endswith(".py") and Path(word).is_file()]
     later = _later(words, begin, held) if script is not None and parsers.in_order(script) else {}
     found = [*_on_the_line(words, begin, declared, later), *_in_config(held), *_in_python(python), *_declared(declared, words[begin:])]
-    beliefs, doubts = _believed(batches.settled(found, ranks=ranks(words)))
+    settled = batches.settled(found, ranks=ranks(words), in_tokens=partial(parsers.in_tokens, script))
+    beliefs, doubts = _believed(settled)
+    if (unit := _other_unit(found)) is not None and (belief := beliefs.pop("micro_batch", None)) is not None:
+        doubts.append(Doubt(wheel="micro_batch", text=_counts_otherwise(belief, unit)))
     if any(belief.source == COMMAND_LINE for wheel, belief in beliefs.items() if wheel in _LENGTHS):  # then no other length is meant
         beliefs = {wheel: one for wheel, one in beliefs.items() if wheel not in _LENGTHS or not one.source.endswith("'s default")}
     if (belief := beliefs.get("micro_batch")) is not None and not _usable(belief):
@@ -44,24 +48,42 @@ def understand(words: Sequence[str]) -> Understood:
     if "micro_batch" not in beliefs and not doubts and "accumulation" not in beliefs and script is not None:
         beliefs |= _in_source(script)
     if "micro_batch" not in beliefs and not any(doubt.wheel == "micro_batch" for doubt in doubts):
-        looked = "".join([", its config" if config else "", f" or {script}" if script is not None else ""])
-        doubts.append(
-            Doubt(
-                wheel="micro_batch",
-                text=f"nothing in the command{looked} looks like a batch size: say which, as in autofit run ask.micro_batch=16 "
-                "trainer.args.spelled.micro_batch=--my-batch trainer.args.spelled.accumulation=--my-accum -- ...",
-            )
-        )
+        doubts.append(Doubt(wheel="micro_batch", text=_no_batch(words[begin:], held, script)))
     unknown = next((f"{doubt.text}; until then the micro-batch is not turned" for doubt in doubts if doubt.wheel == "accumulation"), "")
     if not unknown and "accumulation" not in beliefs and (batch := beliefs.get("micro_batch")) is not None and _usable(batch):
-        nominal = parsers.nominal_batch(script) if script is not None else None
-        if nominal is not None:
-            unknown = _nominal(beliefs, nominal, script)
-        elif script is not None and (counted := schedules.counted_by_batch(script)):
-            unknown = f"no word for it was found, and a schedule is counted by the batch size ({counted}), so the micro-batch is not turned"
-        else:
-            beliefs["accumulation"] = Belief(wheel="accumulation", value=1, spelling=OUTSIDE, source="no word for it was found")
+        unknown = _accumulation(beliefs, settled, script)
     return _recipe(words, beliefs, doubts, config, unknown=unknown, lengths=_lengths(words[begin:], declared, held))
+
+
+def _accumulation(beliefs: dict[str, Belief], settled: Sequence[Belief], script: Path | None) -> str:
+    """Adds the accumulation of a script that has no word for it; or says why it can't be known."""
+    nominal = parsers.nominal_batch(script) if script is not None else None
+    if nominal is not None:
+        return _nominal(beliefs, nominal, script)
+    if (whole := next((one for one in settled if one.wheel == batches.WHOLE), None)) is not None:
+        said = f"{whole.spelling} {whole.value} is the batch of a step"
+        return f"{said}, and in how many parts the script takes it isn't known, so the micro-batch is not turned"
+    if script is not None and (counted := schedules.counted_by_batch(script)):
+        return f"no word for it was found, and a schedule is counted by the batch size ({counted}), so the micro-batch is not turned"
+    beliefs["accumulation"] = Belief(wheel="accumulation", value=1, spelling=OUTSIDE, source="no word for it was found")
+    return ""
+
+
+def _no_batch(words: Sequence[str], held: Mapping[str, Any], script: Path | None) -> str:
+    """What is said where no batch size was found: that it is counted in tokens, where a setting says so, or where was looked."""
+    keys = [key for values in held.values() for key, _ in configs.leaves(values)]
+    spelled = [*(word.partition("=")[0] for word in words if word.startswith("-") or "=" in word), *keys]
+    if (by_tokens := next((one for one in spelled if names.by_tokens(batches.name(one))), None)) is not None:
+        return (
+            f"its batches are bounded by {by_tokens}, so that they hold a varying number of samples, which autofit can't keep at one "
+            "effective batch: say the word for samples, if it has one, as in autofit run ask.micro_batch=16 "
+            "trainer.args.spelled.micro_batch=--my-batch -- ..., or launch it without autofit"
+        )
+    looked = "".join([", its config" if held else "", f" or {script}" if script is not None else ""])
+    return (
+        f"nothing in the command{looked} looks like a batch size: say which, as in autofit run ask.micro_batch=16 "
+        "trainer.args.spelled.micro_batch=--my-batch trainer.args.spelled.accumulation=--my-accum -- ..."
+    )
 
 
 def _in_source(script: Path) -> dict[str, Belief]:
@@ -256,6 +278,8 @@ def _rank(belief: Belief) -> int:
 def _meaning(spelling: str) -> str | None:
     """The wheel that a flag or key means by its last name, or the whole batch."""
     last = batches.name(spelling)
+    if names.unit(last):
+        return batches.UNIT
     return batches.WHOLE if names.whole(last) else names.meaning(last)
 
 
@@ -283,6 +307,21 @@ def _on_the_line(words: Sequence[str], begin: int, declared: Sequence[flags.Flag
             yield Belief(wheel=wheel, value=typed(words[at + 1]), spelling=name, source=COMMAND_LINE)
 
 
+def _other_unit(found: Sequence[Belief]) -> Belief | None:
+    """What says that batches are counted in frames or tokens: the last word of the most telling place."""
+    units = [one for one in found if one.wheel == batches.UNIT]
+    said = [one for one in units if _rank(one) == min(map(_rank, units))]
+    return said[-1] if said and names.other_unit(said[-1].value) else None
+
+
+def _counts_otherwise(belief: Belief, unit: Belief) -> str:
+    counted, said = str(unit.value).removesuffix("s"), f"{unit.spelling} {unit.value}, {unit.source}"
+    return (
+        f"{belief.spelling} {belief.value} counts {counted}s and not samples ({said}): they hold a varying number of samples, which "
+        "autofit can't keep at one effective batch. Count them in samples, where the script can, or launch it without autofit"
+    )
+
+
 _ELSEWHERE = re.compile(r"(^|[._])(val|valid|validation|eval|evaluation|test|infer|inference|predict)([._]|$)")
 
 
@@ -307,7 +346,7 @@ def _in_config(held: Mapping[str, Any]) -> Iterator[Belief]:
     said = {key: (value, path) for path, values in held.items() for key, value in configs.leaves(values)}
     for key, (value, path) in said.items():
         wheel = _trained_with(key, _meaning(key))
-        if wheel is not None and isinstance(value, (bool, int, float)):
+        if wheel is not None and (isinstance(value, (bool, int, float)) or wheel == batches.UNIT):
             yield Belief(wheel=wheel, value=value, spelling=f"config:{key}", source=path)
 
 
@@ -332,6 +371,6 @@ def _declared(declared: Sequence[flags.Flag], arguments: Sequence[str]) -> Itera
     for flag in declared:
         name = flag.spelling.removeprefix("switch:").split("/")[0].rstrip("=")
         wheel = _meaning(name)
-        if wheel is not None and flag.default is not None and isinstance(flag.default, (bool, int, float)):
+        if wheel is not None and (isinstance(flag.default, (bool, int, float)) or (wheel == batches.UNIT and flag.default is not None)):
             spelling = f"config+:{name.lstrip('-')}" if alone is not None else flag.spelling
             yield Belief(wheel=wheel, value=flag.default, spelling=spelling, source=f"{flag.where}'s default")
