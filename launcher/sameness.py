@@ -68,8 +68,6 @@ class Step:
     settings: tuple[Mapping[str, float], ...]
     """Numbers of each parameter group, the learning rate above all."""
     passes: int = 0
-    evaluations: int = 0
-    """Passes over data that isn't trained on, by then."""
     against: Figures | None = None
     weights: str = ""
     half: bool = False
@@ -217,7 +215,7 @@ def read(folder: Path, *, micro_batch: int, accumulation: int) -> Twin:
 
 
 def _step(said: Mapping[str, Any]) -> Step:
-    known = {key: said[key] for key in ("optimizer", "rows", "backwards", "passes", "evaluations", "weights", "half") if key in said}
+    known = {key: said[key] for key in ("optimizer", "rows", "backwards", "passes", "weights", "half") if key in said}
     against = Figures(**said["against"]) if "against" in said else None
     return Step(**known, settings=tuple(said["settings"]), against=against)
 

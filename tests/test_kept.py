@@ -42,7 +42,7 @@ class Few(Resumes):
     general: ClassVar[bool] = False
     wheels: ClassVar[Mapping[str, WheelSpec]] = {"micro_batch": WheelSpec(type=int, help="samples")}
 
-    def __init__(self, recipe: Recipe, *, data: Sequence[Path], fault: str = "") -> None:
+    def __init__(self, recipe: Recipe, *, data: Sequence[Path] = (), fault: str = "") -> None:
         self.recipe, self.data, self.fault = recipe, data, fault
 
     def inputs(self, ladder: Ladder) -> Inputs:
