@@ -407,6 +407,57 @@ def test_a_whole_batch_and_its_part_are_told_apart(words: str, beliefs: object, 
     assert believed(recognise.understand(["python", "t.py", *words.split()])) == beliefs
 
 
+@pytest.mark.parametrize(
+    ("words", "files", "said"),
+    [
+        (
+            "--config-file c.yaml",
+            {"c.yaml": "_BASE_: base.yaml\n", "base.yaml": "SOLVER: {IMS_PER_BATCH: 16}\n"},
+            "the batch is 16 (SOLVER.IMS_PER_BATCH in base.yaml)",
+        ),
+        (
+            "-c sub/c.yml",
+            {
+                "sub/c.yml": "__include__: ['../data.yml', 'own.yml']\n",
+                "data.yml": "train_dataloader: {total_batch_size: 32}\n",
+                "sub/own.yml": "val_dataloader: {total_batch_size: 64}\n",
+            },
+            "the batch is 32 (train_dataloader.total_batch_size in sub/../data.yml)",
+        ),
+        (
+            "mine.py",
+            {"mine.py": "train_dataloader = dict(batch_size=8, sampler=dict(shuffle=True))\nval_dataloader = dict(batch_size=1)\n"},
+            "the batch is 8 (train_dataloader.batch_size in mine.py)",
+        ),
+    ],
+)
+def test_where_only_the_word_for_a_batch_is_missing_that_is_said(
+    words: str, files: dict[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path, text in {"t.py": "", **files}.items():
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(text)
+    with pytest.raises(BadInput) as told:
+        recognise.refuse_doubts(recognise.understand(["python", "t.py", *words.split()]), overrides=[])
+    assert said in str(told.value) and "only how the command says it isn't known" in str(told.value), told.value
+
+
+@pytest.mark.parametrize(
+    ("words", "batch"),
+    [
+        ("-c c.yml -u train_dataloader.total_batch_size=32", (32, "train_dataloader.total_batch_size=")),
+        ("c.yml --cfg-options train_dataloader.batch_size=8", (8, "train_dataloader.batch_size=")),
+        ("--config-file c.yml SOLVER.IMS_PER_BATCH 4", (4, "SOLVER.IMS_PER_BATCH")),
+    ],
+)
+def test_what_is_then_said_in_the_command_is_understood(words: str, batch: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").touch()
+    Path("c.yml").write_text("_BASE_: base.yml\n")
+    assert believed(recognise.understand(["python", "t.py", *words.split()]))["micro_batch"] == batch
+
+
 NANOCHAT = """
 p.add_argument("--device-batch-size", type=int, default=32, help="per-device batch size")
 p.add_argument("--total-batch-size", type=int, default=-1, help="total batch size in tokens (-1 = by itself)")

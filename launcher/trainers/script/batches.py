@@ -35,6 +35,8 @@ def settled(candidates: Sequence[Belief], *, ranks: int, in_tokens: Callable[[st
     wholes = [one for one in batches if one not in parts]
     others = [one for one in candidates if one not in wholes]
     part, whole = _only(parts), _only(wholes)
+    if part is None and whole is not None and whole.wheel == WHOLE and not parts and ranks == 1:  # nothing says that it is taken in parts
+        return [*(one for one in others if one.wheel != WHOLE), replace(whole, wheel="micro_batch")]
     if part is None or whole is None:
         return [one for one in candidates if one.wheel != WHOLE]
     said = next((one.value for one in candidates if one.wheel == "accumulation"), None)

@@ -6,6 +6,7 @@ another parser reads otherwise (1e-4) stay as they are. TOML is edited by line.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import tomllib
@@ -160,6 +161,27 @@ def held(path: str) -> Any:
         return load(Path(path).read_text(encoding="utf-8"), Path(path).suffix)
     except OSError as error:
         raise ValueError(str(error)) from error
+
+
+_INCLUDES = ("_BASE_", "_base_", "__include__")
+"""Keys by which a file takes others in: Detectron2's and fvcore's, mmengine's, D-FINE's."""
+_DEEPEST = 8
+
+
+def included(path: str, *, depth: int = 0) -> dict[str, tuple[Any, str]]:
+    """Key -> (value, file) of the files that a file takes in; the file's own keys, which win, are left to whoever reads it."""
+    try:
+        values = held(path)
+    except ValueError:
+        return {}
+    named = [values[key] for key in _INCLUDES if isinstance(values, Mapping) and key in values] if depth < _DEEPEST else []
+    found: dict[str, tuple[Any, str]] = {}
+    for one in (name for each in named for name in ([each] if isinstance(each, str) else each if isinstance(each, list) else [])):
+        near = str(Path(path).parent / str(one))
+        found |= included(near, depth=depth + 1)
+        with contextlib.suppress(ValueError):
+            found |= {key: (value, near) for key, value in leaves(held(near)) if key not in _INCLUDES}
+    return found
 
 
 def says(path: str, key: str) -> bool:

@@ -103,6 +103,27 @@ def of_config(path: Path) -> list[Flag]:
     return flags.globals_of(tree, path.name) if tree is not None else []
 
 
+def keywords_of(path: Path) -> Iterator[tuple[str, Any]]:
+    """Dotted keys and numbers of a configuration file in Python as mmengine has it: ``train_dataloader = dict(batch_size=32)``."""
+    _, tree = parsed(path)
+    for node in tree.body if tree is not None else ():
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            yield from _inside(node.value, node.targets[0].id)
+
+
+def _inside(node: ast.expr, prefix: str) -> Iterator[tuple[str, Any]]:
+    """The same of one value, which may be a ``dict(...)`` or a display."""
+    pairs: list[tuple[str, ast.expr]] = []
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
+        pairs = [(keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg]
+    elif isinstance(node, ast.Dict):
+        pairs = [(str(key.value), value) for key, value in zip(node.keys, node.values, strict=True) if isinstance(key, ast.Constant)]
+    elif (value := flags.literal(node)) is not None:
+        yield prefix, value
+    for name, inner in pairs:
+        yield from _inside(inner, f"{prefix}.{name}")
+
+
 def _imported(path: Path, root: Path) -> Iterator[Path]:
     """Files of the modules that ``path`` imports and that lie beside it, or below ``root`` or the working folder."""
     _, tree = parsed(path)

@@ -47,6 +47,8 @@ def understand(words: Sequence[str]) -> Understood:
         doubts.append(Doubt(wheel="micro_batch", text=text))
     if "micro_batch" not in beliefs and not doubts and "accumulation" not in beliefs and script is not None:
         beliefs |= _in_source(script)
+    if "micro_batch" not in beliefs and not doubts and (unspelled := _unspelled(config, python)) is not None:
+        doubts.append(Doubt(wheel="micro_batch", text=_only_its_word_is_missing(unspelled)))
     if "micro_batch" not in beliefs and not any(doubt.wheel == "micro_batch" for doubt in doubts):
         doubts.append(Doubt(wheel="micro_batch", text=_no_batch(words[begin:], held, script)))
     unknown = next((f"{doubt.text}; until then the micro-batch is not turned" for doubt in doubts if doubt.wheel == "accumulation"), "")
@@ -83,6 +85,28 @@ def _no_batch(words: Sequence[str], held: Mapping[str, Any], script: Path | None
     return (
         f"nothing in the command{looked} looks like a batch size: say which, as in autofit run ask.micro_batch=16 "
         "trainer.args.spelled.micro_batch=--my-batch trainer.args.spelled.accumulation=--my-accum -- ..."
+    )
+
+
+def _unspelled(config: Sequence[str], python: Sequence[Path]) -> Belief | None:
+    """A batch that is known, and not how the command would say it: in a file that a configuration takes in, or in one in Python."""
+    taken_in = [(key, *found) for path in config for key, found in configs.included(path).items()]
+    in_python = [(key, value, str(path)) for path in python for key, value in parsers.keywords_of(path)]
+    said = {
+        key: Belief(wheel="micro_batch", value=value, spelling=key, source=source)
+        for key, value, source in (*taken_in, *in_python)
+        if _trained_with(key, _meaning(key)) in ("micro_batch", batches.WHOLE) and _positive(value)
+    }
+    trained = [belief for key, belief in said.items() if "train" in key.lower()] or list(said.values())
+    return trained[-1] if trained else None
+
+
+def _only_its_word_is_missing(belief: Belief) -> str:
+    key, value = belief.spelling, belief.value
+    return (
+        f"the batch is {value} ({key} in {belief.source}), and only how the command says it isn't known: say it in the command, by the "
+        f"script's own option for that (mmengine: --cfg-options {key}={value}; D-FINE: -u {key}={value}; Detectron2: {key} {value}), or "
+        f"write {key} into the file that the command names"
     )
 
 
