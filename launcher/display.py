@@ -52,7 +52,7 @@ class Display:
         self._labelled("asked", _words(job.ladder.asked))
         self._labelled("device", str(budget))
         self._labelled("fits", _held(budget))
-        self._labelled("ladder", f"{len(job.ladder.rungs)} rungs; {_batch_of(job)}; at most {_trials(most)} to make")
+        self._labelled("ladder", f"{_counted(len(job.ladder.rungs), 'rung')}; {_batch_of(job)}; at most {_counted(most, 'trial')}")
         self._labelled("record", str(job.folder.path))
         for note in (*job.budget.notes, *job.adapter.notes()):
             self._labelled("note", note, label_style="yellow")
@@ -372,8 +372,8 @@ def _held(budget: Budget) -> str:
     return f"{below}; a trial may take up to {format_size(budget.ceiling_bytes)}, so that what it needs is seen"
 
 
-def _trials(number: int) -> str:
-    return f"{number} trial{'' if number == 1 else 's'}"
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _room(trial: Trial, job: Job) -> str:

@@ -228,7 +228,7 @@ def _predicted(ladder: Ladder, history: Sequence[Tried], predicted: Mapping[int,
     if left:
         wish = Try(rung=left[0]) if wall < best else _wished(ladder, left, real, predicted)
         if wish.rung is left[0] or _affordable(ladder, left[0], real, predicted):
-            return wish
+            return wish if real or wish.rung is not left[0] else Try(rung=wish.rung)  # the asked one needs no reason
         return Try(rung=left[0], why="the next of the ladder: no trial has shown yet that the forecast can be relied on")
     if best < wall:
         return Chosen(rung=ladder.rungs[best])
