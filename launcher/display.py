@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -275,7 +276,7 @@ class Display:
         if fit.chosen is None or fit.command is None:
             return
         if fit.attempts and resuming(fit.job.adapter).keeps() is not None:  # it was looked for, and what is there is none
-            self._say("no checkpoint is left. " + how_to_go_on(fit.job.folder.path, fit.attempts[-1].goes_on_from))
+            self._say(how_to_go_on(fit.job.folder.path, fit.attempts[-1].goes_on_from))
             return
         left = fit.job.adapter.going_on(fit.chosen.rung, fit.command, folder=fit.job.folder.path)
         if left is None:
@@ -506,6 +507,8 @@ def _failure(outcome: Outcome) -> str:
     if outcome.ended in (Ended.DISK_FULL, Ended.READ_ONLY):
         return f"the full run failed since it could not write{evidence}"
     reason = f": {outcome.memory_failure.line}" if outcome.memory_failure else ""
+    if outcome.returncode < 0:
+        return f"the full run was ended by {signal.Signals(-outcome.returncode).name}{reason}"
     return f"the full run failed with exit status {outcome.returncode}{reason}"
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
 from rich.console import Console
 
 from launcher.contract.report import SAMPLES, TrialReport
@@ -14,6 +16,7 @@ from launcher.errors import Fault
 from launcher.fit import Fit, Status
 from launcher.job import Job
 from launcher.record import RunFolder
+from launcher.recover import Ended
 from launcher.supervise import Outcome
 from launcher.trainers.suite import cpu_budget
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
@@ -151,6 +154,31 @@ def test_after_a_failed_run_the_checkpoint_left_and_how_to_go_on_are_said(tmp_pa
     assert f"checkpoint left: {last}" in text
     (line,) = [line for line in text.splitlines() if line.startswith("to go on from it: ")]
     assert f"model={last}" in line and line.endswith("resume=True")
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        (
+            {"returncode": 0, "ended": Ended.DIVERGED, "evidence": "epoch 9 loss: nan"},
+            "is not done: its last loss is not finite: epoch 9 loss: nan",
+        ),
+        (
+            {"returncode": -15, "ended": Ended.DIVERGED, "evidence": "loss: nan"},
+            "diverged (its loss was not finite) and was ended: loss: nan",
+        ),
+        ({"returncode": -15, "ended": Ended.STALLED}, "stood still and was ended"),
+        ({"returncode": 1, "ended": Ended.DISK_FULL, "evidence": "no room is left"}, "could not write: no room is left"),
+        ({"returncode": -9, "ended": Ended.KILLED}, "was ended by SIGKILL"),
+        ({"returncode": 3, "ended": Ended.CRASHED}, "failed with exit status 3"),
+    ],
+)
+def test_how_a_full_run_failed_is_said_as_it_was(tmp_path: Path, how: dict[str, Any], words: str) -> None:
+    fit = failed(job(tmp_path), tmp_path)
+    assert fit.outcome is not None
+    fit.outcome = replace(fit.outcome, **how)
+    text = " ".join(shown(lambda screen: screen.ended(fit)).split())
+    assert words in text and "exit status -" not in text
 
 
 def test_where_every_rung_fails_at_a_runs_end_the_advice_is_to_draw_no_figures(tmp_path: Path) -> None:
