@@ -69,7 +69,7 @@ def in_recipe(draft: Draft) -> list[Fault]:
 
 def _moved(fault: Fault, draft: Draft) -> Fault:
     section, _, name = fault.key.rpartition(".")
-    if section not in ("", "trainer"):
+    if section not in ("", "trainer") or not name.isidentifier():
         return fault
     value = draft.unknown[fault.key]
     meant, _ = _meaning(name, value, draft.recipe)

@@ -52,7 +52,7 @@ def _is_recipe(path: Path) -> bool:
 
     try:
         said = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
+    except (OSError, ValueError, yaml.YAMLError, RecursionError):
         return False
     return isinstance(said, dict) and isinstance(said.get("ask"), dict) and "micro_batch" in said["ask"]
 

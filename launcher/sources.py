@@ -138,6 +138,10 @@ def _config(text: str, place: str) -> Container:
     """The text as a configuration: keys and values."""
     try:
         config = OmegaConf.create(text)
+    except AssertionError as error:  # of OmegaConf's, where the text is one number
+        raise _refused(place, "it holds no keys", "A recipe is keys and values, such as summary: my own job") from error
+    except RecursionError as error:
+        raise _refused(place, "it is nested too deeply", "A recipe is sections of keys and values.") from error
     except yaml.MarkedYAMLError as error:
         line = f"{place}:{error.problem_mark.line + 1}" if error.problem_mark is not None else place
         cure = "Each key stands once; the keys of one section are indented alike, with blanks."

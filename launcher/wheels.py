@@ -81,6 +81,10 @@ def _ask_faults(adapter: Adapter) -> list[Fault]:
     return faults
 
 
+MOST = 2**20
+"""A larger micro-batch or accumulation is a slip: each of its divisors would have to be looked at."""
+
+
 def _value_fault(name: str, value: Value, adapter: Adapter, known: set[str]) -> Fault | None:
     key = f"ask.{name}"
     if name not in known:
@@ -92,6 +96,8 @@ def _value_fault(name: str, value: Value, adapter: Adapter, known: set[str]) -> 
     if name in (MICRO_BATCH, *_ASK_ONLY):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             return Fault(key=key, found=f"{value!r} is not a whole number of at least 1", cure=f"For example {key}=16.")
+        if value > MOST:
+            return Fault(key=key, found=f"{value} is more than {MOST:,}, the most that is looked at", cure=f"For example {key}=16.")
     elif name in adapter.wheels and not _is(value, adapter.wheels[name]):
         return Fault(key=key, found=f"{value!r} is not {_words(adapter.wheels[name])}", cure=adapter.wheels[name].help)
     return None

@@ -38,6 +38,20 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (b"defaults:\n  - override /laddr: x\n", "recipes/mine.yaml: Could not override 'laddr'"),
         (b"defaults:\n  - override /ladder: keep_qualty\n", "recipes/mine.yaml: ladder: there is no ladder 'keep_qualty'. Did you mean"),
         (b"# @package _global_ and more\n", "recipes/mine.yaml: Too many components"),
+        (b"42\n", "recipes/mine.yaml: it holds no keys"),
+        (b"null\n", "recipes/mine.yaml: ask.micro_batch: no value is set"),
+        (b"a: " + b"[" * 900 + b"]" * 900, "recipes/mine.yaml: it is nested too deeply"),
+        (b"ask: {micro_batch: 4}\n---\nask: {micro_batch: 5}\n", "recipes/mine.yaml:2: but found another document"),
+        (b"ask: {micro_batch: *b}\n", "recipes/mine.yaml:1: undefined alias 'b'"),
+        (b"ask: !!python/object/apply:os.system [false]\n", "recipes/mine.yaml:1: could not determine a constructor"),
+        (b"ask: {micro_batch: 4}\nname: ${name}\n", "recipes/mine.yaml: name: Recursive interpolation"),
+        (b"ask: [1, 2]\n", "recipes/mine.yaml: ConfigTypeError"),
+        (b"ask: 4\n", "recipes/mine.yaml: ask: found 4. It is a section of keys and values"),
+        (b"ask: {micro_batch: 4}\ntrainer: ultralytics\n", "recipes/mine.yaml: trainer: found 'ultralytics'. It is a section"),
+        (b"ask: {micro_batch: 4}\nladder: {order: micro_batch}\n", "recipes/mine.yaml: ladder.order: found 'micro_batch'"),
+        (b"ask: {micro_batch: 4}\n1: 2\n", "recipes/mine.yaml: 1: no such key"),
+        (b"ask: {micro_batch: 99999999999999999999999}\n", "recipes/mine.yaml: ask.micro_batch: 99999999999999999999999 is more than"),
+        (b"ask: {micro_batch: 4000000000}\n", "recipes/mine.yaml: ask.micro_batch: 4000000000 is more than"),
     ],
 )
 def test_a_mistake_in_a_recipe_is_told_with_its_file_and_line(text: bytes, said: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -57,6 +71,58 @@ def only_fault_of(out: str) -> dict[str, Any]:
     (fault,) = said["faults"]
     assert isinstance(fault, dict)
     return fault
+
+
+@pytest.mark.parametrize("made", ["folder", "loop", "gone"])
+def test_a_recipe_that_is_no_file_is_told_so(made: str, capfd: pytest.CaptureFixture[str]) -> None:
+    place = Path("recipes/mine.yaml")
+    place.mkdir() if made == "folder" else place.symlink_to("mine.yaml" if made == "loop" else "nowhere.yaml")
+    for words in (["ladder", "recipe=mine"], ["show", "mine"]):
+        assert cli.run(words) == 1
+        err = capfd.readouterr().err
+        assert "recipes/mine.yaml: can't be read: " in err and "Traceback" not in err
+    assert cli.run(["recipes"]) == 0
+    assert "(can't be read" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("text", [b"\xef\xbb\xbfask: {micro_batch: 4}\n", b"ask:\r\n  micro_batch: 4\r\n"])
+def test_how_an_editor_ends_lines_and_marks_text_makes_no_difference(text: bytes) -> None:
+    Path("recipes/\u00e9t\u00e9 1.yaml").write_bytes(text)
+    (draft,) = compose.drafts(["recipe=\u00e9t\u00e9 1"], program="autofit")
+    assert draft.recipe is not None and draft.recipe.ask == {"micro_batch": 4} and draft.faults == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("recipes", "--json", "x"), "takes no 'x'"),
+        (("fits", "--forget", "9" * 20), "is no number of a fit"),
+        (("fits", "--forget", "-1"), "is no number of a fit"),
+        (("watch", "/"), "no run of autofit's"),
+        (("watch", "x" * 5000), "File name too long"),
+        (("stop", "../x"), "no such folder"),
+        (("stop", ""), "no run is named"),
+        (("resume", ""), "no run is named"),
+        (("logs", "3"), "no such folder"),
+        (("runs", "nowhere"), "it is not a folder"),
+        (("show", ""), "there is no recipe ''"),
+        (("trial", "recipe=yolo_demo", "rung=1.5"), "rung: found 1.5"),
+        (("plan", "recipe=yolo_demo", "gpu=../t4"), "the catalogue has no card '../t4'"),
+        (("ladder", "recipe="), "there is no recipe ''"),
+        (("ladder", "recipe=yolo_demo", "ask="), "ask: found ''"),
+        (("ladder", "recipe=yolo_demo", "~ask"), "ask: no value is set"),
+        (("ladder", "recipe=yolo_demo", ""), "'' is no KEY=VALUE"),
+        (("ladder", "recipe=yolo_demo", "device.headroom=10%"), "It is a fraction"),
+        (("ladder", "-m", "recipe=yolo_demo", "device=0,cpu"), "several devices"),
+        (("ladder", "-m", "recipe=yolo_demo,nope"), "there is no recipe 'nope'"),
+        (("train", "fit", "recipe=yolo_demo"), "'fit' is no KEY=VALUE"),
+        (("--nope",), "unknown verb '--nope'"),
+    ],
+)
+def test_nothing_that_is_typed_ends_in_a_traceback(words: tuple[str, ...], said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(list(words)) == 1
+    err = capfd.readouterr().err
+    assert said in err and "Traceback" not in err
 
 
 def test_a_recipe_needs_no_package_header(capfd: pytest.CaptureFixture[str]) -> None:

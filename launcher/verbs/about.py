@@ -11,6 +11,8 @@ from launcher.places import recipe_files
 from launcher.verbs.base import Answer, Call, Task
 
 FORGET = "--forget"
+_DIGITS = 16
+"""No fit has a number that long."""
 
 
 def fits(call: Call) -> Iterator[Task]:
@@ -60,7 +62,7 @@ def _summary(path: Path) -> str:
 
     try:
         return str((yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("summary", ""))
-    except (OSError, ValueError, yaml.YAMLError, AttributeError) as error:
+    except (OSError, ValueError, yaml.YAMLError, AttributeError, RecursionError) as error:
         return f"(can't be read: {str(error).splitlines()[0]})"
 
 
@@ -92,7 +94,7 @@ def _forget(call: Call) -> Answer:
     """One fit, or all; what runs have disproved stays known."""
     from launcher import certificates
 
-    if len(call.words) != 1 or not (call.words[0] == "all" or call.words[0].isdecimal()):
+    if len(call.words) != 1 or not (call.words[0] == "all" or (call.words[0].isdecimal() and len(call.words[0]) < _DIGITS)):
         found = f"{' '.join(call.words)!r} is no number of a fit" if call.words else "no fit is named"
         raise BadInput([_wrong(found, f"autofit fits {FORGET} 3, or {FORGET} all; `autofit fits` numbers them.")])
     number = None if call.words[0] == "all" else int(call.words[0])

@@ -40,7 +40,7 @@ def stop(call: Call) -> Iterator[Task]:
 
 
 def resume(call: Call) -> Iterator[Task]:
-    if not call.words:
+    if not call.words or not call.words[0]:
         raise BadInput([Fault(key="", where=COMMAND_LINE, found="no run is named", cure="autofit resume RUN; `autofit runs` lists them.")])
     if DETACH in call.flags:
         yield from detached(call)

@@ -139,10 +139,15 @@ def _find_yaml(data: str) -> tuple[Path | None, Fault | None]:
     return None, Fault(key="data", found=f"{name} doesn't exist", cure=cure + others)
 
 
+MOST_FOLDERS = 3000
+"""Folders that are looked into for a data.yaml where a folder is named, however much lies below it (``data=/``)."""
+
+
 def _yaml_of_folder(folder: Path) -> tuple[Path | None, Fault | None]:
     files: list[Path] = []
+    below = _yamls_below(folder, MOST_FOLDERS)
     for pattern in ("*.yaml", "*.yml"):
-        files = files or sorted(folder.glob(pattern)) or sorted(folder.rglob(pattern))
+        files = files or sorted(folder.glob(pattern)) or [file for file in below if file.match(pattern)]
     if len(files) > 1:
         files = [file for file in files if file.stem == folder.name] or files
     if len(files) == 1:
