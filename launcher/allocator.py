@@ -1,7 +1,4 @@
-"""A budget and a rung -> the variables that decide how memory is allocated, in the trial and in the full run alike.
-
-The trainer's process reads the words for glibc from here, so nothing but the standard library is imported.
-"""
+"""A budget and a rung -> the variables that decide how memory is allocated, in the trial and in the full run alike."""
 
 from __future__ import annotations
 
@@ -9,6 +6,8 @@ import importlib.metadata
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+from launcher.contract.orders import MALLOC_VALUE, MALLOC_VARIABLE
 
 if TYPE_CHECKING:
     from launcher.devices import Budget
@@ -24,11 +23,6 @@ FRACTION = "per_process_memory_fraction"
 FRACTION_SINCE = (2, 10)
 """torch that knows ``FRACTION`` in the variable (pytorch#161035, under review until after 2.9 was branched). An older one refuses to
 start on a word it doesn't know, so there a process is held by ``launcher.worker.budgeted``."""
-MALLOC_VARIABLE = "MALLOC_MMAP_THRESHOLD_"
-MALLOC_VALUE = "65536"
-"""glibc raises its mmap threshold by itself and then keeps freed tensors on a fragmenting heap: half of a budget can go there.
-With this threshold every tensor goes back to the kernel at once, and a cap means live bytes (measured: the largest batch under
-RLIMIT_DATA then repeats to the unit). Read by glibc at process start only."""
 MALLOC = {MALLOC_VARIABLE: MALLOC_VALUE, "MALLOC_TRIM_THRESHOLD_": MALLOC_VALUE}
 PRIMITIVES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16", "LRU_CACHE_CAPACITY": "16"}
 """oneDNN keeps 1024 primitives, and every shape that a layer has not seen yet makes new ones: memory grows with the *variety* of a run's

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from launcher import procfs
+from . import procfs
 
 
 class Looks:

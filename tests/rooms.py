@@ -6,7 +6,7 @@ import ast
 import graphlib
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -164,6 +164,35 @@ def probe_needs_a_package(tree: Tree) -> list[str]:
             others = {_top(name) for name in tree.loaded_by(module)} - sys.stdlib_module_names - {PACKAGE}
             faults += [f"{module} loads {name}" for name in sorted(others)]
     return faults
+
+
+IN_A_PROGRAM = (f"{PACKAGE}.worker.early", f"{PACKAGE}.trainers.script.inside.probe.start")
+"""What is loaded into a person's own process first; what these import is there, too."""
+
+
+def a_program_finds_ours(tree: Tree) -> list[str]:
+    """In a program's process our modules have a private name, so they name one another relatively; and as they are loaded the standard
+    library's modules are its own, while a function's import would find the program's ``resource.py``."""
+    faults = []
+    for module in sorted(all_loaded(tree, IN_A_PROGRAM)):
+        for one in tree.imports[module]:
+            if _top(one.name) == PACKAGE and not one.relative:
+                faults.append(f"{module} imports {one.name} by its public name")
+            if _top(one.name) in sys.stdlib_module_names and not one.at_once:
+                faults.append(f"{module} imports {one.name} in a function")
+    return faults
+
+
+def all_loaded(tree: Tree, roots: Iterable[str]) -> set[str]:
+    """Modules of the tree that are imported by one of the roots, sooner or later."""
+    found: set[str] = set()
+    waiting = [root for root in roots if root in tree.paths]
+    while waiting:
+        module = waiting.pop()
+        if module not in found:
+            found.add(module)
+            waiting += [one.name for one in tree.imports[module] if one.name in tree.paths]
+    return found
 
 
 def circles(tree: Tree) -> list[str]:

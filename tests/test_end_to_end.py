@@ -202,7 +202,7 @@ def test_a_full_run_that_fails_is_status_5(place: Path) -> None:
     while not (logs := list(place.glob("runs/autofit/*/run/results.csv"))) and time.monotonic() < until:
         time.sleep(0.1)
     assert logs
-    run = next(pid for pid in left_over(place) if any("budgeted" in word for word in psutil.Process(pid).cmdline()))
+    run = next(pid for pid in left_over(place) if any(word.endswith(("yolo_exact.py", "yolo")) for word in psutil.Process(pid).cmdline()))
     os.kill(run, signal.SIGKILL)
     out, _ = running.communicate(timeout=300)
     assert running.returncode == 5 and json.loads(out)["status"] == "failed"

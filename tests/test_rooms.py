@@ -21,6 +21,7 @@ RULES: tuple[Rule, ...] = (
     rooms.launcher_loads_a_trainer,
     rooms.launcher_imports_the_worker,
     rooms.probe_needs_a_package,
+    rooms.a_program_finds_ours,
     rooms.circles,
     rooms.names_nothing,
     rooms.copies_nothing,
@@ -57,6 +58,11 @@ def test_what_a_scripts_own_interpreter_loads_is_of_the_standard_library(house: 
     assert rooms.probe_needs_a_package(house) == []
 
 
+def test_a_programs_process_loads_ours_by_a_private_name_and_the_librarys_at_once(house: Tree) -> None:
+    assert rooms.a_program_finds_ours(house) == []
+    assert "launcher.worker.budget" in rooms.all_loaded(house, rooms.IN_A_PROGRAM)
+
+
 def test_no_circle_of_modules_import_each_other(house: Tree) -> None:
     assert rooms.circles(house) == []
 
@@ -89,9 +95,10 @@ SOUND = {
     "process.py": "import subprocess\n",
     "contract/__init__.py": "",
     "contract/files.py": "import json\ndef _beside():\n    pass\n",
-    "contract/report.py": "from launcher.contract import files\n",
+    "contract/report.py": "from . import files\n",
     "worker/__init__.py": "",
-    "worker/recorder.py": "from launcher.contract.report import x\ndef later():\n    import torch\n",
+    "worker/early.py": "from . import recorder\n",
+    "worker/recorder.py": "from ..contract.report import x\ndef later():\n    import torch\n",
     "trainers/__init__.py": "",
     "trainers/mine/__init__.py": "",
     "trainers/mine/adapter.py": (
@@ -142,6 +149,8 @@ def test_a_sound_house_has_no_faults(rule: Rule, tmp_path: Path) -> None:
         (rooms.launcher_imports_the_worker, "process", "def f():\n    from launcher.worker import recorder", "launcher.worker.recorder"),
         (rooms.probe_needs_a_package, "contract__report", "import psutil", "probe.hooks loads psutil"),
         (rooms.probe_needs_a_package, "trainers__mine__inside__probe__hooks", "import pydantic", "hooks loads pydantic"),
+        (rooms.a_program_finds_ours, "worker__early", "from launcher.contract import files", "files by its public name"),
+        (rooms.a_program_finds_ours, "contract__report", "def f():\n    import resource", "report imports resource in a function"),
         (rooms.circles, "contract__files", "from launcher.contract import report", "launcher.contract.files"),
         (rooms.circles, "trainers__mine__native__run", "from launcher import cli", "launcher.cli"),
         (rooms.names_nothing, "cli", "ARGV = ('-m', 'launcher.adapters.mine')", "cli names launcher.adapters.mine"),

@@ -7,10 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from launcher.contract import files
+from . import files
 
 HELD = "AUTOFIT_HELD"
 """Environment variable of a full run: the folder in which its processes tell the base above which they hold themselves to the budget."""
+MALLOC_VARIABLE = "MALLOC_MMAP_THRESHOLD_"
+MALLOC_VALUE = "65536"
+"""glibc raises its mmap threshold by itself and then keeps freed tensors on a fragmenting heap: half of a budget can go there.
+With this threshold every tensor goes back to the kernel at once, and a cap means live bytes (measured: the largest batch under
+RLIMIT_DATA then repeats to the unit). Read by glibc at process start only."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

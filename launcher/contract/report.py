@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from launcher.contract import files
+from . import files
 
 
 class Phase(StrEnum):

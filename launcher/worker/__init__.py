@@ -5,8 +5,10 @@ The launcher starts ``python -m launcher.worker ORDERS.json`` and reads back ``r
 __main__   one trial in this process: its orders in, the exit status out      recorder   phases, steps and peaks -> the report
 budget     the hard cap                                                       budgeted   a full run under an emulated budget
 driver     what is in use on a card                                           lifeline   no process outlives the one that started it
+early      a budget that is taken before a program begins                     shim       what loads ours into a program
 
 What only one trainer needs stands in that trainer's room, ``trainers/NAME/inside``, and what is copied into a run's folder in
 ``trainers/NAME/native``. Nothing outside a process of a trainer's imports this folder or an ``inside``; tests/test_rooms.py says so.
-Both sides import ``contract``, ``allocator`` and ``procfs``: standard library only.
+Both sides import ``contract``, ``looks`` and ``procfs``: standard library only. Beside a person's own program (``shim``) our modules are
+loaded by a private name, so those that are loaded there name one another relatively.
 """

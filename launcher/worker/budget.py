@@ -17,12 +17,14 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from launcher import procfs
-from launcher.allocator import MALLOC_VALUE, MALLOC_VARIABLE
-from launcher.contract.files import replace
-from launcher.contract.orders import HELD, Orders
-from launcher.worker import figures
-from launcher.worker.driver import Card
+from .. import procfs
+from ..contract.files import replace
+from ..contract.orders import HELD, MALLOC_VALUE, MALLOC_VARIABLE, Orders
+from . import figures
+from .driver import Card
+
+if sys.platform == "linux":
+    import resource
 
 
 class BudgetError(RuntimeError):
@@ -85,8 +87,6 @@ def complaints(device: str) -> tuple[str, ...]:
 def lift() -> None:
     """Lifts the CPU limit again, so that a failure under it can be written down. Does nothing where none was set."""
     if sys.platform == "linux":
-        import resource
-
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
 
@@ -132,8 +132,6 @@ def _has_left(thread: threading.Thread, patience_seconds: float = 5) -> None:
 def _limit_cpu(cap_bytes: int) -> tuple[int, int]:
     if sys.platform != "linux":
         raise BudgetError(f"a CPU memory budget needs Linux (RLIMIT_DATA and /proc); this is {sys.platform}. Use a CUDA device, or WSL")
-    import resource
-
     _start_libraries()
     figures.let_go()
     base = procfs.data_bytes()

@@ -15,12 +15,12 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
-from launcher import procfs
-from launcher.contract.orders import Orders
-from launcher.contract.report import Failure, Phase, PhaseUse, TrialReport
-from launcher.looks import Looks, Segments
-from launcher.worker.budget import Taken, tighten
-from launcher.worker.driver import Card
+from .. import procfs
+from ..contract.orders import Orders
+from ..contract.report import Failure, Phase, PhaseUse, TrialReport
+from ..looks import Looks, Segments
+from .budget import Taken, tighten
+from .driver import Card
 
 SAMPLE_PERIOD_S = 0.002
 """Between two looks at the data segments; each costs the interpreter's lock once."""

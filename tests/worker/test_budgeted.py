@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from launcher import allocator
+from launcher.contract import orders
 from launcher.worker import budget
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a CPU budget is RLIMIT_DATA, which only Linux has")
@@ -24,7 +25,7 @@ print(json.dumps({"argv": sys.argv, "path": sys.path[0], "name": __name__, "main
 def budgeted(*words: str, mib: int = 256, cwd: Path | None = None, malloc: bool = True) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     if malloc:
-        env[allocator.MALLOC_VARIABLE] = allocator.MALLOC_VALUE
+        env[orders.MALLOC_VARIABLE] = orders.MALLOC_VALUE
     command = [sys.executable, "-m", "launcher.worker.budgeted", "--device", "cpu", "--bytes", str(mib * MIB), *words]
     return subprocess.run(command, capture_output=True, text=True, env=env, cwd=cwd, timeout=300, check=False)
 
@@ -46,7 +47,7 @@ def test_a_script_imports_what_lies_beside_it(tmp_path: Path) -> None:
     assert budgeted(script).stdout == "42\n"
 
 
-def test_a_leading_interpreter_is_dropped(tmp_path: Path) -> None:
+def test_an_interpreter_may_be_named(tmp_path: Path) -> None:
     script = write(tmp_path / "train.py", "import sys; print(sys.argv[1:])")
     assert budgeted(sys.executable, script, "x").stdout == "['x']\n"
 
@@ -75,7 +76,7 @@ def test_a_module_runs_by_dash_m(tmp_path: Path) -> None:
 def test_what_is_no_program_is_refused_by_name() -> None:
     ran = budgeted("no-such-program-anywhere")
     assert ran.returncode == 1
-    assert "'no-such-program-anywhere' is neither a file, nor a console entry point" in ran.stderr
+    assert "'no-such-program-anywhere' is neither a file, nor a program beside this Python" in ran.stderr
 
 
 def test_the_limit_is_real(tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ def test_a_closed_figure_goes_back_at_the_next_one(tmp_path: Path) -> None:
 
 def test_a_budget_on_a_fragmenting_heap_is_said_loudly(tmp_path: Path) -> None:
     script = write(tmp_path / "train.py", "pass")
-    assert f"WARNING: {allocator.MALLOC_VARIABLE} is not set, not 65536" in budgeted(script, malloc=False).stderr
+    assert f"WARNING: {orders.MALLOC_VARIABLE} is not set, not 65536" in budgeted(script, malloc=False).stderr
     assert budgeted(script).stderr == ""
 
 

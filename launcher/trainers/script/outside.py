@@ -1,7 +1,7 @@
-"""Micro-batches per optimizer step -> the environment and the file by which a script accumulates without hearing of it.
+"""Micro-batches per optimizer step -> the environment and the files by which a script accumulates without hearing of it.
 
-The file is ``native/accumulate.py``, loaded by every Python process of the command as its ``sitecustomize``; it needs nothing of autofit,
-so that command.sh carries it.
+The file is ``native/accumulate.py``, loaded by every Python process of the command through its ``sitecustomize``; both need nothing of
+autofit, so that command.sh carries them.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+_LOADS = Path(__file__).parents[2] / "worker" / "shim" / "sitecustomize.py"
 _UPDATE = Path(__file__).parent / "native" / "update.py"
-_NATIVE = Path(__file__).parent / "native" / "accumulate.py"
+_ACCUMULATE = Path(__file__).parent / "native" / "accumulate.py"
 VARIABLE = "ACCUMULATE"
 LOSS = "ACCUMULATE_LOSS"
 SPLIT = "ACCUMULATE_SPLIT"
@@ -28,7 +29,7 @@ def placed(
     before = env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     path = os.pathsep.join(filter(None, [str(folder.absolute()), before]))
     variables = {"PYTHONPATH": path, VARIABLE: str(micro_batches), **({SPLIT: f"{split[0]}:{split[1]}"} if split else {})}
-    return variables, {folder / "sitecustomize.py": _NATIVE.read_text(encoding="utf-8")}
+    return variables, _files(folder, _ACCUMULATE)
 
 
 def put_right(update: str, *, times: float, place: Path, env: Mapping[str, str]) -> tuple[dict[str, str], dict[Path, str]]:
@@ -39,4 +40,10 @@ def put_right(update: str, *, times: float, place: Path, env: Mapping[str, str])
     variables = {"PYTHONPATH": os.pathsep.join(filter(None, [str(folder.absolute()), before])), "UPDATE": ways[update]}
     if update in ("average", "targets"):
         variables["UPDATE_LOGGED"] = str(round(times))
-    return variables, {folder / "sitecustomize.py": _UPDATE.read_text(encoding="utf-8")}
+    return variables, _files(folder, _UPDATE)
+
+
+def _files(folder: Path, native: Path) -> dict[Path, str]:
+    """A folder that loads a file of ``native`` into every Python process that has it first on PYTHONPATH."""
+    named = {"sitecustomize.py": _LOADS, f"_autofit_{native.name}": native}
+    return {folder / name: path.read_text(encoding="utf-8") for name, path in named.items()}

@@ -1,7 +1,7 @@
 """A trial that crashed, and the same command run plainly -> whose fault the crash is.
 
-Plainly: nothing watched, cut or sped up, in a throw-away copy of the folder; the budget holds it, and what it writes outside that
-folder is redirected as ever. It gets a little longer than the trial took to crash.
+Plainly: nothing watched, cut, sped up or accumulated from outside, in a throw-away copy of the folder; the budget holds it, and what it
+writes outside that folder is redirected as ever. It gets a little longer than the trial took to crash.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from launcher.contract.report import NOT_EXACT, OVER_CAP, Failure, TrialReport
 from launcher.memory_failure import memory_failure
 from launcher.trainers.script.inside.probe import settings as probe_settings
 from launcher.trainers.script.inside.probe.settings import Settings
+from launcher.worker.budgeted import loaded
 from launcher.worker.lifeline import die_with_parent
 
-SHIM = Path(__file__).parent / "probe" / "shim"
+ACCUMULATE = "ACCUMULATE"
+"""What ``native/accumulate.py`` is told by; with 1 it holds nothing back."""
 LARGEST_FOLDER = 256 * 2**20
 MOST_FILES = 5000
 LONGEST_S = 120.0
@@ -36,8 +38,7 @@ def speaks_of_memory(failure: Failure) -> bool:
 
 def injected(settings: Path, env: Mapping[str, str]) -> dict[str, str]:
     """Variables that load the probe into every Python process of a command, before what its own environment loads."""
-    paths = [str(SHIM), *filter(None, [env.get("PYTHONPATH")])]
-    return {"PYTHONPATH": os.pathsep.join(paths), probe_settings.VARIABLE: str(settings)}
+    return {**loaded(env), probe_settings.VARIABLE: str(settings)}
 
 
 def refuses(failure: Failure) -> bool:
@@ -76,11 +77,12 @@ def _ran(orders: Orders, env: Mapping[str, str], place: Path, folder: Path, long
         records=str(place / "records"), orders=dataclasses.asdict(orders), overlay=str(place / "overlay"),
         kept=(str(folder), str(temporary), str(orders.scratch)), budget_only=True,
     ).write(settings)  # fmt: skip
+    plain = {**env, ACCUMULATE: "1"} if ACCUMULATE in env else env
     own = str(Path.cwd())
     argv = [word.replace(own, str(folder)) if word.startswith(own) else word for word in orders.payload["argv"]]
     with (place / "log").open("wb") as log:
         child = subprocess.Popen(
-            argv, env={**env, "TMPDIR": str(temporary), **injected(settings, env)}, cwd=folder, stdin=subprocess.DEVNULL, stdout=log,
+            argv, env={**plain, "TMPDIR": str(temporary), **injected(settings, plain)}, cwd=folder, stdin=subprocess.DEVNULL, stdout=log,
             stderr=log, preexec_fn=_apart,
         )  # fmt: skip
         began = time.monotonic()

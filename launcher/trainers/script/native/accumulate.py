@@ -1,6 +1,6 @@
 """Gradient accumulation for a training script that has no word for it: the script is not changed, and never hears of it.
 
-As ``sitecustomize.py`` in a folder of its own, loaded into every Python process of a command:
+As ``_autofit_accumulate.py`` beside a ``sitecustomize.py`` that loads it, in a folder of their own, for every Python process of a command:
 
     PYTHONPATH=/that/folder ACCUMULATE=4 python train.py --batch-size 16
 
@@ -752,7 +752,7 @@ def _uneven(node: Any) -> bool:
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# As sitecustomize
+# As a process begins
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -779,28 +779,17 @@ class _Finder(importlib.abc.MetaPathFinder):
         return spec
 
 
-def _chain() -> None:
-    """Runs the sitecustomize that this one hides."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [place for place in sys.path if os.path.abspath(place or os.getcwd()) != here]
-    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
-    if spec is not None and spec.loader is not None:
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["sitecustomize"] = module
-        spec.loader.exec_module(module)
+OUTSIDE: Outside | None = None
+"""Of this process, where there is any; for who watches."""
 
 
-def _main() -> None:
+def begin() -> None:
+    """Called by the sitecustomize that has loaded this file, before the program begins."""
+    global OUTSIDE
     every = int(os.environ.get(VARIABLE) or 1)
     whole, _, part = os.environ.get(SPLIT, "").partition(":")
     if every > 1 or part:
-        outside = Outside(every, os.environ.get(LOSS, ""), (int(whole), int(part)) if part else None)
-        sys.modules["accumulate_from_outside"] = outside  # type: ignore[assignment]  # for who watches
-        acts = {"torch": outside.install, **({"accelerate.data_loader": outside.install_accelerate} if every > 1 else {})}
+        OUTSIDE = Outside(every, os.environ.get(LOSS, ""), (int(whole), int(part)) if part else None)
+        acts = {"torch": OUTSIDE.install, **({"accelerate.data_loader": OUTSIDE.install_accelerate} if every > 1 else {})}
         sys.meta_path.insert(0, _Finder(acts))
-        atexit.register(outside.ended)
-    _chain()
-
-
-if __name__ == "sitecustomize":
-    _main()
+        atexit.register(OUTSIDE.ended)

@@ -1,6 +1,6 @@
 """Makes the update of a training that accumulates the one of its large batch, where the script's own way doesn't come to that.
 
-As ``sitecustomize.py`` in a folder of its own, loaded into every Python process of a command:
+As ``_autofit_update.py`` beside a ``sitecustomize.py`` that loads it, in a folder of their own, for every Python process of a command:
 
     PYTHONPATH=/that/folder UPDATE=times:0.25 python train.py --batch-size 16 --accum 4
 
@@ -135,7 +135,7 @@ def log_the_mean(number: int) -> None:
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# As sitecustomize
+# As a process begins
 
 
 class _Finder:
@@ -162,18 +162,8 @@ class _Finder:
         return spec
 
 
-def _chain() -> None:
-    """Runs the sitecustomize that this one hides."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [place for place in sys.path if os.path.abspath(place or os.getcwd()) != here]
-    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
-    if spec is not None and spec.loader is not None:
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["sitecustomize"] = module
-        spec.loader.exec_module(module)
-
-
-def _main() -> None:
+def begin() -> None:
+    """Called by the sitecustomize that has loaded this file, before the program begins."""
     way, _, factor = os.environ.get(VARIABLE, "").partition(":")
     acts: dict[str, Callable[[], None]] = {}
     if way:
@@ -181,8 +171,3 @@ def _main() -> None:
     if logged := os.environ.get(LOGGED, ""):
         acts["transformers.trainer"] = lambda: log_the_mean(int(logged))
     sys.meta_path.insert(0, _Finder(acts))
-    _chain()
-
-
-if __name__ == "sitecustomize":
-    _main()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -237,6 +238,38 @@ def test_scores_that_a_trainer_joins_at_every_batch_are_needed_twice_at_the_last
     done = tried("hf_keeps_scores", tmp_path, "--val-rows", "600", micro_batch=8)
     assert done.verdict.kind is Kind.FITS and done.report.validation_batches * 16 * 16384 * 4 <= seen
     assert 2 * whole <= done.verdict.peak_bytes <= 2 * whole + 40 * MIB
+
+
+NAMES_OF_OTHERS = (
+    "launcher", "conf", "recipes", "examples", "benchmarks", "tests", "worker", "contract", "probe", "session", "settings", "accumulate",
+    "sitecustomize", "usercustomize", "pynvml", "psutil", "yaml", "pydantic", "rich", "hydra", "omegaconf", "hf_run", "yolo_exact",
+    "resource", "soundfile",
+)  # fmt: skip
+
+
+def with_modules_of_its_own(place: Path) -> str:
+    """A script beside modules that are named as ours, those that we need and the library's."""
+    place.mkdir()
+    for name in NAMES_OF_OTHERS:
+        (place / f"{name}.py").write_text("MINE = True\n")
+    return str(shutil.copy(SCRIPTS / "has_modules_of_its_own.py", place / "train.py"))
+
+
+def test_a_script_imports_its_own_modules_in_a_trial_with_accumulation_from_outside(tmp_path: Path) -> None:
+    script = with_modules_of_its_own(tmp_path / "own")
+    done = tried(script, tmp_path, rung=1, spelled={"accumulation": "outside"})
+    assert fits(done) and done.report.observed["accumulation"] == 2
+
+
+def test_a_script_imports_its_own_modules_in_a_full_run_that_is_held_to_a_budget(tmp_path: Path) -> None:
+    script = with_modules_of_its_own(tmp_path / "own")
+    adapter = ScriptAdapter(recipe([sys.executable, script], spelled={"accumulation": "outside"}))
+    job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=cpu_budget(), folder=RunFolder.create(tmp_path / "runs", "test"))
+    command = adapter.held(launch.native_command(job, job.ladder.rungs[1]), job.budget, folder=job.folder.path)
+    env = {**os.environ, **command.env}
+    ended = subprocess.run(command.argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0 and ended.stdout.endswith("all are mine\n"), ended.stderr
+    assert "40 micro-batches, 20 optimizer steps" in ended.stderr
 
 
 def test_a_module_that_passes_attributes_on_is_watched_as_any_other_and_keeps_its_gradients(tmp_path: Path) -> None:

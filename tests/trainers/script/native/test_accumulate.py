@@ -35,7 +35,7 @@ for way in ways:
         print("went through")
     except RuntimeError as error:
         print(type(error).__name__, error)
-    sys.modules["accumulate_from_outside"].__init__(4)
+    sys.modules["_autofit_accumulate"].OUTSIDE.__init__(4)
 """
 
 

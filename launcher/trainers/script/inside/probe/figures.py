@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from launcher.trainers.script.inside.probe.session import Session
+from .session import Session
 
 CURVE = 8
 """Points of a line that can be a value for every step."""

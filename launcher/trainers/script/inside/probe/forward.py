@@ -6,8 +6,8 @@ import functools
 import types
 from typing import Any
 
-from launcher.contract.report import DIVIDED_BY, WORLD_SIZE, Phase
-from launcher.trainers.script.inside.probe.session import Session, world_size
+from .....contract.report import DIVIDED_BY, WORLD_SIZE, Phase
+from .session import Session, world_size
 
 SMALL = 1024
 """Outputs up to so many elements (losses, say) keep their values in a stub; larger ones become their mean, in no memory."""

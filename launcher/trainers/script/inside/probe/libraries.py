@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal
 
-from launcher.trainers.script.inside.probe.overlay import Overlay
-from launcher.trainers.script.inside.probe.session import Session
+from .overlay import Overlay
+from .session import Session
 
 
 def hooks(overlay: Overlay, session: Session) -> dict[str, Callable[[ModuleType], None]]:

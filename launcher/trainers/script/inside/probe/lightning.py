@@ -8,10 +8,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from launcher.contract.report import SAID_ACCUMULATION, Phase
-from launcher.trainers.script.inside.probe.forward import observe_micro_batch
-from launcher.trainers.script.inside.probe.session import Session
-from launcher.trainers.script.inside.probe.worst import batch_size, length
+from .....contract.report import SAID_ACCUMULATION, Phase
+from .forward import observe_micro_batch
+from .session import Session
+from .worst import batch_size, length
 
 _UNWANTED = ("EarlyStopping", "OnExceptionCheckpoint", "LearningRateFinder", "BatchSizeFinder")
 

@@ -10,10 +10,10 @@ import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from launcher.contract.report import Phase
-from launcher.trainers.script.inside.probe import worst
-from launcher.trainers.script.inside.probe.forward import observe_micro_batch
-from launcher.trainers.script.inside.probe.session import LEAST_VALIDATION, VARIETY, Session, live_bytes, steady_growth
+from .....contract.report import Phase
+from . import worst
+from .forward import observe_micro_batch
+from .session import LEAST_VALIDATION, VARIETY, Session, live_bytes, steady_growth
 
 WHOLE_PASS_S = 10.0
 """A pass in which every batch leaves memory behind goes on to its end where that takes no longer."""

@@ -29,16 +29,15 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from launcher import procfs
-from launcher.contract.orders import Orders
-from launcher.contract.report import OWN_ACCUMULATION, Phase
-from launcher.trainers.script.inside.probe.progress import Progress
-from launcher.trainers.script.inside.probe.seen import Seen
-from launcher.trainers.script.inside.probe.settings import LEAST_STEPS, Settings
-from launcher.worker import budget
-from launcher.worker.recorder import OverCap, Recorder
-
+from ..... import procfs
+from .....contract.orders import Orders
+from .....contract.report import OWN_ACCUMULATION, Phase
+from .....worker import budget
+from .....worker.recorder import OverCap, Recorder
 from . import by_hand
+from .progress import Progress
+from .seen import Seen
+from .settings import LEAST_STEPS, Settings
 
 SLACK_STEPS = 2
 """Real optimizer steps after the wanted ones before fast-forward begins: the usual validation comes by then."""
@@ -204,7 +203,7 @@ class Session:
     def _facts(self, **more: Any) -> None:
         assert self.recorder is not None
         self._validation_over()  # the last thing it did
-        for text in getattr(sys.modules.get("accumulate_from_outside"), "notes", ()):
+        for text in getattr(accumulation_from_outside(), "notes", ()):
             self.recorder.note(text)
         self.recorder.fact(
             eval_signs=self.eval_signs, validated=self.validated, forwarded=self.forward_began > 0, mode=self.settings.mode, **more
@@ -581,6 +580,11 @@ class Session:
 
 
 UNSEEN_END = "what the script does after its training (a test set, figures) is not proven"
+
+
+def accumulation_from_outside() -> Any:
+    """What holds this process's optimizer steps back (``native/accumulate.py``), or None."""
+    return getattr(sys.modules.get("_autofit_accumulate"), "OUTSIDE", None)
 
 
 def _is_a_worker() -> bool:

@@ -13,7 +13,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from launcher.trainers.script.inside.probe.settings import LOADED, Settings
+from ..same import install as same
+from . import figures, libraries, lightning, torch_hooks
+from . import transformers as hf
+from .overlay import Overlay
+from .session import Session
+from .settings import LOADED, Settings
+
+Hook = Callable[[ModuleType], None]
 
 
 def install(path: str) -> None:
@@ -21,60 +28,40 @@ def install(path: str) -> None:
     settings = Settings.read(Path(path))
     if not settings.budget_only:
         Path(settings.records, LOADED).touch()
-    from launcher.trainers.script.inside.probe.session import Session
-
     session = Session(settings)
     if settings.overlay:
-        from launcher.trainers.script.inside.probe import libraries
-        from launcher.trainers.script.inside.probe.overlay import Overlay
-
         overlay = Overlay(Path(settings.overlay), kept=(Path(settings.overlay).parent, *map(Path, settings.kept)))
         overlay.install()
         after_import(libraries.hooks(overlay, session))
-    after_import(
-        {
-            "torch": lambda module: _torch(session),
-            **(
-                {}
-                if settings.budget_only
-                else {
-                    "transformers.trainer": lambda module: _trainer("hf", session, module),
-                    "lightning.pytorch.trainer.trainer": lambda module: _trainer("lightning", session, module),
-                    "pytorch_lightning.trainer.trainer": lambda module: _trainer("lightning", session, module),
-                }
-            ),
-        }
-    )
+    after_import({"torch": lambda module: _torch(session)})
     if not settings.budget_only:
-        from launcher.trainers.script.inside.probe import figures
-
+        after_import(_trainers(session))
         after_import(figures.hooks(session))
         atexit.register(session.at_exit)
         os.register_at_fork(after_in_child=session.forked)
 
 
-def _torch(session: Any) -> None:
-    from launcher.trainers.script.inside.probe import torch_hooks
-
+def _torch(session: Session) -> None:
     torch_hooks.install(session)
     if session.settings.same:
-        from launcher.trainers.script.inside.same.install import install
-
-        install(session.settings.same, Path(session.settings.records))
+        same.install(session.settings.same, Path(session.settings.records))
 
 
-def _trainer(name: str, session: Any, module: ModuleType) -> None:
-    if name == "hf":
-        from launcher.trainers.script.inside.probe import transformers as hf
-
-        hf.install(session, module)
-    else:
-        from launcher.trainers.script.inside.probe import lightning
-
-        lightning.install(session, module)
+def _trainers(session: Session) -> dict[str, Hook]:
+    hooked = _where_there_is("Callback", lambda module: lightning.install(session, module))
+    return {
+        "transformers.trainer": _where_there_is("TrainerCallback", lambda module: hf.install(session, module)),
+        "lightning.pytorch.trainer.trainer": hooked,
+        "pytorch_lightning.trainer.trainer": hooked,
+    }
 
 
-def after_import(hooks: dict[str, Callable[[ModuleType], None]]) -> None:
+def _where_there_is(name: str, hook: Hook) -> Hook:
+    """A person's own module may have a library's name: it is left alone."""
+    return lambda module: hook(module) if hasattr(module, name) else None
+
+
+def after_import(hooks: dict[str, Hook]) -> None:
     """Calls a hook with its module as soon as that module has been imported; at once where it is there already."""
     waiting = {}
     for name, hook in hooks.items():
@@ -88,7 +75,7 @@ def after_import(hooks: dict[str, Callable[[ModuleType], None]]) -> None:
 class _Finder(importlib.abc.MetaPathFinder):
     """Finds nothing by itself: asks the others, and wraps the loader of a module that is waited for."""
 
-    def __init__(self, hooks: dict[str, Callable[[ModuleType], None]]) -> None:
+    def __init__(self, hooks: dict[str, Hook]) -> None:
         self._hooks = hooks
         self._busy = False
 
@@ -111,7 +98,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 class _Loader(importlib.abc.Loader):
     """Another loader, with a hook after it."""
 
-    def __init__(self, loader: Any, name: str, hooks: dict[str, Callable[[ModuleType], None]]) -> None:
+    def __init__(self, loader: Any, name: str, hooks: dict[str, Hook]) -> None:
         self._loader, self._name, self._hooks = loader, name, hooks
 
     def __getattr__(self, name: str) -> Any:
@@ -127,14 +114,5 @@ class _Loader(importlib.abc.Loader):
         module.__loader__ = self._loader
         self._loader.exec_module(module)
         hook = self._hooks.pop(self._name, None)
-        if hook is None:  # a reload
-            return
-        home = str(Path(__file__).resolve().parents[5])
-        ours = home not in sys.path
-        if ours:
-            sys.path.append(home)  # the script's interpreter may not have autofit installed
-        try:
+        if hook is not None:  # a reload has none any more
             hook(module)
-        finally:
-            if ours:
-                sys.path.remove(home)

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from launcher.trainers.script.inside.probe.forward import Forward
-from launcher.trainers.script.inside.probe.passes import Passes
-from launcher.trainers.script.inside.probe.session import Session
+from .forward import Forward
+from .passes import Passes
+from .session import Session, accumulation_from_outside
 
 
 def install(session: Session) -> None:
@@ -33,7 +33,7 @@ def _from_outside(session: Session) -> Callable[[bool], None]:
     """What accumulates from outside, which is loaded after us, stands still while training is stubbed."""
 
     def act(forwarding: bool) -> None:
-        outside = sys.modules.get("accumulate_from_outside")
+        outside = accumulation_from_outside()
         if outside is not None:
             outside.resumes(forwarding)
 

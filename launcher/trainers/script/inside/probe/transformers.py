@@ -11,8 +11,8 @@ import contextlib
 import functools
 from typing import Any
 
-from launcher.contract.report import SAID_ACCUMULATION, WORLD_SIZE, Phase
-from launcher.trainers.script.inside.probe.session import VARIETY, Session
+from .....contract.report import SAID_ACCUMULATION, WORLD_SIZE, Phase
+from .session import VARIETY, Session
 
 NEVER_ENDS = 1 << 20
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from launcher.trainers.script.inside.probe.session import VARIETY_OF_LENGTHS, Session
+from .session import VARIETY_OF_LENGTHS, Session
 
 SAMPLE_ITEMS = 2000
 VARIETY_OF_VALIDATION = 8
