@@ -21,6 +21,8 @@ from launcher.job import Job
 from launcher.schema import Recipe
 from launcher.trainers.base import Inputs, inputs_of
 
+DISTRIBUTION = "autofit_launcher"
+"""Our own, as the folder of its metadata is called; a stranger's project has the name autofit on the index."""
 NOT_HERE = "not here"
 """A model that must be fetched before it can be tried."""
 _ELSEWHERE = {"name", "summary", "prepare", "run", "recover", "rung", "device"}
@@ -129,7 +131,7 @@ def _programs(inputs: Inputs, *, written: Path) -> dict[str, str]:
     shadowing = [Path(place) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
     shadows = {"PYTHONPATH": identity.of(*shadowing, suffixes=identity.CODE, without=[written])} if shadowing else {}
     edited = {f"files of {path.name}": identity.of(path, suffixes=identity.CODE) for path in inputs.packages}
-    installed = {f"package {name}": value for name, value in identity.packages(folders, without=[written]).items() if name != "autofit"}
+    installed = {f"package {name}": value for name, value in identity.packages(folders, without=[written]).items() if name != DISTRIBUTION}
     program = {"program": shutil.which(inputs.program) or ""} if inputs.program else {}
     return {**ours, **program, **installed, **shadows, **edited}
 

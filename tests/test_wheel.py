@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from launcher import facts
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -26,6 +28,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_carries_configuration_recipes_and_the_demos_maker(wheel: Path) -> None:
+    assert wheel.name.startswith(f"{facts.DISTRIBUTION}-")
     names = set(zipfile.ZipFile(wheel).namelist())
     in_checkout = [path.relative_to(ROOT) for folder in ("conf", "recipes") for path in (ROOT / folder).rglob("*.yaml")]
     assert {f"launcher/{path}" for path in in_checkout} <= names

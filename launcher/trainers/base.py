@@ -441,7 +441,7 @@ def held_by(module: str, command: Command, budget: Budget, *options: str) -> Com
 
 def known_adapters() -> list[str]:
     """Names of the installed adapters."""
-    return sorted(entry.name for entry in entry_points(group=GROUP))
+    return sorted({entry.name for entry in entry_points(group=GROUP)})
 
 
 def adapters() -> Iterator[type[Adapter]]:
