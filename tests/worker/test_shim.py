@@ -23,6 +23,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a CPU budget is
 ROOT = Path(__file__).parents[2]
 OURS = {path.stem for path in ROOT.iterdir() if path.is_dir()} | {path.stem for path in (ROOT / "launcher").rglob("*.py")}
 NEEDED = {"pynvml", "psutil", "yaml", "pydantic", "rich", "hydra", "omegaconf", "numpy", "usercustomize"}
+WATCHED = {"soundfile", "h5py", "cv2", "safetensors", "tokenizers", "torchaudio", "transformers", "lightning", "matplotlib"}
+"""Libraries in which a trial hooks something."""
 PYTHONS = {
     "threading",
     "importlib",
@@ -39,7 +41,7 @@ PYTHONS = {
 """With a module of such a name plain Python breaks at ``-m``, or complains at its own end."""
 NAMES = sorted(
     name
-    for name in OURS | NEEDED | sys.stdlib_module_names
+    for name in OURS | NEEDED | WATCHED | sys.stdlib_module_names
     if name.isidentifier() and not name.startswith(("__", "_autofit")) and name not in PYTHONS
 )
 LOOKS = """

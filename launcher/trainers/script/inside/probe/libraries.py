@@ -65,12 +65,15 @@ _NATIVE: Mapping[str, Sequence[_Native]] = {
 
 
 def _taught(module: Any, *, overlay: Overlay, functions: Sequence[_Native]) -> None:
-    """What one of these functions writes goes to the overlay, and what it reads comes from there where it is."""
+    """What one of these functions writes goes to the overlay, and what it reads comes from there where it is.
+
+    A person's own module of a library's name has none of them, and stays as it is.
+    """
     for one in functions:
         *path, name = one.name.split(".")
         owner = functools.reduce(lambda found, part: getattr(found, part, None), path, module)
         function = getattr(owner, name, None)
-        if function is not None:
+        if owner is not None and function is not None:  # None has an __init__, too
             told = _redirected(function, overlay, one)
             setattr(owner, name, staticmethod(told) if path and one.at == 0 else told)
 
