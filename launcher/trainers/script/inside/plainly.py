@@ -24,8 +24,8 @@ from launcher.trainers.script.inside.probe.settings import Settings
 from launcher.worker.budgeted import loaded
 from launcher.worker.lifeline import die_with_parent
 
-ACCUMULATE = "ACCUMULATE"
-"""What ``native/accumulate.py`` is told by; with 1 it holds nothing back."""
+NOTHING_FROM_OUTSIDE = {"ACCUMULATE": "1", "UPDATE": "", "UPDATE_LOGGED": ""}
+"""With these ``native/accumulate.py`` holds nothing back, and ``native/update.py`` weights nothing."""
 LARGEST_FOLDER = 256 * 2**20
 MOST_FILES = 5000
 LONGEST_S = 120.0
@@ -77,7 +77,7 @@ def _ran(orders: Orders, env: Mapping[str, str], place: Path, folder: Path, long
         records=str(place / "records"), orders=dataclasses.asdict(orders), overlay=str(place / "overlay"),
         kept=(str(folder), str(temporary), str(orders.scratch)), budget_only=True,
     ).write(settings)  # fmt: skip
-    plain = {**env, ACCUMULATE: "1"} if ACCUMULATE in env else env
+    plain = {**env, **{name: value for name, value in NOTHING_FROM_OUTSIDE.items() if name in env}}
     own = str(Path.cwd())
     argv = [word.replace(own, str(folder)) if word.startswith(own) else word for word in orders.payload["argv"]]
     with (place / "log").open("wb") as log:
