@@ -83,8 +83,9 @@ def seen(argv: Sequence[str], place: Path, env: Mapping[str, str]) -> Any:
 def loaded(how: str, words: Sequence[str], place: Path, scratch: Path, env: dict[str, str]) -> Any:
     """What the program sees with something of ours in its process."""
     command = [sys.executable, *words]
-    if "accumulated" in how:
-        variables, files = outside.placed(4, place=scratch, env=env)
+    if "accumulated" in how or "put right" in how:
+        put_right = outside.put_right("average", times=4.0, place=scratch, env=env)
+        variables, files = put_right if "put right" in how else outside.placed(4, place=scratch, env=env)
         for path, text in files.items():
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
@@ -104,7 +105,7 @@ def loaded(how: str, words: Sequence[str], place: Path, scratch: Path, env: dict
     return seen(command, place, env)
 
 
-HOW = ("tried", "held", "accumulated", "tried and accumulated", "held from the start")
+HOW = ("tried", "held", "accumulated", "tried and accumulated", "tried and put right", "held from the start")
 
 
 @pytest.mark.parametrize("how", HOW)
