@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from launcher.errors import COMMAND_LINE, Fault, did_you_mean
-from launcher.places import home, short
+from launcher.places import short
 from launcher.schema import Recipe, WheelRule
 from launcher.understood import PLACE
 
@@ -44,7 +44,7 @@ class Provenance:
         if self.drafted is not None and _text_says(self.drafted, key.split(".")):
             return PLACE
         for file in self.files:
-            if file != home() / "conf" / "config.yaml" and _says(file, key.split(".")):  # the skeleton says nothing of a person's
+            if _says(file, key.split(".")):
                 return short(file)
         if self.drafted is not None:
             return PLACE

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from launcher import cli, compose
+from launcher import cli, compose, spinner
 from launcher.errors import BadInput
 from launcher.schema import Recipe
 from tests.rooms import Tree
@@ -17,6 +17,7 @@ from tests.rooms import Tree
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(spinner, "SILENT_S", 600.0)  # on a busy machine composing would be told, too
     (tmp_path / "recipes").mkdir()
     return tmp_path
 
