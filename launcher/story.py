@@ -409,6 +409,12 @@ def _misread(job: Job, trials: Sequence[Trial]) -> Misread | None:
     return misread.found(trials, job.ladder, unsaid=words.unsaid()) if words is not None else None
 
 
+def _misread_asked(job: Job, tried: Trial) -> Misread | None:
+    """The same of one trial, which tells something only where it is rung 0's."""
+    words = own_words_of(job.adapter)
+    return misread.at_rung_0(tried, unsaid=words.unsaid()) if words is not None else None
+
+
 def _made_anew(result: Fit, screen: Screen) -> bool:
     """Whether what the command ran could be put in the place of what was read: the ladder is another one then, and nothing of it tried."""
     job, wrong, words = result.job, result.misread, own_words_of(result.job.adapter)
@@ -493,7 +499,7 @@ def _made(job: Job, rung: Rung, screen: Screen, *, number: int, words: Mapping[s
     """One trial, told, and its peaks kept for the launches to come."""
     screen.trying(rung, number, **(words or {}))
     tried = trial.recorded(job, rung, told=screen.phase, **how)
-    if _misread(job, [tried]) is None:  # else it measured another rung
+    if _misread_asked(job, tried) is None:  # else it measured another rung
         earlier.keep(job, as_tried(tried, job))
     screen.tried(tried, job)
     return tried
@@ -691,7 +697,7 @@ def try_some(draft: Draft, screen: Screen, choose: Callable[[Ladder, Sequence[se
     with job.turn, owner.held(job.folder.path):
         while (rung := choose(job.ladder, [as_tried(one, job) for one in made])) is not None:
             made.append(_made(job, rung, screen, number=len(made) + 1))
-            if (wrong := _misread(job, made)) is not None and (words := own_words_of(job.adapter)) is not None:
+            if (wrong := _misread_asked(job, made[-1])) is not None and (words := own_words_of(job.adapter)) is not None:
                 raise BadInput([Fault(key="ask", found=misread.words(wrong, words.place), cure=misread.cure(wrong), where=PLACE)])
     job.folder.forget_cache()
     return job, made

@@ -21,7 +21,7 @@ from launcher.job import Job
 from launcher.ladder import Ladder, Rung
 from launcher.misread import Misread
 from launcher.record import RunFolder
-from launcher.schema import LadderRules, Recipe, TrainerRules, WheelRule
+from launcher.schema import LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
 from launcher.search import Try, next_move
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
@@ -37,14 +37,9 @@ def adapter(tmp_path: Path, *words: str, ask: dict[str, int] | None = None, spel
     (tmp_path / "train.py").write_text("")
     says = {"micro_batch": 32, "accumulation": 1, **(ask or {})}
     args = {"command": ["python", str(tmp_path / "train.py"), *words], "spelled": dict(spelled), "says": says, **more.pop("args", {})}
-    return ScriptAdapter(
-        Recipe(
-            name="mine",
-            ask=dict(says),
-            trainer=TrainerRules(adapter="script", args=args),
-            ladder=LadderRules(order=("micro_batch",), **more),
-        )
-    )
+    ladder, trials = LadderRules(order=("micro_batch",), **more), TrialRules(proof_timeout_s=0, standby=False)
+    trainer = TrainerRules(adapter="script", args=args)
+    return ScriptAdapter(Recipe(name="mine", ask=dict(says), trainer=trainer, ladder=ladder, trial=trials))
 
 
 def tried(ladder: Ladder, *, at: int = 0, kind: Kind = Kind.FITS, told: int | None = None, **facts: Any) -> Trial:
