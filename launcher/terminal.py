@@ -253,7 +253,7 @@ class Terminal:
         from launcher.spinner import Spinner
 
         if self._spinner is None and activity is not None:
-            self._spinner = Spinner(self._console(stderr=self._as_json))
+            self._spinner = Spinner(self._console(stderr=self._as_json or not sys.stdout.isatty()))
         if self._spinner is not None:
             self._spinner(activity)
 
