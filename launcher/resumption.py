@@ -26,7 +26,7 @@ from launcher.trial import Trial
 
 SECTIONS = ("recover", "device", "trial", "run")
 """What may be said otherwise when a run goes on: nothing of the training itself."""
-_OVER = (Status.NO_RUNG_FITS, Status.CRASHED, Status.STALLED, Status.VACUOUS, Status.DIVERGED)
+_OVER = (Status.NO_RUNG_FITS, Status.CRASHED, Status.STALLED, Status.VACUOUS, Status.DIVERGED, Status.MISREAD)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

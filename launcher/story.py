@@ -426,8 +426,9 @@ def _made_anew(result: Fit, screen: Screen) -> bool:
         return False
     result.misread = replace(wrong, believed=True)
     screen.misread(result)
-    _take(result, replace(job, adapter=adapter, ladder=wheels.ladder_of(adapter)))
     result.trials.clear()
+    result.write()  # first: a trial of the other ladder says nothing of this one's rungs
+    _take(result, replace(job, adapter=adapter, ladder=wheels.ladder_of(adapter)))
     job.folder.event("misread", **result.misread.as_record())
     return True
 

@@ -74,8 +74,9 @@ def test_an_older_record(tmp_path: Path) -> None:
     assert "format 1" in refusal(folder)
 
 
-def test_a_run_that_never_came_to_a_full_run(tmp_path: Path) -> None:
-    assert "no_rung_fits" in refusal(run_folder(tmp_path, status="no_rung_fits"))
+@pytest.mark.parametrize("status", ["no_rung_fits", "misread"])
+def test_a_run_that_never_came_to_a_full_run(tmp_path: Path, status: str) -> None:
+    assert f"never came to a full run: {status}" in refusal(run_folder(tmp_path, status=status))
 
 
 def test_trials_without_a_full_run(tmp_path: Path) -> None:
