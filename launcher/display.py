@@ -395,6 +395,8 @@ def _why_none(fit: Fit) -> str:
         return f"Stopped, nothing was launched: {_misread(fit)}. {misread.cure(fit.misread)}"
     if fit.status == "card_taken":
         return f"Stopped: others hold the card ({fit.trials[-1].verdict.why}). Wait until it is free, or set device.share=true."
+    if fit.refused:
+        return _not_the_asked(fit)
     if fit.trials and not fit.trials[-1].verdict.lower_rung_may_help:
         return _stopped(fit)
     disproved = "" if fit.standing is None or not fit.standing.against else ", full runs of this launch have ruled out some"
@@ -407,6 +409,15 @@ def _why_none(fit: Fit) -> str:
     if fit.trials and all(trial.verdict.phase == Phase.FINISH for trial in fit.trials):
         cure = "All of them failed at the end of a run (final validation, figures): set trainer.args.plots=False, or give it more memory."
     return f"No rung fits {job.budget}: {tried}. {cure}"
+
+
+def _not_the_asked(fit: Fit) -> str:
+    """Rungs fit, and none of them is the asked training."""
+    return (
+        f"No rung fits {fit.job.budget} that is the asked training: with more accumulation {fit.refused}; without it none fits. "
+        f"Give it more memory, or another wheel (sizes, lengths, checkpointing); autofit run {ALLOW_BATCH} -- ... "
+        "(ladder.keep_batch=false in a recipe) accepts another effective batch."
+    )
 
 
 def _misread(fit: Fit) -> str:

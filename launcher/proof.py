@@ -5,6 +5,7 @@ Once per launch, where the rung that was found accumulates more than was asked; 
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -100,16 +101,28 @@ class _Proving:
     def _compared(self, adapter: Proves, layouts: Sequence[tuple[int, int]]) -> Proof:
         finding, twins = self._found(adapter, layouts)
         if finding.kind is Kind.UNCOMPARABLE and layouts[0][0] == 4:  # a batch of four may be more than there is memory or data for
-            smaller = [(micro, accumulation) for micro, accumulation in _halved(layouts)]
-            again, fewer = self._found(adapter, smaller)
+            again, fewer = self._found(adapter, _halved(layouts))
             if again.kind is not Kind.UNCOMPARABLE:
                 finding, twins = again, fewer
         same = sameness.certificate(finding, twins[0], twins[1:])
         layouts = [(twin.micro_batch, twin.accumulation) for twin in twins]
+        if refused := _refusal(finding, same) or _too_short(adapter, same):
+            with contextlib.suppress(_OutOfTime):  # what is known to differ isn't launched for want of time
+                if (put_right := self._cured(adapter, finding, layouts, refused)) is not None:
+                    return put_right
+            return Proof(same=same, refused=refused)
+        if finding.kind is Kind.SAME and twins[0].ragged:
+            same = self._to_the_end_of_a_pass(adapter, same, layouts)
         if finding.kind is Kind.SAME and any(twin.batch_norm for twin in twins):
             same = self._with_batch_norm(adapter, same, layouts)
-        refused = _refusal(finding, same) or _too_short(adapter, same)
-        return (self._cured(adapter, finding, same, layouts) if refused else None) or Proof(same=same, refused=refused)
+        return Proof(same=same)
+
+    def _to_the_end_of_a_pass(self, adapter: Proves, same: SameTraining, layouts: Sequence[tuple[int, int]]) -> SameTraining:
+        """What becomes of the last, smaller step of a pass: usually it is not the asked one, which is told."""
+        micro, accumulation = layouts[0]
+        samples = micro * accumulation
+        twins = self._run(adapter, [layouts[0], layouts[-1]], pass_samples=2 * samples + max(samples // 2, 1))
+        return sameness.but_for_the_last_step(same, sameness.compare(twins[0], twins[1:]), twins[0], twins[1])
 
     def _with_batch_norm(self, adapter: Proves, same: SameTraining, layouts: Sequence[tuple[int, int]]) -> SameTraining:
         """By how much statistics of micro-batches change the update, when all else is the same."""
@@ -117,23 +130,22 @@ class _Proving:
         apart = sameness.compare(twins[0], twins[1:]).apart
         return sameness.but_for_batch_norm(same, apart, twins)
 
-    def _cured(self, adapter: Proves, finding: Finding, same: SameTraining, layouts: Sequence[tuple[int, int]]) -> Proof | None:
-        """With what the finding names as its cure, where there is one and it is proven."""
-        recipe = adapter.course_of() if finding.kind is Kind.SAME else adapter.cured(finding)
+    def _cured(self, adapter: Proves, finding: Finding, layouts: Sequence[tuple[int, int]], refused: str) -> Proof | None:
+        """With what the finding names as its cure, where there is one and it is proven; one may follow another."""
+        recipe = adapter.course_of() if finding.kind in (Kind.SAME, Kind.SAMPLES) else adapter.cured(finding)
         if recipe is None:
             return None
         changed = {key: value for key, value in recipe.trainer.args.items() if self._job.recipe.trainer.args.get(key) != value}
         job = with_cure(self._job, changed)
         mended = proving(job.adapter)
         assert mended is not None
-        again, twins = self._found(mended, layouts)
-        cured = sameness.certificate(again, twins[0], twins[1:])
-        if again.kind is not Kind.SAME or _refusal(again, cured) or _too_short(mended, cured):
+        again = self._compared(mended, layouts)
+        if again.refused or again.same.verdict != Kind.SAME:
             return None
         if finding.kind is Kind.SCALE and (why := self._only_of_few(mended, layouts)):
             return self._unproven(adapter, why)
-        note = f"as it stands {finding.why or _refusal(finding, same)}; put right from outside, and proven so"
-        return Proof(same=replace(cured, cure=changed, notes=(note,)), job=job)
+        note = f"as it stands {refused}; put right from outside, and proven so"
+        return Proof(same=replace(again.same, cure={**changed, **again.same.cure}, notes=(note, *again.same.notes)), job=again.job or job)
 
     def _found(self, adapter: Proves, layouts: Sequence[tuple[int, int]]) -> tuple[Finding, list[Twin]]:
         """What twins of these layouts come to; of one row, repeated, where that tells why they differ."""
@@ -147,8 +159,9 @@ class _Proving:
             if forced.kind is not Kind.UNCOMPARABLE:
                 twins, finding = again, forced
         if finding.kind is Kind.DIFFERENT:
-            one = self._run(adapter, [layouts[0], layouts[-1]], same_row=True)
-            finding = sameness.with_one_row(finding, one[0], one[1])
+            with contextlib.suppress(_OutOfTime):  # why they differ isn't known then; that they do is
+                one = self._run(adapter, [layouts[0], layouts[-1]], same_row=True)
+                finding = sameness.with_one_row(finding, one[0], one[1])
         return finding, twins
 
     def _only_of_few(self, mended: Proves, layouts: Sequence[tuple[int, int]]) -> str:
@@ -179,7 +192,14 @@ class _Proving:
             rung = replace(self._rung, values={**self._rung.values, MICRO_BATCH: micro}, accumulation=accumulation)
             command = adapter.twin(rung, self._job.budget, folder=place / name, short=short)
             samples = micro * accumulation
-            more = {"samples": samples, "micro_batch": micro, "pass_samples": PASS_STEPS * samples, "seconds": left / 4, **told}
+            more = {
+                "samples": samples,
+                "micro_batch": micro,
+                "pass_samples": PASS_STEPS * samples,
+                "seconds": left / 4,
+                "whole_batch": self._rung.effective_batch,
+                **told,
+            }
             twins.append(_twin(name, command, against="" if name == names[0] else names[0], told=more))
         self._child(place, {"twins": twins, "at_once": self._at_once, "limit_s": left / 2})
         return [

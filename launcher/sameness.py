@@ -90,6 +90,8 @@ class Twin:
     dataset: int = 0
     whole: int | None = None
     """Samples of a whole pass, by its loader's own length."""
+    ragged: bool = False
+    """A pass over the real data ends with a smaller optimizer step."""
     batch_norm: bool = False
 
     @property
@@ -210,6 +212,7 @@ def read(folder: Path, *, micro_batch: int, accumulation: int) -> Twin:
         indices=tuple(index for index, _ in rows) if len(said["trained"]) == 1 else (),
         dataset=dataset,
         whole=said["whole"].get(str(dataset)),
+        ragged=bool(said.get("ragged")),
         batch_norm=bool(said.get("batch_norm")),
     )
 
@@ -226,7 +229,7 @@ def _step(said: Mapping[str, Any]) -> Step:
 
 def compare(first: Twin, others: Sequence[Twin]) -> Finding:
     """The decision tree: what can't be compared, then settings, then gradients."""
-    for check in (_unseen, _samples, _rows, _settings):
+    for check in (_unseen, _samples, _passes, _rows, _settings):
         for other in others:
             if (found := check(first, other)) is not None:
                 return found
@@ -251,16 +254,26 @@ def _unseen(first: Twin, other: Twin) -> Finding | None:
 
 
 def _samples(first: Twin, other: Twin) -> Finding | None:
-    """Whether a step is made of as many samples as told. One batch may have been fetched ahead."""
-    for twin in (first, other):
-        for optimizer in twin.optimizers:
-            steps = twin.of(optimizer)
-            for number, step in enumerate(steps[:3]):
-                if step.rows < twin.samples * (number + 1) and step.passes <= 1:
-                    made = step.rows - (steps[number - 1].rows if number else 0)
-                    words = f"an optimizer step is made of {made} samples at {twin.layout}, not of {twin.samples}"
-                    return _uncomparable(words) if twin is first else Finding(kind=Kind.SAMPLES, why=words)
+    """Whether each step is made of as many samples as the first twin's. One batch may have been fetched ahead."""
+    for optimizer in first.optimizers:
+        asked, got = first.of(optimizer), other.of(optimizer)
+        ahead = max(asked[0].rows - first.samples, 0)
+        if asked[0].rows < first.samples:
+            return _uncomparable(f"an optimizer step is made of {asked[0].rows} samples at {first.layout}, not of {first.samples}")
+        for number, (a, b) in enumerate(zip(asked[:3], got[:3], strict=False)):
+            if b.rows < a.rows - ahead:
+                made, told = b.rows - (got[number - 1].rows if number else 0), a.rows - (asked[number - 1].rows if number else 0)
+                words = f"an optimizer step is made of {made} samples at {other.layout}, not of {told if number else first.samples}"
+                return Finding(kind=Kind.SAMPLES, why=words)
     return None
+
+
+def _passes(first: Twin, other: Twin) -> Finding | None:
+    """As many samples in a pass over the data: one that is so many micro-batches long is another data set."""
+    if first.whole is None or other.whole is None or abs(first.whole - other.whole) < first.samples:
+        return None
+    why = f"a pass takes {other.whole} samples at {other.layout}, {first.whole} at {first.layout}"
+    return Finding(kind=Kind.SAMPLES, why=why)
 
 
 def _rows(first: Twin, other: Twin) -> Finding | None:
@@ -371,7 +384,7 @@ def certificate(finding: Finding, first: Twin, others: Sequence[Twin]) -> SameTr
         steps = schedule = samples = line
     else:
         last = max(others, key=lambda other: other.accumulation)
-        steps, schedule, samples = _steps_line(first, last), _schedule_line(first, others), _samples_line(finding, first, others)
+        steps, schedule, samples = _steps_line(first, last), _schedule_line(first, others), _samples_line(finding)
     layouts = tuple(twin.layout for twin in (first, *others))
     return SameTraining(
         gradient=gradient, steps=steps, schedule=schedule, samples=samples, verdict=finding.kind.value, apart=finding.apart, layouts=layouts
@@ -385,6 +398,19 @@ def but_for_batch_norm(same: SameTraining, apart: float | None, twins: Sequence[
         return replace(same, gradient="not comparable because batch norm could not be run on so few rows; all else is the same")
     line = f"differs by {apart:.2g} in batch norm alone ({layouts}), which takes its statistics from micro-batches; all else is the same"
     return replace(same, gradient=line)
+
+
+def but_for_the_last_step(same: SameTraining, found: Finding, first: Twin, other: Twin) -> SameTraining:
+    """A certificate of twins whose passes end with a whole optimizer step, after two whose passes don't."""
+    ends = "at the end of each pass over the data, whose last optimizer step is a smaller one"
+    if found.kind is Kind.UNCOMPARABLE:
+        return replace(same, samples=f"not comparable {ends}, because {found.why}")
+    if found.kind is not Kind.SAME:
+        return replace(same, samples=f"differs by {found.apart or 0:.2g} {ends}: {found.why}")
+    if first.ended == other.ended == "exit" and first.updates != other.updates:
+        steps = f"{other.updates} steps at {other.layout} in all, {first.updates} at {first.layout}"
+        return replace(same, steps=f"differs by {abs(other.updates - first.updates)} {ends}: {steps}")
+    return same
 
 
 def _gradient_line(finding: Finding) -> str:
@@ -416,11 +442,5 @@ def _schedule_line(first: Twin, others: Sequence[Twin]) -> str:
     return PROVEN
 
 
-def _samples_line(finding: Finding, first: Twin, others: Sequence[Twin]) -> str:
-    if finding.kind is Kind.SAMPLES:
-        return f"differs by {finding.why}"
-    for other in others:
-        apart = abs(first.whole - other.whole) if first.whole is not None and other.whole is not None else 0
-        if apart >= first.samples:
-            return f"differs by {apart}: a pass takes {other.whole} samples at {other.layout}, {first.whole} at {first.layout}"
-    return PROVEN
+def _samples_line(finding: Finding) -> str:
+    return f"differs by their number: {finding.why}" if finding.kind is Kind.SAMPLES else PROVEN

@@ -622,8 +622,9 @@ def _look_below(result: Fit, screen: Screen) -> None:
     """
     job = result.job
     micro = next(wheel for wheel in job.ladder.wheels if wheel.name == MICRO_BATCH)
-    refused = any(trial.verdict.source == "accumulation" for trial in result.trials)
-    memory = all(trial.verdict.kind is Kind.OUT_OF_MEMORY or trial.verdict.source == "accumulation" for trial in result.trials)
+    left_out = [trial for trial in result.trials if trial.verdict.source == "accumulation" or (result.refused and trial.verdict.fits)]
+    refused = bool(left_out)
+    memory = all(trial.verdict.kind is Kind.OUT_OF_MEMORY or trial in left_out for trial in result.trials)
     fixed = type(job.adapter).general and len(micro.values) == 1
     if not job.recipe.ladder.keep_batch or not memory or not (refused or fixed):
         return

@@ -112,7 +112,7 @@ def test_fewer_optimizer_steps_are_told() -> None:
 def test_a_pass_that_counts_micro_batches_takes_fewer_samples() -> None:
     whole, quarter = replace(first(), whole=64), replace(twin(1, 4, apart=1e-7), whole=16)
     certificate = sameness.certificate(sameness.compare(whole, [quarter]), whole, [quarter])
-    assert certificate.samples == "differs by 48: a pass takes 16 samples at 1 x 4, 64 at 4 x 1"
+    assert certificate.samples == "differs by their number: a pass takes 16 samples at 1 x 4, 64 at 4 x 1"
     ragged = replace(twin(1, 4, apart=1e-7), whole=62)
     assert sameness.certificate(sameness.compare(whole, [ragged]), whole, [ragged]).samples == PROVEN
 
@@ -137,3 +137,30 @@ def test_what_a_twin_wrote_is_read_back(tmp_path: Path) -> None:
 def test_a_certificate_comes_back_from_its_record() -> None:
     made = sameness.certificate(judged((4, 1e-7, 1.0, 1e-7)), first(), [twin(1, 4, apart=1e-7)])
     assert sameness.SameTraining.of({**made.as_record()}) == made and Figures().apart == 0
+
+
+def test_a_smaller_step_at_the_end_of_a_pass_is_told_apart_from_all_the_others() -> None:
+    made = sameness.certificate(judged((4, 1e-7, 1.0, 1e-7)), first(), [twin(1, 4, apart=1e-7)])
+    halved = twin(1, 4, apart=1e-7, later=0.5)
+    told = sameness.but_for_the_last_step(made, sameness.compare(first(), [halved]), first(), halved)
+    assert told.gradient == PROVEN and told.samples.startswith("differs by 0.5 at the end of each pass")
+    fewer = twin(1, 4, apart=1e-7, steps=2)
+    told = sameness.but_for_the_last_step(made, sameness.compare(first(), [fewer]), first(), fewer)
+    assert told.steps.startswith("differs by 1 at the end of each pass over the data")
+    assert told.steps.endswith("2 steps at 1 x 4 in all, 3 at 4 x 1")
+    alike = twin(1, 4, apart=1e-7)
+    assert sameness.but_for_the_last_step(made, sameness.compare(first(), [alike]), first(), alike) == made
+
+
+def test_batch_norm_is_told_with_its_figure_and_refuses_nothing() -> None:
+    made = sameness.certificate(judged((4, 1e-7, 1.0, 1e-7)), first(), [twin(1, 4, apart=1e-7)])
+    told = sameness.but_for_batch_norm(made, 0.2, [twin(4, 1), twin(2, 2)])
+    assert told.gradient.startswith("differs by 0.2 in batch norm alone (4 x 1 and 2 x 2)") and not told.proven
+    assert sameness.but_for_batch_norm(made, None, []).gradient.startswith("not comparable because batch norm")
+
+
+def test_a_step_that_ends_a_pass_early_is_held_against_the_first_twins_own() -> None:
+    ragged = replace(first(), steps=tuple(replace(one, rows=rows) for one, rows in zip(first().steps, (4, 8, 10), strict=True)))
+    other = twin(1, 4, apart=1e-7)
+    other = replace(other, steps=tuple(replace(one, rows=rows) for one, rows in zip(other.steps, (4, 8, 10), strict=True)))
+    assert sameness.compare(ragged, [other]).kind is Kind.SAME

@@ -14,11 +14,12 @@ parser.add_argument("--batch-size", type=int, default=32)
 parser.add_argument("--accum", type=int, default=1)
 parser.add_argument("--epochs", type=int, default=3)
 parser.add_argument("--steps", type=int, default=0)
+parser.add_argument("--rows", type=int, default=256)
 parser.add_argument("--kind", default="mean")
 args = parser.parse_args()
 
 torch.manual_seed(0)
-inputs, labels = torch.randn(256, 3, 8, 8), torch.randint(0, 5, (256,))
+inputs, labels = torch.randn(args.rows, 3, 8, 8), torch.randint(0, 5, (args.rows,))
 first = nn.BatchNorm2d(8) if args.kind == "norm" else nn.Identity()
 net = nn.Sequential(nn.Conv2d(3, 8, 3), first, nn.ReLU(), nn.Flatten(), nn.Dropout(0.3), nn.Linear(288, 5))
 rate = 0.1 * args.batch_size / 32 if args.kind == "rate" else 0.1

@@ -106,3 +106,13 @@ def test_a_length_in_steps_that_counts_micro_batches_is_turned_along(
 def test_a_length_that_counts_micro_batches_and_has_no_word_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = proven(tmp_path, monkeypatch, "pass_of_steps", "--steps", "7")
     assert "a pass takes 7 samples at 1 x 4, 28 at 4 x 1" in found.refused, found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("spelled", "exact"), [({}, False), ({"accumulation": "outside"}, True)])
+def test_what_is_left_at_the_end_of_a_pass_is_told_and_refuses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelled: dict[str, str], exact: bool
+) -> None:
+    found = proven(tmp_path, monkeypatch, "mean", "--rows", "250", spelled=spelled)
+    assert not found.refused and found.same.proven is exact, found
+    assert exact or "at the end of each pass" in " ".join(found.same.short)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -46,6 +47,24 @@ def digest(value: Any) -> str:
     return found.hexdigest()[:12]
 
 
+class Short:
+    """The first indices of a sampler: a pass over as small a data set."""
+
+    def __init__(self, sampler: Any, most: int) -> None:
+        self.sampler, self._most = sampler, most
+
+    def __iter__(self) -> Iterator[Any]:
+        return itertools.islice(iter(self.sampler), self._most)
+
+    def __len__(self) -> int:
+        return min(len(self.sampler), self._most)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "sampler":
+            raise AttributeError(name)
+        return getattr(self.sampler, name)
+
+
 class Rows:
     """What is seen of the rows of one process."""
 
@@ -61,6 +80,8 @@ class Rows:
         self.passes: dict[int, int] = {}
         self.trained: set[int] = set()
         """Those of whose batches a backward pass came."""
+        self.ragged: frozenset[int] = frozenset()
+        """Data sets whose passes end with a smaller optimizer step."""
         self._last: int | None = None
         self._repeated: dict[int, Any] = {}
         self.inputs: list[str] = []
@@ -89,6 +110,19 @@ class Rows:
     def seen(self) -> int:
         """Rows so far of what is trained on."""
         return sum(self.counts[number] for number in self.trained) or len(self.inputs)
+
+    def shorten(self, loader: Any) -> None:
+        """Its batches are made of the first rows that its sampler gives, the last of which may be a smaller one."""
+        batches = loader.batch_sampler
+        if not self.ends_early(loader) or type(batches).__name__ != "BatchSampler" or isinstance(batches.sampler, Short):
+            return
+        number = self.number(loader.dataset)
+        with contextlib.suppress(TypeError, NotImplementedError):
+            self.whole.setdefault(number, len(batches.sampler))
+            whole, asked = self.whole[number], self._told.whole_batch
+            left = whole % asked if 0 < asked < whole else 0  # fewer: it has been made small
+            self.ragged = self.ragged | {number} if left else self.ragged
+        batches.sampler = Short(batches.sampler, self._told.pass_samples)
 
     def ends_early(self, loader: Any) -> bool:
         """Whether a pass over it is cut. One that keeps its iterator for all passes bears no end."""
@@ -125,6 +159,7 @@ class Rows:
                 kwargs |= {name: value for name, value in zip(names, args[5:], strict=False) if name != "timeout"}
             kwargs["num_workers"] = 0
             made(this, dataset, *args[:4], **kwargs)
+            rows.shorten(this)
 
         @functools.wraps(length)
         def short(this: Any) -> int:
@@ -133,7 +168,7 @@ class Rows:
             if size is None or not rows.ends_early(this):
                 return whole
             rows.whole.setdefault(rows.number(this.dataset), whole * size)
-            return min(whole, max(rows._told.pass_samples // size, 1))
+            return min(whole, max(-(-rows._told.pass_samples // size), 1))
 
         @functools.wraps(begin)
         def begun(this: Any) -> Any:
@@ -150,7 +185,7 @@ class Rows:
             made(this, loader)
             number = rows.number(loader.dataset)
             size = _batch_size(loader)
-            this._autofit_left = max(rows._told.pass_samples // size, 1) if size and rows.ends_early(loader) else None
+            this._autofit_left = max(-(-rows._told.pass_samples // size), 1) if size and rows.ends_early(loader) else None
             with contextlib.suppress(TypeError, NotImplementedError):
                 len(loader)  # which notes the whole length
             rows.passes[number] = rows.passes.get(number, 0) + 1

@@ -144,6 +144,12 @@ def _middle(drawn: Any, *args: Any, **kwargs: Any) -> Any:
     return drawn.fill_((low + high) // 2)
 
 
+def _likeliest(drawn: Any, probabilities: Any, num_samples: int, *args: Any, **kwargs: Any) -> Any:
+    """What ``torch.multinomial`` gives: the likeliest, and those after it."""
+    most = min(num_samples, probabilities.shape[-1])
+    return drawn.copy_(probabilities.topk(most, dim=-1).indices.repeat_interleave(-(-num_samples // most), dim=-1)[..., :num_samples])
+
+
 def _filled(value: float) -> Callable[..., Any]:
     return lambda drawn, *args, **kwargs: drawn.fill_(value)
 
@@ -166,32 +172,66 @@ def _draws(torch: Any, rest: Rest) -> None:
     functions = {
         **dict.fromkeys(("randn", "randn_like", "normal"), _filled(0.5)),
         **dict.fromkeys(("rand", "rand_like"), _filled(0.3)),
-        "randint": _middle, "randint_like": _filled(0), "bernoulli": _filled(1.0), "randperm": ordered,
+        "randint": _middle, "randint_like": _filled(0), "bernoulli": _filled(1.0), "randperm": ordered, "multinomial": _likeliest,
     }  # fmt: skip
     for name, constant in functions.items():
         setattr(torch, name, at_rest(getattr(torch, name), constant))
     methods = {"normal_": 0.5, "uniform_": 0.3, "bernoulli_": 1.0, "exponential_": 1.0, "random_": 0.0}
     for name, value in methods.items():
         setattr(torch.Tensor, name, at_rest(getattr(torch.Tensor, name), _filled(value)))
+    _python_draws(rest)
     if (numpy := numpy_or_none()) is not None:
         _numpy_draws(numpy.random, rest)
 
 
 def _numpy_draws(module: Any, rest: Rest) -> None:
-    """Those of NumPy's whose number hangs on the layout; single numbers are drawn anew from the same seed in each batch."""
+    """NumPy's: a number is 0.3, whatever stands around it; what is chosen are the first."""
+    import numpy
 
-    def at_rest(draw: Callable[..., Any]) -> Callable[..., Any]:
+    def at_rest(draw: Callable[..., Any], constant: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(draw)
         def drawn(*args: Any, **kwargs: Any) -> Any:
-            result = draw(*args, **kwargs)
-            if rest.on and hasattr(result, "fill"):
-                result.fill(result.dtype.type(0.3))
-            return result
+            return constant(draw(*args, **kwargs), *args, **kwargs) if rest.on else draw(*args, **kwargs)
 
         return drawn
 
-    for name in ("rand", "randn", "random", "random_sample", "uniform", "normal", "standard_normal", "randint"):
-        setattr(module, name, at_rest(getattr(module, name)))
+    def number(result: Any, *args: Any, **kwargs: Any) -> Any:
+        if hasattr(result, "fill"):
+            result.fill(result.dtype.type(0.3))
+            return result
+        return type(result)(0.3)
+
+    def chosen(result: Any, a: Any, *args: Any, **kwargs: Any) -> Any:
+        among = numpy.arange(a) if isinstance(a, int) else numpy.asarray(a)
+        return numpy.resize(among, result.shape) if hasattr(result, "shape") and result.shape else among[0]
+
+    for name in ("rand", "randn", "random", "random_sample", "uniform", "normal", "standard_normal", "randint", "beta"):
+        setattr(module, name, at_rest(getattr(module, name), number))
+    module.choice = at_rest(module.choice, chosen)
+    module.permutation = at_rest(module.permutation, lambda _, x: numpy.arange(x) if isinstance(x, int) else numpy.array(x))
+    shuffle = module.shuffle
+    module.shuffle = lambda x: None if rest.on else shuffle(x)
+
+
+def _python_draws(rest: Rest) -> None:
+    """Python's own."""
+
+    def at_rest(name: str, constant: Callable[..., Any]) -> None:
+        draw = getattr(random, name)
+
+        @functools.wraps(draw)
+        def drawn(*args: Any, **kwargs: Any) -> Any:
+            return constant(*args, **kwargs) if rest.on else draw(*args, **kwargs)
+
+        setattr(random, name, drawn)
+
+    at_rest("random", lambda: 0.3)
+    at_rest("uniform", lambda a, b: a + 0.3 * (b - a))
+    at_rest("randint", lambda a, b: (a + b) // 2)
+    at_rest("randrange", lambda start, stop=None, step=1: start // 2 if stop is None else start)
+    at_rest("choice", lambda seq: seq[0])
+    at_rest("sample", lambda population, k, **_: list(population)[:k])
+    at_rest("shuffle", lambda x: None)
 
 
 def _evaluation(torch: Any) -> None:

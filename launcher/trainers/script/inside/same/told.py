@@ -22,6 +22,8 @@ class Told:
     micro_batch: int
     pass_samples: int = 0
     """Every pass over a loader ends after so many; 0: at its own end."""
+    whole_batch: int = 0
+    """Samples of the asked optimizer step itself, which says whether a pass over the data ends with a smaller one."""
     against: str = ""
     """Folder of the twin whose gradients these are held against; empty: this is the first."""
     same_row: bool = False

@@ -201,6 +201,7 @@ class Updates:
             "ended": ended, "steps": self.steps, "backwards": self.backwards, "optimizers": len(self._made), **self.facts,
             "trained": sorted(rows.trained), "rows": {str(one): rows.drawn[one] for one in sorted(rows.trained) if one in rows.drawn},
             "inputs": rows.inputs, "counts": rows.counts, "whole": rows.whole, "passes": rows.passes,
+            "ragged": bool(rows.ragged & rows.trained),
         }  # fmt: skip
         path = self._place / RESULT
         path.with_suffix(".new").write_text(json.dumps(said), encoding="utf-8")
