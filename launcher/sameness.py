@@ -197,7 +197,8 @@ def read(folder: Path, *, micro_batch: int, accumulation: int) -> Twin:
         return Twin(micro_batch=micro_batch, accumulation=accumulation, why=f"{len(stepped)} processes train together")
     if not stepped:
         failed = next((one["failure"] for one in found if "failure" in one), "")
-        why = f"it failed: {failed}" if failed else "no optimizer of torch's made a step"
+        said = f" (its last words: {last})" if (last := _last_words(folder / "log")) else ""
+        why = f"it failed: {failed}" if failed else f"no optimizer of torch's made a step{said}"
         return Twin(micro_batch=micro_batch, accumulation=accumulation, why=why)
     (said,) = stepped
     rows = [row for number in said["trained"] for row in said["rows"].get(str(number), ())]
@@ -215,6 +216,14 @@ def read(folder: Path, *, micro_batch: int, accumulation: int) -> Twin:
         ragged=bool(said.get("ragged")),
         batch_norm=bool(said.get("batch_norm")),
     )
+
+
+def _last_words(log: Path) -> str:
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
 
 
 def _step(said: Mapping[str, Any]) -> Step:

@@ -132,6 +132,9 @@ def test_what_a_twin_wrote_is_read_back(tmp_path: Path) -> None:
     write(tmp_path, 8, steps=[{"optimizer": 0, "rows": 4, "backwards": 1, "settings": [], "against": {"apart": 0.5}}])
     assert sameness.read(tmp_path, micro_batch=4, accumulation=1).why == "2 processes train together"
     assert sameness.read(tmp_path / "none", micro_batch=4, accumulation=1).why == "no optimizer of torch's made a step"
+    (tmp_path / "early").mkdir()
+    (tmp_path / "early" / "log").write_text("Traceback\nModuleNotFoundError: No module named 'soundfile'\n\n", encoding="utf-8")
+    assert "No module named 'soundfile'" in sameness.read(tmp_path / "early", micro_batch=4, accumulation=1).why
 
 
 def test_a_certificate_comes_back_from_its_record() -> None:
