@@ -29,10 +29,11 @@ class Case:
     kind: str
     words: tuple[str, ...]
     """The command; {batch} is the whole batch."""
-    possible: bool = True
-    """Whether smaller micro-batches can be the same training at all. Where not, autofit has to say so or to refuse."""
+    same: bool = True
+    """Whether smaller micro-batches are the same training, by the script's own word or held back from outside, with nothing else put right.
+    Where not, a refusal is no false alarm; whatever is launched is measured."""
     why: str = ""
-    """Why they can't, or what makes it hard."""
+    """Why they aren't, or what makes it hard."""
     needs: tuple[str, ...] = ()
     """Packages that the case imports."""
     keeps: str = "model.pt"
@@ -57,16 +58,14 @@ def _own(name: str, kind: str, script: str, *flags: str, **more: Any) -> Case:
     return Case(name=name, kind=kind, words=("python", script, "--batch-size", "{batch}", *flags), **more)
 
 
-def _trainer(task: str, kind: str, *flags: str, why: str = "") -> Case:
+def _trainer(task: str, kind: str, *flags: str, same: bool = True, why: str = "") -> Case:
     words = ("python", "hf_trainer.py", "--task", task, *TRAINER, *flags)
-    return Case(name=f"trainer-{task}", kind=kind, words=words, why=why, keeps="", needs=("transformers", "accelerate"))
+    return Case(name=f"trainer-{task}", kind=kind, words=words, same=same, why=why, keeps="", needs=("transformers", "accelerate"))
 
 
-def _pairs(name: str, *flags: str, possible: bool, why: str = "") -> Case:
+def _pairs(name: str, *flags: str, same: bool, why: str = "") -> Case:
     words = ("python", "pairs.py", *TRAINER, *flags)
-    return Case(
-        name=name, kind="sentence-transformers", words=words, possible=possible, why=why, keeps="", needs=("sentence_transformers",)
-    )
+    return Case(name=name, kind="sentence-transformers", words=words, same=same, why=why, keeps="", needs=("sentence_transformers",))
 
 
 def _trl(name: str, kind: str, *flags: str, why: str = "") -> Case:
@@ -80,7 +79,7 @@ _SUFFIXES = {"detect": "", "segment": "-seg", "pose": "-pose", "obb": "-obb"}
 def _yolo(task: str) -> Case:
     model = f"model=yolov8n{_SUFFIXES[task]}.yaml"
     return Case(
-        name=f"yolo-{task}", kind=f"Ultralytics {task}", words=("yolo", task, "train", model, *YOLO), possible=False, keeps="", task=task,
+        name=f"yolo-{task}", kind=f"Ultralytics {task}", words=("yolo", task, "train", model, *YOLO), same=False, keeps="", task=task,
         why="batch norm in training takes its statistics from micro-batches", needs=("ultralytics",),
     )  # fmt: skip
 
@@ -92,15 +91,15 @@ CASES: Sequence[Case] = (
     _own("plain", "plain loop", "classifier.py"),
     _own("plain-adamw", "plain loop", "classifier.py", "--adamw"),
     _own("plain-own-word", "plain loop", "own_word.py"),
-    _own("weighted-classes", "plain loop", "classifier.py", "--weighted", why="a mean over weights, not over rows"),
-    _own("undivided", "plain loop", "own_word.py", "--undivided", why="the script adds its micro-batches up"),
-    _own("lr-by-batch", "plain loop", "own_word.py", "--scale-lr", why="the learning rate is worked out from the batch size"),
-    _own("onecycle-by-batch", "cosine by steps", "own_word.py", "--onecycle", why="the schedule is stepped with every micro-batch"),
-    _own("counted-steps", "plain loop", "counted.py", why="--steps counts batches"),
+    _own("weighted-classes", "plain loop", "classifier.py", "--weighted", same=False, why="a mean over weights, not over rows"),
+    _own("undivided", "plain loop", "own_word.py", "--undivided", same=False, why="the script adds its micro-batches up"),
+    _own("lr-by-batch", "plain loop", "own_word.py", "--scale-lr", same=False, why="the learning rate is worked out from the batch size"),
+    _own("onecycle-by-batch", "cosine by steps", "own_word.py", "--onecycle", same=False, why="the schedule is stepped with every batch"),
+    _own("counted-steps", "plain loop", "counted.py", same=False, why="--steps counts batches"),
     _trainer("causal", "Trainer, causal"),
-    _trainer("masked", "Trainer, masked", why="the model averages each micro-batch by itself; Trainer adds them up"),
-    _trainer("seq2seq", "Trainer, seq2seq", why="the model averages each micro-batch by itself"),
-    _trainer("speech", "Trainer, seq2seq", why="the model averages each micro-batch by itself; Trainer adds them up"),
+    _trainer("masked", "Trainer, masked", same=False, why="the model averages each micro-batch by itself; Trainer adds them up"),
+    _trainer("seq2seq", "Trainer, seq2seq", same=False, why="the model averages each micro-batch by itself"),
+    _trainer("speech", "Trainer, seq2seq", same=False, why="the model averages each micro-batch by itself; Trainer adds them up"),
     _trainer("ctc", "Trainer, CTC"),
     _trainer("vision", "Trainer, vision"),
     _trl("dpo", "DPO pairs"),
@@ -110,13 +109,13 @@ CASES: Sequence[Case] = (
     _own("lightning-manual", "Lightning, manual", "lightning_module.py", "--manual", needs=("lightning",)),
     _own("fabric", "Fabric", "fabric.py", needs=("lightning",)),
     _own("accelerate", "accelerate", "accelerated.py", needs=("accelerate",), why="44 rows: the last step of a pass is a small one"),
-    _own("contrastive", "contrastive", "contrastive.py", possible=False, why=_NEGATIVES),
-    _pairs("pairs-contrastive", possible=False, why=_NEGATIVES),
-    _pairs("pairs-scored", "--scored", "True", possible=True),
-    _own("gan", "GAN", "gan.py", possible=False, why="the maker is trained against the judge as it is after its step on the same rows"),
-    _own("carried-state", "RNN with carried state", "carried.py", possible=False, why="the batch size cuts the text into columns"),
-    _own("batch-norm", "batch norm", "batchnorm.py", possible=False, why=_STATISTICS),
-    _own("ema-by-hand", "EMA", "classifier.py", "--ema", "0.9", why="the mean is updated with every batch, by the script itself"),
+    _own("contrastive", "contrastive", "contrastive.py", same=False, why=_NEGATIVES),
+    _pairs("pairs-contrastive", same=False, why=_NEGATIVES),
+    _pairs("pairs-scored", "--scored", "True", same=True),
+    _own("gan", "GAN", "gan.py", same=False, why="the maker is trained against the judge as it is after its step on the same rows"),
+    _own("carried-state", "RNN with carried state", "carried.py", same=False, why="the batch size cuts the text into columns"),
+    _own("batch-norm", "batch norm", "batchnorm.py", same=False, why=_STATISTICS),
+    _own("ema-by-hand", "EMA", "classifier.py", "--ema", "0.9", same=False, why="the script updates the mean with every batch"),
     _own("ema-of-torch", "EMA", "averaged.py"),
     _own("clipping", "clipping", "classifier.py", "--clip", "0.1"),
     _own("amp-scaler", "AMP scaler", "classifier.py", "--amp", "--clip", "0.5", gradient=2e-2, weights=5e-2, why="bf16 keeps 8 bits"),
@@ -124,7 +123,7 @@ CASES: Sequence[Case] = (
     _own("cosine-epochs", "cosine by epochs", "classifier.py", "--cosine", "epochs", "--epochs", "4"),
     _own("drop-last", "remainders", "classifier.py", "--drop-last", "--rows", "45", why="45 rows: 5 are left out"),
     _own("remainder", "remainders", "classifier.py", "--rows", "45", why="45 rows: the last step of a pass has 5"),
-    _own("packed-text", "packed text", "packed.py", why="a mean over targets, of which each row has another number"),
+    _own("packed-text", "packed text", "packed.py", same=False, why="a mean over targets, of which each row has another number"),
     Case(name="tokens", kind="tokens as unit", words=("python", "tokens.py", "--device-batch-size={batch}", "--total-batch-size=256"),
          why="the whole batch is said in tokens"),
     *(_yolo(task) for task in _SUFFIXES),

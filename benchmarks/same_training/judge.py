@@ -12,7 +12,7 @@ from benchmarks.same_training.measure import Measured
 
 SAME = "same, and said so"
 TOLD = "differs, and said so"
-REFUSED = "refused, and can't be the same"
+REFUSED = "differs, and refused"
 UNPROVEN = "same, said not to be proven"
 ALARM = "false alarm"
 SILENT = "SILENT DIFFERENCE"
@@ -122,7 +122,7 @@ def verdict(case: Case, answer: Said, found: Measured | None) -> str:
 def _refused(case: Case, answer: Said) -> str:
     if answer.why.startswith("no rung fits"):
         return NOT_PLAYED
-    return ALARM if case.possible else REFUSED
+    return ALARM if case.same else REFUSED
 
 
 def _proven(answer: Said) -> bool:

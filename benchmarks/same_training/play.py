@@ -42,7 +42,8 @@ def play(case: Case, micro: int, place: Place) -> Row:
     """Plays one case at one rung."""
     began = time.monotonic()
     row: Row = {
-        "case": case.name, "kind": case.kind, "rung": f"{micro}x{WHOLE // micro}", "command": case.command(), "possible": case.possible,
+        "case": case.name, "kind": case.kind, "rung": f"{micro}x{WHOLE // micro}", "command": case.command(),
+        "same_as_it_stands": case.same,
         "why": case.why, "commit": commit(), "versions": versions("lightning", "trl", "accelerate", "sentence-transformers"),
         "machine": machine(), "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }  # fmt: skip
@@ -68,7 +69,7 @@ def _played(case: Case, micro: int, place: Place) -> Row:
 def _plainly(case: Case, plain: Path, place: Place) -> int:
     """The person's own command, once for all rungs while nothing of it has changed. Returns how it ended."""
     script = (HERE / "scripts" / case.script).read_bytes() if case.script else b""
-    digest = hashlib.sha1(script + (HERE / "observer.py").read_bytes() + repr(case).encode()).hexdigest()
+    digest = hashlib.sha1(script + (HERE / "observer.py").read_bytes() + repr(case.command()).encode()).hexdigest()
     with contextlib.suppress(OSError, ValueError):
         told = json.loads((plain / "ended.json").read_text(encoding="utf-8"))
         if told["digest"] == digest:
@@ -84,7 +85,8 @@ def _device(micro: int) -> list[str]:
     rows, lower = (micro * LEAST, micro) if micro < WHOLE else (micro * 2, micro // 2)
     return [
         "device=cpu", f"device.memory={round(rows * BALLAST / MIB / 0.9)}MiB", "device.headroom=0.1", "recover.restarts=0",
-        "trial.fresh=true", "trial.standby=false", f"ladder.wheels.micro_batch.values=[{lower}]", "run.root=runs",
+        "trial.fresh=true", "trial.proof_timeout_s=600",
+        "trial.standby=false", f"ladder.wheels.micro_batch.values=[{lower}]", "run.root=runs",
     ]  # fmt: skip
 
 

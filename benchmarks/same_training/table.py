@@ -19,7 +19,7 @@ Small trainings of every kind, asked for with {whole} rows in a micro-batch and 
 smaller micro-batch fits. An observer of this benchmark's own, which knows nothing of autofit, is loaded into the person's plain command
 and into the run that autofit launches. It writes down the first update's gradients before clipping, the weights, every learning rate,
 every row and the number of optimizer steps. What really differs is held against what autofit said: a difference that it didn't speak of
-is a **silent difference**; sameness that it denied, or a refusal of what could have been the same, is a false alarm.
+is a **silent difference**; sameness that it denied or refused is a false alarm.
 
 The first update counts as the same below a relative difference of 1e-4 (fp32 rounds at 1e-7; a case of bf16 below 2e-2), the weights at the
 end below 1e-2 of the way that training has moved them, learning rates to the last bit, steps exactly, rows by their content.
@@ -27,10 +27,10 @@ A row again: `make same-training ONLY=plain-2x4 AGAIN=1`; ten more: `make same-t
 """
 _MEANS = {
     SILENT: "it differs, and autofit said nothing of it",
-    ALARM: "it is the same or could be, and autofit denied or refused it",
+    ALARM: "it is the same, and autofit denied or refused it",
     SAME: "it is the same, and autofit said so",
     TOLD: "it differs, and autofit said so",
-    REFUSED: "it can't be the same, and autofit refused it",
+    REFUSED: "the command as it stands isn't the same there, and autofit launched nothing",
     UNPROVEN: "it is the same, and autofit said that it couldn't prove it",
     NOT_PLAYED: "no run came of it, for another reason; it counts nowhere else",
 }

@@ -15,7 +15,7 @@ from benchmarks.same_training import cases, judge, measure, observer, table
 from benchmarks.same_training.measure import Measured
 
 CASE = cases.CASES[0]
-HOPELESS = next(case for case in cases.CASES if not case.possible)
+HOPELESS = next(case for case in cases.CASES if not case.same)
 PROVEN = dict.fromkeys(judge.PARTS, "proven")
 
 
@@ -115,7 +115,7 @@ def test_sameness_is_said_denied_or_not_proven() -> None:
     assert verdict(measured(rows=(92, 88))) == judge.SAME, "a loader that fetches a batch ahead"
 
 
-def test_a_refusal_is_right_only_where_it_cannot_be_the_same() -> None:
+def test_a_refusal_is_right_only_where_the_command_as_it_stands_differs() -> None:
     trials = [{"verdict": "out_of_memory", "why": "x"}, {"verdict": "altered", "why": "the rows of a batch see each other"}]
     assert verdict(None, status="no_rung_fits", trials=trials) == judge.ALARM
     assert verdict(None, HOPELESS, status="no_rung_fits", trials=trials) == judge.REFUSED
