@@ -35,7 +35,7 @@ class Said:
     parts: Mapping[str, str]
     """Of its proof; empty where it gave none."""
     told: Sequence[str]
-    """Lines of the screen and of the run that speak of a difference."""
+    """Lines of the screen and of the run that speak of a difference. Beside a proof only those of batch norm count."""
     notes: Sequence[str] = ()
     """Of its proof: what the update doesn't show (batch norm)."""
     why: str = ""
@@ -131,7 +131,7 @@ def _proven(answer: Said) -> bool:
 
 def _tells(answer: Said, part: str) -> bool:
     """Whether the answer speaks of a difference of this part: its proof does; without one, the batch or the screen."""
-    if part in ("gradient", "weights") and any(_WORDS.search(note) for note in answer.notes):
+    if part in ("gradient", "weights") and any("batch norm" in line for line in (*answer.notes, *answer.told)):
         return True
     if part in answer.parts:
         return not answer.parts[part].startswith("proven")

@@ -53,7 +53,9 @@ def _totals(rows: Sequence[Row]) -> list[str]:
     counted = len(rows) - found[NOT_PLAYED]
     head = f"**{counted} trainings, {found[SILENT]} silent differences, {found[ALARM]} false alarms.**"
     lines = [f"| {name} | {found[name]} | {means} |" for name, means in _MEANS.items()]
-    return [head, "", "| verdict | rows | |", "|---|---:|---|", *lines, ""]
+    commits = Counter(str(row["commit"]) for row in rows).most_common()
+    played = f"Played with commits {', '.join(f'{name} ({count})' for name, count in commits)}: each row below says with which."
+    return [head, "", played, "", "| verdict | rows | |", "|---|---:|---|", *lines, ""]
 
 
 def _kinds(rows: Sequence[Row]) -> list[str]:
@@ -72,8 +74,13 @@ def _findings(rows: Sequence[Row]) -> list[str]:
     for verdict in (SILENT, ALARM, NOT_PLAYED):
         found = [row for row in rows if row["verdict"] == verdict]
         if found:
-            lines += [f"## {verdict[0].upper()}{verdict[1:].lower()}", "", "| case | rung | autofit said | measured |", "|---|---|---|---|"]
-            lines += [f"| {row['case']} | {row['rung']} | {_said(row)} | {_differs(row)} |" for row in found]
+            lines += [
+                f"## {verdict[0].upper()}{verdict[1:].lower()}",
+                "",
+                "| case | rung | commit | autofit said | measured |",
+                "|---|---|---|---|---|",
+            ]
+            lines += [f"| {row['case']} | {row['rung']} | {row['commit']} | {_said(row)} | {_differs(row)} |" for row in found]
             lines.append("")
     return lines
 
@@ -102,11 +109,11 @@ def _differs(row: Row) -> str:
     return "; ".join(f"{part}: {words}" for part, words in row["differs"].items()) or "the same"
 
 
-_COLUMNS = "| case | rung | verdict | first update | weights | steps | rows | learning rates | autofit said |"
+_COLUMNS = "| case | rung | commit | verdict | first update | weights | steps | rows | learning rates | autofit said |"
 
 
 def _all(rows: Sequence[Row]) -> list[str]:
-    return ["## Every row", "", _COLUMNS, "|---|---|---|---:|---:|---:|---:|---|---|", *map(_line, rows), ""]
+    return ["## Every row", "", _COLUMNS, "|---|---|---|---|---:|---:|---:|---:|---|---|", *map(_line, rows), ""]
 
 
 def _line(row: Row) -> str:
@@ -118,12 +125,11 @@ def _line(row: Row) -> str:
             f"{found['gradient']:.0e}", f"{found['weights']:.0e}", f"{steps[1]} of {steps[0]}", f"{count[1]} of {count[0]}",
             found["rates"] or "the same",
         ]  # fmt: skip
-    return f"| {row['case']} | {row['rung']} | {row['verdict']} | {' | '.join(cells)} | {_said(row, 120)} |"
+    return f"| {row['case']} | {row['rung']} | {row['commit']} | {row['verdict']} | {' | '.join(cells)} | {_said(row, 120)} |"
 
 
 def _where(rows: Sequence[Row]) -> list[str]:
-    commits = Counter(str(row["commit"]) for row in rows).most_common()
     versions = Counter(", ".join(f"{name} {one}" for name, one in row["versions"].items()) for row in rows).most_common()
     machines = Counter(f"{row['machine']['cores']} cores, {row['machine']['memory_gib']} GiB" for row in rows).most_common()
-    told = (("commit", commits), ("versions", versions), ("machine", machines))
+    told = (("versions", versions), ("machine", machines))
     return ["## Played on", "", *(f"- {title}: {'; '.join(f'{name} ({count})' for name, count in found)}" for title, found in told)]

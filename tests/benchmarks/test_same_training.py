@@ -105,6 +105,9 @@ def test_a_note_of_the_proof_speaks_of_the_update_and_of_nothing_else() -> None:
     proof = {**PROVEN, "notes": ["batch norm takes its statistics from micro-batches"]}
     assert verdict(measured(gradient=0.2), same_training=proof) == judge.TOLD
     assert verdict(measured(steps=(12, 3)), same_training=proof) == judge.SILENT
+    screen = "accumulate: batch norm takes its statistics from micro-batches"
+    assert verdict(measured(gradient=0.2), same_training=PROVEN, screen=screen) == judge.TOLD
+    assert verdict(measured(gradient=0.2), same_training=PROVEN, screen="this differs from the large batch's") == judge.SILENT
 
 
 def test_sameness_is_said_denied_or_not_proven() -> None:
@@ -165,7 +168,7 @@ def test_the_page_says_the_counts_first_and_each_silent_difference() -> None:
     page = table.document([row(), silent, row(rung="1x8", verdict=judge.NOT_PLAYED, measured=None)])
     assert "**2 trainings, 1 silent differences, 0 false alarms.**" in page
     assert page.index("**2 trainings") < page.index("## By kind and rung") < page.index("## Silent difference")
-    assert "| masked | 2x4 | effective batch as asked | gradient: the first update by 3.2e+00 |" in page
+    assert "| masked | 2x4 | abc1234 | effective batch as asked | gradient: the first update by 3.2e+00 |" in page
 
 
 def test_a_row_that_was_played_again_stands_in_place_of_the_first() -> None:
