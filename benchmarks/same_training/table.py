@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from benchmarks.same_training.cases import RUNGS, WHOLE
+from benchmarks.same_training.cases import RUNGS, WHOLE, plays
 from benchmarks.same_training.judge import ALARM, NOT_PLAYED, REFUSED, SAME, SILENT, TOLD, UNPROVEN
 
 Row = dict[str, Any]
@@ -55,6 +55,7 @@ def _totals(rows: Sequence[Row]) -> list[str]:
     lines = [f"| {name} | {found[name]} | {means} |" for name, means in _MEANS.items()]
     commits = Counter(str(row["commit"]) for row in rows).most_common()
     played = f"Played with commits {', '.join(f'{name} ({count})' for name, count in commits)}: each row below says with which."
+    played += f" {len(list(plays())) - len(rows)} of {len(list(plays()))} trainings haven't been played yet."
     return [head, "", played, "", "| verdict | rows | |", "|---|---:|---|", *lines, ""]
 
 

@@ -167,6 +167,7 @@ def test_the_page_says_the_counts_first_and_each_silent_difference() -> None:
     silent = row("masked", verdict=judge.SILENT, differs={"gradient": "the first update by 3.2e+00"})
     page = table.document([row(), silent, row(rung="1x8", verdict=judge.NOT_PLAYED, measured=None)])
     assert "**2 trainings, 1 silent differences, 0 false alarms.**" in page
+    assert f"{len(list(cases.plays())) - 3} of {len(list(cases.plays()))} trainings haven't been played yet" in page
     assert page.index("**2 trainings") < page.index("## By kind and rung") < page.index("## Silent difference")
     assert "| masked | 2x4 | abc1234 | effective batch as asked | gradient: the first update by 3.2e+00 |" in page
 
