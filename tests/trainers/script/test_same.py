@@ -105,7 +105,7 @@ def test_a_length_in_steps_that_counts_micro_batches_is_turned_along(
 @pytest.mark.slow
 def test_a_length_that_counts_micro_batches_and_has_no_word_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = proven(tmp_path, monkeypatch, "pass_of_steps", "--steps", "7")
-    assert "a pass takes 7 samples at 1 x 4, 28 at 4 x 1" in found.refused, found
+    assert "a pass takes 14 samples at 2 x 2, 28 at 4 x 1" in found.refused, found
 
 
 @pytest.mark.slow
