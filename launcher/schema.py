@@ -141,7 +141,7 @@ class TrialRules(Part):
     """True: make the trials even where a fit of the very same launch is kept (``autofit fits``)."""
     standby: bool = True
     """True: while a trial runs that another will follow, that one's process imports its trainer already."""
-    proof_timeout_s: Annotated[float, Field(ge=0)] = 180.0
+    proof_timeout_s: Annotated[float, Field(ge=0)] = 300.0
     """Seconds in which a rung with more accumulation than asked is to be proven the same training. 0: it isn't tried."""
     timeout_s: Annotated[float, Field(gt=0)] = 1800.0
     """Seconds after which a trial counts as stalled and is ended with all its children."""
