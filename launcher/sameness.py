@@ -23,6 +23,8 @@ APART_LATER = 1e-2
 """Of the steps after it, which begin at weights that differ by rounding."""
 APART_HALF = 2e-2
 """Where weights are of half precision."""
+BESIDE = 5e-2
+"""Distance up to which what is kept of the weights is the same: the first twin's own distance to the weights is small, too."""
 ALMOST = 1e-3
 """A factor this near k or 1/k is that."""
 PROVEN = "proven"
@@ -93,6 +95,8 @@ class Twin:
     ragged: bool = False
     """A pass over the real data ends with a smaller optimizer step."""
     batch_norm: bool = False
+    beside: float = 0.0
+    """How far what is kept of the weights beside them lies from the first twin's, in parts of its distance to the weights."""
 
     @property
     def layout(self) -> str:
@@ -215,6 +219,7 @@ def read(folder: Path, *, micro_batch: int, accumulation: int) -> Twin:
         whole=said["whole"].get(str(dataset)),
         ragged=bool(said.get("ragged")),
         batch_norm=bool(said.get("batch_norm")),
+        beside=float(said.get("beside", 0.0)),
     )
 
 
@@ -388,6 +393,9 @@ def _see_each_other(different: Finding) -> Finding:
 def certificate(finding: Finding, first: Twin, others: Sequence[Twin]) -> SameTraining:
     """Gradient, steps, schedule and samples of a rung, one line each."""
     gradient = _gradient_line(finding)
+    if finding.kind is Kind.SAME and (beside := max(other.beside for other in others)) > BESIDE:
+        kept = "what is kept of the weights beside them (a moving average that moves with every micro-batch)"
+        gradient = f"differs by {beside:.2g} in {kept}; the update itself is the same"
     if finding.kind is Kind.UNCOMPARABLE:
         line = f"not comparable because {finding.why}"
         steps = schedule = samples = line

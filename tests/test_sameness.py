@@ -167,3 +167,11 @@ def test_a_step_that_ends_a_pass_early_is_held_against_the_first_twins_own() -> 
     other = twin(1, 4, apart=1e-7)
     other = replace(other, steps=tuple(replace(one, rows=rows) for one, rows in zip(other.steps, (4, 8, 10), strict=True)))
     assert sameness.compare(ragged, [other]).kind is Kind.SAME
+
+
+def test_a_moving_average_that_moves_with_every_micro_batch_is_told() -> None:
+    moved = replace(twin(1, 4, apart=1e-7), beside=0.23)
+    made = sameness.certificate(sameness.compare(first(), [moved]), first(), [moved])
+    assert made.gradient.startswith("differs by 0.23 in what is kept of the weights beside them") and not made.proven
+    still = replace(twin(1, 4, apart=1e-7), beside=1e-3)
+    assert sameness.certificate(sameness.compare(first(), [still]), first(), [still]).gradient == PROVEN

@@ -5,7 +5,9 @@ What is written down: ``twin.json`` (replaced whole at every step) and, by the f
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 import hashlib
 import json
 import os
@@ -21,6 +23,8 @@ from .told import MOST_STEPS, STEPS_HELD, Told
 
 MOST_VALUES = 2**18
 """Values of one parameter's gradient that are held against another twin's, evenly spread."""
+LEAST_VALUES = 16
+"""Of a weight of which copies are looked for."""
 RESULT = "twin.json"
 
 
@@ -134,7 +138,7 @@ class Updates:
 
     def _look(self, optimizer: Any) -> None:
         """The gradients that the step is made of."""
-        number = next((at for at, one in enumerate(self._made) if one is optimizer), len(self._made))
+        number = self._number(optimizer)
         count = self._counts.get(number, 0)
         step: dict[str, Any] = {
             "optimizer": number, "kind": type(optimizer).__name__, "rows": self._rows.seen, "backwards": self.backwards,
@@ -149,6 +153,24 @@ class Updates:
         self._clipped.clear()
         self._counts[number] = count + 1
         self.steps.append(step)
+
+    def _number(self, optimizer: Any) -> int:
+        """As they were made."""
+        return next((at for at, one in enumerate(self._made) if one is optimizer), len(self._made))
+
+    def _beside(self) -> float:
+        """How far what is kept of the weights beside them (a moving average) lies from the first twin's, in parts of its distance to the
+        weights; 0 where there is nothing of the kind, or it can't be told which is which."""
+        import torch
+
+        found, path = _copies(self._made), self._place / "gradients-beside.pt"
+        if not self._told.against:
+            torch.save(found, path)
+            return 0.0
+        first = torch.load(Path(self._told.against) / path.name, weights_only=True)
+        if [kept.shape for kept, _ in first] != [kept.shape for kept, _ in found]:
+            return 0.0
+        return max((_part(_square(a - b), _square(a - near)) for (a, near), (b, _) in zip(first, found, strict=True)), default=0.0)
 
     def _held(self, gradients: list[Any], name: str) -> dict[str, Any]:
         """Written down by the first twin; held against them by the others."""
@@ -165,6 +187,9 @@ class Updates:
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if os.getpid() != self._owner:
             return
+        if self._counts.get(self._number(optimizer)) == STEPS_HELD and "beside" not in self.facts:
+            with contextlib.suppress(Exception):  # what others' objects do when they are looked at can't be known
+                self.facts["beside"] = self._beside()
         self._began = self._began or time.monotonic()
         self.write("steps")
         least = min(self._counts.values())
@@ -206,6 +231,33 @@ class Updates:
         path = self._place / RESULT
         path.with_suffix(".new").write_text(json.dumps(said), encoding="utf-8")
         path.with_suffix(".new").replace(path)
+
+
+def _copies(optimizers: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """(what has the shape of a weight and is none, the weight that it is nearest to): no gradient and no state of an optimizer."""
+    import torch
+
+    weights = [one for optimizer in optimizers for one in _parameters(optimizer) if one.numel() >= LEAST_VALUES]
+    known = {id(one) for optimizer in optimizers for one in (*_parameters(optimizer), *(one.grad for one in _parameters(optimizer)))}
+    known |= {id(value) for optimizer in optimizers for state in optimizer.state.values() for value in state.values()}
+    shapes = {tuple(one.shape) for one in weights}
+    kept = [
+        one for one in gc.get_objects()
+        if type(one) in (torch.Tensor, torch.nn.Parameter) and id(one) not in known and tuple(one.shape) in shapes
+        and one.grad_fn is None and one.is_floating_point()
+    ]  # fmt: skip
+    values = {id(one): _values(one) for one in weights}
+    found = []
+    for one in kept:
+        own = _values(one)
+        near = min((values[id(other)] for other in weights if other.shape == one.shape), key=lambda other: _square(own - other))
+        if _square(own - near) < _square(own) / 4:  # it is of the weights, and not of the data
+            found.append((own, near))
+    return found
+
+
+def _square(values: Any) -> float:
+    return float((values.double() ** 2).sum())
 
 
 def figures(first: Sequence[Any], other: Sequence[Any]) -> dict[str, Any]:
