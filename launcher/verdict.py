@@ -205,9 +205,8 @@ def _not_exact(seen: _Seen) -> Verdict | None:
 def _crashed(seen: _Seen) -> Verdict | None:
     report, ending = seen.report, seen.ending
     if report.failure is not None:
-        message = report.failure.message.strip().splitlines() or ["no message"]
-        name = report.failure.types[0] if report.failure.types else "Exception"
-        return _verdict(seen, Kind.CRASHED, f"{name}: {message[0]}", evidence=report.failure.traceback)
+        words = report.failure.message.strip().splitlines() or ["no message"]  # the exception's name is their first word
+        return _verdict(seen, Kind.CRASHED, words[0], evidence=report.failure.traceback)
     if ending.returncode == 0:
         return None
     how = f"signal {signal.Signals(-ending.returncode).name}" if ending.returncode < 0 else f"exit status {ending.returncode}"

@@ -13,6 +13,7 @@ from launcher.contract.report import OVER_CAP, Failure, Phase, PhaseUse, TrialRe
 from launcher.ladder import Rung
 from launcher.memory_failure import lost_in, memory_failure, memory_failures
 from launcher.verdict import Kind, Needs, Verdict, judge
+from launcher.worker.recorder import failure_of
 
 RUNG = Rung(index=0, values={"micro_batch": 8, "image_size": 640}, position=(0, 0), accumulation=2)
 NEEDS = Needs(optimizer_steps=2, validation_batches=2, observed={"device": "cpu"})
@@ -131,7 +132,9 @@ def test_out_of_memory_names_phase_size_and_source() -> None:
 
 
 def test_a_crash_shows_the_trainers_own_traceback_and_stops() -> None:
-    verdict = judged(failed("'x' is not a valid YOLO argument", ("SyntaxError", "Exception")), returncode=1)
+    with pytest.raises(SyntaxError) as raised:
+        raise SyntaxError("'x' is not a valid YOLO argument")
+    verdict = judged(but(failure=failure_of(raised.value)), returncode=1)
     assert verdict.kind is Kind.CRASHED and not verdict.lower_rung_may_help
     assert verdict.why == "SyntaxError: 'x' is not a valid YOLO argument"
     assert verdict.evidence.startswith("Traceback")

@@ -90,7 +90,7 @@ class Failure:
     types: tuple[str, ...]
     """Class names along the method resolution order of every exception in the chain."""
     message: str
-    """All messages of the chain (``__cause__``/``__context__``), one per line."""
+    """All messages of the chain (``__cause__``/``__context__``), one per line, each as ``TYPE: MESSAGE``, the way a traceback ends."""
     traceback: str
 
 
