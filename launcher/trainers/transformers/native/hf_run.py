@@ -80,10 +80,16 @@ ON_BAD_DATA = ("stop", "skip")
 
 
 def parse(own: type, training: type, argv: Sequence[str]) -> tuple[Any, Any]:
-    """(the trainer's own arguments, transformers' training arguments). Exits with usage where they are wrong."""
+    """(the trainer's own arguments, transformers' training arguments). Exits with usage where they are wrong.
+
+    A loss that is not finite is logged as such unless ``--logging_nan_inf_filter true`` is given: transformers' default logs the mean of
+    the finite losses in its place, and a training that has diverged looks sound.
+    """
     from transformers import HfArgumentParser
 
-    found = HfArgumentParser((own, training)).parse_args_into_dataclasses(list(argv), look_for_args_file=False)
+    parser = HfArgumentParser((own, training))
+    parser.set_defaults(logging_nan_inf_filter=False)
+    found = parser.parse_args_into_dataclasses(list(argv), look_for_args_file=False)
     for name, allowed in (("eval_keeps", KEEPS), ("on_bad_data", ON_BAD_DATA)):
         if (value := getattr(found[0], name)) not in allowed:
             raise Refused(f"--{name} {value}: it is one of {', '.join(allowed)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -207,3 +208,20 @@ def test_a_folder_named_datasets_is_not_taken_for_the_package(tmp_path: Path) ->
     for path in (f"{tmp_path}:{root}", f"{root}"):
         env = {**os.environ, "PYTHONPATH": path}
         assert subprocess.run([sys.executable, "-c", code], env=env, check=False).returncode == int(really_there)
+
+
+def test_a_loss_that_is_not_finite_is_logged_as_such_and_not_as_the_mean_of_those_before(sums: Path, tmp_path: Path) -> None:
+    import transformers
+
+    made = trainer("text", sums, tmp_path / "out", "--max_steps", 3)
+
+    class Breaks(transformers.TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            next(iter(kwargs["model"].parameters())).data.fill_(math.nan)
+
+    made.add_callback(Breaks())
+    made.train()
+    losses = [row["loss"] for row in made.state.log_history if "loss" in row]
+    assert math.isfinite(losses[0]) and [math.isnan(loss) for loss in losses[1:]] == [True, True]
+    asked = SCRIPTS["text"].arguments(words("text", sums, tmp_path / "out", "--logging_nan_inf_filter", True))[1]
+    assert asked.logging_nan_inf_filter
