@@ -22,6 +22,7 @@ from launcher.made import Made
 from launcher.owner import State
 from launcher.recipe import Draft, Provenance, from_plain
 from launcher.record import RunFolder
+from launcher.runs import WITHOUT_A_RECORD
 from launcher.trial import Trial
 
 SECTIONS = ("recover", "device", "trial", "run")
@@ -60,10 +61,6 @@ class Interrupted:
             raise _refused(self.folder.path, f"its attempts aren't those of its recipe's ladder: {error}", _ANEW) from error
 
 
-_TORN = (
-    "Its recipe.yaml, its logs and what it has saved (run/) are as they were: command.sh is its command, which goes on from a checkpoint "
-    "by the trainer's own words for that; or launch it anew."
-)
 _ANEW = "Launch it anew; its command.sh still runs by itself."
 
 
@@ -94,7 +91,7 @@ def _record(path: Path) -> Mapping[str, Any]:
     except (OSError, ValueError) as error:
         if (path / "record.json").is_file() and (path / "recipe.yaml").is_file():
             raise _refused(
-                path / "record.json", f"the run's record is torn, and nothing else says how far it had come: {error}", _TORN
+                path / "record.json", f"the run's record is torn, and nothing else says how far it had come: {error}", WITHOUT_A_RECORD
             ) from error
         cure = "Give the folder of a run: runs/autofit/NAME-DATE-TIME."
         raise _refused(path, f"it isn't a run of autofit: no record.json that can be read ({error})", cure) from error

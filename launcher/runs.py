@@ -155,7 +155,9 @@ class Run:
 
     @property
     def goes_on_from(self) -> str:
-        """What it can be gone on from, where that was seen when its last attempt ended."""
+        """What it can be gone on from, where that was seen when its last attempt ended; ``TORN`` where its record can't be read."""
+        if not self.record and (self.folder.path / "record.json").is_file():
+            return TORN
         attempts = self.record.get("attempts") or [{}]
         return str(attempts[-1].get("goes_on_from") or "")
 
@@ -202,8 +204,12 @@ class Run:
         }
 
 
-CHECKPOINT, BEGINNING, NOTHING = "checkpoint", "beginning", "nothing"
-"""What a run can be gone on from (``made.Made.goes_on_from``)."""
+CHECKPOINT, BEGINNING, NOTHING, TORN = "checkpoint", "beginning", "nothing", "torn"
+"""What a run can be gone on from (``made.Made.goes_on_from``); ``TORN``: nobody knows, since its record can't be read."""
+WITHOUT_A_RECORD = (
+    "Its recipe.yaml, its logs and what it has saved (run/) are as they were: command.sh is its command, which goes on from a checkpoint "
+    "by the trainer's own words for that; or launch it anew."
+)
 
 
 def how_to_go_on(path: Path | str, goes_on_from: str) -> str:
@@ -214,6 +220,7 @@ def how_to_go_on(path: Path | str, goes_on_from: str) -> str:
         BEGINNING: f"`{resume}` begins its training anew: nothing was saved yet. Its trials are not made again.",
         NOTHING: "Nothing is left that it can be gone on from: "
         f"`{resume} recover.allow_restart=true` begins its training anew, with what is there put aside and not removed.",
+        TORN: f"Its record ({Path(path) / 'record.json'}) is torn, so that `autofit resume` can't go on with it. {WITHOUT_A_RECORD}",
     }.get(goes_on_from, f"`{resume}` goes on with it, from its last checkpoint, or from the beginning where it had saved none.")
 
 

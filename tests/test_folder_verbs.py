@@ -274,6 +274,21 @@ def test_what_resume_would_do_is_said_as_it_is(tmp_path: Path, capsys: pytest.Ca
     assert ("goes on with it" in out) is (goes_on_from in ("checkpoint", "")), "not promised where it begins anew"
 
 
+@pytest.mark.parametrize("verb", ["watch", "stop"])
+@pytest.mark.parametrize("record", [b"", b'{"format": 2, "sta', b"\xfb\x00"])
+def test_no_resume_is_promised_where_the_record_is_torn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str, record: bytes
+) -> None:
+    path = ended(tmp_path, "running")
+    (path / "recipe.yaml").write_text("{}")
+    (path / "record.json").write_bytes(record)
+    cli.run([verb, str(path)])
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert "torn" in said and "command.sh" in said and "goes on with" not in said, said
+    assert cli.run(["resume", str(path)]) == 1
+    assert "torn" in "".join(capsys.readouterr())
+
+
 def test_watch_for_json_is_one_answer_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with running(tmp_path) as (path, child):
         assert cli.run(["watch", "--json", str(path)]) == 0

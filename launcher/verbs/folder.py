@@ -170,10 +170,10 @@ def _after(run: Run) -> str:
         return f"Nothing has come from it for long: it runs on {run.held.owner.host}, or was killed there."
     if run.state not in ("killed", "interrupted", "failed", "diverged", "stopped"):
         return ""
-    if "run_started" not in run.events:
-        return f"`autofit resume {run.folder.path}` goes on with its trials." if run.state != "failed" else ""
-    from launcher.runs import how_to_go_on
+    from launcher.runs import TORN, how_to_go_on
 
+    if "run_started" not in run.events and run.goes_on_from != TORN:
+        return f"`autofit resume {run.folder.path}` goes on with its trials." if run.state != "failed" else ""
     return how_to_go_on(run.folder.path, run.goes_on_from)
 
 
