@@ -319,6 +319,7 @@ def test_a_configuration_that_the_script_finds_itself_is_left_to_it(tmp_path: Pa
         ("--steps=500 --log-steps 5 --warmup_steps 10", {"--steps=": 500}),
         ("trainer.num_epochs=3", {"trainer.num_epochs=": 3}),
         ("--max_steps -1 --save_every_n_steps 4", {}),
+        ("--ddpm_num_steps 1000 --num_sampling_steps 50", {}),
         ("--config c.yaml", {"config:train.max_steps": 40, "config:train.steps_per_epoch": 10}),
     ],
 )
@@ -333,6 +334,14 @@ def test_how_long_it_trains_is_known_wherever_it_is_said(
     adapter = ScriptAdapter(made(understood))
     counted = [spelled for spelled in lengths if "steps" in spelled]
     assert adapter.counted() == (counted[0] if counted else ""), "its steps are held back from outside: their number must be proven"
+
+
+def test_a_length_that_a_python_file_says_is_not_the_scripts_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("batch_size = 12\nmax_iters = 600000\nexec(open('configurator.py').read())\n")
+    Path("mine.py").write_text("batch_size = 64\nmax_iters = 6\nother_iters = 7\n")
+    assert recognise.understand(["python", "train.py", "mine.py"]).args["lengths"] == {"--max_iters=": 6}
+    assert recognise.understand(["python", "train.py", "mine.py", "--max_iters=9"]).args["lengths"] == {"--max_iters=": 9}
 
 
 def test_a_module_names_the_recipe_and_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

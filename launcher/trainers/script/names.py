@@ -135,7 +135,12 @@ _NO_LENGTH = frozenset(
         "accumulation",
         "accum",
         "inference",
+        "sampling",
         "diffusion",
+        "ddpm",
+        "ddim",
+        "noise",
+        "denoising",
         "size",
     )
 )

@@ -54,7 +54,7 @@ def understand(words: Sequence[str]) -> Understood:
     unknown = next((f"{doubt.text}; until then the micro-batch is not turned" for doubt in doubts if doubt.wheel == "accumulation"), "")
     if not unknown and "accumulation" not in beliefs and (batch := beliefs.get("micro_batch")) is not None and _usable(batch):
         unknown = _accumulation(beliefs, settled, script)
-    return _recipe(words, beliefs, doubts, config, unknown=unknown, lengths=_lengths(words[begin:], declared, held))
+    return _recipe(words, beliefs, doubts, config, unknown=unknown, lengths=_lengths(words[begin:], declared, python, held))
 
 
 def _accumulation(beliefs: dict[str, Belief], settled: Sequence[Belief], script: Path | None) -> str:
@@ -130,9 +130,10 @@ def _nominal(beliefs: dict[str, Belief], nominal: int, script: Path | None) -> s
     return ""
 
 
-def _lengths(words: Sequence[str], declared: Sequence[flags.Flag], held: Mapping[str, Any]) -> dict[str, int]:
+def _lengths(words: Sequence[str], declared: Sequence[flags.Flag], python: Sequence[Path], held: Mapping[str, Any]) -> dict[str, int]:
     """Spelling -> how long training is, wherever it is said: in steps, of whichever kind, or in passes over the data."""
     found: dict[str, Any] = {flag.spelling: flag.default for flag in declared}
+    found |= {flag.spelling: flag.default for path in python for flag in parsers.of_config(path) if flag.spelling in found}
     found |= {f"config:{key}": value for values in held.values() for key, value in configs.leaves(values)}
     for word, after in itertools.pairwise([*words, ""]):
         name, equals, value = word.partition("=")
