@@ -1,11 +1,12 @@
 """A file or folder that a trainer saved -> what is wrong with it by its own checksums and lengths, or nothing. Standard library only.
 
-Nothing is unpickled: a person's script may have pickled anything, under any Python.
+Nothing is unpickled: a person's script may have pickled anything, under any Python. The steps of a pickle are only read.
 """
 
 from __future__ import annotations
 
 import json
+import pickletools
 import struct
 import zipfile
 import zlib
@@ -52,6 +53,26 @@ def _file_fault(path: Path) -> str:
         return ""
     if path.suffix in (".pt", ".pth", ".ckpt", ".bin") and (size == 0 or not any(start)):
         return "it is empty" if size == 0 else "it begins with zeros: it was never written"
+    if start[:1] == _PICKLED or (path.suffix in (".pt", ".pth") and start.isascii()):  # torch.load takes no other text than a pickle
+        return _pickle_fault(path)
+    return ""
+
+
+_PICKLED = b"\x80"
+"""How a pickle begins, from protocol 2 on."""
+MOST_STEPS = 1_000_000
+"""What is longer isn't read to its end: nothing is said against it."""
+
+
+def _pickle_fault(path: Path) -> str:
+    """A pickle that was cut off has no end, and what is none has steps that there aren't."""
+    with path.open("rb") as file:
+        try:
+            for number, _ in enumerate(pickletools.genops(file)):
+                if number > MOST_STEPS:
+                    break
+        except (ValueError, struct.error, IndexError, UnicodeDecodeError) as error:
+            return f"it is no whole pickle ({error})"
     return ""
 
 

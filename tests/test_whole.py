@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import pickle
 import struct
 import zipfile
 from pathlib import Path
@@ -69,3 +71,24 @@ def test_zeros_at_the_end_of_a_file_are_counted(tmp_path: Path) -> None:
     path.write_bytes(b"\0\1" + bytes(5000))
     assert whole.zeros_at_end(path) == 5000 and whole.zeros_at_end(path, most_bytes=100) == 100
     assert whole.zeros_at_end(tmp_path / "none") == 0
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_pickle_is_whole_or_has_no_end(tmp_path: Path, protocol: int) -> None:
+    path = tmp_path / "last.pt"
+    data = pickle.dumps({"epoch": 3, "weights": [0.5] * 100, "names": ["ä"] * 3}, protocol=protocol)
+    path.write_bytes(data)
+    assert whole.fault(path) == ""
+    for size in (1, 2, 10, len(data) // 2, len(data) - 1):
+        path.write_bytes(data[:size])
+        assert "no whole pickle" in whole.fault(path)
+
+
+def test_text_in_the_place_of_a_checkpoint_is_seen_and_what_only_the_script_can_read_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "last.pt"
+    path.write_text("torn\n")
+    assert "no whole pickle" in whole.fault(path)
+    path.write_bytes(gzip.compress(b"a form of the script's own"))
+    assert whole.fault(path) == ""
+    (tmp_path / "notes.ckpt").write_text("model_checkpoint_path: model-5")
+    assert whole.fault(tmp_path / "notes.ckpt") == ""
