@@ -16,6 +16,11 @@ from launcher import cli
 from tests.conftest import failed_above, write_yolo_dataset
 
 
+def told(done: subprocess.CompletedProcess[str]) -> str:
+    """What was said on standard error, less the lines of what took a while, which hang on the machine."""
+    return "\n".join(line for line in done.stderr.splitlines() if not line.endswith(" ..."))
+
+
 def autofit(*words: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "launcher", *words]
     root = str(Path(__file__).parent.parent)
@@ -187,7 +192,7 @@ def test_a_folder_that_one_may_not_enter_is_a_fault(tmp_path: Path, word: str, s
     argv = [sys.executable, "-m", "launcher", "fit", "recipe=yolo_demo", f"data={data}", "prepare=null", word]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
     done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, preexec_fn=without_the_powers_of_root)
-    assert done.returncode == 1 and done.stderr.startswith(said), done.stderr
+    assert done.returncode == 1 and told(done).startswith(said), done.stderr
     assert not (tmp_path / "runs").exists()
 
 
@@ -245,7 +250,7 @@ def test_run_without_a_command_or_a_known_batch_asks_with_an_example(tmp_path: P
 def test_a_fault_of_run_is_the_command_line_s_and_never_a_file_s_that_is_gone(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
     (tmp_path / "t.py").write_text("import argparse\np = argparse.ArgumentParser()\np.add_argument('--batch-size', type=int)\n")
     done = autofit(*words, cwd=tmp_path)
-    assert done.returncode == 1 and done.stderr.startswith(said), done.stderr
+    assert done.returncode == 1 and told(done).startswith(said), done.stderr
     assert "Traceback" not in done.stderr and "/tmp" not in done.stderr.replace(str(tmp_path), "")
     assert [path.name for path in tmp_path.iterdir()] == ["t.py"]
 
@@ -261,6 +266,7 @@ def test_init_writes_a_recipe_that_composes_and_never_overwrites(tmp_path: Path)
     assert autofit(*command, cwd=tmp_path).returncode == 1
 
 
+@pytest.mark.slow
 def test_a_plan_of_a_script_foresees_what_it_then_needs(tmp_path: Path) -> None:
     script = str(Path(__file__).parent.parent / "examples" / "classifier" / "train.py")
     command = (sys.executable, script, "--batch-size", "512", "--epochs", "1", "--width", "32")
@@ -292,7 +298,7 @@ def test_a_recipe_that_can_not_be_written_is_refused_without_a_traceback(tmp_pat
     done = subprocess.run(
         argv, cwd=tmp_path / "closed", env=env, capture_output=True, text=True, check=False, preexec_fn=without_the_powers_of_root
     )
-    assert done.returncode == 1 and done.stderr.startswith("recipes: Permission denied."), done.stderr
+    assert done.returncode == 1 and told(done).startswith("recipes: Permission denied."), done.stderr
 
 
 def test_a_run_root_that_can_never_be_written_is_refused_with_its_reason_before_anything_runs(

@@ -92,7 +92,7 @@ def test_train_runs_to_the_end_and_records_it(place: Path) -> None:
     assert set(said["results"]["metrics"]) >= {"metrics/mAP50(B)", "metrics/mAP50-95(B)"}
     assert Path(said["results"]["checkpoints"]["last"]).is_relative_to(said["run_dir"])
     events = [json.loads(line)["event"] for line in (Path(said["run_dir"]) / "events.jsonl").read_text().splitlines()]
-    assert [event for event in events if event != "foreseen"] == [
+    assert [event for event in events if event not in ("foreseen", "heartbeat")] == [  # one of them comes with a run of half a minute
         "prepared",
         "trial_started",
         "trial_ended",

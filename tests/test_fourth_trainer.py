@@ -71,6 +71,7 @@ def test_it_is_the_wheels_that_are_tested(programs: Path, tmp_path: Path) -> Non
     assert len(places) == 2 and all(place.startswith(str(programs.parent)) for place in places)
 
 
+@pytest.mark.slow
 def test_it_passes_the_shipped_suite(programs: Path, tmp_path: Path) -> None:
     shutil.copytree(PACKAGE / "tests", tmp_path / "tests")
     done = run(programs, tmp_path, "python", "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")

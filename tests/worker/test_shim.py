@@ -42,8 +42,9 @@ PYTHONS = {
 NAMES = sorted(
     name
     for name in OURS | NEEDED | WATCHED | sys.stdlib_module_names
-    if name.isidentifier() and not name.startswith(("__", "_autofit")) and name not in PYTHONS
+    if name.isidentifier() and not name.startswith(("__", "_autofit")) and name not in PYTHONS and name != "distutils"
 )
+"""Not distutils: setuptools takes that name over at Python's start, where it is installed and can be imported beside all these."""
 LOOKS = """
 import sys
 began = sorted(sys.modules)

@@ -55,6 +55,7 @@ def test_rows_that_see_each_other_are_refused_by_name(tmp_path: Path, monkeypatc
     assert "its rows see each other" in found.refused and found.same.gradient.startswith("differs by") and found.job is None
 
 
+@pytest.mark.slow
 def test_class_weights_are_put_right_and_the_run_carries_what_was_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = proven(tmp_path, monkeypatch, "weighted")
     assert found.same.proven and not found.refused and found.same.cure == {"update": "targets_divided"}, found

@@ -253,7 +253,8 @@ def test_train_missing_suggests_the_folder_that_is_there(make: Make) -> None:
     yaml = make(GOOD.replace("images/train", "images/training"))
     root = yaml.parent
     assert only_fault(yaml) == (
-        f"{yaml}: train: {root}/images/training doesn't exist. Paths are relative to path, here {root}. Did you mean {root}/images/train?"
+        f"{yaml}: train: {root}/images/training doesn't exist. Paths are relative to path, which is {root} here. "
+        f"Did you mean {root}/images/train?"
     )
 
 

@@ -108,6 +108,7 @@ def test_a_loss_that_is_not_finite_ends_the_trial_and_is_its_verdict(run_trial: 
     assert verdict.kind is Kind.DIVERGED, ran.output
 
 
+@pytest.mark.slow
 def test_cached_images_are_said_and_corrupt_ones_named_before_anything_is_launched(run_trial: RunTrial, tmp_path: Path) -> None:
     """One child for two questions. The full run holds its images in memory, and does without those that it can't read."""
     data = make_nasty(tmp_path / "nasty", train=9, val=3)
