@@ -51,11 +51,14 @@ def install(session: Session, module: Any) -> None:
     def fitted(this: Any, *args: Any, **kwargs: Any) -> Any:
         session.open()
         session.passive = True
-        if session.recorder is not None:
-            session.recorder.fact(**{SAID_ACCUMULATION: max(int(this.accumulate_grad_batches), 1)})
+        accumulation = max(int(this.accumulate_grad_batches), 1)
+        if _steps_by_hand(*args, **kwargs):
+            accumulation = max(accumulation, session.told)
+        elif session.recorder is not None:
+            session.recorder.fact(**{SAID_ACCUMULATION: accumulation})
         this.callbacks = [callback for callback in this.callbacks if not any(cls.__name__ in _UNWANTED for cls in type(callback).__mro__)]
         this.callbacks.append(Probe())
-        this.limit_train_batches = session.wanted * max(int(this.accumulate_grad_batches), 1)
+        this.limit_train_batches = session.wanted * accumulation
         this.limit_val_batches = session.wanted_validation if this.limit_val_batches else 0
         this.limit_test_batches = this.limit_predict_batches = session.wanted_validation
         this.num_sanity_val_steps = 0
@@ -65,3 +68,8 @@ def install(session: Session, module: Any) -> None:
         return fit(this, *args, **kwargs)
 
     trainer.fit = fitted
+
+
+def _steps_by_hand(model: Any = None, *_: Any, **__: Any) -> bool:
+    """Whether a module takes its optimizer steps itself (manual optimization): of its accumulation the Trainer knows nothing then."""
+    return not getattr(model, "automatic_optimization", True)

@@ -304,7 +304,7 @@ class Session:
         if self.hand is None:
             self.hand = by_hand.Hand()
             assert self.recorder is not None
-            if self._told > 1:
+            if self.told > 1:
                 self.recorder.failed(by_hand.NotExact(by_hand.UNSEEN))
                 self._leave(1)
             self.recorder.note(by_hand.NOTE)
@@ -344,7 +344,7 @@ class Session:
         seen = self.forwards if self.parted else self.drawn or self.forwards
         count = self.backwards if self.passive or not seen else min(seen, self.backwards)
         self.drawn = self.forwards = self.backwards = 0
-        self._short = count < self._told
+        self._short = count < self.told
         if self._short and (self.passive or self.at_the_end):
             self._short = self.at_the_end = False  # an end excuses one step
             return
@@ -357,9 +357,9 @@ class Session:
             return
         usual = statistics.median_low(self._in_steps[1:])
         assert self.recorder is not None
-        if usual and usual % self._told == 0:
-            self.recorder.fact(**{OWN_ACCUMULATION: usual // self._told})
-            usual = self._told
+        if usual and usual % self.told == 0:
+            self.recorder.fact(**{OWN_ACCUMULATION: usual // self.told})
+            usual = self.told
         if usual:
             self.recorder.observe(accumulation=usual)
 
@@ -372,7 +372,7 @@ class Session:
             self._observe_accumulation()
 
     @property
-    def _told(self) -> int:
+    def told(self) -> int:
         """Micro-batches per optimizer step that the script was told to take."""
         return max(int(self.orders.payload.get("accumulation", 1)), 1)
 
