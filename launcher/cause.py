@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from launcher.contract.report import Phase
 from launcher.memory_failure import MemoryFailure, maybe_memory, memory_failure
 from launcher.recover import Ended
+from launcher.trainers.base import Weights
 
 _FRAME = re.compile(r'File "([^"]+)", line \d+, in (\S+)')
 _TRACEBACK = "Traceback (most recent call last)"
@@ -36,6 +37,10 @@ class Seen:
     """Why autofit itself ended it; None where it didn't."""
     not_finite: str = ""
     """Its last report of its loss, where that is not finite."""
+    gradients: str = ""
+    """Its last report of its gradients, where that is not finite."""
+    weights: Weights | None = None
+    """What it has saved last, where that could be looked at."""
     on_card: bool = False
     at_limit: bool = False
     """Its memory stood at its limit when it was last looked at."""
@@ -64,6 +69,8 @@ def find(seen: Seen) -> Cause:
     phase = phase_of(seen.words)
     if seen.returncode == 0 and seen.ended_for is None and seen.not_finite:
         return Cause(ended=Ended.DIVERGED, phase=phase, evidence=seen.not_finite)
+    if seen.returncode == 0 and seen.ended_for is None and (hidden := _hidden(seen)):
+        return Cause(ended=Ended.DIVERGED, phase=phase, evidence=hidden)
     if seen.returncode == 0 and seen.ended_for is None:
         return Cause(ended=Ended.DONE, phase=Phase.DONE)
     if seen.ended_for is not None:
@@ -79,6 +86,13 @@ def find(seen: Seen) -> Cause:
     if (number := _signal_of(seen.returncode)) in _FROM_OUTSIDE:
         return Cause(ended=Ended.KILLED, phase=phase, evidence=f"{number.name} from outside; the kernel counts no kill for want of memory")
     return Cause(ended=Ended.CRASHED, phase=phase, evidence=_last_line(seen.words))
+
+
+def _hidden(seen: Seen) -> str:
+    """By what a run has diverged whose reported losses are finite all the same; empty where it hasn't. Its weights have the last word."""
+    if seen.weights is None:
+        return seen.gradients
+    return "" if seen.weights.finite else f"the weights that it saved last are not finite: {seen.weights.path}"
 
 
 def _unwritten(seen: Seen) -> tuple[Ended, str] | None:

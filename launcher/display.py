@@ -509,7 +509,7 @@ def _failure(outcome: Outcome) -> str:
 
     evidence = f": {outcome.evidence}" if outcome.evidence else ""
     if outcome.ended is Ended.DIVERGED and outcome.returncode == 0:
-        return f"the full run came to its end, but is not done: its last loss is not finite{evidence}"
+        return f"the full run came to its end, but is not done: it has diverged{evidence}"
     by_autofit = {
         Ended.DIVERGED: "diverged (its loss was not finite)", Ended.STALLED: "stood still", Ended.SPILLED: "spilled out of the card",
     }  # fmt: skip

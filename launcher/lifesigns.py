@@ -12,6 +12,9 @@ _LOSS = re.compile(
     r"\b(?:train(?:ing)?[_ ])?loss['\"]?\s*[:=]?\s*['\"]?([-+]?(?:nan|inf(?:inity)?|\d[\d.]*(?:e[-+]?\d+)?))\b", re.IGNORECASE
 )
 _OF_VALIDATION = re.compile(r"(val|valid|validation|test|eval|dev)[ _/.-]*$", re.IGNORECASE)
+_GRADIENTS = re.compile(
+    r"\bgrad(?:ient)?s?[_ ]?norm['\"]?\s*[:=]?\s*['\"]?([-+]?(?:nan|inf(?:inity)?|\d[\d.]*(?:e[-+]?\d+)?))\b", re.IGNORECASE
+)
 _NOT_FINITE = re.compile(r"^[-+]?(nan|inf(inity)?)$", re.IGNORECASE)
 IDLE = 0.01
 """Less than this part of one core: nothing is being computed."""
@@ -33,6 +36,12 @@ def loss_report(line: str) -> tuple[str, bool] | None:
     return None
 
 
+def gradients_report(line: str) -> bool | None:
+    """Whether the norm of the gradients that a line tells is a finite number; None for a line that tells none."""
+    found = _GRADIENTS.search(_ANSI.sub("", line))
+    return not _NOT_FINITE.match(found[1]) if found is not None else None
+
+
 class Losses:
     """Loss reports, as they come. One that is not finite and is followed by finite ones has been got over: a step that mixed precision left
     out, say."""
@@ -43,9 +52,14 @@ class Losses:
         """When the first of the reports in a row that aren't finite was printed, at the earliest; None: the last report was finite."""
         self.line = ""
         """The last report that was not finite; empty where ``since`` is None."""
+        self.gradients = ""
+        """The last report of the gradients' norm, where that is not finite. Hugging Face's Trainer logs the mean of earlier losses in the
+        place of one that isn't finite (its default), and the norm as it is. A step that mixed precision left out has such a norm, too."""
 
     def saw(self, line: str, *, at: float) -> str:
         """ "first" and "enough" (``most`` in a row) for reports that aren't finite, once each; else nothing. ``at``: printed since."""
+        if (gradients := gradients_report(line)) is not None:
+            self.gradients = "" if gradients else line
         report = loss_report(line)
         if report is None:
             return ""

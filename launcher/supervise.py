@@ -26,6 +26,7 @@ from launcher.pacing import Pacing
 from launcher.process import Child
 from launcher.recover import Ended
 from launcher.rhythm import Look
+from launcher.trainers.base import Weights, resuming
 from launcher.usage import Usage
 
 HEARTBEAT_S = 30.0
@@ -87,7 +88,7 @@ def follow(
     folder = job.folder
     usage = Usage(child.pid, job.budget, folder.held, base_bytes=base_bytes)
     watch = _Watch(child, job, usage, Meter(job, rung, usage), told, otherwise, diverging, after_a_stall=after_a_stall)
-    kills = host.oom_kills() or 0
+    kills, began = host.oom_kills() or 0, time.time()
     usage.start()
     try:
         with process.forward_signals(child, grace_s=job.recipe.run.grace_s, told=watch.leaving):
@@ -97,6 +98,7 @@ def follow(
         watch.look(ended=True)
     with doing("waiting until the device has its memory back"):
         settled = devices.settle(job.budget)
+    went_well = ending.returncode == 0 and watch.ended_for is None and not watch.not_finite
     seen = Seen(
         returncode=ending.returncode,
         words=f"{child.tail(folder.run_stdout)}\n{ending.stderr_tail}",
@@ -104,12 +106,20 @@ def follow(
         read_only=_read_only(folder.path) if ending.returncode else "",
         ended_for=watch.ended_for,
         not_finite=watch.not_finite,
+        gradients=watch.gradients,
+        weights=_weights(job, since=began) if went_well else None,
         on_card=job.budget.kind == "cuda",
         at_limit=watch.at_limit or (job.budget.kind == "cpu" and usage.peak_bytes >= NEAR_LIMIT * job.budget.budget_bytes),
         oom_kills=(host.oom_kills() or 0) - kills,
         taken="" if settled else devices.taken(job.budget),
     )
     return _outcome(job, ending, cause.find(seen), watch, usage)
+
+
+def _weights(job: Job, *, since: float) -> Weights | None:
+    """What the run saved last, where its adapter knows how to look: its words may hide a loss that isn't finite."""
+    with doing("looking whether the weights it saved last are finite"):
+        return resuming(job.adapter).weights(folder=job.folder.path, since=since)
 
 
 def _disk(folder: Path) -> str:
@@ -240,6 +250,11 @@ class _Watch:
     def not_finite(self) -> str:
         """The run's last report of its loss, where that is not finite."""
         return self._losses.line
+
+    @property
+    def gradients(self) -> str:
+        """The run's last report of its gradients, where that is not finite."""
+        return self._losses.gradients
 
     def _heard(self, line: str, at: float) -> None:
         """A line of the run's; ends it where its loss has left all bounds and the recipe doesn't let it go on."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
 
 from launcher.cause import Seen, find, phase_of
 from launcher.recover import Ended
+from launcher.trainers.base import Weights
 
 OOM = "RuntimeError: err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 3276800 bytes. Error code 12"
 
@@ -35,6 +37,26 @@ def test_the_phase_is_told_by_the_functions_of_the_last_traceback(frames: tuple[
 def test_a_run_that_got_over_a_memory_failure_and_crashed_later_did_not_run_out_of_memory() -> None:
     words = f"{OOM}\nit went on\n{traceback('train', error='KeyError: x')}"
     assert find(Seen(returncode=1, words=words)).ended is Ended.CRASHED
+
+
+@pytest.mark.parametrize(
+    ("gradients", "finite", "ended"),
+    [
+        ("", None, Ended.DONE),
+        ("'grad_norm': nan", None, Ended.DIVERGED),
+        ("'grad_norm': nan", True, Ended.DONE),  # a step that mixed precision left out
+        ("'grad_norm': nan", False, Ended.DIVERGED),
+        ("", False, Ended.DIVERGED),
+        ("", True, Ended.DONE),
+    ],
+)
+def test_a_run_whose_losses_hide_that_it_diverged_is_told_by_its_weights_and_else_by_its_gradients(
+    gradients: str, finite: bool | None, ended: Ended
+) -> None:
+    weights = Weights(path=Path("out/model.safetensors"), finite=finite) if finite is not None else None
+    cause = find(Seen(returncode=0, words="", gradients=gradients, weights=weights))
+    assert cause.ended is ended
+    assert (gradients in cause.evidence or "out/model.safetensors" in cause.evidence) if ended is Ended.DIVERGED else not cause.evidence
 
 
 def test_a_memory_failure_that_clean_up_fails_after_is_still_one() -> None:

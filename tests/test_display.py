@@ -161,7 +161,7 @@ def test_after_a_failed_run_the_checkpoint_left_and_how_to_go_on_are_said(tmp_pa
     [
         (
             {"returncode": 0, "ended": Ended.DIVERGED, "evidence": "epoch 9 loss: nan"},
-            "is not done: its last loss is not finite: epoch 9 loss: nan",
+            "is not done: it has diverged: epoch 9 loss: nan",
         ),
         (
             {"returncode": -15, "ended": Ended.DIVERGED, "evidence": "loss: nan"},

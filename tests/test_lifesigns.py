@@ -34,6 +34,16 @@ def test_reports_in_a_row_count_and_a_finite_one_begins_anew() -> None:
     assert said == ["first", "", "", "first", "", "enough", ""]
 
 
+def test_the_last_report_of_the_gradients_is_kept_where_the_losses_hide_it() -> None:
+    losses = Losses(3)
+    hidden = "{'loss': '0', 'grad_norm': 'nan', 'learning_rate': '1.563e-06', 'epoch': '1'}"
+    assert losses.saw(hidden, at=0.0) == "" and losses.gradients == hidden and not losses.line
+    losses.saw("{'train_runtime': '0.5441', 'train_loss': '0.5485', 'epoch': '1'}", at=0.0)
+    assert losses.gradients == hidden, "what tells no gradients changes nothing"
+    losses.saw("step 4 loss 0.3 grad norm: 2.5", at=0.0)
+    assert losses.gradients == ""
+
+
 def test_the_rows_of_one_epoch_are_one_report() -> None:
     losses = Losses(2)
     row = "  {}/4  0G  nan  nan  nan  24  96: 50%"

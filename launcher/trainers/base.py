@@ -190,6 +190,14 @@ class Adapter(Protocol):
 # Going on after a failure
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Weights:
+    """Weights that a run has saved."""
+
+    path: Path
+    finite: bool
+
+
 class Resumes:
     """What an adapter adds whose trainer can go on from a checkpoint; as it stands here, for one that can't.
 
@@ -210,6 +218,11 @@ class Resumes:
         """What lies there beside as a checkpoint and can't be gone on from (torn, corrupt, weights that aren't finite), newest first, each
         with why. Asked only where ``checkpoints`` gives nothing: a run that has saved something is not begun anew without a word."""
         return {}
+
+    def weights(self, *, folder: Path, since: float) -> Weights | None:
+        """The weights that the run saved last, after ``since`` (seconds since 1970), for one whose words may hide a loss that isn't finite;
+        None where it has saved none, or nothing can be seen of them."""
+        return None
 
     def saved(self, *, folder: Path) -> Sequence[Path]:
         """What lies there as a checkpoint, newest first, whole or not: a look at names, for words in which there is no time to load any."""

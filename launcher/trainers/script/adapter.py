@@ -37,10 +37,11 @@ from launcher.trainers.base import (
     Tracing,
     TrialPlan,
     Untraceable,
+    Weights,
     WheelSpec,
     held_by,
 )
-from launcher.trainers.script import batches, configs, names, outside, recognise, resuming, rules
+from launcher.trainers.script import batches, configs, names, outside, recognise, resuming, rules, weight_files
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.spelling import ITSELF, NOMINAL, OUTSIDE, Line, kind
 from launcher.understood import Understood
@@ -384,6 +385,15 @@ class ScriptAdapter(Resumes, Foreseen, Proves, OwnWords):
             return []
         found = [Path(path) for path in glob.glob(resume.newest.replace("{run}", str(folder / "run")), recursive=True)]
         return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
+
+    def weights(self, *, folder: Path, since: float) -> Weights | None:
+        """Of the recipe's checkpoints; where it names none, of files that the run has written and that hold a model's weights by name."""
+        named = [path for path in self.saved(folder=folder) if path.stat().st_mtime >= since]
+        if named:
+            return resuming.last_weights(named, program=self.args.command[0], named=False)
+        places = [folder / "run", Path.cwd(), *weight_files.folders(self.args.command)]
+        found = weight_files.written(places, since=since, without=Path(self.recipe.run.root))
+        return resuming.last_weights(found, program=self.args.command[0], named=True)
 
     def keeps(self) -> frozenset[str] | None:
         """What the recipe says; None where it says no way to go on."""

@@ -12,8 +12,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import psutil
+
 from launcher import process, whole
-from launcher.trainers.base import NOT_FINITE, Checkpoint
+from launcher.trainers.base import NOT_FINITE, Checkpoint, Weights
 
 log = logging.getLogger(__name__)
 
@@ -38,11 +40,20 @@ def spoiled(saved: Sequence[Path], *, program: str) -> Mapping[Path, str]:
     return {path: torn.get(path) or NOT_FINITE for path in newest if path in torn or finite.get(path) is False}
 
 
-def _finite(paths: Sequence[Path], program: str) -> Mapping[Path, bool | None]:
+def last_weights(saved: Sequence[Path], *, program: str, named: bool) -> Weights | None:
+    """The newest of what was saved in which weights are found. ``named``: nobody says that these are checkpoints, so that only tensors with
+    the names of a model's count."""
+    small = [path for path in saved if path.is_dir() or path.stat().st_size < psutil.virtual_memory().available // 2]
+    finite = _finite([path for path in small if not whole.fault(path)][:MOST_TOLD], program, named=named)
+    return next((Weights(path=path, finite=one) for path, one in finite.items() if one is not None), None)
+
+
+def _finite(paths: Sequence[Path], program: str, *, named: bool = False) -> Mapping[Path, bool | None]:
     """Whether their weights are finite; None, or nothing at all, where that can't be seen."""
     if not paths:
         return {}
-    status, said = process.output_of((_python(program), str(_INSIDE), *map(str, paths)), timeout_s=LOOK_S)
+    options = ("--named",) if named else ()
+    status, said = process.output_of((_python(program), str(_INSIDE), *options, *map(str, paths)), timeout_s=LOOK_S)
     if status != 0:
         log.info("no look at the weights of %s: %s", paths[0], said.strip()[-500:])
         return {}
