@@ -332,6 +332,8 @@ def _gradients(others: Sequence[Twin], first: Twin) -> Finding:
         return _uncomparable("its first gradients could not be held against one another")
     if mismatch := next((figures.mismatch for figures, _ in begun if figures.mismatch), ""):
         return _uncomparable(mismatch)
+    if not all(math.isfinite(figures.length) and math.isfinite(figures.length_first) for figures, _ in begun):
+        return _uncomparable("its gradients are not finite on so few rows")
     if not any(figures.length_first for figures, _ in begun):
         return _uncomparable("its gradients are zero")
     worst = max(figures.apart for figures, _ in begun)

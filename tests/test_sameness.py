@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,6 +56,11 @@ def test_a_learning_rate_that_hangs_on_the_batch_is_named_with_both_numbers() ->
     assert found.kind is Kind.SETTINGS and "0.025 at 1 x 4, 0.1 at 4 x 1" in found.why
     schedule = sameness.certificate(found, first(), [twin(1, 4, apart=1e-7, rates=(0.025, 0.025, 0.025))]).schedule
     assert schedule.startswith("differs by the learning rate")
+
+
+def test_gradients_that_are_not_finite_are_neither_same_nor_different() -> None:
+    found = judged((4, math.nan, math.nan, math.nan), length=math.nan)
+    assert found.kind is Kind.UNCOMPARABLE and "not finite" in found.why
 
 
 def test_what_is_drawn_otherwise_is_neither_same_nor_different() -> None:

@@ -18,6 +18,7 @@ from launcher.trainers.suite import cpu_budget, snapshot
 from launcher.wheels import ladder_of
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "updates.py"
+COLLATORS = SCRIPT.with_name("collators.py")
 GIB = 2**30
 
 
@@ -117,3 +118,16 @@ def test_what_is_left_at_the_end_of_a_pass_is_told_and_refuses_nothing(
     found = proven(tmp_path, monkeypatch, "mean", "--rows", "250", spelled=spelled)
     assert not found.refused and found.same.proven is exact, found
     assert exact or "at the end of each pass" in " ".join(found.same.short)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["torch", "numpy", "private", "python"])
+def test_what_a_collate_function_draws_belongs_to_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    found = proven(tmp_path, monkeypatch, kind, script=COLLATORS)
+    assert found.same.proven and found.same.cure == {"update": "targets_divided"} and not found.refused, found
+
+
+@pytest.mark.slow
+def test_masked_language_modelling_by_transformers_own_collator_is_put_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = proven(tmp_path, monkeypatch, "trainer", script=COLLATORS)
+    assert found.same.proven and found.same.cure == {"update": "targets"} and not found.refused, found

@@ -10,11 +10,15 @@ import contextlib
 import functools
 import hashlib
 import itertools
+import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
-from .still import Rest, seeded
-from .told import Told
+from .collation import Collation, bare, collating, pads_left
+from .collation import Rows as Collated
+from .still import Rest, seed, seeded
+from .told import RESULT, Told
 
 _MOST = 4096
 """Rows that are written down."""
@@ -84,6 +88,8 @@ class Rows:
         """Data sets whose passes end with a smaller optimizer step."""
         self._last: int | None = None
         self._repeated: dict[int, Any] = {}
+        self.sites = _known_sites(told.against)
+        """Line of code that draws in a collate function -> whose its draws are."""
         self.inputs: list[str] = []
         """Digests of the rows of the model's inputs, where no loader gave any."""
 
@@ -211,7 +217,17 @@ class Rows:
             self._last = None
             return fetcher.collate_fn(fetcher.dataset[indices])
         data = [self._row(fetcher.dataset, number, index) for index in indices]
-        return fetcher.collate_fn(data)
+        return self._collated(fetcher.collate_fn, data, number)
+
+    def _collated(self, collate: Callable[..., Any], data: list[Any], number: int) -> Any:
+        """The batch of the rows that have just been fetched; what is drawn while it is put together belongs to them."""
+        collate, rows = bare(collate, data)
+        begin = self.counts.get(number, 0) - len(rows)
+        numbers = [0 if self._told.same_row else begin + at for at in range(len(rows))]
+        with seeded(_ROW_SEED):
+            collation = Collation(numbers, sites=self.sites, seed=seed, left=pads_left(collate))
+            with collating(self._rest, collation):
+                return collate(Collated(rows, collation))
 
     def _row(self, dataset: Any, number: int, index: Any) -> Any:
         at = self.counts.get(number, 0)
@@ -233,12 +249,13 @@ class Rows:
             if not this.auto_collation:
                 rows._last = None
                 return fetch(this, indices)
-            inner, number = this.dataset_iter, rows.number(this.dataset)
+            inner, collate, number = this.dataset_iter, this.collate_fn, rows.number(this.dataset)
             this.dataset_iter = rows._one_by_one(inner, number)
+            this.collate_fn = lambda data: rows._collated(collate, data, number)
             try:
                 return fetch(this, indices)
             finally:
-                this.dataset_iter = inner
+                this.dataset_iter, this.collate_fn = inner, collate
 
         return fetched
 
@@ -272,3 +289,12 @@ def _batch_size(loader: Any) -> int | None:
     """Samples of a batch, where the loader or its sampler says so."""
     said = (getattr(loader, "batch_size", None), getattr(getattr(loader, "batch_sampler", None), "batch_size", None))
     return next((size for size in said if isinstance(size, int) and size > 0), None)
+
+
+def _known_sites(first: str) -> dict[str, str]:
+    """Those of the first twin, whose process has written into this folder."""
+    try:
+        found: dict[str, str] = json.loads((Path(first) / RESULT).read_text(encoding="utf-8"))["sites"] if first else {}
+    except OSError:
+        return {}
+    return found

@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from . import draws
+from .collation import Collation
+
 SEED = 1234
 
 
@@ -21,6 +24,8 @@ class Rest:
 
     def __init__(self) -> None:
         self.on = False
+        self.collation: Collation | None = None
+        """The collate function that runs now, which is before the batch arrives."""
         self._kept: Any = None
 
     def begin(self) -> None:
@@ -88,7 +93,7 @@ def install(rest: Rest, *, batch_norm_trains: bool, seen_batch_norm: Callable[[]
     seed(SEED)
     _unseeded(torch)
     _dropout(torch)
-    _draws(torch, rest)
+    draws.install(torch, numpy_or_none(), rest)
     _evaluation(torch)
     _precision(torch)
     _batch_norm(torch, trains=batch_norm_trains, seen=seen_batch_norm)
@@ -134,104 +139,6 @@ def _dropout(torch: Any) -> None:
         this.dropout = 0.0
 
     recurrent.__init__ = begun
-
-
-def _middle(drawn: Any, *args: Any, **kwargs: Any) -> Any:
-    """What ``torch.randint`` gives: the middle of its range."""
-    bounds = [one for one in args[:2] if isinstance(one, int)]
-    high = kwargs.get("high", bounds[-1] if bounds else 2)
-    low = kwargs.get("low", bounds[0] if len(bounds) > 1 else 0)
-    return drawn.fill_((low + high) // 2)
-
-
-def _likeliest(drawn: Any, probabilities: Any, num_samples: int, *args: Any, **kwargs: Any) -> Any:
-    """What ``torch.multinomial`` gives: the likeliest, and those after it."""
-    most = min(num_samples, probabilities.shape[-1])
-    return drawn.copy_(probabilities.topk(most, dim=-1).indices.repeat_interleave(-(-num_samples // most), dim=-1)[..., :num_samples])
-
-
-def _filled(value: float) -> Callable[..., Any]:
-    return lambda drawn, *args, **kwargs: drawn.fill_(value)
-
-
-def _draws(torch: Any, rest: Rest) -> None:
-    """Functions and methods that draw give constants while a batch is trained on."""
-
-    def at_rest(draw: Callable[..., Any], constant: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(draw)
-        def drawn(*args: Any, **kwargs: Any) -> Any:
-            result = draw(*args, **kwargs)
-            if not rest.on:
-                return result
-            with torch.no_grad():
-                return constant(result, *args, **kwargs)
-
-        return drawn
-
-    ordered = lambda drawn, *args, **kwargs: drawn.copy_(torch.arange(len(drawn)))  # noqa: E731
-    functions = {
-        **dict.fromkeys(("randn", "randn_like", "normal"), _filled(0.5)),
-        **dict.fromkeys(("rand", "rand_like"), _filled(0.3)),
-        "randint": _middle, "randint_like": _filled(0), "bernoulli": _filled(1.0), "randperm": ordered, "multinomial": _likeliest,
-    }  # fmt: skip
-    for name, constant in functions.items():
-        setattr(torch, name, at_rest(getattr(torch, name), constant))
-    methods = {"normal_": 0.5, "uniform_": 0.3, "bernoulli_": 1.0, "exponential_": 1.0, "random_": 0.0}
-    for name, value in methods.items():
-        setattr(torch.Tensor, name, at_rest(getattr(torch.Tensor, name), _filled(value)))
-    _python_draws(rest)
-    if (numpy := numpy_or_none()) is not None:
-        _numpy_draws(numpy.random, rest)
-
-
-def _numpy_draws(module: Any, rest: Rest) -> None:
-    """NumPy's: a number is 0.3, whatever stands around it; what is chosen are the first."""
-    import numpy
-
-    def at_rest(draw: Callable[..., Any], constant: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(draw)
-        def drawn(*args: Any, **kwargs: Any) -> Any:
-            return constant(draw(*args, **kwargs), *args, **kwargs) if rest.on else draw(*args, **kwargs)
-
-        return drawn
-
-    def number(result: Any, *args: Any, **kwargs: Any) -> Any:
-        if hasattr(result, "fill"):
-            result.fill(result.dtype.type(0.3))
-            return result
-        return type(result)(0.3)
-
-    def chosen(result: Any, a: Any, *args: Any, **kwargs: Any) -> Any:
-        among = numpy.arange(a) if isinstance(a, int) else numpy.asarray(a)
-        return numpy.resize(among, result.shape) if hasattr(result, "shape") and result.shape else among[0]
-
-    for name in ("rand", "randn", "random", "random_sample", "uniform", "normal", "standard_normal", "randint", "beta"):
-        setattr(module, name, at_rest(getattr(module, name), number))
-    module.choice = at_rest(module.choice, chosen)
-    module.permutation = at_rest(module.permutation, lambda _, x: numpy.arange(x) if isinstance(x, int) else numpy.array(x))
-    shuffle = module.shuffle
-    module.shuffle = lambda x: None if rest.on else shuffle(x)
-
-
-def _python_draws(rest: Rest) -> None:
-    """Python's own."""
-
-    def at_rest(name: str, constant: Callable[..., Any]) -> None:
-        draw = getattr(random, name)
-
-        @functools.wraps(draw)
-        def drawn(*args: Any, **kwargs: Any) -> Any:
-            return constant(*args, **kwargs) if rest.on else draw(*args, **kwargs)
-
-        setattr(random, name, drawn)
-
-    at_rest("random", lambda: 0.3)
-    at_rest("uniform", lambda a, b: a + 0.3 * (b - a))
-    at_rest("randint", lambda a, b: (a + b) // 2)
-    at_rest("randrange", lambda start, stop=None, step=1: start // 2 if stop is None else start)
-    at_rest("choice", lambda seq: seq[0])
-    at_rest("sample", lambda population, k, **_: list(population)[:k])
-    at_rest("shuffle", lambda x: None)
 
 
 def _evaluation(torch: Any) -> None:

@@ -12,6 +12,9 @@ STEPS_HELD = 3
 MOST_STEPS = 400
 """Steps after which a twin that has no end of its own in sight is ended."""
 
+RESULT = "twin.json"
+"""What each process of a twin writes down, in its folder of the records."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Told:

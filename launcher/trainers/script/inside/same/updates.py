@@ -19,13 +19,12 @@ from typing import Any
 
 from .rows import Rows, digest
 from .still import Rest
-from .told import MOST_STEPS, STEPS_HELD, Told
+from .told import MOST_STEPS, RESULT, STEPS_HELD, Told
 
 MOST_VALUES = 2**18
 """Values of one parameter's gradient that are held against another twin's, evenly spread."""
 LEAST_VALUES = 16
 """Of a weight of which copies are looked for."""
-RESULT = "twin.json"
 
 
 class Updates:
@@ -225,7 +224,7 @@ class Updates:
         said = {
             "ended": ended, "steps": self.steps, "backwards": self.backwards, "optimizers": len(self._made), **self.facts,
             "trained": sorted(rows.trained), "rows": {str(one): rows.drawn[one] for one in sorted(rows.trained) if one in rows.drawn},
-            "inputs": rows.inputs, "counts": rows.counts, "whole": rows.whole, "passes": rows.passes,
+            "inputs": rows.inputs, "sites": rows.sites, "counts": rows.counts, "whole": rows.whole, "passes": rows.passes,
             "ragged": bool(rows.ragged & rows.trained),
         }  # fmt: skip
         path = self._place / RESULT
