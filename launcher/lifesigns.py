@@ -18,6 +18,8 @@ _GRADIENTS = re.compile(
 _NOT_FINITE = re.compile(r"^[-+]?(nan|inf(inity)?)$", re.IGNORECASE)
 IDLE = 0.01
 """Less than this part of one core: nothing is being computed."""
+BUSY = 0.1
+"""More than this part of one core: it computes; less may be a process that waits."""
 PATIENCE = 10
 """A run may stand still for so many times as long as it has come back from."""
 
@@ -74,6 +76,26 @@ class Losses:
         self._streak += 1
         self.since = at if self.since is None else self.since
         return "enough" if self._streak == self._most else "first" if self._streak == 1 else ""
+
+
+class Course:
+    """How long a trial that computes has come no further. Times are monotonic seconds, passed in."""
+
+    def __init__(self, now: float, *, least_s: float) -> None:
+        self._least_s, self._since, self._longest_s, self._busy_s = least_s, now, 0.0, 0.0
+
+    def look(self, now: float, *, further: bool, busy_s: float) -> bool:
+        """Whether it goes round in circles: it has computed, and come no further, for longer than it ever took and came back from.
+
+        ``busy_s``: processor seconds that all its processes have taken so far.
+        """
+        passed = now - self._since
+        if further:
+            self._longest_s = max(self._longest_s, passed)
+            self._since, self._busy_s = now, busy_s
+            return False
+        computes = busy_s - self._busy_s > BUSY * passed
+        return computes and passed > max(self._least_s, PATIENCE * self._longest_s)
 
 
 class Silence:

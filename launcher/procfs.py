@@ -95,6 +95,36 @@ def _watching_seconds(pid: int) -> float:
     return seconds
 
 
+def moved(pid: int) -> tuple[int, int] | None:
+    """(reads and writes, page faults) of a process and all below it so far, autofit's own threads left out (proc_pid_io(5),
+    proc_pid_stat(5)); None where the kernel doesn't tell. A thread that ended takes its share with it."""
+    calls = faults = 0
+    for one in (pid, *descendants(pid)):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for thread in os.listdir(f"/proc/{one}/task"):
+                try:
+                    of_thread = _moved(f"/proc/{one}/task/{thread}")
+                except ProcessLookupError:
+                    continue
+                except OSError:
+                    if os.path.exists(f"/proc/{one}/task/{thread}"):
+                        return None
+                    continue
+                calls, faults = calls + of_thread[0], faults + of_thread[1]
+    return calls, faults
+
+
+def _moved(place: str) -> tuple[int, int]:
+    with open(f"{place}/comm", encoding="ascii", errors="replace") as comm:
+        if comm.read().startswith(WATCHES):
+            return 0, 0
+    with open(f"{place}/io", encoding="ascii") as io:
+        calls = sum(int(line.split()[1]) for line in io if line.startswith(("syscr", "syscw")))
+    with open(f"{place}/stat", encoding="ascii", errors="replace") as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    return calls, int(fields[7]) + int(fields[9])
+
+
 def with_variable(name: str, starts: tuple[str, ...]) -> list[int]:
     """Living processes that were started with a variable whose value begins with one of ``starts``, as far as this user may look."""
     marks = tuple(f"{name}={start}".encode() for start in starts)

@@ -19,7 +19,7 @@ from launcher.doing import doing
 from launcher.errors import BadInput, Fault
 from launcher.job import Job
 from launcher.ladder import ACCUMULATION, MICRO_BATCH, Ladder, Rung
-from launcher.lifesigns import Silence
+from launcher.lifesigns import Course, Silence
 from launcher.memory_failure import lost_in
 from launcher.process import Child
 from launcher.schema import Value
@@ -132,7 +132,7 @@ def run(job: Job, rung: Rung, *, told: Callable[..., None] | None = None, standb
     watch = _Watch(child, orders, told or _nobody, stall_s=job.recipe.recover.stall_s)
     with process.forward_signals(child, grace_s=1.0):
         ending = process.wait(child, timeout_s=rules.timeout_s, each_poll=watch, stderr=place / "stderr.log")
-    ending = replace(ending, stood_still=watch.stood_still)
+    ending = replace(ending, stood_still=watch.stood_still, computed=watch.computed)
     shutil.rmtree(orders.scratch, ignore_errors=True)
     settled = devices.settle(budget, idle_free_bytes=orders.idle_free_bytes or None)
     return _finished(job, rung, ending, orders, plan, taken="" if settled else devices.taken(budget))
@@ -154,9 +154,19 @@ def _put_aside(place: Path) -> None:
             (place / name).replace(place / f"{name}.before")
 
 
+FAULTS = 16
+"""Page faults between two looks from which on a trial without a batch yet takes or fills memory: it prepares something. A loop that does
+nothing has none, or the few that the kernel makes of its own accord (NUMA balancing)."""
+
+
 class _Watch:
-    """Called at every poll: looks twice a second at the phase that the child's report is in, and tells it; ends a trial that stands still,
-    as a run is ended. One that computes, writes or comes to another phase is at work, however long it takes (``trial.timeout_s``)."""
+    """Called at every poll: looks twice a second at the phase that the child's report is in, and tells it; ends a trial that comes no
+    further.
+
+    That is one that computes nothing, as a run is ended; and one that computes, but has no batch to show for it (the recorder touches its
+    report with them), no word, no other phase, and reads and writes nothing. Until a phase's first batch filling memory counts as well:
+    data that is cached, a model that is built. Everything else is at work, however long it takes (``trial.timeout_s``).
+    """
 
     def __init__(self, child: Child, orders: Orders, told: Callable[..., None], *, stall_s: float) -> None:
         self._child, self._told, self._stall_s = child, told, stall_s
@@ -165,9 +175,14 @@ class _Watch:
         self._seen: tuple[int, ...] = ()
         self._began = self._looked = time.monotonic()
         self._silence, self._first = Silence(self._began, least_s=stall_s), Silence(self._began, least_s=STILL_S)
+        self._course, self._first_course = Course(self._began, least_s=stall_s), Course(self._began, least_s=STILL_S)
+        self._moved: tuple[int, int] | None = None
+        self._batches_in = ""
+        """The phase in which a batch was seen; empty: none in the one that it is in."""
         self._lively = self._began
         self._phase = self._still = ""
         self.stood_still = ""
+        self.computed = False
 
     def __call__(self) -> None:
         now = time.monotonic()
@@ -176,26 +191,40 @@ class _Watch:
         self._looked = now
         report = TrialReport.read(self._report)
         phase = report.phase if report is not None else Phase.START.value
-        if still := self._look_for_life(now):
+        if still := self._look_for_life(now, phase):
             phase += still
         self._told(phase, now - self._began, new=phase != self._phase)
         self._phase = phase
 
-    def _look_for_life(self, now: float) -> str:
-        """Words about a trial that stands still; it is ended once it has stood so for long."""
+    def _look_for_life(self, now: float, phase: str) -> str:
+        """Words about a trial that comes no further; it is ended once that has been so for long."""
         if now - self._lively < LIFE_S:
             return self._still
         self._lively = now
         before, self._seen = self._seen, tuple(_changed(path) for path in self._signs)
+        grew = self._seen != before
+        if bool(before) and self._seen[0] != before[0] and phase == self._phase:
+            self._batches_in = phase
         busy_s = procfs.work_seconds(self._child.pid) - procfs.watching_seconds(self._child.pid)
-        how: Any = {"grew": self._seen != before, "busy_s": busy_s}
+        how: Any = {"grew": grew, "busy_s": busy_s}
         first, last = self._first.look(now, **how), self._silence.look(now, **how)
-        if last == "stalled" and not self.stood_still:
+        how = {"further": self._came_further(phase) or grew, "busy_s": busy_s}
+        first_circles, circles = self._first_course.look(now, **how), self._course.look(now, **how)
+        if (last == "stalled" or circles) and not self.stood_still:
+            self.computed = last != "stalled"
             self.stood_still = stacks.record(self._child, self._stalled) or "nothing could be seen of its processes"
             self._child.end(grace_s=1.0)
-        words = f", computing nothing for {STILL_S:.0f} s (ended after recover.stall_s={self._stall_s:g})"
-        self._still = words if first == "stalled" else ""
+        words = f" for {STILL_S:.0f} s (ended after recover.stall_s={self._stall_s:g})"
+        self._still = f", computing nothing{words}" if first == "stalled" else f", coming no further{words}" if first_circles else ""
         return self._still
+
+    def _came_further(self, phase: str) -> bool:
+        """By what it has read, written or, where this phase has no batch yet, filled since the last look. True where nobody can tell."""
+        before, self._moved = self._moved, procfs.moved(self._child.pid)
+        if before is None or self._moved is None:
+            return True
+        fills = self._batches_in != phase and abs(self._moved[1] - before[1]) >= FAULTS
+        return self._moved[0] != before[0] or fills
 
 
 def _changed(path: Path) -> int:

@@ -185,7 +185,12 @@ def _squeezed(seen: _Seen) -> Verdict | None:
 
 def _stalled(seen: _Seen) -> Verdict | None:
     if seen.ending.stood_still:
-        why = f"it stood still in phase {seen.report.phase}: no word and no processor time for long (recover.stall_s)"
+        still = f"it stood still in phase {seen.report.phase}: no word and no processor time for long (recover.stall_s)"
+        circles = (
+            f"it came no further in phase {seen.report.phase}, though it computes (an endless loop, perhaps): no batch, no word, and "
+            "nothing was read or written for long (recover.stall_s)"
+        )
+        why = circles if seen.ending.computed else still
         return _verdict(seen, Kind.STALLED, why, evidence=seen.ending.stood_still)
     if not seen.ending.timed_out:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,19 @@ from launcher.verdict import Kind, Needs, judge
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 WRITES = "import time\nwhile True: print('a word', flush=True); time.sleep(0.2)"
+READS = "while True: open('/proc/self/stat').read()"
+FILLS = "import mmap\nwhile True: mmap.mmap(-1, 2**22).write(bytes(2**22))"
+BATCHES = """
+import os, sys, time
+open(sys.argv[1], 'w').write('{}')
+before = time.time()
+while True:
+    if time.time() > before + 0.3:
+        os.utime(sys.argv[1])
+        before = time.time()
+"""
+PREPARED = "import os, sys, time\nopen(sys.argv[1], 'w').write('{}')\nfor _ in range(8): time.sleep(0.2); os.utime(sys.argv[1])\n"
+"""Its report is there, and has been touched by batches."""
 PHASES = "import os, sys, time\nwhile True: open(sys.argv[1], 'w').write('{}'); time.sleep(0.2)"
 
 
@@ -38,16 +52,39 @@ def test_one_that_sleeps_is_ended_long_before_its_time_and_where_it_stood_is_kep
     assert any("computing nothing for" in phase and "recover.stall_s=3" in phase for phase in said), "it is said before it is ended"
 
 
-@pytest.mark.parametrize("code", ["while True: pass", WRITES, PHASES])
+@pytest.mark.parametrize("code", [WRITES, PHASES, READS, FILLS, BATCHES])
 def test_one_at_work_is_never_ended(tmp_path: Path, code: str) -> None:
-    ending, watch, _ = watched(tmp_path, code, stall_s=1.5, timeout_s=5.0)
+    ending, watch, _ = watched(tmp_path, code, stall_s=1.5, timeout_s=4.0)
     assert ending.timed_out and not watch.stood_still
+
+
+@pytest.mark.parametrize("code", ["while True: pass", f"{PREPARED}while True: pass", f"{PREPARED}{FILLS}"])
+def test_one_that_goes_round_in_circles_is_ended_long_before_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    for name in ("STILL_S", "LOOK_S", "LIFE_S"):
+        monkeypatch.setattr(trial, name, 0.1)
+    ending, watch, said = watched(tmp_path, code, stall_s=1.5, timeout_s=300.0)
+    assert watch.stood_still and watch.computed and not ending.timed_out
+    assert any("coming no further for" in phase and "recover.stall_s=1.5" in phase for phase in said), "it is said before it is ended"
+
+
+def test_our_own_look_from_inside_is_no_sign_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that watches a script's command reads its reports twice a second."""
+    looks_on = (
+        "import subprocess, sys; from launcher import procfs; procfs.name_thread('autofit-trial')\n"
+        f"subprocess.Popen([sys.executable, '-c', 'while True: pass'])\n{READS}"
+    )
+    for name in ("LOOK_S", "LIFE_S"):
+        monkeypatch.setattr(trial, name, 0.1)
+    ending, watch, _ = watched(tmp_path, looks_on, stall_s=1.5, timeout_s=300.0)
+    assert watch.computed and not ending.timed_out
 
 
 def test_the_verdict_on_one_that_stood_still_says_where() -> None:
     rung = build([Wheel(name="micro_batch", values=(8,))], effective_batch=8).asked
     needs = Needs(optimizer_steps=2, validation_batches=1)
     ending = Ending(returncode=-15, stood_still="process 7 (sleeping): futex_wait")
+    circles = judge(None, replace(ending, computed=True), rung=rung, needs=needs)
+    assert circles.kind is Kind.STALLED and "came no further" in circles.why and "endless loop" in circles.why
     for report in (None, TrialReport(phase="train")):
         verdict = judge(report, ending, rung=rung, needs=needs)
         assert verdict.kind is Kind.STALLED and "stood still" in verdict.why and "futex_wait" in verdict.evidence

@@ -13,7 +13,9 @@ class Ending:
     """As ``subprocess`` gives it: negative for a signal."""
     timed_out: bool = False
     stood_still: str = ""
-    """Where its processes stood, for a child that was ended since it computed nothing any more; empty for any other end."""
+    """Where its processes stood, for a child that was ended since it came no further; empty for any other end."""
+    computed: bool = False
+    """It computed all the same: an endless loop, perhaps."""
     seconds: float = 0.0
     peak_data_bytes: int = 0
     """Most VmData seen, for a child that a signal ended before it could report."""

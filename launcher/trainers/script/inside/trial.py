@@ -151,7 +151,8 @@ KEPT_OUT = (
 
 def _followed(child: subprocess.Popen[bytes], records: Path, orders: Orders) -> int:
     """Waits for the command; meanwhile the trial's report is that of the process which has come furthest."""
-    shown = ""
+    shown, beat = "", 0
+    procfs.name_thread(f"{procfs.WATCHES}trial")  # it only looks on: what it reads is no sign of the command's life
     watch = Watch(records)
     watch.start()
     while True:
@@ -167,6 +168,15 @@ def _followed(child: subprocess.Popen[bytes], records: Path, orders: Orders) -> 
             if furthest is not None and furthest.phase not in (shown, Phase.DONE):
                 shown = furthest.phase
                 furthest.write(orders.report_path)
+            elif (now := _beat(records)) != beat:
+                beat = now
+                with contextlib.suppress(OSError):
+                    os.utime(orders.report_path)
+
+
+def _beat(records: Path) -> int:
+    """When a process of the command was last seen to train or validate, in nanoseconds; 0: never."""
+    return max((path.stat().st_mtime_ns for path in records.glob("*/report.json")), default=0)
 
 
 def _long_at_python(pid: int) -> str:

@@ -496,6 +496,8 @@ class Session:
 
     def forwarded_step(self) -> None:
         """A stub step of fast-forward; all ranks go in step, so that they leave it together."""
+        if self.recorder is not None:
+            self.recorder.beat()
         if self.phase is Phase.FINISH:
             self.training_goes_on()
             return
