@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from launcher import devices, host, kept, launch, peaks, supervise, trial
+from launcher import course, devices, host, kept, launch, peaks, supervise, trial
+from launcher.course import with_steps
 from launcher.doing import doing
 from launcher.errors import AutofitError, Interrupted
 from launcher.fit import Fit, Status
@@ -68,6 +69,7 @@ def see_through(result: Fit, screen: Screen, *, show: tuple[Shows, Shows]) -> No
         outcome = _attempt(result, begin, screen, show=show)
         if outcome.done:
             result.status = Status.DONE
+            _hold_to_what_was_due(result)
             with doing("reading what the run has achieved"):
                 result.results = dict(result.job.adapter.results(folder=result.job.folder.path))
             return
@@ -96,7 +98,7 @@ def _attempt(result: Fit, begin: _Launch, screen: Screen, *, show: tuple[Shows, 
     try:
         outcome = supervise.follow(
             job, child, rung=begin.rung, base_bytes=chosen.report.base_bytes, told=screen.heartbeat, otherwise=screen.otherwise,
-            diverging=partial(_diverging, result), after_a_stall=stalled,
+            diverging=partial(_diverging, result), after_a_stall=stalled, due=result.due,
         )  # fmt: skip
     except (Interrupted, KeyboardInterrupt):
         result.attempts[-1] = replace(result.attempts[-1], ended=Ended.INTERRUPTED, goes_on_from=_goes_on_from(result))
@@ -106,6 +108,19 @@ def _attempt(result: Fit, begin: _Launch, screen: Screen, *, show: tuple[Shows, 
     keep_peaks(job, result.chosen, result.attempts[-1], outcome)
     _strike_out(result, screen)
     return outcome
+
+
+def _hold_to_what_was_due(result: Fit) -> None:
+    """A run that came to its end: its optimizer steps against those of the asked training. One that went on from a checkpoint made some of
+    them before."""
+    made, outcome, due, rung = result.attempts[-1], result.outcome, result.due, result.attempts[-1].rung
+    if outcome is None or outcome.optimizer_steps is None or due is None or made.checkpoint is not None:
+        return
+    result.steps = course.judged(outcome.optimizer_steps, due, times=rung.accumulation / result.job.ladder.asked.accumulation)
+    result.sames[rung.index] = with_steps(result.certificate(rung), result.steps)
+    if result.same is not None and result.chosen is not None and rung.index == result.chosen.rung.index:
+        result.same = result.sames[rung.index]
+    result.job.folder.event("steps", **result.steps.as_record())
 
 
 def _diverging(result: Fit, since: float | None) -> None:

@@ -104,18 +104,18 @@ class Display:
 
     def proven(self, same: SameTraining, rung: Rung, *, refused: str) -> None:
         """What twins of this rung said, in one line; nothing where nothing had to be shown."""
-        if not same.layouts and same.verdict != "not_comparable":
+        if not refused and not same.unproven and not same.layouts:
             return
         if refused:
             text, style = (
                 f"rung {rung.index} is not the asked training: {refused}. Rungs with more accumulation than asked are left out",
                 "red",
             )
-        elif same.proven:
+        elif not same.unproven:
             text, style = f"the same training: updates at {', '.join(same.layouts)} are {same.apart or 0:.0e} apart", "green"
             text += "; steps, schedule and samples are the same"
         else:
-            text, style = f"the same training, as far as it is proven; not proven: {'; '.join(same.short)}", "yellow"
+            text, style = f"the same training, as far as it is proven; not proven: {'; '.join(same.unproven)}", "yellow"
         self._say(text, style=style)
         for note in same.notes:
             self._say(f"  {note}", style="dim", hang=2)
@@ -255,7 +255,10 @@ class Display:
         if outcome.done:
             seconds = sum(made.seconds for made in fit.attempts)
             times = f" in {len(fit.attempts)} attempts" if len(fit.attempts) > 1 else ""
-            self._say(Text.assemble(("done", "green"), f"{times} in {_duration(seconds)}; record: {fit.job.folder.final}"))
+            as_asked = fit.steps is None or not fit.steps.otherwise
+            how = ("done", "green") if as_asked else ("done, but it is another training than asked", "yellow")
+            self._say(Text.assemble(how, f"{times} in {_duration(seconds)}; record: {fit.job.folder.final}"))
+            self._steps(fit)
             for name, value in _flat(fit.results):
                 self._say(f"  {name:<28} {value}")
         else:
@@ -263,6 +266,18 @@ class Display:
             self._say(f"its words: {fit.job.folder.run_stderr} and {fit.job.folder.run_stdout}")
             self._going_on(fit)
         self._memory(fit)
+
+    def _steps(self, fit: Fit) -> None:
+        """The run's optimizer steps against those due; and a run that ended at a rung that nobody compared."""
+        steps, same = fit.steps, fit.certificate(fit.rung) if fit.rung is not None else None
+        if steps is not None and steps.line == "proven":
+            self._say(f"  {'optimizer steps':<28} {steps.made}, as due by {steps.due.by}", hang=31)
+        elif steps is not None:
+            self._say(f"  {'optimizer steps':<28} {steps.line}", style="yellow" if steps.otherwise else "dim", hang=31)
+        if fit.rung is not None and fit.chosen is not None and fit.rung.index != fit.chosen.rung.index and same is not None:
+            short = "; ".join(dict.fromkeys(line.split(" ", 1)[1] for line in same.unproven))
+            if short:
+                self._say(f"it ended at rung {fit.rung.index}, which isn't proven the same training: {short}", style="yellow", hang=2)
 
     def _going_on(self, fit: Fit) -> None:
         """What a failed run has left, and how to go on from there."""
@@ -486,9 +501,9 @@ def _batch_words(trial: Trial, asked: int) -> str:
 
 def _given_up(text: str, batch: str, same: SameTraining | None) -> str:
     """What the rung gives up; that it gives up nothing, or is as asked, only where that is proven."""
-    if same is None or same.proven:
+    if same is None or not same.unproven:
         return f"given up: {text or 'nothing'} ({batch})"
-    short = "; ".join(dict.fromkeys(line.split(" ", 1)[1] for line in same.short))
+    short = "; ".join(dict.fromkeys(line.split(" ", 1)[1] for line in same.unproven))
     unsaid = batch.removesuffix(", as asked")
     return f"given up: {f'{text} ' if text else ''}({unsaid}; not proven the same training: {short})"
 

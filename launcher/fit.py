@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from launcher import headroom
+from launcher import course, headroom
 from launcher.errors import ExitCode
 from launcher.job import Job
 from launcher.kept import Standing
 from launcher.ladder import Rung
 from launcher.made import Made
 from launcher.misread import Misread
-from launcher.sameness import SameTraining
+from launcher.sameness import SameTraining, unproven
 from launcher.supervise import Outcome
-from launcher.trainers.base import Command
+from launcher.trainers.base import Command, proving
 from launcher.trial import Trial
 from launcher.verdict import Kind
 
@@ -84,6 +84,10 @@ class Fit:
     """Only the trials were asked for (``autofit fit``, ``run --fit-only``): no full run is ever launched, not on ``resume`` either."""
     same: SameTraining | None = None
     """Whether the chosen rung is the asked training; of the last one that was looked at where none is chosen. None before that."""
+    sames: dict[int, SameTraining] = field(default_factory=dict)
+    """The same of every rung that was looked at, by its index."""
+    steps: course.Made | None = None
+    """A full run's optimizer steps against those due, once it has come to its end and both are known."""
     refused: str = ""
     """Why rungs with more accumulation than asked were ruled out, after trials of theirs had fitted."""
     nearest: Trial | None = None
@@ -142,6 +146,31 @@ class Fit:
             return {}
         return {"nearest": {**self.nearest.as_record(), "command": self.nearest_command.shell()}}
 
+    @property
+    def due(self) -> course.Due | None:
+        """Optimizer steps of the asked training; None where they aren't known, or the rung at which it runs gives some up."""
+        asked, adapter, rung = self.trial_of(0), proving(self.job.adapter), self.rung
+        if asked is None or rung is None or rung.effective_batch != self.job.ladder.effective_batch:
+            return None
+        if self.certificate(rung).steps.startswith("differs"):
+            return None
+        length = adapter.length() if adapter is not None else None
+        return course.due(course.shown(asked.report, asked.rung), batch=asked.effective_batch, length=length)
+
+    def trial_of(self, rung_index: int) -> Trial | None:
+        return next((one for one in reversed(self.trials) if one.rung.index == rung_index), None)
+
+    def certificate(self, rung: Rung) -> SameTraining:
+        """Whether a rung is the asked training, as far as that was looked at. Rung 0 is what was asked."""
+        if rung.index in self.sames:
+            return self.sames[rung.index]
+        if not rung.index:
+            return SameTraining()
+        tried = self.trial_of(rung.index)
+        if tried is None:
+            return unproven("this rung was not compared with the asked one")
+        return unproven("another rung was taken" if tried.verdict.fits else f"its trial ended otherwise ({tried.verdict.kind.value})")
+
     def _same_record(self) -> dict[str, Any] | None:
         refused = {"refused": self.refused} if self.refused else {}
         return {**self.same.as_record(), **refused} if self.same is not None else None
@@ -151,7 +180,8 @@ class Fit:
         rung, job = self.rung, self.job
         trial_peak = self.chosen.verdict.peak_bytes if self.chosen is not None else 0
         given_up = {name: {"asked": asked, "used": used} for name, (asked, used) in job.ladder.given_up(rung).items()} if rung else None
-        ran = {"run": self.outcome, "memory": self.memory, "results": self.results} if self.outcome is not None else {}
+        steps = {"steps": self.steps.as_record()} if self.steps is not None else {}
+        ran = {"run": self.outcome, **steps, "memory": self.memory, "results": self.results} if self.outcome is not None else {}
         return {
             "format": FORMAT,
             "status": self.status,
@@ -164,8 +194,8 @@ class Fit:
             "effective_batch_seen": self.chosen.batch_seen if self.chosen else False,
             "effective_batch_asked": job.ladder.effective_batch,
             "given_up": given_up,
-            "trials": [one.as_record() for one in self.trials],
-            "attempts": [made.as_record(trial_peak) for made in self.attempts],
+            "trials": [{**one.as_record(), "same_training": self.certificate(one.rung).as_record()} for one in self.trials],
+            "attempts": [{**one.as_record(trial_peak), "same_training": self.certificate(one.rung).as_record()} for one in self.attempts],
             "same_training": self._same_record(),
             "chosen_rung_index": self.chosen.rung.index if self.chosen is not None else None,
             "cwd": self.cwd,

@@ -22,7 +22,8 @@ class Meter:
     """Told what the run says, and asked to look each second."""
 
     def __init__(self, job: Job, rung: Rung, usage: Usage) -> None:
-        self._job, self._rung, self._usage = job, rung, usage
+        self.rung = rung
+        self._job, self._usage = job, usage
         self._series = series.Series(job.folder.series)
         self._pace = series.Pace()
         self._words: deque[str] = deque(maxlen=MOST_WORDS)
@@ -37,7 +38,7 @@ class Meter:
         words, self._words = self._words, deque(maxlen=MOST_WORDS)
         for line in words:
             with suppress(Exception):  # an adapter that stumbles over a line, or has no word for progress, ends no training
-                self.progress = self._job.adapter.progress(line, self.progress, rung=self._rung)
+                self.progress = self._job.adapter.progress(line, self.progress, rung=self.rung)
         self._pace.saw(self.progress, at=time())
         used, peak, host = self._usage.now_bytes, self._usage.lately(), self._usage.host_bytes()
         self.busy = devices.busy(self._job.budget)

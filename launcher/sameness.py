@@ -28,6 +28,8 @@ BESIDE = 5e-2
 ALMOST = 1e-3
 """A factor this near k or 1/k is that."""
 PROVEN = "proven"
+GIVEN_UP = "differs by what is given up"
+"""How a line begins of what a rung's lesser sizes, lengths or model make another training: the person let them be turned."""
 
 
 class Kind(StrEnum):
@@ -162,6 +164,11 @@ class SameTraining:
     def short(self) -> list[str]:
         """The lines that aren't proven, in words."""
         return [f"{name} {line}" for name, line in self.lines.items() if line != PROVEN]
+
+    @property
+    def unproven(self) -> list[str]:
+        """Those of ``short`` that aren't what the rung gives up, which is told anyway."""
+        return [line for line in self.short if GIVEN_UP not in line]
 
     def as_record(self) -> dict[str, Any]:
         return {

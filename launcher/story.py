@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from launcher import (
     attempts,
+    course,
     devices,
     host,
     install,
@@ -272,6 +273,8 @@ def _as_it_was(interrupted: Interruption, screen: Screen, until_the_end: ExitSta
     result.digest = (interrupted.record.get("kept") or {}).get("digest")
     said = interrupted.record.get("same_training")
     result.same = SameTraining.of(said) if said is not None else None
+    said_of = {one["rung_index"]: one["same_training"] for one in interrupted.record.get("trials", ()) if "same_training" in one}
+    result.sames = {index: SameTraining.of(same) for index, same in said_of.items()}
     chosen = interrupted.record["chosen_rung_index"]
     if chosen is not None:
         result.chosen = next(one for one in reversed(result.trials) if one.rung.index == chosen)
@@ -437,15 +440,27 @@ def _proven(result: Fit, rung: Rung, screen: Screen) -> Proof:
     """Whether the rung is the asked training, shown by twins where it accumulates more than was asked; told and written down."""
     job = result.job
     if not proof.needed(job, rung):
-        found = Proof(same=as_asked(job.ladder, rung))
+        found = _by_its_trial(result, rung, Proof(same=as_asked(job.ladder, rung)))
     else:
         with doing(f"running the same rows in other layouts: is an update at rung {rung.index} the asked one?"):
-            found = proof.prove(job, rung)
+            found = _by_its_trial(result, rung, proof.prove(job, rung))
         job.folder.event("proven", rung_index=rung.index, **found.same.as_record(), refused=found.refused)
     result.same, result.refused = found.same, found.refused or result.refused
+    result.sames[rung.index] = found.same
     result.write()
     screen.proven(found.same, rung, refused=found.refused)
     return found
+
+
+def _by_its_trial(result: Fit, rung: Rung, found: Proof) -> Proof:
+    """With what the rung's own trial shows of its course otherwise than rung 0's, which is what was asked."""
+    ladder, asked, tried = result.job.ladder, result.trial_of(0), result.trial_of(rung.index)
+    if not rung.index or asked is None or tried is None or rung.effective_batch != ladder.effective_batch:
+        return found
+    less, two = course.given_up(ladder, rung), (course.shown(tried.report, rung), course.shown(asked.report, asked.rung))
+    same = course.held_against(found.same, *two, batch=ladder.effective_batch, less=less)
+    refused = course.refusal(found.same, *two, less=less) if rung.accumulation > ladder.asked.accumulation else ""
+    return replace(found, same=same, refused=found.refused or refused)
 
 
 def _take(result: Fit, job: Job) -> None:
@@ -571,6 +586,7 @@ def _as_kept(result: Fit, screen: Screen) -> bool:
             result.standing = stands = replace(stands, used=False, certificate=None, why=why)
     if stands.used and stands.certificate is not None:
         result.same = SameTraining.of(stands.certificate.same or {})
+        result.sames[stands.certificate.rung_index] = result.same
         _take(result, proof.with_cure(job, result.same.cure))
         job = result.job
         result.chosen = next(one for one in result.trials if one.rung.index == stands.certificate.rung_index)

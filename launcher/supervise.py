@@ -12,10 +12,11 @@ from pathlib import Path
 
 import psutil
 
-from launcher import cause, devices, host, process, procfs, stacks
+from launcher import cause, course, devices, host, process, procfs, stacks
 from launcher.cause import Cause, Seen
 from launcher.contract.ending import Ending
 from launcher.contract.report import Phase
+from launcher.course import Due
 from launcher.doing import doing
 from launcher.job import Job
 from launcher.ladder import Rung
@@ -26,6 +27,7 @@ from launcher.pacing import Pacing
 from launcher.process import Child
 from launcher.recover import Ended
 from launcher.rhythm import Look
+from launcher.steps_made import StepsMade
 from launcher.trainers.base import Weights, resuming
 from launcher.usage import Usage
 
@@ -58,6 +60,8 @@ class Outcome:
     """Where."""
     evidence: str = ""
     """By which words that is known."""
+    optimizer_steps: int | None = None
+    """That it made, as far as that could be seen from outside."""
     lost_to_memory: tuple[str, ...] = ()
     """Memory failures that the run's logs speak of and that it got over: a figure was not drawn, say."""
 
@@ -76,6 +80,7 @@ def follow(
     otherwise: Callable[[str, str], None] | None = None,
     diverging: Callable[[float | None], None] | None = None,
     after_a_stall: bool = False,
+    due: Due | None = None,
 ) -> Outcome:
     """Waits for the run's end, noting its memory every half minute; ends one that stands still or diverges, as the recipe says.
 
@@ -83,11 +88,11 @@ def follow(
     ``rung``: the run's; ``base_bytes``: what libraries held in the trial's process when its budget was taken;
     ``told`` hears (seconds, used bytes, peak bytes, job) with each heartbeat; ``otherwise`` hears (line, what it means) as soon as the
     run says that it goes on otherwise than asked; ``diverging`` since when its loss is not finite (seconds since 1970), and None once it is
-    again. ``after_a_stall``: an attempt before was ended as standing still or hanging.
+    again. ``after_a_stall``: an attempt before was ended as standing still or hanging. ``due``: optimizer steps of the asked training.
     """
     folder = job.folder
     usage = Usage(child.pid, job.budget, folder.held, base_bytes=base_bytes)
-    watch = _Watch(child, job, usage, Meter(job, rung, usage), told, otherwise, diverging, after_a_stall=after_a_stall)
+    watch = _Watch(child, job, usage, Meter(job, rung, usage), told, otherwise, diverging, after_a_stall=after_a_stall, due=due)
     kills, began = host.oom_kills() or 0, time.time()
     usage.start()
     try:
@@ -146,6 +151,7 @@ def _outcome(job: Job, ending: Ending, found: Cause, watch: _Watch, usage: Usage
         ended=found.ended,
         phase=found.phase,
         evidence=watch.evidence or found.evidence,
+        optimizer_steps=watch.optimizer_steps(),
         lost_to_memory=tuple(line for line in lost if found.failure is None or line != found.failure.line),
     )
     job.folder.event("run_ended", attempt=job.folder.attempt, outcome=outcome)
@@ -166,7 +172,10 @@ class _Watch:
         diverging: Callable[[float | None], None] | None = None,
         *,
         after_a_stall: bool = False,
+        due: Due | None = None,
     ) -> None:
+        self._steps, self._due, self._too_many = StepsMade(job.folder.held), due, False
+        self._times = meter.rung.accumulation / job.ladder.asked.accumulation
         self._process, self._child = psutil.Process(child.pid), child
         self._job = job
         rules = job.recipe.recover
@@ -194,6 +203,7 @@ class _Watch:
             return
         self._sampled = now
         grew = self.look()
+        self._look_at_steps()
         self._look_for_life(now, grew=grew)
         self._look_at_pace(now, grew=grew)
         with contextlib.suppress(psutil.Error):
@@ -240,6 +250,19 @@ class _Watch:
             else:
                 self._end(found.ends, "is ended for that", grace_s=self._job.recipe.run.grace_s)
 
+    def _look_at_steps(self) -> None:
+        """Tells once, as soon as it is certain, that it makes more optimizer steps than are due."""
+        if self._due is None or self._too_many or (made := self._steps.counted()) is None:
+            return
+        if course.too_many(made, self._due, times=self._times):
+            self._too_many = True
+            what = f"makes more optimizer steps than asked: {made} by now, {self._due.words} are due in all by {self._due.by}"
+            self._tell_otherwise("", what)
+
+    def optimizer_steps(self) -> int | None:
+        """That it has made, once it has ended."""
+        return self._steps.in_all(self._meter.progress, self._due)
+
     def _look_at_limit(self) -> None:
         """Whether the run's process has nearly all of the data segments that it may have; once it has ended, as it was before."""
         with contextlib.suppress(OSError, ValueError):
@@ -259,6 +282,7 @@ class _Watch:
     def _heard(self, line: str, at: float) -> None:
         """A line of the run's; ends it where its loss has left all bounds and the recipe doesn't let it go on."""
         self._meter.said(line)
+        self._steps.heard(line)
         said = self._losses.saw(line, at=at)
         if said == "first":
             self._tell_otherwise(line, "has a loss that is not finite")

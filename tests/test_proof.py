@@ -111,7 +111,8 @@ def test_a_refusal_sends_the_search_on_to_what_keeps_the_micro_batch(
     job, screen = launches.job(), Screen()
     fit = story.fit(replace(job, ladder=build(wheels, effective_batch=8)), screen)  # type: ignore[arg-type]
     assert fit.rung is not None and (fit.rung.values["image_size"], fit.rung.accumulation) == (64, 1)
-    assert len(proofs.made) == 1 and fit.same is not None and fit.same.proven, "what is launched is as asked"
+    assert len(proofs.made) == 1 and fit.same is not None and not fit.same.unproven, "what is launched is as asked, but for its images"
+    assert fit.same.gradient == "differs by what is given up: image_size 64 instead of 128"
 
 
 def test_only_what_is_proven_is_said_to_be_as_asked(tmp_path: Path) -> None:

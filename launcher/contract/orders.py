@@ -11,6 +11,8 @@ from . import files
 
 HELD = "AUTOFIT_HELD"
 """Environment variable of a full run: the folder in which its processes tell the base above which they hold themselves to the budget."""
+STEPS = ".steps"
+"""Suffix of the files there in which they tell their optimizer steps: {"steps": [of each that stepped], "ended": no more come}."""
 MALLOC_VARIABLE = "MALLOC_MMAP_THRESHOLD_"
 MALLOC_VALUE = "65536"
 """glibc raises its mmap threshold by itself and then keeps freed tensors on a fragmenting heap: half of a budget can go there.

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Protocol
 
 from launcher import process, progress
 from launcher.contract.report import TrialReport
+from launcher.course import Length
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.forecast import traced
@@ -287,6 +288,10 @@ class Proves:
     def course_of(self) -> Recipe | None:
         """The recipe with its length turned along with the micro-batch, after twins have shown that it counts micro-batches; None where
         no word for it is known. It is proven before it is used."""
+        return None
+
+    def length(self) -> Length | None:
+        """How long the asked training is by its own words; None where they don't say it for certain."""
         return None
 
     def cured(self, finding: Finding) -> Recipe | None:

@@ -6,9 +6,10 @@ import dataclasses
 import importlib
 import json
 import os
+import sys
 from dataclasses import dataclass
 
-from . import budget
+from . import budget, steps
 
 VARIABLE = "AUTOFIT_BUDGET"
 
@@ -37,6 +38,8 @@ def take(told: str) -> None:
     budget.limit(
         device=early.device, cap_bytes=early.cap_bytes, device_uuid=early.device_uuid, idle_free_bytes=early.idle_free_bytes
     )  # fmt: skip
+    if "torch" in sys.modules:
+        steps.count()
 
 
 def _forget() -> None:

@@ -173,3 +173,21 @@ class TestLimit:
         monkeypatch.setattr(budget.sys, "platform", "darwin")
         with pytest.raises(budget.BudgetError, match=r"needs Linux .*this is darwin"):
             budget.limit(device="cpu", cap_bytes=MIB)
+
+
+STEPS = """
+import torch
+weight = torch.nn.Parameter(torch.ones(2))
+optimizer = torch.optim.SGD([weight], lr=0.1)
+for _ in range(5):
+    weight.sum().backward()
+    optimizer.step()
+"""
+
+
+def test_a_full_run_tells_its_optimizer_steps_beside_its_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(orders.HELD, str(tmp_path / "held"))
+    ran = budgeted("--imports", "torch", write(tmp_path / "train.py", STEPS))
+    assert ran.returncode == 0, ran.stderr
+    (told,) = (tmp_path / "held").glob(f"*{orders.STEPS}")
+    assert json.loads(told.read_text(encoding="utf-8")) == {"steps": [5], "ended": True}

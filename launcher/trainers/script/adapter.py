@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 from launcher import devices, places, progress
 from launcher.contract.report import WORLD_SIZE, TrialReport
+from launcher.course import Length
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder import Ladder, Rung, divisors_down
@@ -328,6 +329,17 @@ class ScriptAdapter(Resumes, Foreseen, Proves, OwnWords):
         if _form(self.args) != OUTSIDE:
             return ""
         return next((spelled for spelled in self.args.lengths if names.counts_steps(batches.name(spelled))), "")
+
+    def length(self) -> Length | None:
+        """Only where one word alone says it, and as the command stands a step is an optimizer step."""
+        if len(self.args.lengths) != 1:
+            return None
+        ((spelled, asked),) = self.args.lengths.items()
+        name = batches.name(spelled)
+        if names.counts_passes(name):
+            return Length(word=spelled, passes=asked)
+        steps = names.counts_steps(name) and not names.counts_steps_of_a_pass(name) and self._asked_accumulation == 1
+        return Length(word=spelled, updates=asked) if steps else None
 
     def course_of(self) -> Recipe | None:
         """Every length in steps is taken to count micro-batches, and grows with them."""

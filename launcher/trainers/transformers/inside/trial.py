@@ -20,7 +20,7 @@ from typing import Any
 
 from launcher import procfs
 from launcher.contract.orders import Orders
-from launcher.contract.report import Phase
+from launcher.contract.report import SAID_ACCUMULATION, UPDATES, Phase
 from launcher.trainers.transformers.environment import IMPORTS
 from launcher.trainers.transformers.inside import kept as keeping
 from launcher.trainers.transformers.inside import worst
@@ -255,6 +255,7 @@ class _Trial:
         if args.max_steps <= 0:
             per_epoch = math.ceil(math.ceil(len(lengths) / args.train_batch_size) / plan.real_accumulation)
             args.max_steps = math.ceil(args.num_train_epochs * per_epoch)
+        self._recorder.fact(**{UPDATES: args.max_steps, SAID_ACCUMULATION: plan.real_accumulation})
         self._half_steps = math.ceil(plan.halves / plan.accumulation) if args.train_batch_size > 1 else 0
         args.max_steps = max(args.max_steps, self._course.end_at + self._half_steps)
         self._recorder.measured(train_samples=len(lengths))

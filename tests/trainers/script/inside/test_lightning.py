@@ -13,8 +13,9 @@ from launcher.trainers.script.inside.probe import lightning
 class Trainer:
     def __init__(self, accumulate_grad_batches: int) -> None:
         self.accumulate_grad_batches, self.callbacks = accumulate_grad_batches, []
-        self.limit_val_batches = 1.0
-        self.fit_loop = SimpleNamespace(epoch_loop=SimpleNamespace())
+        self.limit_val_batches = self.limit_train_batches = self.val_check_interval = 1.0
+        self.max_steps = -1
+        self.fit_loop = SimpleNamespace(epoch_loop=SimpleNamespace(), max_epochs=2)
 
     def fit(self, model: Any) -> None:
         pass
@@ -38,3 +39,23 @@ def test_a_pass_is_as_long_as_the_wanted_steps(automatic: bool, by_trainer: int,
     trainer.fit(SimpleNamespace(automatic_optimization=automatic))
     assert trainer.limit_train_batches == batches
     assert list(facts.values()) == ([] if said is None else [said])
+
+
+AS_IT_IS: dict[str, Any] = {"accumulation": 4, "batches": 1.0, "epochs": 3, "steps": -1, "validates": 1.0, "by_hand": False}
+
+
+@pytest.mark.parametrize(
+    ("length", "said", "found"),
+    [
+        (10, {}, {"updates_in_all": 9}),
+        (10, {"batches": 0.5}, {"updates_in_all": 6}),
+        (10, {"batches": 4, "validates": 8}, {"updates_in_all": 3, "evaluates_every": 2.0}),
+        (10, {"steps": 5}, {"updates_in_all": 5}),
+        (0, {"steps": 5, "epochs": -1}, {"updates_in_all": 5}),
+        (0, {}, {}),
+        (10, {"by_hand": True, "validates": 8}, {}),
+    ],
+    ids=["epochs", "a part of them", "batches", "steps", "no length", "unknown", "by hand"],
+)
+def test_how_long_it_would_have_trained(length: int, said: dict[str, Any], found: dict[str, Any]) -> None:
+    assert lightning._course(length, **{**AS_IT_IS, **said}) == found

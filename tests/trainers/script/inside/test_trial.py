@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from launcher import launch, trial
+from launcher import course, launch, trial
+from launcher.contract.orders import HELD
 from launcher.job import Job
 from launcher.ladder import Ladder
 from launcher.record import RunFolder
 from launcher.schema import DeviceRules, LadderRules, Recipe, RecoverRules, TrainerRules, TrialRules, WheelRule
+from launcher.steps_made import StepsMade
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.script.inside.probe.session import steady_growth
 from launcher.trainers.suite import cpu_budget, snapshot
@@ -238,6 +240,7 @@ def test_scores_that_a_trainer_joins_at_every_batch_are_needed_twice_at_the_last
     done = tried("hf_keeps_scores", tmp_path, "--val-rows", "600", micro_batch=8)
     assert done.verdict.kind is Kind.FITS and done.report.validation_batches * 16 * 16384 * 4 <= seen
     assert 2 * whole <= done.verdict.peak_bytes <= 2 * whole + 40 * MIB
+    assert course.shown(done.report, done.rung).updates == 15
 
 
 NAMES_OF_OTHERS = (
@@ -266,10 +269,11 @@ def test_a_script_imports_its_own_modules_in_a_full_run_that_is_held_to_a_budget
     adapter = ScriptAdapter(recipe([sys.executable, script], spelled={"accumulation": "outside"}))
     job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=cpu_budget(), folder=RunFolder.create(tmp_path / "runs", "test"))
     command = adapter.held(launch.native_command(job, job.ladder.rungs[1]), job.budget, folder=job.folder.path)
-    env = {**os.environ, **command.env}
+    env = {**os.environ, **command.env, HELD: str(job.folder.held)}
     ended = subprocess.run(command.argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert ended.returncode == 0 and ended.stdout.endswith("all are mine\n"), ended.stderr
     assert "40 micro-batches, 20 optimizer steps" in ended.stderr
+    assert StepsMade(job.folder.held).counted() == 20
 
 
 def test_a_module_that_passes_attributes_on_is_watched_as_any_other_and_keeps_its_gradients(tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ It plans its validations by the length of its data loader, so ending a pass earl
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
-from .....contract.report import SAID_ACCUMULATION, Phase
+from .....contract.report import EVALUATES_EVERY, SAID_ACCUMULATION, UPDATES, Phase
 from .forward import observe_micro_batch
 from .session import Session
 from .worst import batch_size, length
@@ -21,6 +22,8 @@ def install(session: Session, module: Any) -> None:
     trainer = module.Trainer
     fit = trainer.fit
 
+    asked: dict[str, Any] = {}
+
     class Probe(module.Callback):  # type: ignore[misc]
         def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:
             session.training()
@@ -31,6 +34,7 @@ def install(session: Session, module: Any) -> None:
             if size is not None:
                 observe_micro_batch(session, size)
             session.recorder.measured(train_samples=length(getattr(loader, "dataset", None)))
+            session.recorder.fact(**_course(length(loader), **asked))
 
         def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
             if session.phase is Phase.TRAIN_AGAIN and session.trained_again:
@@ -56,6 +60,10 @@ def install(session: Session, module: Any) -> None:
             accumulation = max(accumulation, session.told)
         elif session.recorder is not None:
             session.recorder.fact(**{SAID_ACCUMULATION: accumulation})
+        asked.update(
+            accumulation=accumulation, batches=this.limit_train_batches, epochs=this.fit_loop.max_epochs, steps=this.max_steps,
+            validates=this.val_check_interval, by_hand=_steps_by_hand(*args, **kwargs),
+        )  # fmt: skip
         this.callbacks = [callback for callback in this.callbacks if not any(cls.__name__ in _UNWANTED for cls in type(callback).__mro__)]
         this.callbacks.append(Probe())
         this.limit_train_batches = session.wanted * accumulation
@@ -68,6 +76,19 @@ def install(session: Session, module: Any) -> None:
         return fit(this, *args, **kwargs)
 
     trainer.fit = fitted
+
+
+def _course(
+    length: int, *, accumulation: int, batches: float, epochs: int | None, steps: int, validates: float | None, by_hand: bool
+) -> dict[str, Any]:
+    """How long it would have trained, and how often validated, in optimizer steps: as its ``estimated_stepping_batches`` counts. It can't
+    know that of a loader without a length, nor of a module that takes its steps itself. ``validates``: a whole number counts micro-batches.
+    """
+    every: dict[str, Any] = {EVALUATES_EVERY: validates / accumulation} if isinstance(validates, int) and not by_hand else {}
+    given = min(length, batches) if isinstance(batches, int) else int(length * batches)
+    by_epochs = math.ceil(given / accumulation) * epochs if epochs is not None and epochs > 0 and given else math.inf
+    updates = min(by_epochs, steps if steps >= 0 else math.inf)
+    return {**every, UPDATES: updates} if updates < math.inf and not by_hand else every
 
 
 def _steps_by_hand(model: Any = None, *_: Any, **__: Any) -> bool:

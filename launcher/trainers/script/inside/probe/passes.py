@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .....contract.report import Phase
+from .....contract.report import PASS_SAMPLES, Phase
 from . import worst
 from .forward import observe_micro_batch
 from .session import LEAST_VALIDATION, VARIETY, Session, live_bytes, steady_growth
@@ -41,6 +41,8 @@ class Passes:
         self.replay: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._endless: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
         self.original: Any = None
+        self.told = False
+        """How many samples a training pass has is said."""
 
     def endless(self, loader: Any, length: int) -> bool:
         """Whether a pass over the loader never ends, whatever length it says that it has."""
@@ -284,6 +286,9 @@ class Pass:
         batches = worst.length(self._loader)
         if self.kind == "train" and samples and self._session.phase is Phase.TRAIN:
             recorder.measured(train_samples=samples)
+            if (whole := worst.of_a_pass(self._loader)) and not self._passes.told:
+                self._passes.told = True
+                recorder.fact(**{PASS_SAMPLES: whole})
         if self.kind == "eval" and batches and self._session.proven:
             recorder.measured(validation_batches_total=batches, **({"validation_samples": samples} if samples else {}))
 

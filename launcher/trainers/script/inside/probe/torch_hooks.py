@@ -12,6 +12,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from .....worker import steps as made_steps
 from .forward import Forward
 from .passes import Passes
 from .session import Session, accumulation_from_outside
@@ -22,6 +23,7 @@ def install(session: Session) -> None:
     modules = _Modules(session)
     modules.install()
     if session.settings.budget_only:
+        made_steps.count()
         return
     steps = _Steps(session, modules)
     steps.install()

@@ -11,7 +11,7 @@ import contextlib
 import functools
 from typing import Any
 
-from .....contract.report import SAID_ACCUMULATION, WORLD_SIZE, Phase
+from .....contract.report import EVALUATES_EVERY, SAID_ACCUMULATION, SAVES_EVERY, UPDATES, WORLD_SIZE, Phase
 from .session import VARIETY, Session
 
 NEVER_ENDS = 1 << 20
@@ -32,6 +32,7 @@ def install(session: Session, module: Any) -> None:
                 session.recorder.fact(
                     samples=args.per_device_train_batch_size,
                     **{SAID_ACCUMULATION: args.gradient_accumulation_steps, WORLD_SIZE: args.world_size},
+                    **_course(args, state),
                 )
             session.training()
 
@@ -63,7 +64,7 @@ def install(session: Session, module: Any) -> None:
         )
 
     def evaluates(this: Any) -> bool:
-        return str(getattr(this.args.eval_strategy, "value", this.args.eval_strategy)) != "no" and this.eval_dataset is not None
+        return _value(this.args.eval_strategy) != "no" and this.eval_dataset is not None
 
     @functools.wraps(made)
     def begun(this: Any, *args: Any, **kwargs: Any) -> None:
@@ -92,6 +93,17 @@ def install(session: Session, module: Any) -> None:
 
     trainer.__init__, trainer.evaluate, trainer.get_eval_dataloader = begun, evaluated, get_eval_dataloader
     trainer.push_to_hub = lambda *args, **kwargs: None
+
+
+def _course(args: Any, state: Any) -> dict[str, Any]:
+    """How long it will train, and how often it evaluates and saves, in optimizer steps; what goes by epochs is left out."""
+    every = {EVALUATES_EVERY: ("eval_strategy", "eval_steps"), SAVES_EVERY: ("save_strategy", "save_steps")}
+    found = {fact: getattr(state, steps, None) for fact, (how, steps) in every.items() if _value(getattr(args, how, "")) == "steps"}
+    return {UPDATES: state.max_steps, **{fact: steps for fact, steps in found.items() if steps}}
+
+
+def _value(strategy: Any) -> str:
+    return str(getattr(strategy, "value", strategy))
 
 
 class _Some:

@@ -267,6 +267,16 @@ def item_size(item: Any) -> int:
     return 1
 
 
+def of_a_pass(loader: Any) -> int:
+    """Samples of a whole pass over a loader, which its sampler knows; 0 where it doesn't, or makes batches of its own sizes."""
+    batches = getattr(loader, "batch_sampler", None)
+    sampler, size = getattr(batches, "sampler", None), getattr(batches, "batch_size", None)
+    if sampler is None or not isinstance(size, int) or size < 1:
+        return 0
+    samples = length(sampler)
+    return samples - samples % size if getattr(batches, "drop_last", False) else samples
+
+
 def batch_size(loader: Any, batch: Any) -> int | None:
     """Samples per batch: as the loader says, or the leading dimension of the batch's largest tensor."""
     for said in (getattr(loader, "batch_size", None), getattr(getattr(loader, "batch_sampler", None), "batch_size", None)):

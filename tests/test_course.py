@@ -1,0 +1,135 @@
+"""What trials show of a training's length, and what a run made of it: lines of a certificate."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launcher import course
+from launcher.contract.report import EVALUATES_EVERY, PASS_SAMPLES, SAID_ACCUMULATION, UPDATES, TrialReport
+from launcher.course import Course, Due, Length
+from launcher.ladder import Wheel, build
+from launcher.progress import Progress
+from launcher.sameness import PROVEN, SameTraining, unproven
+from launcher.steps_made import StepsMade
+
+LADDER = build([Wheel(name="micro_batch", values=(8, 4, 2)), Wheel(name="sequence_length", values=(128, 64))], effective_batch=8)
+ASKED = Course(updates=40, samples=320, points={"evaluation": 10.0})
+SURE = Due(least=40, most=40, by="its trainer's own reckoning", sure=True)
+WORDS = Due(least=38, most=40, by="--epochs 2 over 155 samples", sure=False)
+
+
+def held(tried: Course, same: SameTraining | None = None, asked: Course = ASKED, less: str = "") -> SameTraining:
+    return course.held_against(same or SameTraining(), tried, asked, batch=8, less=less)
+
+
+def test_a_rung_whose_trial_shows_the_asked_course_keeps_what_was_proven_and_gets_its_steps_proven() -> None:
+    assert held(ASKED) == SameTraining()
+    assert held(ASKED, unproven("rows unseen")).steps == PROVEN
+    assert held(Course()) == SameTraining(), "what isn't shown says nothing"
+
+
+def test_another_number_of_steps_in_all_is_told_with_both() -> None:
+    assert held(replace(ASKED, updates=20)).steps == "differs by 20: 20 optimizer steps in all at this rung, 40 as asked"
+
+
+def test_other_samples_in_a_pass_make_other_steps() -> None:
+    found = held(Course(samples=640), asked=Course(samples=320))
+    assert found.samples == "differs by their number: a pass over the data takes 640 samples at this rung, 320 as asked"
+    assert found.steps.startswith("differs as its samples do")
+    assert held(Course(samples=324), asked=Course(samples=320)) == SameTraining(), "less than a batch is the end of a pass"
+    by_steps = held(replace(ASKED, samples=640))
+    assert by_steps.steps == PROVEN and by_steps.samples.startswith("differs"), "so many steps were reckoned, whatever a pass has"
+
+
+def test_evaluations_that_count_micro_batches_are_told() -> None:
+    found = held(replace(ASKED, points={"evaluation": 5.0}))
+    assert found.schedule == "differs by its evaluations: one every 5 optimizer steps, every 10 as asked"
+
+
+def test_what_a_rung_gives_up_is_never_called_the_same() -> None:
+    less = course.given_up(LADDER, LADDER.rungs[-1])
+    found = held(ASKED, less=less)
+    assert found.gradient == "differs by what is given up: sequence_length 64 instead of 128"
+    assert not found.proven and found.unproven == [], "it is told as given up already"
+    assert course.given_up(LADDER, LADDER.rungs[1]) == "", "how a batch is put together gives nothing up"
+
+
+def test_another_course_is_refused_only_where_nothing_that_is_given_up_explains_it() -> None:
+    half = replace(ASKED, updates=20)
+    assert course.refusal(SameTraining(), half, ASKED) == "it would make 20 optimizer steps in all, 40 as asked"
+    assert course.refusal(SameTraining(), half, ASKED, less="sequence_length 64 instead of 128") == ""
+    assert course.refusal(SameTraining(cure={"counts": ["--steps"]}), half, ASKED) == "", "its trial hadn't the cure yet"
+    assert course.refusal(SameTraining(), replace(ASKED, updates=41), ASKED) == "", "ends of passes are told, not refused"
+    assert course.refusal(SameTraining(), Course(samples=80), Course(samples=320)) == "a pass over the data takes 80 samples, 320 as asked"
+
+
+def test_what_was_reckoned_with_other_accumulation_than_the_rungs_says_nothing() -> None:
+    facts = {UPDATES: 40, SAID_ACCUMULATION: 2, EVALUATES_EVERY: 10, PASS_SAMPLES: 320}
+    assert course.shown(TrialReport(facts=facts), LADDER.rungs[1]) == ASKED
+    assert course.shown(TrialReport(facts=facts), LADDER.rungs[2]) == Course(samples=320)
+
+
+@pytest.mark.parametrize(
+    ("asked", "length", "found"),
+    [
+        (ASKED, None, (40, 40, True)),
+        (Course(samples=155), Length(word="--epochs", passes=2), (38, 40, False)),
+        (Course(samples=155), Length(word="--steps", updates=30), (30, 30, False)),
+        (Course(), Length(word="--epochs", passes=2), None),
+        (Course(samples=155), None, None),
+    ],
+)
+def test_what_is_due(asked: Course, length: Length | None, found: tuple[int, int, bool] | None) -> None:
+    due = course.due(asked, batch=8, length=length)
+    assert found == ((due.least, due.most, due.sure) if due is not None else None)
+
+
+@pytest.mark.parametrize("made", [38, 39, 40])
+def test_a_run_that_made_what_was_due_proves_its_steps(made: int) -> None:
+    found = course.judged(made, WORDS, times=4)
+    assert found.line == PROVEN and not found.otherwise
+    assert course.with_steps(unproven("rows unseen"), found).steps == PROVEN
+
+
+@pytest.mark.parametrize(("made", "due", "times"), [(10, WORDS, 4), (160, WORDS, 4), (20, SURE, 2), (41, SURE, 1), (1719, SURE, 1)])
+def test_a_run_that_made_other_steps_is_another_training(made: int, due: Due, times: float) -> None:
+    found = course.judged(made, due, times=times)
+    assert found.otherwise and found.line.startswith("differs by ") and f"made {made} optimizer steps" in found.line
+    assert course.with_steps(SameTraining(), found).steps == found.line, "whatever was proven before"
+
+
+@pytest.mark.parametrize(("made", "due", "times"), [(25, SURE, 1), (10, SURE, 1), (25, WORDS, 4), (37, WORDS, 4), (90, WORDS, 4)])
+def test_a_training_that_ended_early_or_counts_otherwise_is_told_and_is_no_alarm(made: int, due: Due, times: float) -> None:
+    found = course.judged(made, due, times=times)
+    assert not found.otherwise and found.line.startswith(f"not comparable because the run made {made} optimizer steps where")
+    assert course.with_steps(SameTraining(), found).steps == PROVEN, "twins have proven it, and stopping early is the script's own"
+    assert course.with_steps(unproven("rows unseen"), found).steps == found.line
+
+
+def test_too_many_steps_are_seen_before_the_end() -> None:
+    assert course.too_many(41, SURE, times=1) and not course.too_many(40, SURE, times=4)
+    assert course.too_many(101, WORDS, times=4) and not course.too_many(60, WORDS, times=4)
+    assert not course.too_many(1000, WORDS, times=1), "what its words count isn't known, and it is the person's own command"
+
+
+def test_the_process_that_made_most_steps_tells_them(tmp_path: Path) -> None:
+    steps = StepsMade(tmp_path)
+    assert steps.counted() is None and StepsMade(tmp_path / "nowhere").counted() is None
+    for name, counts in (("7", [3]), ("8", [12])):
+        (tmp_path / f"{name}.steps").write_text(json.dumps({"steps": counts, "ended": True}))
+    (tmp_path / "9.steps").write_text("")
+    assert steps.counted() == 12
+    (tmp_path / "8.steps").write_text(json.dumps({"steps": [12, 12], "ended": True}))
+    assert steps.counted() is None, "whose steps are meant isn't known where several optimizers step"
+
+
+def test_without_a_process_of_ours_what_accumulates_and_a_trainers_bar_tell_them(tmp_path: Path) -> None:
+    steps, bar = StepsMade(tmp_path), Progress(step=40, steps=40)
+    assert steps.in_all(bar, SURE) == 40 and steps.in_all(bar, WORDS) is None
+    assert steps.in_all(replace(bar, steps=80), SURE) is None and steps.in_all(replace(bar, of_epoch=True), SURE) is None
+    steps.heard("accumulate: 24 micro-batches, 6 optimizer steps (4 micro-batches in each)")
+    assert steps.in_all(bar, SURE) == 6
