@@ -151,8 +151,8 @@ def due(asked: Course, *, batch: int, length: Length | None) -> Due | None:
     """What the asked configuration makes; None where nobody knows. ``batch``: samples of an optimizer step."""
     if asked.updates is not None:
         return Due(least=asked.updates, most=asked.updates, by="its trainer's own reckoning", sure=True)
-    if length is not None and length.updates is not None:
-        return Due(least=length.updates, most=length.updates, by=f"{length.word} {length.updates}", sure=False)
+    if length is not None and length.updates is not None:  # loops that count from 0 to it make one more
+        return Due(least=length.updates, most=length.updates + 1, by=f"{length.word} {length.updates}", sure=False)
     if length is None or length.passes is None or asked.samples is None or batch < 1:
         return None
     least, most = max(asked.samples // batch, 1), math.ceil(asked.samples / batch)

@@ -78,7 +78,7 @@ def test_what_was_reckoned_with_other_accumulation_than_the_rungs_says_nothing()
     [
         (ASKED, None, (40, 40, True)),
         (Course(samples=155), Length(word="--epochs", passes=2), (38, 40, False)),
-        (Course(samples=155), Length(word="--steps", updates=30), (30, 30, False)),
+        (Course(samples=155), Length(word="--steps", updates=30), (30, 31, False)),
         (Course(), Length(word="--epochs", passes=2), None),
         (Course(samples=155), None, None),
     ],

@@ -60,9 +60,25 @@ def tried(case: Case, repos: Path, python: str, work: Path) -> Row:
     second = place.launch((f"device.memory={int(peak * case.tight / HEADROOM)}",), "tight")
     if second.get("status") == "no_rung_fits":  # most of it is there whatever the batch: a little less than asked, then
         second = place.launch((f"device.memory={int(peak * (1 + case.tight) / 2 / HEADROOM)}",), "tighter")
-    row |= {"tight": brief(second)}
-    survived = second.get("status") == "done"
-    return {**row, "status": "ok" if survived and not row["touched"] else "fault", "why": "" if survived else second["said"]}
+    row |= {"tight": brief(second), "key": {"batch": case.batch, "steps": case.steps, "refuses": case.refuses}}
+    wrong = differs(case, first, second)
+    return {**row, "status": "fault" if wrong or row["touched"] else "ok", "why": wrong}
+
+
+def differs(case: Case, asked: Mapping[str, Any], tight: Mapping[str, Any]) -> str:
+    """What the launches did or said otherwise than the key has it; nothing where all is right."""
+    seen = asked.get("effective_batch")
+    if case.batch and seen != case.batch:
+        return f"it asks for {case.batch} samples in an optimizer step, and {seen} were understood"
+    if tight.get("status") != "done":
+        said = f"{(tight.get('same_training') or {}).get('refused', '')} {tight['said']}"
+        return "" if case.refuses and case.refuses in said else str(tight["said"])
+    if case.refuses and tight.get("accumulation", 1) > asked.get("accumulation", 1):
+        return f"it was launched with more accumulation, and should have been refused: {case.refuses}"
+    same, made = tight.get("same_training") or {}, (tight.get("steps") or {}).get("made")
+    if case.steps and made is not None and made != case.steps and str(same.get("steps")) == "proven":
+        return f"it made {made} optimizer steps of the {case.steps} that are asked, and said nothing of it"
+    return ""
 
 
 def unpacked(case: Case, repos: Path) -> Path | None:
@@ -128,7 +144,9 @@ def listed(folder: Path) -> dict[str, tuple[int, int]]:
 
 def brief(answer: Mapping[str, Any]) -> Row:
     """What is kept of an answer."""
-    keys = ("status", "rung", "accumulation", "effective_batch", "effective_batch_asked", "trial_seconds", "memory")
+    keys = (
+        "status", "rung", "accumulation", "effective_batch", "effective_batch_asked", "trial_seconds", "memory", "same_training", "steps",
+    )  # fmt: skip
     trials = [
         {key: trial[key] for key in ("rung", "verdict", "phase", "peak_bytes", "seconds", "why")} for trial in answer.get("trials", ())
     ]
@@ -158,13 +176,14 @@ def keep(row: Row, path: Path = DATA) -> None:
 def table(every: Iterable[Row]) -> str:
     """The rows for people."""
     lines = [
-        "| repository | command | batch, accumulation | with less memory than it asks | effective batch | full run | folder, caches |",
-        "|---|---|---|---|---|---|---|",
+        "| repository | command | batch, accumulation | with less memory than it asks | effective batch | the same training "
+        "| optimizer steps | full run | folder, caches |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in every:
         cells = [row["repo"], f"`{_script(row['command'])} …`"]
         if row["status"] == "not here":
-            lines.append(f"| {' | '.join([*cells, 'not here: ' + row['why'], '', '', '', ''])} |")
+            lines.append(f"| {' | '.join([*cells, 'not here: ' + row['why'], *[''] * 6])} |")
             continue
         lines.append(f"| {' | '.join([*cells, *_told(row)])} |")
     return "\n".join(lines)
@@ -186,16 +205,38 @@ def _told(row: Row) -> list[str]:
     tight = row.get("tight")
     folder = "untouched" if not row["touched"] else f"touched: {', '.join(row['touched'][:3])}"
     if row["status"] == "breaks":
-        return [known, f"breaks without autofit, too, and that is said: {row['why']}", "", "", folder]
+        return [known, f"breaks without autofit, too, and that is said: {row['why']}", *[""] * 4, folder]
     if tight is None:
-        return [known, f"the asked one: {row['asked']['status']}; {row['why']}", "", "", folder]
+        return [known, f"the asked one: {row['asked']['status']}; {row['why']}", *[""] * 4, folder]
     if tight["rung"] is None:
-        return [known, f"{tight['status']}: {row['why']}".replace("|", "/").replace("\n", " "), "", "", folder]
+        why = row["why"] or f"refused: {row['key']['refuses']}"
+        return [known, f"{tight['status']}: {why}".replace("|", "/").replace("\n", " "), *[""] * 4, folder]
     first = next((one["verdict"] for one in tight["trials"] if one["verdict"] != "fits"), "fits")
     turned = f"{tight['rung']['micro_batch']} x {tight['accumulation']}{' from outside' if tight['outside'] else ''}"
     memory = tight.get("memory") or {}
     ratio = f", {memory['run_peak_bytes'] / memory['trial_peak_bytes']:.0%} of its trial" if memory.get("run_peak_bytes") else ""
-    return [known, f"{first}, then {turned}", str(tight["effective_batch"]), f"{tight['status']}{ratio}", folder]
+    batch = str(tight["effective_batch"])
+    return [known, f"{first}, then {turned}", batch, _proof(tight), _steps(row), f"{tight['status']}{ratio}", folder]
+
+
+PARTS = ("gradient", "steps", "schedule", "samples")
+
+
+def _proof(tight: Row) -> str:
+    """The certificate of the rung that ran; nothing for a row of a time when there was none."""
+    same = tight.get("same_training")
+    if not same:
+        return ""
+    open_parts = list(dict.fromkeys(same[part] for part in PARTS if same[part] != "proven"))
+    cured = " (put right)" if same["cure"] else ""
+    apart = f", updates {same['apart']:.0e} apart" if same["apart"] is not None else ""
+    return f"proven{apart}{cured}" if not open_parts else "; ".join(open_parts).replace("|", "/")
+
+
+def _steps(row: Row) -> str:
+    """Made by the run, of those that the key says."""
+    made, key = (row["tight"].get("steps") or {}).get("made"), (row.get("key") or {}).get("steps")
+    return f"{made if made is not None else 'not seen'} of {key}" if key else str(made or "")
 
 
 def write_table(path: Path = TABLE) -> None:

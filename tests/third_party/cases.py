@@ -29,6 +29,12 @@ class Case:
     """A CPU's budget in which the command fits as it is."""
     tight: float = 0.8
     """Part of the asked rung's peak in which it then must not fit."""
+    batch: int = 0
+    """The key: samples of an optimizer step, as the program's own words ask for them."""
+    steps: int = 0
+    """The key: optimizer steps that the command makes as it stands; 0 where no number is asked for."""
+    refuses: str = ""
+    """The key: why nothing with more accumulation may be launched; a part of the words in which that is to be said."""
     breaks: str = ""
     """What it says where it breaks without autofit, too, here (no card, today's libraries): that must be said, as its own crash."""
 
@@ -41,15 +47,18 @@ CASES: tuple[Case, ...] = (
     Case(
         name="mnist", repo="pytorch/examples", script="mnist/main.py", folder="mnist", data="mnist", data_at="../data",
         needs=("torch", "torchvision"), command=_words("python main.py --epochs 1 --batch-size 512"),
+        batch=512, steps=40,
     ),
     Case(
         name="imagenet", repo="pytorch/examples", script="imagenet/main.py", folder="imagenet", data="pictures",
         needs=("torch", "torchvision"), command=_words("python main.py -a resnet18 --epochs 1 -b 32 -j 0 {data}"),
+        batch=32, steps=12,
     ),
     Case(
         name="vae", repo="pytorch/examples", script="vae/main.py", folder="vae", data="mnist", data_at="../data",
         needs=("torch", "torchvision"), command=_words("python main.py --epochs 1 --batch-size 4096"),
         env={"ACCUMULATE_LOSS": "sum"},  # what it needs to be told; no more samples than its test set has
+        batch=4096, steps=5,
     ),
     Case(
         name="nanogpt", repo="karpathy/nanoGPT", script="train.py", data="characters", data_at="data/shakespeare_char",
@@ -57,14 +66,17 @@ CASES: tuple[Case, ...] = (
             "python train.py config/train_shakespeare_char.py --device=cpu --compile=False --eval_iters=4 --log_interval=1 --block_size=64 "
             "--batch_size=64 --n_layer=4 --n_head=4 --n_embd=128 --max_iters=20 --lr_decay_iters=20 --eval_interval=10 --dropout=0.0"
         ),
+        batch=64, steps=21,  # its loop ends after the step that is beyond max_iters
     ),
     Case(
         name="unet", repo="milesial/Pytorch-UNet", script="train.py", data="masks", data_at="data", needs=("torch", "torchvision", "wandb"),
         env={"WANDB_MODE": "disabled"}, command=_words("python train.py --epochs 1 --batch-size 16 --scale 1.0 --bilinear"), tight=0.85,
+        batch=16, steps=10,
     ),
     Case(
         name="timm", repo="huggingface/pytorch-image-models", script="train.py", data="pictures", needs=("torch", "torchvision", "timm"),
         command=_words("python train.py {data} --model resnet18 --num-classes 4 -b 32 --epochs 1 --img-size 64 --device cpu -j 1"),
+        batch=32, steps=12,
         tight=0.9,
     ),
     Case(
@@ -77,12 +89,47 @@ CASES: tuple[Case, ...] = (
         breaks="Default process group has not been initialized",
     ),
     Case(
+        name="run_mlm", repo="huggingface/transformers", script="examples/pytorch/language-modeling/run_mlm.py", data="masked",
+        folder="examples/pytorch/language-modeling", needs=("torch", "transformers", "datasets", "evaluate"),
+        command=_words(
+            "python run_mlm.py --config_name {data}/model --tokenizer_name {data}/model --train_file {data}/train.txt --validation_file "
+            "{data}/val.txt --line_by_line --do_train --do_eval --max_seq_length 64 --per_device_train_batch_size 64 --max_steps 6 "
+            "--output_dir out --save_strategy no --report_to none --use_cpu"
+        ),
+        batch=64, steps=6,
+    ),
+    Case(
+        name="word_language_model", repo="pytorch/examples", script="word_language_model/main.py", folder="word_language_model",
+        data="wikitext", data_at="data/wikitext-2",
+        command=_words("python main.py --epochs 1 --batch_size 64 --emsize 64 --nhid 64 --bptt 64 --dropout 0.0"),
+        batch=64, refuses="not a loop over a data loader",
+    ),
+    Case(
+        name="yolov5", repo="ultralytics/yolov5", script="train.py", data="boxes", needs=("torch", "torchvision", "cv2", "ultralytics"),
+        env={"YOLO_AUTOINSTALL": "false", "WANDB_MODE": "disabled"},
+        command=(
+            "python", "train.py", "--data", "{data}/boxes.yaml", "--weights", "", "--cfg", "yolov5n.yaml",
+            *_words("--img 128 --batch-size 32 --epochs 2 --device cpu --workers 0 --noplots"),
+        ),
+        batch=64, steps=6,  # its nominal batch, of which warm-up leaves none yet: a step for each micro-batch of three in a pass
+    ),
+    Case(
+        name="separation", repo="ZFTurbo/Music-Source-Separation-Training", script="train.py", data="stems",
+        needs=("torch", "soundfile", "librosa", "omegaconf", "ml_collections"), env={"WANDB_MODE": "disabled"},
+        command=_words(
+            "python train.py --model_type mdx23c --config_path {data}/mine.yaml --results_path out --data_path {data}/train "
+            "--valid_path {data}/val --num_workers 0 --device_ids 0"
+        ),
+        batch=8, steps=16,  # num_steps in each epoch
+    ),
+    Case(
         name="run_clm", repo="huggingface/transformers", script="examples/pytorch/language-modeling/run_clm.py", data="text",
         folder="examples/pytorch/language-modeling", needs=("torch", "transformers", "datasets", "evaluate"),
         command=_words(
             "python run_clm.py --model_name_or_path {data}/model --train_file {data}/train.txt --do_train --block_size 128 "
             "--per_device_train_batch_size 32 --num_train_epochs 1 --output_dir out --report_to none --use_cpu"
         ),
+        batch=32,
     ),
     Case(
         name="run_clm_no_trainer", repo="huggingface/transformers", script="examples/pytorch/language-modeling/run_clm_no_trainer.py",

@@ -100,6 +100,81 @@ def text(folder: Path) -> None:
     GPT2LMHeadModel(config).save_pretrained(folder / "model")
 
 
+def masked(folder: Path) -> None:
+    """``text``'s lines and words, with a small BERT's configuration."""
+    from transformers import BertConfig
+
+    text(folder)
+    for name in ("config.json", "generation_config.json", "model.safetensors"):
+        (folder / "model" / name).unlink(missing_ok=True)
+    words = json.loads((folder / "model" / "tokenizer_config.json").read_text())
+    (folder / "model" / "tokenizer_config.json").write_text(json.dumps({**words, "mask_token": "<unk>"}))
+    config = BertConfig(vocab_size=len(WORDS) + 2, hidden_size=128, num_hidden_layers=2, num_attention_heads=4, intermediate_size=256)
+    config.save_pretrained(folder / "model")
+
+
+def wikitext(folder: Path) -> None:
+    """FOLDER/{train,valid,test}.txt."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, count in (("train", 4000), ("valid", 400), ("test", 400)):
+        (folder / f"{name}.txt").write_text("\n".join(sentences(count)) + "\n")
+
+
+def boxes(folder: Path) -> None:
+    """Images with a box each, as YOLO has them: FOLDER/{images,labels}/{train,val} and FOLDER/boxes.yaml."""
+    from PIL import Image
+
+    for split, count in (("train", 96), ("val", 16)):
+        for part in ("images", "labels"):
+            (folder / part / split).mkdir(parents=True)
+        for number in range(count):
+            Image.fromarray(CHANCE.integers(0, 256, (128, 128, 3), dtype=np.uint8)).save(folder / "images" / split / f"{number}.jpg")
+            (folder / "labels" / split / f"{number}.txt").write_text(f"{number % 3} 0.5 0.5 0.{number % 5 + 2} 0.{number % 4 + 2}\n")
+    (folder / "boxes.yaml").write_text(f"path: {folder}\ntrain: images/train\nval: images/val\nnames: {{0: a, 1: b, 2: c}}\n")
+
+
+STEMS = """audio: {chunk_size: 15360, dim_f: 512, dim_t: 16, hop_length: 1024, n_fft: 1024, num_channels: 2, sample_rate: 44100,
+        min_mean_abs: 0.001}
+model: {act: gelu, bottleneck_factor: 4, growth: 16, norm: InstanceNorm, num_blocks_per_scale: 2, num_channels: 32, num_scales: 2,
+        num_subbands: 4, scale: [2, 2]}
+training:
+  batch_size: 8
+  gradient_accumulation_steps: 1
+  grad_clip: 0
+  instruments: [vocals, other]
+  lr: 9.0e-05
+  patience: 2
+  reduce_factor: 0.95
+  target_instrument: null
+  num_epochs: 2
+  num_steps: 8
+  q: 0.95
+  coarse_loss_clip: false
+  ema_momentum: 0.999
+  optimizer: adam
+  read_metadata_procs: 1
+  other_fix: true
+  use_amp: false
+augmentations:
+  enable: false
+inference: {batch_size: 1, dim_t: 16, num_overlap: 2}
+"""
+
+
+def stems(folder: Path) -> None:
+    """Three songs and one, of two stems each, and a configuration: FOLDER/{train,val}/NAME/*.wav, FOLDER/mine.yaml."""
+    import soundfile
+
+    for split, count in (("train", 3), ("val", 1)):
+        for number in range(count):
+            place = folder / split / f"song{number}"
+            place.mkdir(parents=True)
+            vocals, other = (CHANCE.normal(0, 0.1, (3 * 44100, 2)) for _ in range(2))
+            for name, wave in (("vocals", vocals), ("other", other), ("mixture", vocals + other)):
+                soundfile.write(place / f"{name}.wav", wave, 44100)
+    (folder / "mine.yaml").write_text(STEMS)
+
+
 def prompts(folder: Path) -> None:
     """``text``, and FOLDER/set/{train,test}.jsonl with a column ``text``."""
     text(folder)
@@ -109,7 +184,10 @@ def prompts(folder: Path) -> None:
         (folder / "set" / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
 
 
-KINDS = {one.__name__: one for one in (mnist, whole_mnist, twice_mnist, pictures, masks, characters, text, prompts)}
+KINDS = {
+    one.__name__: one
+    for one in (mnist, whole_mnist, twice_mnist, pictures, masks, characters, text, masked, wikitext, boxes, stems, prompts)
+}
 
 if __name__ == "__main__":
     KINDS[sys.argv[1]](Path(sys.argv[2]))

@@ -13,8 +13,10 @@ ROW: third_party.Row = {
     "asked": {"status": "done"},
     "tight": {
         "status": "done", "rung": {"micro_batch": 256}, "accumulation": 2, "effective_batch": 512, "outside": True,
-        "trials": [{"verdict": "out_of_memory"}], "memory": {"run_peak_bytes": 99, "trial_peak_bytes": 100},
+        "trials": [{"verdict": "out_of_memory"}], "memory": {"run_peak_bytes": 99, "trial_peak_bytes": 100}, "steps": {"made": 40},
+        "same_training": {**dict.fromkeys(third_party.PARTS, "proven"), "cure": {}, "apart": 1e-7},
     },
+    "key": {"batch": 512, "steps": 40, "refuses": ""},
 }  # fmt: skip
 
 
@@ -26,7 +28,8 @@ def test_the_table_in_the_docs_is_the_one_that_its_rows_make() -> None:
 
 def test_a_row_tells_what_was_understood_and_what_came_of_it() -> None:
     line = third_party.table([ROW]).splitlines()[-1]
-    assert "--batch-size 512, outside 1 | out_of_memory, then 256 x 2 from outside | 512 | done, 99% of its trial | untouched" in line
+    assert "--batch-size 512, outside 1 | out_of_memory, then 256 x 2 from outside | 512 | proven, updates 1e-07 apart | 40 of 40 |" in line
+    assert line.endswith("| done, 99% of its trial | untouched |")
     missing = {key: ROW[key] for key in ("case", "repo", "command")} | {"status": "not here", "why": "no pytorch/examples"}
     assert "not here: no pytorch/examples" in third_party.table([missing])
 
@@ -50,3 +53,27 @@ def test_a_repository_is_found_by_its_name_with_or_without_its_owner(tmp_path: P
         script.write_text("")
         assert third_party.unpacked(CASES[0], tmp_path) == tmp_path / place
         script.unlink()
+
+
+def done(**how: object) -> third_party.Row:
+    return {"status": "done", "effective_batch": 64, "accumulation": 1, "said": "", **how}
+
+
+NANOGPT = next(case for case in CASES if case.name == "nanogpt")
+REFUSED = next(case for case in CASES if case.refuses)
+
+
+def test_the_key_tells_what_was_misunderstood_or_not_said() -> None:
+    proven = {"steps": "proven"}
+    assert third_party.differs(NANOGPT, done(), done(accumulation=2, steps={"made": 21}, same_training=proven)) == ""
+    assert "and 32 were understood" in third_party.differs(NANOGPT, done(effective_batch=32), done())
+    assert "said nothing of it" in third_party.differs(NANOGPT, done(), done(accumulation=2, steps={"made": 10}, same_training=proven))
+    told = {"steps": "differs by 11: the run made 10 optimizer steps"}
+    assert third_party.differs(NANOGPT, done(), done(accumulation=2, steps={"made": 10}, same_training=told)) == ""
+
+
+def test_the_key_tells_what_must_be_refused_and_why() -> None:
+    right = {"status": "no_rung_fits", "said": "no", "same_training": {"refused": f"it is {REFUSED.refuses}"}}
+    assert third_party.differs(REFUSED, done(), right) == ""
+    assert third_party.differs(REFUSED, done(), {**right, "same_training": {"refused": "nobody knows"}}) == "no"
+    assert "should have been refused" in third_party.differs(REFUSED, done(), done(accumulation=2))
