@@ -32,8 +32,10 @@ from launcher.contract.orders import Orders
 from launcher.contract.report import OWN_ACCUMULATION, SAMPLES, STEPS_IN_ALL, Failure, Phase, TrialReport
 from launcher.trainers.script.inside.caches import CACHES, huggingface
 from launcher.trainers.script.inside.plainly import injected, proven, refuses, speaks_of_memory
+from launcher.trainers.script.inside.probe import settings as probe_settings
 from launcher.trainers.script.inside.probe.settings import LEAST_STEPS, LOADED, Settings
 from launcher.trainers.script.inside.watch import Watch
+from launcher.worker.budgeted import SHIM
 from launcher.worker.lifeline import die_with_parent
 from launcher.worker.recorder import Recorder
 
@@ -143,7 +145,7 @@ def _environment(orders: Orders, place: Path) -> dict[str, str]:
 LOOK_S = 0.5
 """Between two looks at what the command's processes are at."""
 UNREACHED_S = 3.0
-"""So long may a Python process of the command run before the probe has come into any."""
+"""So long may a Python process of the command run into which the probe can't come: a wrapper may start another one that it can."""
 KEPT_OUT = (
     "PYTHONPATH set anew (env, export, a launcher of its own), or python -I, -E or -S, keep the probe out: set it before autofit instead"
 )
@@ -161,7 +163,7 @@ def _followed(child: subprocess.Popen[bytes], records: Path, orders: Orders) -> 
             watch.stop()
             return status
         except subprocess.TimeoutExpired:
-            if not (records / LOADED).exists() and (lives := _long_at_python(child.pid)):
+            if not (records / LOADED).exists() and (lives := _out_of_reach(child.pid)):
                 _end(child)
                 raise Unreached(f"autofit's probe did not come into {lives}. {KEPT_OUT}") from None
             furthest = max(_reports(records), key=lambda report: list(Phase).index(Phase(report.phase)), default=None)
@@ -179,15 +181,43 @@ def _beat(records: Path) -> int:
     return max((path.stat().st_mtime_ns for path in records.glob("*/report.json")), default=0)
 
 
-def _long_at_python(pid: int) -> str:
-    """A Python process of the command's that has run for long, in words; nothing where there is none."""
+def _out_of_reach(pid: int) -> str:
+    """A Python process of the command's that has run for some time and into which the probe can't come, or hasn't come though torch is in
+    it already; in words, nothing where there is none. However long an interpreter takes to start says nothing."""
     for one in (pid, *procfs.descendants(pid)):
         with contextlib.suppress(OSError, IndexError):
             name = os.path.basename(os.readlink(f"/proc/{one}/exe"))
             age = time.time() - os.stat(f"/proc/{one}").st_ctime
-            if name.startswith("python") and age > UNREACHED_S:
-                return Path(f"/proc/{one}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()[:200]
+            words = Path(f"/proc/{one}/cmdline").read_bytes().decode(errors="replace").split("\0")
+            if name.startswith("python") and age > UNREACHED_S and (_keeps_out(one, words) or "/libtorch" in _mapped(one)):
+                return " ".join(words).strip()[:200]
     return ""
+
+
+def _keeps_out(pid: int, words: Sequence[str]) -> bool:
+    """Whether a Python was started without the variables that load the probe, or told to pass them over."""
+    environ = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+    told = dict(word.partition("=")[::2] for word in environ)
+    return probe_settings.VARIABLE not in told or str(SHIM) not in told.get("PYTHONPATH", "").split(os.pathsep) or _isolated(words[1:])
+
+
+def _isolated(words: Sequence[str]) -> bool:
+    """Whether an interpreter's own options leave out the environment's variables, or what ``site`` loads: -I, -E or -S, also in -sE."""
+    for word in words:
+        if not word.startswith("-") or word in ("-", "--"):
+            return False
+        for letter in word[1:] if not word.startswith("--") else "":
+            if letter in "IES":
+                return True
+            if letter in "cmXW":
+                break
+        if word[-1:] in "cm" and not word.startswith("--"):
+            return False
+    return False
+
+
+def _mapped(pid: int) -> str:
+    return Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

@@ -1,0 +1,68 @@
+"""Whether the probe can come into a Python process is told by how that was started, and not by how long it takes to start."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from launcher.trainers.script.inside import trial
+from launcher.trainers.script.inside.plainly import injected
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+SLEEPS = "import time; time.sleep(600)"
+
+
+@contextmanager
+def running(argv: Sequence[str], env: dict[str, str]) -> Iterator[int]:
+    child = subprocess.Popen(argv, env=env)
+    try:
+        while Path(f"/proc/{child.pid}/cmdline").read_bytes().split(b"\0")[: len(argv)] != [os.fsencode(word) for word in argv]:
+            time.sleep(0.01)
+        yield child.pid
+    finally:
+        child.kill()
+        child.wait()
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "UNREACHED_S", -1.0)
+
+
+def told(place: Path) -> dict[str, str]:
+    return {**os.environ, **injected(place / "probe.json", os.environ)}
+
+
+def test_a_python_that_takes_long_to_start_is_waited_for(tmp_path: Path) -> None:
+    """Its site packages lie on a slow disk: here, one of them sleeps before any program, and before what loads the probe."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
+    (packages,) = (tmp_path / "env" / "lib").glob("python*/site-packages")
+    (packages / "slow.pth").write_text(f"{SLEEPS}\n")
+    with running([str(tmp_path / "env" / "bin" / "python"), "-c", "pass"], told(tmp_path)) as pid:
+        assert trial._out_of_reach(pid) == ""
+
+
+@pytest.mark.parametrize("options", [["-I"], ["-E"], ["-S"], ["-sE"], ["-u", "-I"]])
+def test_one_that_is_told_to_leave_it_out_is_out_of_reach(tmp_path: Path, options: list[str]) -> None:
+    with running([sys.executable, *options, "-c", SLEEPS], told(tmp_path)) as pid:
+        assert " ".join([sys.executable, *options]) in trial._out_of_reach(pid)
+
+
+@pytest.mark.parametrize("options", [[], ["-u"], ["-X", "utf8"], ["-P"], ["-Wignore"]])
+def test_other_options_leave_nothing_out(tmp_path: Path, options: list[str]) -> None:
+    with running([sys.executable, *options, "-c", SLEEPS, "-I"], told(tmp_path)) as pid:
+        assert trial._out_of_reach(pid) == ""
+
+
+@pytest.mark.parametrize("changed", [{"PYTHONPATH": "mine"}, {"AUTOFIT_PROBE": None}])
+def test_one_whose_environment_was_set_anew_is_out_of_reach(tmp_path: Path, changed: dict[str, str | None]) -> None:
+    env = {name: value for name, value in {**told(tmp_path), **changed}.items() if value is not None}
+    with running([sys.executable, "-c", SLEEPS], env) as pid:
+        assert sys.executable in trial._out_of_reach(pid)
