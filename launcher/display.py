@@ -45,15 +45,17 @@ class Display:
         self._trial, self._trying = "", ExitStack()
 
     def plan(self, job: Job) -> None:
-        from launcher import search
+        from launcher import search, throughput
 
         recipe, budget = job.recipe, job.budget
         most = search.most_left(job.ladder, (), policy=recipe.ladder.search)
+        most += throughput.most_more(job.ladder) if recipe.ladder.objective == "throughput" else 0
         self._labelled(recipe.name, recipe.summary, label_style="bold")
         self._labelled("asked", _words(job.ladder.asked))
         self._labelled("device", str(budget))
         self._labelled("fits", _held(budget))
-        self._labelled("ladder", f"{_counted(len(job.ladder.rungs), 'rung')}; {_batch_of(job)}; at most {_counted(most, 'trial')}")
+        rungs, trials = _counted(len(job.ladder.rungs), "rung"), _counted(most, "trial")
+        self._labelled("ladder", f"{rungs}; {_batch_of(job)}; at most {trials} to find the one that fits")
         self._labelled("record", str(job.folder.path))
         for note in (*job.budget.notes, *job.adapter.notes()):
             self._labelled("note", note, label_style="yellow")

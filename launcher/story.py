@@ -497,8 +497,10 @@ def _another_follows(job: Job, rung: Rung, ahead: Ahead | None) -> bool:
 
 
 def _most(result: Fit, history: Sequence[search.Tried]) -> int:
-    """Trials that the search makes at most, those that it has made among them."""
-    return len(result.trials) + search.most_left(result.job.ladder, history, policy=result.job.recipe.ladder.search)
+    """Trials that the search makes at most, those that it has made and those for speed among them."""
+    rules, ladder = result.job.recipe.ladder, result.job.ladder
+    for_speed = throughput.most_more(ladder) if rules.objective == "throughput" else 0
+    return len(result.trials) + search.most_left(ladder, history, policy=rules.search) + for_speed
 
 
 def _try(result: Fit, rung: Rung, screen: Screen, words: Mapping[str, Any] | None = None, **how: Any) -> Trial:
@@ -525,7 +527,8 @@ def _fastest(result: Fit, fitting: Rung, screen: Screen) -> Rung:
     """Of the rungs that give up as much as the one that fits the fastest, by the trials that were made and a few more."""
     ladder, before = result.job.ladder, len(result.trials)
     while (rung := throughput.worth_a_trial(ladder, fitting, _speeds(result), made=len(result.trials) - before)) is not None:
-        if not _try(result, rung, screen).verdict.fits:
+        words = {"most": before + throughput.most_more(ladder), "why": "it may be faster, at the same effective batch"}
+        if not _try(result, rung, screen, words).verdict.fits:
             break
     speeds = _speeds(result)
     fastest = throughput.fastest(ladder, fitting, speeds)
@@ -644,8 +647,10 @@ def _look_below(result: Fit, screen: Screen) -> None:
     fixed = type(job.adapter).general and len(micro.values) == 1
     if not job.recipe.ladder.keep_batch or not memory or not (refused or fixed):
         return
-    for number, (freed, rung) in enumerate(_below(job)):
-        screen.trying(rung, len(result.trials) + number + 1)
+    below, before = _below(job), len(result.trials)
+    for number, (freed, rung) in enumerate(below, start=before + 1):
+        why = "no rung fits; this one would change the effective batch, and is tried for advice alone"
+        screen.trying(rung, number, most=before + len(below), why=why)
         tried = trial.recorded(freed, rung, told=screen.phase)
         screen.tried(tried, job)
         if tried.verdict.fits:

@@ -50,6 +50,11 @@ def worth_a_trial(ladder: Ladder, fitting: Rung, speeds: Mapping[int, float], *,
     return min(inside, key=lambda rung: abs(rung.micro_batch - wanted), default=None)
 
 
+def most_more(ladder: Ladder) -> int:
+    """Trials for speed alone that are made at most, whichever rung fits."""
+    return min(MOST_MORE, max(len(alike(ladder, rung)) for rung in ladder.rungs))
+
+
 def fastest(ladder: Ladder, fitting: Rung, speeds: Mapping[int, float]) -> Rung:
     """Of ``fitting`` and those like it the fastest that was timed; the larger micro-batch where they are as good as equal."""
     best = fitting

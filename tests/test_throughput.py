@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -77,6 +78,11 @@ def test_as_fast_is_not_worth_a_smaller_one() -> None:
     assert timed(of, of.asked, lambda rung: rung.micro_batch / (1.06 if rung.micro_batch == 4 else 1.0))[0].micro_batch == 4
 
 
+def test_how_many_trials_more_there_are_at_most() -> None:
+    assert [throughput.most_more(of) for of in (ladder(8), ladder(8, 4), ladder(8, 4, 2), ladder(16, 8, 4, 2, 1))] == [0, 1, 2, 2]
+    assert throughput.most_more(ladder(16, 8, 4, keep_batch=False)) == 0
+
+
 def test_what_was_not_timed_is_left_alone() -> None:
     of = ladder(8, 4, 2)
     assert throughput.speed(of.asked, 0.0) is None
@@ -89,7 +95,7 @@ def test_never_more_than_two_trials_and_never_slower_than_the_largest(seconds: l
     of = ladder(16, 8, 4, 2, 1)
     fitting = of.rungs[at]
     taken, speeds = timed(of, fitting, lambda rung: seconds[rung.index])
-    assert len(speeds) <= 1 + throughput.MOST_MORE and len(set(speeds)) == len(speeds)
+    assert len(speeds) - 1 <= throughput.most_more(of) <= throughput.MOST_MORE and len(set(speeds)) == len(speeds)
     assert taken is fitting or speeds[taken.index] >= throughput.WORTH * speeds[fitting.index]
 
 
@@ -108,6 +114,9 @@ def test_a_launch_takes_the_fastest_of_what_it_timed(tmp_path: Path) -> None:
     said = json.loads(done.stdout.splitlines()[-1])
     events = [json.loads(line) for line in (Path(said["run_dir"]) / "events.jsonl").read_text().splitlines()]
     told = next(event for event in events if event["event"] == "timed")
+    (most,) = re.findall(r"at most (\d+) trials to find the one that fits", done.stderr)
+    numbered = [(int(number), int(of)) for number, of in re.findall(r"^trial (\d+) of at most (\d+)", done.stderr, re.MULTILINE)]
+    assert len(numbered) == len(said["trials"]) and all(number <= of <= int(most) for number, of in numbered)
     speeds = {int(size): speed for size, speed in told["samples_per_second"].items()}
     assert 2 <= len(speeds) == len(said["trials"]) <= 1 + throughput.MOST_MORE and max(speeds) == 8
     assert said["chosen_rung_index"] == told["rung_index"]
