@@ -143,6 +143,8 @@ def _strike_out(result: Fit, screen: Screen) -> None:
     why = outcome.lost_to_memory[0] if made.ended not in DISPROVES and outcome.lost_to_memory else made.evidence or made.ended.value
     if wrong := kept.disproved(result.job, result.digest, rung_index=made.rung.index, why=why[:200], for_good=for_good):
         screen.otherwise(wrong, "could not write down that its fit was wrong")
+    elif result.digest is not None and not for_good:
+        screen.otherwise("", "was killed, and nobody knows for want of what: its kept fit is not used again before new trials")
 
 
 def keep_peaks(job: Job, trial: Trial, made: Made, outcome: Outcome) -> None:

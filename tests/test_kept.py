@@ -257,10 +257,13 @@ def test_a_run_that_fails_otherwise_disproves_nothing(launches: Launches) -> Non
     assert not launches.tried
 
 
-def test_a_run_that_was_killed_by_nobody_known_is_proven_anew(launches: Launches) -> None:
+def test_a_run_that_was_killed_by_nobody_known_is_proven_anew_and_that_is_said(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(Screen, "otherwise", lambda self, line, what: said.append(what), raising=False)
     launches.fault = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     launches.fit()
     launches.train()
+    assert any("was killed" in what and "its kept fit is not used again before new trials" in what for what in said)
     launches.fault = ""
     launches.fit()
     assert launches.tried == [8, 4]

@@ -195,7 +195,12 @@ def _size(tensor: torch.Tensor) -> int:
 def tracing(counts: Counts) -> Iterator[tuple[Tracer, FakeTensorMode]]:
     """Everything inside is traced and computes nothing."""
     tracer, mode = Tracer(counts), FakeTensorMode(allow_non_fake_inputs=True)
-    with _moving(), mode, tracer:
+    with (
+        _moving(),
+        _casts(),
+        mode,
+        tracer,
+    ):  # the casts last: a checkpointed layer is run once more in the backward pass, outside of autocast
         yield tracer, mode
 
 
@@ -309,14 +314,30 @@ def autocast(dtype: torch.dtype | None) -> Iterator[None]:
     if dtype is None:
         yield
         return
+    with _casts(), torch.autocast("cpu", dtype=dtype):
+        yield
+
+
+_casting = False
+"""Whether ``CASTS`` are bent; torch takes each of them once."""
+
+
+@contextlib.contextmanager
+def _casts() -> Iterator[None]:
+    """Wherever the CPU's autocast is on in here, it keeps ``CASTS`` in fp32, too."""
+    global _casting
+    if _casting:
+        yield
+        return
     library = torch.library.Library("aten", "IMPL")
     key = torch._C.DispatchKey.AutocastCPU
     try:
         for name in CASTS:
             library.impl(name, _in_fp32(name, key), "AutocastCPU")
-        with torch.autocast("cpu", dtype=dtype):
-            yield
+        _casting = True
+        yield
     finally:
+        _casting = False
         library._destroy()
 
 

@@ -63,6 +63,29 @@ def test_checkpointing_and_fp32_are_seen(tiny: str, traced: Trace) -> None:
     assert events.live(trace(payload(tiny, cuda=False, amp=False)).at(at))[Phase.TRAIN] > 1.2 * plain
 
 
+ATTENDS = """
+nc: 3
+scale: n
+scales: {n: [0.5, 0.25, 1024]}
+backbone:
+  - [-1, 1, Conv, [64, 3, 2]]
+  - [-1, 1, Conv, [128, 3, 2]]
+  - [-1, 1, Conv, [256, 3, 2]]
+  - [-1, 1, C2PSA, [256]]
+head:
+  - [[3], 1, Detect, [nc]]
+"""
+
+
+def test_a_layer_that_keeps_fp32_under_autocast_is_run_again_as_it_was(tmp_path: Path) -> None:
+    """Attention's softmax: its checkpoint is recomputed in the backward pass."""
+    path = tmp_path / "attends.yaml"
+    path.write_text(ATTENDS, encoding="utf-8")
+    at = {"images": 32, "side": 20, "val_images": 1, "val_side": 1}
+    plain, checkpointed = (events.live(trace(payload(str(path), checkpointing=one)).at(at))[Phase.TRAIN] for one in (False, True))
+    assert checkpointed < plain
+
+
 REAL = (
     ("yolo11n", 2, 224, 185, 154),
     ("yolo11n", 8, 224, 361, 218),
