@@ -385,11 +385,15 @@ def output_of(argv: Sequence[str], *, env: Mapping[str, str] | None = None, time
 
 
 def python_module(module: str, *arguments: str) -> tuple[str, ...]:
-    """argv that runs a module of this installation with this interpreter.
+    """argv that runs a module of this installation with this interpreter, whatever else is called ``launcher`` on PYTHONPATH.
 
     ``-P`` keeps the working folder out of ``sys.path``: a person's own ``datasets/`` there must not pass for the package of that name.
     """
-    return (sys.executable, "-P", "-m", module, *arguments)
+    return (sys.executable, "-P", str(ENTRY), module, *arguments)
+
+
+ENTRY = Path(__file__).absolute().parents[1] / "autofit_launcher.py"
+"""What loads our package from its own place, and then a module of it."""
 
 
 @dataclass(frozen=True, slots=True)

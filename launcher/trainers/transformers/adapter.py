@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher import capabilities, cardmemory, devices, install, nvml, progress
+from launcher import capabilities, cardmemory, devices, install, nvml, process, progress
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault, did_you_mean
@@ -316,7 +316,7 @@ class TransformersAdapter(Resumes, Foreseen, Proves):
         if model.place != "hub":
             return None
         hf_models.locate.cache_clear()  # the next rung finds it in the cache
-        return Command(argv=(sys.executable, "-m", "launcher.trainers.transformers.inside.fetch", model.name))
+        return Command(argv=process.python_module("launcher.trainers.transformers.inside.fetch", model.name))
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         args = {key: value for key, value in self.arguments(rung, budget).items() if key != "output_dir"}

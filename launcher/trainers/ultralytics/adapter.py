@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher import capabilities, devices, host
+from launcher import capabilities, devices, host, process
 from launcher.contract.report import TrialReport
 from launcher.devices import Budget
 from launcher.errors import BadInput, Fault
@@ -308,7 +308,7 @@ class UltralyticsAdapter(Resumes, Foreseen):
         model = start_of(str(rung.values["model"])).file
         missing = (model,) if model.endswith(".pt") and yolo_models.locate(model).path is None else ()
         words = (*(("--if-it-can", str(weights)) if (weights := self._amp_weights()) else ()), *missing)
-        return Command(argv=(sys.executable, "-m", "launcher.trainers.ultralytics.inside.fetch", *words)) if words else None
+        return Command(argv=process.python_module("launcher.trainers.ultralytics.inside.fetch", *words)) if words else None
 
     def _amp_weights(self) -> Path | None:
         """What Ultralytics checks mixed precision with on a card, where it isn't here yet: without it the trial would take for granted

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +23,7 @@ from launcher.trainers.ultralytics import environment
 log = logging.getLogger(__name__)
 
 MOST_LOOKED_AT = 5
-_INSIDE = ("-m", "launcher.trainers.ultralytics.inside.checkpoint")
+_INSIDE = "launcher.trainers.ultralytics.inside.checkpoint"
 _NOT_AT_RESUME = ("model", "data", "device", "project", "name", "save_dir", "exist_ok", "resume", "pretrained")
 
 
@@ -100,7 +99,7 @@ def with_workers(command: Command, workers: int) -> Command:
 def _inside(*words: str) -> str:
     """What the child process said; Ultralytics' own settings are not touched by it."""
     with tempfile.TemporaryDirectory(prefix="autofit-look-") as place:
-        status, said = process.output_of((sys.executable, "-P", *_INSIDE, *words), env=environment.prepare(Path(place)))
+        status, said = process.output_of(process.python_module(_INSIDE, *words), env=environment.prepare(Path(place)))
     if status != 0:
         raise AutofitError(f"looking at checkpoints failed: {said.strip()[-1000:]}")
     return said
