@@ -58,9 +58,14 @@ def left_over(place: Path) -> list[int]:
     return launched_with("YOLO_CONFIG_DIR", place)
 
 
-def test_fit_walks_down_on_real_failures_and_touches_nothing_of_the_persons(place: Path) -> None:
+def test_rungs_are_tried_alone_and_fit_walks_down_on_real_failures_and_touches_nothing_of_the_persons(place: Path) -> None:
     before = snapshot(place)
-    most, least = (autofit(place, "trial", f"rung={rung}")[1]["peak_bytes"] for rung in (0, 5))
+    alone = [autofit(place, "trial", f"rung={rung}") for rung in (0, 5)]
+    for (status, tried, err), micro_batch in zip(alone, (8, 2), strict=True):
+        assert status == 0, err
+        assert (tried["verdict"], tried["rung"]["micro_batch"], tried["accumulation"]) == ("fits", micro_batch, 8 // micro_batch)
+        assert [use["phase"] for use in tried["report"]["uses"]] == ["start", "setup", "train", "validate", "train_again", "finish"]
+    most, least = (tried["peak_bytes"] for _, tried, _ in alone)
     between = int((most + least) / 2 / 0.9)  # a budget between what the first rung needs and what the last does, whatever the machine
     status, said, err = autofit(place, "fit", f"device.memory={between}")
     assert status == 0, err
@@ -139,13 +144,6 @@ def test_a_trial_that_takes_too_long_has_stalled_and_is_gone(place: Path) -> Non
     assert not left_over(place)
 
 
-def test_one_rung_can_be_tried_alone(place: Path) -> None:
-    status, said, err = autofit(place, "trial", "rung=2")
-    assert status == 0, err
-    assert (said["verdict"], said["rung"]["micro_batch"], said["accumulation"]) == ("fits", 2, 4)
-    assert [use["phase"] for use in said["report"]["uses"]] == ["start", "setup", "train", "validate", "train_again", "finish"]
-
-
 def recorded(place: Path) -> tuple[str, str]:
     """(the record's status, the last event)"""
     (record,) = place.glob("runs/autofit/*/record.json")
@@ -167,7 +165,7 @@ def test_a_record_never_says_done_before_the_run_is(place: Path) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 75, marks=pytest.mark.slow)])
 def test_a_signal_ends_the_trial_and_everything(place: Path, number: signal.Signals, status: int) -> None:
     """75 tells a scheduler that `autofit resume` goes on."""
     running = start(place, "train", "trainer.args.epochs=50")

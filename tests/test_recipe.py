@@ -246,7 +246,7 @@ KEYS = [
 ]
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(KEYS), JSON, min_size=1, max_size=4))
 def test_whatever_a_recipe_says_it_becomes_a_ladder_or_faults_with_cures(changes: dict[str, Any]) -> None:
     """Fuzz: never an exception of another kind, and never a fault without words."""

@@ -101,19 +101,34 @@ def walked(bench: Bench, place: Path, letters: str = "ABCDE") -> list[dict[str, 
     return rows.read(results)
 
 
-def test_all_five_cases_walk_on_a_stand_in_and_every_claim_about_them_holds(bench: Bench, tmp_path: Path) -> None:
-    found = walked(bench, tmp_path)
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]], int]:
+    """All five cases walked once: where, their rows, and what is left on the card."""
+    place = tmp_path_factory.mktemp("walked")
+    with pytest.MonkeyPatch.context() as patch:
+        bench = Bench(patch)
+        return place, walked(bench, place), bench.card.used
+
+
+def of_case(found: list[dict[str, Any]], letter: str) -> list[dict[str, Any]]:
+    return [row for row in found if row["case"] == letter]
+
+
+def test_all_five_cases_walk_on_a_stand_in_and_every_claim_about_them_holds(
+    everything: tuple[Path, list[dict[str, Any]], int],
+) -> None:
+    _, found, left = everything
     assert {row["case"] for row in found} == set("ABCDE")
     for case in cases.CASES:
         said = checks.of(case, [row for row in found if row["case"] == case.letter])
         assert [check.holds for check in said] == [True] * len(said), [f"{case.name}: {check}" for check in said]
     text = page.render(found)
     assert page.NOT_YET not in text and "FAILS" not in text and "a card of numbers, driver 600.00" in text
-    assert bench.card.used == 0, "nothing is left on the card"
+    assert left == 0, "nothing is left on the card"
 
 
-def test_a_row_says_what_its_figures_depend_on(bench: Bench, tmp_path: Path) -> None:
-    for row in walked(bench, tmp_path, "C"):
+def test_a_row_says_what_its_figures_depend_on(everything: tuple[Path, list[dict[str, Any]], int]) -> None:
+    for row in everything[1]:
         assert {"case", "step", "kind", "commit", "card", "uuid", "driver", "versions"} <= row.keys()
         if row["kind"] == "trial":
             assert {"verdict", "phase", "source", "asked_bytes", "seconds", "cap_bytes", "emulated"} <= row.keys()
@@ -122,11 +137,13 @@ def test_a_row_says_what_its_figures_depend_on(bench: Bench, tmp_path: Path) -> 
             assert row["run"].keys() >= {"allocated_bytes", "outside_bytes", "ooms", "retries", "sizes", "steps", "micro_batches"}
 
 
-def test_what_is_measured_already_is_left_out(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = walked(bench, tmp_path, "AC")
+def test_what_is_measured_already_is_left_out(
+    bench: Bench, everything: tuple[Path, list[dict[str, Any]], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, before, _ = everything
     monkeypatch.setattr(trial, "run", lambda *_, **__: pytest.fail("tried again"))
     monkeypatch.setattr(play, "ask", lambda *_: pytest.fail("asked again"))
-    assert walked(bench, tmp_path, "AC") == before
+    assert walked(bench, place) == before
 
 
 def test_a_run_that_allocates_more_than_its_trial_is_told(bench: Bench, tmp_path: Path) -> None:
@@ -137,8 +154,10 @@ def test_a_run_that_allocates_more_than_its_trial_is_told(bench: Bench, tmp_path
     assert failed == ["the run allocates at most 1.02 times what its trial did"]
 
 
-def test_a_run_that_lives_above_the_chosen_rung_must_have_missed_by_less_than_the_headroom(bench: Bench, tmp_path: Path) -> None:
-    found = walked(bench, tmp_path, "C")
+def test_a_run_that_lives_above_the_chosen_rung_must_have_missed_by_less_than_the_headroom(
+    everything: tuple[Path, list[dict[str, Any]], int],
+) -> None:
+    found = of_case(everything[1], "C")
     case = next(case for case in cases.CASES if case.letter == "C")
     above = next(row for row in found if row["step"].endswith(": above"))
     for missed, holds in ((1, True), (above["headroom_bytes"] + 1, False)):
