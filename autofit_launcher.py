@@ -18,7 +18,7 @@ PACKAGE = "launcher"
 def main() -> None:
     """The command ``autofit``."""
     _pin()
-    from launcher.cli import main as autofit
+    from launcher.cli.main import main as autofit
 
     autofit()
 

@@ -12,11 +12,11 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from launcher.contract.report import Phase
-from launcher.forecast import cards, traced
-from launcher.forecast.events import Trace, live
+from launcher.forecast import gpu_catalogue, trace_store
 from launcher.forecast.replay import replay
-from launcher.forecast.traced import Ask
+from launcher.forecast.trace_store import Ask
+from launcher.shared.report import Phase
+from launcher.shared.trace import Trace, live
 from launcher.trainers.ultralytics import environment
 from launcher.trainers.ultralytics.tracing import DETERMINISTIC_BYTES, WANTED
 
@@ -51,7 +51,7 @@ def ask(model: str, classes: int) -> Ask:
 def judged(trace: Trace, point: tuple[str, int, int, int, str, float, str]) -> dict[str, Any]:
     """The runs had segments that don't expand, and their figure is that of training before any validation."""
     model, classes, images, side, name, published, where = point
-    (card,) = cards.named([name])
+    (card,) = gpu_catalogue.named([name])
     sizes = {"images": images, "side": side // 32, "val_images": 2 * images, "val_side": side // 32 + 1}
     events = trace.at(sizes)
     low, high = (
@@ -86,7 +86,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     asks = {point: ask(*point[:2]) for point in POINTS}
-    found = traced.of(asks.values(), environments={MODULE: environment.prepare})
+    found = trace_store.of(asks.values(), environments={MODULE: environment.prepare})
     rows = []
     for point, one in asks.items():
         trace = found[one.key]

@@ -28,13 +28,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from launcher import capabilities
+from launcher.adapter import self_test
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "benchmarks" / "results" / "versions.jsonl"
 TABLE = ROOT / "docs" / "versions.md"
 README = ROOT / "README.md"
-RAN = ROOT / "launcher" / capabilities.RAN
+RAN = ROOT / "launcher" / self_test.RAN
 UV = ROOT / ".venv" / "bin" / "uv"
 MOST_AT_ONCE = 2
 LONGEST_S = 1800
@@ -379,7 +379,7 @@ def summary(rows: Iterable[Row]) -> str:
         count += 1
         for name in (_package(row), *_BESIDE):
             seen[name].add(row["versions"][name])
-    told = "; ".join(f"{(_NAMED | _BESIDE)[name]} {', '.join(sorted(of, key=capabilities.numbers))}" for name, of in seen.items() if of)
+    told = "; ".join(f"{(_NAMED | _BESIDE)[name]} {', '.join(sorted(of, key=self_test.numbers))}" for name, of in seen.items() if of)
     return (
         f"Everything passed in {count} environment{'s' * (count > 1)}: {told}." if count else "No environment has been run to its end yet."
     )
@@ -419,7 +419,7 @@ def ran(rows: Iterable[Row]) -> dict[str, dict[str, str]]:
         if row["trainer"] in versions and works(row):
             beside = f"torch {versions['torch']}, Python {versions['python']}"
             found.setdefault(row["trainer"], {}).setdefault(versions[row["trainer"]], beside)
-    return {name: dict(sorted(of.items(), key=lambda one: capabilities.numbers(one[0]))) for name, of in sorted(found.items())}
+    return {name: dict(sorted(of.items(), key=lambda one: self_test.numbers(one[0]))) for name, of in sorted(found.items())}
 
 
 def write_ran(rows: Iterable[Row]) -> None:

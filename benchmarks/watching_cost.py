@@ -25,13 +25,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from launcher import process, supervise
-from launcher.job import Job
-from launcher.record import RunFolder
-from launcher.schema import DeviceRules, LadderRules, Recipe, TrainerRules
-from launcher.trainers.base import load_adapter
+from launcher.adapter.protocol import load_adapter
+from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules
+from launcher.history.run_folder import RunFolder
+from launcher.ladder.build import ladder_of
+from launcher.machine import process
+from launcher.run import supervise
 from launcher.trainers.suite import cpu_budget
-from launcher.wheels import ladder_of
+from launcher.trial.job import Job
 
 ROOT = Path(__file__).resolve().parent.parent
 WORK = """

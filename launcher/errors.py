@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from launcher import synonyms
+from launcher.shared import synonyms
 
 
 class ExitCode(IntEnum):

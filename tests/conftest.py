@@ -13,8 +13,8 @@ import psutil
 import pytest
 from PIL import Image
 
-from launcher import turns
-from launcher.process import TOKEN
+from launcher.machine import device_lock
+from launcher.machine.process import TOKEN
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 """Threads of torch that wait sleep: on a busy machine spinning ones cost the trials two and a half times the processor's time."""
@@ -85,7 +85,7 @@ def nothing_of_the_persons_is_learned_from(tmp_path_factory: pytest.TempPathFact
 @pytest.fixture(autouse=True)
 def turns_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """A test with a card of the stand-ins waits for no other launch on this machine, and nobody for it."""
-    monkeypatch.setenv(turns.VARIABLE, str(tmp_path_factory.mktemp("turns")))
+    monkeypatch.setenv(device_lock.VARIABLE, str(tmp_path_factory.mktemp("turns")))
 
 
 @pytest.fixture(autouse=True)

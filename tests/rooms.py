@@ -121,8 +121,8 @@ def native_knows_autofit(tree: Tree) -> list[str]:
     ]
 
 
-def contract_leans_on_others(tree: Tree) -> list[str]:
-    room = f"{PACKAGE}.contract"
+def shared_leans_on_others(tree: Tree) -> list[str]:
+    room = f"{PACKAGE}.shared"
     return [
         f"{module} imports {one.name}"
         for module, imports in tree.imports.items()
@@ -160,7 +160,7 @@ def probe_needs_a_package(tree: Tree) -> list[str]:
     """A script's own interpreter has no package of autofit's: what the probe loads there at once is of the standard library."""
     faults = []
     for module in tree.paths:
-        if ".probe" in module or module.startswith(f"{PACKAGE}.contract") or module == f"{PACKAGE}.worker.recorder":
+        if ".probe" in module or module.startswith(f"{PACKAGE}.shared") or module == f"{PACKAGE}.worker.recorder":
             others = {_top(name) for name in tree.loaded_by(module)} - sys.stdlib_module_names - {PACKAGE}
             faults += [f"{module} loads {name}" for name in sorted(others)]
     return faults

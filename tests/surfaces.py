@@ -6,10 +6,10 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from launcher.contract.report import Phase
-from launcher.ladder import MICRO_BATCH, Ladder, Rung, Wheel, build
-from launcher.search import Chosen, Move, Policy, Tried, Try, next_move
-from launcher.verdict import Kind, Verdict
+from launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung, Wheel, build
+from launcher.ladder.search import Chosen, Move, Policy, Tried, Try, next_move
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.shared.report import Phase
 
 PHASES = (Phase.SETUP, Phase.TRAIN, Phase.VALIDATE, Phase.TRAIN_AGAIN, Phase.FINISH)
 

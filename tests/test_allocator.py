@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.allocator import VARIABLE, VARIABLES, allocator_environment, holding, knows_fraction, torch_version
-from launcher.ladder import Rung
+from launcher.ladder.rungs import Rung
+from launcher.shared.allocator import VARIABLE, VARIABLES, allocator_environment, holding, knows_fraction, torch_version
 from launcher.trainers.suite import cpu_budget
 
 PLAIN = Rung(index=0, values={"micro_batch": 8, "checkpointing": False}, position=(0, 0), accumulation=2)
@@ -84,6 +84,7 @@ def test_a_run_is_held_beside_what_else_is_set() -> None:
 
 
 def test_the_trainers_process_reads_the_same_words_with_the_standard_library_alone() -> None:
-    code = "import sys; before = {*sys.modules}; import launcher.allocator; print({name.split('.')[0] for name in {*sys.modules} - before})"
+    code = "import sys; before = {*sys.modules}\nimport launcher.shared.allocator\n"
+    code += "print({name.split('.')[0] for name in {*sys.modules} - before})"
     shown = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
     assert ast.literal_eval(shown.stdout) <= {"launcher", *sys.stdlib_module_names}

@@ -13,25 +13,29 @@ from typing import Any, ClassVar
 
 import pytest
 
-from launcher import attempts, recipe, resumption, rhythm, runs, story
-from launcher.contract.report import Phase, TrialReport
-from launcher.devices import Budget
+from launcher.adapter.progress import Progress
+from launcher.adapter.progress import read as read_progress
+from launcher.adapter.protocol import Checkpoint, Command, Resumes, WheelSpec
+from launcher.cli import runs as folder_verbs
+from launcher.config import recipe
+from launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRules, WheelRule
+from launcher.engine import attempts, resumption
+from launcher.engine import fit as story
+from launcher.engine.state import Fit, Status
 from launcher.errors import BadInput, Interrupted
-from launcher.fit import Fit, Status
-from launcher.job import Job
-from launcher.ladder import Rung, Wheel, build
-from launcher.made import Made, read
-from launcher.process import Child
-from launcher.progress import Progress
-from launcher.progress import read as read_progress
-from launcher.record import RunFolder
-from launcher.recover import Ended
-from launcher.schema import LadderRules, Recipe, RecoverRules, TrainerRules, WheelRule
-from launcher.trainers.base import Checkpoint, Command, Resumes, WheelSpec
+from launcher.history import runs
+from launcher.history.run_folder import RunFolder
+from launcher.ladder.rungs import Rung, Wheel, build
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.machine.budget import Budget
+from launcher.machine.process import Child
+from launcher.run import health
+from launcher.run.attempt import Made, read
+from launcher.run.recovery import Ended
+from launcher.shared.report import Phase, TrialReport
 from launcher.trainers.suite import cpu_budget
-from launcher.trial import Trial
-from launcher.verbs import folder as folder_verbs
-from launcher.verdict import Kind, Verdict
+from launcher.trial.job import Job
+from launcher.trial.trial import Trial
 
 TRAINER = """
 import json, os, signal, sys, time
@@ -273,8 +277,8 @@ def test_a_run_that_stands_still_is_ended_with_its_stacks_and_resumed_once(tmp_p
 
 
 def test_a_run_that_hangs_at_work_is_ended_with_its_stacks_and_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rhythm, "LEAST_STEPS", 2)
-    monkeypatch.setattr(rhythm, "PATIENCE", 2)
+    monkeypatch.setattr(health, "LEAST_STEPS", 2)
+    monkeypatch.setattr(health, "PATIENCE", 2)
     fit = run(tmp_path, "spins", stall_s=1.5)
     assert told(fit) == ["stalled 8", "done 8"] and fit.status is Status.DONE
     assert "no step and no word for" in fit.attempts[0].evidence and len(fit.results["epochs"]) == 4

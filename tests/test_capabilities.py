@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from launcher import capabilities
+from launcher.adapter import self_test as capabilities
+from launcher.adapter.protocol import WheelSpec
+from launcher.config.schema import LadderRules, Recipe, TrainerRules, WheelRule
 from launcher.errors import BadInput
-from launcher.ladder import Ladder
-from launcher.schema import LadderRules, Recipe, TrainerRules, WheelRule
-from launcher.trainers.base import WheelSpec
+from launcher.ladder.build import ladder_of
+from launcher.ladder.rungs import Ladder
 from launcher.trainers.script.adapter import ScriptAdapter
-from launcher.wheels import ladder_of
 
 SELF_TEST = "an_autofit_self_test"
 

@@ -14,22 +14,28 @@ from typing import Any
 
 import pytest
 
-from launcher import allocator, devices, launch, process, story, supervise, trial
-from launcher.contract.report import Failure, PhaseUse, TrialReport
-from launcher.devices import Budget
+from launcher.adapter.protocol import Command, TrialPlan, held_by
+from launcher.config.schema import DeviceRules, Recipe
+from launcher.engine import fit as story
+from launcher.engine.state import Fit, Status
 from launcher.errors import BadInput
-from launcher.fit import Fit, Status
-from launcher.job import Job
-from launcher.ladder import Wheel, build
-from launcher.memory_failure import gone_otherwise
-from launcher.meter import Meter
-from launcher.record import RunFolder
-from launcher.schema import DeviceRules, Recipe
-from launcher.series import read as read_series
-from launcher.trainers.base import Command, TrialPlan, held_by
-from launcher.trial import Trial
-from launcher.usage import Usage
-from launcher.verdict import Kind, Verdict
+from launcher.history.run_folder import RunFolder
+from launcher.history.series import read as read_series
+from launcher.ladder.rungs import Wheel, build
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.machine import budget as devices
+from launcher.machine import process
+from launcher.machine.budget import Budget
+from launcher.run import start as launch
+from launcher.run import supervise
+from launcher.run.memory_usage import Usage
+from launcher.run.meter import Meter
+from launcher.shared import allocator
+from launcher.shared.memory_failures import gone_otherwise
+from launcher.shared.report import Failure, PhaseUse, TrialReport
+from launcher.trial import trial
+from launcher.trial.job import Job
+from launcher.trial.trial import Trial
 from tests.gpu.stand_in import GIB, MIB, FakeCard, FakeNvml
 
 RECIPE = {"name": "mine", "ask": {"micro_batch": 8}, "trainer": {"adapter": "ultralytics"}, "ladder": {"order": ("micro_batch",)}}
@@ -319,7 +325,7 @@ def yolo(**device: Any) -> Any:
 
 def test_every_ultralytics_run_on_a_card_runs_what_it_was_told_or_fails(job: Job, tmp_path: Path) -> None:
     """A plain ``yolo`` halves its batch by itself in the first epoch."""
-    from launcher.wheels import ladder_of
+    from launcher.ladder.build import ladder_of
 
     adapter = yolo(kind="cuda")
     rung = ladder_of(adapter).asked
@@ -331,8 +337,8 @@ def test_every_ultralytics_run_on_a_card_runs_what_it_was_told_or_fails(job: Job
 def test_what_amp_is_checked_with_is_fetched_before_a_trial_on_a_card(
     card: FakeCard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    from launcher.ladder.build import ladder_of
     from launcher.trainers.ultralytics import models
-    from launcher.wheels import ladder_of
 
     monkeypatch.setattr(models, "weights_dir", lambda: tmp_path)
     monkeypatch.setattr(models, "network_is_there", lambda: True)
@@ -373,7 +379,7 @@ def test_shapes_of_a_detector_on_a_card_come_largest_small_odd_and_largest_again
 
 def test_figures_are_drawn_in_a_trial_on_a_card_too(tmp_path: Path) -> None:
     """The threads that draw them hold on to batches on the card."""
-    from launcher.contract.orders import Orders
+    from launcher.shared.orders import Orders
     from launcher.trainers.ultralytics.inside.trial import Plan
 
     payload = {"model": "m", "args": {"plots": True, "batch": 8}, "asked_batch": 8, "asked_nbs": 64, "cache_dir": str(tmp_path)}

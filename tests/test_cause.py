@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cause import Seen, find, phase_of
-from launcher.recover import Ended
-from launcher.trainers.base import Weights
+from launcher.adapter.protocol import Weights
+from launcher.run.cause import Seen, find, phase_of
+from launcher.run.recovery import Ended
 
 OOM = "RuntimeError: err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 3276800 bytes. Error code 12"
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher import process, record
-from launcher.record import RunFolder
+from launcher.history import run_folder
+from launcher.history.run_folder import RunFolder
+from launcher.machine import process
 from tests import rooms
 from tests.rooms import Tree
 
@@ -38,7 +39,7 @@ def test_a_module_that_starts_or_ends_a_process_is_noticed(text: str, tmp_path: 
     (tmp_path / "launcher").mkdir()
     (tmp_path / "launcher" / "cli.py").write_text(text)
     (tmp_path / "launcher" / "other.py").write_text("import os\nos.getpid()\nos._exit(0)\n")
-    assert rooms.starts_processes(Tree(tmp_path)) == {"launcher.cli"}
+    assert rooms.starts_processes(Tree(tmp_path)) == {"launcher.cli.main"}
 
 
 @pytest.mark.parametrize("room", TRIALS)
@@ -55,9 +56,9 @@ def test_the_run_folders_docstring_lists_its_files(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path, "demo")
     names = {str(getattr(folder, name).relative_to(folder.path)) for name, value in vars(RunFolder).items() if isinstance(value, property)}
     assert names
-    assert record.__doc__ is not None
-    assert [name for name in sorted(names) if name not in record.__doc__] == []
-    assert folder.trial(7).name == "007" and "trials/NNN/" in record.__doc__
+    assert run_folder.__doc__ is not None
+    assert [name for name in sorted(names) if name not in run_folder.__doc__] == []
+    assert folder.trial(7).name == "007" and "trials/NNN/" in run_folder.__doc__
 
 
 def test_no_docstring_sends_its_reader_to_a_file_that_is_not_here() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from launcher import cli
+from launcher.cli import main
 from tests.conftest import failed_above, write_yolo_dataset
 
 
@@ -149,7 +149,7 @@ def test_bad_input_is_one_clear_message_status_1_and_nothing_launched(
     named = any(word.startswith("data=") for word in words) or words[-1] == "recipe=yolov8x_a100" or len(words) == 1
     monkeypatch.chdir(tmp_path)
     try:
-        status = cli.run([*words, *([] if named else [f"data={data}"])])
+        status = main.run([*words, *([] if named else [f"data={data}"])])
     except SystemExit as ended:  # Hydra's own errors
         status = int(ended.code or 0)
     out, err = capfd.readouterr()
@@ -163,8 +163,8 @@ def test_a_full_disk_is_told_before_anything_is_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("launcher.host.disk_free", lambda path: 3 * 2**20)
-    assert cli.run(["train", "recipe=yolo_demo", f"data={write_yolo_dataset(tmp_path / 'dataset')}"]) == 1
+    monkeypatch.setattr("launcher.machine.host.disk_free", lambda path: 3 * 2**20)
+    assert main.run(["train", "recipe=yolo_demo", f"data={write_yolo_dataset(tmp_path / 'dataset')}"]) == 1
     assert "run.root: runs/autofit has 3 MiB of disk left" in capfd.readouterr().err
     assert not (tmp_path / "runs").exists()
 
@@ -293,7 +293,7 @@ def test_run_takes_a_command_line_to_the_rung_that_fits_and_trains(tmp_path: Pat
 def test_a_recipe_that_can_not_be_written_is_refused_without_a_traceback(tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0o555)
     (tmp_path / "t.py").write_text("import argparse\np = argparse.ArgumentParser()\np.add_argument('--batch-size', type=int, default=4)\n")
-    argv = [sys.executable, "-m", Path(cli.__file__).parent.name, "init", "--", "python", str(tmp_path / "t.py")]
+    argv = [sys.executable, "-m", Path(main.__file__).parent.name, "init", "--", "python", str(tmp_path / "t.py")]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
     done = subprocess.run(
         argv, cwd=tmp_path / "closed", env=env, capture_output=True, text=True, check=False, preexec_fn=without_the_powers_of_root
@@ -306,7 +306,7 @@ def test_a_run_root_that_can_never_be_written_is_refused_with_its_reason_before_
 ) -> None:
     monkeypatch.chdir(tmp_path)
     words = ["fit", "recipe=yolo_demo", f"data={write_yolo_dataset(tmp_path / 'dataset')}"]
-    assert cli.run([*words, "run.root=/proc/here"]) == 1
+    assert main.run([*words, "run.root=/proc/here"]) == 1
     err = capfd.readouterr().err
     assert err.startswith("command line: run.root: can't make a run folder in /proc/here: ") and "Free space" not in err
     assert "disk left" not in err

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from launcher import cli, compose, spinner
+from launcher.cli import main, spinner
+from launcher.config import compose
+from launcher.config.schema import Recipe
 from launcher.errors import BadInput
-from launcher.schema import Recipe
 from tests.rooms import Tree
 
 
@@ -57,7 +58,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_a_mistake_in_a_recipe_is_told_with_its_file_and_line(text: bytes, said: str, capfd: pytest.CaptureFixture[str]) -> None:
     Path("recipes/mine.yaml").write_bytes(text)
-    assert cli.run(["ladder", "recipe=mine", "--json"]) == 1
+    assert main.run(["ladder", "recipe=mine", "--json"]) == 1
     out, err = capfd.readouterr()
     assert err.startswith(said), err
     assert "Traceback" not in err and "hydra.cc" not in err and "HYDRA_FULL_ERROR" not in err
@@ -79,10 +80,10 @@ def test_a_recipe_that_is_no_file_is_told_so(made: str, capfd: pytest.CaptureFix
     place = Path("recipes/mine.yaml")
     place.mkdir() if made == "folder" else place.symlink_to("mine.yaml" if made == "loop" else "nowhere.yaml")
     for words in (["ladder", "recipe=mine"], ["show", "mine"]):
-        assert cli.run(words) == 1
+        assert main.run(words) == 1
         err = capfd.readouterr().err
         assert "recipes/mine.yaml: can't be read: " in err and "Traceback" not in err
-    assert cli.run(["recipes"]) == 0
+    assert main.run(["recipes"]) == 0
     assert "(can't be read" in capfd.readouterr().out
 
 
@@ -121,7 +122,7 @@ def test_how_an_editor_ends_lines_and_marks_text_makes_no_difference(text: bytes
     ],
 )
 def test_nothing_that_is_typed_ends_in_a_traceback(words: tuple[str, ...], said: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(list(words)) == 1
+    assert main.run(list(words)) == 1
     err = capfd.readouterr().err
     assert said in err and "Traceback" not in err
 
@@ -182,7 +183,7 @@ def test_a_recipe_needs_no_package_header(capfd: pytest.CaptureFixture[str]) -> 
     ],
 )
 def test_a_mistake_on_the_command_line_says_what_was_meant(word: str, said: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["ladder", "recipe=yolo_demo", word, "--json"]) == 1
+    assert main.run(["ladder", "recipe=yolo_demo", word, "--json"]) == 1
     out, err = capfd.readouterr()
     assert err.startswith("command line: ") and said in err
     assert "Traceback" not in err and "HYDRA_FULL_ERROR" not in err and "To append to your config use +batch" not in err
@@ -190,7 +191,7 @@ def test_a_mistake_on_the_command_line_says_what_was_meant(word: str, said: str,
 
 
 def test_bare_words_are_the_trainer_s_that_the_recipe_has(capfd: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["ladder", "recipe=whisper_demo", "optimizer=adamw", "learning_rate=3"]) == 1
+    assert main.run(["ladder", "recipe=whisper_demo", "optimizer=adamw", "learning_rate=3"]) == 1
     err = capfd.readouterr().err
     assert "Did you mean ask.optimizer=adamw?" in err and "Did you mean trainer.args.learning_rate=3?" in err
 
@@ -200,12 +201,12 @@ def test_bare_words_are_the_trainer_s_that_the_recipe_has(capfd: pytest.CaptureF
 def test_what_is_meant_is_said_in_the_words_of_the_trainer_that_the_recipe_has(
     word: str, meant: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(["ladder", "recipe=whisper_demo", word]) == 1
+    assert main.run(["ladder", "recipe=whisper_demo", word]) == 1
     assert f"Did you mean {meant}?" in capfd.readouterr().err
 
 
 def test_a_script_s_own_settings_are_its_command_s(capfd: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["ladder", "recipe=separator_demo", "lr=0.1"]) == 1
+    assert main.run(["ladder", "recipe=separator_demo", "lr=0.1"]) == 1
     assert "A script's own settings stand in its command" in capfd.readouterr().err
 
 
@@ -234,7 +235,7 @@ def test_in_a_multirun_several_cards_are_a_launch_each() -> None:
 
 def test_a_flat_recipe_is_told_where_each_key_stands(capfd: pytest.CaptureFixture[str]) -> None:
     Path("recipes/mine.yaml").write_text("model: yolo11n.yaml\nbatch: 16\nimgsz: 640\nepochs: 3\nlr: 0.1\ntrainer: {seed: 3}\n")
-    assert cli.run(["ladder", "recipe=mine"]) == 1
+    assert main.run(["ladder", "recipe=mine"]) == 1
     err = capfd.readouterr().err
     for meant in ("ask: {model: yolo11n.yaml}", "ask: {micro_batch: 16}", "ask: {image_size: 640}", "trainer: {args: {epochs: 3}}",
                   "trainer: {args: {lr0: 0.1}}", "trainer: {args: {seed: 3}}"):  # fmt: skip
@@ -258,7 +259,7 @@ def test_a_flat_recipe_is_told_where_each_key_stands(capfd: pytest.CaptureFixtur
     ],
 )
 def test_words_for_another_verb_are_told_so(words: tuple[str, ...], said: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(list(words)) == 1
+    assert main.run(list(words)) == 1
     err = capfd.readouterr().err
     assert said in err and "Traceback" not in err
     assert len(err.splitlines()) == 1, "what else could be said of it would hide it"
@@ -273,19 +274,19 @@ def test_mistakes_of_both_kinds_are_told_together() -> None:
 
 
 def test_a_misplaced_word_is_no_reason_to_show_a_configuration_without_it(capfd: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["train", "recipe=yolo_demo", "batch=16", "--cfg", "job"]) == 1
+    assert main.run(["train", "recipe=yolo_demo", "batch=16", "--cfg", "job"]) == 1
     out, err = capfd.readouterr()
     assert out == "" and "Did you mean ask.micro_batch=16?" in err
 
 
 def test_overrides_may_stand_behind_a_flag(capfd: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["ladder", "recipe=yolo_demo", "--cfg", "job", "trainer.args.epochs=7"]) == 0
+    assert main.run(["ladder", "recipe=yolo_demo", "--cfg", "job", "trainer.args.epochs=7"]) == 0
     assert "epochs: 7" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("words", [("traim", "--json"), ("train", "--json"), ("run", "--json"), ("init", "--json", "--", "nonsense")])
 def test_every_refusal_ends_in_one_line_of_json(words: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(list(words)) == 1
+    assert main.run(list(words)) == 1
     assert only_fault_of(capfd.readouterr().out)["found"]
 
 
@@ -293,8 +294,8 @@ def test_even_a_fault_of_autofit_s_own_ends_in_json(monkeypatch: pytest.MonkeyPa
     def broken(draft: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("launcher.story.ladder_of", broken)
-    assert cli.run(["ladder", "recipe=yolo_demo", "--json"]) == 1
+    monkeypatch.setattr("launcher.engine.fit.ladder_of", broken)
+    assert main.run(["ladder", "recipe=yolo_demo", "--json"]) == 1
     out, err = capfd.readouterr()
     assert json.loads(out) == {"status": "stopped", "error": "RuntimeError: a bug"} and "Traceback" in err and "in broken" in err
 
@@ -302,7 +303,7 @@ def test_even_a_fault_of_autofit_s_own_ends_in_json(monkeypatch: pytest.MonkeyPa
 def test_completion_is_silent_about_a_line_that_is_half_typed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     Path("recipes/mine.yaml").write_text("a: [")
     monkeypatch.setenv("COMP_LINE", "autofit train recipe=mine ask.")
-    assert cli.run(["-sc", "query=bash"]) == 0
+    assert main.run(["-sc", "query=bash"]) == 0
     assert capfd.readouterr().err == ""
 
 
@@ -342,13 +343,13 @@ def test_the_last_word_is_a_group_s_in_a_multirun_and_in_what_cfg_shows_too(capf
     drafts = compose.drafts(["-m", "recipe=yolov8x_a100,yolo_demo", "ladder=keep_quality,default"], program="autofit")
     quality, default = ("micro_batch", "checkpointing", "image_size", "model"), ("micro_batch", "image_size", "checkpointing", "model")
     assert [draft.recipe.ladder.order for draft in drafts if draft.recipe] == [quality, default, quality, default]
-    cli.run(["train", "recipe=yolov8x_a100", "ladder=keep_quality", "--cfg", "job"])
+    main.run(["train", "recipe=yolov8x_a100", "ladder=keep_quality", "--cfg", "job"])
     shown = capfd.readouterr().out
     assert shown.index("- checkpointing") < shown.index("- image_size") and "typed" not in shown
 
 
 def test_a_group_that_the_trainer_has_no_wheels_for_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["ladder", "recipe=whisper_demo", "ladder=keep_quality"]) == 1
+    assert main.run(["ladder", "recipe=whisper_demo", "ladder=keep_quality"]) == 1
     assert "command line: ladder.order: unknown wheel 'image_size'" in capfd.readouterr().err
 
 
@@ -361,6 +362,6 @@ def test_a_fault_stands_where_its_key_was_given_whatever_group_is_typed() -> Non
 
 def test_hydra_is_known_in_four_modules() -> None:
     """Composing, its sources, its grammar and its errors: the rest of the launcher could be fed by something else."""
-    house = Tree(Path(cli.__file__).parents[1])
+    house = Tree(Path(main.__file__).parents[1])
     knowing = {module for module, imports in house.imports.items() if any(one.name.split(".")[0] == "hydra" for one in imports)}
     assert knowing == {f"launcher.{name}" for name in ("compose", "sources", "overrides", "refusals")}

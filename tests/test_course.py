@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from launcher import course
-from launcher.contract.report import EVALUATES_EVERY, PASS_SAMPLES, SAID_ACCUMULATION, UPDATES, TrialReport
-from launcher.course import Course, Due, Length
-from launcher.ladder import Wheel, build
-from launcher.progress import Progress
-from launcher.sameness import PROVEN, SameTraining, unproven
-from launcher.steps_made import StepsMade
+from launcher.adapter.progress import Progress
+from launcher.ladder import course
+from launcher.ladder.course import Course, Due, Length
+from launcher.ladder.rungs import Wheel, build
+from launcher.ladder.same_training import PROVEN, SameTraining, unproven
+from launcher.run.steps_made import StepsMade
+from launcher.shared.report import EVALUATES_EVERY, PASS_SAMPLES, SAID_ACCUMULATION, UPDATES, TrialReport
 
 LADDER = build([Wheel(name="micro_batch", values=(8, 4, 2)), Wheel(name="sequence_length", values=(128, 64))], effective_batch=8)
 ASKED = Course(updates=40, samples=320, points={"evaluation": 10.0})

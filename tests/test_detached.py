@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from launcher import owner, runs
-from launcher.owner import State
+from launcher.history import owner, runs
+from launcher.history.owner import State
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 ROOT = Path(__file__).parent.parent

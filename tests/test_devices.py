@@ -1,4 +1,4 @@
-"""launcher.devices (and nvml, host, sizes below it): budgets from a fake NVML with pynvml's names, and the real CPU."""
+"""launcher.machine.budget (and nvml, host, sizes below it): budgets from a fake NVML with pynvml's names, and the real CPU."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import psutil
 import pynvml
 import pytest
 
-from launcher import devices, host
-from launcher import nvml as nvml_module
-from launcher.devices import Budget, find, settle, taken, wait_for
 from launcher.errors import BadInput, Fault
-from launcher.sizes import format_size, parse_size
+from launcher.machine import budget as devices
+from launcher.machine import host
+from launcher.machine import nvml as nvml_module
+from launcher.machine.budget import Budget, find, settle, taken, wait_for
+from launcher.shared.sizes import format_size, parse_size
 from tests.gpu.stand_in import GIB, GONE, MIB, FakeCard, FakeNvml
 
 
@@ -549,7 +550,7 @@ def test_space_is_told_also_where_the_folder_is_not_made_yet(tmp_path: Path) -> 
 
 
 def test_torch_is_never_imported() -> None:
-    code = "import sys; from launcher.devices import find; find('cpu', headroom=.1);"
+    code = "import sys; from launcher.machine.budget import find; find('cpu', headroom=.1);"
     code += "print([name for name in ('torch', 'numpy', 'yaml') if name in sys.modules])"
     repo = Path(__file__).parent.parent
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=repo)

@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from launcher.contract.report import SAMPLES, TrialReport
-from launcher.display import Display
+from launcher.cli.launch_view import Display
+from launcher.engine.state import Fit, Status
 from launcher.errors import Fault
-from launcher.fit import Fit, Status
-from launcher.job import Job
-from launcher.record import RunFolder
-from launcher.recover import Ended
-from launcher.supervise import Outcome
+from launcher.history.run_folder import RunFolder
+from launcher.ladder.build import ladder_of
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.run.recovery import Ended
+from launcher.run.supervise import Outcome
+from launcher.shared.report import SAMPLES, TrialReport
 from launcher.trainers.suite import cpu_budget
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
-from launcher.trial import Trial
-from launcher.verdict import Kind, Verdict
-from launcher.wheels import ladder_of
+from launcher.trial.job import Job
+from launcher.trial.trial import Trial
 from tests.trainers.ultralytics.test_adapter import make
 
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 import yaml
 
-from launcher import peaks
+from launcher.history import peaks
 from launcher.trainers.suite import snapshot
 from tests.conftest import failed_above, launched_with, write_yolo_dataset
 

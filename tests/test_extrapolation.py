@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.contract.report import Phase
-from launcher.extrapolation import Seen, load, needs
-from launcher.ladder import Ladder, Wheel, build
+from launcher.ladder.extrapolation import Seen, load, needs
+from launcher.ladder.rungs import Ladder, Wheel, build
+from launcher.shared.report import Phase
 
 LADDER = build(
     [

@@ -17,11 +17,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from launcher import board, cli, owner, runs
+from launcher.cli import main, runs_view
+from launcher.cli import runs as verbs
 from launcher.errors import BadInput, Interrupted
-from launcher.record import RunFolder
-from launcher.series import Series
-from launcher.verbs import folder as verbs
+from launcher.history import owner, runs
+from launcher.history.run_folder import RunFolder
+from launcher.history.series import Series
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 MIB = 2**20
@@ -31,7 +32,7 @@ LAUNCHER = """
 import signal, sys, time
 from pathlib import Path
 from launcher import owner
-from launcher.record import RunFolder
+from launcher.history.run_folder import RunFolder
 from tests.test_folder_verbs import tell
 folder = RunFolder(Path(sys.argv[1]))
 stopped = []
@@ -122,10 +123,10 @@ def test_what_is_waited_for_and_what_a_run_does_otherwise_is_told_while_it_is_so
     with running(tmp_path) as (path, _):
         folder = RunFolder(path)
         folder.event("run_otherwise", what="halves its own batch", line="...")
-        assert runs.read(path).remark == "the run halves its own batch" and "halves its own batch" in board.line(runs.read(path))
+        assert runs.read(path).remark == "the run halves its own batch" and "halves its own batch" in runs_view.line(runs.read(path))
         time.sleep(0.01)
         folder.event("card_taken", holder="python (pid 7)")
-        assert runs.read(path).waits_for == "python (pid 7)" and "waiting" in board.line(runs.read(path))
+        assert runs.read(path).waits_for == "python (pid 7)" and "waiting" in runs_view.line(runs.read(path))
         time.sleep(0.01)
         folder.event("run_started", rung_index=2, attempt=2)
         again = runs.read(path)
@@ -199,37 +200,37 @@ def test_runs_lists_the_newest_first_and_passes_over_what_is_none(tmp_path: Path
     first, second = ended(tmp_path, "done"), ended(tmp_path, "failed")
     (tmp_path / "notes").mkdir()
     (tmp_path / "torn").mkdir()
-    assert cli.run(["runs", str(tmp_path)]) == 0
+    assert main.run(["runs", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert out.index(second.name) < out.index(first.name) or first.name in second.name
     assert "failed" in out and "epoch 2/6  step 10/30  22%" in out and "410 MiB" in out and "1: micro_batch 4, image_size 160" in out
-    assert cli.run(["runs", "--json", str(tmp_path)]) == 0
+    assert main.run(["runs", "--json", str(tmp_path)]) == 0
     assert [run["state"] for run in told(capsys)["runs"]] == ["failed", "done"]
 
 
 def test_runs_are_found_in_the_folder_above_theirs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "runs" / "autofit").mkdir(parents=True)
     ended(tmp_path / "runs" / "autofit", "done")
-    assert cli.run(["runs", "--json", str(tmp_path / "runs")]) == 0
+    assert main.run(["runs", "--json", str(tmp_path / "runs")]) == 0
     assert [run["state"] for run in told(capsys)["runs"]] == ["done"]
 
 
 def test_runs_of_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert cli.run(["runs"]) == 0 and "no run in runs/autofit" in capsys.readouterr().out
-    assert cli.run(["runs", "nowhere"]) == 1 and "it is not a folder" in capsys.readouterr().err
-    assert cli.run(["runs", "--peak"]) == 1 and "doesn't know --peak" in capsys.readouterr().err
-    assert cli.run(["runs", "a", "b"]) == 1 and "takes one folder" in capsys.readouterr().err
+    assert main.run(["runs"]) == 0 and "no run in runs/autofit" in capsys.readouterr().out
+    assert main.run(["runs", "nowhere"]) == 1 and "it is not a folder" in capsys.readouterr().err
+    assert main.run(["runs", "--peak"]) == 1 and "doesn't know --peak" in capsys.readouterr().err
+    assert main.run(["runs", "a", "b"]) == 1 and "takes one folder" in capsys.readouterr().err
 
 
 def test_peaks_pairs_what_the_trial_and_the_run_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     memory = {"trial_peak_bytes": 400 * MIB, "run_peak_bytes": 410 * MIB, "cap_bytes": 810 * MIB, "budget_bytes": 900 * MIB}
     path = ended(tmp_path, "done", memory=memory)
     ended(tmp_path, "failed")
-    assert cli.run(["runs", "--peaks", str(tmp_path)]) == 0
+    assert main.run(["runs", "--peaks", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "102.5%" in out and "400 MiB" in out and "810 MiB" in out
-    assert cli.run(["runs", "--peaks", "--json", str(tmp_path)]) == 0
+    assert main.run(["runs", "--peaks", "--json", str(tmp_path)]) == 0
     (pair,) = told(capsys)["peaks"]
     assert pair["run"] == path.name and pair["run_peak_bytes"] == 410 * MIB and pair["rung_index"] == 1
 
@@ -243,7 +244,7 @@ def test_watch_without_a_terminal_says_lines_until_the_run_ends_and_exits_as_it_
 ) -> None:
     monkeypatch.setattr(verbs, "LOOK_S", 0.05)
     with running(tmp_path, seconds=1.0) as (path, _):
-        assert cli.run(["watch", str(path)]) == 0
+        assert main.run(["watch", str(path)]) == 0
     first, *_, last = capsys.readouterr().out.splitlines()
     for part in ("running", "rung 1", "epoch 2/6", "step 10/30", "loss -0.5", "300 MiB of 900 MiB (peak 410 MiB)", "12.2 samples/s"):
         assert part in first, first
@@ -252,7 +253,7 @@ def test_watch_without_a_terminal_says_lines_until_the_run_ends_and_exits_as_it_
 
 def test_watch_of_a_run_that_failed_has_its_exit_status_and_says_how_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = ended(tmp_path, "failed")
-    assert cli.run(["watch", str(path)]) == 5
+    assert main.run(["watch", str(path)]) == 5
     out = capsys.readouterr().out
     assert "failed" in out and f"`autofit resume {path}` goes on with it" in out
 
@@ -268,7 +269,7 @@ def test_watch_of_a_run_that_failed_has_its_exit_status_and_says_how_to_go_on(tm
 )
 def test_what_resume_would_do_is_said_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str], goes_on_from: str, words: str) -> None:
     path = ended(tmp_path, "interrupted", attempts=[{"goes_on_from": goes_on_from}] if goes_on_from else [])
-    cli.run(["watch", str(path)])
+    main.run(["watch", str(path)])
     out = capsys.readouterr().out
     assert words in out and f"autofit resume {path}" in out
     assert ("goes on with it" in out) is (goes_on_from in ("checkpoint", "")), "not promised where it begins anew"
@@ -282,16 +283,16 @@ def test_no_resume_is_promised_where_the_record_is_torn(
     path = ended(tmp_path, "running")
     (path / "recipe.yaml").write_text("{}")
     (path / "record.json").write_bytes(record)
-    cli.run([verb, str(path)])
+    main.run([verb, str(path)])
     said = " ".join("".join(capsys.readouterr()).split())
     assert "torn" in said and "command.sh" in said and "goes on with" not in said, said
-    assert cli.run(["resume", str(path)]) == 1
+    assert main.run(["resume", str(path)]) == 1
     assert "torn" in "".join(capsys.readouterr())
 
 
 def test_watch_for_json_is_one_answer_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with running(tmp_path) as (path, child):
-        assert cli.run(["watch", "--json", str(path)]) == 0
+        assert main.run(["watch", "--json", str(path)]) == 0
         said = told(capsys)
     assert said["state"] == "running" and said["owner"]["pid"] == child.pid and said["epoch"] == 2 and said["used_bytes"] == 300 * MIB
 
@@ -299,9 +300,9 @@ def test_watch_for_json_is_one_answer_at_once(tmp_path: Path, capsys: pytest.Cap
 def test_watch_on_a_terminal_shows_all_that_is_known(tmp_path: Path) -> None:
     console = Console(record=True, width=100, force_terminal=True, file=open(os.devnull, "w"))  # noqa: SIM115
     with running(tmp_path) as (path, child):
-        with board.Board(console).live() as show:
+        with runs_view.Board(console).live() as show:
             show(runs.read(path))
-        console.print(board._panel(runs.read(path)))
+        console.print(runs_view._panel(runs.read(path)))
     text = console.export_text()
     for part in (path.name, "running", "1: micro_batch 4", "epoch 2/6  step 10/30", "training", "300 MiB of 900 MiB", "1.1 GiB", "█"):
         assert part in text, text
@@ -316,7 +317,7 @@ def test_ctrl_c_ends_the_watching_and_not_the_run(
 
     with running(tmp_path) as (path, child):
         monkeypatch.setattr(verbs.time, "sleep", pressed)
-        assert cli.run(["watch", str(path)]) == 0
+        assert main.run(["watch", str(path)]) == 0
         assert "the run goes on" in capsys.readouterr().out and child.poll() is None
 
 
@@ -329,7 +330,7 @@ def test_a_signal_ends_the_watching_and_says_nothing_untrue_of_the_run(
     with running(tmp_path) as (path, child):
         monkeypatch.setattr(verbs.time, "sleep", ended_by_a_scheduler)
         for verb, status in (("watch", 75), ("stop", 75)):
-            assert cli.run([verb, str(path)]) == status
+            assert main.run([verb, str(path)]) == status
             said = capsys.readouterr()
             assert "no process is left behind" not in said.out + said.err
             if verb == "watch":
@@ -352,7 +353,7 @@ def test_watching_ends_when_nobody_reads_it_any_more(tmp_path: Path) -> None:
 def test_an_older_run_that_may_go_on_is_refused_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = without_an_owner(ended(tmp_path, "running"))
     for verb in ("watch", "stop"):
-        assert cli.run([verb, str(path)]) == 1
+        assert main.run([verb, str(path)]) == 1
         assert "an older autofit wrote it" in capsys.readouterr().err
 
 
@@ -362,24 +363,25 @@ def test_an_older_run_that_may_go_on_is_refused_in_words(tmp_path: Path, capsys:
 
 def test_stop_ends_the_run_by_its_own_process_and_says_how_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with running(tmp_path) as (path, child):
-        assert cli.run(["stop", str(path)]) == 0
+        assert main.run(["stop", str(path)]) == 0
         assert child.wait(timeout=120) == 0
     out = capsys.readouterr().out
     assert f"asked process {child.pid} to stop" in out and "interrupted" in out and f"`autofit resume {path}`" in out
-    assert cli.run(["stop", str(path)]) == 0 and "nothing to stop" in capsys.readouterr().out
+    assert main.run(["stop", str(path)]) == 0 and "nothing to stop" in capsys.readouterr().out
 
 
 def test_stop_needs_a_run_and_leaves_another_machines_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["stop"]) == 1 and "no run is named" in capsys.readouterr().err
+    assert main.run(["stop"]) == 1 and "no run is named" in capsys.readouterr().err
     path = ended(tmp_path, "running")
     file = path / owner.NAME
     file.write_text(json.dumps({**json.loads(file.read_text()), "host": "node7", "boot": "another", "ended": ""}) + "\n")
     assert runs.read(path).state == "elsewhere"
-    assert cli.run(["stop", str(path)]) == 1 and "See to it on node7" in capsys.readouterr().err
+    assert main.run(["stop", str(path)]) == 1 and "See to it on node7" in capsys.readouterr().err
 
 
 def test_stop_never_signals_a_later_process_of_the_same_number(tmp_path: Path) -> None:
-    from launcher import process, procfs
+    from launcher.machine import process
+    from launcher.shared import procfs
 
     with subprocess.Popen(["sleep", "3600"]) as child:
         started = procfs.started(child.pid)

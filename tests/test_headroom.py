@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from launcher import headroom
-from launcher.fit import Memory
+from launcher.engine.state import Memory
+from launcher.machine import headroom
 
 MIB = 2**20
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher import cli, install
+from launcher.cli import main
+from launcher.machine import install
 
 ROOT = Path(__file__).parent.parent
 
@@ -56,7 +57,7 @@ def test_a_package_that_prepare_lacks_is_told_with_the_command_that_installs_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     recipe(tmp_path, "raise ModuleNotFoundError(\"No module named 'sklearn'\")")
-    assert cli.run(["fit", "recipe=mine"]) == 1
+    assert main.run(["fit", "recipe=mine"]) == 1
     err = capsys.readouterr().err
     assert "it needs sklearn, which is not installed. pip install scikit-learn pillow." in err and "Traceback" not in err
 
@@ -67,7 +68,7 @@ def test_prepare_is_not_run_where_something_else_is_wrong_or_the_data_was_typed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     recipe(tmp_path, "open('prepared', 'w')")
-    assert cli.run(["fit", "recipe=mine", word]) == 1
+    assert main.run(["fit", "recipe=mine", word]) == 1
     err = capsys.readouterr().err
     assert err.startswith(f"command line: {said}") and "prepare" not in err
     assert not Path("prepared").exists()

@@ -14,22 +14,29 @@ from typing import Any, ClassVar
 
 import pytest
 
-from launcher import certificates, cli, facts, host, identity, kept, owner, places, recipe, resumption, story, trial
-from launcher.contract.report import Phase, PhaseUse, TrialReport
-from launcher.devices import Budget
-from launcher.fit import Fit
-from launcher.job import Job
-from launcher.ladder import Ladder, Rung, Wheel, build
-from launcher.progress import Progress
-from launcher.record import RunFolder
-from launcher.schema import LadderRules, Recipe, RecoverRules, TrainerRules, TrialRules
-from launcher.series import Series
-from launcher.sizes import MIB
-from launcher.trainers.base import Command, Inputs, Resumes, WheelSpec
+from launcher import paths
+from launcher.adapter.progress import Progress
+from launcher.adapter.protocol import Command, Inputs, Resumes, WheelSpec
+from launcher.cli import main
+from launcher.config import recipe
+from launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRules, TrialRules
+from launcher.engine import fingerprint, resumption, reuse
+from launcher.engine import fit as story
+from launcher.engine.state import Fit
+from launcher.history import digests, kept_fits, owner
+from launcher.history.run_folder import RunFolder
+from launcher.history.series import Series
+from launcher.ladder.rungs import Ladder, Rung, Wheel, build
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.machine import host
+from launcher.machine.budget import Budget
+from launcher.shared.report import Phase, PhaseUse, TrialReport
+from launcher.shared.sizes import MIB
 from launcher.trainers.suite import cpu_budget
 from launcher.trainers.ultralytics import models as yolo_models
-from launcher.trial import Trial
-from launcher.verdict import Kind, Verdict
+from launcher.trial import trial
+from launcher.trial.job import Job
+from launcher.trial.trial import Trial
 
 LADDER = build([Wheel(name="micro_batch", values=(8, 4, 2))], effective_batch=8)
 NEED = {8: 900 * MIB, 4: 500 * MIB, 2: 300 * MIB}
@@ -130,8 +137,8 @@ class Launches:
         with (self.place / "out").open("wb") as out:
             return story.train(self.job(), screen, show=(out, out))
 
-    def looks(self) -> kept.Standing:
-        return kept.standing(self.job())
+    def looks(self) -> reuse.Standing:
+        return reuse.standing(self.job())
 
     def why(self, fit: Fit) -> str:
         assert fit.standing is not None
@@ -191,8 +198,8 @@ def test_what_has_changed_is_told_in_one_line_and_the_trials_are_made(
     monkeypatch.delenv("MY_SECRET_SAUCE", raising=False)
     launches.fit()
     looked: list[str] = []
-    standing = kept.standing
-    monkeypatch.setattr(kept, "standing", lambda job: (looked.append((found := standing(job)).why), found)[1])
+    standing = reuse.standing
+    monkeypatch.setattr(reuse, "standing", lambda job: (looked.append((found := standing(job)).why), found)[1])
     change(launches)
     try:
         launches.fit()
@@ -230,7 +237,7 @@ def test_a_fit_that_a_run_disproved_is_never_used_again_nor_kept_again(launches:
     launches.says = {"fresh": True}
     fit = launches.fit()
     assert launches.tried == [8, 4] and fit.standing is not None and fit.standing.certificate is None, "asked for anew: tried, never kept"
-    with certificates.opened() as store:
+    with kept_fits.opened() as store:
         assert store.all() == [] and [one.rung_index for one in store.disproved()] == [1]
         store.forget(None)
         assert store.disproved(), "what a run has shown is not forgotten with the fits"
@@ -274,7 +281,7 @@ def test_a_run_that_was_killed_by_nobody_known_is_proven_anew_and_that_is_said(l
 def test_a_launch_that_was_killed_with_autofit_itself_leaves_its_fit_in_doubt(launches: Launches) -> None:
     """As a scheduler's kill for want of memory takes all of a job: nobody is left to say what of."""
     first = launches.fit()
-    with certificates.opened() as store:
+    with kept_fits.opened() as store:
         store.begin(str(first.digest), run_dir=str(first.job.folder.path))
     (first.job.folder.path / "owner.json").unlink()
     assert "was killed together with autofit" in str(launches.looks().why)
@@ -298,7 +305,7 @@ def test_a_kill_of_autofit_that_was_not_for_want_of_memory_leaves_the_fit_in_for
 ) -> None:
     first = launches.fit()
     folder = first.job.folder
-    with certificates.opened() as store:
+    with kept_fits.opened() as store:
         store.begin(str(first.digest), run_dir=str(folder.path))
     folder.event("run_started", rung_index=1, command="true", oom_kills=3)
     if peak_bytes:
@@ -317,7 +324,7 @@ def test_a_recipe_that_is_new_beside_a_script_is_none_of_its_code(tmp_path: Path
     (tmp_path / "recipes" / "mine.yaml").write_text("ask: {micro_batch: 4}\n")
     (tmp_path / "recipes" / "of_the_script.yaml").write_text("width: 4\n")
     (tmp_path / "recipes" / "model.py").write_text("")
-    assert [path.name for path in places.own_recipes()] == ["mine.yaml"]
+    assert [path.name for path in paths.own_recipes()] == ["mine.yaml"]
 
 
 def test_settings_that_ultralytics_writes_itself_are_those_that_it_had_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,7 +360,7 @@ def test_data_that_changes_while_trials_are_made_is_not_kept(launches: Launches,
     monkeypatch.setattr(trial, "run", meanwhile)
     fit = launches.fit()
     assert "while the trials were made, data" in launches.why(fit)
-    with certificates.opened() as store:
+    with kept_fits.opened() as store:
         assert not store.all()
 
 
@@ -362,7 +369,7 @@ def test_data_that_changes_while_trials_are_made_is_not_kept(launches: Launches,
 
 def test_a_torn_store_is_set_aside_and_what_can_be_read_is_kept(launches: Launches) -> None:
     launches.fit()
-    path = certificates.store()
+    path = kept_fits.store()
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     fit = launches.fit()
@@ -374,7 +381,7 @@ def test_a_torn_store_is_set_aside_and_what_can_be_read_is_kept(launches: Launch
 
 
 def test_a_file_that_is_no_store_is_set_aside(launches: Launches) -> None:
-    path = certificates.store()
+    path = kept_fits.store()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("a person's notes, in the wrong place")
     launches.fit()
@@ -383,7 +390,7 @@ def test_a_file_that_is_no_store_is_set_aside(launches: Launches) -> None:
 
 def test_a_fit_whose_row_was_changed_is_passed_over(launches: Launches) -> None:
     launches.fit()
-    with sqlite3.connect(certificates.store()) as connection:
+    with sqlite3.connect(kept_fits.store()) as connection:
         connection.execute("update fits set body = replace(body, '\"rung_index\": 1', '\"rung_index\": 0')")
     connection.close()
     launches.fit()
@@ -392,12 +399,12 @@ def test_a_fit_whose_row_was_changed_is_passed_over(launches: Launches) -> None:
 
 def test_a_store_of_a_later_autofit_is_left_alone(launches: Launches) -> None:
     launches.fit()
-    with sqlite3.connect(certificates.store()) as connection:
+    with sqlite3.connect(kept_fits.store()) as connection:
         connection.execute("pragma user_version = 99")
     connection.close()
-    before = certificates.store().read_bytes()
+    before = kept_fits.store().read_bytes()
     fit = launches.fit()
-    assert launches.tried and "a later autofit has written it" in launches.why(fit) and certificates.store().read_bytes() == before
+    assert launches.tried and "a later autofit has written it" in launches.why(fit) and kept_fits.store().read_bytes() == before
 
 
 def test_a_store_that_can_not_be_written_is_not_relied_on(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -406,7 +413,7 @@ def test_a_store_that_can_not_be_written_is_not_relied_on(launches: Launches, mo
     def full(*_: Any, **__: Any) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(certificates.Store, "begin", full)
+    monkeypatch.setattr(kept_fits.Store, "begin", full)
     launches.fit()
     assert launches.tried, "what the run would disprove could not be written down"
 
@@ -415,7 +422,7 @@ def test_launches_at_once_keep_every_fit(tmp_path: Path) -> None:
     code = """
 import sys
 from launcher import certificates
-from launcher.certificates import Certificate
+from launcher.history.kept_fits import Certificate
 for number in range(5):
     with certificates.opened() as store:
         name = f"{sys.argv[1]} {number}"
@@ -424,7 +431,7 @@ for number in range(5):
 """
     children = [subprocess.Popen([sys.executable, "-c", code, str(number)]) for number in range(3)]
     assert [child.wait() for child in children] == [0, 0, 0]
-    with certificates.opened() as store:
+    with kept_fits.opened() as store:
         assert len(store.all()) == 15
 
 
@@ -434,34 +441,34 @@ for number in range(5):
 def test_code_is_told_by_its_files_and_not_by_what_runs_write(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text("width = 8")
     (tmp_path / "runs").mkdir()
-    before = identity.of(tmp_path, suffixes=identity.CODE, without=[tmp_path / "runs"])
+    before = digests.of(tmp_path, suffixes=digests.CODE, without=[tmp_path / "runs"])
     (tmp_path / "runs" / "recipe.yaml").write_text("x")
     (tmp_path / "weights.pt").write_bytes(b"x")
-    assert identity.of(tmp_path, suffixes=identity.CODE, without=[tmp_path / "runs"]) == before
+    assert digests.of(tmp_path, suffixes=digests.CODE, without=[tmp_path / "runs"]) == before
     (tmp_path / "layers.py").write_text("")
-    assert identity.of(tmp_path, suffixes=identity.CODE, without=[tmp_path / "runs"]) != before
+    assert digests.of(tmp_path, suffixes=digests.CODE, without=[tmp_path / "runs"]) != before
 
 
 def test_a_file_that_was_put_in_the_place_of_another_with_its_size_and_time_is_noticed(tmp_path: Path) -> None:
     one = tmp_path / "a.jpg"
     one.write_bytes(b"small")
-    stamp, before = one.stat(), identity.of(tmp_path)
+    stamp, before = one.stat(), digests.of(tmp_path)
     one.unlink()
     one.write_bytes(b"other")
     os.utime(one, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-    assert identity.of(tmp_path) != before
+    assert digests.of(tmp_path) != before
 
 
 def test_secrets_of_the_environment_are_not_kept() -> None:
-    said = identity.environment({"HF_TOKEN": "hf_abc", "DB": "postgres://me:hunter2@x", "OMP_NUM_THREADS": "2", "TERM": "xterm"})
+    said = digests.environment({"HF_TOKEN": "hf_abc", "DB": "postgres://me:hunter2@x", "OMP_NUM_THREADS": "2", "TERM": "xterm"})
     assert said["HF_TOKEN"] == "set" and "hunter2" not in said["DB"] and said["OMP_NUM_THREADS"] == "2" and "TERM" not in said
 
 
 def test_changes_are_told_with_the_most_telling_first() -> None:
     before = {"environment X": "[1]", "package torch": "2.15.0 [a]", "ask.micro_batch": "8", "file c.yaml": "abc"}
     now = {"environment X": "[2]", "package torch": "2.16.0 [b]", "ask.micro_batch": "16", "file c.yaml": "abd"}
-    assert facts.changes(before, now) == "torch: 2.15.0 -> 2.16.0; ask.micro_batch: 8 -> 16; file c.yaml: abc -> abd; 1 more"
-    assert facts.changes(before, before) == ""
+    assert fingerprint.changes(before, now) == "torch: 2.15.0 -> 2.16.0; ask.micro_batch: 8 -> 16; file c.yaml: abc -> abd; 1 more"
+    assert fingerprint.changes(before, before) == ""
 
 
 # -- autofit fits --------------------------------------------------------------------------------------------------------------
@@ -469,15 +476,15 @@ def test_changes_are_told_with_the_most_telling_first() -> None:
 
 def test_fits_are_listed_and_forgotten(launches: Launches, capsys: pytest.CaptureFixture[str]) -> None:
     launches.fit()
-    assert cli.run(["fits", "--json"]) == 0
+    assert main.run(["fits", "--json"]) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert [(one["rung"], one["trials"], one["uses"]) for one in said["fits"]] == [({"micro_batch": 4}, 2, 1)]
-    assert cli.run(["fits"]) == 0
+    assert main.run(["fits"]) == 0
     assert "few (few)" in capsys.readouterr().out
     number = said["fits"][0]["id"]
-    assert cli.run(["fits", "--forget", str(number + 1)]) == 1 and "there is no fit" in capsys.readouterr().err
-    assert cli.run(["fits", "--forget"]) == 1 and cli.run(["fits", "--forget", str(number)]) == 0
+    assert main.run(["fits", "--forget", str(number + 1)]) == 1 and "there is no fit" in capsys.readouterr().err
+    assert main.run(["fits", "--forget"]) == 1 and main.run(["fits", "--forget", str(number)]) == 0
     launches.fit()
     assert launches.tried
-    assert cli.run(["fits", "--forget", "all"]) == 0 and cli.run(["fits"]) == 0
+    assert main.run(["fits", "--forget", "all"]) == 0 and main.run(["fits"]) == 0
     assert "no fit is kept" in capsys.readouterr().out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.lifesigns import Losses, Silence, loss_report
+from launcher.run.losses import Losses, Silence, loss_report
 
 
 @pytest.mark.parametrize(

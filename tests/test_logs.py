@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher import cli, owner
-from launcher.record import RunFolder
+from launcher.cli import main
+from launcher.history import owner
+from launcher.history.run_folder import RunFolder
 
 
 @pytest.fixture(autouse=True)
@@ -39,17 +40,17 @@ def launch(status: str = "done") -> RunFolder:
 
 def test_both_streams_of_the_newest_run_are_shown_byte_for_byte_under_their_names(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     launch()
-    assert cli.run(["logs"]) == 0
+    assert main.run(["logs"]) == 0
     assert capfdbinary.readouterr().out == (b"==> run: stdout <==\nepoch 1\repoch 2\n\xff no text\n\n==> run: stderr <==\na warning\n")
 
 
 def test_a_trial_s_are_shown_by_its_number(capfd: pytest.CaptureFixture[str]) -> None:
     name = launch().path.name
     for words in (["--trial", "2"], [name, "--trial", "2"], ["--trial=2", name]):
-        assert cli.run(["logs", *words]) == 0
+        assert main.run(["logs", *words]) == 0
         out = capfd.readouterr().out
         assert out.startswith("==> trial 2 (rung 1): stdout <==\ntrial of rung 1\n") and "warning at rung 1" in out
-    assert cli.run(["logs", "--trial", "3"]) == 1
+    assert main.run(["logs", "--trial", "3"]) == 1
     assert "there is no trial 3. It has made 2: --trial 1 to 2." in capfd.readouterr().err
 
 
@@ -57,13 +58,13 @@ def test_of_a_run_that_was_started_again_the_newest_attempt_is_shown(capfd: pyte
     folder = launch()
     folder.event("run_started", rung_index=1, attempt=2)
     (folder.path / "run.stdout.2.log").write_text("epoch 3\n")
-    assert cli.run(["logs"]) == 0
+    assert main.run(["logs"]) == 0
     assert capfd.readouterr().out == "==> run (attempt 2): stdout <==\nepoch 3\n"
 
 
 def test_json_is_one_line_and_what_is_shown_goes_to_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
     folder = launch()
-    assert cli.run(["logs", "--json"]) == 0
+    assert main.run(["logs", "--json"]) == 0
     out, err = capfd.readouterr()
     said = json.loads(out)
     assert said["stdout"] == str(folder.run_stdout) and "epoch 2" in err
@@ -73,7 +74,7 @@ def test_looking_at_logs_changes_nothing(capfd: pytest.CaptureFixture[str]) -> N
     folder = launch()
     folder.event("trial_started", rung_index=7)
     before = sorted(Path("runs").rglob("*"))
-    cli.run(["logs", "--trial", "3"])
+    main.run(["logs", "--trial", "3"])
     assert sorted(Path("runs").rglob("*")) == before
 
 
@@ -96,7 +97,7 @@ with owner.held(folder.path):
 
 def test_following_shows_what_comes_until_the_run_ends() -> None:
     folder = launch("running")
-    (package,) = {cli.__name__.partition(".")[0]}
+    (package,) = {main.__name__.partition(".")[0]}
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
     code = LAUNCHER.format(package=package)
     argv = [sys.executable, "-c", code, str(folder.path)]
@@ -122,5 +123,5 @@ def test_following_shows_what_comes_until_the_run_ends() -> None:
 def test_a_run_that_is_over_is_not_followed(capfd: pytest.CaptureFixture[str]) -> None:
     launch()
     began = time.monotonic()
-    assert cli.run(["logs", "--follow"]) == 0
+    assert main.run(["logs", "--follow"]) == 0
     assert time.monotonic() - began < 60 and capfd.readouterr().out.count("epoch 2") == 1

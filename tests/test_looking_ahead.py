@@ -8,18 +8,19 @@ from typing import Any
 
 import pytest
 
-from launcher import story, trial
-from launcher.contract.report import Phase, TrialReport
-from launcher.fit import Fit, Status
-from launcher.forecast import needs
-from launcher.job import Job
-from launcher.ladder import Rung
-from launcher.record import RunFolder
-from launcher.schema import Recipe
+from launcher.config.schema import Recipe
+from launcher.engine import fit as story
+from launcher.engine.state import Fit, Status
+from launcher.forecast import lookahead
+from launcher.history.run_folder import RunFolder
+from launcher.ladder.build import ladder_of
+from launcher.ladder.rungs import Rung
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.shared.report import Phase, TrialReport
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
-from launcher.verdict import Kind, Verdict
-from launcher.wheels import ladder_of
+from launcher.trial import trial
+from launcher.trial.job import Job
 
 
 class Silent:
@@ -76,7 +77,7 @@ def launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., t
             return trial.Trial(rung=rung, verdict=verdict, report=TrialReport(), seconds=1.0, folder=tmp_path)
 
         made.clear()
-        monkeypatch.setattr(needs, "Ahead", Foretold)
+        monkeypatch.setattr(lookahead, "Ahead", Foretold)
         monkeypatch.setattr(Foretold, "ready", at_hand, raising=False)
         monkeypatch.setattr(Foretold, "takes_s", takes_s, raising=False)
         monkeypatch.setattr(trial, "recorded", recorded)

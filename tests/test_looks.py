@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from launcher.looks import Looks, Segments
+from launcher.shared.sampling import Looks, Segments
 
 
 def test_it_looks_until_it_is_stopped_and_searches_before_the_first_look() -> None:

@@ -6,12 +6,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from launcher import progress, series
-from launcher.job import Job
-from launcher.ladder import Rung
-from launcher.meter import Meter
-from launcher.progress import Progress
-from launcher.usage import Usage
+from launcher.adapter import progress
+from launcher.adapter.progress import Progress
+from launcher.history import series
+from launcher.ladder.rungs import Rung
+from launcher.run.memory_usage import Usage
+from launcher.run.meter import Meter
+from launcher.trial.job import Job
 
 
 class Reads:

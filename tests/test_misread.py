@@ -11,23 +11,24 @@ import pytest
 import yaml
 from rich.console import Console
 
-from launcher import misread, story, trial
-from launcher.contract.report import DIVIDED_BY, OWN_ACCUMULATION, SAID_ACCUMULATION, SAMPLES, WORLD_SIZE, TrialReport
-from launcher.display import Display
+from launcher.cli.launch_view import Display
+from launcher.config.schema import LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
+from launcher.engine import fit as story
+from launcher.engine.state import Fit, Status
 from launcher.errors import ExitCode
-from launcher.fit import Fit, Status
-from launcher.forecast import earlier
-from launcher.job import Job
-from launcher.ladder import Ladder, Rung
-from launcher.misread import Misread
-from launcher.record import RunFolder
-from launcher.schema import LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
-from launcher.search import Try, next_move
+from launcher.forecast import past_trials
+from launcher.history.run_folder import RunFolder
+from launcher.ladder.build import ladder_of
+from launcher.ladder.rungs import Ladder, Rung
+from launcher.ladder.search import Try, next_move
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.shared.report import DIVIDED_BY, OWN_ACCUMULATION, SAID_ACCUMULATION, SAMPLES, WORLD_SIZE, TrialReport
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
-from launcher.trial import Trial
-from launcher.verdict import Kind, Verdict
-from launcher.wheels import ladder_of
+from launcher.trial import rung_zero, trial
+from launcher.trial.job import Job
+from launcher.trial.rung_zero import Misread
+from launcher.trial.trial import Trial
 
 FLAGS = {"micro_batch": "--batch-size", "accumulation": "--accum"}
 
@@ -52,7 +53,7 @@ def tried(ladder: Ladder, *, at: int = 0, kind: Kind = Kind.FITS, told: int | No
 
 
 def found(one: ScriptAdapter, *trials: Trial) -> Misread | None:
-    return misread.found(trials, ladder_of(one), unsaid=one.unsaid())
+    return rung_zero.found(trials, ladder_of(one), unsaid=one.unsaid())
 
 
 def test_what_ran_as_it_was_read_is_no_misreading(tmp_path: Path) -> None:
@@ -74,7 +75,7 @@ def test_whatever_came_of_rung_0_its_batch_is_what_was_asked(tmp_path: Path, kin
     assert (ladder.asked.micro_batch, ladder.asked.accumulation, ladder.effective_batch) == (16384, 2, 32768)
     assert anew.line(ladder.asked, run=tmp_path).words == [*anew.args.command], "rung 0 is the command as it stands"
     assert anew.line(ladder.rungs[1], run=tmp_path).words[2:] == ["--batch-size", "8192", "--accum", "4"]
-    assert misread.found([tried(ladder, micro_batch=16384, accumulation=2)], ladder, unsaid=anew.unsaid()) is None
+    assert rung_zero.found([tried(ladder, micro_batch=16384, accumulation=2)], ladder, unsaid=anew.unsaid()) is None
 
 
 def test_a_trainer_that_memory_has_made_smaller_was_not_misread(tmp_path: Path) -> None:
@@ -105,7 +106,7 @@ def test_where_it_is_not_known_how_what_ran_is_turned_the_person_is_asked(
     wrong = found(one, tried(ladder_of(one), kind=Kind.ALTERED, **ran))
     assert wrong is not None and one.believing(wrong.ran) is None
     name = next(iter(wrong.read))
-    told, cure = misread.words(wrong, one.place), misread.cure(wrong)
+    told, cure = rung_zero.words(wrong, one.place), rung_zero.cure(wrong)
     assert f"ran {name} {ran[name]}, and {wrong.read[name]} ({FLAGS[name]}" in told
     assert f"ask.{name}={ran[name]} trainer.args.says.{name}={ran[name]} trainer.args.spelled.{name}=..." in cure
 
@@ -151,7 +152,7 @@ def test_a_rung_whose_step_has_other_samples_than_the_asked_one_is_never_taken(t
     unseen = tried(ladder, kind=Kind.OUT_OF_MEMORY, micro_batch=32)
     wrong = found(one, unseen, tried(ladder, at=1, micro_batch=16, accumulation=2, **{OWN_ACCUMULATION: 4, SAMPLES: 64}))
     assert wrong is not None and (wrong.rung_index, wrong.samples) == (1, (32, 128))
-    assert "took 128 samples instead of 32" in misread.words(wrong, one.place) and "accumulation=itself" in misread.cure(wrong)
+    assert "took 128 samples instead of 32" in rung_zero.words(wrong, one.place) and "accumulation=itself" in rung_zero.cure(wrong)
     divides = tried(ladder, at=1, micro_batch=16, accumulation=2, **{DIVIDED_BY: 2, SAMPLES: 8})
     assert found(one, unseen, divides) is None, "a script that divides its batch over processes divides the asked one, too"
 
@@ -230,6 +231,6 @@ def test_nothing_is_tried_below_a_reading_that_can_not_be_mended(tmp_path: Path,
 
 def test_what_a_misread_trial_needed_leads_no_later_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     learnt: list[int] = []
-    monkeypatch.setattr(earlier, "keep", lambda job, tried: learnt.append(tried.rung.micro_batch))
+    monkeypatch.setattr(past_trials, "keep", lambda job, tried: learnt.append(tried.rung.micro_batch))
     launched(adapter(tmp_path), tmp_path, monkeypatch, ran=64, fits_from=16)
     assert learnt[0] == 64 and 32 in learnt[1:]

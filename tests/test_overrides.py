@@ -9,8 +9,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from launcher import compose
-from launcher.overrides import for_hydra
+from launcher.config import compose
+from launcher.config.hydra_overrides import for_hydra
 
 GROUPS = ("ladder", "device", "recipe")
 ODD = "éß字 '\"#([{}])=,~:;$%&*?!@|<>+-\\^`./\t019nulltrue"

@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from launcher import owner, procfs
 from launcher.errors import BadInput
-from launcher.owner import State, held, who
+from launcher.history import owner
+from launcher.history.owner import State, held, who
+from launcher.shared import procfs
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-HOLDS = (
-    "import sys, time; from pathlib import Path; from launcher.owner import held\nwith held(Path(sys.argv[1])):\n    print(flush=True)\n"
-)
+HOLDS = "import sys, time\nfrom pathlib import Path\nfrom launcher.history.owner import held\n"
+HOLDS += "with held(Path(sys.argv[1])):\n    print(flush=True)\n"
 
 
 @contextmanager

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks.watching_cost import job as script_job
-from launcher import host, pacing
-from launcher.devices import Budget
-from launcher.pacing import Found, Pacing
-from launcher.progress import TRAIN, Progress
-from launcher.recover import Ended
-from launcher.rhythm import STARVED_S, Look
-from launcher.sizes import GIB
+from launcher.adapter.progress import TRAIN, Progress
+from launcher.machine import host
+from launcher.machine.budget import Budget
+from launcher.run import watch
+from launcher.run.health import STARVED_S, Look
+from launcher.run.recovery import Ended
+from launcher.run.watch import Found, Pacing
+from launcher.shared.sizes import GIB
 
 
 def pace(tmp_path: Path, **budget: object) -> Pacing:
@@ -52,14 +53,14 @@ def test_elsewhere_a_cliff_is_told_once_with_what_was_seen(tmp_path: Path) -> No
 
 def test_a_card_that_waits_is_told_once_and_a_cpu_never_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "cores", lambda: 16)
-    monkeypatch.setattr(pacing._Processes, "loads", lambda self, now: (0.2, []))  # other tests' children are this process's, too
+    monkeypatch.setattr(watch._Processes, "loads", lambda self, now: (0.2, []))  # other tests' children are this process's, too
     (found,) = walked(pace(tmp_path), slow_from=10**6, slow_s=1.0, steps=3 * int(STARVED_S), busy=0.25)
     assert found.ends is None and found.what.startswith("leaves its card idle 75% of the time") and "try 4 loader workers" in found.what
     assert not walked(pace(tmp_path), slow_from=10**6, slow_s=1.0, steps=3 * int(STARVED_S), busy=None)
 
 
 def test_what_processes_take_is_counted_by_process() -> None:
-    seen = pacing._Processes(os.getpid())
+    seen = watch._Processes(os.getpid())
     seen.look(0.0)
     sum(range(10**6))
     main, others = seen.loads(1.0)

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from launcher import cli, peaks, story
-from launcher.peaks import ENOUGH, Pair, choose
-from launcher.schema import DeviceRules, Recipe
+from launcher.cli import main
+from launcher.config.schema import DeviceRules, Recipe
+from launcher.engine import fit
+from launcher.history import peaks
+from launcher.history.peaks import ENOUGH, Pair, choose
 from launcher.trainers.suite import cpu_budget
 
 MIB = 2**20
@@ -82,13 +84,13 @@ def test_a_launch_with_auto_takes_what_past_runs_on_its_device_justify_and_says_
         asked.append(headroom)
         return replace(cpu_budget(), name="a processor", headroom=headroom)
 
-    monkeypatch.setattr(story.devices, "find", find)
+    monkeypatch.setattr(fit.devices, "find", find)
     raw = {"name": "mine", "ask": {"micro_batch": 8}, "trainer": {"adapter": "script"}, "ladder": {"order": ("micro_batch",)}}
     recipe = Recipe.model_validate({**raw, "device": DeviceRules(kind="cpu", headroom="auto")})
-    assert story._budget(recipe).headroom == 0.10
+    assert fit._budget(recipe).headroom == 0.10
     for _ in range(ENOUGH):
         peaks.keep(pair(1.02))
-    budget = story._budget(recipe)
+    budget = fit._budget(recipe)
     assert budget.headroom == asked[-1] == pytest.approx(1 - 1 / 1.02 + 0.01)
     assert "device.headroom=auto is 3.0%" in budget.notes[-1] and "largest of 59" in budget.notes[-1]
 
@@ -105,6 +107,6 @@ def test_runs_peaks_says_what_auto_would_be(store: Path, tmp_path: Path, capsys:
     from tests.test_folder_verbs import ended
 
     ended(tmp_path / "runs", "done")
-    assert cli.run(["runs", "--peaks", "--json", str(tmp_path / "runs")]) == 0
+    assert main.run(["runs", "--peaks", "--json", str(tmp_path / "runs")]) == 0
     (auto,) = json.loads(capsys.readouterr().out)["auto"]
     assert auto["trainer"] == "script" and auto["headroom"] == pytest.approx(0.21)

@@ -15,10 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launcher import process
-from launcher.contract.ending import Ending
 from launcher.errors import Interrupted
-from launcher.process import Child
+from launcher.machine import process
+from launcher.machine.process import Child
+from launcher.shared.ending import Ending
 from launcher.worker import guardian
 
 

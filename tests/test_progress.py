@@ -8,11 +8,11 @@ from collections.abc import Iterable
 
 import pytest
 
-from launcher.ladder import Rung
-from launcher.progress import TRAIN, VALIDATE, Progress, read
-from launcher.schema import LadderRules, Recipe, TrainerRules
-from launcher.trainers.base import load_adapter
-from launcher.wheels import ladder_of
+from launcher.adapter.progress import TRAIN, VALIDATE, Progress, read
+from launcher.adapter.protocol import load_adapter
+from launcher.config.schema import LadderRules, Recipe, TrainerRules
+from launcher.ladder.build import ladder_of
+from launcher.ladder.rungs import Rung
 
 
 def told(line: str) -> dict[str, object]:

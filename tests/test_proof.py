@@ -11,18 +11,19 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from launcher import proof, story, trial
-from launcher.contract.report import Phase, PhaseUse, TrialReport
-from launcher.display import Display
-from launcher.fit import Fit, Status
-from launcher.job import Job
-from launcher.ladder import Rung, Wheel, build
-from launcher.proof import Proof
-from launcher.sameness import Finding, SameTraining, Twin, unproven
-from launcher.schema import Recipe
-from launcher.trainers.base import Proves
-from launcher.trial import Trial
-from launcher.verdict import Kind, Verdict
+from launcher.adapter.protocol import Proves
+from launcher.cli.launch_view import Display
+from launcher.config.schema import Recipe
+from launcher.engine import fit as story
+from launcher.engine.state import Fit, Status
+from launcher.ladder.rungs import Rung, Wheel, build
+from launcher.ladder.same_training import Finding, SameTraining, Twin, unproven
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.shared.report import Phase, PhaseUse, TrialReport
+from launcher.trial import proof, trial
+from launcher.trial.job import Job
+from launcher.trial.proof import Proof
+from launcher.trial.trial import Trial
 from tests.test_kept import Few, Launches, Screen, launches  # noqa: F401
 from tests.updates import twin
 

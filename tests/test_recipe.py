@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from launcher import recipe as recipes
+from launcher.adapter.protocol import known_adapters, load_adapter
+from launcher.config import recipe as recipes
+from launcher.config.recipe import Draft, Provenance
 from launcher.errors import BadInput, Fault
-from launcher.recipe import Draft, Provenance
-from launcher.trainers.base import known_adapters, load_adapter
+from launcher.ladder.build import ladder_of
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
-from launcher.wheels import ladder_of
 
 GOOD: dict[str, Any] = {
     "name": "mine",

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.contract.files import plain
 from launcher.errors import BadInput
-from launcher.record import RunFolder
-from launcher.verdict import Kind, Verdict
+from launcher.history.run_folder import RunFolder
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.shared.files import plain
 
 NOW = datetime(2026, 11, 21, 12, 0, 0)
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher.contract.report import Phase
-from launcher.ladder import Ladder, Rung, Wheel, build
-from launcher.recover import MOST_WAITS, Attempt, Ended, GoOn, History, Stop, Wait, decide
-from launcher.schema import RecoverRules
-from launcher.search import Tried
-from launcher.trainers.base import Checkpoint
-from launcher.verdict import Kind, Verdict
+from launcher.adapter.protocol import Checkpoint
+from launcher.config.schema import RecoverRules
+from launcher.ladder.rungs import Ladder, Rung, Wheel, build
+from launcher.ladder.search import Tried
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.run.recovery import MOST_WAITS, Attempt, Ended, GoOn, History, Stop, Wait, decide
+from launcher.shared.report import Phase
 
 LADDER = build(
     [

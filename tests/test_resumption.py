@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
-from launcher import owner, recipe, resumption
+from launcher.config import recipe
+from launcher.config.schema import LadderRules, Recipe, TrainerRules
+from launcher.engine import resumption
+from launcher.engine.state import FORMAT
 from launcher.errors import BadInput
-from launcher.fit import FORMAT
-from launcher.schema import LadderRules, Recipe, TrainerRules
+from launcher.history import owner
 from launcher.trainers.suite import snapshot
 
 RECIPE = Recipe(
@@ -122,8 +124,8 @@ def test_a_folder_it_was_launched_in_that_is_gone(tmp_path: Path) -> None:
 
 
 def test_attempts_of_another_ladder(tmp_path: Path) -> None:
-    from launcher.trainers.base import load_adapter
-    from launcher.wheels import ladder_of
+    from launcher.adapter.protocol import load_adapter
+    from launcher.ladder.build import ladder_of
 
     attempt = {"rung_index": 0, "rung": {"micro_batch": 64}}
     found = resumption.read(str(run_folder(tmp_path, attempts=[attempt])))

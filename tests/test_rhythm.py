@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from launcher import rhythm
-from launcher.progress import TRAIN, VALIDATE, Progress
-from launcher.rhythm import Cliffs, Look, Starved, Steps
-from launcher.sizes import GIB
+from launcher.adapter.progress import TRAIN, VALIDATE, Progress
+from launcher.run import health
+from launcher.run.health import Cliffs, Look, Starved, Steps
+from launcher.shared.sizes import GIB
 
 STEPS = 10
 
@@ -98,7 +98,7 @@ def found(seconds: list[float]) -> list[tuple[float, float]]:
 def test_a_cliff_that_lasts_is_found_and_says_how_steep_it_is() -> None:
     cliffs = found([1.0] * 300 + [8.0] * 30)
     assert cliffs and cliffs[0] == (1.0, 8.0)
-    assert rhythm.steeper((0.05, 0.4)) == "a step takes 0.40 s, 8.0 times the 50 ms that it took"
+    assert health.steeper((0.05, 0.4)) == "a step takes 0.40 s, 8.0 times the 50 ms that it took"
 
 
 def test_a_short_dip_a_slower_run_and_one_that_begins_slowly_are_no_cliffs() -> None:
@@ -120,13 +120,13 @@ def test_time_spent_in_validation_and_between_epochs_is_no_steps() -> None:
 
 def test_a_cliff_has_spilled_only_where_drivers_spill_and_over_what_trials_were_let_to_have() -> None:
     card = {"cap_bytes": 19 * GIB, "budget_bytes": 24 * GIB}
-    said = rhythm.spilled((0.1, 1.2), used_bytes=22 * GIB, may_spill=True, **card)
+    said = health.spilled((0.1, 1.2), used_bytes=22 * GIB, may_spill=True, **card)
     assert (
         said
         == "a step takes 1.20 s, 12.0 times the 0.10 s that it took, with 22.0 GiB of 24.0 GiB in use, over the trials' cap of 19.0 GiB"
     )
-    assert not rhythm.spilled((0.1, 1.2), used_bytes=18 * GIB, may_spill=True, **card), "something else slows it down"
-    assert not rhythm.spilled((0.1, 1.2), used_bytes=22 * GIB, may_spill=False, **card), "Linux gives no host memory for the card's"
+    assert not health.spilled((0.1, 1.2), used_bytes=18 * GIB, may_spill=True, **card), "something else slows it down"
+    assert not health.spilled((0.1, 1.2), used_bytes=22 * GIB, may_spill=False, **card), "Linux gives no host memory for the card's"
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def test_validations_do_not_count_and_short_epochs_add_up() -> None:
 
 def waits(part: float, **more: object) -> str:
     usual: dict[str, object] = {"workers": 4, "loads": [0.95] * 4, "main": 0.3, "cores": 16}
-    return rhythm.waits_for_data(part, **{**usual, **more})  # type: ignore[arg-type]
+    return health.waits_for_data(part, **{**usual, **more})  # type: ignore[arg-type]
 
 
 def test_what_a_card_waits_for_is_told_with_a_number_of_workers_to_try() -> None:

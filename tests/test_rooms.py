@@ -17,7 +17,7 @@ Rule = Callable[[Tree], list[str]]
 RULES: tuple[Rule, ...] = (
     rooms.reaches_into_an_inside,
     rooms.native_knows_autofit,
-    rooms.contract_leans_on_others,
+    rooms.shared_leans_on_others,
     rooms.launcher_loads_a_trainer,
     rooms.launcher_imports_the_worker,
     rooms.probe_needs_a_package,
@@ -42,8 +42,8 @@ def test_nothing_in_native_imports_autofit(house: Tree) -> None:
     assert rooms.native_knows_autofit(house) == []
 
 
-def test_contract_imports_the_standard_library_and_itself(house: Tree) -> None:
-    assert rooms.contract_leans_on_others(house) == []
+def test_shared_imports_the_standard_library_and_itself(house: Tree) -> None:
+    assert rooms.shared_leans_on_others(house) == []
 
 
 def test_the_launchers_side_loads_no_torch_and_no_trainer(house: Tree) -> None:
@@ -93,12 +93,12 @@ def test_every_entry_point_is_there() -> None:
 SOUND = {
     "cli.py": "import json\nfrom launcher.trainers.mine import adapter\n",
     "process.py": "import subprocess\n",
-    "contract/__init__.py": "",
-    "contract/files.py": "import json\ndef _beside():\n    pass\n",
-    "contract/report.py": "from . import files\n",
+    "shared/__init__.py": "",
+    "shared/files.py": "import json\ndef _beside():\n    pass\n",
+    "shared/report.py": "from . import files\n",
     "worker/__init__.py": "",
     "worker/early.py": "from . import recorder\n",
-    "worker/recorder.py": "from ..contract.report import x\ndef later():\n    import torch\n",
+    "worker/recorder.py": "from ..shared.report import x\ndef later():\n    import torch\n",
     "trainers/__init__.py": "",
     "trainers/mine/__init__.py": "",
     "trainers/mine/adapter.py": (
@@ -139,26 +139,26 @@ def test_a_sound_house_has_no_faults(rule: Rule, tmp_path: Path) -> None:
         (rooms.reaches_into_an_inside, "trainers__mine__adapter", "from .inside import trial", "adapter imports launcher."),
         (rooms.reaches_into_an_inside, "worker__recorder", "def f():\n    import launcher.trainers.mine.inside.trial", "recorder imports"),
         (rooms.reaches_into_an_inside, "trainers__other__inside__trial", "from launcher.trainers.mine.inside import trial", "other.inside"),
-        (rooms.native_knows_autofit, "trainers__mine__native__run", "from launcher.contract import files", "launcher.contract.files"),
+        (rooms.native_knows_autofit, "trainers__mine__native__run", "from launcher.shared import files", "launcher.shared.files"),
         (rooms.native_knows_autofit, "trainers__mine__native__run", "def f():\n    from .. import adapter", "mine.adapter"),
-        (rooms.contract_leans_on_others, "contract__files", "from launcher import process", "launcher.process"),
-        (rooms.contract_leans_on_others, "contract__files", "def f():\n    import psutil", "psutil"),
+        (rooms.shared_leans_on_others, "shared__files", "from launcher import process", "launcher.process"),
+        (rooms.shared_leans_on_others, "shared__files", "def f():\n    import psutil", "psutil"),
         (rooms.launcher_loads_a_trainer, "cli", "def f():\n    import torch.cuda", "cli imports torch.cuda"),
         (rooms.launcher_loads_a_trainer, "trainers__mine__adapter", "from transformers import Trainer", "adapter imports transformers"),
         (rooms.launcher_loads_a_trainer, "trainers__mine__native__run", "import torch", "native.run, which loads torch"),
         (rooms.launcher_imports_the_worker, "process", "def f():\n    from launcher.worker import recorder", "launcher.worker.recorder"),
-        (rooms.probe_needs_a_package, "contract__report", "import psutil", "probe.hooks loads psutil"),
+        (rooms.probe_needs_a_package, "shared__report", "import psutil", "probe.hooks loads psutil"),
         (rooms.probe_needs_a_package, "trainers__mine__inside__probe__hooks", "import pydantic", "hooks loads pydantic"),
-        (rooms.a_program_finds_ours, "worker__early", "from launcher.contract import files", "files by its public name"),
-        (rooms.a_program_finds_ours, "contract__report", "def f():\n    import resource", "report imports resource in a function"),
-        (rooms.circles, "contract__files", "from launcher.contract import report", "launcher.contract.files"),
+        (rooms.a_program_finds_ours, "worker__early", "from launcher.shared import files", "files by its public name"),
+        (rooms.a_program_finds_ours, "shared__report", "def f():\n    import resource", "report imports resource in a function"),
+        (rooms.circles, "shared__files", "from launcher.shared import report", "launcher.shared.files"),
         (rooms.circles, "trainers__mine__native__run", "from launcher import cli", "launcher.cli"),
         (rooms.names_nothing, "cli", "ARGV = ('-m', 'launcher.adapters.mine')", "cli names launcher.adapters.mine"),
-        (rooms.names_nothing, "cli", '"""See ``launcher.contract.report.Gone``."""', "report.Gone"),
+        (rooms.names_nothing, "cli", '"""See ``launcher.shared.report.Gone``."""', "report.Gone"),
         (rooms.names_nothing, "cli", "def f(task):\n    return f'launcher.trainers.mine.native.xy_{task}'", "native.xy_"),
         (rooms.copies_nothing, "trainers__mine__adapter", "MORE = 'gone.py'", "gone"),
         (rooms.copies_nothing, "trainers__mine__adapter", "def f(task):\n    return f'xy_{task}.py'", "xy_"),
-        (rooms.reaches_for_private_names, "process", "from launcher.contract.files import _beside", "process reaches for _beside"),
+        (rooms.reaches_for_private_names, "process", "from launcher.shared.files import _beside", "process reaches for _beside"),
         (rooms.reaches_for_private_names, "process", "def f(files):\n    return files._beside", "process reaches for _beside"),
     ],
 )  # fmt: skip
@@ -168,5 +168,5 @@ def test_a_broken_wall_is_noticed(rule: Rule, where: str, text: str, said: str, 
 
 
 def test_what_only_a_type_checker_imports_makes_no_circle(tmp_path: Path) -> None:
-    text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from launcher.contract import report"
-    assert rooms.circles(built(tmp_path, contract__files=text)) == []
+    text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from launcher.shared import report"
+    assert rooms.circles(built(tmp_path, shared__files=text)) == []

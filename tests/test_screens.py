@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.verbs import table
+from launcher.cli import verbs as table
 from tests import screens
 
 SCRIPT = """

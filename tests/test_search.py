@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from launcher.ladder import Ladder, Wheel, build
-from launcher.search import FREE, FREE_BORNE_OUT, Chosen, Policy, Stop, Tried, Try, dominated_by, most_left, next_move
-from launcher.verdict import Kind, Verdict
+from launcher.ladder.rungs import Ladder, Wheel, build
+from launcher.ladder.search import FREE, FREE_BORNE_OUT, Chosen, Policy, Stop, Tried, Try, dominated_by, most_left, next_move
+from launcher.ladder.verdict import Kind, Verdict
 from tests import surfaces
 from tests.surfaces import Searched, Surface, searched
 

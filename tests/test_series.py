@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from launcher import series
-from launcher.progress import VALIDATE, Progress
-from launcher.series import Pace, Series, seconds_left
+from launcher.adapter.progress import VALIDATE, Progress
+from launcher.history import series
+from launcher.history.series import Pace, Series, seconds_left
 
 
 def line(at: float, **more: Any) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launcher import host, process
-from launcher.contract.orders import Orders
-from launcher.standby import ROOM_BYTES, Standby
+from launcher.machine import host, process
+from launcher.shared.orders import Orders
+from launcher.trial.prewarm import ROOM_BYTES, Standby
 
 TRIAL = """
 import os, sys

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher import supervise
+from launcher.run import supervise
 
 
 def test_a_line_was_printed_after_the_last_look_and_lines_that_were_held_back_after_the_last_that_came(

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher import throughput
-from launcher.ladder import Ladder, Rung, Wheel, build
+from launcher.ladder import throughput
+from launcher.ladder.rungs import Ladder, Rung, Wheel, build
 from tests.conftest import write_yolo_dataset
 
 

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from launcher import process, trial
-from launcher.contract.ending import Ending
-from launcher.contract.orders import Orders
-from launcher.contract.report import TrialReport
-from launcher.devices import Budget
-from launcher.ladder import Wheel, build
+from launcher.ladder.rungs import Wheel, build
+from launcher.ladder.verdict import Kind, Needs, judge
+from launcher.machine import process
+from launcher.machine.budget import Budget
+from launcher.shared.ending import Ending
+from launcher.shared.orders import Orders
+from launcher.shared.report import TrialReport
 from launcher.trainers.suite import cpu_budget
-from launcher.verdict import Kind, Needs, judge
+from launcher.trial import trial
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 WRITES = "import time\nwhile True: print('a word', flush=True); time.sleep(0.2)"

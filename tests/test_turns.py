@@ -14,10 +14,12 @@ from typing import Any
 import psutil
 import pytest
 
-from launcher import devices, story, turns
+from launcher.config.recipe import Draft, Provenance
+from launcher.config.schema import DeviceRules, Recipe
+from launcher.engine import fit
 from launcher.errors import BadInput, Fault
-from launcher.recipe import Draft, Provenance
-from launcher.schema import DeviceRules, Recipe
+from launcher.machine import budget as devices
+from launcher.machine import device_lock
 from tests.gpu.stand_in import GIB, FakeCard, FakeNvml
 
 UUID = "GPU-11111111-aaaa"
@@ -32,7 +34,7 @@ with turns.take(sys.argv[1], share=sys.argv[2] == "share", wait=False, launch="n
 
 @pytest.fixture(autouse=True)
 def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(turns.VARIABLE, str(tmp_path / "turns"))
+    monkeypatch.setenv(device_lock.VARIABLE, str(tmp_path / "turns"))
     return tmp_path / "turns"
 
 
@@ -50,8 +52,8 @@ def another(device: str = UUID, *, share: bool = False, seconds: float = 60.0) -
             child.kill()
 
 
-def take(device: str = UUID, *, share: bool = False, wait: bool = False, told: Any = None) -> turns.Turn:
-    return turns.take(device, share=share, wait=wait, launch="mine", told=told)
+def take(device: str = UUID, *, share: bool = False, wait: bool = False, told: Any = None) -> device_lock.Turn:
+    return device_lock.take(device, share=share, wait=wait, launch="mine", told=told)
 
 
 def test_a_device_that_nobody_has_is_had_at_once_and_given_back() -> None:
@@ -108,7 +110,7 @@ def test_every_user_of_the_machine_may_take_a_turn(locks: Path) -> None:
 
 def test_where_no_lock_can_be_had_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv(turns.VARIABLE, str(tmp_path / "file" / "turns"))
+    monkeypatch.setenv(device_lock.VARIABLE, str(tmp_path / "file" / "turns"))
     with take(), take():
         pass
 
@@ -141,16 +143,16 @@ def recipe(**device: Any) -> Recipe:
 
 
 def test_on_a_card_launches_take_turns_by_its_uuid_and_on_a_cpu_only_where_it_is_asked(card: FakeCard) -> None:
-    with story.turn_of(recipe(kind="cuda")), another(seconds=0):
+    with fit.turn_of(recipe(kind="cuda")), another(seconds=0):
         with pytest.raises(BadInput, match="mine in "):
-            story.turn_of(recipe(kind="cuda", when_taken="stop"))
+            fit.turn_of(recipe(kind="cuda", when_taken="stop"))
         with take(card.uuid.replace("GPU", "gpu-other")):
             pass
-    with story.turn_of(recipe(kind="cpu")), story.turn_of(recipe(kind="cpu")):
+    with fit.turn_of(recipe(kind="cpu")), fit.turn_of(recipe(kind="cpu")):
         pass
-    with story.turn_of(recipe(kind="cpu", turns=True)), pytest.raises(BadInput):
-        story.turn_of(recipe(kind="cpu", turns=True, when_taken="stop"))
-    with story.turn_of(recipe(kind="cuda", turns=False)), story.turn_of(recipe(kind="cuda", turns=False)):
+    with fit.turn_of(recipe(kind="cpu", turns=True)), pytest.raises(BadInput):
+        fit.turn_of(recipe(kind="cpu", turns=True, when_taken="stop"))
+    with fit.turn_of(recipe(kind="cuda", turns=False)), fit.turn_of(recipe(kind="cuda", turns=False)):
         pass
 
 
@@ -177,7 +179,7 @@ def test_a_launch_waits_for_the_card_of_another_and_budgets_what_is_free_then(ca
             card.used, card.processes = 0, [[]]
             child.kill()
 
-        job = story.prepare(draft(tmp_path), queued=over)
+        job = fit.prepare(draft(tmp_path), queued=over)
     assert len(heard) == 1 and job.turn.waited
     assert job.budget.free_bytes == card.total - card.reserved
     with job.turn:
@@ -190,7 +192,7 @@ def test_a_card_that_no_launch_of_ours_holds_is_still_refused_at_once(
     card.used, card.processes = 12 * GIB, [[(os.getpid(), 12 * GIB)]]
     monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("it waits"))
     with pytest.raises(BadInput) as refused:
-        story.prepare(draft(tmp_path))
+        fit.prepare(draft(tmp_path))
     (fault,) = refused.value.faults
     own = psutil.Process().cmdline()[1]
     assert fault.key == "device.share" and f"pid {os.getpid()}" in fault.found and own in fault.found, "the command is told"
@@ -202,7 +204,7 @@ def test_a_card_that_no_launch_of_ours_holds_is_still_refused_at_once(
 def test_a_recipe_with_other_faults_waits_for_nothing(card: FakeCard, tmp_path: Path) -> None:
     bad = Draft(recipe=draft(tmp_path).recipe, faults=(Fault(key="ask", found="wrong", cure="Mend it."),), provenance=Provenance())
     with another(card.uuid), pytest.raises(BadInput) as refused:
-        story.prepare(bad)
+        fit.prepare(bad)
     assert [fault.key for fault in refused.value.faults] == ["ask"]
 
 

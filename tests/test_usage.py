@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher import process, usage
-from launcher.contract.orders import HELD
-from launcher.sizes import MIB
+from launcher.machine import process
+from launcher.run import memory_usage
+from launcher.shared.orders import HELD
+from launcher.shared.sizes import MIB
 from launcher.trainers.suite import cpu_budget
 
 HOLDS = """
@@ -27,13 +28,13 @@ HOLDS = """
 """
 
 
-def watched(tmp_path: Path, argv: tuple[str, ...], *, emulated: bool, base_bytes: int = 0) -> usage.Usage:
+def watched(tmp_path: Path, argv: tuple[str, ...], *, emulated: bool, base_bytes: int = 0) -> memory_usage.Usage:
     """A program that holds 64 MiB until they were seen, and runs until it was seen without them."""
     place = Path(tempfile.mkdtemp(dir=tmp_path))
     held, seen, less = place / "held", place / "seen", place / "less"
     env = {HELD: str(held), "MALLOC_MMAP_THRESHOLD_": "65536", "SEEN": str(seen), "SEEN_LESS": str(less)}
     child = process.start(argv, env=env, stdout=tmp_path / "out", stderr=tmp_path / "err")
-    watch = usage.Usage(child.pid, replace(cpu_budget(512 * MIB), emulated=emulated), held, base_bytes=base_bytes)
+    watch = memory_usage.Usage(child.pid, replace(cpu_budget(512 * MIB), emulated=emulated), held, base_bytes=base_bytes)
     watch.start()
 
     def each_poll() -> None:
@@ -78,7 +79,7 @@ def test_host_memory_is_that_of_the_process_and_of_all_that_it_started(tmp_path:
     child = process.start(
         (sys.executable, str(tmp_path / "parent.py"), str(tmp_path / "child.py")), env={}, stdout=tmp_path / "out", stderr=tmp_path / "err"
     )
-    watch = usage.Usage(child.pid, cpu_budget(512 * MIB), tmp_path / "held", base_bytes=0)
+    watch = memory_usage.Usage(child.pid, cpu_budget(512 * MIB), tmp_path / "held", base_bytes=0)
     until = time.monotonic() + 120
     while watch.host_bytes() < 96 * MIB and time.monotonic() < until:
         time.sleep(0.05)

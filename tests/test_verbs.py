@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from launcher import cli
+from launcher.cli import main
+from launcher.cli import verbs as table
+from launcher.cli.call import Answer, Call, Takes, Task, Verb
+from launcher.config.schema import DeviceRules, RecoverRules, RunRules, TrialRules
 from launcher.errors import ExitCode
-from launcher.record import RunFolder
-from launcher.schema import DeviceRules, RecoverRules, RunRules, TrialRules
-from launcher.verbs import table
-from launcher.verbs.base import Answer, Call, Takes, Task, Verb
+from launcher.history.run_folder import RunFolder
 
-LAUNCHER = Path(cli.__file__).parent
+LAUNCHER = Path(main.__file__).parent
 
 
 def juggle(call: Call) -> Iterator[Task]:
@@ -34,24 +34,24 @@ def test_a_verb_added_to_the_table_is_in_help_completion_and_the_message_on_an_u
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(table, "VERBS", juggling(Takes.FOLDER))
-    cli.run(["--help"])
+    main.run(["--help"])
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "autofit juggle keeps three in the air" in lines
     monkeypatch.setattr(table, "FLAGS", {**table.FLAGS, "--high": "higher than that"})
     for words in (["juggle", "--help"], ["help", "juggle"]):
-        assert cli.run(words) == 0
+        assert main.run(words) == 0
         lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
         assert lines[0] == "autofit juggle --high THINGS" and "--high higher than that" in lines
     monkeypatch.setenv("COMP_LINE", "autofit ")
-    cli.run(["-sc", "query=bash"])
+    main.run(["-sc", "query=bash"])
     assert "juggle" in capsys.readouterr().out.split()
     monkeypatch.setenv("COMP_LINE", "autofit juggle ")
-    cli.run(["-sc", "query=bash"])
+    main.run(["-sc", "query=bash"])
     assert capsys.readouterr().out.split() == ["--high"]
     RunFolder.create(Path("runs/autofit"), "demo", now=datetime(2026, 11, 21)).event("prepared")
-    cli.run(["-sc", "query=bash"])
+    main.run(["-sc", "query=bash"])
     assert capsys.readouterr().out.split() == ["--high", "demo-20261121-000000"]
-    assert cli.run(["jugle"]) == 1
+    assert main.run(["jugle"]) == 1
     err = capsys.readouterr().err
     assert "Did you mean 'juggle'?" in err and err.rstrip().endswith("juggle.")
 
@@ -60,7 +60,7 @@ def test_a_verb_gets_its_flags_its_words_and_its_command_and_each_job_answers_fo
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(table, "VERBS", juggling(Takes.COMMAND))
-    assert cli.run(["juggle", "--json", "a=b", "--high", "--", "x", "--json", "--high"]) == 5
+    assert main.run(["juggle", "--json", "a=b", "--high", "--", "x", "--json", "--high"]) == 5
     line = '{"flags": ["--high"], "words": ["a=b"], "command": ["x", "--json", "--high"]}\n'
     assert capsys.readouterr().out == 2 * line
 

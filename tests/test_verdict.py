@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from launcher.contract.ending import Ending
-from launcher.contract.report import OVER_CAP, Failure, Phase, PhaseUse, TrialReport
-from launcher.ladder import Rung
-from launcher.memory_failure import lost_in, memory_failure, memory_failures
-from launcher.verdict import Kind, Needs, Verdict, judge
+from launcher.ladder.rungs import Rung
+from launcher.ladder.verdict import Kind, Needs, Verdict, judge
+from launcher.shared.ending import Ending
+from launcher.shared.memory_failures import lost_in, memory_failure, memory_failures
+from launcher.shared.report import OVER_CAP, Failure, Phase, PhaseUse, TrialReport
 from launcher.worker.recorder import failure_of
 
 RUNG = Rung(index=0, values={"micro_batch": 8, "image_size": 640}, position=(0, 0), accumulation=2)

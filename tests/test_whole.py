@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher import whole
+from launcher.adapter import checkpoint_files
 
 
 def saved(path: Path) -> Path:
@@ -28,7 +28,7 @@ def safetensors(path: Path, *, size: int = 64) -> Path:
 
 
 def test_a_whole_file_has_no_fault(tmp_path: Path) -> None:
-    assert whole.fault(saved(tmp_path / "a.pt")) == "" == whole.fault(safetensors(tmp_path / "b.safetensors"))
+    assert checkpoint_files.fault(saved(tmp_path / "a.pt")) == "" == checkpoint_files.fault(safetensors(tmp_path / "b.safetensors"))
 
 
 def test_one_flipped_bit_is_seen(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_one_flipped_bit_is_seen(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[5000] ^= 1
     path.write_bytes(data)
-    assert "corrupt" in whole.fault(path)
+    assert "corrupt" in checkpoint_files.fault(path)
 
 
 @pytest.mark.parametrize("part", [0, 3, 1000, -1])
@@ -44,33 +44,33 @@ def test_a_torn_file_is_seen(tmp_path: Path, part: int) -> None:
     path = saved(tmp_path / "a.pt")
     path.write_bytes(path.read_bytes()[:part])
     if part != 3:  # three bytes of any file could be anything
-        assert whole.fault(path)
+        assert checkpoint_files.fault(path)
 
 
 def test_a_folder_is_as_whole_as_its_worst_file(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint-5"
     folder.mkdir()
-    assert "empty" in whole.fault(folder)
+    assert "empty" in checkpoint_files.fault(folder)
     safetensors(folder / "model.safetensors")
     (folder / "trainer_state.json").write_text('{"global_step": 5}')
-    assert whole.fault(folder) == ""
+    assert checkpoint_files.fault(folder) == ""
     (folder / "trainer_state.json").write_text('{"global_st')
-    assert "trainer_state.json" in whole.fault(folder)
+    assert "trainer_state.json" in checkpoint_files.fault(folder)
     (folder / "trainer_state.json").unlink()
     safetensors(folder / "model.safetensors", size=60)
-    assert "bytes" in whole.fault(folder)
+    assert "bytes" in checkpoint_files.fault(folder)
 
 
 def test_a_file_that_the_disk_never_got_is_seen(tmp_path: Path) -> None:
     (tmp_path / "a.ckpt").write_bytes(bytes(4096))
-    assert "zeros" in whole.fault(tmp_path / "a.ckpt")
+    assert "zeros" in checkpoint_files.fault(tmp_path / "a.ckpt")
 
 
 def test_zeros_at_the_end_of_a_file_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     path.write_bytes(b"\0\1" + bytes(5000))
-    assert whole.zeros_at_end(path) == 5000 and whole.zeros_at_end(path, most_bytes=100) == 100
-    assert whole.zeros_at_end(tmp_path / "none") == 0
+    assert checkpoint_files.zeros_at_end(path) == 5000 and checkpoint_files.zeros_at_end(path, most_bytes=100) == 100
+    assert checkpoint_files.zeros_at_end(tmp_path / "none") == 0
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
@@ -78,17 +78,17 @@ def test_a_pickle_is_whole_or_has_no_end(tmp_path: Path, protocol: int) -> None:
     path = tmp_path / "last.pt"
     data = pickle.dumps({"epoch": 3, "weights": [0.5] * 100, "names": ["ä"] * 3}, protocol=protocol)
     path.write_bytes(data)
-    assert whole.fault(path) == ""
+    assert checkpoint_files.fault(path) == ""
     for size in (1, 2, 10, len(data) // 2, len(data) - 1):
         path.write_bytes(data[:size])
-        assert "no whole pickle" in whole.fault(path)
+        assert "no whole pickle" in checkpoint_files.fault(path)
 
 
 def test_text_in_the_place_of_a_checkpoint_is_seen_and_what_only_the_script_can_read_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "last.pt"
     path.write_text("torn\n")
-    assert "no whole pickle" in whole.fault(path)
+    assert "no whole pickle" in checkpoint_files.fault(path)
     path.write_bytes(gzip.compress(b"a form of the script's own"))
-    assert whole.fault(path) == ""
+    assert checkpoint_files.fault(path) == ""
     (tmp_path / "notes.ckpt").write_text("model_checkpoint_path: model-5")
-    assert whole.fault(tmp_path / "notes.ckpt") == ""
+    assert checkpoint_files.fault(tmp_path / "notes.ckpt") == ""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.progress import TRAIN
+from launcher.adapter.progress import TRAIN
 from tests import screens
 from tests.test_progress import of_trainer, recipe
 
@@ -42,7 +42,7 @@ for number in bar:
 CHILD = """
 import pathlib, sys
 from launcher import process
-from launcher.terminal import Streams, Terminal
+from launcher.cli.terminal import Streams, Terminal
 streams, here = Streams(), pathlib.Path(sys.argv[1])
 argv = (sys.executable, str(here / "draws.py"))
 process.wait(process.start(argv, env={}, stdout=here / "out", stderr=here / "err", show=Terminal(as_json=False).streams()))

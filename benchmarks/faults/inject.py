@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from launcher import procfs
+from launcher.shared import procfs
 
 SAMPLE_S = 0.02
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from launcher import series
+from launcher.history import series
 
 ROOT = Path(__file__).resolve().parents[2]
 EPOCHS, STEPS, EVERY = {"script": 8, "yolo": 4}, 24, 4

@@ -22,7 +22,7 @@ import yaml
 from benchmarks.faults import inject, places
 from benchmarks.faults.cases import GENERATOR, INTERRUPTIONS, Case
 from benchmarks.made import commit, machine, versions
-from launcher import owner
+from launcher.history import owner
 
 Row = dict[str, Any]
 MARK = "AUTOFIT_FAULTS_CASE"

@@ -7,10 +7,11 @@ from functools import cache
 
 from benchmarks.fit.play import ASKS, DEEP
 from benchmarks.rows import Row
-from launcher import compose, story
-from launcher.ladder import Ladder
-from launcher.search import Tried, dominated_by
-from launcher.verdict import Kind, Verdict
+from launcher.config import compose
+from launcher.engine import fit as story
+from launcher.ladder.rungs import Ladder
+from launcher.ladder.search import Tried, dominated_by
+from launcher.ladder.verdict import Kind, Verdict
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

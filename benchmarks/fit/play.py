@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.made import commit, machine, versions
 from benchmarks.rows import ROOT, Row, append, read
-from launcher.forecast import ratios
+from launcher.forecast import correction
 
 DATA = ROOT / "benchmarks" / "results" / "fit.jsonl"
 SEARCHES: Mapping[str, Sequence[str]] = {
@@ -112,7 +112,7 @@ class Place:
     def seen(self) -> list[Row]:
         """Real peaks of trials beside their forecasts, by phase, since ``forget``."""
         names = ("trainer", "phase", "foreseen_bytes", "real_bytes")
-        return [{name: row[name] for name in names} for row in read(self._learnt / ratios.FILE)]
+        return [{name: row[name] for name in names} for row in read(self._learnt / correction.FILE)]
 
     def answer(self, verb: str, *words: str) -> Row:
         """What autofit answers, in how many seconds (``took_s``), and the ``report`` of each trial."""

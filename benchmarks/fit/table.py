@@ -9,8 +9,8 @@ from pathlib import Path
 from benchmarks.fit import least
 from benchmarks.fit.play import HEADROOM, SEARCHES, Case
 from benchmarks.rows import ROOT, Row
-from launcher.forecast import ratios
-from launcher.forecast.ratios import Seen
+from launcher.forecast import correction as ratios
+from launcher.forecast.correction import Seen
 
 HEAD = """\
 # Finding the rung

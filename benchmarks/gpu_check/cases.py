@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from benchmarks.gpu_check.rows import ROOT
-from launcher import host
+from launcher.machine import host
 
 LEAST_MICRO_BATCHES = 200
 """Micro-batches of a full run: with multi_scale's 41 sizes the largest comes with p > 0.99."""

@@ -12,13 +12,13 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from launcher import cardmemory
-from launcher.contract.ending import Ending
-from launcher.contract.orders import Orders
-from launcher.contract.report import Phase
-from launcher.ladder import Rung
-from launcher.sizes import GIB, MIB
-from launcher.verdict import Needs, judge
+from launcher.ladder.rungs import Rung
+from launcher.ladder.verdict import Needs, judge
+from launcher.shared import card_memory
+from launcher.shared.ending import Ending
+from launcher.shared.orders import Orders
+from launcher.shared.report import Phase
+from launcher.shared.sizes import GIB, MIB
 from launcher.worker import budget
 from launcher.worker.driver import Card
 from launcher.worker.recorder import Recorder
@@ -33,7 +33,7 @@ def meters(torch: Any, asked: argparse.Namespace) -> dict[str, Any]:
     import pynvml
 
     pynvml.nvmlInit()
-    handle = cardmemory.handle_of(pynvml, asked.uuid)
+    handle = card_memory.handle_of(pynvml, asked.uuid)
     torch.cuda.init()
     held = torch.empty(GIB, dtype=torch.uint8, device="cuda")
     torch.cuda.synchronize()

@@ -18,15 +18,20 @@ from typing import Any
 from benchmarks.gpu_check import cases
 from benchmarks.gpu_check.cases import Case
 from benchmarks.gpu_check.rows import ROOT, Rows
-from launcher import compose, devices, launch, nvml, process, story, trial
-from launcher.contract.report import PhaseUse, TrialReport
-from launcher.devices import Budget
-from launcher.job import Job
-from launcher.ladder import Rung
-from launcher.memory_failure import lost_in, memory_failure
-from launcher.sizes import GIB
-from launcher.trial import Trial
-from launcher.verdict import Kind, Verdict
+from launcher.config import compose
+from launcher.engine import fit as story
+from launcher.ladder.rungs import Rung
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.machine import budget as devices
+from launcher.machine import nvml, process
+from launcher.machine.budget import Budget
+from launcher.run import start as launch
+from launcher.shared.memory_failures import lost_in, memory_failure
+from launcher.shared.report import PhaseUse, TrialReport
+from launcher.shared.sizes import GIB
+from launcher.trial import trial
+from launcher.trial.job import Job
+from launcher.trial.trial import Trial
 
 WALKED = ("ladder.search=walk", "trial.proof_timeout_s=0")
 """Of every rung above the one that fits there is a figure then; a search that a forecast leads leaves most of them out. Whether a rung

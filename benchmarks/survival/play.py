@@ -24,8 +24,9 @@ import yaml
 from benchmarks.made import commit, machine, versions
 from benchmarks.survival import cases
 from benchmarks.survival.cases import Case
-from launcher import headroom, procfs
-from launcher.memory_failure import memory_failure
+from launcher.machine import headroom
+from launcher.shared import procfs
+from launcher.shared.memory_failures import memory_failure
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent

@@ -11,18 +11,18 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from launcher import wheels
-from launcher.contract.report import Phase
+from launcher.adapter.protocol import Adapter, Tracing, load_adapter
+from launcher.config.recipe import Draft
+from launcher.config.schema import Recipe
 from launcher.errors import COMMAND_LINE, BadInput, Fault
-from launcher.forecast import cards
-from launcher.forecast.cards import Card
-from launcher.forecast.forecast import Forecast, worst
-from launcher.forecast.foresight import Foresight
-from launcher.ladder import Ladder, Rung
-from launcher.peaks import USUAL
-from launcher.recipe import Draft
-from launcher.schema import Recipe
-from launcher.trainers.base import Adapter, Tracing, load_adapter
+from launcher.forecast import gpu_catalogue
+from launcher.forecast.forecaster import Foresight
+from launcher.forecast.gpu_catalogue import Card
+from launcher.forecast.prediction import Forecast, worst
+from launcher.history.peaks import USUAL
+from launcher.ladder import build
+from launcher.ladder.rungs import Ladder, Rung
+from launcher.shared.report import Phase
 
 TRACED = "predicted, not proven: judged by 19 published measurements, none of them made here (docs/prediction.md)"
 HERE = ("trainer.args.workers", "trainer.args.cache", "trainer.args.save_dir", "trainer.args.output_dir")
@@ -121,7 +121,7 @@ def planned(draft: Draft, gpus: Sequence[str]) -> Plan:
     faults = [fault for fault in draft.faults if fault.key != "data"]  # a plan needs no data
     chosen: list[Card] = []
     try:
-        chosen = cards.named(gpus)
+        chosen = gpu_catalogue.named(gpus)
     except BadInput as refused:
         faults += refused.faults
     adapter: Adapter | None = None
@@ -130,7 +130,7 @@ def planned(draft: Draft, gpus: Sequence[str]) -> Plan:
         try:
             adapter = load_adapter(draft.recipe.trainer.adapter)(_on_a_card(draft))
             faults += [fault for fault in adapter.check() if _is_of_a_plan(fault.key)]
-            ladder = wheels.ladder_of(adapter)
+            ladder = build.ladder_of(adapter)
         except BadInput as refused:
             faults += refused.faults
     if faults or adapter is None or ladder is None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from launcher.contract.report import Phase
-from launcher.forecast.events import Began, Convolved, Event, Gave, Took
-from launcher.forecast.segments import Full, Segments
-from launcher.sizes import MIB
+from launcher.forecast.caching_allocator import Full, Segments
+from launcher.shared.report import Phase
+from launcher.shared.sizes import MIB
+from launcher.shared.trace import Began, Convolved, Event, Gave, Took
 
 EMPTIED_ABOVE = 0.5
 """Ultralytics gives cached segments back before validation where more than half of the card is in use (engine/trainer.py, 8.4.190)."""

@@ -23,18 +23,18 @@ from typing import ClassVar
 
 import pytest
 
-from launcher import trial
-from launcher.contract.files import plain
-from launcher.contract.report import TrialReport
-from launcher.devices import Budget
-from launcher.job import Job
-from launcher.ladder import MICRO_BATCH, Ladder
-from launcher.record import RunFolder
-from launcher.schema import Recipe
-from launcher.sizes import GIB, MIB
-from launcher.trainers.base import Adapter, Untraceable, inputs_of, load_adapter, resuming, tracing_of
-from launcher.verdict import Kind
-from launcher.wheels import ladder_of
+from launcher.adapter.protocol import Adapter, Untraceable, inputs_of, load_adapter, resuming, tracing_of
+from launcher.config.schema import Recipe
+from launcher.history.run_folder import RunFolder
+from launcher.ladder.build import ladder_of
+from launcher.ladder.rungs import MICRO_BATCH, Ladder
+from launcher.ladder.verdict import Kind
+from launcher.machine.budget import Budget
+from launcher.shared.files import plain
+from launcher.shared.report import TrialReport
+from launcher.shared.sizes import GIB, MIB
+from launcher.trial import trial
+from launcher.trial.job import Job
 
 
 def cpu_budget(size: int = GIB) -> Budget:

@@ -9,6 +9,6 @@ early      a budget that is taken before a program begins                     sh
 
 What only one trainer needs stands in that trainer's room, ``trainers/NAME/inside``, and what is copied into a run's folder in
 ``trainers/NAME/native``. Nothing outside a process of a trainer's imports this folder or an ``inside``; tests/test_rooms.py says so.
-Both sides import ``contract``, ``looks`` and ``procfs``: standard library only. Beside a person's own program (``shim``) our modules are
+Both sides import ``shared``: standard library only. Beside a person's own program (``shim``) our modules are
 loaded by a private name, so those that are loaded there name one another relatively.
 """

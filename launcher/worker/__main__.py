@@ -2,7 +2,7 @@
 
     python -m launcher.worker ORDERS.json [--meanwhile MODULE,MODULE]
 
-With ``--meanwhile`` the orders needn't be there yet: the modules are imported, then the orders are waited for (``launcher.standby``).
+With ``--meanwhile`` the orders needn't be there yet: the modules are imported, then the orders are waited for (``launcher.trial.prewarm``).
 Exit status 0: the trial went through; 1: it failed, and the report says how.
 The launcher starts one such process per trial and kills it with everything it started. Should the launcher die first, the kernel kills it.
 """
@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from launcher.contract.orders import Orders
+from launcher.shared.orders import Orders
 from launcher.worker import budget
 from launcher.worker.lifeline import die_with_parent
 from launcher.worker.recorder import Recorder

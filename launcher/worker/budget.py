@@ -17,9 +17,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from .. import procfs
-from ..contract.files import replace
-from ..contract.orders import HELD, MALLOC_VALUE, MALLOC_VARIABLE, Orders
+from ..shared import procfs
+from ..shared.files import replace
+from ..shared.orders import HELD, MALLOC_VALUE, MALLOC_VARIABLE, Orders
 from . import figures
 from .driver import Card
 

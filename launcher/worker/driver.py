@@ -9,8 +9,8 @@ from importlib.machinery import PathFinder
 from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
 
-from .. import cardmemory
-from ..sizes import MIB
+from ..shared import card_memory
+from ..shared.sizes import MIB
 
 LEAST_CONTEXT_BYTES = 128 * MIB
 """No CUDA context with PyTorch's kernels is smaller: where less seems to be gone, somebody has given memory back meanwhile."""
@@ -30,7 +30,7 @@ class Card:
     def free(self) -> int:
         if self._api is not None:
             with contextlib.suppress(self._api.NVMLError):
-                return cardmemory.free_bytes(self._api, self._uuid)
+                return card_memory.free_bytes(self._api, self._uuid)
         import torch
 
         return int(torch.cuda.mem_get_info()[0])  # makes a context where there is none
@@ -43,7 +43,7 @@ class Card:
         import torch
 
         reserved = int(torch.cuda.memory_reserved())
-        own = cardmemory.own_bytes(self._api, self._uuid, os.getpid()) if self._api is not None else None
+        own = card_memory.own_bytes(self._api, self._uuid, os.getpid()) if self._api is not None else None
         if own is not None and own >= reserved:
             return own - reserved
         gone = self._idle - self.free() - reserved
@@ -55,7 +55,7 @@ def _api(uuid: str) -> Any:
     try:
         nvml = _installed("pynvml")
         nvml.nvmlInit()
-        cardmemory.free_bytes(nvml, uuid)
+        card_memory.free_bytes(nvml, uuid)
     except Exception:
         return None
     return nvml

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Iterable
 
-from launcher import procfs
+from launcher.shared import procfs
 
 GRACE_S = 20.0
 

@@ -15,10 +15,10 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
-from .. import procfs
-from ..contract.orders import Orders
-from ..contract.report import Failure, Phase, PhaseUse, TrialReport
-from ..looks import Looks, Segments
+from ..shared import procfs
+from ..shared.orders import Orders
+from ..shared.report import Failure, Phase, PhaseUse, TrialReport
+from ..shared.sampling import Looks, Segments
 from .budget import Taken, tighten
 from .driver import Card
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..contract.orders import HELD, STEPS
+from ..shared.orders import HELD, STEPS
 
 WRITE_S = 1.0
 

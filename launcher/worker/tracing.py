@@ -27,9 +27,9 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map_only
 
-from launcher.contract.report import Phase
-from launcher.forecast import events as traces
-from launcher.forecast.events import ACCUMULATE, Began, Convolved, Event, Gave, Multiplied, Took, Trace
+from launcher.shared import trace as traces
+from launcher.shared.report import Phase
+from launcher.shared.trace import ACCUMULATE, Began, Convolved, Event, Gave, Multiplied, Took, Trace
 
 aten = torch.ops.aten
 

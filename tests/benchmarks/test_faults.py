@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.faults import __main__ as faults
 from benchmarks.faults import cases, inject, table
-from launcher import whole
+from launcher.adapter import checkpoint_files
 
 
 def row(seed: int, **more: Any) -> dict[str, Any]:
@@ -53,4 +53,4 @@ def test_a_corrupted_checkpoint_is_seen_to_be_one(tmp_path: Path, how: str) -> N
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("archive/data/0", bytes(range(256)) * 100)
     inject.corrupt(path, how)
-    assert whole.fault(path)
+    assert checkpoint_files.fault(path)

@@ -14,15 +14,17 @@ import pytest
 
 from benchmarks.gpu_check import __main__ as gpu_check
 from benchmarks.gpu_check import cases, checks, facts, page, play, rows
-from launcher import host, launch, process, trial
-from launcher.allocator import FRACTION
-from launcher.contract.ending import Ending
-from launcher.contract.report import PhaseUse, TrialReport
-from launcher.job import Job
-from launcher.ladder import Rung
+from launcher.ladder.rungs import Rung
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.machine import host, process
+from launcher.run import start as launch
+from launcher.shared.allocator import FRACTION
+from launcher.shared.ending import Ending
+from launcher.shared.report import PhaseUse, TrialReport
 from launcher.trainers.transformers.adapter import TransformersAdapter
-from launcher.trial import Trial
-from launcher.verdict import Kind, Verdict
+from launcher.trial import trial
+from launcher.trial.job import Job
+from launcher.trial.trial import Trial
 from tests.gpu.stand_in import GIB, MIB, FakeCard, FakeCuda, FakeNvml, FakeTorch
 
 OUTSIDE = 600 * MIB

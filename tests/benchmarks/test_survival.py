@@ -79,7 +79,7 @@ def _said(case: cases.Case, key: str) -> str:
 
 def accepted(case: cases.Case, folder: Path) -> bool:
     """Whether autofit makes a ladder of the case. Its data isn't there, and isn't looked at."""
-    from launcher import cli
+    from launcher.cli import main as cli
 
     places = {"data": "d", "python": sys.executable, "here": str(play.HERE), "root": str(ROOT)}
     (folder / "recipes").mkdir(parents=True)

@@ -13,18 +13,17 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from launcher.commandline import draft, recognise
-from launcher.commandline.recognise import Understood
+from launcher.adapter import protocol, wheel_names
+from launcher.adapter.protocol import adapters
+from launcher.adapter.recognised import free_batch
+from launcher.cli import recipe_draft, recognise
+from launcher.cli.recognise import Understood
+from launcher.config.schema import LadderRules, Recipe, TrainerRules
 from launcher.errors import BadInput
-from launcher.schema import LadderRules, Recipe, TrainerRules
-from launcher.trainers import base
-from launcher.trainers.base import adapters
-from launcher.trainers.script import names
+from launcher.ladder.build import ladder_of
 from launcher.trainers.script import recognise as script_recognise
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
-from launcher.understood import free_batch
-from launcher.wheels import ladder_of
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
@@ -34,7 +33,7 @@ def believed(understood: Understood) -> dict[str, tuple[object, str]]:
 
 
 def written(understood: Understood) -> dict[str, object]:
-    held: dict[str, object] = yaml.safe_load(draft.recipe(understood, name="mine"))
+    held: dict[str, object] = yaml.safe_load(recipe_draft.recipe(understood, name="mine"))
     return held
 
 
@@ -143,7 +142,7 @@ def test_doubt_asks_for_the_mapping_with_an_example(tmp_path: Path, monkeypatch:
     ],
 )  # fmt: skip
 def test_a_name_means_what_its_words_mean(name: str, wheel: str | None) -> None:
-    assert names.meaning(name) == wheel
+    assert wheel_names.meaning(name) == wheel
 
 
 def test_glued_short_flags_are_the_commands_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -604,7 +603,7 @@ def test_a_schedule_that_the_batch_size_counts_keeps_the_micro_batch_as_it_is(
     Path("t.py").write_text(f"p.add_argument('--batch-size', default=8)\n{source}")
     understood = recognise.understand(["python", "t.py"])
     assert ("accumulation" in believed(understood)) is turns
-    assert turns or "a schedule is counted by the batch size (t.py, line" in draft.recipe(understood, name="mine")
+    assert turns or "a schedule is counted by the batch size (t.py, line" in recipe_draft.recipe(understood, name="mine")
 
 
 def test_a_batch_in_the_source_is_known_where_no_word_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -635,7 +634,7 @@ def test_a_dollar_brace_of_the_persons_own_is_text_and_no_interpolation(tmp_path
     monkeypatch.chdir(tmp_path)
     Path("t.py").write_text("")
     words = ["python", "t.py", "--batch-size", "4", "out=${HOME}/x", "name=${now:%H}"]
-    held = OmegaConf.create(yaml.safe_load(draft.recipe(recognise.understand(words), name="mine")))
+    held = OmegaConf.create(yaml.safe_load(recipe_draft.recipe(recognise.understand(words), name="mine")))
     assert OmegaConf.to_container(held, resolve=True)["trainer"]["args"]["command"] == words  # type: ignore[index,call-overload]
 
 
@@ -658,8 +657,8 @@ def test_the_general_adapter_is_asked_only_where_nobody_knows_the_command(monkey
 
 
 def test_a_broken_plugin_is_passed_over_with_a_word(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    broken = EntryPoint(name="broken", value="nowhere_at_all:Adapter", group=base.GROUP)
-    monkeypatch.setattr(base, "entry_points", lambda group: [*entry_points(group=group), broken])
+    broken = EntryPoint(name="broken", value="nowhere_at_all:Adapter", group=protocol.GROUP)
+    monkeypatch.setattr(protocol, "entry_points", lambda group: [*entry_points(group=group), broken])
     assert "broken" not in [adapter.name for adapter in adapters()]
     assert "'broken' (nowhere_at_all:Adapter) can't be loaded" in caplog.text
 

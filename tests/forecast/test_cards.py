@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import BadInput
-from launcher.forecast import cards
-from launcher.sizes import GIB
+from launcher.forecast import gpu_catalogue
+from launcher.shared.sizes import GIB
 
 ASKED = {
     "a100_40gb", "a100_80gb", "h100_80gb", "h200", "rtx_3060", "rtx_3090", "rtx_4080s", "rtx_4090", "rtx_5090", "t4", "v100_16gb", "l4",
@@ -16,23 +16,23 @@ ASKED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", cards.known())
+@pytest.mark.parametrize("name", gpu_catalogue.known())
 def test_a_card_of_the_catalogue_can_be_read(name: str) -> None:
-    (card,) = cards.named([name])
+    (card,) = gpu_catalogue.named([name])
     low, high = card.bounds()
     assert card.name == name and 4 * GIB < card.usable_bytes < 200 * GIB
     assert low.convolution_share <= high.convolution_share and 0 <= card.lean <= 1
 
 
-@pytest.mark.parametrize("name", cards.known())
+@pytest.mark.parametrize("name", gpu_catalogue.known())
 def test_every_figure_has_a_source_beside_it(name: str) -> None:
-    lines = (cards.folder() / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+    lines = (gpu_catalogue.folder() / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
     figures = [line for line in lines if not line.startswith(("#", "title", "architecture"))]
     assert len(figures) == 5 and all(len(line.partition("#")[2]) > 20 for line in figures)
 
 
 def test_the_cards_that_people_have_are_in_the_catalogue() -> None:
-    assert set(cards.known()) >= ASKED
+    assert set(gpu_catalogue.known()) >= ASKED
 
 
 @pytest.mark.parametrize(
@@ -41,24 +41,24 @@ def test_the_cards_that_people_have_are_in_the_catalogue() -> None:
 )
 def test_an_unknown_card_is_told_what_is_near(name: str, near: str) -> None:
     with pytest.raises(BadInput) as refused:
-        cards.named([name, "t4"])
+        gpu_catalogue.named([name, "t4"])
     (fault,) = refused.value.faults
     assert name in fault.found and near in fault.cure.partition("There is:")[0]
 
 
 def test_a_card_is_known_by_what_the_driver_calls_it() -> None:
-    found = cards.like("NVIDIA GeForce RTX 4080 SUPER")
+    found = gpu_catalogue.like("NVIDIA GeForce RTX 4080 SUPER")
     assert found is not None and found.name == "rtx_4080s"
-    assert cards.like("Quadro FX 1800") is None
+    assert gpu_catalogue.like("Quadro FX 1800") is None
 
 
 def test_a_file_of_the_catalogue_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("title: mine\nconvolution: [1.0, 2.0]\nusable: 3\n")
     with pytest.raises(BadInput, match=r"mine\.yaml.*architecture"):
-        cards.read(tmp_path / "mine.yaml")
+        gpu_catalogue.read(tmp_path / "mine.yaml")
 
 
 def test_a_trainer_that_sets_a_larger_cublas_workspace_gets_it() -> None:
-    (card,) = cards.named(["t4"])
+    (card,) = gpu_catalogue.named(["t4"])
     assert card.bounds(least_cublas_bytes=2**25)[0].cublas_bytes == 2**25
     assert card.bounds()[0].cublas_bytes == card.cublas_bytes < 2**25

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from launcher import extrapolation, search
-from launcher.forecast import earlier
-from launcher.job import Job
-from launcher.ladder import Ladder, Wheel, build
-from launcher.search import Tried
-from launcher.sizes import GIB
+from launcher.forecast import past_trials
+from launcher.ladder import extrapolation, search
+from launcher.ladder.rungs import Ladder, Wheel, build
+from launcher.ladder.search import Tried
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.shared.sizes import GIB
 from launcher.trainers.suite import cpu_budget
-from launcher.verdict import Kind, Verdict
+from launcher.trial.job import Job
 from tests import surfaces
 from tests.surfaces import Surface, searched
 
@@ -50,39 +50,39 @@ def fails(index: int, gib: float, cap: int = 10 * GIB, kind: Kind = Kind.OUT_OF_
 
 
 def known(of: Job) -> Mapping[int, float | None]:
-    return {one.rung.index: one.need for one in earlier.of(of)}
+    return {one.rung.index: one.need for one in past_trials.of(of)}
 
 
 def test_what_was_measured_is_a_part_of_the_cap_of_now() -> None:
-    earlier.keep(job(), fits(2, 8.0))
+    past_trials.keep(job(), fits(2, 8.0))
     assert known(job()) == {2: pytest.approx(0.8)} and known(job(5 * GIB)) == {2: pytest.approx(1.6)}
-    (seen,) = earlier.of(job(5 * GIB))
+    (seen,) = past_trials.of(job(5 * GIB))
     assert seen.fits and seen.by_phase == {"train": pytest.approx(1.6), "validate": pytest.approx(0.8)}
 
 
 def test_of_each_rung_the_last_trial_counts() -> None:
     for gib in (8.0, 6.0):
-        earlier.keep(job(), fits(2, gib))
+        past_trials.keep(job(), fits(2, gib))
     assert known(job()) == {2: pytest.approx(0.6)}
 
 
 def test_a_failure_bounds_nothing_where_there_is_more_room_than_it_had() -> None:
-    earlier.keep(job(), fails(1, 11.0))
+    past_trials.keep(job(), fails(1, 11.0))
     assert known(job()) == {1: pytest.approx(1.1)} and known(job(20 * GIB)) == {}
 
 
 def test_what_is_no_measurement_another_training_and_another_folder_tell_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    earlier.keep(job(), fails(0, 11.0, kind=Kind.CRASHED))
-    earlier.keep(job(name="other"), fits(0, 4.0))
+    past_trials.keep(job(), fails(0, 11.0, kind=Kind.CRASHED))
+    past_trials.keep(job(name="other"), fits(0, 4.0))
     assert known(job()) == {}
-    earlier.keep(job(), fits(2, 8.0))
+    past_trials.keep(job(), fits(2, 8.0))
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert known(job()) == {}
 
 
 def test_a_rung_that_this_ladder_has_not_is_left_out() -> None:
-    earlier.keep(job(), fits(3, 8.0))
+    past_trials.keep(job(), fits(3, 8.0))
     shorter = build([Wheel(name="micro_batch", values=(16, 8, 4))], effective_batch=16)
     assert known(job(ladder=shorter)) == {}
 
@@ -90,13 +90,13 @@ def test_a_rung_that_this_ladder_has_not_is_left_out() -> None:
 def test_a_torn_line_is_passed_over_and_a_folder_that_cannot_be_written_ends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    earlier.keep(job(), fits(2, 8.0))
-    with earlier.file().open("a") as file:
+    past_trials.keep(job(), fits(2, 8.0))
+    with past_trials.file().open("a") as file:
         file.write('{"training": "mi')
     assert known(job()) == {2: pytest.approx(0.8)}
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
-    earlier.keep(job(), fits(2, 8.0))
+    past_trials.keep(job(), fits(2, 8.0))
     assert known(job()) == {}
 
 
@@ -109,8 +109,8 @@ def test_a_launch_with_the_same_needs_makes_no_trial_but_the_proof_whatever_its_
         return Surface(LADDER, needs)
 
     for tried in searched(surface(10 * GIB), "predicted").history:
-        earlier.keep(job(), tried)
-    expected = extrapolation.needs(LADDER.rungs, earlier.of(job(cap)))
+        past_trials.keep(job(), tried)
+    expected = extrapolation.needs(LADDER.rungs, past_trials.of(job(cap)))
     found, walked = searched(surface(cap), "predicted", expected), searched(surface(cap), "walk")
     assert found.chosen == walked.chosen and found.trials == 2
 
@@ -118,7 +118,7 @@ def test_a_launch_with_the_same_needs_makes_no_trial_but_the_proof_whatever_its_
 def test_the_trials_of_a_plan_lead_the_run_that_follows() -> None:
     """A sixteenth and a quarter of the asked micro-batch were tried with all the room there is."""
     for index in (4, 2):
-        earlier.keep(job(100 * GIB), fits(index, 2 + 1.5 * LADDER.rungs[index].micro_batch, cap=100 * GIB))
-    expected = extrapolation.needs(LADDER.rungs, earlier.of(job(15 * GIB)))
+        past_trials.keep(job(100 * GIB), fits(index, 2 + 1.5 * LADDER.rungs[index].micro_batch, cap=100 * GIB))
+    expected = extrapolation.needs(LADDER.rungs, past_trials.of(job(15 * GIB)))
     move = search.next_move(LADDER, [], policy="predicted", predicted=expected)
     assert isinstance(move, search.Try) and move.rung.micro_batch == 16 and expected[1] is not None and expected[1] < 1 < (expected[0] or 0)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.contract.report import Phase
-from launcher.forecast import events, profile
-from launcher.forecast.events import ACCUMULATE, Grows, Took, grows
+from launcher.forecast import live_peaks
+from launcher.shared import trace as events
+from launcher.shared.report import Phase
+from launcher.shared.trace import ACCUMULATE, Grows, Took, grows
 from tests.forecast import traces
 
 
@@ -32,11 +33,11 @@ def test_a_trace_at_other_sizes_is_the_run_of_those_sizes() -> None:
 @pytest.mark.parametrize(("images", "side"), [(1, 10), (2, 20), (16, 20), (64, 60)])
 def test_the_profile_has_the_peaks_of_the_events_at_every_size(images: int, side: int) -> None:
     trace, at = traces.of_a_detector(), traces.sizes(images, side)
-    assert profile.of(trace).at(at) == events.live(trace.at(at))
+    assert live_peaks.of(trace).at(at) == events.live(trace.at(at))
 
 
 def test_few_moments_are_left_of_a_long_trace() -> None:
-    kept = profile.of(traces.of_a_detector(layers=500)).phases
+    kept = live_peaks.of(traces.of_a_detector(layers=500)).phases
     assert len(kept[Phase.TRAIN]) < 5 and len(kept[ACCUMULATE]) < 5
 
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from launcher import devices
-from launcher.contract.report import Phase
+from launcher.config.schema import Recipe
 from launcher.errors import BadInput
-from launcher.forecast import cards, extrapolated
+from launcher.forecast import gpu_catalogue, script_plan
 from launcher.forecast.plan import Plan, Word
-from launcher.ladder import Ladder, Wheel, build
-from launcher.schema import Recipe
-from launcher.search import Tried, seen_in
-from launcher.sizes import GIB, MIB
-from launcher.verdict import Kind, Verdict
+from launcher.ladder.rungs import Ladder, Wheel, build
+from launcher.ladder.search import Tried, seen_in
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.machine import budget
+from launcher.shared.report import Phase
+from launcher.shared.sizes import GIB, MIB
 from tests.surfaces import Surface
 
 RECIPE = Recipe.model_validate(
     {"name": "mine", "ask": {"micro_batch": 64}, "trainer": {"adapter": "script"}, "ladder": {"order": ("micro_batch",)}}
 )
-BUDGET = devices.find("cpu", memory_bytes=10 * GIB, headroom=0.1)
+BUDGET = budget.find("cpu", memory_bytes=10 * GIB, headroom=0.1)
 
 
 def ladder(*micro_batches: int, models: tuple[str, ...] = ("x",)) -> Ladder:
@@ -36,13 +36,13 @@ def surface(of: Ladder, *, standing: float, each: float, validation: float = 0.0
 
 def tried(of: Surface) -> list[Tried]:
     made: list[Tried] = []
-    while (rung := extrapolated.to_try(of.ladder, made)) is not None:
+    while (rung := script_plan.to_try(of.ladder, made)) is not None:
         made.append(of.tried(rung))
     return made
 
 
 def planned(of: Surface, *gpus: str) -> Plan:
-    return extrapolated.planned(RECIPE, of.ladder, seen_in(tried(of)), BUDGET, cards.named(gpus))
+    return script_plan.planned(RECIPE, of.ladder, seen_in(tried(of)), BUDGET, gpu_catalogue.named(gpus))
 
 
 def test_a_sixteenth_and_a_quarter_of_what_is_asked_are_tried() -> None:
@@ -65,7 +65,7 @@ def test_after_a_failure_smaller_ones_are_tried() -> None:
 def test_nothing_is_tried_after_a_failure_that_no_lower_rung_cures() -> None:
     of = surface(ladder(64, 32, 16, 8, 4, 2), standing=0, each=MIB)
     crashed = Tried(rung=of.ladder.rungs[3], verdict=Verdict(kind=Kind.CRASHED, phase="train", why="KeyError"))
-    assert extrapolated.to_try(of.ladder, [crashed]) is None
+    assert script_plan.to_try(of.ladder, [crashed]) is None
 
 
 def test_every_rung_is_foreseen_within_bounds_that_grow_with_the_distance() -> None:

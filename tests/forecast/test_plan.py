@@ -9,18 +9,20 @@ from typing import Any
 
 import pytest
 
-from launcher import cli, wheels
-from launcher.contract.report import Phase
-from launcher.forecast import cards, events, traced
-from launcher.forecast.events import Trace
-from launcher.forecast.forecast import Forecast
-from launcher.forecast.foresight import Foresight
+from launcher.cli import main
+from launcher.config.schema import Recipe
+from launcher.forecast import gpu_catalogue, trace_store
+from launcher.forecast.correction import Seen
+from launcher.forecast.forecaster import Foresight
 from launcher.forecast.plan import Word, said
-from launcher.forecast.ratios import Seen
-from launcher.forecast.traced import Ask
-from launcher.ladder import Ladder
-from launcher.schema import Recipe
-from launcher.sizes import GIB
+from launcher.forecast.prediction import Forecast
+from launcher.forecast.trace_store import Ask
+from launcher.ladder import build
+from launcher.ladder.rungs import Ladder
+from launcher.shared import trace as events
+from launcher.shared.report import Phase
+from launcher.shared.sizes import GIB
+from launcher.shared.trace import Trace
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from tests.forecast import traces
 
@@ -60,18 +62,18 @@ def keep_traces(one: UltralyticsAdapter, ladder: Ladder, *, cuda: bool = True) -
     for rung in ladder.rungs:
         layers = 2 if rung.values["checkpointing"] else 6
         trace = traces.of_a_detector(layers=layers)
-        events.write(traced.folder() / f"{one.tracing(rung, cuda=cuda).ask().key}.trace", trace)
+        events.write(trace_store.folder() / f"{one.tracing(rung, cuda=cuda).ask().key}.trace", trace)
 
 
 def answered(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any, str]:
-    status = cli.run(["plan", *words, "--json"])
+    status = main.run(["plan", *words, "--json"])
     out, err = capsys.readouterr()
     return status, json.loads(out.splitlines()[-1]), err
 
 
 def test_a_plan_names_the_rung_that_is_predicted_to_fit_each_card(capsys: pytest.CaptureFixture[str]) -> None:
     one = adapter()
-    ladder = wheels.ladder_of(one)
+    ladder = build.ladder_of(one)
     keep_traces(one, ladder)
     status, record, shown = answered(capsys, "recipe=mine", "gpu=t4,a100_80gb,rtx_4080s")
     assert status == 0
@@ -87,14 +89,14 @@ def test_a_plan_names_the_rung_that_is_predicted_to_fit_each_card(capsys: pytest
 
 def test_no_word_of_a_plan_says_that_something_fits(capsys: pytest.CaptureFixture[str]) -> None:
     one = adapter()
-    keep_traces(one, wheels.ladder_of(one))
+    keep_traces(one, build.ladder_of(one))
     _, record, shown = answered(capsys, "recipe=mine", "gpu=t4")
     assert " fits" not in shown and " fits" not in json.dumps(record)
 
 
 def test_a_smaller_part_of_a_card_is_planned_for(capsys: pytest.CaptureFixture[str]) -> None:
     one = adapter()
-    keep_traces(one, wheels.ladder_of(one))
+    keep_traces(one, build.ladder_of(one))
     whole = answered(capsys, "recipe=mine", "gpu=a100_80gb")[1]["cards"][0]
     part = answered(capsys, "recipe=mine", "gpu=a100_80gb", "device.memory=8GiB", "device.headroom=0.2")[1]["cards"][0]
     assert part["cap_bytes"] == int(8 * GIB * 0.8) and part["rung_predicted_to_fit"] > whole["rung_predicted_to_fit"]
@@ -102,7 +104,7 @@ def test_a_smaller_part_of_a_card_is_planned_for(capsys: pytest.CaptureFixture[s
 
 def test_the_memory_that_a_recipe_gives_another_device_is_none_of_the_card_s(capsys: pytest.CaptureFixture[str]) -> None:
     one = adapter()
-    keep_traces(one, wheels.ladder_of(one))
+    keep_traces(one, build.ladder_of(one))
     whole = answered(capsys, "recipe=mine", "gpu=t4")[1]["cards"][0]
     with Path("recipes/mine.yaml").open("a") as recipe:
         recipe.write("\ndevice: {kind: cpu, memory: 900MiB}\n")
@@ -130,12 +132,12 @@ def test_a_task_that_is_not_traced_is_one_clear_refusal(capsys: pytest.CaptureFi
 def test_a_script_on_a_card_that_nobody_can_try_it_on_is_refused_with_what_would_work(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("launcher.devices.identity", lambda kind, *, index: "cpu")
+    monkeypatch.setattr("launcher.machine.budget.identity", lambda kind, *, index: "cpu")
     (tmp_path / "train.py").write_text(
         "import argparse, torch\np = argparse.ArgumentParser()\np.add_argument('--batch-size', type=int)\nfor _ in range(3):\n"
         "    torch.zeros(1).backward()\n"
     )
-    status = cli.run(["plan", "gpu=t4", "--json", "--", "python", "train.py", "--batch-size", "8"])
+    status = main.run(["plan", "gpu=t4", "--json", "--", "python", "train.py", "--batch-size", "8"])
     (fault,) = json.loads(capsys.readouterr().out.splitlines()[-1])["faults"]
     assert status == 1 and "can't be traced" in fault["found"] and "without gpu=" in fault["cure"]
     assert not (tmp_path / "runs").exists()
@@ -143,8 +145,8 @@ def test_a_script_on_a_card_that_nobody_can_try_it_on_is_refused_with_what_would
 
 def test_a_trainers_own_command_is_planned(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     one = adapter()
-    keep_traces(one, wheels.ladder_of(one))
-    status = cli.run(
+    keep_traces(one, build.ladder_of(one))
+    status = main.run(
         ["plan", "gpu=a100_80gb", "ladder.order=[micro_batch]", "--json", "--", "yolo", "detect", "train", "model=yolo11n.yaml", "batch=64",
          "optimizer=AdamW", "epochs=1", "data=nothing.yaml"]
     )  # fmt: skip
@@ -153,16 +155,16 @@ def test_a_trainers_own_command_is_planned(capsys: pytest.CaptureFixture[str], t
 
 def test_a_trace_that_cannot_be_made_says_why_and_is_asked_for_once(tmp_path: Path) -> None:
     ask = Ask(module="launcher.trainers.nobody", payload={}, packages=())
-    found = traced.of([ask], environments={ask.module: lambda folder: {}})
+    found = trace_store.of([ask], environments={ask.module: lambda folder: {}})
     assert "No module named launcher.trainers.nobody" in str(found[ask.key])
 
 
 def test_another_version_or_another_question_is_another_trace() -> None:
-    one = Ask(module="launcher.forecast.events", payload={"a": 1}, packages=("pydantic",))
-    assert one.key == Ask(module="launcher.forecast.events", payload={"a": 1}, packages=("pydantic",)).key
+    one = Ask(module="launcher.shared.trace", payload={"a": 1}, packages=("pydantic",))
+    assert one.key == Ask(module="launcher.shared.trace", payload={"a": 1}, packages=("pydantic",)).key
     others = [
-        Ask(module="launcher.forecast.events", payload={"a": 2}, packages=("pydantic",)),
-        Ask(module="launcher.forecast.events", payload={"a": 1}, packages=("rich",)),
+        Ask(module="launcher.shared.trace", payload={"a": 2}, packages=("pydantic",)),
+        Ask(module="launcher.shared.trace", payload={"a": 1}, packages=("rich",)),
         Ask(module="launcher.forecast.replay", payload={"a": 1}, packages=("pydantic",)),
     ]
     assert len({one.key, *(other.key for other in others)}) == 4
@@ -170,9 +172,9 @@ def test_another_version_or_another_question_is_another_trace() -> None:
 
 def foresight(card: str, *, seen: tuple[Seen, ...] = ()) -> Foresight:
     one = adapter()
-    ladder = wheels.ladder_of(one)
+    ladder = build.ladder_of(one)
     keep_traces(one, ladder)
-    return Foresight(one, ladder, cards.named([card])[0], device=card, seen=seen)
+    return Foresight(one, ladder, gpu_catalogue.named([card])[0], device=card, seen=seen)
 
 
 def test_a_rung_that_accumulates_keeps_its_gradients_beside() -> None:
@@ -200,7 +202,7 @@ def test_a_real_peak_corrects_the_forecasts_of_all_rungs() -> None:
 
 def test_on_a_cpu_the_rest_is_added_to_what_is_alive() -> None:
     one = adapter()
-    ladder = wheels.ladder_of(one)
+    ladder = build.ladder_of(one)
     keep_traces(one, ladder, cuda=False)
     foreseen = Foresight(one, ladder, None).of(ladder.asked)
     assert foreseen is not None
@@ -237,7 +239,7 @@ def test_of_a_script_with_one_micro_batch_there_is_no_line(tmp_path: Path, capsy
         "for (x,) in DataLoader(TensorDataset(torch.randn(64, 100)), batch_size=p.parse_args().batch_size):\n"
         "    optimizer.zero_grad(); model(x).mean().backward(); optimizer.step()\n"
     )
-    status = cli.run(["plan", "device=cpu", "device.memory=1GiB", "--json", "--", sys.executable, "train.py", "--batch-size", "1"])
+    status = main.run(["plan", "device=cpu", "device.memory=1GiB", "--json", "--", sys.executable, "train.py", "--batch-size", "1"])
     (fault,) = json.loads(capsys.readouterr().out.splitlines()[-1])["faults"]
     assert status == 1 and "one point is no line" in fault["found"]
     (run,) = (tmp_path / "runs" / "autofit").iterdir()

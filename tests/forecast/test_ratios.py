@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.forecast import ratios
-from launcher.forecast.ratios import Correction, Seen
-from launcher.sizes import GIB, MIB
+from launcher.forecast import correction as ratios
+from launcher.forecast.correction import Correction, Seen
+from launcher.shared.sizes import GIB, MIB
 
 
 def seen(foreseen: float, real: float, *, phase: str = "train", device: str = "t4") -> Seen:

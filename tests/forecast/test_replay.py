@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.contract.report import Phase
-from launcher.forecast import events
-from launcher.forecast.events import Began, Convolved, Event, Gave, Took
+from launcher.forecast.caching_allocator import Full
 from launcher.forecast.replay import Use, Workspaces, goes_through, least_cap, replay
-from launcher.forecast.segments import Full
-from launcher.sizes import MIB
+from launcher.shared import trace as events
+from launcher.shared.report import Phase
+from launcher.shared.sizes import MIB
+from launcher.shared.trace import Began, Convolved, Event, Gave, Took
 from tests.forecast import traces
 
 NOTHING = Workspaces(cublas_bytes=0, convolution_share=0.0)

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from launcher.forecast.segments import Full, Segments
-from launcher.sizes import KIB, MIB
+from launcher.forecast.caching_allocator import Full, Segments
+from launcher.shared.sizes import KIB, MIB
 
 
 def test_small_allocations_share_a_segment_of_two_mib() -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launcher.forecast import events, traced
-from launcher.forecast.events import Began, Took, Trace
-from launcher.forecast.traced import Ask, Making
+from launcher.forecast import trace_store
+from launcher.forecast.trace_store import Ask, Making
+from launcher.shared import trace
+from launcher.shared.trace import Began, Took, Trace
 
 SLOW = """
 import json, sys, time
@@ -43,13 +44,13 @@ def test_what_nobody_waits_for_is_ended(environments: Mapping[str, object]) -> N
 
 def test_what_is_kept_is_at_hand(environments: Mapping[str, object]) -> None:
     one = Trace(traced_at={"images": 11}, events=(Began("train"), Took(1, 11)), versions={})
-    events.write(traced._place(ask(60).key), one)
+    trace.write(trace_store._place(ask(60).key), one)
     with Making([ask(60)], environments=environments) as making:
         assert making.over and making.found() == {ask(60).key: one}
 
 
 def test_a_trace_that_takes_too_long_is_none_and_one_that_fails_says_why(environments: Mapping[str, object]) -> None:
     began = time.monotonic()
-    found = traced.of([ask(600)], environments=environments, patience_s=0.5)
+    found = trace_store.of([ask(600)], environments=environments, patience_s=0.5)
     assert time.monotonic() - began < 600 and "no end in the time it was given" in str(found[ask(600).key])
-    assert traced.of([ask(0)], environments=environments) == {ask(0).key: "no memory for this"}
+    assert trace_store.of([ask(0)], environments=environments) == {ask(0).key: "no memory for this"}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from launcher.contract.report import Phase
-from launcher.forecast.events import ACCUMULATE, Began, Convolved, Event, Gave, Multiplied, Took, Trace
+from launcher.shared.report import Phase
+from launcher.shared.trace import ACCUMULATE, Began, Convolved, Event, Gave, Multiplied, Took, Trace
 
 IMAGES, SIDE, VAL_IMAGES, VAL_SIDE = 13, 11, 17, 19
 WEIGHTS = 64 * 2**20

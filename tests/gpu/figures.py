@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from launcher import nvml
-from launcher.contract.report import TrialReport
+from launcher.machine import nvml
+from launcher.shared.report import TrialReport
 
 RESULTS = Path(__file__).parent.parent.parent / "benchmarks" / "results" / "gpu-tests.jsonl"
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher import allocator
-from launcher.contract import orders
+from launcher.shared import allocator, orders
 from launcher.worker import budget
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a CPU budget is RLIMIT_DATA, which only Linux has")

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from launcher.contract.orders import Orders
-from launcher.contract.report import Phase, PhaseUse, TrialReport
+from launcher.shared.orders import Orders
+from launcher.shared.report import Phase, PhaseUse, TrialReport
 from launcher.worker import budget
 from launcher.worker.budget import BudgetError, CardTaken
 from launcher.worker.driver import USUAL_CONTEXT_BYTES

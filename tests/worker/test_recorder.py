@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from launcher.contract.orders import Orders
-from launcher.contract.report import Phase, TrialReport
-from launcher.procfs import data_bytes
+from launcher.shared.orders import Orders
+from launcher.shared.procfs import data_bytes
+from launcher.shared.report import Phase, TrialReport
 from launcher.worker.budget import Taken
 from launcher.worker.recorder import CpuMeter, Recorder, failure_of
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from launcher import process
-from launcher.contract.orders import Orders
+from launcher.machine import process
+from launcher.shared.orders import Orders
 from launcher.trainers.script import outside
 from launcher.trainers.script.inside import plainly
 from launcher.trainers.script.inside.probe.settings import Settings

@@ -7,9 +7,9 @@ import gc
 import pytest
 import torch
 
-from launcher.contract.report import Phase
-from launcher.forecast import events
-from launcher.forecast.events import ACCUMULATE, Convolved, Multiplied, Trace
+from launcher.shared import trace as events
+from launcher.shared.report import Phase
+from launcher.shared.trace import ACCUMULATE, Convolved, Multiplied, Trace
 from launcher.worker import tracing
 from launcher.worker.tracing import Counts
 

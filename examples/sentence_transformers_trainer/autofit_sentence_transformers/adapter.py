@@ -18,15 +18,15 @@ from typing import Any, ClassVar
 from autofit_sentence_transformers import environment, recognise
 from autofit_sentence_transformers.files import read_json
 from autofit_sentence_transformers.native import train_embeddings as script
-from launcher import progress
-from launcher.contract.report import TrialReport
-from launcher.devices import Budget
+from launcher.adapter import progress
+from launcher.adapter.progress import Progress
+from launcher.adapter.protocol import Command, GoingOn, Inputs, TrialPlan, WheelSpec, budgeted, package_folder
+from launcher.adapter.recognised import Understood
+from launcher.config.schema import Recipe, Value, WheelRule
 from launcher.errors import Fault, did_you_mean
-from launcher.ladder import Ladder, Rung
-from launcher.progress import Progress
-from launcher.schema import Recipe, Value, WheelRule
-from launcher.trainers.base import Command, GoingOn, Inputs, TrialPlan, WheelSpec, budgeted, package_folder
-from launcher.understood import Understood
+from launcher.ladder.rungs import Ladder, Rung
+from launcher.machine.budget import Budget
+from launcher.shared.report import TrialReport
 
 ELSEWHERE: Mapping[str, str] = {
     "model": "It is the ladder's: set ask.model.",

@@ -16,17 +16,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher import devices, places, progress
-from launcher.contract.report import WORLD_SIZE, TrialReport
-from launcher.course import Length
-from launcher.devices import Budget
-from launcher.errors import BadInput, Fault, did_you_mean
-from launcher.ladder import Ladder, Rung, divisors_down
-from launcher.progress import Progress
-from launcher.sameness import Finding
-from launcher.sameness import Kind as FindingKind
-from launcher.schema import LadderRules, Recipe, Value, WheelRule
-from launcher.trainers.base import (
+from launcher import paths
+from launcher.adapter import progress, wheel_names
+from launcher.adapter.progress import Progress
+from launcher.adapter.protocol import (
     Checkpoint,
     Command,
     Foreseen,
@@ -42,10 +35,19 @@ from launcher.trainers.base import (
     WheelSpec,
     held_by,
 )
-from launcher.trainers.script import batches, configs, names, outside, recognise, resuming, rules, weight_files
+from launcher.adapter.recognised import Understood
+from launcher.config.schema import LadderRules, Recipe, Value, WheelRule
+from launcher.errors import BadInput, Fault, did_you_mean
+from launcher.ladder.course import Length
+from launcher.ladder.rungs import Ladder, Rung, divisors_down
+from launcher.ladder.same_training import Finding
+from launcher.ladder.same_training import Kind as FindingKind
+from launcher.machine import budget as devices
+from launcher.machine.budget import Budget
+from launcher.shared.report import WORLD_SIZE, TrialReport
+from launcher.trainers.script import batches, configs, outside, recognise, resuming, rules, weight_files
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.spelling import ITSELF, NOMINAL, OUTSIDE, Line, kind
-from launcher.understood import Understood
 
 SHORT_STEPS = 4
 SHORT_PASSES = 2
@@ -152,7 +154,7 @@ class ScriptAdapter(Resumes, Foreseen, Proves, OwnWords):
         return Inputs(
             data=[Path(place).expanduser() for place in (*data, *self.args.reads)],
             code=around,
-            written=[Path(self.recipe.run.root), *places.own_recipes()],
+            written=[Path(self.recipe.run.root), *paths.own_recipes()],
             program=self.args.command[0],
         )
 
@@ -229,7 +231,7 @@ class ScriptAdapter(Resumes, Foreseen, Proves, OwnWords):
         """How long training is, where that isn't as asked: in micro-batches, or in a twin."""
         lengths = {}
         for spelled, asked in self.args.lengths.items():
-            most = SHORT_PASSES if names.counts_passes(batches.name(spelled)) else SHORT_STEPS
+            most = SHORT_PASSES if wheel_names.counts_passes(batches.name(spelled)) else SHORT_STEPS
             times = rung.accumulation // self._asked_accumulation if spelled in self.args.counts else 1
             said = (min(asked, most) if short else asked) * max(times, 1)
             if said != asked:
@@ -328,7 +330,7 @@ class ScriptAdapter(Resumes, Foreseen, Proves, OwnWords):
         """Where its steps are held back from outside a script counts steps that it hasn't made."""
         if _form(self.args) != OUTSIDE:
             return ""
-        return next((spelled for spelled in self.args.lengths if names.counts_steps(batches.name(spelled))), "")
+        return next((spelled for spelled in self.args.lengths if wheel_names.counts_steps(batches.name(spelled))), "")
 
     def length(self) -> Length | None:
         """Only where one word alone says it, and as the command stands a step is an optimizer step."""
@@ -336,14 +338,14 @@ class ScriptAdapter(Resumes, Foreseen, Proves, OwnWords):
             return None
         ((spelled, asked),) = self.args.lengths.items()
         name = batches.name(spelled)
-        if names.counts_passes(name):
+        if wheel_names.counts_passes(name):
             return Length(word=spelled, passes=asked)
-        steps = names.counts_steps(name) and not names.counts_steps_of_a_pass(name) and self._asked_accumulation == 1
+        steps = wheel_names.counts_steps(name) and not wheel_names.counts_steps_of_a_pass(name) and self._asked_accumulation == 1
         return Length(word=spelled, updates=asked) if steps else None
 
     def course_of(self) -> Recipe | None:
         """Every length in steps is taken to count micro-batches, and grows with them."""
-        counts = [spelled for spelled in self.args.lengths if names.counts_steps(batches.name(spelled))]
+        counts = [spelled for spelled in self.args.lengths if wheel_names.counts_steps(batches.name(spelled))]
         return self._with(counts=counts) if counts and not self.args.counts else None
 
     def _with(self, **changed: Any) -> Recipe:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from launcher.trainers.script import names
+from launcher.adapter import wheel_names
+from launcher.adapter.recognised import Belief
 from launcher.trainers.script.spelling import ITSELF
-from launcher.understood import Belief
 
 WHOLE = "whole_batch"
 """What a candidate means that says the batch of an optimizer step; no wheel."""
@@ -31,7 +31,7 @@ def settled(candidates: Sequence[Belief], *, ranks: int, in_tokens: Callable[[st
     A whole of which it isn't clear how many micro-batches it takes stays among them (``WHOLE``): then accumulation isn't known.
     """
     batches = [one for one in candidates if one.wheel in ("micro_batch", WHOLE)]
-    parts = [one for one in batches if names.part(name(one.spelling))] or _beside_a_whole(batches)
+    parts = [one for one in batches if wheel_names.part(name(one.spelling))] or _beside_a_whole(batches)
     wholes = [one for one in batches if one not in parts]
     others = [one for one in candidates if one not in wholes]
     part, whole = _only(parts), _only(wholes)

@@ -10,10 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from launcher.adapter import wheel_names
+from launcher.adapter.recognised import PLACE, Belief, Doubt, Understood, typed
 from launcher.errors import BadInput, Fault
-from launcher.trainers.script import batches, configs, flags, groups, names, parsers, schedules
+from launcher.trainers.script import batches, configs, flags, groups, parsers, schedules
 from launcher.trainers.script.spelling import NOMINAL, OUTSIDE, YACS
-from launcher.understood import PLACE, Belief, Doubt, Understood, typed
 
 COMMAND_LINE = "command line"
 """Where a belief was found that the command itself says."""
@@ -75,7 +76,7 @@ def _no_batch(words: Sequence[str], held: Mapping[str, Any], script: Path | None
     """What is said where no batch size was found: that it is counted in tokens, where a setting says so, or where was looked."""
     keys = [key for values in held.values() for key, _ in configs.leaves(values)]
     spelled = [*(word.partition("=")[0] for word in words if word.startswith("-") or "=" in word), *keys]
-    if (by_tokens := next((one for one in spelled if names.by_tokens(batches.name(one))), None)) is not None:
+    if (by_tokens := next((one for one in spelled if wheel_names.by_tokens(batches.name(one))), None)) is not None:
         return (
             f"its batches are bounded by {by_tokens}, so that they hold a varying number of samples, which autofit can't keep at one "
             "effective batch: say the word for samples, if it has one, as in autofit run ask.micro_batch=16 "
@@ -145,7 +146,7 @@ def _lengths(words: Sequence[str], declared: Sequence[flags.Flag], python: Seque
 
 
 def _is_length(name: str) -> bool:
-    return names.counts_steps(name) or names.counts_passes(name)
+    return wheel_names.counts_steps(name) or wheel_names.counts_passes(name)
 
 
 def _name(spelling: str) -> str:
@@ -276,7 +277,7 @@ def _believed(candidates: Sequence[Belief]) -> tuple[dict[str, Belief], list[Dou
     """For each wheel the candidate from the most telling place; a doubt where that place says two things."""
     beliefs: dict[str, Belief] = {}
     doubts = []
-    for wheel in names.NAMES:
+    for wheel in wheel_names.NAMES:
         found = [belief for belief in candidates if belief.wheel == wheel]
         if not found:
             continue
@@ -293,7 +294,7 @@ def _believed(candidates: Sequence[Belief]) -> tuple[dict[str, Belief], list[Dou
 
 def _is_usual(belief: Belief) -> bool:
     """Whether its name is one that is always used for the wheel, not only one made of the same words."""
-    return names.usual(batches.name(belief.spelling)) == belief.wheel
+    return wheel_names.usual(batches.name(belief.spelling)) == belief.wheel
 
 
 def _rank(belief: Belief) -> int:
@@ -303,9 +304,9 @@ def _rank(belief: Belief) -> int:
 def _meaning(spelling: str) -> str | None:
     """The wheel that a flag or key means by its last name, or the whole batch."""
     last = batches.name(spelling)
-    if names.unit(last):
+    if wheel_names.unit(last):
         return batches.UNIT
-    return batches.WHOLE if names.whole(last) else names.meaning(last)
+    return batches.WHOLE if wheel_names.whole(last) else wheel_names.meaning(last)
 
 
 def _on_the_line(words: Sequence[str], begin: int, declared: Sequence[flags.Flag], later: Mapping[str, int]) -> Iterator[Belief]:
@@ -336,7 +337,7 @@ def _other_unit(found: Sequence[Belief]) -> Belief | None:
     """What says that batches are counted in frames or tokens: the last word of the most telling place."""
     units = [one for one in found if one.wheel == batches.UNIT]
     said = [one for one in units if _rank(one) == min(map(_rank, units))]
-    return said[-1] if said and names.other_unit(said[-1].value) else None
+    return said[-1] if said and wheel_names.other_unit(said[-1].value) else None
 
 
 def _counts_otherwise(belief: Belief, unit: Belief) -> str:

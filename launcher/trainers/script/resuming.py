@@ -14,8 +14,9 @@ from pathlib import Path
 
 import psutil
 
-from launcher import process, whole
-from launcher.trainers.base import NOT_FINITE, Checkpoint, Weights
+from launcher.adapter import checkpoint_files
+from launcher.adapter.protocol import NOT_FINITE, Checkpoint, Weights
+from launcher.machine import process
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ MOST_TOLD = 5
 
 def checkpoints(saved: Sequence[Path], *, program: str) -> Sequence[Checkpoint]:
     """The whole ones of those that a script has saved, newest first. ``program``: the first word of its command."""
-    untorn = [path for path in saved if not whole.fault(path)]
+    untorn = [path for path in saved if not checkpoint_files.fault(path)]
     finite = _finite(untorn, program)
     return [Checkpoint(path=path, done=path.stat().st_mtime, unit="seconds") for path in untorn if finite.get(path) is not False]
 
@@ -35,7 +36,7 @@ def checkpoints(saved: Sequence[Path], *, program: str) -> Sequence[Checkpoint]:
 def spoiled(saved: Sequence[Path], *, program: str) -> Mapping[Path, str]:
     """Those that can't be gone on from, and why."""
     newest = saved[:MOST_TOLD]
-    torn = {path: fault for path in newest if (fault := whole.fault(path))}
+    torn = {path: fault for path in newest if (fault := checkpoint_files.fault(path))}
     finite = _finite([path for path in newest if path not in torn], program)
     return {path: torn.get(path) or NOT_FINITE for path in newest if path in torn or finite.get(path) is False}
 
@@ -44,7 +45,7 @@ def last_weights(saved: Sequence[Path], *, program: str, named: bool) -> Weights
     """The newest of what was saved in which weights are found. ``named``: nobody says that these are checkpoints, so that only tensors with
     the names of a model's count."""
     small = [path for path in saved if path.is_dir() or path.stat().st_size < psutil.virtual_memory().available // 2]
-    finite = _finite([path for path in small if not whole.fault(path)][:MOST_TOLD], program, named=named)
+    finite = _finite([path for path in small if not checkpoint_files.fault(path)][:MOST_TOLD], program, named=named)
     return next((Weights(path=path, finite=one) for path, one in finite.items() if one is not None), None)
 
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 
+from launcher.config.schema import Part
 from launcher.errors import BadInput, Fault, did_you_mean
-from launcher.schema import Part
 
 Words = Annotated[
     tuple[str, ...],

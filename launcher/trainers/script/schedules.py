@@ -10,7 +10,7 @@ import ast
 import re
 from pathlib import Path
 
-from launcher.trainers.script import names
+from launcher.adapter import wheel_names
 from launcher.trainers.script.sources import parsed
 
 _SCHEDULE = re.compile(r"LR$|[Ss]chedule|OneCycle|[Ww]armup")
@@ -51,7 +51,7 @@ def _counts(value: ast.expr, counted: frozenset[str]) -> bool:
 
 
 def _is_batch(divisor: ast.expr) -> bool:
-    return any(names.meaning(_name(node).rpartition(".")[2]) == "micro_batch" for node in ast.walk(divisor) if _name(node))
+    return any(wheel_names.meaning(_name(node).rpartition(".")[2]) == "micro_batch" for node in ast.walk(divisor) if _name(node))
 
 
 def _name(node: ast.AST) -> str:

@@ -19,14 +19,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher import capabilities, cardmemory, devices, install, nvml, process, progress
-from launcher.contract.report import TrialReport
-from launcher.devices import Budget
-from launcher.errors import BadInput, Fault, did_you_mean
-from launcher.ladder import Ladder, Rung
-from launcher.progress import TRAIN, VALIDATE, Progress
-from launcher.schema import Recipe, Value, WheelRule
-from launcher.trainers.base import (
+from launcher.adapter import progress, self_test
+from launcher.adapter.progress import TRAIN, VALIDATE, Progress
+from launcher.adapter.protocol import (
     Checkpoint,
     Command,
     Foreseen,
@@ -41,12 +36,20 @@ from launcher.trainers.base import (
     budgeted,
     package_folder,
 )
+from launcher.adapter.recognised import Understood
+from launcher.config.schema import Recipe, Value, WheelRule
+from launcher.errors import BadInput, Fault, did_you_mean
+from launcher.ladder.rungs import Ladder, Rung
+from launcher.machine import budget as devices
+from launcher.machine import install, nvml, process
+from launcher.machine.budget import Budget
+from launcher.shared import card_memory
+from launcher.shared.report import TrialReport
 from launcher.trainers.transformers import arguments as hf_arguments
 from launcher.trainers.transformers import data as hf_data
 from launcher.trainers.transformers import environment, resuming, tracing
 from launcher.trainers.transformers import models as hf_models
 from launcher.trainers.transformers.native import hf_run
-from launcher.understood import Understood
 
 TASKS = ("speech", "text")
 _STEPS = re.compile(r"(?:step\s+|\s*\d+%\|[^|]*\|\s*)(\d+)/(\d+)(?:\s|$)")
@@ -242,12 +245,12 @@ class TransformersAdapter(Resumes, Foreseen, Proves):
         return []
 
     @cached_property
-    def _capabilities(self) -> capabilities.Capabilities | None:
-        return capabilities.of("transformers", module=_SELF_TEST, checked=_CHECKED, prepare=environment.prepare)
+    def _capabilities(self) -> self_test.Capabilities | None:
+        return self_test.of("transformers", module=_SELF_TEST, checked=_CHECKED, prepare=environment.prepare)
 
     def unavailable(self) -> Mapping[str, str]:
         """Wheels that the installed transformers doesn't turn truthfully, each with why. Raises BadInput where it can't be used at all."""
-        return capabilities.required(self._capabilities, checked=_CHECKED)
+        return self_test.required(self._capabilities, checked=_CHECKED)
 
     def notes(self) -> Sequence[str]:
         found = [hf_models.locate(str(name)) for _, name in _values(self.recipe, "model")]
@@ -255,7 +258,7 @@ class TransformersAdapter(Resumes, Foreseen, Proves):
         notes += [f"{model.why}: its rungs can't be tried" for model in found if model.place == "unreachable"]
         if self.recipe.trainer.args.get("on_bad_data") == "skip":
             notes.append("bad samples are left out (trainer.args.on_bad_data=skip); the run's log names them")
-        return [*notes, *capabilities.notes(self._capabilities, self.unavailable())]
+        return [*notes, *self_test.notes(self._capabilities, self.unavailable())]
 
     def inputs(self, ladder: Ladder) -> Inputs:
         """The data's tables and all that they name, every model of the ladder, and the files of transformers."""
@@ -551,7 +554,7 @@ def compute_capability(index: int) -> tuple[int, int] | None:
         uuids, absence = nvml.visible(api, os.environ)
         if absence is not None or index >= len(uuids):
             return None
-        major, minor = api.nvmlDeviceGetCudaComputeCapability(cardmemory.handle_of(api, uuids[index]))
+        major, minor = api.nvmlDeviceGetCudaComputeCapability(card_memory.handle_of(api, uuids[index]))
         return int(major), int(minor)
 
 

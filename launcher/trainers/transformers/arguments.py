@@ -15,8 +15,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from launcher import install
 from launcher.errors import BadInput, Fault, did_you_mean
+from launcher.machine import install
 from launcher.trainers.transformers.native.hf_run import CommonArguments
 from launcher.trainers.transformers.native.hf_speech import SpeechArguments
 from launcher.trainers.transformers.native.hf_text import TextArguments

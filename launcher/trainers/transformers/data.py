@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from launcher import install
+from launcher.config.schema import Recipe, Value
 from launcher.errors import Fault
-from launcher.schema import Recipe, Value
+from launcher.machine import install
 from launcher.trainers.transformers import models as hf_models
 from launcher.trainers.transformers.models import Model
 from launcher.trainers.transformers.native import hf_run, hf_speech, hf_text

@@ -9,9 +9,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from launcher import process, whole
+from launcher.adapter import checkpoint_files
+from launcher.adapter.protocol import NOT_FINITE, Checkpoint, Command
 from launcher.errors import AutofitError
-from launcher.trainers.base import NOT_FINITE, Checkpoint, Command
+from launcher.machine import process
 
 MOST_LOOKED_AT = 4
 PAGE = 4096
@@ -64,13 +65,17 @@ def _torn(path: Path, before: Path | None) -> str:
     """By its files' own checksums and lengths: torch loads a tensor with a flipped bit without a word. Weights have no checksums; where a
     machine went down while they were written, their end reads as zeros, which it didn't in the checkpoint before."""
     zeros = next((file.name for file in sorted(path.glob("*.safetensors")) if _ends_in_zeros(file, before)), None)
-    return whole.fault(path) or (f"{zeros} ends in zeros: it was never written to its end" if zeros is not None else "")
+    return checkpoint_files.fault(path) or (f"{zeros} ends in zeros: it was never written to its end" if zeros is not None else "")
 
 
 def _ends_in_zeros(file: Path, before: Path | None) -> bool:
     """With nothing to hold it against (save_total_limit=1) it takes more zeros: a tensor may never have been trained."""
-    usual = whole.zeros_at_end(before / file.name) + 1 if before is not None else min(file.stat().st_size // 64, whole.MOST_BYTES)
-    return whole.zeros_at_end(file) >= max(PAGE, usual)
+    usual = (
+        checkpoint_files.zeros_at_end(before / file.name) + 1
+        if before is not None
+        else min(file.stat().st_size // 64, checkpoint_files.MOST_BYTES)
+    )
+    return checkpoint_files.zeros_at_end(file) >= max(PAGE, usual)
 
 
 def going_on(command: Command, checkpoint: Path) -> Command:

@@ -19,21 +19,35 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher import capabilities, devices, host, process
-from launcher.contract.report import TrialReport
-from launcher.devices import Budget
+from launcher.adapter import self_test
+from launcher.adapter.progress import TRAIN, VALIDATE, Progress
+from launcher.adapter.protocol import (
+    Checkpoint,
+    Command,
+    Foreseen,
+    GoingOn,
+    Inputs,
+    Resumes,
+    Tracing,
+    TrialPlan,
+    WheelSpec,
+    aside,
+    budgeted,
+)
+from launcher.adapter.recognised import Understood
+from launcher.config.schema import Recipe, Value, WheelRule
 from launcher.errors import BadInput, Fault
-from launcher.ladder import Ladder, Rung
-from launcher.progress import TRAIN, VALIDATE, Progress
-from launcher.schema import Recipe, Value, WheelRule
-from launcher.sizes import format_size
-from launcher.trainers.base import Checkpoint, Command, Foreseen, GoingOn, Inputs, Resumes, Tracing, TrialPlan, WheelSpec, aside, budgeted
+from launcher.ladder.rungs import Ladder, Rung
+from launcher.machine import budget as devices
+from launcher.machine import host, process
+from launcher.machine.budget import Budget
+from launcher.shared.report import TrialReport
+from launcher.shared.sizes import format_size
 from launcher.trainers.ultralytics import arguments as yolo_arguments
 from launcher.trainers.ultralytics import data as yolo_data
 from launcher.trainers.ultralytics import environment, images, recognise, resuming, tracing, treatment
 from launcher.trainers.ultralytics import labels as yolo_labels
 from launcher.trainers.ultralytics import models as yolo_models
-from launcher.understood import Understood
 
 TASKS = ("detect", "segment", "pose", "obb")
 _CHECKED = ("8.4.190",)
@@ -135,15 +149,15 @@ class UltralyticsAdapter(Resumes, Foreseen):
         return yolo_data.inspect(self.recipe.data, task, single_cls=bool(self.recipe.trainer.args.get("single_cls")))
 
     @cached_property
-    def _capabilities(self) -> capabilities.Capabilities | None:
-        return capabilities.of("ultralytics", module=_SELF_TEST, checked=_CHECKED, prepare=environment.prepare)
+    def _capabilities(self) -> self_test.Capabilities | None:
+        return self_test.of("ultralytics", module=_SELF_TEST, checked=_CHECKED, prepare=environment.prepare)
 
     def unavailable(self) -> Mapping[str, str]:
         """Wheels that the installed Ultralytics doesn't turn truthfully, each with why. Raises BadInput where it can't be used at all.
 
         Without exact accumulation a lower micro-batch is another training, unless nothing hangs on it: no warm-up, a named optimizer.
         """
-        failed = capabilities.required(self._capabilities, checked=_CHECKED)
+        failed = self_test.required(self._capabilities, checked=_CHECKED)
         inexact = failed.pop("accumulation", None)
         if inexact is not None and self._needs_exact_accumulation():
             failed["micro_batch"] = inexact
@@ -159,7 +173,7 @@ class UltralyticsAdapter(Resumes, Foreseen):
         left_out = [model for model in self._fallbacks() if not starts_alike(model, asked)]
         said = [note for note in (start_of(asked).note,) if note]
         said += [f"{model} isn't here and can't be fetched: its rungs are left out" for model in left_out]
-        said += capabilities.notes(self._capabilities, self.unavailable())
+        said += self_test.notes(self._capabilities, self.unavailable())
         return [*said, *(facts.notes if facts else ())]
 
     def _fallbacks(self) -> Sequence[str]:

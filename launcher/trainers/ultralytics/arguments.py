@@ -16,8 +16,8 @@ from typing import Any
 
 import yaml
 
-from launcher import install
 from launcher.errors import BadInput, Fault, did_you_mean
+from launcher.machine import install
 
 EXTRA = ("save_dir", "augmentations")
 """What may be said beside ``default.yaml``; ``save_dir`` in any version (``saved_in``), the other where ``extra`` finds it."""

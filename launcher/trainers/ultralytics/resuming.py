@@ -15,9 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from launcher import process, whole
+from launcher.adapter import checkpoint_files
+from launcher.adapter.protocol import NOT_FINITE, Checkpoint, Command
 from launcher.errors import AutofitError
-from launcher.trainers.base import NOT_FINITE, Checkpoint, Command
+from launcher.machine import process
 from launcher.trainers.ultralytics import environment
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ _NOT_AT_RESUME = ("model", "data", "device", "project", "name", "save_dir", "exi
 
 def checkpoints(weights: Path) -> Sequence[Checkpoint]:
     """The whole ones in an Ultralytics weights folder, newest first."""
-    looked = _looked_at([path for path in saved(weights)[:MOST_LOOKED_AT] if not whole.fault(path)])
+    looked = _looked_at([path for path in saved(weights)[:MOST_LOOKED_AT] if not checkpoint_files.fault(path)])
     loaded = [_as_checkpoint(path, said) for path, said in looked.items() if said is not None and not _fault(said)]
     return sorted(loaded, key=lambda one: (one.finished, one.done), reverse=True)  # stable: last.pt before best.pt
 
@@ -37,7 +38,7 @@ def checkpoints(weights: Path) -> Sequence[Checkpoint]:
 def spoiled(weights: Path) -> Mapping[Path, str]:
     """Those that can't be gone on from, and why; torch loads a flipped bit without a word, so that the file's own checksums come first."""
     newest = saved(weights)[:MOST_LOOKED_AT]
-    torn = {path: fault for path in newest if (fault := whole.fault(path))}
+    torn = {path: fault for path in newest if (fault := checkpoint_files.fault(path))}
     looked = _looked_at([path for path in newest if path not in torn])
     return torn | {path: fault for path, said in looked.items() if (fault := _fault(said))}
 
@@ -84,7 +85,9 @@ def going_on(command: Command, copy: Path) -> Command:
 
 def finishing(task: str, weights: Path, command: Command) -> Command:
     """What is left where every epoch is done: the last validation, of the best checkpoint."""
-    best = weights / "best.pt" if (weights / "best.pt").exists() and not whole.fault(weights / "best.pt") else weights / "last.pt"
+    best = (
+        weights / "best.pt" if (weights / "best.pt").exists() and not checkpoint_files.fault(weights / "best.pt") else weights / "last.pt"
+    )
     kept = ("data=", "imgsz=", "device=", "batch=", "workers=")
     words = [word for word in command.argv if word.startswith(kept)]
     place = [f"project={weights.parent}", "name=final", "exist_ok=True"]

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from launcher import install
-from launcher.allocator import CHECKPOINTING
-from launcher.contract.report import Phase
-from launcher.forecast.forecast import Rest
-from launcher.ladder import Rung
-from launcher.sizes import MIB
-from launcher.trainers.base import Tracing, Untraceable
+from launcher.adapter.protocol import Tracing, Untraceable
+from launcher.forecast.prediction import Rest
+from launcher.ladder.rungs import Rung
+from launcher.machine import install
+from launcher.shared.allocator import CHECKPOINTING
+from launcher.shared.report import Phase
+from launcher.shared.sizes import MIB
 from launcher.trainers.ultralytics import environment
 from launcher.trainers.ultralytics import models as yolo_models
 

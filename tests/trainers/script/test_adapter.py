@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from launcher.schema import LadderRules, Recipe, TrainerRules, Value, WheelRule
+from launcher.config.schema import LadderRules, Recipe, TrainerRules, Value, WheelRule
+from launcher.ladder.build import ladder_of
 from launcher.trainers.script import configs
 from launcher.trainers.script import recognise as script_recognise
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.script.spelling import Line, kind
 from launcher.trainers.suite import AdapterSuite, cpu_budget
-from launcher.wheels import ladder_of
 
 CONFIG = """\
 # mine

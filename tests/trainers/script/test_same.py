@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from launcher import proof
-from launcher.job import Job
-from launcher.proof import Proof
-from launcher.record import RunFolder
-from launcher.sameness import PROVEN
-from launcher.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
+from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
+from launcher.history.run_folder import RunFolder
+from launcher.ladder.build import ladder_of
+from launcher.ladder.same_training import PROVEN
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget, snapshot
-from launcher.wheels import ladder_of
+from launcher.trial import proof
+from launcher.trial.job import Job
+from launcher.trial.proof import Proof
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "updates.py"
 COLLATORS = SCRIPT.with_name("collators.py")

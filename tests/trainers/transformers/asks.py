@@ -14,14 +14,15 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from launcher import devices, story
+from launcher.config.schema import Recipe
+from launcher.engine import fit as story
+from launcher.engine.state import Fit
 from launcher.errors import BadInput
-from launcher.fit import Fit
-from launcher.job import Job
-from launcher.record import RunFolder
-from launcher.schema import Recipe
+from launcher.history.run_folder import RunFolder
+from launcher.ladder.build import ladder_of
+from launcher.machine import budget as devices
 from launcher.trainers.transformers.adapter import TransformersAdapter
-from launcher.wheels import ladder_of
+from launcher.trial.job import Job
 from tests.trainers.transformers.hf_data import maker
 
 MIB = 2**20

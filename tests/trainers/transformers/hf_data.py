@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from launcher.schema import Recipe
+from launcher.config.schema import Recipe
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

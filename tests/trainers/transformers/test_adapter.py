@@ -12,16 +12,16 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from launcher.contract.report import TrialReport
+from launcher.config.schema import Recipe
 from launcher.errors import BadInput
-from launcher.schema import Recipe
+from launcher.ladder.build import ladder_of
+from launcher.shared.report import TrialReport
 from launcher.trainers.suite import AdapterSuite, cpu_budget
 from launcher.trainers.transformers import adapter as adapter_module
 from launcher.trainers.transformers import arguments, models, table
 from launcher.trainers.transformers.adapter import TransformersAdapter
 from launcher.trainers.transformers.inside import guard
 from launcher.trainers.transformers.inside.trial import replaced
-from launcher.wheels import ladder_of
 from tests.trainers.transformers.hf_data import recipe as make
 from tests.trainers.transformers.hf_data import spoken as spoken
 from tests.trainers.transformers.hf_data import sums as sums

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from launcher.fit import REPORTED
+from launcher.engine.state import REPORTED
 from tests.trainers.transformers import asks
 
 pytestmark = pytest.mark.slow

@@ -13,13 +13,15 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from launcher import devices, story, trial
-from launcher.job import Job
-from launcher.record import RunFolder
-from launcher.schema import Recipe
+from launcher.config.schema import Recipe
+from launcher.engine import fit as story
+from launcher.history.run_folder import RunFolder
+from launcher.ladder.build import ladder_of
+from launcher.ladder.verdict import Kind
+from launcher.machine import budget as devices
 from launcher.trainers.transformers.adapter import TransformersAdapter
-from launcher.verdict import Kind
-from launcher.wheels import ladder_of
+from launcher.trial import trial
+from launcher.trial.job import Job
 from tests.conftest import failed_above
 from tests.trainers.transformers.hf_data import make_sums, recipe
 from tests.trainers.transformers.hf_data import spoken as spoken

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from launcher.contract.report import Phase
+from launcher.ladder.build import ladder_of
+from launcher.shared.report import Phase
 from launcher.trainers.transformers.adapter import TransformersAdapter
-from launcher.wheels import ladder_of
 from tests.trainers.transformers.hf_data import recipe
 from tests.trainers.transformers.hf_data import sums as sums
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from launcher import allocator
-from launcher.contract.orders import Orders
-from launcher.contract.report import TrialReport
+from launcher.shared import allocator
+from launcher.shared.orders import Orders
+from launcher.shared.report import TrialReport
 from launcher.trainers.ultralytics import environment as ultralytics_env
 from tests.trainers.ultralytics.shapes import ShapesData, make_shapes
 

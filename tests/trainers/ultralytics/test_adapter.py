@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from launcher.ladder import Ladder
-from launcher.schema import Recipe
+from launcher.config.schema import Recipe
+from launcher.ladder.build import ladder_of
+from launcher.ladder.rungs import Ladder
 from launcher.trainers.suite import AdapterSuite, cpu_budget
 from launcher.trainers.ultralytics import arguments as yolo_arguments
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
-from launcher.wheels import ladder_of
 
 
 def make(data: Path | str, *, ask: dict[str, Any] | None = None, args: dict[str, Any] | None = None, **more: Any) -> Recipe:
@@ -246,7 +246,7 @@ def test_a_folder_that_holds_something_is_not_trained_into(yolo_dataset: Path, t
 
 
 def test_a_small_shared_memory_is_refused_before_workers_die_in_it(yolo_dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("launcher.host.shared_memory_free", lambda: 64 * 2**20)
+    monkeypatch.setattr("launcher.machine.host.shared_memory_free", lambda: 64 * 2**20)
     recipe = make(yolo_dataset, ask={"micro_batch": 64, "image_size": 1280}, args={"workers": 8}, device={"kind": "cuda"})
     (fault,) = UltralyticsAdapter(recipe).check()
     assert fault.key == "trainer.args.workers" and "/dev/shm" in fault.found and "workers=0" in fault.cure

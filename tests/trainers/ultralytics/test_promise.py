@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from launcher.fit import REPORTED
+from launcher.engine.state import REPORTED
 from tests.trainers.ultralytics.nasty import make_nasty
 
 ROOT = Path(__file__).parents[3]

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("ultralytics")
 import torch
 
-from launcher.trainers.base import Command
+from launcher.adapter.protocol import Command
 from launcher.trainers.ultralytics import resuming
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from launcher.capabilities import installed
-from launcher.contract.orders import Orders
+from launcher.adapter.self_test import installed
+from launcher.shared.orders import Orders
 from launcher.trainers.ultralytics import arguments, treatment
 from launcher.trainers.ultralytics.adapter import _CHECKED, UltralyticsAdapter
 from launcher.trainers.ultralytics.treatment import OLDER, TABLE, Kind
@@ -59,8 +59,8 @@ def test_its_harmless_values_are_not_refused(yolo_dataset: Path, key: str, value
 def test_cached_images_that_the_host_has_no_room_for_are_refused_beside_a_card(yolo_dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = make(yolo_dataset, ask={"image_size": 96}, args={"cache": "ram"}, device={"kind": "cuda"})
     cached = 18 * 96 * 96 * 3
-    monkeypatch.setattr("launcher.host.memory", lambda: (0, 2 * cached, 0))
+    monkeypatch.setattr("launcher.machine.host.memory", lambda: (0, 2 * cached, 0))
     assert UltralyticsAdapter(recipe).check() == []
-    monkeypatch.setattr("launcher.host.memory", lambda: (0, 2 * cached - 1, 0))
+    monkeypatch.setattr("launcher.machine.host.memory", lambda: (0, 2 * cached - 1, 0))
     (fault,) = UltralyticsAdapter(recipe).check()
     assert fault.key == "trainer.args.cache" and "18 images at 96 px" in fault.found and "cache=disk" in fault.cure

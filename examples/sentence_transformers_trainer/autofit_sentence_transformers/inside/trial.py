@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from autofit_sentence_transformers.native import train_embeddings as script
-from launcher.contract.orders import Orders
-from launcher.contract.report import Phase
+from launcher.shared.orders import Orders
+from launcher.shared.report import Phase
 from launcher.worker import budget
 from launcher.worker.recorder import Recorder
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from launcher.contract.orders import Orders
+from launcher.shared.orders import Orders
 from launcher.trainers.script.inside.plainly import injected
 from launcher.trainers.script.inside.probe.settings import Settings
 

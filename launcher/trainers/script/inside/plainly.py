@@ -16,9 +16,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from launcher.contract.orders import Orders
-from launcher.contract.report import NOT_EXACT, OVER_CAP, Failure, TrialReport
-from launcher.memory_failure import memory_failure
+from launcher.shared.memory_failures import memory_failure
+from launcher.shared.orders import Orders
+from launcher.shared.report import NOT_EXACT, OVER_CAP, Failure, TrialReport
 from launcher.trainers.script.inside.probe import settings as probe_settings
 from launcher.trainers.script.inside.probe.settings import Settings
 from launcher.worker.budgeted import loaded

@@ -27,9 +27,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher import procfs
-from launcher.contract.orders import Orders
-from launcher.contract.report import OWN_ACCUMULATION, SAMPLES, STEPS_IN_ALL, Failure, Phase, TrialReport
+from launcher.shared import procfs
+from launcher.shared.orders import Orders
+from launcher.shared.report import OWN_ACCUMULATION, SAMPLES, STEPS_IN_ALL, Failure, Phase, TrialReport
 from launcher.trainers.script.inside.caches import CACHES, huggingface
 from launcher.trainers.script.inside.plainly import injected, proven, refuses, speaks_of_memory
 from launcher.trainers.script.inside.probe import settings as probe_settings

@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from launcher import procfs
-from launcher.looks import Looks, Segments
+from launcher.shared import procfs
+from launcher.shared.sampling import Looks, Segments
 from launcher.trainers.script.inside.probe import seen
 from launcher.trainers.script.inside.probe.seen import Seen
 

@@ -21,8 +21,8 @@ from typing import Any
 
 import torch
 
-from launcher.contract.report import Phase
-from launcher.forecast.events import Trace
+from launcher.shared.report import Phase
+from launcher.shared.trace import Trace
 from launcher.trainers.transformers.native import hf_run
 from launcher.worker import tracing
 from launcher.worker.tracing import Counts, autocast

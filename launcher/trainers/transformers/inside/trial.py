@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from launcher import procfs
-from launcher.contract.orders import Orders
-from launcher.contract.report import SAID_ACCUMULATION, UPDATES, Phase
+from launcher.shared import procfs
+from launcher.shared.orders import Orders
+from launcher.shared.report import SAID_ACCUMULATION, UPDATES, Phase
 from launcher.trainers.transformers.environment import IMPORTS
 from launcher.trainers.transformers.inside import kept as keeping
 from launcher.trainers.transformers.inside import worst

@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from launcher.contract.orders import Orders
-from launcher.contract.report import Phase
+from launcher.shared.orders import Orders
+from launcher.shared.report import Phase
 from launcher.trainers.ultralytics.arguments import saved_in
 from launcher.trainers.ultralytics.environment import IMPORTS
 from launcher.trainers.ultralytics.images import cached_bytes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launcher.contract.orders import Orders
-from launcher.contract.report import SAMPLES, Failure, Phase, PhaseUse, TrialReport
+from launcher.shared.orders import Orders
+from launcher.shared.report import SAMPLES, Failure, Phase, PhaseUse, TrialReport
 from launcher.trainers.script.inside.probe.progress import PATIENCE, Progress
 from launcher.trainers.script.inside.trial import judged
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
-from launcher.contract.orders import Orders
-from launcher.contract.report import NOT_EXACT, Phase
+from launcher.shared.orders import Orders
+from launcher.shared.report import NOT_EXACT, Phase
 from launcher.trainers.script.inside.probe import worst
 from launcher.trainers.script.inside.probe.by_hand import ENOUGH
 from launcher.trainers.script.inside.probe.passes import Pass, Passes

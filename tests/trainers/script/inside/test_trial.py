@@ -12,19 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from launcher import course, launch, trial
-from launcher.contract.orders import HELD
-from launcher.job import Job
-from launcher.ladder import Ladder
-from launcher.record import RunFolder
-from launcher.schema import DeviceRules, LadderRules, Recipe, RecoverRules, TrainerRules, TrialRules, WheelRule
-from launcher.steps_made import StepsMade
+from launcher.config.schema import DeviceRules, LadderRules, Recipe, RecoverRules, TrainerRules, TrialRules, WheelRule
+from launcher.history.run_folder import RunFolder
+from launcher.ladder import course
+from launcher.ladder.build import ladder_of
+from launcher.ladder.rungs import Ladder
+from launcher.ladder.verdict import Kind
+from launcher.run import start
+from launcher.run.steps_made import StepsMade
+from launcher.shared.orders import HELD
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.script.inside.probe.session import steady_growth
 from launcher.trainers.suite import cpu_budget, snapshot
-from launcher.trial import Trial
-from launcher.verdict import Kind
-from launcher.wheels import ladder_of
+from launcher.trial import trial
+from launcher.trial.job import Job
+from launcher.trial.trial import Trial
 
 SCRIPTS = Path(__file__).parents[3] / "scripts"
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -139,7 +141,7 @@ def test_a_full_run_accumulates_without_autofit(tmp_path: Path) -> None:
     made = recipe([sys.executable, str(SCRIPTS / "no_word_for_accumulation.py"), "--only", "sgd"], spelled={"accumulation": "outside"})
     adapter = ScriptAdapter(made)
     job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=cpu_budget(), folder=RunFolder.create(tmp_path / "runs", "test"))
-    launch.native_command(job, job.ladder.rungs[2])
+    start.native_command(job, job.ladder.rungs[2])
     ended = subprocess.run([str(job.folder.command)], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "39 micro-batches, 12 optimizer steps" in ended.stderr
 
@@ -268,7 +270,7 @@ def test_a_script_imports_its_own_modules_in_a_full_run_that_is_held_to_a_budget
     script = with_modules_of_its_own(tmp_path / "own")
     adapter = ScriptAdapter(recipe([sys.executable, script], spelled={"accumulation": "outside"}))
     job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=cpu_budget(), folder=RunFolder.create(tmp_path / "runs", "test"))
-    command = adapter.held(launch.native_command(job, job.ladder.rungs[1]), job.budget, folder=job.folder.path)
+    command = adapter.held(start.native_command(job, job.ladder.rungs[1]), job.budget, folder=job.folder.path)
     env = {**os.environ, **command.env, HELD: str(job.folder.held)}
     ended = subprocess.run(command.argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert ended.returncode == 0 and ended.stdout.endswith("all are mine\n"), ended.stderr

@@ -11,9 +11,9 @@ import pytest
 import torch
 import transformers
 
-from launcher.contract.report import Phase
-from launcher.forecast import events
-from launcher.forecast.events import ACCUMULATE
+from launcher.shared import trace as events
+from launcher.shared.report import Phase
+from launcher.shared.trace import ACCUMULATE
 from launcher.trainers.transformers.inside.trace import NotTraced, trace
 
 LLAMA = {

@@ -16,13 +16,13 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from launcher.contract.orders import Orders
-from launcher.contract.report import Phase, TrialReport
+from launcher.ladder.build import ladder_of
+from launcher.shared.orders import Orders
+from launcher.shared.report import Phase, TrialReport
 from launcher.trainers.suite import cpu_budget, snapshot
 from launcher.trainers.transformers import adapter as adapter_module
 from launcher.trainers.transformers.adapter import TransformersAdapter
 from launcher.trainers.transformers.inside import guard, kept, trial, worst
-from launcher.wheels import ladder_of
 from tests.trainers.transformers.hf_data import recipe
 from tests.trainers.transformers.hf_data import spoken as spoken
 from tests.trainers.transformers.hf_data import sums as sums

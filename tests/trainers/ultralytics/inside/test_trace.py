@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from launcher.contract.report import Phase
-from launcher.forecast import events
-from launcher.forecast.events import ACCUMULATE, Trace
-from launcher.sizes import MIB
+from launcher.shared import trace as events
+from launcher.shared.report import Phase
+from launcher.shared.sizes import MIB
+from launcher.shared.trace import ACCUMULATE, Trace
 from launcher.trainers.ultralytics.inside.capabilities import MODEL
 from launcher.trainers.ultralytics.inside.trace import trace
 from launcher.trainers.ultralytics.tracing import RESTS, WANTED

@@ -23,8 +23,8 @@ from typing import Any
 
 import pytest
 
-from launcher.contract.orders import Orders
-from launcher.contract.report import Phase
+from launcher.shared.orders import Orders
+from launcher.shared.report import Phase
 from launcher.trainers.ultralytics.arguments import saved_in
 from launcher.trainers.ultralytics.inside.trial import Hooks, Plan, TrialDone
 from tests.trainers.ultralytics.conftest import RunTrial, contents

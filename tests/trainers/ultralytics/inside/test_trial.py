@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 import yaml
 
-from launcher import procfs
-from launcher.contract.ending import Ending
-from launcher.contract.report import Phase
-from launcher.ladder import Rung
+from launcher.ladder.rungs import Rung
+from launcher.ladder.verdict import Kind, Needs, judge
+from launcher.shared import procfs
+from launcher.shared.ending import Ending
+from launcher.shared.report import Phase
 from launcher.trainers.ultralytics import environment as ultralytics_env
 from launcher.trainers.ultralytics.images import cached_bytes
 from launcher.trainers.ultralytics.inside.trial import _ballast, _passing, _Sizes
-from launcher.verdict import Kind, Needs, judge
 from tests.trainers.ultralytics.conftest import MIB, Ran, RunTrial, contents
 from tests.trainers.ultralytics.nasty import make_nasty
 from tests.trainers.ultralytics.shapes import ShapesData

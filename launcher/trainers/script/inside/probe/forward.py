@@ -6,7 +6,7 @@ import functools
 import types
 from typing import Any
 
-from .....contract.report import DIVIDED_BY, WORLD_SIZE, Phase
+from .....shared.report import DIVIDED_BY, WORLD_SIZE, Phase
 from .session import Session, world_size
 
 SMALL = 1024

@@ -9,7 +9,7 @@ import functools
 import math
 from typing import Any
 
-from .....contract.report import EVALUATES_EVERY, SAID_ACCUMULATION, UPDATES, Phase
+from .....shared.report import EVALUATES_EVERY, SAID_ACCUMULATION, UPDATES, Phase
 from .forward import observe_micro_batch
 from .session import Session
 from .worst import batch_size, length

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .....contract.report import PASS_SAMPLES, Phase
+from .....shared.report import PASS_SAMPLES, Phase
 from . import worst
 from .forward import observe_micro_batch
 from .session import LEAST_VALIDATION, VARIETY, Session, live_bytes, steady_growth

@@ -29,9 +29,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ..... import procfs
-from .....contract.orders import Orders
-from .....contract.report import OWN_ACCUMULATION, Phase
+from .....shared import procfs
+from .....shared.orders import Orders
+from .....shared.report import OWN_ACCUMULATION, Phase
 from .....worker import budget
 from .....worker.recorder import OverCap, Recorder
 from . import by_hand

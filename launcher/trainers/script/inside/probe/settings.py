@@ -25,7 +25,7 @@ class Settings:
     records: str
     """Folder that gets PID/report.json of each process that trains."""
     orders: dict[str, Any] = field(default_factory=dict)
-    """``launcher.contract.orders.Orders`` as a dictionary."""
+    """``launcher.shared.orders.Orders`` as a dictionary."""
     overlay: str = ""
     """Folder that takes what the script writes; empty: writes go where they go."""
     kept: tuple[str, ...] = ()

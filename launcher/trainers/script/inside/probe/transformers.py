@@ -11,7 +11,7 @@ import contextlib
 import functools
 from typing import Any
 
-from .....contract.report import EVALUATES_EVERY, SAID_ACCUMULATION, SAVES_EVERY, UPDATES, WORLD_SIZE, Phase
+from .....shared.report import EVALUATES_EVERY, SAID_ACCUMULATION, SAVES_EVERY, UPDATES, WORLD_SIZE, Phase
 from .session import VARIETY, Session
 
 NEVER_ENDS = 1 << 20

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from launcher.contract.orders import Orders
-from launcher.contract.report import Phase, TrialReport
+from launcher.shared.orders import Orders
+from launcher.shared.report import Phase, TrialReport
 from launcher.trainers.script.inside.caches import CACHES, huggingface
 from launcher.trainers.script.inside.plainly import injected
 from launcher.trainers.script.inside.probe.settings import Settings

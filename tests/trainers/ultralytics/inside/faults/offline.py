@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from launcher.contract.orders import Orders
+from launcher.shared.orders import Orders
 from launcher.trainers.ultralytics.inside import trial as ultralytics_trial
 from launcher.worker.recorder import Recorder
 

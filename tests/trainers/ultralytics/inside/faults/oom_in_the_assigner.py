@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from ultralytics.utils.tal import TaskAlignedAssigner
 
-from launcher.contract.orders import Orders
+from launcher.shared.orders import Orders
 from launcher.trainers.ultralytics.inside import trial as ultralytics_trial
 from launcher.worker.recorder import Recorder
 

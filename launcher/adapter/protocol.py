@@ -1,0 +1,490 @@
+"""The seam between autofit and a trainer. An adapter translates; it never runs, searches, judges or supervises.
+
+Adding a trainer is one folder (or one installed package) with a class that implements ``Adapter``, named in the entry-point group
+``autofit.adapters``; ``launcher.trainers.suite`` says what it owes and tests it.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from launcher.adapter import progress
+from launcher.adapter.progress import Progress
+from launcher.adapter.recognised import Understood
+from launcher.config.schema import Recipe, Value, WheelRule
+from launcher.errors import BadInput, Fault, did_you_mean
+from launcher.forecast import trace_store
+from launcher.forecast.prediction import Rest
+from launcher.ladder.course import Length
+from launcher.ladder.rungs import ActsIn, Ladder, Rung
+from launcher.ladder.same_training import Finding
+from launcher.machine import process
+from launcher.machine.budget import Budget
+from launcher.shared.report import TrialReport
+
+log = logging.getLogger(__name__)
+
+GROUP = "autofit.adapters"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WheelSpec:
+    """A wheel that a trainer knows: what may stand under ``ask`` and how far it turns unless the recipe says otherwise."""
+
+    type: type | tuple[type, ...]
+    """What a value must be."""
+    help: str
+    """One line: what it is, in the field's words."""
+    rule: WheelRule = field(default_factory=WheelRule)
+    acts_in: ActsIn = "both"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Command:
+    """One process to start."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables set on top of the launcher's own environment."""
+    files: Mapping[Path, str] = field(default_factory=dict)
+    """Files to write first: path -> text."""
+
+    def shell(self) -> str:
+        """The command as a person would type it."""
+        import shlex
+
+        return " ".join([*(f"{key}={shlex.quote(value)}" for key, value in self.env.items()), *map(shlex.quote, self.argv)])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrialPlan:
+    """What the child of one trial is told, beside what every trial is told."""
+
+    module: str
+    """Dotted name of the worker module whose ``run(job, recorder)`` is this trainer's trial."""
+    payload: Mapping[str, Any]
+    """The trainer's own words for this rung, as JSON."""
+    expects: Mapping[str, Value] = field(default_factory=dict)
+    """What must be observed, for wheels whose value is not what the trainer is told (an "at most", say)."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    imports: tuple[str, ...] = ()
+    """What the child imports before its budget is taken, whatever the rung: a process may do that before the trial's turn comes."""
+
+
+NOT_FINITE = "its weights are not finite"
+"""What is wrong with a checkpoint that a diverged training has saved, as people read it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checkpoint:
+    """A whole checkpoint of a run: it was loaded, or held against its own checksums, and its weights are finite as far as that was seen."""
+
+    path: Path
+    done: float
+    """How far it has come, in ``unit``."""
+    unit: str
+    """"epochs" or "steps"; of a script, whose checkpoints can't be read, "seconds": when it was written."""
+    finished: bool = False
+    """All of the training is done; what is left is the trainer's own end: the last evaluation."""
+
+    def __str__(self) -> str:
+        return f"{self.path} ({self.done:g} {self.unit})" if self.unit != "seconds" else str(self.path)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GoingOn:
+    """What a run that ended too early has left, and how to go on from there."""
+
+    checkpoint: Path
+    command: Command
+
+
+class Adapter(Protocol):
+    """One trainer's translator, bound to one recipe: a rung in the trainer's own words, and its results back.
+
+    The class says what it knows of any recipe; an instance is made for one and answers for that. No method depends on another
+    having been called before it.
+    """
+
+    name: ClassVar[str]
+    """As it stands in ``trainer.adapter``, and in the entry point."""
+    wheels: ClassVar[Mapping[str, WheelSpec]]
+    general: ClassVar[bool]
+    """True: any command is taken for this trainer's; it is asked only where no other adapter knows one."""
+    recipe: Recipe
+
+    def __init__(self, recipe: Recipe) -> None: ...
+
+    @classmethod
+    def recognise(cls, words: Sequence[str]) -> Understood | None:
+        """What a command line of a person's amounts to; None where it is none of this trainer's.
+
+        Raises BadInput where it is this trainer's and trains nothing, or can't be followed.
+        """
+
+    def check(self) -> list[Fault]:
+        """Everything wrong with the recipe's trainer arguments and data, found without running anything. Writes nothing."""
+
+    def accumulation(self) -> int:
+        """Gradient accumulation steps of the asked configuration, where the recipe doesn't say."""
+
+    def world_size(self) -> int:
+        """Processes that train together, each with a micro-batch of its own, as far as the recipe tells; trials see how many there were."""
+        return 1
+
+    def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
+        """What this trainer can fall back to from ``asked``, best first, down to ``floor`` (smaller models, say); empty where it
+        knows nothing. Raises ValueError, in words, for a floor that means nothing to it.
+        """
+
+    def notes(self) -> Sequence[str]:
+        """What a person should know before anything is tried (weights that will be trained from scratch, say)."""
+
+    def unavailable(self) -> Mapping[str, str]:
+        """Wheels that the installed version of the trainer doesn't turn truthfully, each with why; they stay as asked.
+
+        Raises BadInput where no truthful trial is possible with it at all.
+        """
+        return {}
+
+    def fetch(self, rung: Rung) -> Command | None:
+        """What must be downloaded before this rung can be tried without a network; None where everything is here."""
+
+    def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
+        """The trial of one rung. ``folder`` is the trial's own, ``cache`` is shared by all trials of a launch."""
+
+    def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
+        """The full run at ``rung``, as the trainer's own native command. ``folder`` is the launch's own."""
+
+    def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
+        """The same full run, held to ``budget`` where the device itself wouldn't (a smaller card, a CPU's budget). See ``budgeted``."""
+
+    def shapes_vary(self, rung: Rung) -> bool:
+        """Whether the run's batches differ in shape (sizes drawn, lengths padded, rectangles): a card's memory breaks into pieces then."""
+
+    def progress(self, line: str, known: Progress, *, rung: Rung) -> Progress:
+        """How far the full run has come, after one more line of its output; ``known`` was known before. ``progress.read`` knows what
+        most loops print.
+        """
+        return known.then(progress.read(line))
+
+    def results(self, *, folder: Path) -> Mapping[str, Any]:
+        """What the finished run achieved, read from what the trainer wrote: metrics, where the checkpoints lie."""
+
+    def going_on(self, rung: Rung, command: Command, *, folder: Path) -> GoingOn | None:
+        """After a run that failed: the checkpoint that ``command``, launched at ``rung``, has left, and the command that goes on from it.
+
+        None where it left none, or where going on can't be said. For people, who are told; ``Resumes`` is for autofit itself.
+        """
+
+    def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
+        """Estimated time of the full run, from the trial's step times; None where the trial can't say."""
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Going on after a failure
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Weights:
+    """Weights that a run has saved."""
+
+    path: Path
+    finite: bool
+
+
+class Resumes:
+    """What an adapter adds whose trainer can go on from a checkpoint; as it stands here, for one that can't.
+
+    An adapter of somebody else's needs none of it: its runs are told how they failed, and begun anew only where the recipe lets them
+    (``recover.allow_restart``).
+    """
+
+    def keeps(self) -> frozenset[str] | None:
+        """Wheels that may be turned with a checkpoint still loadable, at the same effective batch and schedule; None: this trainer can't
+        go on from one."""
+        return None
+
+    def checkpoints(self, *, folder: Path) -> Sequence[Checkpoint]:
+        """The whole checkpoints that a run in ``folder`` has left, newest first; torn and corrupt ones are passed over."""
+        return ()
+
+    def spoiled(self, *, folder: Path) -> Mapping[Path, str]:
+        """What lies there beside as a checkpoint and can't be gone on from (torn, corrupt, weights that aren't finite), newest first, each
+        with why. Asked only where ``checkpoints`` gives nothing: a run that has saved something is not begun anew without a word."""
+        return {}
+
+    def weights(self, *, folder: Path, since: float) -> Weights | None:
+        """The weights that the run saved last, after ``since`` (seconds since 1970), for one whose words may hide a loss that isn't finite;
+        None where it has saved none, or nothing can be seen of them."""
+        return None
+
+    def saved(self, *, folder: Path) -> Sequence[Path]:
+        """What lies there as a checkpoint, newest first, whole or not: a look at names, for words in which there is no time to load any."""
+        return [one.path for one in self.checkpoints(folder=folder)]
+
+    def resume(self, rung: Rung, checkpoint: Checkpoint, budget: Budget, *, folder: Path, attempt: int) -> Command:
+        """The full run at ``rung``, going on from ``checkpoint`` into the same folder, with the same effective batch and schedule.
+
+        ``attempt`` numbers what it writes for that.
+        """
+        raise NotImplementedError
+
+    def workers(self) -> int | None:
+        """Data loader workers as asked; None where that isn't known, or ``with_workers`` can't change it."""
+        return None
+
+    def with_workers(self, command: Command, workers: int) -> Command:
+        """The same run with so many loader workers."""
+        return command
+
+    def put_aside(self, *, folder: Path, attempt: int) -> None:
+        """Before a run begins anew: what attempt ``attempt`` wrote is moved out of its way, nothing removed."""
+        aside(folder / "run", attempt)
+
+
+def resuming(adapter: object) -> Resumes:
+    """How this adapter's runs are gone on from."""
+    return adapter if isinstance(adapter, Resumes) else Resumes()
+
+
+def aside(place: Path, attempt: int) -> None:
+    """Renames what an attempt wrote to ``NAME.attempt-N``."""
+    if place.exists():
+        place.rename(place.with_name(f"{place.name}.attempt-{attempt}"))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Proving that a rung trains the same
+
+
+class Proves:
+    """What an adapter adds whose full run can be made small and held against itself in another layout (``launcher.trial.proof``);
+    as it stands here, for one whose full run takes any micro-batch. An adapter of somebody else's needs none."""
+
+    def small(self, chosen: Rung, asked: Rung) -> Sequence[tuple[int, int]]:
+        """(micro-batch, accumulation) of each twin, laid out as asked first, all of the same optimizer step.
+
+        Empty where this trainer's steps can't be made smaller.
+        """
+        most = 4 if asked.micro_batch >= 4 else 2 if asked.micro_batch >= 2 else 0
+        return [(most // part, asked.accumulation * part) for part in (1, 2, 4) if part <= most]
+
+    def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True) -> Command:
+        """The full run at ``rung``; ``short``: with the words for its length made small, where there are such."""
+        raise NotImplementedError
+
+    def counted(self) -> str:
+        """The word by which training is so many steps long where nothing but twins can tell of which kind, so that a rung whose steps
+        aren't proven would be too short; empty where there is none."""
+        return ""
+
+    def course_of(self) -> Recipe | None:
+        """The recipe with its length turned along with the micro-batch, after twins have shown that it counts micro-batches; None where
+        no word for it is known. It is proven before it is used."""
+        return None
+
+    def length(self) -> Length | None:
+        """How long the asked training is by its own words; None where they don't say it for certain."""
+        return None
+
+    def cured(self, finding: Finding) -> Recipe | None:
+        """The recipe with what could make its update the asked one, after twins have shown how it differs; None where nothing is known.
+        It is proven before it is used."""
+        return None
+
+
+def proving(adapter: object) -> Proves | None:
+    """How this adapter's rungs are proven; None where it doesn't say."""
+    return adapter if isinstance(adapter, Proves) else None
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Settings that are read, not told
+
+
+class OwnWords:
+    """What an adapter adds whose rung 0 is a person's own command as it stands: its settings were read of its text, which is a guess, and
+    what the trial of rung 0 shows is what was asked. That trial is made first, and nothing is tried below it on a reading that it
+    disproves."""
+
+    def unsaid(self) -> frozenset[str]:
+        """Settings whose value was read of no word of the command, nor of a file that it names: a default of the source, say."""
+        return frozenset()
+
+    def place(self, wheel: str) -> str:
+        """How a setting is believed to be said, in words; empty where that isn't known."""
+        return ""
+
+    def believing(self, ran: Mapping[str, int]) -> Recipe | None:
+        """The recipe with what rung 0 ran, by the name of the setting, in the place of what was read; None where it isn't known then how it
+        is turned."""
+        return None
+
+
+def own_words_of(adapter: object) -> OwnWords | None:
+    """Who knows what was read of the person's own command; None where rung 0 is told like any other."""
+    return adapter if isinstance(adapter, OwnWords) else None
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What a fit hangs on
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inputs:
+    """All that decides what a trial needs beside the recipe's own words, the machine and the installed packages.
+
+    A fit is kept, and used again without a trial, only while none of it has changed: what is left out here may kill a run.
+    """
+
+    data: Sequence[Path] = ()
+    """Files and folders that are trained on; of a folder everything counts."""
+    models: Mapping[str, Path | None] = field(default_factory=dict)
+    """Model of the ladder -> its file or folder; None where it isn't here yet."""
+    texts: Sequence[Path] = ()
+    """Settings, told by their content."""
+    code: Sequence[Path] = ()
+    """Files and folders of code that is the person's own."""
+    written: Sequence[Path] = ()
+    """Places below ``code`` that runs write to."""
+    packages: Sequence[Path] = ()
+    """Folders of installed packages that people may have edited."""
+    program: str = ""
+    """The program whose environment counts; empty: the launcher's own."""
+    more: Mapping[str, str] = field(default_factory=dict)
+    """Anything else, in words."""
+    unknown: str = ""
+    """Why it can't be told, in words: no fit is kept then."""
+
+
+def inputs_of(adapter: Adapter, ladder: Ladder) -> Inputs:
+    """What this adapter's trials hang on (its method ``inputs``); unknown for one that doesn't say."""
+    said = getattr(adapter, "inputs", None)
+    found: Inputs = said(ladder) if said is not None else Inputs(unknown=f"the adapter {adapter.name} doesn't say what its trials hang on")
+    return found
+
+
+def package_folder(name: str) -> Path | None:
+    """The folder of an installed package, which is not imported."""
+    spec = find_spec(name)
+    return Path(spec.origin).parent if spec is not None and spec.origin else None
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Foreseeing what a rung needs
+
+
+class Untraceable(Exception):
+    """There is no forecast of this rung. The message says why; the search does without."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tracing:
+    """How the training of one rung can be traced without memory (``launcher.worker.tracing``), and where it stands in that trace."""
+
+    module: str
+    """``python -m MODULE ORDERS`` makes traces."""
+    payload: Mapping[str, Any]
+    """Everything that makes it another trace than another rung's, as JSON; not the sizes."""
+    sizes: Mapping[str, int]
+    """What the trace grows with, at this rung: samples of a batch, side of an image, tokens."""
+    samples: tuple[str, ...]
+    """Those of the sizes that count samples."""
+    packages: tuple[str, ...]
+    """Whose versions a trace hangs on."""
+    environment: Callable[[Path], Mapping[str, str]]
+    """Makes a child's variables in a folder of its own."""
+    rests: Mapping[str, Rest]
+    """By phase: what a CPU's process takes beside."""
+    expandable: bool = False
+    """A card's segments are expandable at this rung."""
+    cublas_bytes: int = 0
+    """What the trainer sets cuBLAS' workspace to; 0: PyTorch's own."""
+    kept: Mapping[str, int] = field(default_factory=dict)
+    """By phase: bytes that the run keeps beside what is traced, predictions of a whole evaluation above all."""
+    left_out: tuple[str, ...] = ()
+    """What the run needs beside and no trace holds."""
+
+    def ask(self) -> trace_store.Ask:
+        return trace_store.Ask(module=self.module, payload=self.payload, packages=self.packages)
+
+
+class Foreseen:
+    """What an adapter adds whose trainer can be traced; as it stands here, for one that can't. An adapter of somebody else's needs none."""
+
+    def tracing(self, rung: Rung, *, cuda: bool) -> Tracing:
+        """Raises Untraceable. ``cuda``: as on a card, whether there is one or not."""
+        raise Untraceable(f"the trainer {getattr(self, 'name', '')} has nothing that traces it without memory")
+
+
+def tracing_of(adapter: object) -> Foreseen:
+    """How this adapter's runs are foreseen."""
+    if isinstance(adapter, Foreseen):
+        return adapter
+    nothing = Foreseen()
+    nothing.name = getattr(adapter, "name", "")  # type: ignore[attr-defined]
+    return nothing
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Holding a full run to a budget
+
+
+def budgeted(command: Command, budget: Budget, *, imports: Sequence[str]) -> Command:
+    """The same program inside ``launcher.worker.budgeted``, which imports what the trial imported, takes the budget and runs it."""
+    argv = command.argv[1:] if command.argv[0] in (sys.executable, "python", "python3") else command.argv
+    return held_by("launcher.worker.budgeted", replace(command, argv=argv), budget, "--imports", ",".join(imports))
+
+
+def held_by(module: str, command: Command, budget: Budget, *options: str) -> Command:
+    """The command behind a module of autofit's that takes ``--device``, ``--device-uuid``, ``--idle-free`` and ``--bytes`` first.
+
+    ``budget.free_bytes`` must be what is free on the card now (``launch.start`` looks again).
+    """
+    card = ("--device-uuid", budget.uuid, "--idle-free", str(budget.free_bytes)) if budget.kind == "cuda" else ()
+    limits = ("--device", budget.kind, *card, "--bytes", str(budget.budget_bytes))
+    return replace(command, argv=process.python_module(module, *limits, *options, *command.argv))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Which adapters there are
+
+
+def known_adapters() -> list[str]:
+    """Names of the installed adapters."""
+    return sorted({entry.name for entry in entry_points(group=GROUP)})
+
+
+def adapters() -> Iterator[type[Adapter]]:
+    """Every installed adapter, by name. One that can't be loaded (a broken plugin) is passed over, with a word; naming it says why."""
+    for name in known_adapters():
+        try:
+            yield load_adapter(name)
+        except BadInput as refused:
+            log.warning("%s", refused)
+
+
+def load_adapter(name: str) -> type[Adapter]:
+    """The adapter of that name.
+
+    Raises BadInput naming the known ones, or what keeps it from being loaded.
+    """
+    found = [entry for entry in entry_points(group=GROUP) if entry.name == name]
+    if not found:
+        known = known_adapters()
+        cure = f"{did_you_mean(name, known)}Known: {', '.join(known) or 'none; is autofit installed?'}."
+        raise BadInput([Fault(key="trainer.adapter", found=f"unknown adapter {name!r}", cure=cure)])
+    try:
+        adapter: type[Adapter] = found[0].load()
+    except Exception as error:  # a package of somebody else's: whatever it raises while it is imported
+        wrong = f"the adapter {name!r} ({found[0].value}) can't be loaded: {type(error).__name__}: {error}"
+        raise BadInput([Fault(key="trainer.adapter", found=wrong, cure="Reinstall or remove its package.")]) from error
+    return adapter

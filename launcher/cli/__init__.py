@@ -1,0 +1,1 @@
+"""From argv to a command, and everything that is printed."""

@@ -1,0 +1,73 @@
+"""A verb's call -> the same call in a session of its own, which goes on when this terminal is closed. For any verb that launches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from launcher.cli.call import Answer, Call, Task
+from launcher.errors import ExitCode
+from launcher.shared.activity import doing
+
+if TYPE_CHECKING:
+    from launcher.machine.process import Detached
+
+DETACH = "--detach"
+BEGUN_S = 30.0
+"""How long the new process is waited for until its run folder is there: a faulty recipe is told here and not in a log."""
+LOOK_S = 0.1
+
+
+def detached(call: Call) -> Iterator[Task]:
+    yield lambda: _detached(call)
+
+
+def _detached(call: Call) -> Answer:
+    """Starts it, and waits until it has a run folder, or has ended, or takes longer for that."""
+    from launcher import paths
+    from launcher.machine import process
+
+    log = paths.state() / f"{call.verb}-{datetime.now():%Y%m%d-%H%M%S-%f}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    launched = log.with_suffix(".launched")
+    flags = sorted(call.flags - {DETACH})
+    command = ("--", *call.command) if call.command else ()
+    argv = process.python_module("launcher", call.verb, *flags, *call.words, *command)
+    child = process.detach(argv, env={paths.LAUNCHED: str(launched)}, log=log)
+    with doing("waiting for its run folder"):
+        folder = _begun(child, launched)
+    if folder is None and (returncode := child.returncode) is not None:
+        call.terminal.say(log.read_text(encoding="utf-8", errors="replace").rstrip())
+        return Answer(status=_status(returncode), record={"status": "stopped", "log": str(log)})
+    name = str(folder) if folder is not None else "RUN"
+    missing = (
+        () if folder is not None else ("it is preparing, or waits for its turn; `autofit runs` lists it once its run folder is there",)
+    )
+    call.terminal.say(
+        f"launched: process {child.pid}, which goes on when this terminal is closed",
+        *missing,
+        f"  autofit watch {name}",
+        f"  autofit stop {name}",
+        f"its words: {log}",
+    )
+    return Answer(status=ExitCode.DONE, record={"status": "detached", "pid": child.pid, "run_dir": folder and str(folder), "log": str(log)})
+
+
+def _begun(child: Detached, launched: Path) -> Path | None:
+    """The run folder that the child has made; None where it has ended without one, or takes long."""
+    until = time.monotonic() + BEGUN_S
+    while time.monotonic() < until:
+        ended = child.returncode is not None  # first: what it has told before its end is there then
+        if launched.exists():
+            return Path(launched.read_text(encoding="utf-8").splitlines()[0])
+        if ended:
+            return None
+        time.sleep(LOOK_S)
+    return None
+
+
+def _status(returncode: int) -> ExitCode:
+    return ExitCode(returncode) if returncode in set(ExitCode) else ExitCode.BAD_INPUT

@@ -1,0 +1,113 @@
+"""Verbs that launch nothing and look at no run: recipes, show, fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from launcher.cli.call import Answer, Call, Task
+from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault, did_you_mean
+from launcher.paths import recipe_files
+
+FORGET = "--forget"
+_DIGITS = 16
+"""No fit has a number that long."""
+
+
+def fits(call: Call) -> Iterator[Task]:
+    yield lambda: _forget(call) if FORGET in call.flags else _fits(call)
+
+
+def show(call: Call) -> Iterator[Task]:
+    yield lambda: _show(call)
+
+
+def recipes(call: Call) -> Iterator[Task]:
+    yield lambda: _recipes(call)
+
+
+def _recipes(call: Call) -> Answer:
+    """One line for each recipe."""
+    found = [{"name": name, "summary": _summary(path), "file": str(path)} for name, path in sorted(recipe_files().items())]
+    width = max((len(recipe["name"]) for recipe in found), default=0)
+    for recipe in found:
+        call.terminal.labelled(recipe["name"], recipe["summary"], width=width + 2)
+    return Answer(status=ExitCode.DONE, record={"recipes": found})
+
+
+def _show(call: Call) -> Answer:
+    """A recipe's file as it is, with its comments; where it lies goes to standard error, so that the rest can be copied."""
+    said = [word.removeprefix("recipe=") for word in call.words]
+    known = recipe_files()
+    listed = f"There is: {', '.join(sorted(known))}."
+    if len(said) != 1:
+        found = f"these are {len(said)} recipes: {' '.join(said)}" if said else "no recipe is named"
+        raise BadInput([_wrong(found, f"autofit show NAME. {listed}")])
+    name = said[0] if said[0] in known else Path(said[0]).stem
+    if name not in known:
+        raise BadInput([_wrong(f"there is no recipe {said[0]!r}", f"{did_you_mean(said[0], known)}{listed}")])
+    path = known[name]
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace").rstrip("\n")
+    except OSError as error:
+        raise BadInput([Fault(key="", where=str(path), found=f"can't be read: {error.strerror}", cure="Make it readable.")]) from error
+    call.terminal.complain(f"{path}:")
+    call.terminal.say(text)
+    return Answer(status=ExitCode.DONE, record={"name": name, "file": str(path), "text": text})
+
+
+def _summary(path: Path) -> str:
+    import yaml
+
+    try:
+        return str((yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("summary", ""))
+    except (OSError, ValueError, yaml.YAMLError, AttributeError, RecursionError) as error:
+        return f"(can't be read: {str(error).splitlines()[0]})"
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# fits
+
+
+def _fits(call: Call) -> Answer:
+    """The fits that are kept, the newest first, and those that a run has disproved."""
+    from launcher.history import kept_fits
+
+    if call.words:
+        raise BadInput([_wrong(f"autofit fits takes no {call.words[0]!r}", f"{FORGET} ID forgets one.")])
+    try:
+        with kept_fits.opened() as store:
+            kept, disproved, uses, said = store.all(), store.disproved(), store.uses(), store.said
+    except kept_fits.StoreUnusableError as unusable:
+        raise BadInput([_wrong(str(unusable), "Launches make their trials until it can be.")]) from unusable
+    call.terminal.say(*said)
+    if kept or disproved:
+        call.terminal.board().fits(kept, disproved, uses)
+    else:
+        call.terminal.say(f"no fit is kept in {kept_fits.store()}")
+    listed = [{**asdict(one), "trials": len(one.trials), "peak_bytes": one.peak_bytes, "uses": uses.get(one.digest, 0)} for one in kept]
+    return Answer(status=ExitCode.DONE, record={"fits": listed, "disproved": [asdict(one) for one in disproved]})
+
+
+def _forget(call: Call) -> Answer:
+    """One fit, or all; what runs have disproved stays known."""
+    from launcher.history import kept_fits
+
+    if len(call.words) != 1 or not (call.words[0] == "all" or (call.words[0].isdecimal() and len(call.words[0]) < _DIGITS)):
+        found = f"{' '.join(call.words)!r} is no number of a fit" if call.words else "no fit is named"
+        raise BadInput([_wrong(found, f"autofit fits {FORGET} 3, or {FORGET} all; `autofit fits` numbers them.")])
+    number = None if call.words[0] == "all" else int(call.words[0])
+    try:
+        with kept_fits.opened() as store:
+            forgotten = store.forget(number)
+    except kept_fits.StoreUnusableError as unusable:
+        raise BadInput([_wrong(str(unusable), "Try again when it can be.")]) from unusable
+    if not forgotten and number is not None:
+        raise BadInput([_wrong(f"there is no fit {number}", "`autofit fits` numbers them.")])
+    call.terminal.say(f"forgotten: {forgotten} fit{'' if forgotten == 1 else 's'}; the same launches make their trials again")
+    return Answer(status=ExitCode.DONE, record={"forgotten": forgotten})
+
+
+def _wrong(found: str, cure: str) -> Fault:
+    return Fault(key="", where=COMMAND_LINE, found=found, cure=cure)

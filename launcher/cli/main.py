@@ -1,0 +1,168 @@
+"""argv -> a verb of ``verbs.table``; what it answers, or what is wrong -> words, JSON and an exit status. The only module that exits.
+
+``autofit VERB [--json] [HYDRA'S OWN FLAGS] [OVERRIDES]``, and for a verb that takes a command ``autofit VERB [OVERRIDES] -- COMMAND``.
+The words are read by hand, since most of them are Hydra's or somebody else's. Everything heavy is imported where it is needed:
+``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from types import FrameType
+from typing import TypeVar
+
+from launcher import __version__
+from launcher.cli import astray
+from launcher.cli import verbs as table
+from launcher.cli.call import Answer, Call, Takes, Task, Verb
+from launcher.cli.terminal import Streams, Terminal
+from launcher.config import compose
+from launcher.errors import BadInput, ExitCode, Fault, Interrupted
+from launcher.shared.activity import nothing_left
+
+T = TypeVar("T")
+
+_JSON = "--json"
+_HELP = frozenset({"-h", "--help"})
+_COMPLETION = frozenset({"-sc", "--shell-completion", "--shell_completion"})
+
+
+def main() -> None:
+    """The console entry point."""
+    streams = Streams()
+    _stop_on_signals()
+    try:
+        status = run(sys.argv[1:])
+    finally:
+        streams.close()
+    sys.exit(status)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Runs one command line; returns the exit status."""
+    name = next((word for word in argv if word != _JSON), "")
+    verb = table.find(name)
+    words, command = _split(argv, verb)
+    terminal = Terminal(as_json=_JSON in words)
+    words = [word for word in words if word != _JSON]
+    if _COMPLETION & set(words):
+        return _complete(words, terminal)
+    if "--version" in words:
+        terminal.say(f"autofit {__version__}")
+        return ExitCode.DONE
+    if name in ("", "help", *_HELP) or (verb is not None and _HELP & set(words)):
+        of = verb or next(filter(None, map(table.find, words[1:])), None)
+        terminal.say(table.page(of) if of is not None else table.help_text())
+        return ExitCode.DONE
+    flags = frozenset(words).intersection(verb.flags if verb is not None else ())
+    rest = tuple(word for word in words[1:] if word not in flags)
+    call = Call(verb=name, terminal=terminal, words=rest, flags=flags, command=tuple(command))
+    return _performed(call)
+
+
+def _split(argv: Sequence[str], verb: Verb | None) -> tuple[list[str], list[str]]:
+    """The words that are ours (or Hydra's), and those of a command after ``--``, where the verb takes one."""
+    words = list(argv)
+    if verb is None or verb.takes not in (Takes.COMMAND, Takes.EITHER) or "--" not in words:
+        return words, []
+    at = words.index("--")
+    return words[:at], words[at + 1 :]
+
+
+def _performed(call: Call) -> int:
+    """Does each job that the call comes to. The worst exit status counts."""
+    jobs = _guarded(lambda: list(_jobs(call)), call.terminal)
+    answers = [jobs] if isinstance(jobs, Answer) else (_guarded(job, call.terminal) for job in jobs)
+    statuses = []
+    for answer in answers:
+        call.terminal.record(answer.record)
+        statuses.append(answer.status)
+    return max(statuses, default=ExitCode.DONE)
+
+
+def _jobs(call: Call) -> Iterable[Task]:
+    """Raises BadInput for words that another verb would take, before this one looks at them."""
+    if wrong := astray.fault(call):
+        raise BadInput([wrong])
+    return table.named(call.verb).run(call)
+
+
+def _stopped(stopped: Interrupted, terminal: Terminal) -> Answer:
+    where = {"run_dir": stopped.run_dir} if stopped.run_dir else {}
+    terminal.complain(
+        f"autofit: {stopped}" + ("; no process is left behind" if where else "")
+    )  # of a run that is another's nothing is said
+    if where:
+        terminal.complain(stopped.how_to_go_on)
+    return Answer(status=stopped.exit_code, record={"status": "interrupted", "signal": stopped.signal_name, **where})
+
+
+def _stop_on_signals() -> None:
+    """SIGTERM and SIGHUP end autofit as Ctrl-C does, by an exception that the record is written on."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        raise Interrupted(signal.Signals(number).name)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup: whoever started us wants us to stay
+            signal.signal(number, handle)
+
+
+def _guarded(act: Callable[[], T], terminal: Terminal) -> T | Answer:
+    """Does it; what stops autofit becomes words, and an answer for JSON and the exit status. The only such place."""
+    try:
+        with nothing_left():
+            return act()
+    except BadInput as refused:
+        return _refused(refused, terminal)
+    except KeyboardInterrupt:
+        return _stopped(Interrupted("SIGINT"), terminal)
+    except Interrupted as stopped:
+        return _stopped(stopped, terminal)
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _OF_A_PLACE and error.filename:
+            return _refused(BadInput([_place_fault(error)]), terminal)
+        import traceback  # a fault of autofit's own: its traceback is what helps to mend it
+
+        terminal.complain("".join(traceback.format_exception(error)).rstrip())
+        return Answer(status=ExitCode.BAD_INPUT, record={"status": "stopped", "error": f"{type(error).__name__}: {error}"})
+
+
+_OF_A_PLACE = frozenset({
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
+})  # fmt: skip
+"""What is wrong with a file or folder that was named, or with its disk, and not with autofit."""
+
+
+def _place_fault(error: OSError) -> Fault:
+    cure = "Name a file or folder that this user can read and write, on a disk with room."
+    return Fault(key="", where=str(error.filename), found=str(error.strerror), cure=cure)
+
+
+def _refused(refused: BadInput, terminal: Terminal) -> Answer:
+    terminal.faults(refused.faults)
+    return Answer(status=refused.exit_code, record={"status": "bad_input", "faults": [asdict(fault) for fault in refused.faults]})
+
+
+def _complete(words: Sequence[str], terminal: Terminal) -> int:
+    """Tab completion: the verb and its flags by the table, overrides by Hydra, which never learns of the verb."""
+    line = os.environ.get("COMP_LINE", "")
+    if any(word.startswith("query=") for word in words) and (offered := table.completions(line)) is not None:
+        terminal.say(" ".join(offered))
+        return ExitCode.DONE
+    typed = line.split()
+    if len(typed) > 1:
+        os.environ["COMP_LINE"] = line.replace(f" {typed[1]}", "", 1)
+    with suppress(BadInput):  # a half-typed line is no mistake
+        compose.complete(words)
+    return ExitCode.DONE
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""A verb -> its page of help: what it takes, its flags, examples, and the keys that it reads, with what the schema says of them."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from launcher.cli.call import Takes, Verb
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+WIDTH = 80
+_READS_RECIPES = (Takes.RECIPE, Takes.COMMAND, Takes.EITHER)
+
+
+def page(verb: Verb, *, flags: Mapping[str, str], everywhere: Mapping[str, str], groups: Mapping[str, list[str]]) -> str:
+    """``flags``, ``everywhere``: flags of the verb's, and others, with what they do; ``groups``: Hydra's, with their options."""
+    parts = [f"autofit {verb.name} {verb.usage}".rstrip(), *_wrapped(f"{verb.help}. {verb.more}".strip())]
+    own = {name: flags[name] for name in verb.flags}
+    parts += ["", "Flags:", *_pairs({**own, **everywhere})]
+    if verb.examples:
+        parts += ["", "Examples:", *(f"  {line}" for line in verb.examples)]
+    if verb.takes in _READS_RECIPES:
+        parts += ["", "Groups (GROUP=OPTION):", *_pairs({name: ", ".join(options) for name, options in groups.items()})]
+        parts += ["", "Keys (KEY=VALUE), with defaults where neither recipe nor group says otherwise:", *_keys()]
+        parts += ["", "--cfg job shows what a recipe composes to, --hydra-help Hydra's own flags."]
+    elif verb.keys:
+        parts += ["", "Keys (KEY=VALUE), with their defaults:", *_keys(verb.keys)]
+    return "\n".join(parts)
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _pairs(said: Mapping[str, str]) -> Iterator[str]:
+    """Names, and beside them what they do."""
+    width = max(map(len, said)) + 4
+    for name, meaning in said.items():
+        lines = _wrapped(meaning, " " * width) or [""]
+        yield f"  {name}".ljust(width) + lines[0][width:]
+        yield from lines[1:]
+
+
+def _keys(only: str = "") -> Iterator[str]:
+    """Each key, its default, and below it what it means."""
+    from launcher.config.schema import Recipe
+
+    for key, field in _fields(Recipe):
+        if key.startswith(only):
+            yield f"  {key}{_default(field)}"
+            yield from _wrapped(_meaning(key, field), " " * 6)
+
+
+def _fields(part: Any, section: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """The keys of a section and of all sections in it."""
+    from launcher.config.schema import Part
+
+    for name, field in part.model_fields.items():
+        key = f"{section}{name}"
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Part):
+            yield from _fields(field.annotation, f"{key}.")
+        else:
+            yield key, field
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return ""
+    default = field.get_default(call_default_factory=True)
+    said = json.dumps(default) if default is None or isinstance(default, bool) else str(default)
+    return f" = {said}" if said not in ("{}", "()", "") else ""
+
+
+def _meaning(key: str, field: FieldInfo) -> str:
+    said = " ".join((field.description or "").replace("``", "").split())
+    return f"{said} {_wheels()}" if key == "ask" else said
+
+
+def _wheels() -> str:
+    """What can be asked of each trainer that is installed."""
+    from launcher.adapter.protocol import adapters
+
+    return " ".join(f"{one.name}: {', '.join(sorted(one.wheels))}." for one in adapters() if one.wheels)

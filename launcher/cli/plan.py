@@ -1,0 +1,110 @@
+"""The verb ``plan``: a recipe, or a command of the person's after ``--``, and the cards to plan for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from launcher.cli.call import Answer, Call, Task
+from launcher.cli.run import understand
+from launcher.cli.terminal import Terminal
+from launcher.cli.train import each_of
+from launcher.config import compose
+from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault
+from launcher.shared.activity import doing
+
+if TYPE_CHECKING:
+    from launcher.config.recipe import Draft
+
+_GPU = "gpu="
+
+
+def plan(call: Call) -> Iterator[Task]:
+    gpus = [name for word in call.words if word.startswith(_GPU) for name in word.removeprefix(_GPU).split(",") if name]
+    words = tuple(word for word in call.words if not word.startswith(_GPU))
+    drafted = _drafted(call)
+    if drafted:
+        words = (f"recipe={next(iter(drafted))}", *words)
+    drafts = compose.drafts(words, program=f"autofit {call.verb}", drafted=drafted)
+    return each_of(drafts, call.terminal, partial(_plan, gpus=gpus))
+
+
+def _no_card() -> Fault:
+    from launcher.forecast import gpu_catalogue
+
+    known = gpu_catalogue.known()
+    cure = f"Name one or several: gpu={','.join(known[:2])}. There is: {', '.join(known)}."
+    return Fault(key="gpu", where=COMMAND_LINE, found="no card is named", cure=cure)
+
+
+def _drafted(call: Call) -> Mapping[str, str] | None:
+    """A command as a recipe that is written nowhere."""
+    if not call.command:
+        return None
+    from launcher.cli import recipe_draft, recognise
+
+    understood = understand(call)
+    name = recognise.name_of(understood)
+    return {name: recipe_draft.recipe(understood, name=name)}
+
+
+def _plan(draft: Draft, terminal: Terminal, *, gpus: list[str]) -> Answer:
+    from launcher.forecast import plan as plans
+
+    if _takes_any_command(draft):
+        return _extrapolated(draft, gpus, terminal)
+    if not gpus:
+        raise BadInput([_no_card()])
+    with doing("tracing the trainer's own model, without its memory"):
+        made = plans.planned(draft, gpus)
+    terminal.plan(made)
+    return Answer(status=ExitCode.DONE, record=made.record())
+
+
+def _takes_any_command(draft: Draft) -> bool:
+    from launcher.adapter.protocol import load_adapter
+
+    with suppress(BadInput):  # told with all other faults
+        return draft.recipe is not None and load_adapter(draft.recipe.trainer.adapter).general
+    return False
+
+
+def _extrapolated(draft: Draft, gpus: list[str], terminal: Terminal) -> Answer:
+    """A training that can't be traced, by two small real trials on the device that is here."""
+    from launcher.engine import fit as story
+    from launcher.engine import state
+    from launcher.forecast import gpu_catalogue, script_plan
+    from launcher.forecast import plan as plans
+    from launcher.ladder import search
+    from launcher.machine import budget as devices
+
+    assert draft.recipe is not None
+    chosen, device = gpu_catalogue.named(gpus), draft.recipe.device
+    if chosen and devices.identity(device.kind, index=device.index) == "cpu":
+        raise BadInput([_elsewhere(gpus)])
+    job, trials = story.try_some(draft, terminal.display(), script_plan.to_try)
+    seen, last = search.seen_in([story.as_tried(one, job) for one in trials]), trials[-1].verdict
+    made = None
+    if sum(one.verdict.fits for one in trials) == script_plan.POINTS:
+        made = script_plan.planned(plans.for_cards(draft), job.ladder, seen, job.budget, chosen)
+        terminal.plan(made)
+    status = state.Status.DONE if last.fits else state.status_of(last.kind)
+    record = {"status": status, "trials": [one.as_record() for one in trials], "run_dir": str(job.folder.path)}
+    record = {**(made.record() if made is not None else {}), **record}
+    job.folder.replace_json(job.folder.final, record)
+    if made is None and last.fits:
+        raise BadInput([_no_line(trials[-1].rung.micro_batch)])
+    return Answer(status=state.exit_code_of(status), record=record)
+
+
+def _no_line(micro_batch: int) -> Fault:
+    found = f"micro-batch {micro_batch} is the only one that could be tried and fits, and one point is no line"
+    return Fault(key="ladder.wheels.micro_batch", found=found, cure="`autofit fit` finds the rung by real trials.")
+
+
+def _elsewhere(gpus: list[str]) -> Fault:
+    found = f"a script can't be traced, only tried; what it needs on {', '.join(gpus)} shows on a card, and there is none here"
+    cure = "Plan on a machine with a card, of whatever kind; or without gpu=, for the device that is here."
+    return Fault(key="gpu", where=COMMAND_LINE, found=found, cure=cure)

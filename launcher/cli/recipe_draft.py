@@ -1,0 +1,69 @@
+"""What was understood of a command -> the text of a recipe that says it, commented, to be kept and edited."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from launcher.adapter.recognised import Understood
+
+
+def recipe(understood: Understood, *, name: str) -> str:
+    """The recipe's text."""
+    named = any(group.startswith("trainer:") for group in understood.groups)  # a package of somebody else's has no group of ours
+    trainer = {
+        **({} if named else {"adapter": understood.adapter}),
+        **({"task": understood.task} if understood.task else {}),
+        "args": understood.args,
+    }
+    comments = {"ask": "the configuration as it stands: rung 0", **understood.comments}
+    sections = {"ask": understood.ask, "trainer": trainer, "ladder": understood.ladder}
+    lines = [*_head(understood, name), *([f"data: {as_text(understood.data)}"] if understood.data else [])]
+    for section, values in sections.items():
+        if values:
+            lines += ["", *_section(section, values, comments, understood.remarks)]
+    return "\n".join(lines) + "\n"
+
+
+def _head(understood: Understood, name: str) -> Iterator[str]:
+    """Header, defaults list and summary."""
+    command = " ".join(understood.words)
+    yield "# @package _global_"
+    yield f"# What autofit understood of: {command}"
+    yield from (f"#   {belief.wheel:<16} {as_text(belief.value):<10} {belief}" for belief in understood.beliefs)
+    yield from (f"#   in doubt: {doubt}" for doubt in understood.doubts)
+    yield from ("#", f"# Launch:   autofit train recipe={name}", "defaults:")
+    yield from (f"  - override /{group}" for group in understood.groups)
+    yield from ("  - _self_", "", f"summary: {as_text(f'`{command[:100]}`')}")
+
+
+def _section(
+    key: str, value: Any, comments: Mapping[str, str], remarks: Mapping[str, tuple[str, ...]], *, name: str = "", depth: int = 0
+) -> Iterator[str]:
+    """A key with its value as YAML, one level of nesting per two columns, with what a reader is told beside it. ``name``: its last part."""
+    comment = f"   # {comments[key]}" if key in comments else ""
+    name = name or key
+    said = name if re.fullmatch(r"\w+", name) else as_text(name)
+    if not isinstance(value, Mapping) or not (value or key in remarks):
+        yield f"{'':{depth}}{said}: {as_text(value)}{comment}"
+        return
+    yield f"{'':{depth}}{said}:{comment}"
+    for inner, inside in value.items():
+        yield from _section(f"{key}.{inner}", inside, comments, remarks, name=inner, depth=depth + 2)
+    yield from (f"{'':{depth + 2}}# {remark}" for remark in remarks.get(key, ()))
+
+
+def as_text(value: Any) -> str:
+    """A value as YAML and Hydra both read it; a ``${`` of the person's own is text, not one of Hydra's interpolations."""
+    return json.dumps(value, ensure_ascii=False).replace("${", "\\\\${")
+
+
+def beliefs(understood: Understood) -> list[str]:
+    """What each setting is taken for, a line each, for the screen."""
+    return [
+        f"{belief.wheel:<16} {as_text(belief.value):<8} {belief}"
+        for belief in understood.beliefs
+        if belief.wheel in understood.ask or belief.wheel == "accumulation"
+    ]

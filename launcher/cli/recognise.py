@@ -1,0 +1,66 @@
+"""Words of a command -> which trainer it is, and what each of its settings is believed to mean. The adapters know; this asks them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from launcher.adapter.protocol import adapters
+from launcher.adapter.recognised import PLACE, Understood
+from launcher.errors import BadInput, Fault
+
+
+def understand(words: Sequence[str]) -> Understood:
+    """What the command is: an adapter's own where one knows it, else what the general one makes of it.
+
+    Raises BadInput where it trains nothing that autofit could know, or where two adapters claim it.
+    """
+    if not words:
+        raise BadInput([Fault(key=PLACE, found="there is no command", cure="For example: autofit run -- python train.py --batch-size 64.")])
+    _refuse_variables(words)
+    installed = list(adapters())
+    for general in (False, True):  # one that takes any command is asked, and may refuse it, only where nobody knows it
+        found = [seen for one in installed if one.general is general and (seen := one.recognise(words)) is not None]
+        if len(found) > 1:
+            names = ", ".join(understood.adapter for understood in found)
+            raise BadInput([Fault(key=PLACE, found=f"{names} all take it for their own", cure="Uninstall all but one, or write a recipe.")])
+        if found:
+            return found[0]
+    raise BadInput([Fault(key=PLACE, found="no installed trainer knows this command", cure="Write a recipe for it.")])
+
+
+def _refuse_variables(words: Sequence[str]) -> None:
+    """Raises BadInput where the command sets variables for itself: no shell reads them here, and ``env PYTHONPATH=.`` keeps a trial out."""
+    rest = words[1:] if words[0] == "env" else words
+    said = list(itertools.takewhile(lambda word: re.match(r"[A-Za-z_]\w*=", word), rest))
+    if said:
+        set_so = " ".join(f"{name}={shlex.quote(value)}" for name, _, value in (word.partition("=") for word in said))
+        cure = f"Set it before autofit: {set_so} autofit run -- {shlex.join(rest[len(said) :])}."
+        raise BadInput([Fault(key=PLACE, found=f"it begins with {said[0]}, a variable of the environment", cure=cure)])
+
+
+def refuse_doubts(understood: Understood, *, overrides: Sequence[str]) -> None:
+    """Raises BadInput where the batch is not known and ``overrides`` don't say it either: nothing could be tried."""
+    doubts = [doubt for doubt in understood.doubts if doubt.wheel == "micro_batch"]
+    if not doubts or any(word.lstrip("+").startswith("ask.micro_batch=") for word in overrides):
+        return
+    program = understood.words[0]
+    if shutil.which(program) is None:  # then nothing else is worth saying
+        cure = "Begin with python, torchrun, or a program on PATH."
+        raise BadInput([Fault(key=PLACE, found=f"there is no program {program!r} that can be started", cure=cure)])
+    cures = [f"{str(doubt).rstrip('.')}{'' if str(doubt).endswith('...') else '.'}" for doubt in doubts]
+    raise BadInput([Fault(key=PLACE, found="it isn't clear what its settings mean", cure=cure) for cure in cures])
+
+
+def name_of(understood: Understood) -> str:
+    """A name for the run folder: the script's, else the program's."""
+    words = understood.words
+    script = next((Path(word) for word in words if word.endswith(".py") and not word.startswith("-")), None)
+    module = next((word for before, word in itertools.pairwise(words) if before == "-m"), None)
+    stem = script.stem if script is not None else (module or Path(words[0]).name).replace(".", "_")
+    return re.sub(r"[^\w.-]+", "_", stem if stem != "__main__" else os.path.basename(os.getcwd()))

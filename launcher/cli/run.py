@@ -1,0 +1,73 @@
+"""Verbs that take a command of the person's after ``--``: run, init."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from launcher.cli.call import Answer, Call, Task
+from launcher.cli.detach import DETACH, detached
+from launcher.cli.train import each_of, fit_draft, train_draft
+from launcher.config import compose
+from launcher.errors import BadInput, ExitCode, Fault
+from launcher.shared.activity import doing
+
+if TYPE_CHECKING:
+    from launcher.adapter.recognised import Understood
+
+FIT_ONLY = "--fit-only"
+ALLOW_BATCH = "--allow-batch"
+"""The person accepts another effective batch than the asked one."""
+
+
+def run(call: Call) -> Iterable[Task]:
+    """The command as a recipe that is written nowhere, then as with any recipe."""
+    from launcher.adapter.recognised import free_batch
+    from launcher.cli import recipe_draft, recognise
+
+    if DETACH in call.flags:
+        return detached(call)
+
+    understood, words = understand(call), call.words
+    if ALLOW_BATCH in call.flags:
+        understood, words = free_batch(understood), (*words, "ladder.keep_batch=false")
+    name = recognise.name_of(understood)
+    body = fit_draft if FIT_ONLY in call.flags else train_draft
+    drafted = {name: recipe_draft.recipe(understood, name=name)}
+    drafts = compose.drafts([f"recipe={name}", *words], program=f"autofit {call.verb}", drafted=drafted)
+    return each_of(drafts, call.terminal, body)
+
+
+def init(call: Call) -> Iterator[Task]:
+    """The command as a recipe of the person's own, in ./recipes."""
+    from launcher.cli import recipe_draft, recognise
+
+    understood = understand(call)
+    name = recognise.name_of(understood)
+    text = recipe_draft.recipe(understood, name=name)
+    yield lambda: _kept(text, Path("recipes") / f"{name}.yaml", call)
+
+
+def understand(call: Call) -> Understood:
+    """What the command is taken for, and says so. Raises BadInput where it can't be told."""
+    from launcher.cli import recipe_draft, recognise
+
+    with doing("reading the command, and what it runs"):
+        understood = recognise.understand(call.command)
+    recognise.refuse_doubts(understood, overrides=call.words)
+    call.terminal.say(f"autofit takes this for {understood.adapter}:", *(f"  {line}" for line in recipe_draft.beliefs(understood)))
+    for doubt in understood.doubts:
+        call.terminal.say(f"  in doubt: {doubt}")
+    return understood
+
+
+def _kept(text: str, path: Path, call: Call) -> Answer:
+    """Writes a new recipe; never over one that is there."""
+    if path.exists():
+        found, cure = f"{path} is there already; it was not changed", "Rename it, or edit it."
+        raise BadInput([Fault(key="", where="autofit", found=found, cure=cure)])
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    call.terminal.say(f"written: {path}")
+    return Answer(status=ExitCode.DONE, record={"status": "done", "recipe": str(path)})

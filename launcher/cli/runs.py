@@ -1,0 +1,267 @@
+"""Verbs that take a run's folder, and no recipe: runs, watch, stop, resume."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from launcher.cli import prune
+from launcher.cli.call import Answer, Call, Task
+from launcher.cli.detach import DETACH, detached
+from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault, Interrupted
+from launcher.shared.activity import doing
+
+if TYPE_CHECKING:
+    from launcher.history.owner import Owner
+    from launcher.history.runs import Reader, Run
+
+PEAKS = "--peaks"
+LOOK_S = 1.0
+"""Between two looks at a run that is watched: it writes a line each second."""
+SILENT_S = 600.0
+"""Another machine's run that has written nothing for so long is not watched any more: it may have been killed there."""
+STOP_S = 600.0
+"""How long a run is waited for that has been asked to stop: it may be writing a large checkpoint."""
+
+
+def runs(call: Call) -> Iterator[Task]:
+    yield lambda: _runs(call)
+
+
+def watch(call: Call) -> Iterator[Task]:
+    yield lambda: _watch(call)
+
+
+def stop(call: Call) -> Iterator[Task]:
+    yield lambda: _stop(call)
+
+
+def resume(call: Call) -> Iterator[Task]:
+    if not call.words or not call.words[0]:
+        raise BadInput([Fault(key="", where=COMMAND_LINE, found="no run is named", cure="autofit resume RUN; `autofit runs` lists them.")])
+    if DETACH in call.flags:
+        yield from detached(call)
+        return
+    yield lambda: _resume(call)
+
+
+def _word(call: Call, what: str) -> str:
+    """The one word that such a verb takes, or nothing. Raises BadInput for more of them, and for what is no path."""
+    flag = next((word for word in call.words if word.startswith("-")), None)
+    if flag is not None:
+        raise BadInput([Fault(key="", where=COMMAND_LINE, found=f"autofit {call.verb} doesn't know {flag}", cure="See autofit --help.")])
+    if len(call.words) > 1:
+        found = f"autofit {call.verb} takes one {what}, and these are {len(call.words)}: {' '.join(call.words)}"
+        raise BadInput([Fault(key="", where=COMMAND_LINE, found=found, cure="Name one.")])
+    return call.words[0] if call.words else ""
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# runs
+
+
+def _runs(call: Call) -> Answer:
+    """A line for each run, the newest first."""
+    from launcher.history import runs as known
+
+    said = _word(call, "folder")
+    if prune.PRUNE not in call.flags and (lone := sorted(call.flags & {prune.CHECKPOINTS, prune.YES})):
+        raise BadInput([Fault(key="", where=COMMAND_LINE, found=f"{lone[0]} goes with {prune.PRUNE}", cure=f"autofit runs {prune.PRUNE}.")])
+    root = Path(said) if said else known.ROOT
+    if said and not root.is_dir():
+        raise BadInput([Fault(key="", where=said, found="it is not a folder", cure="Name the folder that holds the runs (run.root).")])
+    with doing("reading the runs"):
+        found = sorted((known.read(path) for path in known.below(root)), key=lambda run: run.began or 0.0, reverse=True)
+    if not found:
+        call.terminal.say(f"no run in {root}")
+    elif PEAKS in call.flags:
+        return _peaks(call, found)
+    elif prune.PRUNE in call.flags:
+        return prune.prune(call, found, root)
+    else:
+        call.terminal.board().runs(found)
+    return Answer(status=ExitCode.DONE, record={"runs": [run.as_record() for run in found]})
+
+
+def _peaks(call: Call, found: list[Run]) -> Answer:
+    """The pairs that there are: only a run that was seen has a peak to hold against its trial's."""
+    pairs = [pair for run in found if (pair := _pair(run)) is not None]
+    if pairs:
+        call.terminal.board().peaks(pairs)
+    else:
+        call.terminal.say("no full run here has ended with its memory seen")
+    chosen = _justified()
+    for one in chosen:
+        call.terminal.say(f"device.headroom=auto for {one['trainer']} on {one['device']}: {one['headroom']:.1%} ({one['why']})")
+    return Answer(status=ExitCode.DONE, record={"peaks": pairs, "auto": chosen})
+
+
+def _justified() -> list[dict[str, Any]]:
+    """What device.headroom=auto would be now, for each trainer and device that runs are known of."""
+    from launcher.history import peaks
+
+    pairs = peaks.known()
+    kinds = dict.fromkeys((pair.trainer, pair.device) for pair in pairs)
+    choices = {kind: peaks.choose(peaks.of(pairs, trainer=kind[0], device=kind[1])) for kind in kinds}
+    return [{"trainer": kind[0], "device": kind[1], "headroom": one.headroom, "why": one.why} for kind, one in choices.items()]
+
+
+def _pair(run: Run) -> dict[str, Any] | None:
+    memory = run.record.get("memory") or {}
+    if not memory.get("run_peak_bytes") or not memory.get("trial_peak_bytes"):
+        return None
+    sizes = {key: memory.get(key, 0) for key in ("trial_peak_bytes", "run_peak_bytes", "cap_bytes", "budget_bytes")}
+    return {"run": run.name, "recipe": run.recipe, "state": run.state, "rung_index": run.rung_index, "device": run.device, **sizes}
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# watch
+
+
+def _watch(call: Call) -> Answer:
+    """Shows a run until it ends; with --json what it is at now, once. The exit status is the run's own once it has ended."""
+    from launcher.history import runs as known
+
+    said = _word(call, "run")
+    path = known.find(said) if said else known.newest()
+    reader = known.Reader(path)
+    run = reader.now()
+    _refuse_older(run)
+    if call.terminal.as_json:
+        return Answer(status=ExitCode.DONE, record=run.as_record())
+    board = call.terminal.board()
+    try:
+        with board.live() as show:
+            while _worth_watching(run) and call.terminal.is_heard:
+                show(run)
+                time.sleep(LOOK_S)
+                run = reader.now()
+    except (KeyboardInterrupt, Interrupted) as stopped:
+        board.say(f"no longer watched; the run goes on. `autofit stop {run.folder.path}` would end it")
+        status = stopped.exit_code if isinstance(stopped, Interrupted) else ExitCode.DONE
+        return Answer(status=status, record=run.as_record())
+    if not call.terminal.is_heard:
+        return Answer(status=ExitCode.DONE, record=run.as_record())
+    board.ended(run)
+    if cure := _after(run):
+        board.say(f"  {cure}")
+    return Answer(status=_status(run), record=run.as_record())
+
+
+def _worth_watching(run: Run) -> bool:
+    away = run.state == "elsewhere" and run.last_sign is not None and time.time() - run.last_sign < SILENT_S
+    return run.at_work or away
+
+
+def _refuse_older(run: Run) -> None:
+    """A run of which nobody can say whether it goes on. One that has ended can be told of, whoever wrote it."""
+    if run.state != "unknown":
+        return
+    found = "its record says that it is under way, but nothing says which process runs it: an older autofit wrote it"
+    raise BadInput([Fault(key="", where=str(run.folder.path), found=found, cure=f"See {run.folder.final} and its logs.")])
+
+
+def _after(run: Run) -> str:
+    """What can be done about a run that didn't come to its end."""
+    if run.state == "elsewhere" and run.held.owner is not None:
+        return f"Nothing has come from it for long: it runs on {run.held.owner.host}, or was killed there."
+    if run.state not in ("killed", "interrupted", "failed", "diverged", "stopped"):
+        return ""
+    from launcher.history.runs import TORN, how_to_go_on
+
+    if "run_started" not in run.events and run.goes_on_from != TORN:
+        return f"`autofit resume {run.folder.path}` goes on with its trials." if run.state != "failed" else ""
+    return how_to_go_on(run.folder.path, run.goes_on_from)
+
+
+def _status(run: Run) -> ExitCode:
+    """The exit status that the run itself had, or would have had."""
+    from launcher.engine.state import Status, exit_code_of
+
+    if run.state in ("killed", "elsewhere"):
+        return ExitCode.RUN_FAILED
+    if run.state == "fitted":
+        return ExitCode.DONE
+    return exit_code_of(Status(run.state), ran="run_started" in run.events) if run.state in set(Status) else ExitCode.BAD_INPUT
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# stop
+
+
+def _stop(call: Call) -> Answer:
+    """Asks the process that runs it to stop, waits for its end, and says what happened and how to go on."""
+    from launcher.history import owner
+    from launcher.history import runs as known
+
+    said = _word(call, "run")
+    if not said:
+        raise BadInput([Fault(key="", where=COMMAND_LINE, found="no run is named", cure="autofit stop RUN; `autofit runs` lists them.")])
+    reader = known.Reader(known.find(said))
+    run = reader.now()
+    _refuse_older(run)
+    board = call.terminal.board()
+    if run.held.state is owner.State.RUNNING and run.held.owner is not None:
+        _ask(run, run.held.owner)
+        board.say(f"{run.name}: asked process {run.held.owner.pid} to stop; it ends its trainer, and writes its record")
+        with doing("waiting for its end"):
+            run = _awaited(reader)
+    elif run.state == "elsewhere":
+        raise BadInput([owner.refusal(run.folder.path, run.held)])
+    else:
+        board.say(f"{run.name}: nothing runs it, there is nothing to stop")
+    if run.at_work:
+        board.say(f"it is still at it after {STOP_S:.0f} s; `autofit watch {run.folder.path}` shows it", style="red")
+        return Answer(status=ExitCode.RUN_FAILED, record=run.as_record())
+    board.ended(run)
+    if cure := _after(run):
+        board.say(f"  {cure}")
+    return Answer(status=ExitCode.DONE, record=run.as_record())
+
+
+def _ask(run: Run, owner: Owner) -> None:
+    """SIGTERM to that very process. Raises BadInput where it isn't ours to signal."""
+    from launcher.machine import process
+
+    where = str(run.folder.path)
+    if owner.host != socket.gethostname():
+        found = f"process {owner.pid} of another container of this machine ({owner.host}) runs it"
+        raise BadInput([Fault(key="", where=where, found=found, cure=f"Say autofit stop in {owner.host}.")])
+    try:
+        process.ask_to_end(owner.pid, started=owner.started)
+    except PermissionError as error:
+        found = f"process {owner.pid} belongs to another user"
+        raise BadInput([Fault(key="", where=where, found=found, cure="Its user, or root, can stop it.")]) from error
+
+
+def _awaited(reader: Reader) -> Run:
+    """The run once it has ended; as it is, after ``STOP_S``."""
+    until = time.monotonic() + STOP_S
+    while (run := reader.now()).at_work and time.monotonic() < until:
+        time.sleep(0.2)
+    return run
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# resume
+
+
+def _resume(call: Call) -> Answer:
+    """Goes on with a run that was interrupted, or failed. One that is done stays as it is."""
+    from launcher.engine import fit as story
+    from launcher.engine import resumption
+    from launcher.history import runs as known
+
+    place, *words = call.words
+    interrupted = resumption.read(known.find(place), words)
+    if interrupted.done:
+        call.terminal.say(f"{interrupted.folder.path} is done already; nothing was changed")
+        return Answer(status=ExitCode.DONE, record=interrupted.record)
+    display = call.terminal.display()
+    result = story.go_on(interrupted, display, show=call.terminal.streams())
+    if result.fit_only and result.command is not None:
+        display.launching(result)
+    return Answer(status=result.exit_code, record=result.as_record())

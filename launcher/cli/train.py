@@ -1,0 +1,87 @@
+"""Verbs that take a recipe: train, fit, ladder, trial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from launcher.cli.call import Answer, Call, Task
+from launcher.cli.detach import DETACH, detached
+from launcher.cli.terminal import Terminal
+from launcher.config import compose
+from launcher.errors import ExitCode
+
+if TYPE_CHECKING:
+    from launcher.config.recipe import Draft
+
+
+def train(call: Call) -> Iterator[Task]:
+    return detached(call) if DETACH in call.flags else _each(call, train_draft)
+
+
+def fit(call: Call) -> Iterator[Task]:
+    return _each(call, fit_draft)
+
+
+def ladder(call: Call) -> Iterator[Task]:
+    return _each(call, _ladder)
+
+
+def trial(call: Call) -> Iterator[Task]:
+    return _each(call, _trial)
+
+
+def _each(call: Call, body: Callable[[Draft, Terminal], Answer]) -> Iterator[Task]:
+    """The verb's body for each recipe that the words compose to."""
+    return each_of(compose.drafts(call.words, program=f"autofit {call.verb}"), call.terminal, body)
+
+
+def each_of(drafts: Sequence[Draft], terminal: Terminal, body: Callable[[Draft, Terminal], Answer]) -> Iterator[Task]:
+    """A job for each; where there are several, each says first by which words it came about."""
+
+    def told(draft: Draft) -> Answer:
+        if len(drafts) > 1:
+            terminal.say(" ".join(word.lstrip("+") for word in draft.provenance.overrides))
+        return body(draft, terminal)
+
+    return (partial(told, draft) for draft in drafts)
+
+
+def train_draft(draft: Draft, terminal: Terminal) -> Answer:
+    """Trials, then the full run at the rung that fits."""
+    from launcher.engine import fit as story
+
+    display = terminal.display()
+    result = story.train(story.prepare(draft, queued=display.queued), display, show=terminal.streams())
+    return Answer(status=result.exit_code, record=result.as_record())
+
+
+def fit_draft(draft: Draft, terminal: Terminal) -> Answer:
+    """Trials, and the command that they would launch."""
+    from launcher.engine import fit as story
+
+    display = terminal.display()
+    result = story.fit(story.prepare(draft, queued=display.queued), display)
+    if result.command is not None:
+        display.launching(result)
+    return Answer(status=result.exit_code, record=result.as_record())
+
+
+def _ladder(draft: Draft, terminal: Terminal) -> Answer:
+    from launcher.engine import fit as story
+
+    ladder = story.ladder_of(draft)
+    terminal.display().ladder(ladder)
+    rungs = [{"rung_index": one.index, "rung": dict(one.values), "accumulation": one.accumulation} for one in ladder.rungs]
+    return Answer(status=ExitCode.DONE, record={"status": "done", "effective_batch": ladder.effective_batch, "rungs": rungs})
+
+
+def _trial(draft: Draft, terminal: Terminal) -> Answer:
+    from launcher.engine import fit as story
+
+    tried, record = story.try_one(draft, terminal.display())
+    status = ExitCode.DONE if tried.verdict.fits else ExitCode.NO_RUNG_FITS
+    if not tried.verdict.fits and not tried.verdict.lower_rung_may_help:
+        status = ExitCode.TRIAL_CRASHED
+    return Answer(status=status, record=record)

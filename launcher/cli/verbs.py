@@ -1,0 +1,239 @@
+"""THE list of verbs. The help, completion and what is said of an unknown verb come from it; nothing else knows them all.
+
+A new verb is one ``Verb`` here, and its function in the module that is named for what it takes: ``recipe``, ``command``,
+``folder`` (of a run) or ``about`` for what takes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from launcher.cli import library, logs, plan, prune
+from launcher.cli import run as command
+from launcher.cli import runs as folder
+from launcher.cli import train as recipe
+from launcher.cli.call import Takes, Verb
+from launcher.cli.detach import DETACH
+from launcher.errors import BadInput, Fault, did_you_mean
+
+VERBS: tuple[Verb, ...] = (
+    Verb(name="recipes", usage="", help="what there is, one line each", takes=Takes.NOTHING, run=library.recipes),
+    Verb(
+        name="show",
+        usage="RECIPE",
+        help="a recipe as it is written, comments and all",
+        takes=Takes.NAME,
+        run=library.show,
+        more="Where it lies goes to standard error, so that the rest can be copied.",
+        examples=("autofit show yolo_demo > recipes/mine.yaml",),
+    ),
+    Verb(
+        name="train",
+        usage="recipe=NAME [data=...] [KEY=VALUE ...]",
+        help="find what fits by really trying, then train with it",
+        takes=Takes.RECIPE,
+        run=recipe.train,
+        flags=(DETACH,),
+        more="Trials run down the ladder until a rung fits; the full run is launched there, and seen through to its end.",
+        examples=("autofit train recipe=yolo_demo", "autofit train recipe=yolov8x_a100 data=datasets/all/dataset.yaml device=0"),
+    ),
+    Verb(
+        name="fit",
+        usage="recipe=NAME [data=...] [KEY=VALUE ...]",
+        help="trials only: the rung that fits, the native command",
+        takes=Takes.RECIPE,
+        run=recipe.fit,
+        examples=("autofit fit recipe=yolo_demo ask.micro_batch=16", "autofit fit recipe=yolo_demo device.memory=2GiB"),
+    ),
+    Verb(
+        name="ladder",
+        usage="recipe=NAME [KEY=VALUE ...]",
+        help="every rung it may fall back to; nothing is run",
+        takes=Takes.RECIPE,
+        run=recipe.ladder,
+        examples=("autofit ladder recipe=yolo_demo ladder=keep_quality",),
+    ),
+    Verb(
+        name="plan",
+        usage="recipe=NAME gpu=NAME[,NAME] | [gpu=NAME] -- COMMAND",
+        help="which rung is predicted to fit which card",
+        takes=Takes.EITHER,
+        run=plan.plan,
+        more="No card and no data are needed. A command is planned by two small real trials on the device that is here.",
+        examples=("autofit plan recipe=yolov8x_a100 gpu=a100_80gb,rtx_4090", "autofit plan -- python train.py --batch-size 64"),
+    ),
+    Verb(
+        name="trial",
+        usage="recipe=NAME [data=...] rung=7",
+        help="one rung, really tried, phase by phase",
+        takes=Takes.RECIPE,
+        run=recipe.trial,
+        more="`autofit ladder` numbers them.",
+        examples=("autofit trial recipe=yolo_demo rung=2",),
+    ),
+    Verb(
+        name="run",
+        usage=f"[{command.FIT_ONLY}] [{command.ALLOW_BATCH}] [KEY=VALUE ...] -- COMMAND",
+        help="the same for a command you have, without a recipe",
+        takes=Takes.COMMAND,
+        run=command.run,
+        flags=(command.FIT_ONLY, command.ALLOW_BATCH, DETACH),
+        more="The script is not edited. What stands behind -- is yours, byte for byte.",
+        examples=(
+            "autofit run -- python train.py --batch-size 64",
+            "autofit run device.memory=16GiB -- torchrun train.py --bs 32",
+        ),
+    ),
+    Verb(
+        name="init",
+        usage="-- COMMAND",
+        help="what was understood of it, as a recipe of your own",
+        takes=Takes.COMMAND,
+        run=command.init,
+        more="It goes into ./recipes, never over one that is there.",
+        examples=("autofit init -- python train.py --batch-size 64",),
+    ),
+    Verb(
+        name="resume",
+        usage="RUN [recover.KEY=VALUE ...]",
+        help="go on with a run that was interrupted or failed",
+        takes=Takes.FOLDER,
+        run=folder.resume,
+        flags=(DETACH,),
+        more="From its last whole checkpoint, or with its trials where no rung had been found.",
+        examples=("autofit resume yolo_demo-20261122-101500", "autofit resume RUN recover.on_nan=roll_back"),
+        keys="recover.",
+    ),
+    Verb(
+        name="runs",
+        usage=f"[{folder.PEAKS} | {prune.PRUNE}] [FOLDER]",
+        help="every launch: its state, rung, progress, peak, age",
+        takes=Takes.FOLDER,
+        run=folder.runs,
+        flags=(folder.PEAKS, prune.PRUNE, prune.CHECKPOINTS, prune.YES),
+        examples=("autofit runs", f"autofit runs {prune.PRUNE} {prune.YES}"),
+    ),
+    Verb(
+        name="logs",
+        usage=f"[-f] [{logs.TRIAL} N] [RUN]",
+        help="what a trainer has said; the newest run's by itself",
+        takes=Takes.FOLDER,
+        run=logs.logs,
+        flags=(*logs.FOLLOW, logs.TRIAL),
+        examples=("autofit logs -f", f"autofit logs {logs.TRIAL} 1 yolo_demo-20261122-101500"),
+    ),
+    Verb(
+        name="watch",
+        usage="[RUN]",
+        help="one live, from another terminal, until it ends",
+        takes=Takes.FOLDER,
+        run=folder.watch,
+        more="The newest by itself. Its exit status is the run's.",
+    ),
+    Verb(name="stop", usage="RUN", help="end one, its checkpoint kept, and say how to go on", takes=Takes.FOLDER, run=folder.stop),
+    Verb(
+        name="fits",
+        usage=f"[{library.FORGET} ID|all]",
+        help="fits that are kept: the same launch makes no trial",
+        takes=Takes.NOTHING,
+        run=library.fits,
+        flags=(library.FORGET,),
+    ),
+)
+
+FLAGS: Mapping[str, str] = {
+    DETACH: "go on in the background when this terminal is closed; `autofit watch` shows it",
+    command.FIT_ONLY: "trials only, as `autofit fit`",
+    command.ALLOW_BATCH: "accept another effective batch than the asked one, where the command has no word for accumulation",
+    folder.PEAKS: "each full run's peak beside its trial's",
+    prune.PRUNE: "remove runs that are over: lists them and asks; what holds a checkpoint stays",
+    prune.CHECKPOINTS: f"({prune.PRUNE}) those with checkpoints, too",
+    prune.YES: f"({prune.PRUNE}) without asking",
+    "-f": "show what comes, too, until the run ends",
+    "--follow": "the same",
+    logs.TRIAL: "a trial's instead of the full run's, by the number that the launch told it by",
+    library.FORGET: "forget one, or all: the next launch makes its trials again",
+}
+"""What the verbs' own flags do."""
+_EVERYWHERE = {"--json": "end standard output with one line of JSON; everything else goes to standard error"}
+_HYDRAS = {
+    "--cfg job": "print the composed recipe and stop (also --info, --resolve, --package)",
+    "-m, --multirun": "one launch for each combination of a,b,c values",
+}
+
+_HELP = """\
+autofit: the training launcher that never runs out of memory
+
+  autofit train recipe=yolo_demo
+  autofit run -- python train.py --batch-size 64
+
+{verbs}
+
+`autofit VERB --help` tells what a verb takes: its flags, examples and keys.
+
+KEY=VALUE are Hydra overrides: ask.micro_batch=48  ladder=keep_quality
+device=cpu  device.memory=16GiB  trainer.args.epochs=100 (the trainer's own
+arguments, in its own words).
+
+  --json           end standard output with one line of JSON; everything else
+                   goes to standard error
+  --detach         (train, run, resume) go on when this terminal is closed
+  --cfg job        print the composed recipe and stop
+  -m, --multirun   one launch for each combination of a,b,c values
+  -sc install=bash tab completion: eval "$(autofit -sc install=bash)"
+  --help, --version
+
+Exit status: 0 done, 1 the input can't work, 3 no rung fits, 4 the trainer
+crashed in a trial, 5 the full run failed, 75 stopped by SIGTERM or SIGHUP
+(`autofit resume RUN` goes on), 130 interrupted by Ctrl-C."""
+
+
+def help_text() -> str:
+    """The one page of help."""
+    width = max(len(verb.name) for verb in VERBS)
+    return _HELP.format(verbs="\n".join(f"  autofit {verb.name:<{width}}  {verb.help}" for verb in VERBS))
+
+
+def page(verb: Verb) -> str:
+    """One verb's own page of help."""
+    from launcher.cli import manual
+    from launcher.config import compose
+
+    reads = verb.takes in (Takes.RECIPE, Takes.COMMAND, Takes.EITHER)
+    return manual.page(
+        verb, flags=FLAGS, everywhere={**_EVERYWHERE, **(_HYDRAS if reads else {})}, groups=compose.groups() if reads else {}
+    )
+
+
+def find(name: str) -> Verb | None:
+    """The verb of that name."""
+    return next((verb for verb in VERBS if verb.name == name), None)
+
+
+def named(name: str) -> Verb:
+    """The verb of that name. Raises BadInput naming the known ones."""
+    verb = find(name)
+    if verb is None:
+        known = [one.name for one in VERBS]
+        cure = f"{did_you_mean(name, known)}Known: {', '.join(known)}."
+        raise BadInput([Fault(key="", where="autofit", found=f"unknown verb {name!r}", cure=cure)])
+    return verb
+
+
+def completions(line: str) -> list[str] | None:
+    """What can follow what is typed so far; None where Hydra knows it."""
+    typed = line.split()
+    if len(typed) < 2 or (len(typed) == 2 and not line.endswith(" ")):
+        return [verb.name for verb in VERBS]
+    verb = find(typed[1])
+    if verb is None:
+        return []
+    if verb.takes is Takes.FOLDER:
+        from launcher.history import runs
+
+        return [*verb.flags, *sorted(path.name for path in runs.below(runs.ROOT))]
+    if verb.takes is Takes.NAME:
+        from launcher.paths import recipe_files
+
+        return sorted(recipe_files())
+    return None if verb.takes in (Takes.RECIPE, Takes.EITHER) else list(verb.flags)

@@ -1,0 +1,1 @@
+"""Words and files -> a checked recipe. The only package that knows Hydra."""

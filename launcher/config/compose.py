@@ -1,0 +1,245 @@
+"""Words of a command line -> drafts of recipes, one for each job of a multirun. With ``sources``, ``overrides`` and ``refusals`` the only
+place that knows Hydra, which is imported where it is needed: ``--help`` answers without it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from launcher.config import hydra_errors
+from launcher.config.hydra_overrides import device, for_hydra, read, sweeps
+from launcher.errors import COMMAND_LINE, BadInput, Fault, did_you_mean
+from launcher.paths import home, recipe_files
+from launcher.shared.activity import doing
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from launcher.config.recipe import Draft, Provenance
+
+
+def drafts(words: Sequence[str], *, program: str, drafted: Mapping[str, str] | None = None) -> list[Draft]:
+    """The recipe that the words compose to, once for each combination of a multirun; nothing is run.
+
+    ``drafted``: recipes that are in no file, name -> text. Empty where a flag of Hydra's own asked to print something instead.
+    Raises BadInput for what can't be composed; what is wrong with a recipe that can be stands in its draft.
+    """
+    from launcher.cli import suggestions
+
+    line = _line(words)
+    texts = dict(drafted or {})
+    names = {*recipe_files(), *texts}
+    lost = suggestions.of(line.overrides)
+    refused = [*suggestions.dashed(line.unknown), *_several_cards(line)] or _unknown_recipes(line, known=names)
+    if refused or (lost and line.only_shows):
+        raise BadInput([*refused, *suggestions.faults(lost, recipe=None, recipes=names)])
+    line = _spelled_out(line, without=lost)
+    try:
+        with nullcontext() if line.only_shows else doing("composing the recipe"):
+            found = _composed(line, program=program, drafted=texts)
+    except BadInput as refusal:
+        raise BadInput([*refusal.faults, *suggestions.faults(lost, recipe=None, recipes=names)]) from refusal
+    return [
+        replace(one, faults=(*suggestions.in_recipe(one), *suggestions.faults(lost, recipe=one.recipe, recipes=names))) for one in found
+    ]
+
+
+def _spelled_out(line: _Line, *, without: Collection[str]) -> _Line:
+    """The line without some of its overrides, and with a card that is meant by its number as Hydra's groups and keys have it."""
+    kept = [word for word in line.overrides if word not in without]
+    return replace(line, overrides=tuple(word for said in kept for word in device(said, sweeping=line.sweeping) or ()))
+
+
+def _several_cards(line: _Line) -> list[Fault]:
+    said = [word.partition("=")[2] for word in line.overrides if device(word, sweeping=line.sweeping) is None]
+    found = "several devices, and a launch uses one so far"
+    cure = "Name one: device=0. With -m, device=0,1 makes one launch on each card."
+    return [Fault(key="device", found=f"{one}: {found}", cure=cure, where=COMMAND_LINE) for one in said]
+
+
+def _composed(line: _Line, *, program: str, drafted: Mapping[str, str]) -> list[Draft]:
+    from hydra.core.hydra_config import HydraConfig
+
+    from launcher.config import recipe as recipes
+
+    found: list[Draft] = []
+
+    def keep(config: DictConfig) -> None:
+        found.append(recipes.read(config, _provenance(HydraConfig.get(), drafted)))
+
+    told = [for_hydra(word, groups=groups(), sweeping=line.sweeping) for word in line.overrides]
+    with _supplied(drafted, typed=_keys(line)), hydra_errors.told(dict(zip(told, line.overrides, strict=True))):
+        if several := [word for word in told if not line.sweeping and sweeps(word)]:
+            raise BadInput([_several(word) for word in several])
+        _hydra([program, *told, *line.flags], keep)
+    return found
+
+
+def _several(word: str) -> Fault:
+    key, _, value = word.lstrip("+").partition("=")
+    cure = "Add -m for one launch with each; a list is written [a,b], and a text with a comma in quotes of its own."
+    return Fault(key=key, found=f"{value} is more than one value", cure=cure, where=COMMAND_LINE)
+
+
+def complete(words: Sequence[str]) -> None:
+    """Tab completion of overrides, printed by Hydra for the line in ``COMP_LINE``. Raises BadInput where that can't be read yet."""
+    with hydra_errors.told({}):
+        _hydra(["autofit", *words], lambda config: None)
+
+
+CATALOGUE = "gpu"
+"""conf/gpu is read by ``autofit plan`` alone; no recipe is composed of it."""
+
+
+def groups() -> dict[str, list[str]]:
+    """The configuration groups and their options."""
+    folders = [folder for folder in sorted((home() / "conf").iterdir()) if folder.is_dir() and folder.name != CATALOGUE]
+    return {folder.name: sorted(path.stem for path in folder.glob("*.yaml")) for folder in folders} | {"recipe": sorted(recipe_files())}
+
+
+def _hydra(argv: Sequence[str], task: Callable[[DictConfig], None]) -> None:
+    """Calls ``task`` with each configuration that Hydra composes of a command line."""
+    import hydra
+
+    before = sys.argv
+    sys.argv = list(argv)
+    with ExitStack() as until_composed:
+        until_composed.callback(setattr, sys, "argv", before)
+        _plugins(until_composed)
+        hydra.main(config_path=str(home() / "conf"), config_name="config", version_base="1.3")(task)()
+
+
+def _plugins(until_composed: ExitStack) -> None:
+    """Makes our sources known to Hydra, and ``${autofit:...}`` a resolver of places."""
+    from tempfile import TemporaryDirectory
+
+    from hydra.core.plugins import Plugins
+    from omegaconf import OmegaConf
+
+    from launcher.config import hydra_sources
+
+    def place(name: str) -> str:
+        if name == "scratch":
+            return until_composed.enter_context(TemporaryDirectory(prefix="autofit-"))
+        return places[name]
+
+    for plugin in (hydra_sources.RecipeFolder, hydra_sources.Drafted, hydra_sources.Typed, hydra_sources.RecipePath):
+        Plugins.instance().register(plugin)
+    places = {"examples": str(home() / "examples"), "python": sys.executable}
+    OmegaConf.register_new_resolver("autofit", place, replace=True)
+
+
+@contextmanager
+def _supplied(drafted: Mapping[str, str], *, typed: Iterable[str]) -> Iterator[None]:
+    """While open, the drafted texts are recipes, and the typed groups have the last word over any recipe."""
+    from launcher.config import hydra_sources
+
+    hydra_sources.DRAFTED.update(drafted)
+    hydra_sources.TYPED.update(typed)
+    try:
+        yield
+    finally:
+        hydra_sources.DRAFTED.clear()
+        hydra_sources.TYPED.clear()
+
+
+def _keys(line: _Line) -> set[str]:
+    return {override.key for word in line.overrides if (override := read(word)) is not None}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Line:
+    """A command line as Hydra's own parser takes it apart."""
+
+    overrides: tuple[str, ...]
+    flags: tuple[str, ...]
+    sweeping: bool
+    only_shows: bool
+    """It asks Hydra to print something, and for nothing to be composed."""
+    unknown: tuple[str, ...] = ()
+    """Flags that Hydra doesn't have, as KEY=VALUE where a value stands with them."""
+
+
+def _line(words: Sequence[str]) -> _Line:
+    """Raises BadInput for a flag of Hydra's that stands wrongly."""
+    from hydra._internal.utils import get_args_parser
+
+    parser = get_args_parser()
+    parser.error = _no_flag  # type: ignore[method-assign]
+    args, rest = parser.parse_known_intermixed_args(list(words))  # overrides may stand behind a flag, too
+    unknown, taken = _unknown_flags(words, rest)
+    args.overrides = [word for word in args.overrides if word not in taken]
+    flags = tuple(word for word in words if word not in {*args.overrides, *rest, *taken})
+    only_shows = bool(args.cfg or args.info or args.hydra_help)
+    return _Line(
+        overrides=tuple(args.overrides),
+        flags=flags,
+        sweeping=args.multirun or "hydra.mode=MULTIRUN" in args.overrides,
+        only_shows=only_shows,
+        unknown=tuple(unknown),
+    )
+
+
+def _unknown_flags(words: Sequence[str], rest: Sequence[str]) -> tuple[list[str], set[str]]:
+    """(flags that Hydra doesn't have, each with the value that stands with it, and those values)"""
+    found, taken = [], set[str]()
+    for at, word in enumerate(words):
+        if word not in rest or not word.startswith("-"):
+            continue
+        after = words[at + 1] if at + 1 < len(words) else ""
+        if "=" in word or not after or after.startswith("-") or "=" in after:
+            found.append(word)
+        else:
+            found.append(f"{word}={after}")
+            taken.add(after)
+    return found, taken
+
+
+def _no_flag(message: str) -> NoReturn:
+    cure = "`autofit --help` lists autofit's, `autofit train --hydra-help` Hydra's."
+    raise BadInput([Fault(key="", found=message, cure=cure, where=COMMAND_LINE)])
+
+
+def _unknown_recipes(line: _Line, *, known: Iterable[str]) -> list[Fault]:
+    """What is wrong with ``recipe=``: it names none, or one that isn't there. Hydra would list its search path instead."""
+    known = sorted(known)
+    said = [override.value for word in line.overrides if (override := read(word)) is not None and override.key == "recipe"]
+    listed = f"There is: {', '.join(known)}; your own go into ./recipes/NAME.yaml."
+    if not said and not line.only_shows:
+        return [Fault(key="recipe", found="none is named", cure=f"Give one: recipe=NAME. {listed}", where=COMMAND_LINE)]
+    names = [name for value in said for name in (value.split(",") if line.sweeping else [value])]
+    return [
+        Fault(key="recipe", found=f"there is no recipe {name!r}", cure=f"{_nearest(name, known)}{listed}", where=COMMAND_LINE)
+        for name in names
+        if name not in known and not _CALL.match(name)
+    ]
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    """ "Did you mean 'x'? ", also where a recipe's file is named."""
+    stem = Path(name).stem
+    if stem in known:
+        return f"Did you mean {stem!r}? "
+    place = "A recipe goes by its name: put the file into ./recipes. " if Path(name).is_file() else ""
+    return place or did_you_mean(name, known)
+
+
+_CALL = re.compile(r"\w+\(|\[|['\"]")  # choice(...), a list, a quoted name: Hydra's to read
+
+
+def _provenance(hydra_config: Any, drafted: Mapping[str, str]) -> Provenance:
+    from launcher.config.recipe import Provenance
+
+    choices = hydra_config.runtime.choices
+    name, conf = choices.get("recipe"), home() / "conf"
+    recipe = recipe_files().get(name) if name not in drafted else None
+    groups = [conf / group / f"{option}.yaml" for group, option in choices.items() if "/" not in group and option]
+    files = [recipe, *filter(Path.is_file, groups), conf / "config.yaml"]
+    overrides = tuple(hydra_config.overrides.task)
+    return Provenance(overrides=overrides, drafted=drafted.get(name), files=tuple(path for path in files if path))

@@ -1,0 +1,204 @@
+"""Composed configuration -> a frozen Recipe, or every fault at once. OmegaConf goes no further than this module."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from launcher.adapter.recognised import PLACE
+from launcher.config.schema import Recipe, WheelRule
+from launcher.errors import COMMAND_LINE, Fault, did_you_mean
+from launcher.paths import short
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Provenance:
+    """Where the keys of a composed configuration came from."""
+
+    overrides: tuple[str, ...] = ()
+    """The command line's overrides, as typed."""
+    files: tuple[Path, ...] = ()
+    """The YAML files that were composed, strongest first."""
+    drafted: str | None = None
+    """The text of a recipe that is in no file: what was understood of a command. Stronger than the files."""
+
+    def placed(self, faults: Iterable[Fault]) -> list[Fault]:
+        """The faults with the file or command line that their keys came from."""
+        return [fault if fault.where else replace(fault, where=self.where(fault.key)) for fault in faults]
+
+    def where(self, key: str) -> str:
+        """The place that gave ``key`` its value: "command line", a file, or the recipe where nothing says it."""
+        for override in self.overrides:
+            name = override.split("=", 1)[0].lstrip("+~").replace("/", ".")
+            if name and (key == name or name.startswith(f"{key}.") or (key.startswith(f"{name}.") and self._gives(name, key))):
+                return COMMAND_LINE
+        if self.drafted is not None and _text_says(self.drafted, key.split(".")):
+            return PLACE
+        for file in self.files:
+            if _says(file, key.split(".")):
+                return short(file)
+        if self.drafted is not None:
+            return PLACE
+        return short(self.files[0]) if self.files else ""
+
+    def _gives(self, typed: str, key: str) -> bool:
+        """Whether what was typed for ``typed`` gives ``key`` below it: where it chose a group's file, only what that file says."""
+        chosen = [file for file in self.files if file.parent.name == typed]
+        return not chosen or any(_says(file, key.split(".")) for file in chosen)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Draft:
+    """A recipe that has been through the schema, with what is wrong with it so far.
+
+    ``recipe`` is None only where nothing could be made of the configuration; where single keys were wrong it holds
+    their defaults, so that the rest can still be checked and *all* faults be told at once. It may be run only where
+    there is no fault.
+    """
+
+    recipe: Recipe | None
+    faults: tuple[Fault, ...]
+    provenance: Provenance
+    unknown: Mapping[str, Any] = field(default_factory=dict)
+    """Keys that no recipe has, and their values. Each has its fault, too."""
+
+
+def read(config: DictConfig, provenance: Provenance) -> Draft:
+    """Validates everything the schema can say."""
+    try:
+        plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=False)
+    except OmegaConfBaseException as error:
+        key = getattr(error, "full_key", None) or ""
+        fault = Fault(key=key, where=provenance.where(key), found=str(error).splitlines()[0], cure="Correct the interpolation.")
+        return Draft(recipe=None, faults=(fault,), provenance=provenance)
+    assert isinstance(plain, dict)
+    plain.pop("hydra", None)
+    faults = [
+        Fault(key=key, where=provenance.where(key), found="no value is set", cure=f"Give one on the command line: {key}=...")
+        for key in sorted(str(key) for key in OmegaConf.missing_keys(config) if not str(key).startswith("hydra"))
+    ]
+    return _validated(plain, faults, provenance)
+
+
+def from_plain(plain: Mapping[str, Any], provenance: Provenance) -> Draft:
+    """The same from what ``as_yaml`` had written."""
+    return _validated(dict(plain), [], provenance)
+
+
+def _validated(plain: dict[Any, Any], faults: list[Fault], provenance: Provenance) -> Draft:
+    missing = {fault.key for fault in faults}
+    unknown: dict[str, Any] = {}
+    for _ in range(_MOST_MENDS):
+        try:
+            recipe = Recipe.model_validate_json(json.dumps(plain))
+            return Draft(recipe=recipe, faults=tuple(faults), provenance=provenance, unknown=unknown)
+        except ValidationError as error:
+            details = error.errors()
+        except (TypeError, ValueError) as error:
+            faults.append(Fault(key="", found=f"a value that YAML and JSON don't share: {error}", cure="Quote it as a text."))
+            break
+        faults += [fault for detail in details if (fault := _fault(detail, provenance)).key not in missing]
+        missing |= {fault.key for fault in faults}
+        unknown |= {_dotted(detail["loc"]): detail["input"] for detail in details if detail["type"] == "extra_forbidden"}
+        dropped = [_dropped(plain, detail["loc"]) for detail in details]
+        if not any(dropped):
+            break
+    return Draft(recipe=None, faults=tuple(faults), provenance=provenance, unknown=unknown)
+
+
+_MOST_MENDS = 3  # a dropped key can lay bare a fault behind it (a missing value, say)
+
+
+def _dropped(plain: dict[Any, Any], loc: Sequence[str | int]) -> bool:
+    """Takes the faulty key out, so that its default stands in for it; False where there is nothing to take out."""
+    node: Any = plain
+    for at, part in enumerate(loc):
+        inside = node.get(part) if isinstance(node, dict) else None
+        last = at == len(loc) - 1 or not isinstance(inside, dict)
+        if isinstance(node, dict) and part in node and last:
+            del node[part]
+            return True
+        node = inside
+    return False
+
+
+def _dotted(loc: Sequence[str | int]) -> str:
+    return ".".join(str(part) for part in loc)
+
+
+def _fault(detail: ErrorDetails, provenance: Provenance) -> Fault:
+    """One of pydantic's errors, in the house's words."""
+    loc = [part for part in detail["loc"] if part not in ("bool", "int", "float", "str", "constrained-int")]
+    key = _dotted(loc)
+    value = detail["input"]
+    if detail["type"] == "extra_forbidden":
+        known = _fields_at(loc[:-1])
+        found = f"no such key (value {value!r})"
+        cure = f"{did_you_mean(str(loc[-1]), known)}Known here: {', '.join(sorted(known))}."
+    elif detail["type"] in ("model_type", "model_attributes_type", "dict_type"):
+        found, cure = f"found {value!r}", _section_cure(key, value, loc)
+    elif detail["type"] == "missing":
+        found, cure = "no value is set", f"Give one: {key}=..."
+    else:
+        found, cure = f"found {value!r}", _sentence(detail["msg"].removeprefix("Value error, "))
+    return Fault(key=key, where=provenance.where(key), found=found, cure=cure)
+
+
+def _section_cure(key: str, value: Any, loc: Sequence[str | int]) -> str:
+    """What is said of a plain value where a section must stand."""
+    if key == "device":
+        return f"It is a section: device: {{kind: {value}}}; on the command line, device={value}."
+    known = [] if key in ("ask", "trainer.args", "ladder.wheels") else _fields_at(loc)
+    keys = f": {', '.join(sorted(known))}" if known else ""
+    return f"It is a section of keys and values{keys}."
+
+
+def _sentence(words: str) -> str:
+    return words if words.endswith("?") else f"{words}."
+
+
+def _fields_at(loc: Sequence[str | int]) -> list[str]:
+    model: Any = Recipe
+    for part in loc:
+        field = getattr(model, "model_fields", {}).get(str(part))
+        if field is None:
+            return list(WheelRule.model_fields)
+        model = field.annotation
+    return list(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else list(WheelRule.model_fields)
+
+
+def _says(file: Path, parts: Sequence[str]) -> bool:
+    """Whether a YAML file itself gives the key (its package header decides where its keys go)."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
+    if "@package _global_" not in text and file.parent.name == parts[0]:
+        parts = parts[1:]
+    return _text_says(text, parts)
+
+
+def _text_says(text: str, parts: Sequence[str]) -> bool:
+    try:
+        node: Any = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return False
+    for part in parts:
+        if not isinstance(node, Mapping) or part not in node:
+            return False
+        node = node[part]
+    return True
+
+
+def as_yaml(recipe: Recipe) -> str:
+    """The recipe as it was composed and validated, for the run folder; sizes in bytes."""
+    return yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)

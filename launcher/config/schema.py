@@ -1,0 +1,198 @@
+"""What a recipe may say: typed, frozen models with a docstring under each field. Values live in conf/ and recipes/.
+
+Validated in one go by ``recipe.read``; past that gate nothing is a dictionary of unknown shape any more, except the trainer's
+own arguments and the wheels' values, whose meaning belongs to the adapter.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
+
+from launcher.shared.sizes import MIB, format_size, parse_size
+
+Value = bool | int | float | str | None
+"""What a wheel can stand at."""
+
+
+LEAST_BUDGET_BYTES = 64 * MIB
+"""No Python that has imported a trainer is smaller; but 900 is what people write who mean MiB, and 16 where they mean GiB."""
+
+
+def _budget(said: Any) -> Any:
+    """A size that a trainer could start in. Raises ValueError, with the unit that was probably meant where there is none."""
+    size = parse_size(said) if isinstance(said, str) else said
+    if not isinstance(size, int) or isinstance(size, bool) or size >= LEAST_BUDGET_BYTES:
+        return size
+    bare = str(said).strip()
+    if not bare.isdecimal():
+        raise ValueError(f"No trainer starts in less than {format_size(LEAST_BUDGET_BYTES)}")
+    unit = "GiB" if size < 256 else "MiB" if size < MIB else "KiB"
+    raise ValueError(f"That is {bare} bytes, in which no trainer starts; did you mean {bare}{unit}?")
+
+
+Size = Annotated[int | None, BeforeValidator(_budget)]
+"""Bytes, or a text such as ``16GiB`` or ``800MiB``; bytes after validation."""
+
+
+def _headroom(said: Any) -> Any:
+    """A fraction, or "auto". Raises ValueError for anything else."""
+    if said == "auto":
+        return said
+    if isinstance(said, bool) or not isinstance(said, (int, float)) or not 0 <= said < 1:
+        raise ValueError("It is a fraction, 0 or more and less than 1 (0.1 leaves a tenth of the budget free), or auto")
+    return float(said)
+
+
+Headroom = Annotated[float | Literal["auto"], PlainValidator(_headroom)]
+
+
+class Part(BaseModel):
+    """A section of a recipe: unknown keys are faults, no silent conversions, frozen."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+
+
+class WheelRule(Part):
+    """How far one wheel of the ladder may be turned."""
+
+    values: tuple[Value, ...] | None = None
+    """What may be fallen back to after the asked value, best first. Null: derived (divisors, a grid, smaller models)."""
+    floor: Value = None
+    """The last value allowed: least micro-batch, least image size, smallest model. Null: the adapter's own."""
+    grid: Annotated[int, Field(gt=0)] | None = None
+    """Derived sizes are multiples of this: the model's stride for images, the hop for audio."""
+    ratio: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Each derived size is about this fraction of the one before."""
+    argument: str | None = None
+    """For a wheel the adapter doesn't know: which of the trainer's own arguments it turns."""
+    acts_in: Literal["training", "validation", "both"] | None = None
+    """Where the wheel saves memory: one that acts only in validation can't cure a failure in training. Null: the adapter's own."""
+
+
+class LadderRules(Part):
+    """Which wheels turn, in which order, and how far."""
+
+    order: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Fastest wheel first. The first rung that fits gives up least, in this order."""
+    wheels: dict[str, WheelRule] = {}
+    """Rules by wheel name; a wheel without one uses the adapter's defaults."""
+    keep_batch: bool = True
+    """The effective batch is that of the asked configuration on every rung. False: it may go down with the micro-batch, accumulation
+    stays as asked; what that means for the learning rate is told."""
+    search: Literal["predicted", "walk", "exhaustive"] = "predicted"
+    """walk: skip what a real failure dominates. exhaustive: really try every rung down to the first that fits (the reference). predicted:
+    go where a forecast points, corrected by every trial; the same rung, in fewer trials."""
+    objective: Literal["largest", "throughput"] = "largest"
+    """Which of the rungs that give up the same: largest: the largest micro-batch that fits. throughput: the micro-batch at which most
+    samples a second are trained, with at most two more trials."""
+
+
+class TrainerRules(Part):
+    """Which trainer, and its own arguments, in its own words."""
+
+    adapter: str
+    """Name of the adapter, from the entry-point group ``autofit.adapters``."""
+    task: str | None = None
+    """The trainer's task, where it can't be told from the model (Ultralytics: detect, segment, pose, obb)."""
+    args: dict[str, Any] = {}
+    """The trainer's own arguments; what a wheel turns is not said here but under ``ask``."""
+
+
+def _kind(said: Any) -> Any:
+    """What people call a card."""
+    return "cuda" if said == "gpu" else said
+
+
+class DeviceRules(Part):
+    """Which device, and how much of it."""
+
+    kind: Annotated[Literal["auto", "cuda", "cpu"], BeforeValidator(_kind)] = "auto"
+    """auto takes a CUDA card where NVML finds one, else the CPU."""
+    index: Annotated[int, Field(ge=0)] = 0
+    """Which of the visible cards."""
+    memory: Size = None
+    """Budget, such as 16GiB: plays a smaller card, or limits the CPU's memory. Null: all that is there."""
+    headroom: Headroom = 0.1
+    """Fraction of the budget that a trial must leave free. Lower is faster training, closer to a late failure. auto: the least that
+    past runs of this trainer on this device justify, 0.1 until there are enough."""
+    share: bool = False
+    """True: accept a card that another process holds, and budget only what is free."""
+    when_taken: Literal["wait", "stop"] = "wait"
+    """What to do where another launch has the card, or others come to it later: wait until it is free again, or stop."""
+    taken_timeout_s: Annotated[float, Field(gt=0)] = 600.0
+    """Seconds to wait at most each time; then the launch stops."""
+    turns: bool | None = None
+    """Whether launches of autofit on the same device wait for each other (``share``: those that all say so have it together). Null: on a
+    card they do, on a CPU they don't."""
+
+
+class TrialRules(Part):
+    """How long and how hard a rung is really tried."""
+
+    steps: Annotated[int, Field(ge=2)] = 2
+    """Optimizer steps before validation; two at least, since optimizer state exists only after the first."""
+    validation_batches: Annotated[int, Field(ge=2)] = 2
+    """Validation batches; two at least, to see what validation keeps per batch."""
+    steps_after: Annotated[int, Field(ge=1)] = 1
+    """Optimizer steps after validation, where fragmentation kills."""
+    fresh: bool = False
+    """True: make the trials even where a fit of the very same launch is kept (``autofit fits``)."""
+    standby: bool = True
+    """True: while a trial runs that another will follow, that one's process imports its trainer already."""
+    proof_timeout_s: Annotated[float, Field(ge=0)] = 300.0
+    """Seconds in which a rung with more accumulation than asked is to be proven the same training. 0: it isn't tried."""
+    timeout_s: Annotated[float, Field(gt=0)] = 1800.0
+    """Seconds after which a trial counts as stalled and is ended with all its children."""
+
+
+class RecoverRules(Part):
+    """What may be done to bring a run to its end that failed on the way."""
+
+    restarts: Annotated[int, Field(ge=0)] = 5
+    """Times that a run is started again after a failure; waits for a card don't count. 0: a failure ends it."""
+    allow_restart: bool = False
+    """True: may begin anew where no checkpoint can be gone on from: a smaller model, a trainer that can't resume. The run so far is put
+    aside, not removed."""
+    on_nan: Literal["stop", "roll_back", "go_on"] = "stop"
+    """A loss that isn't finite: stop; roll_back: once, to the last checkpoint from before it; go_on: only say so. A run whose last report
+    is not finite has diverged and is not done, whatever is said here."""
+    nan_reports: Annotated[int, Field(ge=1)] = 3
+    """Loss reports in a row that aren't finite before that is done."""
+    stall_s: Annotated[float, Field(gt=0)] = 600.0
+    """Seconds without a sign of life after which a run or a trial has stalled at the earliest. One that computes nothing gets ten times as
+    long as it has stood still before and come back; a run at work fifty times the longest pause between two steps, where it tells steps;
+    a trial that computes ten times the longest it went without a batch, a word, and anything read or written."""
+
+
+class RunRules(Part):
+    """Where records go, and how a run is ended."""
+
+    root: str = "runs/autofit"
+    """Folder that gets one new folder for each launch."""
+    grace_s: Annotated[float, Field(ge=0)] = 30.0
+    """Seconds that a run has after Ctrl-C, SIGTERM or SIGHUP to save a checkpoint, before it is killed."""
+
+
+class Recipe(Part):
+    """A recipe past the gate: a frozen value, everything checked that can be checked without the trainer."""
+
+    name: str
+    """Names the run folder. Default: the recipe's file name."""
+    summary: str = ""
+    """One line for ``autofit recipes``."""
+    data: str | None = None
+    """The data set, in the trainer's own form (Ultralytics: the path of a data.yaml)."""
+    prepare: tuple[str, ...] | None = None
+    """Command that makes ``data`` where it isn't there yet, as a list of words."""
+    ask: dict[str, Value]
+    """The configuration asked for, rung 0: ``micro_batch``, optionally ``accumulation``, and the adapter's wheels."""
+    trainer: TrainerRules
+    ladder: LadderRules
+    device: DeviceRules = DeviceRules()
+    trial: TrialRules = TrialRules()
+    recover: RecoverRules = RecoverRules()
+    run: RunRules = RunRules()
+    rung: Annotated[int, Field(ge=0)] | None = None
+    """Which rung ``autofit trial`` tries."""

@@ -1,0 +1,321 @@
+"""The rung that fits -> a run seen to its end, over as many attempts as that takes. ``recover`` decides, this acts and writes it down."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from launcher.adapter.protocol import Checkpoint, Command, resuming
+from launcher.engine import reuse
+from launcher.engine.state import Fit, Status
+from launcher.errors import AutofitError, Interrupted
+from launcher.history import peaks
+from launcher.history.runs import BEGINNING, CHECKPOINT, NOTHING
+from launcher.ladder import course
+from launcher.ladder.course import with_steps
+from launcher.ladder.rungs import Rung
+from launcher.ladder.search import Tried
+from launcher.machine import budget as devices
+from launcher.machine import host
+from launcher.machine.process import Shows
+from launcher.run import start as launch
+from launcher.run import supervise
+from launcher.run.attempt import Made, moved
+from launcher.run.recovery import MOST_WAITS, Ended, GoOn, History, Move, Stop, Wait, decide
+from launcher.run.supervise import Outcome
+from launcher.shared.activity import doing
+from launcher.trial import trial
+from launcher.trial.job import Job
+from launcher.trial.trial import Trial
+
+WORTH_A_TRIAL = 20
+"""A lower rung is proven first where that takes less than one part in so many of what the failed attempt took."""
+
+
+class Screen(Protocol):
+    """Who is told what becomes of a run."""
+
+    def launching(self, fit: Fit) -> None: ...
+    def heartbeat(self, seconds: float, used_bytes: int, peak_bytes: int, job: Job) -> None: ...
+    def otherwise(self, line: str, what: str) -> None: ...
+    def waiting(self, holder: str, timeout_s: float) -> None: ...
+    def taken(self, holder: str) -> None: ...
+    def trying(self, rung: Rung, number: int, *, most: int | None = None, seconds: float | None = None, why: str = "") -> None: ...
+    def phase(self, phase: str, seconds: float, *, new: bool) -> None: ...
+    def tried(self, trial: Trial, job: Job) -> None: ...
+    def failed_attempt(self, fit: Fit, made: Made) -> None: ...
+    def recovering(self, move: Move) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """What an attempt begins with."""
+
+    rung: Rung
+    command: Command
+    checkpoint: Checkpoint | None = None
+    workers: int | None = None
+
+
+def see_through(result: Fit, screen: Screen, *, show: tuple[Shows, Shows]) -> None:
+    """Launches the chosen rung, and again where it fails and something can be done, until it is done or nothing can.
+
+    A run that has attempts already, which was interrupted or failed, is gone on with.
+    """
+    assert result.chosen is not None and result.command is not None
+    begin = _next(result, screen) if result.attempts else _Launch(result.chosen.rung, result.command)
+    while begin is not None:
+        if not _card_is_free(result, screen):
+            return
+        outcome = _attempt(result, begin, screen, show=show)
+        if outcome.done:
+            result.status = Status.DONE
+            _hold_to_what_was_due(result)
+            with doing("reading what the run has achieved"):
+                result.results = dict(result.job.adapter.results(folder=result.job.folder.path))
+            return
+        screen.failed_attempt(result, result.attempts[-1])
+        begin = _next(result, screen)
+    result.status = Status.DIVERGED if result.attempts[-1].ended is Ended.DIVERGED else Status.FAILED
+
+
+def _attempt(result: Fit, begin: _Launch, screen: Screen, *, show: tuple[Shows, Shows]) -> Outcome:
+    """One launch of the trainer, to its end. Raises Interrupted where a signal ended it; that is written down, too."""
+    assert result.chosen is not None
+    number = len(result.attempts) + 1
+    job = result.job = replace(result.job, folder=replace(result.job.folder, attempt=number))
+    made = Made(
+        number=number, rung=begin.rung, command=begin.command.shell(), began=time.time(), checkpoint=begin.checkpoint, workers=begin.workers
+    )
+    result.attempts.append(made)
+    result.status, result.command = Status.RUNNING, begin.command
+    result.write()
+    screen.launching(result)
+    told: dict[str, Any] = {"oom_kills": host.oom_kills(), **({"attempt": number} if number > 1 else {})}
+    job.folder.event("run_started", rung_index=begin.rung.index, command=begin.command.shell(), checkpoint=begin.checkpoint, **told)
+    chosen = replace(result.chosen, rung=begin.rung)
+    child = launch.start(job, chosen, begin.command, show=show)
+    stalled = any(one.ended is Ended.STALLED for one in result.attempts[:-1])
+    try:
+        outcome = supervise.follow(
+            job, child, rung=begin.rung, base_bytes=chosen.report.base_bytes, told=screen.heartbeat, otherwise=screen.otherwise,
+            diverging=partial(_diverging, result), after_a_stall=stalled, due=result.due,
+        )  # fmt: skip
+    except (Interrupted, KeyboardInterrupt):
+        result.attempts[-1] = replace(result.attempts[-1], ended=Ended.INTERRUPTED, goes_on_from=_goes_on_from(result))
+        raise
+    result.outcome = outcome
+    result.attempts[-1] = result.attempts[-1].ended_as(outcome)
+    keep_peaks(job, result.chosen, result.attempts[-1], outcome)
+    _strike_out(result, screen)
+    return outcome
+
+
+def _hold_to_what_was_due(result: Fit) -> None:
+    """A run that came to its end: its optimizer steps against those of the asked training. One that went on from a checkpoint made some of
+    them before."""
+    made, outcome, due, rung = result.attempts[-1], result.outcome, result.due, result.attempts[-1].rung
+    if outcome is None or outcome.optimizer_steps is None or due is None or made.checkpoint is not None:
+        return
+    result.steps = course.judged(outcome.optimizer_steps, due, times=rung.accumulation / result.job.ladder.asked.accumulation)
+    result.sames[rung.index] = with_steps(result.certificate(rung), result.steps)
+    if result.same is not None and result.chosen is not None and rung.index == result.chosen.rung.index:
+        result.same = result.sames[rung.index]
+    result.job.folder.event("steps", **result.steps.as_record())
+
+
+def _diverging(result: Fit, since: float | None) -> None:
+    """Written down at once: what ends the attempt later, autofit's own end included, makes no checkpoint after it a good one."""
+    result.attempts[-1] = replace(result.attempts[-1], not_finite_since=since)
+    result.write()
+
+
+DISPROVES = (Ended.OUT_OF_MEMORY, Ended.HOST_MEMORY)
+"""Ends that a fit should have kept a run from."""
+
+
+def _strike_out(result: Fit, screen: Screen) -> None:
+    """A run that failed for want of memory at the very rung that was proven for it, or lost something: its fit is never used again."""
+    made, outcome = result.attempts[-1], result.outcome
+    assert result.chosen is not None and outcome is not None
+    for_good = made.ended in DISPROVES or bool(outcome.lost_to_memory)
+    if made.rung.index != result.chosen.rung.index or not (for_good or made.ended is Ended.KILLED):
+        return
+    why = outcome.lost_to_memory[0] if made.ended not in DISPROVES and outcome.lost_to_memory else made.evidence or made.ended.value
+    if wrong := reuse.disproved(result.job, result.digest, rung_index=made.rung.index, why=why[:200], for_good=for_good):
+        screen.otherwise(wrong, "could not write down that its fit was wrong")
+    elif result.digest is not None and not for_good:
+        screen.otherwise("", "was killed, and nobody knows for want of what: its kept fit is not used again before new trials")
+
+
+def keep_peaks(job: Job, trial: Trial, made: Made, outcome: Outcome) -> None:
+    """What the run needed beside its trial, for launches to come.
+
+    Nothing of a run that was cut short, went at another rung than tried, or had memory taken from it: those say nothing of the trial.
+    """
+    wrong_by = made.wrong_by(trial.verdict.peak_bytes)
+    out_of_memory = wrong_by is not None and wrong_by > 0
+    if trial.rung.index != made.rung.index or made.checkpoint is not None or not (outcome.done or out_of_memory):
+        return
+    peaks.keep(
+        peaks.Pair(
+            trainer=job.adapter.name,
+            device=job.budget.name,
+            recipe=job.recipe.name,
+            trial_peak_bytes=trial.verdict.peak_bytes,
+            run_peak_bytes=outcome.peak_bytes,
+            budget_bytes=job.budget.budget_bytes,
+            out_of_memory=out_of_memory,
+        )
+    )
+
+
+def _next(result: Fit, screen: Screen) -> _Launch | None:
+    """What to launch after the last attempt, which has ended; None where nothing more can be done."""
+    move = _move(result)
+    while isinstance(move, GoOn) and _needs_a_trial(result, move) and not _proven(result, move.rung, screen):
+        move = _move(result)
+    result.job.folder.event("recovering", **moved(move))
+    screen.recovering(move)
+    if isinstance(move, Stop):
+        return None
+    go_on = move.then if isinstance(move, Wait) else move  # the card is waited for before every launch
+    adapter, number = resuming(result.job.adapter), len(result.attempts) + 1
+    if go_on.checkpoint is None:
+        adapter.put_aside(folder=result.job.folder.path, attempt=number - 1)
+    command = launch.command_of_attempt(result.job, go_on, attempt=number)
+    return _Launch(go_on.rung, command, go_on.checkpoint, go_on.workers)
+
+
+def _move(result: Fit) -> Move:
+    """The decision, written down."""
+    left, spoiled = _left(result)
+    goes_on_from = CHECKPOINT if left else NOTHING if spoiled or resuming(result.job.adapter).keeps() is None else BEGINNING
+    last = replace(result.attempts[-1], left=left, goes_on_from=goes_on_from)
+    result.attempts[-1] = last
+    move = decide(replace(history(result), spoiled=spoiled))
+    result.attempts[-1] = replace(last, then=move)
+    result.write()
+    return move
+
+
+def history(result: Fit) -> History:
+    """All that the decision is made of."""
+    adapter = resuming(result.job.adapter)
+    return History(
+        ladder=result.job.ladder,
+        rules=result.job.recipe.recover,
+        attempts=tuple(made.as_attempt() for made in result.attempts),
+        checkpoints=tuple(result.attempts[-1].left),
+        keeps=adapter.keeps(),
+        tried=tuple(Tried(rung=one.rung, verdict=one.verdict) for one in result.trials),
+        workers=adapter.workers(),
+        forgiven=result.forgiven,
+    )
+
+
+def _left(result: Fit) -> tuple[Sequence[Checkpoint], Mapping[Path, str]]:
+    """The checkpoints of this run that it can be gone on from; where there is none, what it has saved and why that is not one.
+
+    Those of somebody's that lay there before it, or before it began anew, are none of its.
+    """
+    began = _began(result)
+    adapter, folder = resuming(result.job.adapter), result.job.folder.path
+    with doing("looking which checkpoints are whole"):
+        whole = [one for one in adapter.checkpoints(folder=folder) if _written(one.path) >= began - 1.0]
+    good = [one for one in whole if not _diverged_before(result.attempts, one.path)]
+    if good:
+        return good, {}
+    late = {one.path: "it was written after the first loss that was not finite" for one in whole}
+    torn = {path: why for path, why in adapter.spoiled(folder=folder).items() if path not in late and _written(path) >= began - 1.0}
+    return [], {**late, **torn}
+
+
+def _goes_on_from(result: Fit) -> str:
+    """What a run that was just interrupted can be gone on from, by names and times alone: who stopped it waits for no look into files."""
+    adapter = resuming(result.job.adapter)
+    if adapter.keeps() is None:
+        return NOTHING
+    with suppress(AutofitError, OSError):
+        saved = [path for path in adapter.saved(folder=result.job.folder.path) if _written(path) >= _began(result) - 1.0]
+        if not saved:
+            return BEGINNING
+        return NOTHING if all(_diverged_before(result.attempts, path) for path in saved) else CHECKPOINT
+    return ""
+
+
+def _began(result: Fit) -> float:
+    """When the run began, or was last begun anew."""
+    return next((made.began for made in reversed(result.attempts) if made.checkpoint is None), 0.0)
+
+
+def _diverged_before(attempts: Sequence[Made], path: Path) -> bool:
+    """Whether a checkpoint was written by an attempt whose loss was not finite any more."""
+    ends = [*(made.began for made in attempts[1:]), math.inf]
+    return any(
+        made.not_finite_since is not None and made.not_finite_since <= _written(path) < end
+        for made, end in zip(attempts, ends, strict=True)
+    )
+
+
+def _written(path: Path) -> float:
+    """When, in seconds since 1970; 0 for what is gone."""
+    with suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0
+
+
+def _needs_a_trial(result: Fit, move: GoOn) -> bool:
+    """Whether the rung is proven before it is launched: it must be, or that costs little beside what a failure has cost."""
+    if any(one.rung.index == move.rung.index for one in result.trials):
+        return False
+    if move.rung.index == result.attempts[-1].rung.index:
+        return False
+    assert result.chosen is not None
+    return move.unproven or result.chosen.seconds * WORTH_A_TRIAL < result.attempts[-1].seconds
+
+
+def _proven(result: Fit, rung: Rung, screen: Screen) -> bool:
+    """A real trial of the rung. False only where memory ran out in it: what else may end a trial ends no run that has begun."""
+    screen.trying(rung, len(result.trials) + 1)
+    tried = trial.recorded(result.job, rung, told=screen.phase)
+    result.job.folder.forget_cache()
+    result.trials.append(tried)
+    screen.tried(tried, result.job)
+    return not tried.verdict.lower_rung_may_help
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The card
+
+
+def _card_is_free(result: Fit, screen: Screen) -> bool:
+    """Whether the card can be had, after waiting where the recipe says so; the status says it where it can't."""
+    holder = devices.taken(result.job.budget)
+    if not holder or card_is_back(result.job, holder, screen):
+        return True
+    result.status = Status.CARD_TAKEN
+    result.job.folder.event("card_taken", holder=holder)
+    screen.taken(holder)
+    return False
+
+
+class Waits(Protocol):
+    def waiting(self, holder: str, timeout_s: float) -> None: ...
+
+
+def card_is_back(job: Job, holder: str, screen: Waits, *, waits: int = 0) -> bool:
+    """Whether the card is ours again, after waiting for it where the recipe says so. ``waits``: times that it has been waited for."""
+    device = job.recipe.device
+    if device.when_taken == "stop" or waits > MOST_WAITS:
+        return False
+    screen.waiting(holder, device.taken_timeout_s)
+    job.folder.event("card_taken", holder=holder)
+    with doing("waiting for the card", told=True):
+        return not devices.wait_for(job.budget, timeout_s=device.taken_timeout_s)

@@ -1,0 +1,127 @@
+"""The folder of a run that was interrupted, or failed -> the launch as far as it had come, ready to go on. Only reads.
+
+Raises BadInput, with what is wrong, for anything that can't be gone on with.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from launcher.config.recipe import Draft, Provenance, from_plain
+from launcher.engine.state import FORMAT, Status
+from launcher.errors import BadInput, Fault
+from launcher.history import owner
+from launcher.history.owner import State
+from launcher.history.run_folder import RunFolder
+from launcher.history.runs import WITHOUT_A_RECORD
+from launcher.ladder.rungs import Ladder
+from launcher.run import attempt
+from launcher.run.attempt import Made
+from launcher.trial import trial
+from launcher.trial.trial import Trial
+
+SECTIONS = ("recover", "device", "trial", "run")
+"""What may be said otherwise when a run goes on: nothing of the training itself."""
+_OVER = (Status.NO_RUNG_FITS, Status.CRASHED, Status.STALLED, Status.VACUOUS, Status.DIVERGED, Status.MISREAD)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Interrupted:
+    """A launch that can be gone on with."""
+
+    folder: RunFolder
+    draft: Draft
+    record: Mapping[str, Any]
+    cwd: Path
+    """Where it was launched: relative paths count from there."""
+
+    @property
+    def done(self) -> bool:
+        return bool(self.record["status"] == Status.DONE and self.record["attempts"])
+
+    @property
+    def fit_only(self) -> bool:
+        """Only the trials were asked for. A record that doesn't say is an older autofit's, which launched the full run."""
+        return bool(self.record.get("fit_only", False))
+
+    def trials(self, ladder: Ladder) -> list[Trial]:
+        """The trials that it made, from their own folders."""
+        return [trial.read(ladder, said) for said in self.record["trials"]]
+
+    def attempts(self, ladder: Ladder) -> list[Made]:
+        """Its attempts at the full run. Raises BadInput where the ladder isn't the one it was launched on."""
+        try:
+            return [attempt.read(said, ladder) for said in self.record["attempts"]]
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise _refused(self.folder.path, f"its attempts aren't those of its recipe's ladder: {error}", _ANEW) from error
+
+
+_ANEW = "Launch it anew; its command.sh still runs by itself."
+
+
+def read(place: str | Path, words: Sequence[str] = ()) -> Interrupted:
+    """The launch in ``place``. ``words``: overrides of the ``SECTIONS``, as ``recover.allow_restart=true``."""
+    path = Path(place).expanduser().resolve()
+    record = _record(path)
+    if (found := owner.who(path)).state in (State.RUNNING, State.ELSEWHERE):
+        raise BadInput([owner.refusal(path, found)])
+    if record.get("format") != FORMAT:
+        was = f"its record has the format {record.get('format', 1)}, and this autofit goes on with format {FORMAT}"
+        raise _refused(path, was, _ANEW)
+    if record["status"] in _OVER and not record["attempts"]:
+        raise _refused(path, f"it never came to a full run: {record['status']}", "Launch it anew, with what its trials have told.")
+    if record["status"] == Status.DONE and not record["attempts"] and record.get("fit_only", True):
+        raise _refused(path, "only trials were asked of it (autofit fit)", f"Its full run is launched by {path / 'command.sh'}.")
+    cwd = Path(str(record.get("cwd", "")))
+    if not cwd.is_dir():
+        raise _refused(path, f"the folder it was launched in is gone: {cwd}", "Put it back: relative paths count from there.")
+    return Interrupted(folder=RunFolder(path), draft=_draft(path, words), record=record, cwd=cwd)
+
+
+def _record(path: Path) -> Mapping[str, Any]:
+    if not path.is_dir():
+        raise _refused(path, "there is no such folder", "Give the folder of a run: runs/autofit/NAME-DATE-TIME.")
+    try:
+        record = json.loads((path / "record.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        if (path / "record.json").is_file() and (path / "recipe.yaml").is_file():
+            raise _refused(
+                path / "record.json", f"the run's record is torn, and nothing else says how far it had come: {error}", WITHOUT_A_RECORD
+            ) from error
+        cure = "Give the folder of a run: runs/autofit/NAME-DATE-TIME."
+        raise _refused(path, f"it isn't a run of autofit: no record.json that can be read ({error})", cure) from error
+    if not isinstance(record, dict) or "status" not in record or not (path / "recipe.yaml").is_file():
+        raise _refused(path, "it isn't a run of autofit that can be gone on with", _ANEW)
+    return record
+
+
+def _draft(path: Path, words: Sequence[str]) -> Draft:
+    """The recipe that was launched, with what is said otherwise now."""
+    recipe = path / "recipe.yaml"
+    try:
+        plain = yaml.safe_load(recipe.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise _refused(recipe, f"can't be read: {error}", _ANEW) from error
+    for word in words:
+        key, equals, value = word.partition("=")
+        section, _, name = key.partition(".")
+        if not equals or section not in SECTIONS or not name:
+            cure = f"When a run goes on, only {', '.join(f'{one}.*' for one in SECTIONS)} may be said otherwise."
+            raise BadInput([Fault(key=key, where="command line", found=f"{word!r} can't be said here", cure=cure)])
+        plain.setdefault(section, {})[name] = yaml.safe_load(value)
+    draft = from_plain(plain, Provenance(overrides=tuple(words), files=(recipe,)))
+    if draft.faults:
+        raise BadInput(draft.faults)
+    return draft
+
+
+def _refused(where: Path, found: str, cure: str) -> BadInput:
+    shown = os.path.relpath(where) if where.is_relative_to(Path.cwd()) else str(where)
+    return BadInput([Fault(key="", where=shown, found=found, cure=cure)])

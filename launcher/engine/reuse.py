@@ -1,0 +1,202 @@
+"""A job -> its trials, if they have been made before and nothing has changed since; and after its trials, its fit kept. Acts.
+
+A fit that would later die is worse than any number of trials: where anything can't be told, they are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from launcher.engine import fingerprint
+from launcher.engine.fingerprint import Facts
+from launcher.history import kept_fits, owner, runs
+from launcher.history.digests import UnknownIdentity
+from launcher.history.kept_fits import Certificate, Disproof, Found, StoreUnusableError
+from launcher.history.runs import Run
+from launcher.ladder.same_training import SameTraining
+from launcher.ladder.verdict import Kind
+from launcher.machine import host
+from launcher.shared.files import plain
+from launcher.trial import trial as trials
+from launcher.trial.job import Job
+from launcher.trial.trial import Trial
+
+MARGIN = 1.01
+"""A kept trial's peak stays this far below a cap: a verdict within about 1 % of it can differ from one process to the next."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Standing:
+    """How a launch stands to the fits that are kept: what its record says."""
+
+    facts: Facts | None = None
+    """What its fit hangs on, as it was before any trial; None where that can't be told."""
+    certificate: Certificate | None = None
+    """The fit that holds: used without a trial, or just made."""
+    used: bool = False
+    why: str = ""
+    """Why no kept fit was used, or none is kept."""
+    said: Sequence[str] = ()
+    """What is wrong with the store."""
+    against: Sequence[Disproof] = ()
+    """What full runs of the same launch, with no less room, have shown: those rungs don't bear it, whatever a trial says."""
+
+    def as_record(self) -> dict[str, Any]:
+        one = self.certificate
+        kept = {"id": one.id, "made": one.made, "made_in": one.run_dir} if one is not None else {}
+        return {"used": self.used, "digest": self.facts.digest if self.facts is not None else None, **kept, "why": self.why}
+
+
+def standing(job: Job) -> Standing:
+    """Whether a kept fit holds for this launch, here and now."""
+    try:
+        known = fingerprint.of(job)
+    except (UnknownIdentity, OSError) as unknown:
+        return Standing(why=f"no fit is kept, or used: {unknown}")
+    if job.recipe.trial.fresh or job.recipe.ladder.search == "exhaustive":
+        return Standing(facts=known, why="trials are made whatever is kept, as trial.fresh or ladder.search says")
+    try:
+        with kept_fits.opened() as store:
+            found = store.find(known, cap_bytes=job.budget.cap_bytes)
+            if found.certificate is not None and (killed := _killed(store.not_ended(known.digest))):
+                found = Found(why=f"{killed[0]} relied on it and was killed together with autofit: nobody knows for want of what")
+            if found.certificate is not None and found.certificate.same is None:
+                found = Found(why="it is of a time when nobody asked whether its rung is the asked training")
+            if found.certificate is not None:
+                store.begin(known.digest, run_dir=str(job.folder.path))
+            why = f"no kept fit holds, {found.why}" if found.why else ""
+            against = [one for one in store.disproofs(known.digest) if one.holds_at(job.budget.cap_bytes)]
+            used = found.certificate is not None
+            return Standing(facts=known, certificate=found.certificate, used=used, why=why, said=store.said, against=against)
+    except StoreUnusableError as unusable:
+        return Standing(facts=known, why=str(unusable))
+
+
+def _killed(folders: Sequence[str]) -> list[str]:
+    """Of launches that have not said their end those that aren't under way either: a kill for want of memory may take all of a job."""
+    gone = [folder for folder in folders if owner.who(Path(folder)).state is not owner.State.RUNNING]
+    return [folder for folder in gone if not _killed_for_something_else(runs.read(Path(folder)))]
+
+
+def _killed_for_something_else(run: Run) -> bool:
+    """Whether the run that was killed together with autofit shows that it wasn't for want of memory.
+
+    The kernel has killed nothing for that since it began, which it counts while the machine is up; and the run had stayed below the cap
+    that its fit was proven for, so new trials would show the same again.
+    """
+    if run.held.owner is None or not run.events or run.held.owner.boot != owner.boot() or not owner.boot():
+        return False
+    started = run.events.get("run_started")
+    if started is None:
+        return True  # it had not come to rely on it
+    counted = started.get("oom_kills")
+    seen = bool(run.lines) and run.peak_bytes <= run.cap_bytes
+    return counted is not None and counted == host.oom_kills() and seen
+
+
+def ended(job: Job, digest: str | None) -> None:
+    """This launch is over, and what its end says of its fit has been written down."""
+    if digest is not None:
+        with suppress(StoreUnusableError), kept_fits.opened() as store:
+            store.end(digest, run_dir=str(job.folder.path))
+
+
+def goes_on(job: Job, digest: str | None) -> None:
+    """This launch is taken up again."""
+    if digest is not None:
+        with suppress(StoreUnusableError), kept_fits.opened() as store:
+            store.begin(digest, run_dir=str(job.folder.path))
+
+
+def trials_of(certificate: Certificate, job: Job) -> list[Trial]:
+    """The trials that were made then, with their reports in this launch's own folder: what goes on from there finds them."""
+    made = []
+    for said in certificate.trials:
+        folder = job.folder.trial(int(said["rung_index"]))
+        job.folder.replace_json(folder / "report.json", said["report"])
+        made.append(trials.read(job.ladder, {**said, "folder": str(folder), "kept": certificate.made}))
+    return made
+
+
+def keep(job: Job, stands: Standing, made: Sequence[Trial], chosen: Trial, *, same: SameTraining | None = None) -> Standing:
+    """The fit that was just made, kept; or why it isn't."""
+    if stands.facts is None:
+        return stands
+    try:
+        now = fingerprint.of(job)
+    except (UnknownIdentity, OSError) as unknown:
+        return replace(stands, why=f"no fit is kept: {unknown}")
+    if now.known.get(f"model {chosen.rung.values.get('model')}") == fingerprint.NOT_HERE:
+        return replace(stands, why="no fit is kept: where its model lies isn't known")
+    if changed := fingerprint.changes(_settled(stands.facts.known, now.known), now.known):
+        return replace(stands, why=f"no fit is kept: while the trials were made, {changed}")
+    try:
+        with kept_fits.opened() as store:
+            one = replace(_certificate(job, now, made, chosen), same=same.as_record() if same is not None else None)
+            number = store.keep(one, settled=_killed(store.not_ended(one.digest)))
+            said = (*stands.said, *store.said)
+    except StoreUnusableError as unusable:
+        return replace(stands, facts=now, why=f"no fit is kept: {unusable}")
+    if number is None:
+        return replace(
+            stands, facts=now, why="no fit is kept: a run of the same launch ran out of memory at this very rung before", said=said
+        )
+    return replace(stands, facts=now, certificate=replace(one, id=number), said=said)
+
+
+def _settled(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    """What was known before, with the models that the trials themselves have fetched."""
+    return {
+        key: now[key] if value == fingerprint.NOT_HERE and key.startswith("model ") and key in now else value
+        for key, value in before.items()
+    }
+
+
+def _certificate(job: Job, now: Facts, made: Sequence[Trial], chosen: Trial) -> Certificate:
+    made = [one for one in made if one.verdict.kind is not Kind.CARD_TAKEN]
+    failed = [one for one in made if not one.verdict.fits]
+    return Certificate(
+        made=kept_fits.now(),
+        subject=now.subject,
+        digest=now.digest,
+        facts=dict(now.known),
+        device=str(job.budget),
+        rung_index=chosen.rung.index,
+        rung=dict(chosen.rung.values),
+        least_cap_bytes=min(int(chosen.verdict.peak_bytes * MARGIN), job.budget.cap_bytes),
+        most_cap_bytes=min((_failed_up_to(one, job) for one in failed), default=job.budget.cap_bytes)
+        if chosen.rung.index
+        else kept_fits.ANY_CAP,
+        trials=[{**plain(one.as_record()), "report": plain(one.report)} for one in made],
+        run_dir=str(job.folder.path),
+    )
+
+
+def _failed_up_to(failed: Trial, job: Job) -> int:
+    """The largest cap that it would not have stayed below either: more than the one it was held to only where its need was measured."""
+    verdict, cap = failed.verdict, job.budget.cap_bytes
+    measured = verdict.kind is Kind.OUT_OF_MEMORY and verdict.source == "measured" and job.budget.kind == "cpu"
+    return max(cap, int(verdict.peak_bytes / MARGIN)) if measured else cap
+
+
+def disproved(job: Job, digest: str | None, *, rung_index: int, why: str, for_good: bool = True) -> str:
+    """A run has failed at the rung that was proven for it: its fit is never used again. What is wrong with the store, if anything.
+
+    ``for_good``: it was for want of memory. Otherwise nobody knows, and new trials may prove it anew.
+    """
+    if digest is None:
+        return ""
+    one = Disproof(
+        digest=digest, rung_index=rung_index, subject=job.recipe.name, at=kept_fits.now(), why=why, run_dir=str(job.folder.path),
+        cap_bytes=job.budget.cap_bytes,
+    )  # fmt: skip
+    try:
+        with kept_fits.opened() as store:
+            store.disprove(one) if for_good else store.doubt(digest)
+    except StoreUnusableError as unusable:
+        return f"the fit that this run has disproved could not be struck out: {unusable}; say trial.fresh=true next time"
+    return ""

@@ -1,0 +1,261 @@
+"""What the trials of a launch said, and how the launch stands: plain values, and their shape in the record."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from launcher.adapter.protocol import Command, proving
+from launcher.engine.reuse import Standing
+from launcher.errors import ExitCode
+from launcher.ladder import course
+from launcher.ladder.rungs import Rung
+from launcher.ladder.same_training import SameTraining, unproven
+from launcher.ladder.verdict import Kind
+from launcher.machine import headroom
+from launcher.run.attempt import Made
+from launcher.run.supervise import Outcome
+from launcher.trial.job import Job
+from launcher.trial.rung_zero import Misread
+from launcher.trial.trial import Trial
+
+FORMAT = 2
+"""Of the record. 1, which says no format, knew no attempts and can't be gone on with."""
+
+
+class Status(StrEnum):
+    """How a launch stands, or how it ended. What ``record.json`` says is what really happened."""
+
+    TRYING = "trying"  # trials are being made; found in a record whose launcher is gone: it was killed then
+    RUNNING = "running"  # the full run is on its way; likewise
+    DONE = "done"
+    NO_RUNG_FITS = "no_rung_fits"
+    CRASHED = "crashed"  # a trial ended so, which no lower rung cures; likewise the next three
+    STALLED = "stalled"
+    VACUOUS = "vacuous"
+    DIVERGED = "diverged"  # or the full run did: its loss was not finite, and so it is not done, whether it came to its end or not
+    MISREAD = "misread"  # the command ran another batch than was read of it, and what is meant must be said
+    CARD_TAKEN = "card_taken"  # others came to the card, and it was not waited for, or in vain
+    FAILED = "failed"  # the full run
+    INTERRUPTED = "interrupted"
+    STOPPED = "stopped"  # autofit itself could not go on
+
+
+_EXIT_CODES = {
+    Status.DONE: ExitCode.DONE,
+    Status.NO_RUNG_FITS: ExitCode.NO_RUNG_FITS,
+    Status.FAILED: ExitCode.RUN_FAILED,
+    Status.INTERRUPTED: ExitCode.INTERRUPTED,
+    **dict.fromkeys((Status.CRASHED, Status.STALLED, Status.VACUOUS, Status.DIVERGED, Status.CARD_TAKEN), ExitCode.TRIAL_CRASHED),
+}
+_OF_TRIAL = {
+    Kind.CRASHED: Status.CRASHED,
+    Kind.STALLED: Status.STALLED,
+    Kind.VACUOUS: Status.VACUOUS,
+    Kind.DIVERGED: Status.DIVERGED,
+    Kind.CARD_TAKEN: Status.CARD_TAKEN,
+}
+
+
+def exit_code_of(status: Status, *, ran: bool = False) -> ExitCode:
+    """The exit status of a launch that ended so. ``ran``: it had come to its full run."""
+    if ran and status is Status.DIVERGED:
+        return ExitCode.RUN_FAILED
+    return _EXIT_CODES.get(status, ExitCode.BAD_INPUT)
+
+
+def status_of(kind: Kind) -> Status:
+    """The status of a launch that a trial's verdict has ended; NO_RUNG_FITS for one that a lower rung may cure."""
+    return _OF_TRIAL.get(kind, Status.NO_RUNG_FITS)
+
+
+@dataclass(kw_only=True, slots=True)
+class Fit:
+    """One launch as far as it has come."""
+
+    job: Job
+    trials: list[Trial] = field(default_factory=list)
+    chosen: Trial | None = None
+    command: Command | None = None
+    fit_only: bool = False
+    """Only the trials were asked for (``autofit fit``, ``run --fit-only``): no full run is ever launched, not on ``resume`` either."""
+    same: SameTraining | None = None
+    """Whether the chosen rung is the asked training; of the last one that was looked at where none is chosen. None before that."""
+    sames: dict[int, SameTraining] = field(default_factory=dict)
+    """The same of every rung that was looked at, by its index."""
+    steps: course.Made | None = None
+    """A full run's optimizer steps against those due, once it has come to its end and both are known."""
+    refused: str = ""
+    """Why rungs with more accumulation than asked were ruled out, after trials of theirs had fitted."""
+    nearest: Trial | None = None
+    """Where no rung fits: a setting beyond the ladder that was really tried and does, with the command for it."""
+    nearest_command: Command | None = None
+    status: Status = Status.TRYING
+    misread: Misread | None = None
+    """Where a trial of the command showed another batch than was read of it."""
+    standing: Standing | None = None
+    """To the fits that are kept; None before that was asked."""
+    digest: str | None = None
+    """Of what its fit hangs on, once that is known: what a run disproves by running out of memory."""
+    trial_seconds: float = 0.0
+    attempts: list[Made] = field(default_factory=list)
+    """Launches of the full run: one, and one more each time that it had to be started again."""
+    forgiven: int = 0
+    """So many of the first attempts don't count against ``recover.restarts``: a person has said ``autofit resume`` since."""
+    cwd: str = field(default_factory=os.getcwd)
+    """Where it was launched."""
+    outcome: Outcome | None = None
+    """How the full run ended: its last attempt."""
+    results: dict[str, Any] = field(default_factory=dict)
+    """What the full run achieved."""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return exit_code_of(self.status, ran=bool(self.attempts))
+
+    @property
+    def rung(self) -> Rung | None:
+        """Where the full run stands, or ended; before it the rung that fits."""
+        if self.attempts:
+            return self.attempts[-1].rung
+        return self.chosen.rung if self.chosen is not None else None
+
+    def write(self) -> None:
+        """Puts the record into the run folder. A full disk ends nothing: what was there stays."""
+        with suppress(OSError):
+            self.job.folder.replace_json(self.job.folder.final, self.as_record())
+
+    @property
+    def memory(self) -> Memory | None:
+        """The run's peak beside its trial's, once both are known."""
+        if self.outcome is None or self.chosen is None:
+            return None
+        budget = self.job.budget
+        return Memory(
+            trial_peak_bytes=self.chosen.verdict.peak_bytes,
+            run_peak_bytes=self.outcome.peak_bytes,
+            cap_bytes=budget.cap_bytes,
+            budget_bytes=budget.budget_bytes,
+        )
+
+    def _nearest_record(self) -> dict[str, Any]:
+        if self.nearest is None or self.nearest_command is None:
+            return {}
+        return {"nearest": {**self.nearest.as_record(), "command": self.nearest_command.shell()}}
+
+    @property
+    def due(self) -> course.Due | None:
+        """Optimizer steps of the asked training; None where they aren't known, or the rung at which it runs gives some up."""
+        asked, adapter, rung = self.trial_of(0), proving(self.job.adapter), self.rung
+        if asked is None or rung is None or rung.effective_batch != self.job.ladder.effective_batch:
+            return None
+        if self.certificate(rung).steps.startswith("differs"):
+            return None
+        length = adapter.length() if adapter is not None else None
+        return course.due(course.shown(asked.report, asked.rung), batch=asked.effective_batch, length=length)
+
+    def trial_of(self, rung_index: int) -> Trial | None:
+        return next((one for one in reversed(self.trials) if one.rung.index == rung_index), None)
+
+    def certificate(self, rung: Rung) -> SameTraining:
+        """Whether a rung is the asked training, as far as that was looked at. Rung 0 is what was asked."""
+        if rung.index in self.sames:
+            return self.sames[rung.index]
+        if not rung.index:
+            return SameTraining()
+        tried = self.trial_of(rung.index)
+        if tried is None:
+            return unproven("this rung was not compared with the asked one")
+        return unproven("another rung was taken" if tried.verdict.fits else f"its trial ended otherwise ({tried.verdict.kind.value})")
+
+    def _same_record(self) -> dict[str, Any] | None:
+        refused = {"refused": self.refused} if self.refused else {}
+        return {**self.same.as_record(), **refused} if self.same is not None else None
+
+    def as_record(self) -> dict[str, Any]:
+        """The record, which is also what ``--json`` prints."""
+        rung, job = self.rung, self.job
+        trial_peak = self.chosen.verdict.peak_bytes if self.chosen is not None else 0
+        given_up = {name: {"asked": asked, "used": used} for name, (asked, used) in job.ladder.given_up(rung).items()} if rung else None
+        steps = {"steps": self.steps.as_record()} if self.steps is not None else {}
+        ran = {"run": self.outcome, **steps, "memory": self.memory, "results": self.results} if self.outcome is not None else {}
+        return {
+            "format": FORMAT,
+            "status": self.status,
+            "fit_only": self.fit_only,
+            "recipe": job.recipe.name,
+            "rung": dict(rung.values) if rung else None,
+            "rung_index": rung.index if rung else None,
+            "accumulation": rung.accumulation if rung else None,
+            "effective_batch": self.chosen.effective_batch if self.chosen else None,
+            "effective_batch_seen": self.chosen.batch_seen if self.chosen else False,
+            "effective_batch_asked": job.ladder.effective_batch,
+            "given_up": given_up,
+            "trials": [{**one.as_record(), "same_training": self.certificate(one.rung).as_record()} for one in self.trials],
+            "attempts": [{**one.as_record(trial_peak), "same_training": self.certificate(one.rung).as_record()} for one in self.attempts],
+            "same_training": self._same_record(),
+            "chosen_rung_index": self.chosen.rung.index if self.chosen is not None else None,
+            "cwd": self.cwd,
+            "run_dir": str(job.folder.path),
+            "command": self.command.shell() if self.command else None,
+            "device": job.budget,
+            "trial_seconds": self.trial_seconds,
+            "kept": {"digest": self.digest, **(self.standing.as_record() if self.standing is not None else {})},
+            **({"misread": self.misread.as_record()} if self.misread is not None else {}),
+            **self._nearest_record(),
+            **ran,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Need:
+    """What the cheapest of the failing trials would have needed."""
+
+    trial: Trial
+    needed_bytes: int
+    measured: bool
+    """False: it was refused an allocation; it needs at least that much."""
+
+
+def least_need(trials: Sequence[Trial]) -> Need | None:
+    """The failing trial that asked for least memory, or None where none of them failed for want of it."""
+    needs = [need for trial in trials if (need := _need(trial)) is not None]
+    return min(needs, key=lambda need: need.needed_bytes, default=None)
+
+
+def _need(tried: Trial) -> Need | None:
+    verdict = tried.verdict
+    if verdict.kind is not Kind.OUT_OF_MEMORY or verdict.source in ("workers", "pinned") or not verdict.peak_bytes:
+        return None
+    measured = verdict.source == "measured"
+    return Need(trial=tried, needed_bytes=verdict.peak_bytes + (0 if measured else verdict.asked_bytes or 0), measured=measured)
+
+
+REPORTED = 1.02
+"""A run above its trial by more than this is told, and a report asked for."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Memory:
+    """A full run held against its trial, in the trial's own measure. Bytes."""
+
+    trial_peak_bytes: int
+    run_peak_bytes: int
+    """0 where it could not be seen."""
+    cap_bytes: int
+    budget_bytes: int
+
+    @property
+    def ratio(self) -> float | None:
+        """Run peak over trial peak; None where one of them is unknown."""
+        return self.run_peak_bytes / self.trial_peak_bytes if self.run_peak_bytes and self.trial_peak_bytes else None
+
+    @property
+    def above_trial(self) -> bool:
+        """The run needed noticeably more than its trial had shown, and more than two processes that do the same may differ by."""
+        apart = self.run_peak_bytes - self.trial_peak_bytes
+        return self.ratio is not None and self.ratio > REPORTED and apart > headroom.LEAST_BYTES

@@ -1,0 +1,268 @@
+"""An adapter, its ladder and a card (or the host's memory) in, a forecast of each phase of each rung out, or why there is none.
+
+Rungs that differ only in sizes (samples in a batch, pixels, tokens) share a trace. What is alive at once is exact at every size; what the
+allocator would reserve for it is replayed at a few sizes and taken from those in between, and replayed under a cap where that decides.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from launcher.adapter.protocol import Adapter, Tracing, Untraceable, tracing_of
+from launcher.forecast import correction as ratios
+from launcher.forecast import live_peaks as profiles
+from launcher.forecast import trace_store
+from launcher.forecast.correction import Correction, Seen
+from launcher.forecast.gpu_catalogue import Card
+from launcher.forecast.prediction import Forecast, worst
+from launcher.forecast.replay import Use, Workspaces, goes_through, replay
+from launcher.ladder.rungs import Ladder, Rung
+from launcher.shared.report import Phase
+from launcher.shared.trace import ACCUMULATE, Began, Event, Trace
+
+ANCHORS = (1 / 4, 1, 4)
+"""Times as many samples as were traced, at which a family is replayed."""
+PHASES = (Phase.TRAIN, Phase.VALIDATE)
+BAND_BELOW, BAND_ABOVE = 0.02, 0.05
+"""Beyond the two bounds: where there is no convolution they are one, and the transformers points that PyTorch 2 should give lie 1.5 % under
+to 1.2 % above it; trainings on RTX 30xx need up to 4.7 % more than the low bound (docs/prediction.md)."""
+
+
+class Foresight:
+    """Forecasts of one ladder's rungs on one device. Traces are made when they are first needed; ``gather`` makes many at once."""
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        ladder: Ladder,
+        card: Card | None,
+        *,
+        device: str = "",
+        seen: Sequence[Seen] = (),
+        patience_s: float = trace_store.LONGEST_S,
+    ) -> None:
+        """``card``: None for the host's memory. ``device`` and ``seen``: real peaks that forecasts are corrected by. ``patience_s``: what
+        takes longer to trace has no forecast."""
+        self._patience_s = patience_s
+        self.adapter, self.ladder, self.card = adapter, ladder, card
+        self._seen, self._device = seen, device
+        self._tracings: dict[int, Tracing | str] = {}
+        self._families: dict[str, Family | str] = {}
+        self._corrections: dict[str, Correction] = {}
+        self._making: trace_store.Making | None = None
+
+    @property
+    def trainer(self) -> str:
+        """Whose real peaks correct these forecasts."""
+        return " ".join(filter(None, (type(self.adapter).name, self.adapter.recipe.trainer.task)))
+
+    def why_not(self, rung: Rung) -> str:
+        """Why a rung can't be foreseen; empty where it can."""
+        family = self._family(rung)
+        return family if isinstance(family, str) else ""
+
+    def of(self, rung: Rung) -> dict[Phase, Forecast] | None:
+        """Phase (training, validation) -> its forecast; None where there is none."""
+        foreseen = self.uncorrected(rung)
+        return {phase: one.corrected(*self._off(phase)) for phase, one in foreseen.items()} if foreseen is not None else None
+
+    def uncorrected(self, rung: Rung) -> dict[Phase, Forecast] | None:
+        """The same as it is without any real trial."""
+        family, tracing = self._family(rung), self.tracing(rung)
+        if isinstance(family, str) or isinstance(tracing, str):
+            return None
+        found = family.forecasts(tracing, accumulates=rung.accumulation > 1)
+        return {phase: one.beside(tracing.kept.get(phase, 0)) for phase, one in found.items()}
+
+    def peak(self, rung: Rung) -> Forecast | None:
+        """Of the phase that needs most."""
+        found = self.of(rung)
+        return worst(list(found.values())) if found else None
+
+    def goes_through(self, rung: Rung, cap_bytes: int) -> tuple[bool, bool] | None:
+        """Whether the rung is foreseen to go through with ``cap_bytes`` of the card, context included: with (the most, the least) of
+        workspaces. Replayed under that cap, since what is reserved without one isn't the need."""
+        family, tracing = self._family(rung), self.tracing(rung)
+        if isinstance(family, str) or isinstance(tracing, str):
+            return None
+        keeping = [one for phase, one in (self.of(rung) or {}).items() if tracing.kept.get(phase)]
+        if any(one.low_bytes + one.context_bytes > cap_bytes for one in keeping):  # no replay holds what is kept
+            return False, False
+        scale, _ = self._off(Phase.TRAIN)
+        return family.goes_through(tracing, int((cap_bytes - family.context_bytes) / scale), accumulates=rung.accumulation > 1)
+
+    def begin(self, rungs: Iterable[Rung]) -> trace_store.Making:
+        """Begins with what traces these rungs need, for ``gather`` to wait for; the caller leaves it."""
+        asks, environments = self._wanted(rungs)
+        self._making = trace_store.Making(asks, environments=environments, patience_s=self._patience_s)
+        return self._making
+
+    def gather(self, rungs: Iterable[Rung]) -> None:
+        """Makes what traces these rungs still need, several at a time."""
+        if self._making is not None:
+            self._keep(self._making.found())
+            self._making = None
+        asks, environments = self._wanted(rungs)
+        self._keep(trace_store.of(asks, environments=environments, patience_s=self._patience_s))
+
+    def _wanted(self, rungs: Iterable[Rung]) -> tuple[list[trace_store.Ask], dict[str, Any]]:
+        """The traces that aren't there yet, and module -> what makes its children's variables."""
+        wanted = {ask.key: (ask, one) for rung in rungs if isinstance(one := self.tracing(rung), Tracing) for ask in [one.ask()]}
+        missing = [both for key, both in wanted.items() if key not in self._families]
+        return [ask for ask, _ in missing], {one.module: one.environment for _, one in missing}
+
+    def _keep(self, found: Mapping[str, Trace | str]) -> None:
+        for key, trace in found.items():
+            self._families[key] = trace if isinstance(trace, str) else Family(trace=trace, card=self.card, profile=profiles.of(trace))
+
+    def gathered(self, rung: Rung) -> bool:
+        """Whether the rung's trace is there, or it is known that there is none."""
+        tracing = self.tracing(rung)
+        return isinstance(tracing, str) or tracing.ask().key in self._families
+
+    def share(self, other: Foresight) -> None:
+        """Takes the traces that another card's foresight has made."""
+        self._tracings |= other._tracings
+        for key, family in other._families.items():
+            self._families[key] = family if isinstance(family, str) else family.on(self.card)
+
+    def traces(self) -> list[Trace]:
+        """Those that were made so far."""
+        return [family.trace for family in self._families.values() if isinstance(family, Family)]
+
+    def tracing(self, rung: Rung) -> Tracing | str:
+        if rung.index not in self._tracings:
+            try:
+                self._tracings[rung.index] = tracing_of(self.adapter).tracing(rung, cuda=self.card is not None)
+            except Untraceable as why:
+                self._tracings[rung.index] = str(why)
+        return self._tracings[rung.index]
+
+    def _family(self, rung: Rung) -> Family | str:
+        tracing = self.tracing(rung)
+        if isinstance(tracing, str):
+            return tracing
+        key = tracing.ask().key
+        if key not in self._families:
+            self.gather([rung])
+        return self._families[key]
+
+    def _off(self, phase: Phase) -> tuple[float, float]:
+        """(scale, offset) by which forecasts of this trainer, here, in this phase, have been off."""
+        if phase not in self._corrections:
+            mine = ratios.of(self._seen, trainer=self.trainer, device=self._device, phase=phase)
+            self._corrections[phase] = ratios.correction(mine, proportional=self.card is not None)
+        return self._corrections[phase].scale, self._corrections[phase].offset
+
+    def learn(self, seen: Sequence[Seen]) -> None:
+        """Real peaks of trials that were made meanwhile."""
+        self._seen = seen
+        self._corrections.clear()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """One trace, and what is asked of it on one card."""
+
+    trace: Trace
+    card: Card | None
+    profile: profiles.Profile
+    _shares: dict[tuple[Workspaces, bool, bool], Shares] = field(default_factory=dict)
+
+    def on(self, card: Card | None) -> Family:
+        """The same on another card; what is replayed hangs on the workspaces alone."""
+        return Family(trace=self.trace, card=card, profile=self.profile, _shares=self._shares)
+
+    @property
+    def context_bytes(self) -> int:
+        return self.card.context_bytes if self.card is not None else 0
+
+    def events(self, sizes: Mapping[str, int], *, accumulates: bool) -> list[Event]:
+        """Of a run of these sizes. One that doesn't accumulate never comes upon the gradients of micro-batches before."""
+        found = self.trace.at(sizes)
+        if accumulates:
+            return found
+        end = next((at for at, event in enumerate(found) if isinstance(event, Began) and event.phase == ACCUMULATE), len(found))
+        return found[:end]
+
+    def live(self, sizes: Mapping[str, int], *, accumulates: bool) -> dict[Phase, int]:
+        peaks = self.profile.at(sizes)
+        training = max(peaks.get(Phase.TRAIN, 0), peaks.get(ACCUMULATE, 0) if accumulates else 0)
+        return {phase: size for phase, size in ((Phase.TRAIN, training), (Phase.VALIDATE, peaks.get(Phase.VALIDATE, 0))) if size}
+
+    def forecasts(self, tracing: Tracing, *, accumulates: bool) -> dict[Phase, Forecast]:
+        live = self.live(tracing.sizes, accumulates=accumulates)
+        if self.card is None:
+            return {phase: tracing.rests[phase].forecast(size) for phase, size in live.items()}
+        return {phase: self._on_card(size, phase, tracing, self.card, accumulates) for phase, size in live.items()}
+
+    def _on_card(self, live: int, phase: Phase, tracing: Tracing, card: Card, accumulates: bool) -> Forecast:
+        low, high = (self.shares(one, tracing, accumulates=accumulates).of(live, phase) for one in bounds(card, tracing))
+        high = max(low, high)
+        return Forecast(
+            live_bytes=live,
+            low_bytes=max(live, round(live * low * (1 - BAND_BELOW))),
+            high_bytes=round(live * high * (1 + BAND_ABOVE)),
+            middle_bytes=round(live * (low + card.lean * (high - low))),
+            context_bytes=card.context_bytes,
+        )
+
+    def shares(self, workspaces: Workspaces, tracing: Tracing, *, accumulates: bool) -> Shares:
+        key = (workspaces, tracing.expandable, accumulates)
+        if key not in self._shares:
+            points: dict[Phase, list[tuple[float, float]]] = {phase: [] for phase in PHASES}
+            traced_at = self.trace.traced_at
+            for factor in ANCHORS:
+                sizes = {**traced_at, **{name: max(1, round(traced_at[name] * factor)) for name in tracing.samples}}
+                live = self.live(sizes, accumulates=accumulates)
+                used = _reserved(replay(self.events(sizes, accumulates=accumulates), workspaces, expandable=tracing.expandable))
+                for phase, size in live.items():
+                    points[phase].append((math.log(size), used[phase] / size))
+            self._shares[key] = Shares(points={phase: tuple(sorted(set(found))) for phase, found in points.items()})
+        return self._shares[key]
+
+    def goes_through(self, tracing: Tracing, capacity: int, *, accumulates: bool) -> tuple[bool, bool]:
+        """With (the most, the least) of workspaces."""
+        assert self.card is not None
+        if capacity <= 0:
+            return False, False
+        found = self.events(tracing.sizes, accumulates=accumulates)
+        low, high = bounds(self.card, tracing)
+        if goes_through(found, high, capacity, expandable=tracing.expandable):
+            return True, True
+        return False, goes_through(found, low, capacity, expandable=tracing.expandable)
+
+
+def bounds(card: Card, tracing: Tracing) -> tuple[Workspaces, Workspaces]:
+    """(low, high), with the trainer's own word on cuBLAS."""
+    return card.bounds(least_cublas_bytes=tracing.cublas_bytes)
+
+
+def _reserved(uses: Iterable[Use]) -> dict[Phase, int]:
+    """Training is the worse of its two phases."""
+    found: dict[Phase, int] = dict.fromkeys(PHASES, 0)
+    for use in uses:
+        phase = next((one for one in PHASES if one == (Phase.TRAIN if use.phase == ACCUMULATE else use.phase)), None)
+        if phase is not None:
+            found[phase] = max(found[phase], use.reserved_bytes)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shares:
+    """Reserved over live, by the logarithm of what is alive."""
+
+    points: Mapping[Phase, tuple[tuple[float, float], ...]]
+
+    def of(self, live: int, phase: Phase) -> float:
+        """Between two points in proportion, beyond them as the nearest."""
+        points, at = self.points[phase], math.log(live)
+        place = bisect_left(points, (at, 0.0))
+        if place == 0 or place == len(points):
+            return points[min(place, len(points) - 1)][1]
+        (before, low), (after, high) = points[place - 1], points[place]
+        return low + (high - low) * (at - before) / (after - before)

@@ -1,0 +1,112 @@
+"""conf/gpu/NAME.yaml -> what a card has and takes for itself, so that a plan needs no card. Raises BadInput, naming what is near."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from launcher import paths
+from launcher.errors import COMMAND_LINE, BadInput, Fault
+from launcher.forecast.replay import Workspaces
+from launcher.shared.sizes import MIB
+
+KEY = "gpu"
+
+
+class Card(BaseModel):
+    """One kind of card. Each figure's source stands beside it in its file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+
+    title: str
+    """As NVML names it."""
+    architecture: Literal["volta", "turing", "ampere", "ada", "hopper", "blackwell"]
+    usable_mib: int
+    """What a program finds there: cudaMemGetInfo's total, below what the box says."""
+    cublas_bytes: int
+    """cuBLAS' workspace, one for each thread."""
+    context_mib: int
+    """Context, kernels and libraries outside of the allocator."""
+    convolution: tuple[float, float]
+    """cuDNN's backward workspace as a share of a convolution's operands: the least (3 x 3 only) and the most (1 x 1, too)."""
+    lean: float
+    """Where between those two bounds this architecture was seen: 0 the low one, 1 the high one."""
+
+    name: str = ""
+    """As it is asked for: the file's name."""
+
+    @property
+    def usable_bytes(self) -> int:
+        return self.usable_mib * MIB
+
+    @property
+    def context_bytes(self) -> int:
+        return self.context_mib * MIB
+
+    def bounds(self, *, least_cublas_bytes: int = 0) -> tuple[Workspaces, Workspaces]:
+        """(low, high). ``least_cublas_bytes``: what the trainer sets it to (CUBLAS_WORKSPACE_CONFIG)."""
+        (low, high), cublas = self.convolution, max(self.cublas_bytes, least_cublas_bytes)
+        return (
+            Workspaces(cublas_bytes=cublas, convolution_share=low),
+            Workspaces(cublas_bytes=cublas, convolution_share=high, pointwise=True),
+        )
+
+
+def folder() -> Path:
+    return paths.home() / "conf" / "gpu"
+
+
+def known() -> list[str]:
+    return sorted(path.stem for path in folder().glob("*.yaml"))
+
+
+def named(names: Sequence[str]) -> list[Card]:
+    """The cards of these names, each once. Raises BadInput with every one that isn't there."""
+    there = known()
+    unknown = [name for name in dict.fromkeys(names) if name not in there]
+    if unknown:
+        raise BadInput([_unknown(name, there) for name in unknown])
+    return [read(folder() / f"{name}.yaml") for name in dict.fromkeys(names)]
+
+
+def like(title: str) -> Card | None:
+    """The card that a driver calls so, for a real one; None where the catalogue has none."""
+    cards = [read(folder() / f"{name}.yaml") for name in known()]
+    plain = _plain(title)
+    return next((card for card in cards if _plain(card.title) == plain), None)
+
+
+def read(path: Path) -> Card:
+    """Raises BadInput naming the file and what is wrong in it."""
+    try:
+        said: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return Card.model_validate({**said, "convolution": tuple(said["convolution"]), "name": path.stem})
+    except (OSError, yaml.YAMLError, ValidationError, KeyError, TypeError) as error:
+        found = " ".join(str(error).split())
+        raise BadInput([Fault(key=KEY, where=paths.short(path), found=found, cure="Compare it with the other files there.")]) from error
+
+
+def _unknown(name: str, there: Sequence[str]) -> Fault:
+    near = _near(name, there)
+    said = f"Near to it: {', '.join(near)}. " if near else ""
+    cure = f"{said}There is: {', '.join(there)}. Another one is a file in {paths.short(folder())}."
+    return Fault(key=KEY, found=f"the catalogue has no card {name!r}", cure=cure, where=COMMAND_LINE)
+
+
+def _near(name: str, there: Sequence[str]) -> list[str]:
+    """By spelling, by one being part of the other, and by the number that cards go by (a "3090 Ti" is near to rtx_3090)."""
+    asked, plain = _plain(name), {_plain(one): one for one in there}
+    close = [plain[one] for one in difflib.get_close_matches(asked, list(plain), n=4, cutoff=0.5)]
+    numbers = set(re.findall(r"[a-z]?\d{2,}", asked))
+    alike = [one for short, one in plain.items() if short in asked or asked in short or numbers & set(re.findall(r"[a-z]?\d{2,}", short))]
+    return list(dict.fromkeys((*alike, *close)))[:4]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower().replace("nvidia", "").replace("geforce", "").replace("super", "s"))

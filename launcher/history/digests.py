@@ -1,0 +1,204 @@
+"""Files, folders, packages and variables -> words that differ where they are not the same any more. Only looks; loads nothing.
+
+A file is told by its size and by when its content and its inode were changed last, in nanoseconds: a change that leaves all three alone
+would have to be forged. Small texts are told by their content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import resource
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from launcher.shared.sizes import MIB, format_size
+
+MOST_FILES = 1_000_000
+"""More than this can't be looked at before each launch."""
+CODE = (".py", ".pyx", ".pyi", ".so", ".pyd", ".cu", ".cpp", ".c", ".h", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".gin", ".pth")
+_NO_CODE = frozenset({"__pycache__", "node_modules", "site-packages", "wandb", "mlruns", "lightning_logs"})
+SMALL_BYTES = 4 * MIB
+
+
+class UnknownIdentity(Exception):
+    """It can't be told whether this is the same as before, with why."""
+
+
+def short(text: str | bytes) -> str:
+    """Twelve digits that stand for a text."""
+    return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()[:12]
+
+
+def of(*places: Path, suffixes: tuple[str, ...] = (), without: Iterable[Path] = (), most: int = MOST_FILES) -> str:
+    """Files, and everything below folders, in words: "6260 files, 1.2 GiB [3f2a...]". What is missing counts as missing.
+
+    ``suffixes``: only files that end so, and no folders that hold none of a person's code. Raises UnknownIdentity.
+    """
+    count, size, all_of_it = 0, 0, hashlib.sha256()
+    left_out, found = {os.path.abspath(place) for place in without}, []
+    for one in _below(places, suffixes, left_out):
+        found.append(one)
+        if len(found) > most:
+            raise UnknownIdentity(f"there are more than {most:,} files in {', '.join(map(str, places[:3]))}")
+    for path, status in sorted(found, key=lambda one: one[0]):
+        if status is not None:
+            count, size = count + 1, size + status.st_size
+        stamp = (status.st_size, status.st_mtime_ns, status.st_ctime_ns) if status is not None else "missing"
+        all_of_it.update(f"{path}\0{stamp}\n".encode(errors="surrogateescape"))
+    files = "1 file" if count == 1 else f"{count} files" if count else "nothing is there"
+    return f"{files}, {format_size(size)} [{all_of_it.hexdigest()[:12]}]"
+
+
+def _below(places: Sequence[Path], suffixes: tuple[str, ...], left_out: set[str]) -> Iterator[tuple[str, os.stat_result | None]]:
+    seen: set[tuple[int, int]] = set()
+    waiting, looked_at = [os.path.abspath(place) for place in dict.fromkeys(places)], 0
+    while waiting:
+        path = waiting.pop()
+        looked_at += 1
+        if looked_at > MOST_FILES:
+            raise UnknownIdentity(f"there is too much below {', '.join(map(str, list(places)[:3]))}")
+        try:
+            status = os.stat(path)
+        except FileNotFoundError:
+            yield path, None
+            continue
+        except OSError as error:
+            raise UnknownIdentity(f"{path} can't be looked at: {error.strerror}") from error
+        if not os.path.isdir(path):
+            yield path, status
+        elif (status.st_dev, status.st_ino) not in seen:
+            seen.add((status.st_dev, status.st_ino))
+            waiting += [entry.path for entry in _entries(path) if _counts(entry, suffixes) and entry.path not in left_out]
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError as error:
+        raise UnknownIdentity(f"{folder} can't be looked at: {error.strerror}") from error
+
+
+def _counts(entry: os.DirEntry[str], suffixes: tuple[str, ...]) -> bool:
+    if not suffixes or entry.name.endswith(suffixes):
+        return True
+    return not entry.name.startswith(".") and entry.name not in _NO_CODE and entry.is_dir()
+
+
+def content(path: Path) -> str:
+    """A small file by its content, a large one as ``of`` does."""
+    try:
+        return short(path.read_bytes()) if path.stat().st_size <= SMALL_BYTES else of(path)
+    except FileNotFoundError:
+        return "it isn't there"
+    except OSError as error:
+        raise UnknownIdentity(f"{path} can't be read: {error.strerror}") from error
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Packages
+
+
+def packages(folders: Iterable[Path], *, without: Iterable[Path] = ()) -> dict[str, str]:
+    """Distribution -> version and when it was installed, of everything in these folders; one that is edited in place by its files.
+
+    Path files count too: they put other folders on the path, and run code.
+    """
+    found = {}
+    for folder in folders:
+        for entry in _entries(str(folder)) if folder.is_dir() else ():
+            path = Path(entry.path)
+            if path.suffix in (".dist-info", ".egg-info"):
+                name, _, version = path.name.removesuffix(path.suffix).partition("-")
+                found[name.lower()] = f"{version} [{short(_installed(path, without))}]"
+            elif path.suffix in (".pth", ".egg-link"):
+                found[path.name] = content(path)
+    return found
+
+
+def _installed(metadata: Path, without: Iterable[Path]) -> str:
+    record = next((metadata / name for name in ("RECORD", "METADATA", "PKG-INFO") if (metadata / name).is_file()), metadata)
+    stamp = record.stat()
+    edited = _edited_in_place(metadata)
+    return f"{stamp.st_size} {stamp.st_mtime_ns} {of(edited, suffixes=CODE, without=without) if edited is not None else ''}"
+
+
+def _edited_in_place(metadata: Path) -> Path | None:
+    with suppress(OSError, ValueError, AttributeError):
+        said = json.loads((metadata / "direct_url.json").read_text(encoding="utf-8"))
+        if said.get("dir_info", {}).get("editable"):
+            return Path(unquote(urlparse(said["url"]).path))
+    return None
+
+
+def site_folders() -> list[Path]:
+    """Where this interpreter's packages lie."""
+    return [Path(place) for place in sys.path if os.path.basename(place) in ("site-packages", "dist-packages")]
+
+
+def site_folders_of(program: str) -> list[Path]:
+    """Where the packages of another environment lie, by one of its programs. Raises UnknownIdentity where that can't be told."""
+    found = shutil.which(program)
+    if found is None:
+        raise UnknownIdentity(f"{program} is no program that is found")
+    prefix = Path(found).absolute().parent.parent
+    if prefix == Path(sys.prefix):
+        return site_folders()
+    folders = sorted(prefix.glob("lib*/python3*/site-packages")) + sorted(prefix.glob("lib*/python3*/dist-packages"))
+    if not folders:
+        raise UnknownIdentity(f"it can't be told which packages {program} has")
+    return folders
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The machine, the interpreter, the environment
+
+_OF_NO_ACCOUNT = frozenset({
+    "BASH", "BASHOPTS", "COLORTERM", "COLUMNS", "DISPLAY", "EDITOR", "HISTCONTROL", "HISTFILE", "HISTFILESIZE", "HISTSIZE",
+    "HISTTIMEFORMAT", "HOSTNAME", "HYDRA_FULL_ERROR", "INVOCATION_ID", "JOURNAL_STREAM", "LESS", "LESSCLOSE", "LESSOPEN", "LINES",
+    "LOGNAME", "LS_COLORS", "MAIL", "MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MANPATH", "MFLAGS", "OLDPWD", "PAGER", "PROMPT",
+    "PROMPT_COMMAND", "PS1", "PS2", "PWD", "PYTEST_CURRENT_TEST", "PYTEST_VERSION", "SESSION_MANAGER", "SHELL", "SHLVL",
+    "SLURMD_NODENAME", "SLURM_JOBID", "SLURM_JOB_END_TIME", "SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_JOB_START_TIME",
+    "SLURM_LAUNCH_NODE_IPADDR", "SLURM_NODELIST", "SLURM_SRUN_COMM_HOST", "SLURM_SRUN_COMM_PORT", "SLURM_STEPID", "SLURM_STEP_ID",
+    "SLURM_STEP_LAUNCHER_PORT", "SLURM_STEP_NODELIST", "SLURM_TASK_PID", "SLURM_TOPOLOGY_ADDR", "STY", "SYSTEMD_EXEC_PID", "TEMP", "TERM",
+    "TERMINFO", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "TERM_SESSION_ID", "TMP", "TMPDIR", "USER", "USERNAME", "VIRTUAL_ENV_PROMPT",
+    "VISUAL", "WINDOW", "WINDOWID", "XAUTHORITY", "XDG_DATA_DIRS", "XDG_RUNTIME_DIR", "XDG_STATE_HOME", "_",
+})  # fmt: skip
+"""Variables that say something of a terminal, a desktop, a login or a job's number, and nothing of a training."""
+_OF_NO_ACCOUNT_EITHER = (
+    "AUTOFIT_", "DBUS_SESSION_", "DESKTOP_", "GNOME_", "GPG_", "GTK_", "ITERM_", "KDE_", "SSH_", "STARSHIP_", "SUDO_", "TMUX", "VSCODE_",
+    "VTE_", "WAYLAND_", "WEZTERM_", "XDG_SEAT", "XDG_SESSION_", "XDG_VTNR", "ZSH_",
+)  # fmt: skip
+"""Beginnings of such names."""
+_OPEN = ("PYTORCH_", "CUDA_", "OMP_", "MKL_", "KMP_", "OPENBLAS_", "ONEDNN_", "MALLOC_", "LRU_CACHE_", "CUBLAS_", "NCCL_", "TORCH_")
+"""Variables whose value may be shown; others' are kept as digits, since keys and passwords lie in the environment."""
+_SECRET = ("TOKEN", "SECRET", "PASSW", "API_KEY", "CREDENTIAL", "PRIVATE")
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Every variable that isn't known to be of no account. Of what looks like a secret only that it is set."""
+    counted = [name for name in environ if name not in _OF_NO_ACCOUNT and not name.startswith(_OF_NO_ACCOUNT_EITHER)]
+    return {name: _shown(name, environ[name]) for name in counted}
+
+
+def _shown(name: str, value: str) -> str:
+    if any(part in name.upper() for part in _SECRET):
+        return "set"
+    return value if name.startswith(_OPEN) else f"[{short(value)}]"
+
+
+def system() -> dict[str, str]:
+    """The interpreter, the kernel, the C library, and what a process is allowed."""
+    limits = {name: resource.getrlimit(getattr(resource, f"RLIMIT_{name}")) for name in ("AS", "DATA", "STACK", "MEMLOCK", "NPROC")}
+    return {
+        "python": f"{sys.version} {sys.executable}".replace("\n", " "),
+        "system": f"{platform.platform()} {' '.join(platform.libc_ver())}",
+        "limits": ", ".join(f"{name} {soft}" for name, (soft, _) in limits.items()),
+    }

@@ -1,0 +1,162 @@
+"""The run folder: every file name of a launch, events appended as they happen, records renamed into place.
+
+runs/autofit/RECIPE-DATE-TIME/
+  recipe.yaml          the composed recipe, as validated
+  owner.json           which process runs this, on which machine, since when and until when; locked while it lives (``owner``)
+  events.jsonl         one line per event: time (UTC), event, what happened
+  trials/NNN/          orders.json, report.json, stdout.log, stderr.log, verdict.json of rung NNN; fetch.log where a model was
+                       downloaded for it, config/ where a script is given a changed configuration file
+  trials/NNN/scratch/  what its trainer writes, trials/cache/, what the trials share, and trials/standby/: only while trials run
+  native/              what the full run needs to be repeated without autofit
+  command.sh           the equivalent native command, at the rung that was launched last
+  native/attempt-1.sh  (2, 3, ...) what an attempt of a run that had to be started again went on with; .pt: a copy that it went on from
+  held/PID.json        what libraries held in a process of the full run when it took its budget; held.N/ of attempt N
+  run/                 what the trainer itself wrote; run.attempt-N/ what attempt N had written where the run began anew after it
+  run.stdout.log, run.stderr.log   of the first attempt; run.stdout.N.log, run.stderr.N.log of attempt N
+  stalled.1.txt        (2, 3, ...) where the processes of an attempt stood when nothing had come from it for too long
+  series.jsonl         what the full run used and how far it had come, a line a second, thinned out as it grows (``series``)
+  record.json          the final record; the same that --json prints
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from launcher.errors import BadInput, Fault
+from launcher.shared import files
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """One launch's folder."""
+
+    path: Path
+    attempt: int = 1
+    """Which launch of the trainer logs are written for; a run that had to be started again has more than one."""
+
+    @classmethod
+    def create(cls, root: Path, name: str, *, now: datetime | None = None) -> RunFolder:
+        """Makes a new folder that no other launch has or gets.
+
+        Raises BadInput where the file system refuses (full, read-only, not a folder).
+        """
+        stamp = (now or datetime.now()).strftime("%Y%m%d-%H%M%S")
+        base = f"{re.sub(r'[^A-Za-z0-9._-]+', '_', name)}-{stamp}"
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            for number in range(1, 10_000):
+                path = root / (base if number == 1 else f"{base}-{number}")
+                try:
+                    path.mkdir()
+                except FileExistsError:
+                    continue
+                (path / "trials").mkdir()
+                return cls(path.resolve())
+        except OSError as error:
+            raise BadInput([no_run_folder(root, error)]) from error
+        raise BadInput([Fault(key="run.root", found=f"{root} holds too many runs named {base}", cure="Set another run.root.")])
+
+    @property
+    def recipe(self) -> Path:
+        return self.path / "recipe.yaml"
+
+    @property
+    def events(self) -> Path:
+        return self.path / "events.jsonl"
+
+    @property
+    def native(self) -> Path:
+        return self.path / "native"
+
+    @property
+    def command(self) -> Path:
+        return self.path / "command.sh"
+
+    @property
+    def run(self) -> Path:
+        return self.path / "run"
+
+    @property
+    def run_stdout(self) -> Path:
+        return self.path / f"run.stdout{self._nth()}.log"
+
+    @property
+    def run_stderr(self) -> Path:
+        return self.path / f"run.stderr{self._nth()}.log"
+
+    @property
+    def series(self) -> Path:
+        return self.path / "series.jsonl"
+
+    @property
+    def held(self) -> Path:
+        """Where the processes of a full run tell the base above which they hold themselves to the budget."""
+        return self.path / f"held{self._nth()}"
+
+    @property
+    def stalled(self) -> Path:
+        return self.path / f"stalled.{self.attempt}.txt"
+
+    @property
+    def attempt_command(self) -> Path:
+        return self.native / f"attempt-{self.attempt}.sh"
+
+    def _nth(self) -> str:
+        return f".{self.attempt}" if self.attempt > 1 else ""
+
+    @property
+    def final(self) -> Path:
+        return self.path / "record.json"
+
+    @property
+    def cache(self) -> Path:
+        """Shared by all trials of this launch (label caches)."""
+        return self.trials / "cache"
+
+    @property
+    def trials(self) -> Path:
+        return self.path / "trials"
+
+    def forget_cache(self) -> None:
+        """Removes what the trials shared; called when the last of them is over."""
+        shutil.rmtree(self.cache, ignore_errors=True)
+
+    def trial(self, rung_index: int) -> Path:
+        """The folder of one rung's trial, made on first use."""
+        path = self.trials / f"{rung_index:03d}"
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def event(self, event: str, **what: Any) -> None:
+        """Appends one line; one write, so that lines of a crash are whole or absent.
+
+        A line that can't be written (a full disk) is left out: telling what happens must not end it.
+        """
+        line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **files.plain(what)})
+        with suppress(OSError), self.events.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def replace(self, path: Path, text: str) -> None:
+        """A file of this folder, whole or not at all."""
+        files.replace(path, text)
+
+    def replace_json(self, path: Path, value: Any) -> None:
+        files.replace_json(path, value)
+
+
+def no_run_folder(root: Path, why: OSError) -> Fault:
+    """The fault of a place where no run folder can be made."""
+    full = why.errno in (errno.ENOSPC, errno.EDQUOT)
+    cure = "Free space there, or set run.root to a folder on another disk." if full else "Set run.root to a folder that you can write."
+    return Fault(key="run.root", found=f"can't make a run folder in {root}: {why.strerror or why}", cure=cure)

@@ -1,0 +1,353 @@
+"""Run folders -> what goes on in them, or went on, from their files alone. Changes nothing; needs no recipe, no trainer, no device.
+
+An older autofit's folders are read as far as they tell: what they don't say is left open. A folder that is no run is refused in words.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from launcher.errors import BadInput, Fault, did_you_mean
+from launcher.history import owner, series
+from launcher.history.owner import Held, State
+from launcher.history.run_folder import RunFolder
+
+ROOT = Path("runs/autofit")
+"""Where runs are looked for that are called by their names: the default of ``run.root``."""
+AT_WORK = ("trying", "running")
+"""What a record says while its launcher is at it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """One run folder as it is now. Sizes are bytes, times seconds since 1970; None and 0 are what nobody has told."""
+
+    folder: RunFolder
+    held: Held
+    record: Mapping[str, Any]
+    """``record.json``; empty where there is none, or none that can be read."""
+    events: Mapping[str, Mapping[str, Any]]
+    """The last event of each name."""
+    lines: tuple[Mapping[str, Any], ...] = field(repr=False)
+    """The full run's time series."""
+    tried: int
+    """Trials that have ended."""
+    tried_rungs: tuple[int, ...] = ()
+    """The rungs of the trials that were begun, in their order."""
+
+    @property
+    def name(self) -> str:
+        return self.folder.path.name
+
+    @property
+    def recipe(self) -> str:
+        return str(self.record.get("recipe") or self.events.get("prepared", {}).get("recipe") or self.name)
+
+    @property
+    def state(self) -> str:
+        """One word: ``trying`` and ``running`` only while a process of this machine is at it, else how it ended (``fitted``: trials only),
+        ``killed`` where the process is gone, ``elsewhere`` on another machine, ``unknown`` where nobody wrote down who runs it.
+        """
+        told = str(self.record.get("status") or ("trying" if self.events else "unknown"))
+        if told == "done" and "run_started" not in self.events:
+            return "fitted"
+        if told not in AT_WORK:
+            return told
+        return {State.RUNNING: told, State.KILLED: "killed", State.ENDED: "stopped"}.get(self.held.state, self.held.state.value)
+
+    @property
+    def at_work(self) -> bool:
+        return self.state in AT_WORK
+
+    @property
+    def budget_bytes(self) -> int:
+        return int(self._device.get("budget_bytes") or 0)
+
+    @property
+    def cap_bytes(self) -> int:
+        return int(self._device.get("cap_bytes") or 0)
+
+    @property
+    def device(self) -> str:
+        device = self._device
+        place = f"cuda:{device.get('index', 0)}" if device.get("kind") == "cuda" else str(device.get("kind", ""))
+        return f"{place} ({device['name']})" if device.get("name") else place
+
+    @property
+    def _device(self) -> Mapping[str, Any]:
+        found = self.record.get("device") or self.events.get("prepared", {}).get("device")
+        return found if isinstance(found, Mapping) else {}
+
+    @property
+    def rung_index(self) -> int | None:
+        """The rung of the full run, or the one being tried."""
+        for told in (self.events.get("run_started"), self.events.get("fitted"), self.events.get("trial_started"), self.record):
+            if told and told.get("rung_index") is not None:
+                return int(told["rung_index"])
+        return None
+
+    @property
+    def rung(self) -> Mapping[str, Any]:
+        """Its wheels' values."""
+        for told in (self.record, self.events.get("trial_started", {})):
+            if isinstance(told.get("rung"), Mapping) and told.get("rung_index") == self.rung_index:
+                return {**told["rung"], "accumulation": told.get("accumulation")}
+        return {}
+
+    @property
+    def last(self) -> Mapping[str, Any]:
+        """The newest line of the series; empty before the full run."""
+        return self.lines[-1] if self.lines else {}
+
+    @property
+    def running_since(self) -> float | None:
+        """When the full run was last launched."""
+        return _seconds(self.events.get("run_started"))
+
+    @property
+    def began(self) -> float | None:
+        return _seconds(self.events.get("prepared"))
+
+    @property
+    def last_sign(self) -> float | None:
+        """When this folder was last written to."""
+        times = [_seconds(told) for told in self.events.values()] + [self.last.get("at")]
+        return max((time for time in times if time is not None), default=None)
+
+    @property
+    def trial_peak_bytes(self) -> int:
+        """Of the trial that fits."""
+        memory = self.record.get("memory") or {}
+        ended = self.events.get("trial_ended", {})
+        return int(memory.get("trial_peak_bytes") or (ended.get("peak_bytes", 0) if ended.get("verdict") == "fits" else 0) or 0)
+
+    @property
+    def peak_bytes(self) -> int:
+        """Most that the full run has used, as its trial counts it; before it, that of the last trial."""
+        memory = self.record.get("memory") or {}
+        peaks = [int(told.get("peak_bytes") or 0) for told in (*self.lines, self.events.get("heartbeat", {}))]
+        return max(int(memory.get("run_peak_bytes") or 0), *peaks) or self.trial_peak_bytes
+
+    @property
+    def seconds_left(self) -> float | None:
+        since = self.running_since
+        return series.seconds_left(self.lines, since=since) if since is not None and self.state == "running" else None
+
+    @property
+    def phase(self) -> str:
+        """What a trial that is under way is at; empty where none is."""
+        started, ended = self.events.get("trial_started"), self.events.get("trial_ended")
+        if started is None or (ended is not None and ended["time"] > started["time"]):
+            return ""
+        return str(_json(self.folder.path / "trials" / f"{started['rung_index']:03d}" / "report.json").get("phase", "start"))
+
+    @property
+    def attempt(self) -> int:
+        """Which launch of the trainer this is: above 1 after a failure that was gone on from."""
+        return int(self.events.get("run_started", {}).get("attempt") or 1)
+
+    @property
+    def goes_on_from(self) -> str:
+        """What it can be gone on from, where that was seen when its last attempt ended; ``TORN`` where its record can't be read."""
+        if not self.record and (self.folder.path / "record.json").is_file():
+            return TORN
+        attempts = self.record.get("attempts") or [{}]
+        return str(attempts[-1].get("goes_on_from") or "")
+
+    @property
+    def waits_for(self) -> str:
+        """Who holds the card that this launch waits for just now."""
+        taken = self.events.get("card_taken")
+        later = [told for name, told in self.events.items() if name != "card_taken" and taken and told["time"] > taken["time"]]
+        return str(taken.get("holder", "")) if taken is not None and self.at_work and not later else ""
+
+    @property
+    def remark(self) -> str:
+        """What the full run, since its last start, was last seen to do otherwise than asked."""
+        told, since = self.events.get("run_otherwise"), self.running_since
+        when = _seconds(told)
+        return f"the run {told['what']}" if told and since is not None and when is not None and when >= since else ""
+
+    def as_record(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        told = self.last
+        return {
+            "run": self.name,
+            "run_dir": str(self.folder.path),
+            "recipe": self.recipe,
+            "state": self.state,
+            "owner": self.held.owner,
+            "rung_index": self.rung_index,
+            "rung": self.rung,
+            "trials": self.tried,
+            "trial_phase": self.phase or None,
+            "attempt": self.attempt,
+            "waits_for": self.waits_for or None,
+            "remark": self.remark or None,
+            **{key: told.get(key) for key in ("phase", "epoch", "epochs", "step", "steps", "done", "loss")},
+            **{key: told.get(key) for key in ("used_bytes", "host_bytes", "busy", "samples_per_second", "steps_per_second")},
+            "peak_bytes": self.peak_bytes,
+            "trial_peak_bytes": self.trial_peak_bytes,
+            "cap_bytes": self.cap_bytes,
+            "budget_bytes": self.budget_bytes,
+            "device": self.device,
+            "seconds_left": self.seconds_left,
+            "began": self.began,
+            "last_sign": self.last_sign,
+        }
+
+
+CHECKPOINT, BEGINNING, NOTHING, TORN = "checkpoint", "beginning", "nothing", "torn"
+"""What a run can be gone on from (``made.Made.goes_on_from``); ``TORN``: nobody knows, since its record can't be read."""
+WITHOUT_A_RECORD = (
+    "Its recipe.yaml, its logs and what it has saved (run/) are as they were: command.sh is its command, which goes on from a checkpoint "
+    "by the trainer's own words for that; or launch it anew."
+)
+
+
+def how_to_go_on(path: Path | str, goes_on_from: str) -> str:
+    """What ``autofit resume`` would do for a run that did not come to its end, in a sentence."""
+    resume = f"autofit resume {path}"
+    return {
+        CHECKPOINT: f"`{resume}` goes on with it.",
+        BEGINNING: f"`{resume}` begins its training anew: nothing was saved yet. Its trials are not made again.",
+        NOTHING: "Nothing is left that it can be gone on from: "
+        f"`{resume} recover.allow_restart=true` begins its training anew, with what is there put aside and not removed.",
+        TORN: f"Its record ({Path(path) / 'record.json'}) is torn, so that `autofit resume` can't go on with it. {WITHOUT_A_RECORD}",
+    }.get(goes_on_from, f"`{resume}` goes on with it, from its last checkpoint, or from the beginning where it had saved none.")
+
+
+def is_run(path: Path) -> bool:
+    """Whether autofit has made this folder for a launch."""
+    return (path / "trials").is_dir() and ((path / "events.jsonl").is_file() or (path / "recipe.yaml").is_file())
+
+
+def find(said: str) -> Path:
+    """The run folder that a person means: a path, or the name of one below ``ROOT``. Raises BadInput where it is none."""
+    for path in (Path(said), ROOT / said):
+        if is_run(path):
+            return path.resolve()
+    path = Path(said)
+    if path.exists():
+        found = "is a file" if path.is_file() else "is a folder, but no run of autofit's: it has no trials/ and events.jsonl"
+        raise BadInput([Fault(key="", where=said, found=f"it {found}", cure=_cure(path))])
+    raise BadInput([Fault(key="", where=said, found=f"there is no such folder, and none of that name in {ROOT}", cure=_cure(path))])
+
+
+def _cure(path: Path) -> str:
+    below = [one.name for one in sorted(path.iterdir()) if is_run(one)] if path.is_dir() else []
+    if below:
+        return f"It holds runs: name one, such as {path / below[-1]}; `autofit runs {path}` lists them."
+    known = [one.name for one in sorted(ROOT.iterdir())] if ROOT.is_dir() else []
+    return f"{did_you_mean(path.name, known)}`autofit runs` lists what there is."
+
+
+def newest(root: Path = ROOT) -> Path:
+    """The run that was launched last. Raises BadInput where there is none."""
+    runs = list(below(root))
+    if not runs:
+        raise BadInput([Fault(key="", where=str(root), found="there is no run here", cure="Name its folder.")])
+    return max(runs, key=lambda path: path.stat().st_mtime).resolve()
+
+
+def below(root: Path, *, levels: int = 2) -> Iterator[Path]:
+    """The run folders in ``root``, or in a folder of it (``runs`` holds ``runs/autofit``); or itself, where it is one."""
+    if is_run(root):
+        yield root
+    elif levels:
+        with suppress(OSError):
+            for entry in os.scandir(root):
+                if entry.is_dir():
+                    yield from below(Path(entry.path), levels=levels - 1)
+
+
+def read(path: Path) -> Run:
+    """The run in a folder, with the end of its series only: who lists many runs waits for all of them."""
+    return Reader(path, series_bytes=TAIL_BYTES).now()
+
+
+TAIL_BYTES = 64 * 1024
+"""Some minutes of a series."""
+
+
+class Reader:
+    """Reads one run again and again, only what is new of the long files."""
+
+    def __init__(self, path: Path, *, series_bytes: int | None = None) -> None:
+        """``series_bytes``: at most so much of the series, its end; None: all of it."""
+        self._folder = RunFolder(path.resolve())
+        self._events, self._series = _Lines(self._folder.events), _Lines(self._folder.series, most_bytes=series_bytes)
+        self._last: dict[str, Mapping[str, Any]] = {}
+        self._lines: list[Mapping[str, Any]] = []
+        self._tried = 0
+        self._rungs: list[int] = []
+
+    def now(self) -> Run:
+        held = owner.who(self._folder.path)  # first: a record that is read later is at least as new
+        fresh, _ = self._events.fresh()
+        for event in fresh:
+            self._tried += event.get("event") == "trial_ended"
+            if event.get("event") == "trial_started" and isinstance(event.get("rung_index"), int):
+                self._rungs.append(event["rung_index"])
+            self._last[str(event.get("event"))] = event
+        lines, anew = self._series.fresh()
+        self._lines = lines if anew else [*self._lines, *lines]
+        return Run(
+            folder=self._folder,
+            held=held,
+            record=_json(self._folder.final),
+            events=dict(self._last),
+            lines=tuple(line for line in self._lines if "at" in line),
+            tried=self._tried,
+            tried_rungs=tuple(self._rungs),
+        )
+
+
+class _Lines:
+    """A file of JSON lines that grows, and is replaced now and then."""
+
+    def __init__(self, path: Path, *, most_bytes: int | None = None) -> None:
+        self._path, self._most_bytes = path, most_bytes
+        self._at = 0
+        self._file = 0
+
+    def fresh(self) -> tuple[list[Mapping[str, Any]], bool]:
+        """(the lines since the last look, whether the file is another one and these are all of it)"""
+        with suppress(OSError), self._path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            anew = found.st_ino != self._file or found.st_size < self._at
+            first = max(0, found.st_size - self._most_bytes) if self._most_bytes else 0
+            self._file, self._at = found.st_ino, first if anew else self._at
+            file.seek(self._at)
+            if anew and first:
+                self._at += len(file.readline())  # the rest of a line that begins before it
+            whole, newline, _ = file.read().rpartition(b"\n")
+            self._at += len(whole) + len(newline)
+            return [value for line in whole.splitlines() if (value := _value(line))], anew
+        return [], False
+
+
+def _value(line: bytes) -> Mapping[str, Any]:
+    with suppress(ValueError):
+        value = json.loads(line)
+        return value if isinstance(value, dict) else {}
+    return {}
+
+
+def _json(path: Path) -> Mapping[str, Any]:
+    with suppress(OSError):
+        return _value(path.read_bytes())
+    return {}
+
+
+def _seconds(event: Mapping[str, Any] | None) -> float | None:
+    with suppress(TypeError, ValueError, KeyError):
+        return datetime.fromisoformat(event["time"]).timestamp() if event else None
+    return None

@@ -1,0 +1,203 @@
+"""A recipe's ``ask`` and ``ladder`` rules, with what its adapter knows -> the ladder. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from launcher.adapter.protocol import Adapter, WheelSpec
+from launcher.config.schema import Recipe, Value, WheelRule
+from launcher.errors import BadInput, Fault, did_you_mean
+from launcher.ladder.rungs import MICRO_BATCH, Ladder, Wheel, build, divisors_down, sizes_down
+
+
+def ladder_of(adapter: Adapter) -> Ladder:
+    """The ladder of the recipe that ``adapter`` is bound to.
+
+    Raises BadInput with all faults of ``ask`` and ``ladder``: unknown wheels, wrong types, impossible floors, values off their grid.
+    """
+    recipe = adapter.recipe
+    without = _unavailable(adapter)
+    faults = _ask_faults(adapter) + [
+        Fault(key=f"ask.{name}", found=f"{recipe.ask[name]!r}: the installed version can't: {why}", cure=f"Leave ask.{name} out.")
+        for name, why in without.items()
+        if name != MICRO_BATCH and recipe.ask.get(name)
+    ]
+    wheels: list[Wheel] = []
+    effective, world_size = 0, 1
+    if not faults:
+        accumulation = recipe.ask.get("accumulation") or adapter.accumulation()
+        micro_batch = recipe.ask[MICRO_BATCH]
+        assert isinstance(micro_batch, int) and isinstance(accumulation, int)
+        effective = micro_batch * accumulation
+        world_size = _world_size(adapter)
+        for name in _turning(recipe):
+            try:
+                fixed = Wheel(name=name, values=(recipe.ask[name],), acts_in=adapter.wheels[name].acts_in) if name in without else None
+                wheels.append(fixed or _wheel(name, adapter, effective))
+            except ValueError as error:
+                faults.append(Fault(key=f"ladder.wheels.{name}", found=str(error), cure=_WHEEL_CURE.format(name=name)))
+    if faults:
+        raise BadInput(faults)
+    return build(wheels, effective_batch=effective * world_size, world_size=world_size, keep_batch=recipe.ladder.keep_batch)
+
+
+def _world_size(adapter: Adapter) -> int:
+    """Processes that train together, as far as the adapter can tell before any trial."""
+    said = getattr(adapter, "world_size", None)
+    return int(said()) if said is not None else 1
+
+
+def _unavailable(adapter: Adapter) -> Mapping[str, str]:
+    """What the adapter's trainer can't do; nothing where an adapter of somebody else's doesn't say."""
+    said = getattr(adapter, "unavailable", None)
+    return said() if said is not None else {}
+
+
+_WHEEL_CURE = "Correct the floor, the grid or the values (on the command line, say, ladder.wheels.{name}.floor=...)."
+_ASK_ONLY = ("accumulation",)
+
+
+def _turning(recipe: Recipe) -> list[str]:
+    """The wheels of this ladder, fastest first. What is asked but stands in no order stays as asked, as the slowest wheels."""
+    fixed = [name for name in recipe.ask if name not in recipe.ladder.order and name not in _ASK_ONLY]
+    return [name for name in recipe.ladder.order if recipe.ask.get(name) is not None or name in recipe.ask] + fixed
+
+
+def _ask_faults(adapter: Adapter) -> list[Fault]:
+    """What is wrong with the names and values under ``ask`` and the names under ``ladder``."""
+    recipe = adapter.recipe
+    wheels = {*adapter.wheels, *(name for name, rule in recipe.ladder.wheels.items() if rule.argument)}
+    known = wheels | set(_ASK_ONLY)
+    faults = [fault for name, value in recipe.ask.items() if (fault := _value_fault(name, value, adapter, known)) is not None]
+    if recipe.ask.get(MICRO_BATCH) is None:
+        faults.append(Fault(key="ask.micro_batch", found="no value is set", cure="Say which micro-batch is wanted: ask.micro_batch=16."))
+    named = [*((name, "ladder.order") for name in recipe.ladder.order), *((name, f"ladder.wheels.{name}") for name in recipe.ladder.wheels)]
+    for name, key in named:
+        if name not in wheels:
+            cure = f"{did_you_mean(name, wheels)}Known: {', '.join(sorted(wheels))}; your own needs ladder.wheels.{name}.argument."
+            faults.append(Fault(key=key, found=f"unknown wheel {name!r}", cure=cure))
+    for name in {name for name in recipe.ladder.order if recipe.ladder.order.count(name) > 1}:
+        faults.append(Fault(key="ladder.order", found=f"wheel {name!r} stands twice", cure="Name each wheel once."))
+    return faults
+
+
+MOST = 2**20
+"""A larger micro-batch or accumulation is a slip: each of its divisors would have to be looked at."""
+
+
+def _value_fault(name: str, value: Value, adapter: Adapter, known: set[str]) -> Fault | None:
+    key = f"ask.{name}"
+    if name not in known:
+        own = "" if adapter.general else " The trainer's own arguments stand under trainer.args."
+        cure = f"{did_you_mean(name, known)}Known: {', '.join(sorted(known))}.{own}"
+        return Fault(key=key, found=f"{adapter.name} has no wheel of that name", cure=cure)
+    if value is None:
+        return None
+    if name in (MICRO_BATCH, *_ASK_ONLY):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            return Fault(key=key, found=f"{value!r} is not a whole number of at least 1", cure=f"For example {key}=16.")
+        if value > MOST:
+            return Fault(key=key, found=f"{value} is more than {MOST:,}, the most that is looked at", cure=f"For example {key}=16.")
+    elif name in adapter.wheels and not _is(value, adapter.wheels[name]):
+        return Fault(key=key, found=f"{value!r} is not {_words(adapter.wheels[name])}", cure=adapter.wheels[name].help)
+    return None
+
+
+def _wheel(name: str, adapter: Adapter, effective: int) -> Wheel:
+    """One wheel with its values. ValueError says in words what can't be."""
+    recipe = adapter.recipe
+    spec = adapter.wheels.get(name)
+    asked = recipe.ask[name]
+    rule = _merged(recipe.ladder.wheels.get(name), spec.rule if spec else WheelRule(), asked)
+    acts_in = rule.acts_in or (spec.acts_in if spec else "both")
+    values: tuple[Value, ...]
+    if name not in recipe.ladder.order:
+        values = (asked,)
+    elif name == MICRO_BATCH:
+        values = _micro_batches(asked, rule, effective, keep=recipe.ladder.keep_batch)
+    elif rule.values is not None:
+        values = (asked, *_after(asked, rule.values))
+    elif rule.grid is not None:
+        values = _sizes(name, asked, rule)
+    else:
+        values = (asked, *adapter.lesser(name, asked, floor=rule.floor))
+    if rule.values is not None and rule.grid is not None:
+        for value in values[1:]:
+            if isinstance(value, int) and value % rule.grid:
+                raise ValueError(f"{value} is not a multiple of {rule.grid}")
+    if spec is not None:
+        for value in values[1:]:
+            if value is not None and not _is(value, spec):
+                raise ValueError(f"{value!r} is not {_words(spec)}")
+    return Wheel(name=name, values=values, acts_in=acts_in)
+
+
+def _merged(said: WheelRule | None, default: WheelRule, asked: Value) -> WheelRule:
+    """The recipe's rule over the adapter's: what the recipe leaves out stays the adapter's, whose floor never forbids what is asked."""
+    if isinstance(default.floor, int) and isinstance(asked, int) and default.floor > asked:
+        default = default.model_copy(update={"floor": asked})
+    return default if said is None else default.model_copy(update=said.model_dump(exclude_none=True))
+
+
+def _after(asked: Value, values: Sequence[Value]) -> tuple[Value, ...]:
+    """The fall-backs behind ``asked``: what follows it where it is one of them; of falling (rising) numbers, those below (above) it."""
+    if asked in values:
+        values = values[list(values).index(asked) + 1 :]
+    elif _number(asked) and all(map(_number, values)):
+        falls = list(values) == sorted(values, reverse=True)  # type: ignore[type-var]
+        rises = list(values) == sorted(values)  # type: ignore[type-var]
+        if falls:
+            values = [value for value in values if value < asked]  # type: ignore[operator]
+        elif rises:
+            values = [value for value in values if value > asked]  # type: ignore[operator]
+    return tuple(dict.fromkeys(values))
+
+
+def _number(value: Value) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _micro_batches(asked: Value, rule: WheelRule, effective: int, *, keep: bool) -> tuple[int, ...]:
+    assert isinstance(asked, int)
+    floor = rule.floor if rule.floor is not None else 1
+    if isinstance(floor, bool) or not isinstance(floor, int) or not 1 <= floor <= asked:
+        raise ValueError(f"floor {floor!r} is not a whole number from 1 to the asked micro_batch {asked}")
+    if rule.values is None:
+        return divisors_down(asked, of=effective, floor=floor) if keep else tuple(_halves(asked, floor))
+    chosen = _after(asked, rule.values)
+    for value in chosen:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < asked or (keep and effective % value):
+            allowed = ", ".join(map(str, divisors_down(asked, of=effective)))
+            raise ValueError(f"micro-batch {value!r} does not keep the effective batch at {effective}; these do: {allowed}")
+    return (asked, *(value for value in chosen if isinstance(value, int) and value >= floor))
+
+
+def _halves(asked: int, floor: int) -> Iterator[int]:
+    while asked >= floor:
+        yield asked
+        asked //= 2
+
+
+def _sizes(name: str, asked: Value, rule: WheelRule) -> tuple[int, ...]:
+    if isinstance(asked, bool) or not isinstance(asked, int):
+        raise ValueError(f"{name} {asked!r} is not a whole number, so no sizes below it can be derived")
+    grid = rule.grid or 1
+    floor = rule.floor if rule.floor is not None else grid
+    if isinstance(floor, bool) or not isinstance(floor, int) or floor < 1:
+        raise ValueError(f"floor {floor!r} is not a whole number of at least 1")
+    if floor > asked:
+        raise ValueError(f"floor {floor} is above the asked {name} {asked}")
+    return sizes_down(asked, floor=floor, grid=grid, ratio=rule.ratio or 0.8)
+
+
+def _is(value: Value, spec: WheelSpec) -> bool:
+    types = spec.type if isinstance(spec.type, tuple) else (spec.type,)
+    if isinstance(value, bool):
+        return bool in types
+    return isinstance(value, types) or (float in types and isinstance(value, int))
+
+
+def _words(spec: WheelSpec) -> str:
+    names = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+    types = spec.type if isinstance(spec.type, tuple) else (spec.type,)
+    return " or ".join(names[one] for one in types)

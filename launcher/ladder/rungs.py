@@ -1,0 +1,131 @@
+"""Wheels -> every rung the launcher may fall back to, best first. Plain values, pure code.
+
+Rungs are enumerated like an odometer: the first wheel of the order turns fastest; when a slower wheel moves, the faster ones
+return to what was asked. Every rung keeps micro-batch x gradient accumulation steps x world size at the effective batch asked for.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from launcher.config.schema import Value
+
+ActsIn = Literal["training", "validation", "both"]
+
+MICRO_BATCH = "micro_batch"
+ACCUMULATION = "accumulation"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wheel:
+    """One thing that can be given up: its values, from the asked one to the last allowed."""
+
+    name: str
+    values: tuple[Value, ...]
+    acts_in: ActsIn = "both"
+
+    def __post_init__(self) -> None:
+        if not self.values:
+            raise ValueError(f"wheel {self.name} has no value")
+        if len(set(map(repr, self.values))) != len(self.values):
+            raise ValueError(f"wheel {self.name} has a value twice: {self.values}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rung:
+    """One configuration to try."""
+
+    index: int
+    values: Mapping[str, Value]
+    """Wheel name -> value, in the ladder's order."""
+    position: tuple[int, ...]
+    """For each wheel, how far it is turned from what was asked; 0 is the asked value."""
+    accumulation: int
+    """Gradient accumulation steps."""
+    world_size: int = 1
+
+    @property
+    def micro_batch(self) -> int:
+        """Samples per device per forward and backward pass."""
+        value = self.values[MICRO_BATCH]
+        assert isinstance(value, int)
+        return value
+
+    @property
+    def effective_batch(self) -> int:
+        """Samples per optimizer step."""
+        return self.micro_batch * self.accumulation * self.world_size
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ladder:
+    """The wheels in order (fastest first) and all their rungs (best first)."""
+
+    wheels: tuple[Wheel, ...]
+    rungs: tuple[Rung, ...]
+    effective_batch: int
+    """As asked; every rung's, unless the ladder was built to let it go (``keep_batch``)."""
+
+    @property
+    def asked(self) -> Rung:
+        return self.rungs[0]
+
+    def given_up(self, rung: Rung) -> dict[str, tuple[Value, Value]]:
+        """Wheel -> (asked, at this rung), for the wheels that are turned."""
+        return {wheel.name: (wheel.values[0], wheel.values[at]) for wheel, at in zip(self.wheels, rung.position, strict=True) if at}
+
+
+def build(wheels: Sequence[Wheel], *, effective_batch: int, world_size: int = 1, keep_batch: bool = True) -> Ladder:
+    """Enumerates the ladder. ``keep_batch=False``: accumulation stays as asked, and the effective batch goes down with the micro-batch.
+
+    Raises ValueError where a micro-batch does not divide the effective batch per device: an inexact rung would change it silently.
+    """
+    micro = next((wheel for wheel in wheels if wheel.name == MICRO_BATCH), None)
+    if micro is None:
+        raise ValueError(f"a ladder needs the wheel {MICRO_BATCH}")
+    for value in micro.values if keep_batch else micro.values[:1]:
+        if not isinstance(value, int) or value < 1 or effective_batch % (value * world_size):
+            raise ValueError(f"micro-batch {value} x world size {world_size} does not divide {effective_batch}")
+    rungs = []
+    asked = micro.values[0]
+    assert isinstance(asked, int)
+    slowest_first = [range(len(wheel.values)) for wheel in reversed(wheels)]
+    for index, turned in enumerate(itertools.product(*slowest_first)):
+        position = tuple(reversed(turned))
+        values = {wheel.name: wheel.values[at] for wheel, at in zip(wheels, position, strict=True)}
+        micro_batch = values[MICRO_BATCH]
+        assert isinstance(micro_batch, int)
+        rungs.append(
+            Rung(
+                index=index,
+                values=values,
+                position=position,
+                accumulation=effective_batch // ((micro_batch if keep_batch else asked) * world_size),
+                world_size=world_size,
+            )
+        )
+    return Ladder(wheels=tuple(wheels), rungs=tuple(rungs), effective_batch=effective_batch)
+
+
+def divisors_down(asked: int, *, of: int, floor: int = 1) -> tuple[int, ...]:
+    """The divisors of ``of`` (effective batch per device) from ``asked`` down to ``floor``; ``asked`` must be one of them."""
+    if of % asked:
+        raise ValueError(f"{asked} does not divide {of}")
+    return tuple(size for size in range(asked, floor - 1, -1) if of % size == 0)
+
+
+def sizes_down(asked: int, *, floor: int, grid: int, ratio: float) -> tuple[int, ...]:
+    """``asked``, then multiples of ``grid`` that shrink by about ``ratio`` each, down to ``floor`` (itself on the grid).
+
+    The asked size is kept as it is even off the grid: rung 0 is what was asked.
+    """
+    lowest = -(-floor // grid) * grid
+    sizes = [asked]
+    while sizes[-1] > lowest:
+        wanted = round(sizes[-1] * ratio / grid) * grid
+        smaller = -(-sizes[-1] // grid) * grid - grid  # the next grid point below
+        sizes.append(max(min(wanted, smaller), lowest))
+    return tuple(sizes)

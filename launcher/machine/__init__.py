@@ -1,0 +1,1 @@
+"""Processes, memory, cards and locks of this machine."""

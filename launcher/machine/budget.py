@@ -1,0 +1,399 @@
+"""What a run may use: the recipe's ``device.*`` in, a ``Budget`` out, or every fault found. Never imports torch.
+
+``nvml`` and ``host`` read what is there; this module decides. Sizes are bytes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from launcher.errors import BadInput, Fault
+from launcher.machine import host
+from launcher.machine import nvml as nvml_module
+from launcher.machine.headroom import cap_of
+from launcher.machine.nvml import Card, Neighbour
+from launcher.shared import allocator, card_memory
+from launcher.shared.sizes import GIB, MIB, format_size
+
+CPU_SHARE = 0.80
+"""Part of the available host memory that is budgeted when ``device.memory`` says nothing."""
+CEILING = 1.5
+"""A CPU trial's allocations fail at this many times its budget: a library that would skip a figure or take another kernel for want
+of memory finds it, and what the run would have needed is seen. docs/decisions/011."""
+NOMINAL = 1.07
+"""A card sold as 16 GiB offers programs a little less (15.6 to 15.99 GiB): asking for the size on the box is asking for all of it."""
+SETTLED_BYTES = 64 * MIB
+"""Less than a CUDA context: what a card's use may differ by when nobody of ours is on it."""
+SPILL_PART = 0.9
+"""Under WSL and Windows memory stops being resident on the card, without a failure, below what the driver calls free: about 2 GiB
+below it on cards of 24 GiB, where 0.80 of a card held and 0.88 didn't (github.com/microsoft/WSL/issues/41176). A trial's cap there is
+this part of what it is elsewhere: 0.81 of the card with the usual headroom."""
+WAITING_S = 2.0
+"""Between two looks at a card that others hold."""
+LEAST_CUDA_BYTES = 512 * MIB
+"""Below this not even a CUDA context and its libraries fit."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Budget:
+    """The device a run gets, and how much of its memory."""
+
+    kind: str
+    """"cuda" or "cpu"."""
+    index: int
+    """The card's number in nvidia-smi, for people; 0 on a CPU."""
+    uuid: str = ""
+    """The card's one identity, in every environment, meter and record; empty on a CPU."""
+    name: str
+    total_bytes: int
+    """What programs can reach: without the driver's own reserve; on a CPU, a container's limit where that is lower."""
+    free_bytes: int
+    budget_bytes: int
+    """What the run may plan with: ``device.memory`` (all of the card by default), less what others already use."""
+    cap_bytes: int
+    """What a trial is held to: budget_bytes less the headroom (``headroom.cap_of``)."""
+    ceiling_bytes: int
+    """Where allocations of a trial really fail. On a CPU above the cap, so that nothing bends under it and the need is measured:
+    a trial fits where it *stayed* below the cap. On a card the cap itself, which keeps the driver from spilling."""
+    headroom: float
+    neighbours: tuple[Neighbour, ...]
+    emulated: bool
+    """``device.memory`` made the device smaller than it is."""
+    notes: tuple[str, ...]
+    """Sentences for the record: what was tolerated, lowered or assumed."""
+    may_spill: bool = False
+    """The driver gives host memory where the card's is full (WSL, Windows)."""
+
+    def __str__(self) -> str:
+        place = f"cuda:{self.index}" if self.kind == "cuda" else "cpu"
+        part = f" of {format_size(self.total_bytes)}" if self.budget_bytes < self.total_bytes else ""
+        return f"{place} ({self.name}, {format_size(self.budget_bytes)}{part})"
+
+
+def find(
+    kind: str = "auto",
+    *,
+    index: int = 0,
+    memory_bytes: int | None = None,
+    headroom: float,
+    share: bool = False,
+    tolerate_bytes: int = GIB,
+    nvml: Any = None,
+    environ: Mapping[str, str] | None = None,
+) -> Budget:
+    """The device a run may use, with its budget. Raises BadInput with every fault found, under ``device.*`` keys.
+
+    ``kind``: "cuda", "cpu", or "auto": cuda where NVML finds a card that isn't hidden, else cpu. A card that is there
+    but broken is a fault for "auto" too: nobody wants 300 epochs on a CPU because a driver update waits for a reboot.
+    ``index``: counts among the cards that CUDA_VISIBLE_DEVICES leaves visible.
+    ``memory_bytes``: emulates a smaller card, or sets the CPU budget. None: all of the card; 80 % of a CPU's free.
+    ``share``: budget what others leave free. Otherwise others may hold ``tolerate_bytes`` together at most.
+    ``nvml``: anything with pynvml's functions; None imports pynvml. ``environ``: None is os.environ.
+    """
+    env = os.environ if environ is None else environ
+    faults = _scalar_faults(kind, index, memory_bytes, headroom)
+    if faults:
+        raise BadInput(faults)
+    if kind == "cpu":
+        return _on_cpu(index, memory_bytes, headroom, ())
+    with nvml_module.opened(nvml) as (api, absence):
+        uuids: list[str] = []
+        if absence is None:
+            uuids, absence = nvml_module.visible(api, env)
+        if absence is None:
+            if index >= len(uuids):
+                raise _too_high(index, len(uuids), env)
+            card, locked = nvml_module.read_card(api, uuids[index]), nvml_module.openable(api)[1]
+    if absence is None:
+        faults = [*_card_faults(card, memory_bytes, share, tolerate_bytes), *_allocator_faults(env)]
+        if faults:
+            raise BadInput(faults)
+        return _on_card(card, memory_bytes, headroom, (*_card_notes(card, memory_bytes, share, len(uuids), env), *locked))
+    if kind == "auto" and not absence.broken:
+        return _on_cpu(0, memory_bytes, headroom, (f"no GPU is used: {absence.found}", *host.other_accelerators()))
+    others = "".join(f" ({note})" for note in host.other_accelerators())
+    raise _refused("device.kind", f"{kind} is asked, but {absence.found}{others}", absence.cure)
+
+
+def _refused(key: str, found: str, cure: str) -> BadInput:
+    return BadInput([Fault(key=key, found=found, cure=cure)])
+
+
+def chosen_kind(kind: str, *, nvml: Any = None, environ: Mapping[str, str] | None = None) -> str:
+    """What ``device.kind`` comes to on this machine: "cuda" or "cpu". A card that is there but broken counts as one."""
+    if kind != "auto":
+        return kind
+    with nvml_module.opened(nvml) as (api, absence):
+        if absence is None:
+            _, absence = nvml_module.visible(api, os.environ if environ is None else environ)
+    return "cuda" if absence is None or absence.broken else "cpu"
+
+
+def identity(kind: str, *, index: int = 0, nvml: Any = None, environ: Mapping[str, str] | None = None) -> str:
+    """What tells the device that ``find`` would take from every other here: a card's UUID, or "cpu"; empty where there is none."""
+    if kind == "cpu":
+        return "cpu"
+    with nvml_module.opened(nvml) as (api, absence):
+        uuids: list[str] = []
+        if absence is None:
+            uuids, absence = nvml_module.visible(api, os.environ if environ is None else environ)
+    if absence is not None:
+        return "cpu" if kind == "auto" and not absence.broken else ""
+    return uuids[index] if index < len(uuids) else ""
+
+
+def free_now(budget: Budget, *, nvml: Any = None) -> int | None:
+    """What is free on the budget's card now; None on a CPU or where NVML doesn't answer."""
+    if budget.kind != "cuda":
+        return None
+    with nvml_module.opened(nvml) as (api, absence):
+        if absence is not None:
+            return None
+        with suppress(api.NVMLError):
+            return card_memory.free_bytes(api, budget.uuid)
+    return None
+
+
+def used_bytes(budget: Budget, *, nvml: Any = None) -> int:
+    """What is in use on the budget's card now beyond what was when it was found; 0 on a CPU or where NVML doesn't answer."""
+    free = free_now(budget, nvml=nvml)
+    return 0 if free is None else max(0, budget.free_bytes - free)
+
+
+def busy(budget: Budget, *, nvml: Any = None) -> float | None:
+    """Part of the time that the budget's card computes; None on a CPU or where NVML doesn't tell."""
+    if budget.kind != "cuda":
+        return None
+    with nvml_module.opened(nvml) as (api, absence):
+        return None if absence is not None else card_memory.busy(api, budget.uuid)
+
+
+def taken(budget: Budget, *, nvml: Any = None) -> str:
+    """Who holds memory of the card that the budget counts on, as a sentence; empty where nobody does. Nothing of ours may run.
+
+    A desktop takes and gives back some all the time: half of the headroom is left to it.
+    """
+    free = free_now(budget, nvml=nvml)
+    drift = max(SETTLED_BYTES, (budget.budget_bytes - budget.cap_bytes) // 2)
+    if free is None or free >= budget.budget_bytes - drift:
+        return ""
+    with nvml_module.opened(nvml) as (api, _):
+        card = nvml_module.read_card(api, budget.uuid)
+    return f"{format_size(free)} of {card} are free and the budget needs {format_size(budget.budget_bytes)}; held by {_holders(card)}"
+
+
+def wait_for(budget: Budget, *, timeout_s: float, nvml: Any = None) -> str:
+    """Waits until the card's memory is there again. What ``taken`` says after that, or after ``timeout_s``."""
+    until = time.monotonic() + timeout_s
+    while (holder := taken(budget, nvml=nvml)) and time.monotonic() < until:
+        time.sleep(min(WAITING_S, max(0.0, until - time.monotonic())))
+    return holder
+
+
+def settle(budget: Budget, *, idle_free_bytes: int | None = None, timeout_s: float = 10.0, nvml: Any = None) -> bool:
+    """Waits until a card has given back what a child that has ended held. False where it hasn't within ``timeout_s``.
+
+    The driver frees a dead process's memory a moment after the process is gone; a trial that starts too early would be
+    judged by its predecessor's memory. ``idle_free_bytes``: what was free before that child; None: when the budget was found.
+    """
+    idle = budget.free_bytes if idle_free_bytes is None else idle_free_bytes
+    until = time.monotonic() + timeout_s
+    while (free := free_now(budget, nvml=nvml)) is not None and free < idle - SETTLED_BYTES:
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def _scalar_faults(kind: str, index: int, memory_bytes: int | None, headroom: float) -> list[Fault]:
+    """What is wrong with the values whatever the machine is."""
+    faults = []
+    if kind not in ("auto", "cuda", "cpu"):
+        close = difflib.get_close_matches(str(kind).lower(), ("auto", "cuda", "cpu"), n=1)
+        cure = f"Did you mean {close[0]}?" if close else "autofit runs on auto, cuda or cpu."
+        faults.append(Fault(key="device.kind", found=f"{kind!r} is not a kind of device", cure=cure))
+    if index < 0:
+        faults.append(Fault(key="device.index", found=f"{index} is negative", cure="Cards are numbered from 0."))
+    if memory_bytes is not None and memory_bytes <= 0:
+        cure = "Write it as 16GiB, or leave it empty for all of the device."
+        faults.append(Fault(key="device.memory", found=f"{memory_bytes} bytes is no budget", cure=cure))
+    if not 0.0 <= headroom < 1.0:  # NaN fails this, too
+        found = f"{headroom} is not a fraction from 0 to below 1"
+        faults.append(Fault(key="device.headroom", found=found, cure="0.10 keeps 10 % of the budget free."))
+    return faults
+
+
+# ---- CUDA
+
+
+def _cards(count: int) -> str:
+    return "1 card" if count == 1 else f"{count} cards"
+
+
+def _too_high(index: int, count: int, env: Mapping[str, str]) -> BadInput:
+    wish = env.get("CUDA_VISIBLE_DEVICES")
+    under = f" (CUDA_VISIBLE_DEVICES={wish})" if wish is not None else ""
+    found = f"{index} is asked, but {_cards(count)} can be seen{under}"
+    return _refused("device.index", found, "Use 0." if count == 1 else f"Use a number from 0 to {count - 1}.")
+
+
+def _card_faults(card: Card, memory_bytes: int | None, share: bool, tolerate_bytes: int) -> list[Fault]:
+    """Why this card can't give this budget."""
+    if card.mig:
+        cure = "Choose a card that is not, with device.index, or have its administrator end it (nvidia-smi -mig 0)."
+        return [Fault(key="device.index", found=f"{card} is in MIG mode, which autofit doesn't support", cure=cure)]
+    if card.total_bytes <= 0:
+        found = f"the driver doesn't tell the memory of {card}; one that shares the host's memory is not supported"
+        return [Fault(key="device.index", found=found, cure="Choose another card, or run with device.kind=cpu.")]
+    total = format_size(card.total_bytes)
+    faults = []
+    if memory_bytes is not None and memory_bytes > card.total_bytes * NOMINAL:
+        found = f"{format_size(memory_bytes)} is asked, but {card} has {total} that programs can reach"
+        cure = f"Ask for {_round(card.total_bytes)} or less, or leave it empty for all of the card."
+        faults.append(Fault(key="device.memory", found=found, cure=cure))
+    if card.used_bytes > tolerate_bytes and not share:
+        faults.append(_held(card, tolerate_bytes))
+    if faults:
+        return faults
+    asked = card.total_bytes if memory_bytes is None else min(memory_bytes, card.total_bytes)
+    least = f"a CUDA context alone needs about {format_size(LEAST_CUDA_BYTES)}"
+    if asked < LEAST_CUDA_BYTES:
+        faults.append(Fault(key="device.memory", found=f"{format_size(asked)} is asked, but {least}", cure="Ask for more."))
+    elif card.free_bytes < LEAST_CUDA_BYTES:
+        found = f"{format_size(card.free_bytes)} of the {total} of {card} are free, held by {_holders(card)}, and {least}"
+        cure = "Wait until the card is free, or choose another with device.index."
+        faults.append(Fault(key="device.share", found=found, cure=cure))
+    return faults
+
+
+def _allocator_faults(env: Mapping[str, str]) -> list[Fault]:
+    """An allocator whose cap is none (it counts live bytes, not its pool, and tells no failures), and a cap beside ours."""
+    faults = []
+    for name in allocator.VARIABLES:
+        if "cudamallocasync" in env.get(name, "").lower():
+            found = f"{env[name]!r} chooses cudaMallocAsync, whose pool no cap holds, so nothing could be proven"
+            faults.append(Fault(key=name, found=found, cure="Take backend:cudaMallocAsync out of it.", where="environment"))
+        if allocator.FRACTION in env.get(name, ""):
+            found = f"{env[name]!r} sets {allocator.FRACTION}, by which autofit itself holds a run to its budget"
+            faults.append(
+                Fault(key=name, found=found, cure="Take it out, and say device.memory=16GiB, or how much it may be.", where="environment")
+            )
+    return faults
+
+
+def _held(card: Card, tolerate_bytes: int) -> Fault:
+    """The card is held by others: by whom, and what to do about it."""
+    killable = [str(neighbour.pid) for neighbour in card.neighbours if neighbour.name]
+    first = f"If they are leftovers, kill {' '.join(killable)}" if killable else "See nvidia-smi on the host"
+    found = f"{format_size(card.used_bytes)} of the {format_size(card.total_bytes)} of {card} are in use by "
+    free = format_size(card.free_bytes)
+    cure = f"{first}; otherwise wait, or set device.share=true to budget only the {free} that are free now."
+    return Fault(key="device.share", found=found + _holders(card, tolerate_bytes), cure=cure)
+
+
+def _holders(card: Card, tolerate_bytes: int = 0) -> str:
+    """Who uses the card; what no process accounts for is told when it is above ``tolerate_bytes``, or all there is."""
+    holders = [str(neighbour) for neighbour in card.neighbours]
+    if card.unattributed_bytes > tolerate_bytes or not holders:
+        hidden = "another container" if holders else "a process this container can't see"
+        rest = format_size(card.unattributed_bytes)
+        holders.append(f"{hidden}, the desktop or the driver ({rest} that belong to no process shown here)")
+    return "; ".join(holders)
+
+
+def _card_notes(card: Card, memory_bytes: int | None, share: bool, cards: int, env: Mapping[str, str]) -> tuple[str, ...]:
+    notes = []
+    asked = card.total_bytes if memory_bytes is None else memory_bytes
+    if asked < card.total_bytes:
+        total = format_size(card.total_bytes)
+        notes.append(f"{card} has {total}; device.memory makes it a card of {format_size(asked)}")
+    if card.free_bytes < asked:
+        free = format_size(card.free_bytes)
+        notes.append(f"the budget is the {free} that others leave free of {format_size(asked)}: {_holders(card)}")
+    if share and card.used_bytes > 0:
+        notes.append("device.share=true: a neighbour that grows later takes memory that this budget counts on")
+    if cards > 1 and env.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
+        notes.append(f"{cards} cards are visible, numbered by PCI bus as nvidia-smi does; this is {card.uuid}")
+    if _may_spill():
+        part = f"{1 - SPILL_PART:.0%} lower than elsewhere, and its time per sample is compared with that of half the micro-batch"
+        notes.append(f"this driver (WSL, Windows) gives host memory instead of failing: a trial's cap is {part}")
+    return tuple(notes)
+
+
+def _may_spill() -> bool:
+    return platform.system() == "Windows" or "microsoft" in platform.release().lower()
+
+
+def _on_card(card: Card, memory_bytes: int | None, headroom: float, notes: tuple[str, ...]) -> Budget:
+    asked = card.total_bytes if memory_bytes is None else memory_bytes
+    budget = min(asked, card.free_bytes)
+    cap = math.floor(budget * (1 - headroom) * (SPILL_PART if _may_spill() else 1))
+    return Budget(
+        kind="cuda",
+        index=card.index,
+        uuid=card.uuid,
+        name=card.name,
+        total_bytes=card.total_bytes,
+        free_bytes=card.free_bytes,
+        budget_bytes=budget,
+        cap_bytes=cap,
+        ceiling_bytes=cap,
+        headroom=headroom,
+        neighbours=card.neighbours,
+        emulated=asked < card.total_bytes,
+        notes=notes,
+        may_spill=_may_spill(),
+    )
+
+
+def _round(size: int) -> str:
+    """The largest round size not above ``size``."""
+    return f"{size // GIB}GiB" if size >= GIB else f"{size // MIB}MiB"
+
+
+# ---- CPU
+
+
+def _on_cpu(index: int, memory_bytes: int | None, headroom: float, notes: Sequence[str]) -> Budget:
+    if platform.system() != "Linux":
+        here = "".join(f"; {note}" for note in notes)
+        found = f"a CPU budget needs Linux's RLIMIT_DATA, and this is {platform.system() or 'another system'}{here}"
+        raise _refused("device.kind", found, "Run in WSL, a Linux container or a machine with an NVIDIA card.")
+    if index != 0:
+        cure = "A CPU has index 0 only; cards are counted with device.kind=cuda."
+        raise _refused("device.index", f"{index} is asked on the cpu", cure)
+    notes = list(notes)
+    total, free, machine = host.memory()
+    if total < machine:
+        notes.append(f"this container may use {format_size(total)} of the machine's {format_size(machine)}")
+    if memory_bytes is not None and memory_bytes > free:
+        asked = format_size(memory_bytes)
+        found = f"{asked} is asked, but {format_size(free)} of {format_size(total)} of host memory is available"
+        cure = f"Ask for {_round(free)} or less, or leave it empty for {CPU_SHARE:.0%} of what is available."
+        raise _refused("device.memory", found, cure)
+    budget = memory_bytes or int(free * CPU_SHARE)
+    if memory_bytes is None:
+        share = f"{CPU_SHARE:.0%} of the {format_size(free)} of host memory available now"
+        notes.append(f"the budget is {share}; device.memory sets it")
+    return Budget(
+        kind="cpu",
+        index=0,
+        name=host.cpu_name(),
+        total_bytes=total,
+        free_bytes=free,
+        budget_bytes=budget,
+        cap_bytes=cap_of(budget, headroom),
+        ceiling_bytes=max(budget, min(int(budget * CEILING), int(free * CPU_SHARE))),
+        headroom=headroom,
+        neighbours=(),
+        emulated=memory_bytes is not None,
+        notes=tuple(notes),
+    )

@@ -1,0 +1,287 @@
+"""What NVML tells: the cards that can be seen, their memory and who holds it, or why there is none; plain values out.
+
+NVML (package ``nvidia-ml-py``, module ``pynvml``, imported only when asked) sees the whole machine and opens no CUDA
+context, so asking costs the card nothing. Nothing is judged here and nothing is changed on a card. Sizes are bytes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from launcher.machine import install
+from launcher.shared.card_memory import handle_of, memory
+from launcher.shared.sizes import format_size
+
+MOST_OF_A_COMMAND = 80
+VANISH_WAIT_S = 0.3
+"""How long a process that NVML names and the system doesn't know is given to disappear from NVML's list too."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Neighbour:
+    """A process that already uses the card."""
+
+    pid: int
+    name: str
+    """Its program's name; empty where this process can't see it (a container, another pid namespace)."""
+    user: str
+    used_bytes: int
+    """0 where the driver doesn't say (WSL, Windows)."""
+    command: str = ""
+    """How it was started, in a few words; empty where this process may not know."""
+
+    def __str__(self) -> str:
+        used = format_size(self.used_bytes) if self.used_bytes else "an amount the driver doesn't tell"
+        if not self.name:
+            return f"a process this container can't see (pid {self.pid} on the host, {used})"
+        command = f" `{self.command}`" if self.command else ""
+        return f"{self.name} (pid {self.pid}, user {self.user or 'unknown'}, {used}){command}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Card:
+    """One card as it is now."""
+
+    index: int
+    """NVML's number, which is nvidia-smi's. For people only: CUDA may number cards otherwise."""
+    uuid: str
+    """The card's one identity."""
+    name: str
+    mig: bool
+    total_bytes: int
+    """What programs can reach: without the driver's own reserve. 0 where it doesn't tell (memory of the host's)."""
+    free_bytes: int
+    neighbours: tuple[Neighbour, ...]
+    """Largest first."""
+
+    def __str__(self) -> str:
+        return f"cuda:{self.index} ({self.name})"
+
+    @property
+    def used_bytes(self) -> int:
+        return self.total_bytes - self.free_bytes
+
+    @property
+    def unattributed_bytes(self) -> int:
+        """In use, but by none of ``neighbours`` as far as the driver tells."""
+        return max(0, self.used_bytes - sum(neighbour.used_bytes for neighbour in self.neighbours))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Absence:
+    """Why there is no card to use."""
+
+    found: str
+    cure: str
+    broken: bool = False
+    """There is a card, but it can't be used as things are: a CPU in its place would surprise."""
+
+
+@contextmanager
+def opened(nvml: Any = None) -> Iterator[tuple[Any, Absence | None]]:
+    """NVML, initialised, and shut down at the end; or the reason why it isn't there. ``nvml``: None imports pynvml."""
+    if nvml is None:
+        try:
+            import pynvml
+        except ImportError:
+            yield (
+                None,
+                Absence(
+                    found="the Python package nvidia-ml-py, which asks the driver, is not installed",
+                    cure=f"Install it into this environment: {install.command('nvidia-ml-py')}.",
+                    broken=_card_files(),
+                ),
+            )
+            return
+        nvml = pynvml
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        yield None, _no_driver(nvml, error)
+        return
+    try:
+        yield nvml, None
+    finally:
+        with suppress(nvml.NVMLError):
+            nvml.nvmlShutdown()
+
+
+def driver_version(nvml: Any = None) -> str | None:
+    """The driver's version; None where NVML doesn't answer."""
+    with opened(nvml) as (api, absence):
+        if absence is not None:
+            return None
+        with suppress(api.NVMLError):
+            return str(api.nvmlSystemGetDriverVersion())
+    return None
+
+
+def _card_files() -> bool:
+    """Whether the kernel shows an NVIDIA card, whatever the libraries say."""
+    return Path("/dev/nvidia0").exists() or Path("/proc/driver/nvidia/gpus").exists()
+
+
+def _no_driver(nvml: Any, error: Exception) -> Absence:
+    use_cpu = "or run on the CPU with device.kind=cpu"
+    if isinstance(error, (nvml.NVMLError_LibraryNotFound, nvml.NVMLError_DriverNotLoaded)):
+        no_library = isinstance(error, nvml.NVMLError_LibraryNotFound)
+        missing = "libnvidia-ml.so.1 is missing" if no_library else "its kernel module is not loaded"
+        if _card_files():
+            return Absence(
+                found=f"an NVIDIA card is here but the driver can't be asked ({missing})",
+                cure=f"In a container, start it with --gpus all; otherwise reinstall the driver; {use_cpu}.",
+                broken=True,
+            )
+        return Absence(
+            found=f"there is no NVIDIA driver ({missing})",
+            cure=f"Install the driver (nvidia-smi must work), in a container start it with --gpus all, {use_cpu}.",
+        )
+    if isinstance(error, nvml.NVMLError_LibRmVersionMismatch):
+        return Absence(
+            found="the NVIDIA driver was updated and its library no longer matches the loaded kernel module",
+            cure=f"Reboot, or reload the nvidia kernel modules; {use_cpu}.",
+            broken=True,
+        )
+    return Absence(found=f"the NVIDIA driver doesn't answer ({error})", cure=f"See what nvidia-smi says; {use_cpu}.", broken=True)
+
+
+def openable(nvml: Any) -> tuple[list[str], tuple[str, ...]]:
+    """UUIDs of the cards that this process may open, in NVML's order; a note for each that it may not.
+
+    NVML counts cards that a container or a cgroup keeps this process from; CUDA numbers only the others.
+    """
+    uuids, notes = [], []
+    for number in range(int(nvml.nvmlDeviceGetCount())):
+        try:
+            uuids.append(_text(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(number))))
+        except nvml.NVMLError as error:  # no permission, lost from the bus, short of power
+            notes.append(f"card {number} of nvidia-smi is left out: it can't be opened ({error})")
+    return uuids, tuple(notes)
+
+
+def visible(nvml: Any, environ: Mapping[str, str]) -> tuple[list[str], Absence | None]:
+    """UUIDs of the cards that CUDA_VISIBLE_DEVICES leaves, in its order; or why there is none.
+
+    CUDA's rule: entries count up to the first one that names no card.
+    https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
+    """
+    uuids, locked = openable(nvml)
+    count = len(uuids)
+    if locked and not count:
+        return [], Absence(
+            found=f"no card can be opened: {'; '.join(locked)}",
+            cure="Ask for access to it (a cgroup, a container or the permissions of /dev/nvidia*); or run with device.kind=cpu.",
+            broken=True,
+        )
+    if count == 0:
+        return [], Absence(
+            found="the NVIDIA driver works but there is no card (no device)",
+            cure="Check nvidia-smi -L, and in a container --gpus; or run with device.kind=cpu.",
+        )
+    wish = environ.get("CUDA_VISIBLE_DEVICES")
+    if wish is None:
+        return uuids, None
+    entries = [entry.strip() for entry in wish.split(",")] if wish.strip() else []
+    if any(entry.startswith("MIG-") for entry in entries):
+        return [], Absence(
+            found=f"CUDA_VISIBLE_DEVICES={wish} names a MIG slice, which autofit doesn't support",
+            cure="Name a whole card, by number or GPU-... UUID; device.memory=10GiB emulates a slice of that size.",
+            broken=True,
+        )
+    seen: list[str] = []
+    for entry in entries:
+        number = _named(entry, uuids)
+        if number is None:
+            break
+        seen.append(uuids[number])
+    if seen:
+        return seen, None
+    if not entries or entries[0] in ("-1", "NoDevFiles", "none"):
+        return [], Absence(
+            found=f'CUDA_VISIBLE_DEVICES="{wish}" hides {"the card" if count == 1 else f"all {count} cards"}',
+            cure="Unset CUDA_VISIBLE_DEVICES, or set it to 0; or run with device.kind=cpu.",
+        )
+    return [], Absence(
+        found=f'CUDA_VISIBLE_DEVICES="{wish}" begins with {entries[0]!r}, which names no card of {count}',
+        cure=f"Use a number from 0 to {count - 1} or a UUID of nvidia-smi -L.",
+        broken=True,
+    )
+
+
+def _named(entry: str, uuids: Sequence[str]) -> int | None:
+    """The place among ``uuids`` that one entry of CUDA_VISIBLE_DEVICES names: a number, or a UUID or its unique beginning."""
+    if entry.isdecimal():
+        return int(entry) if int(entry) < len(uuids) else None
+    if not entry.startswith("GPU-"):
+        return None
+    matches = [number for number, uuid in enumerate(uuids) if uuid.lower().startswith(entry.lower())]
+    return matches[0] if len(matches) == 1 else None
+
+
+def _text(value: str | bytes) -> str:
+    """pynvml gave bytes until version 11."""
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def read_card(nvml: Any, uuid: str) -> Card:
+    """The card of that UUID, as it is now.
+
+    A process that NVML names and the system doesn't know is asked for once more: one that ended in between is gone from
+    NVML's list then, and its memory is free; one in another namespace stays.
+    """
+    handle = handle_of(nvml, uuid)
+    neighbours = _neighbours(nvml, handle)
+    if any(not neighbour.name for neighbour in neighbours):
+        time.sleep(VANISH_WAIT_S)
+        neighbours = _neighbours(nvml, handle)
+    total, free = memory(nvml, handle)
+    mig = False
+    with suppress(nvml.NVMLError):  # most cards don't know MIG
+        mig = int(nvml.nvmlDeviceGetMigMode(handle)[0]) == 1
+    return Card(
+        index=int(nvml.nvmlDeviceGetIndex(handle)),
+        uuid=uuid,
+        name=_text(nvml.nvmlDeviceGetName(handle)),
+        mig=mig,
+        total_bytes=total,
+        free_bytes=free,
+        neighbours=tuple(sorted(neighbours, key=lambda neighbour: (-neighbour.used_bytes, neighbour.pid))),
+    )
+
+
+def _neighbours(nvml: Any, handle: Any) -> list[Neighbour]:
+    """Compute and graphics processes. One can be in both lists with the same memory; some drivers tell no list."""
+    used: dict[int, int] = {}
+    for ask in (nvml.nvmlDeviceGetComputeRunningProcesses, nvml.nvmlDeviceGetGraphicsRunningProcesses):
+        with suppress(nvml.NVMLError):
+            for process in ask(handle):
+                used[int(process.pid)] = max(used.get(int(process.pid), 0), int(process.usedGpuMemory or 0))
+    return [_neighbour(pid, used_bytes) for pid, used_bytes in used.items()]
+
+
+def _neighbour(pid: int, used_bytes: int) -> Neighbour:
+    try:
+        process = psutil.Process(pid)
+        name = user = command = ""
+        with suppress(psutil.AccessDenied):
+            name = process.name()
+        with suppress(psutil.AccessDenied, KeyError):
+            user = process.username()
+        with suppress(psutil.AccessDenied):
+            command = _in_short(process.cmdline())
+    except psutil.NoSuchProcess:
+        return Neighbour(pid=pid, name="", user="", used_bytes=used_bytes)
+    return Neighbour(pid=pid, name=name or "unnamed process", user=user, used_bytes=used_bytes, command=command)
+
+
+def _in_short(words: Sequence[str]) -> str:
+    """A command line as a person would know it again: the program's own name, and as much as stands in a line."""
+    line = " ".join([Path(words[0]).name, *words[1:]]) if words else ""
+    return line if len(line) <= MOST_OF_A_COMMAND else line[: MOST_OF_A_COMMAND - 3] + "..."

@@ -1,0 +1,421 @@
+"""A command -> one child process in a session of its own, its output, and how it ended.
+
+On the launcher's side the only module that starts, signals or ends processes. Inside a trainer's process ``trainers.script.inside``
+starts the person's command, and its probe a child that reads a data set; ``worker.guardian`` ends what a killed launcher leaves.
+
+Every child carries a token in its environment, so that at the end all of its descendants are found and ended, those that left
+its session included.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import pty
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import BinaryIO, Protocol
+
+import psutil
+
+from launcher.errors import Interrupted
+from launcher.machine.bars import WIDE
+from launcher.shared import procfs
+from launcher.shared.ending import Ending
+from launcher.shared.orders import HELD
+
+log = logging.getLogger(__name__)
+
+TOKEN = "AUTOFIT_CHILD"
+_POLL_S = 0.05
+_GRACE_S = 10.0
+_TAIL_BYTES = 256 * 1024
+
+
+class Shows(Protocol):
+    """A screen, or a file, that a child's output goes to as well."""
+
+    def write(self, data: bytes, /) -> object: ...
+    def flush(self) -> None: ...
+    def isatty(self) -> bool: ...
+    def fileno(self) -> int: ...
+
+
+@dataclass(slots=True)
+class Child:
+    """A running child. Made by ``start``; ``wait`` must be called, or ``end``."""
+
+    process: subprocess.Popen[bytes]
+    token: str
+    started: float
+    pumps: list[threading.Thread] = field(default_factory=list)
+    words: dict[Path, bytearray] = field(default_factory=dict)
+    """The ends of what it said and was shown, by log: a disk that is full, or read-only, keeps none of the very words that tell of it."""
+    peak_data_bytes: int = 0
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def tail(self, log: Path) -> str:
+        """The last part of what it said there, as text."""
+        return self.words[log][-_TAIL_BYTES:].decode("utf-8", errors="replace") if log in self.words else tail(log)
+
+    def begins(self) -> None:
+        """Its time and its peak count from now on: it has only waited."""
+        self.started, self.peak_data_bytes = time.monotonic(), 0
+
+    def send(self, number: int) -> None:
+        """Sends a signal to the child's whole session; nothing where it is gone."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+    def descendants(self) -> list[psutil.Process]:
+        """Every living process that this child started, directly or not, itself included."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                if process.pid != os.getpid() and process.environ().get(TOKEN, "").startswith(self.token):
+                    found.append(process)
+        return found
+
+    def end(self, *, grace_s: float = _GRACE_S) -> None:
+        """Ends the child and everything it started: TERM, then KILL after ``grace_s``. Returns when all are gone."""
+        self.send(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=grace_s)
+        self.sweep()
+        self.process.wait()
+        _tell_guardian(f"-{self.token}")
+
+    def sweep(self) -> int:
+        """Kills what is left of the child's descendants; returns how many there were."""
+        left = self.descendants()
+        for process in left:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs([process for process in left if process.pid != self.pid], timeout=_GRACE_S)
+        return len(left)
+
+
+def start(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path | None = None,
+    stdout: Path,
+    stderr: Path,
+    show: tuple[Shows, Shows] | None = None,
+) -> Child:
+    """Starts ``argv`` with ``env`` on top of this process's environment, its output logged to two files.
+
+    With ``show``, output also goes to those two as it comes; where one of them is a terminal, the child gets a terminal too, so that
+    it draws its progress bars. That one has ``bars.WIDE`` columns at least, while ``COLUMNS`` says the width of the person's: bars are
+    cut to a terminal's size, and must be whole to be read; what else is laid out (tables, rules, help) goes by ``COLUMNS``.
+    """
+    token = f"{os.environ.get(TOKEN, '')}/{uuid.uuid4().hex}"  # a launcher started by a launcher keeps the outer token in front
+    _tell_guardian(f"+{token}")
+    shown: tuple[Shows | None, Shows | None] = show or (None, None)
+    full_env = {**_columns(shown), **os.environ, **env, TOKEN: token}
+    sinks: list[BinaryIO] = [stdout.open("ab", buffering=0), stderr.open("ab", buffering=0)]
+    sources: list[tuple[int, BinaryIO, Shows]] = []
+    ends: list[int] = []
+    try:
+        for sink, stream in zip(sinks, shown, strict=True):
+            if stream is None:
+                ends.append(os.dup(sink.fileno()))
+            else:
+                reader, writer = _terminal(_width(stream)) if stream.isatty() else os.pipe()
+                sources.append((reader, sink, stream))
+                ends.append(writer)
+        process = subprocess.Popen(
+            list(argv), env=full_env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=ends[0], stderr=ends[1], start_new_session=True
+        )
+    finally:
+        for end in ends:
+            os.close(end)
+    child = Child(process=process, token=token, started=time.monotonic())
+    for reader, sink, stream in sources:
+        words = child.words[stdout if sink is sinks[0] else stderr] = bytearray()
+        thread = threading.Thread(target=_pump, args=(reader, sink, stream, words), daemon=True)
+        thread.start()
+        child.pumps.append(thread)
+    if not sources:
+        for sink in sinks:
+            sink.close()
+    return child
+
+
+_guardian: subprocess.Popen[bytes] | None = None
+_guarded: set[str] = set()
+"""Tokens of the children that are to be ended with us."""
+
+
+def _tell_guardian(line: str) -> None:
+    """Tells the process that ends our children where we can't any more (``launcher.worker.guardian``): ``+TOKEN`` begins, ``-TOKEN`` ends.
+
+    It is started with the first of them, and anew where somebody has ended it meanwhile.
+    """
+    global _guardian
+    (_guarded.add if line.startswith("+") else _guarded.discard)(line[1:])
+    with contextlib.suppress(OSError):  # without it a launcher that is killed by -9 leaves its children; nothing else is lost
+        lines = [line]
+        if _guardian is None or _guardian.poll() is not None:
+            _guardian, lines = _new_guardian(), [f"+{token}" for token in sorted(_guarded)]
+        assert _guardian.stdin is not None
+        _guardian.stdin.write("".join(f"{one}\n" for one in lines).encode())
+        _guardian.stdin.flush()
+
+
+def _new_guardian() -> subprocess.Popen[bytes]:
+    env = {key: value for key, value in os.environ.items() if key != HELD}
+    return subprocess.Popen(
+        python_module("launcher.worker.guardian", TOKEN), stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env=env, cwd="/", start_new_session=True,
+    )  # fmt: skip
+
+
+def wait(
+    child: Child,
+    *,
+    timeout_s: float | None = None,
+    each_poll: Callable[[], None] | None = None,
+    poll_s: float = _POLL_S,
+    stderr: Path | None = None,
+) -> Ending:
+    """Waits for the child's end, ends it after ``timeout_s``, and leaves none of its descendants alive.
+
+    Raises Interrupted (after ending everything) where ``forward_signals`` saw one that means stop.
+    """
+    timed_out = False
+    while child.process.poll() is None:
+        child.peak_data_bytes = max(child.peak_data_bytes, _data_bytes(child.pid))
+        if each_poll is not None:
+            each_poll()
+        if timeout_s is not None and time.monotonic() - child.started > timeout_s:
+            timed_out = True
+            child.end(grace_s=1.0)
+            break
+        _ended_within(child, poll_s)
+    child.sweep()
+    for pump in child.pumps:
+        pump.join(timeout=_GRACE_S)
+    _tell_guardian(f"-{child.token}")
+    return Ending(
+        returncode=child.process.returncode,
+        timed_out=timed_out,
+        seconds=time.monotonic() - child.started,
+        peak_data_bytes=child.peak_data_bytes,
+        stderr_tail=child.tail(stderr) if stderr is not None else "",
+    )
+
+
+def ask_to_end(pid: int, *, started: int) -> bool:
+    """SIGTERM to the process of that number that was started then (``procfs.started``), and to no later one. False where it is gone.
+
+    Raises PermissionError where it is another user's.
+    """
+    with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+        handle = os.pidfd_open(pid)
+        try:
+            if procfs.started(pid) == started:  # asked while the handle is held: what it stands for can't change any more
+                signal.pidfd_send_signal(handle, signal.SIGTERM)
+                return True
+        finally:
+            os.close(handle)
+    return False
+
+
+def _ended_within(child: Child, seconds: float) -> None:
+    """Sleeps so long, or until the child has ended. ``Popen.wait`` would wake up some hundred times a second, which a trainer that uses
+    all cores pays for."""
+    try:
+        end = os.pidfd_open(child.pid)
+    except (AttributeError, OSError):  # no Linux, or one before 5.3
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.process.wait(timeout=seconds)
+        return
+    try:
+        poll = select.poll()
+        poll.register(end, select.POLLIN)
+        poll.poll(seconds * 1000)
+    finally:
+        os.close(end)
+
+
+@contextlib.contextmanager
+def forward_signals(child: Child, *, grace_s: float = _GRACE_S, told: Callable[[str], None] | None = None) -> Iterator[None]:
+    """While open, INT, TERM and HUP sent to the launcher go to the child; when it has ended, Interrupted is raised.
+
+    A second one kills at once; ``told`` hears the name of the first. Only the main thread can hold handlers; elsewhere this does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    seen: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        seen.append(number)
+        child.send(number if len(seen) == 1 else signal.SIGKILL)
+        if len(seen) == 1:
+            threading.Thread(target=_kill_later, args=(child, grace_s), daemon=True).start()
+            if told is not None:  # not in here, where somebody may be in the middle of a line
+                threading.Thread(target=told, args=(signal.Signals(number).name,), daemon=True).start()
+
+    numbers = [number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handle) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if seen:
+        child.sweep()
+        raise Interrupted(signal.Signals(seen[0]).name)
+
+
+def _kill_later(child: Child, grace_s: float) -> None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.process.wait(timeout=grace_s)
+    child.send(signal.SIGKILL)
+
+
+def tail(path: Path, *, most_bytes: int = _TAIL_BYTES) -> str:
+    """The last part of a log, as text."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - most_bytes))
+            return file.read().decode("utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+def _data_bytes(pid: int) -> int:
+    """VmData of a process, 0 where it can't be read: it has ended, or this is no Linux."""
+    try:
+        return procfs.data_bytes(pid)
+    except OSError:
+        return 0
+
+
+def _width(stream: Shows) -> int:
+    """Columns of a terminal."""
+    with contextlib.suppress(OSError):
+        return os.get_terminal_size(stream.fileno()).columns or shutil.get_terminal_size().columns
+    return shutil.get_terminal_size().columns
+
+
+def _columns(shown: tuple[Shows | None, Shows | None]) -> dict[str, str]:
+    """COLUMNS, where the person's terminal is narrower than the child's."""
+    found = next((_width(stream) for stream in shown if stream is not None and stream.isatty()), WIDE)
+    return {"COLUMNS": str(found)} if found < WIDE else {}
+
+
+def _terminal(columns: int) -> tuple[int, int]:
+    """A pseudo-terminal of at least so many columns that passes bytes through unchanged (no \\n -> \\r\\n twice)."""
+    ours, theirs = pty.openpty()
+    with contextlib.suppress(OSError):
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", shutil.get_terminal_size().lines, max(columns, WIDE), 0, 0))
+    modes = termios.tcgetattr(theirs)
+    modes[1] &= ~termios.OPOST
+    termios.tcsetattr(theirs, termios.TCSANOW, modes)
+    return ours, theirs
+
+
+def _pump(reader: int, sink: BinaryIO, stream: Shows, words: bytearray) -> None:
+    """Copies bytes until the writing end is closed, and keeps their end in ``words``. A pseudo-terminal says that by EIO."""
+    shown: Shows | None = stream
+    kept = True
+    with contextlib.suppress(OSError), sink:
+        while chunk := os.read(reader, 65536):
+            words += chunk
+            if len(words) > 2 * _TAIL_BYTES:
+                del words[:-_TAIL_BYTES]
+            if kept:
+                try:
+                    sink.write(chunk)
+                except OSError:
+                    kept = False  # a full disk: the child goes on, and is still shown
+            if shown is not None:
+                try:
+                    shown.write(chunk)
+                    shown.flush()
+                except (OSError, ValueError):
+                    shown = None  # our own reader has gone; the child and its log go on
+    os.close(reader)
+
+
+def wait_for_leftovers(folder: Path, *, timeout_s: float = 60.0) -> list[int]:
+    """Waits until no process of a full run in ``folder`` is left that another launcher started; those that are left after all."""
+    until = time.monotonic() + timeout_s
+    while (left := procfs.with_variable(HELD, (f"{folder}{os.sep}",))) and time.monotonic() < until:
+        time.sleep(0.2)
+    return left
+
+
+def output_of(argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout_s: float | None = None) -> tuple[int, str]:
+    """(exit status, what it said) of a short command that is waited for; 127 and the reason where it can't be started, 124
+    where it was ended after ``timeout_s``.
+
+    ``env``: on top of this process's environment. What it said: its standard error, where it failed and said something there.
+    """
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, env={**os.environ, **(env or {})}, timeout=timeout_s)
+    except OSError as error:
+        return 127, str(error)
+    except subprocess.TimeoutExpired as error:
+        return 124, str(error)
+    return done.returncode, (done.stderr or done.stdout) if done.returncode else done.stdout
+
+
+def python_module(module: str, *arguments: str) -> tuple[str, ...]:
+    """argv that runs a module of this installation with this interpreter, whatever else is called ``launcher`` on PYTHONPATH.
+
+    ``-P`` keeps the working folder out of ``sys.path``: a person's own ``datasets/`` there must not pass for the package of that name.
+    """
+    return (sys.executable, "-P", str(ENTRY), module, *arguments)
+
+
+ENTRY = Path(__file__).absolute().parents[1] / "autofit_launcher.py"
+"""What loads our package from its own place, and then a module of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """A process that outlives this one."""
+
+    process: subprocess.Popen[bytes]
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs."""
+        return self.process.poll()
+
+
+def detach(argv: Sequence[str], *, env: Mapping[str, str], log: Path) -> Detached:
+    """Starts ``argv`` in a session of its own, all its words in ``log``; it is nobody's child to be ended with this process."""
+    with log.open("ab", buffering=0) as words:
+        process = subprocess.Popen(
+            list(argv), env={**os.environ, **env}, stdin=subprocess.DEVNULL, stdout=words, stderr=words, start_new_session=True
+        )
+    return Detached(process)

@@ -1,0 +1,171 @@
+"""A full run that ended -> what ended it, in which phase, with its own words as evidence. Pure."""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass
+
+from launcher.adapter.protocol import Weights
+from launcher.run.recovery import Ended
+from launcher.shared.memory_failures import MemoryFailure, maybe_memory, memory_failure
+from launcher.shared.report import Phase
+
+_FRAME = re.compile(r'File "([^"]+)", line \d+, in (\S+)')
+_TRACEBACK = "Traceback (most recent call last)"
+_CHAINED = ("another exception occurred:", "direct cause of the following exception:")
+_TRAINS = frozenset({"train", "training", "fit"})
+_VALIDATES = frozenset({"val", "validate", "validation", "validating", "valid", "eval", "evaluate", "evaluation", "predict", "prediction"})
+_ENDS = frozenset({"final", "finish", "finalize"})
+_FULL_DISK = re.compile(r"No space left on device|Disk quota exceeded|File too large|file write failed|PytorchStreamWriter failed writing")
+_READ_ONLY = re.compile(r"Read-only file system")
+_DIVERGED = re.compile(r"NaN persisted for \d+ epochs|Loss NaN/Inf detected but no valid|corrupted with NaN/Inf weights")
+"""Ultralytics, where its own recoveries are used up (engine/trainer.py of 8.4.190)."""
+_HOST_SOURCES = ("workers", "pinned")
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
+_DEATHS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """What was seen of a run from outside."""
+
+    returncode: int
+    words: str
+    """The ends of its standard error and output."""
+    ended_for: Ended | None = None
+    """Why autofit itself ended it; None where it didn't."""
+    not_finite: str = ""
+    """Its last report of its loss, where that is not finite."""
+    gradients: str = ""
+    """Its last report of its gradients, where that is not finite."""
+    weights: Weights | None = None
+    """What it has saved last, where that could be looked at."""
+    on_card: bool = False
+    at_limit: bool = False
+    """Its memory stood at its limit when it was last looked at."""
+    oom_kills: int = 0
+    """Processes that the kernel killed for want of memory meanwhile."""
+    disk: str = ""
+    """Which disk was full afterwards, if one was."""
+    read_only: str = ""
+    """Why its folder can't be written any more, where that is so."""
+    taken: str = ""
+    """Who held the card afterwards, if anyone did."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cause:
+    """What ended a run."""
+
+    ended: Ended
+    phase: str
+    evidence: str = ""
+    failure: MemoryFailure | None = None
+
+
+def find(seen: Seen) -> Cause:
+    """The cause. A memory failure that others' memory explains is theirs."""
+    phase = phase_of(seen.words)
+    if seen.returncode == 0 and seen.ended_for is None and seen.not_finite:
+        return Cause(ended=Ended.DIVERGED, phase=phase, evidence=seen.not_finite)
+    if seen.returncode == 0 and seen.ended_for is None and (hidden := _hidden(seen)):
+        return Cause(ended=Ended.DIVERGED, phase=phase, evidence=hidden)
+    if seen.returncode == 0 and seen.ended_for is None:
+        return Cause(ended=Ended.DONE, phase=Phase.DONE)
+    if seen.ended_for is not None:
+        others = seen.ended_for is Ended.SPILLED and seen.taken and seen.on_card
+        return Cause(ended=Ended.CARD_TAKEN if others else seen.ended_for, phase=phase)
+    if (failure := _failure(seen)) is not None:
+        return Cause(ended=_of_memory(failure, seen), phase=phase, evidence=failure.line, failure=failure)
+    if (unwritten := _unwritten(seen)) is not None:
+        ended, evidence = unwritten
+        return Cause(ended=ended, phase=phase, evidence=evidence)
+    if diverged := _line(_DIVERGED, seen.words):
+        return Cause(ended=Ended.DIVERGED, phase=phase, evidence=diverged)
+    if (number := _signal_of(seen.returncode)) in _FROM_OUTSIDE:
+        return Cause(ended=Ended.KILLED, phase=phase, evidence=f"{number.name} from outside; the kernel counts no kill for want of memory")
+    return Cause(ended=Ended.CRASHED, phase=phase, evidence=_last_line(seen.words))
+
+
+def _hidden(seen: Seen) -> str:
+    """By what a run has diverged whose reported losses are finite all the same; empty where it hasn't. Its weights have the last word."""
+    if seen.weights is None:
+        return seen.gradients
+    return "" if seen.weights.finite else f"the weights that it saved last are not finite: {seen.weights.path}"
+
+
+def _unwritten(seen: Seen) -> tuple[Ended, str] | None:
+    """What could not be written, and by what that is known: the file system itself, whose trouble libraries tell in many words, or theirs.
+
+    A run that a signal has ended from outside didn't end of it.
+    """
+    said = _line(_READ_ONLY, seen.words) or _line(_FULL_DISK, seen.words)
+    from_outside = _signal_of(seen.returncode) in _FROM_OUTSIDE
+    if seen.read_only and not from_outside:
+        return Ended.READ_ONLY, f"{seen.read_only}; its last words: {said or _last_line(seen.words)}"
+    if seen.disk and not from_outside:
+        return Ended.DISK_FULL, f"{seen.disk}; its last words: {said or _last_line(seen.words)}"
+    if full := _line(_FULL_DISK, seen.words):
+        return Ended.DISK_FULL, full
+    if read_only := _line(_READ_ONLY, seen.words):
+        return Ended.READ_ONLY, read_only
+    return None
+
+
+def _of_memory(failure: MemoryFailure, seen: Seen) -> Ended:
+    if seen.taken and seen.on_card:
+        return Ended.CARD_TAKEN
+    if failure.source in _HOST_SOURCES or (seen.on_card and failure.source == "host"):
+        return Ended.HOST_MEMORY
+    return Ended.OUT_OF_MEMORY
+
+
+def _failure(seen: Seen) -> MemoryFailure | None:
+    """The memory failure that ended it, where one did: the last one that it speaks of, or a death with all memory in use."""
+    if found := memory_failure(_last_chain(seen.words), last=True):
+        return found
+    number = _signal_of(seen.returncode)
+    if number is signal.SIGKILL and seen.oom_kills:
+        return MemoryFailure(
+            source="host", line="killed (SIGKILL) by the kernel for want of memory (/proc/vmstat oom_kill)", asked_bytes=None
+        )
+    if not seen.at_limit:
+        return None
+    if number in _DEATHS:
+        return MemoryFailure(source="host", line=f"{number.name} with all of its memory in use", asked_bytes=None)
+    if (maybe := maybe_memory(seen.words)) and not _line(_FULL_DISK, seen.words) and not seen.disk:
+        return MemoryFailure(source="host", line=maybe[:400], asked_bytes=None)
+    return None
+
+
+def _signal_of(returncode: int) -> signal.Signals | None:
+    """The signal that ended a process, as ``subprocess`` and as shells (and programs that go by them) tell it."""
+    number = -returncode if returncode < 0 else returncode - 128
+    return signal.Signals(number) if number in set(signal.Signals) else None
+
+
+def phase_of(words: str) -> str:
+    """Where the last traceback came from, by the names of its functions, the innermost that says it; training where nothing does."""
+    frames = _FRAME.findall(_last_chain(words))
+    named = [frozenset(re.split(r"[_.\W]+", name.lower())) for _, name in frames]
+    for parts in reversed(named):
+        if parts & _VALIDATES and not parts & _TRAINS:
+            return Phase.FINISH if any(other & _ENDS and other & _VALIDATES for other in named) else Phase.VALIDATE
+    return Phase.TRAIN
+
+
+def _last_chain(words: str) -> str:
+    """From the last traceback on, with those that it grew out of; everything where there is none."""
+    *before, last = words.split(_TRACEBACK)
+    while before and before[-1].rstrip().endswith(_CHAINED):
+        last = before.pop() + last
+    return last
+
+
+def _line(pattern: re.Pattern[str], words: str) -> str:
+    return next((line.strip()[:400] for line in words.splitlines() if pattern.search(line)), "")
+
+
+def _last_line(words: str) -> str:
+    return next((line.strip()[:400] for line in reversed(words.splitlines()) if line.strip()), "")

@@ -1,0 +1,92 @@
+"""A running full run -> the most memory it used, in the very measure of its trial. Watched from outside, at a cost below 0.5 %
+(benchmarks/watching_cost.py).
+
+CPU: VmData of each process above its base. A process that autofit holds to a budget tells its base itself (``held``); another
+one's is taken to be that of its trial, which imported the same. CUDA: what the driver says is in use beyond what was before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+from launcher.machine import budget as devices
+from launcher.machine import nvml
+from launcher.machine.budget import Budget
+from launcher.shared import procfs
+from launcher.shared.sampling import Looks, Segments
+
+PERIOD_S = 0.02
+"""Between two looks at the data segments. A run has hundreds of steps, each with its peak: one that lasts some milliseconds is not missed
+for long. Waking up is what costs, some 40 microseconds; a look at one process costs 2."""
+JOIN_PERIOD_S = 0.5
+"""Between two looks for processes that have told their base."""
+DRIVER_PERIOD_S = 0.5
+"""Between two looks at the driver."""
+
+
+class Usage(Looks):
+    """Looks from ``start`` to ``stop``. Sizes are bytes."""
+
+    def __init__(self, pid: int, budget: Budget, held: Path, *, base_bytes: int) -> None:
+        """``held``: folder in which processes that took the budget tell their base; ``base_bytes``: of the trial's process."""
+        self._pid, self._budget, self._held, self._base_bytes = pid, budget, held, base_bytes
+        if budget.kind == "cuda":
+            super().__init__("autofit-usage", self._look_at_card, every_s=DRIVER_PERIOD_S)
+        else:
+            look, search = self._look_at_processes, self._search_for_more
+            super().__init__("autofit-usage", look, every_s=PERIOD_S, search=search, search_every_s=JOIN_PERIOD_S)
+        self._open = contextlib.ExitStack()
+        self._segments = Segments()
+        self._bases: dict[int, int] = {}
+        self.peak_bytes = 0
+        """Most that any process of the run used, as ``TrialReport.peak_bytes`` counts it; 0 where nothing could be seen."""
+        self.now_bytes = 0
+        """Most that one of them uses now."""
+        self._lately_bytes = 0
+
+    def start(self) -> None:
+        if self._budget.kind == "cuda":
+            self._open.enter_context(nvml.opened())  # NVML counts who has it open: each look finds it ready, and starts nothing
+        super().start()
+
+    def stop(self) -> None:
+        super().stop()
+        self._open.close()
+
+    def lately(self) -> int:
+        """The peak since this was last asked."""
+        peak, self._lately_bytes = max(self._lately_bytes, self.now_bytes), 0
+        return peak
+
+    def host_bytes(self) -> int:
+        """Resident memory of the run's process and of all that it started; what they share counts in each."""
+        total = 0
+        for pid in (self._pid, *procfs.descendants(self._pid)):
+            with contextlib.suppress(OSError, IndexError):
+                total += procfs.resident_bytes(pid)
+        return total
+
+    def _look_at_card(self) -> None:
+        self._saw(devices.used_bytes(self._budget))
+
+    def _look_at_processes(self) -> None:
+        self._saw(max([0, *(self._segments.now(pid) - base for pid, base in self._bases.items())]))
+
+    def _saw(self, size: int) -> None:
+        self.now_bytes = size
+        self.peak_bytes = max(self.peak_bytes, size)
+        self._lately_bytes = max(self._lately_bytes, size)
+
+    def _search_for_more(self) -> None:
+        """Processes that have told their base since the last look; the run's own one where none of them tells any."""
+        bases = {}
+        for told in self._held.glob("*.json") if self._held.is_dir() else ():
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                bases[int(told.stem)] = int(json.loads(told.read_text(encoding="utf-8"))["base_bytes"])
+        if not bases and not self._budget.emulated:
+            bases[self._pid] = self._base_bytes
+        for pid, base in list(bases.items()):  # what they fork is held to the same limit, each by itself
+            bases |= {below: base for below in procfs.descendants(pid) if below not in bases}
+        self._bases = bases

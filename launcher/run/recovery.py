@@ -1,0 +1,263 @@
+"""How a run's attempts have ended so far -> what to do next. Pure: the same history always gives the same move.
+
+A move goes down the ladder or stays; it never goes up, and every rung of a ladder has the effective batch that was asked.
+``attempts`` acts on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from launcher.adapter.protocol import Checkpoint
+from launcher.config.schema import RecoverRules
+from launcher.ladder.rungs import Ladder, Rung
+from launcher.ladder.search import Tried, dominated_by
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.shared.memory_failures import Source
+from launcher.shared.report import Phase
+
+MOST_WAITS = 5
+"""Times that a launch waits for its card: others that come and go for ever end it."""
+
+
+class Ended(StrEnum):
+    """What ended an attempt."""
+
+    DONE = "done"
+    OUT_OF_MEMORY = "out_of_memory"  # of the device: allocator, driver, libraries; on a CPU budget of the host
+    SPILLED = "spilled"  # it went on out of the card, many times slower, and was ended for that
+    HOST_MEMORY = "host_memory"  # beside a card: loader workers, shared or page-locked memory, the kernel's killer
+    CARD_TAKEN = "card_taken"  # memory ran out that others had taken: says nothing of the rung
+    KILLED = "killed"  # SIGKILL from nobody known
+    DIVERGED = "diverged"  # the loss was not finite
+    STALLED = "stalled"
+    DISK_FULL = "disk_full"
+    READ_ONLY = "read_only"  # what it wrote to can't be written any more: a mount that went read-only, a mode that was changed
+    CRASHED = "crashed"
+    INTERRUPTED = "interrupted"  # a person, a scheduler, or autofit itself was killed
+
+
+_TOO_MUCH = {Ended.OUT_OF_MEMORY: Kind.OUT_OF_MEMORY, Ended.SPILLED: Kind.SPILLED}
+"""Ends that say that the device's memory is too small for their rung."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attempt:
+    """One launch of the trainer and how it ended."""
+
+    rung: Rung
+    ended: Ended
+    phase: str = Phase.TRAIN.value
+    """Where it ended: train, validate or finish (the last evaluation), as its own words tell."""
+    source: Source | None = None
+    """For memory: who refused."""
+    done: float = 0.0
+    """How far the newest whole checkpoint had come when it ended; 0: there was none."""
+    workers: int | None = None
+    """Loader workers it was held to; None: as asked."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class History:
+    """All that a decision is made of."""
+
+    ladder: Ladder
+    rules: RecoverRules
+    attempts: tuple[Attempt, ...]
+    """In order; those before a person said ``autofit resume`` are left out of the budget by ``forgiven``."""
+    checkpoints: tuple[Checkpoint, ...] = ()
+    """The whole ones that the last attempt can be gone on from, newest first."""
+    spoiled: Mapping[Path, str] = field(default_factory=dict)
+    """Where there is none: what was saved all the same, and why it can't be gone on from. Empty: nothing was saved yet."""
+    keeps: frozenset[str] | None = None
+    """Wheels that may be turned with a checkpoint still loadable; None: this trainer can't go on from one."""
+    tried: tuple[Tried, ...] = ()
+    """Trials of this launch, those made on the way included."""
+    workers: int | None = None
+    """Loader workers as asked; None: not known, or nothing can be said of them."""
+    forgiven: int = 0
+    """So many of the first attempts don't count; all of them do not where a person says now that the run is to go on."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GoOn:
+    """Launch again at this rung."""
+
+    rung: Rung
+    checkpoint: Checkpoint | None
+    """From here; None: from the beginning."""
+    why: str
+    workers: int | None = None
+    """At most so many loader workers; None: as asked."""
+    unproven: bool = False
+    """The rung doesn't ask less than the failed one in everything: it needs a trial first."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wait:
+    """Others hold the card: wait for it, then ``then``."""
+
+    then: GoOn
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stop:
+    """Nothing more can be done here."""
+
+    why: str
+    checkpoint: Checkpoint | None = None
+    """What is left to go on from."""
+
+
+Move = GoOn | Wait | Stop
+
+
+def decide(history: History) -> Move:
+    """What to do after the last attempt, which failed."""
+    last, counted = history.attempts[-1], history.attempts[history.forgiven :]
+    failed = [attempt for attempt in counted if attempt.ended not in (Ended.CARD_TAKEN, Ended.INTERRUPTED)]
+    waits = sum(attempt.ended is Ended.CARD_TAKEN for attempt in counted)
+    if not counted and last.ended not in (*_TOO_MUCH, Ended.HOST_MEMORY, Ended.CARD_TAKEN):
+        return _again(history, f"{last.ended.value}; a person says that it is to go on")
+    if last.ended is Ended.CARD_TAKEN:
+        if waits > MOST_WAITS:
+            return _stop(history, f"others came to the card {waits} times")
+        again = _again(history, "others had taken the card's memory: the same rung once it is back")
+        return Wait(then=again) if isinstance(again, GoOn) else again
+    if last.ended is Ended.INTERRUPTED:
+        return _again(history, "it was interrupted")
+    if len(failed) > history.rules.restarts:
+        budget = f"{history.rules.restarts} restarts (recover.restarts) are used up" if history.rules.restarts else "recover.restarts=0"
+        return _stop(history, f"{last.ended.value}, and {budget}")
+    return _after_failure(history, last, failed)
+
+
+def _after_failure(history: History, last: Attempt, failed: Sequence[Attempt]) -> Move:
+    """The move that answers this failure, with restarts left."""
+    before = [attempt for attempt in failed[:-1] if attempt.ended is last.ended]
+    match last.ended:
+        case Ended.OUT_OF_MEMORY:
+            return _lower(history, f"out of memory in {last.phase}: one rung lower")
+        case Ended.SPILLED:
+            return _lower(history, "spilled out of the card: one rung lower")
+        case Ended.HOST_MEMORY:
+            return _lighter(history, last)
+        case Ended.KILLED:
+            if any(attempt.done >= last.done for attempt in before):  # nothing was won since the last kill
+                return _lighter(history, last)
+            return _again(history, "it was killed: the same rung once more")
+        case Ended.STALLED:
+            return _stop(history, "it stalled again") if before else _again(history, "it stalled: once more")
+        case Ended.DIVERGED:
+            return _diverged(history, again=bool(before))
+        case Ended.DISK_FULL:
+            return _stop(history, "the disk is full; free space there, then `autofit resume`")
+        case Ended.READ_ONLY:
+            return _stop(history, "its files can't be written any more; see to that, then `autofit resume`")
+    return _stop(history, "it crashed, and not for want of memory: starting it again would crash it again")
+
+
+def _diverged(history: History, *, again: bool) -> Move:
+    """Once more from before the loss was not finite, where the recipe says so and something of that time is left."""
+    words = "the loss is not finite" + (" again" if again else "")
+    if not history.checkpoints:
+        return _stop(history, f"{words}, and no checkpoint from before it is left{_saved(history, ': ')}")
+    if again or history.rules.on_nan != "roll_back":
+        return _stop(history, words if again else f"{words} (recover.on_nan=roll_back would try once more)")
+    return _again(history, "the loss was not finite: once more from the last good checkpoint")
+
+
+def _again(history: History, why: str) -> GoOn | Stop:
+    """The same rung, from the newest checkpoint; from the beginning where nothing was saved yet."""
+    last = history.attempts[-1]
+    return _to(history, last.rung, why, workers=last.workers)
+
+
+def _lighter(history: History, last: Attempt) -> GoOn | Stop:
+    """Less host memory: fewer loader workers, and a lower rung where there are none left."""
+    now = last.workers if last.workers is not None else history.workers
+    if now:
+        return _to(history, last.rung, f"host memory ran short: {now // 4} loader workers instead of {now}", workers=now // 4)
+    return _lower(history, "host memory ran short: one rung lower")
+
+
+def _lower(history: History, why: str) -> GoOn | Stop:
+    """The best rung below that answers the phase that failed, keeps the checkpoint, and hasn't failed itself."""
+    last = history.attempts[-1]
+    below = list(_below(history))
+    kept = [rung for rung in below if history.keeps is not None and _turned(history, rung) <= history.keeps]
+    if last.phase in (Phase.VALIDATE, Phase.FINISH):
+        kept.sort(key=lambda rung: not _in_validation_only(history, rung))  # stable: the ladder's order within each half
+    if kept:
+        return _to(history, kept[0], why, workers=last.workers)
+    if not below:
+        return _stop(history, f"{why.partition(':')[0]}, and no rung is left below")
+    if not history.rules.allow_restart:
+        what = (
+            "its checkpoint can't be loaded on any rung below"
+            if history.keeps is not None
+            else "this trainer can't go on from a checkpoint"
+        )
+        return _stop(history, f"{what}; recover.allow_restart=true would begin anew at rung {below[0].index}")
+    return _to(history, below[0], f"{why}, from the beginning as recover.allow_restart says", workers=last.workers)
+
+
+def _below(history: History) -> Iterator[Rung]:
+    """Rungs below the last attempt's that nothing has ruled out: no trial, and no attempt."""
+    failures = (*history.tried, *_as_tried(history))
+    out = {one.rung.index for one in failures if not one.verdict.fits}
+    for rung in history.ladder.rungs[history.attempts[-1].rung.index + 1 :]:
+        if rung.effective_batch != history.attempts[-1].rung.effective_batch:
+            continue  # ladder.keep_batch=false lets a launch choose such a rung, never a run change its batch on the way
+        if rung.index not in out and dominated_by(history.ladder, rung, failures) is None:
+            yield rung
+
+
+def _as_tried(history: History) -> Iterator[Tried]:
+    """Attempts that the device's memory was too small for, as the search knows failures."""
+    for attempt in history.attempts:
+        if (kind := _TOO_MUCH.get(attempt.ended)) is not None:
+            phase = Phase.VALIDATE if attempt.phase in (Phase.VALIDATE, Phase.FINISH) else Phase.TRAIN
+            yield Tried(rung=attempt.rung, verdict=Verdict(kind=kind, phase=phase, why="the full run", source=attempt.source))
+
+
+def _turned(history: History, rung: Rung) -> set[str]:
+    """Wheels that stand otherwise than in the last attempt."""
+    return {name for name, value in rung.values.items() if history.attempts[-1].rung.values.get(name) != value}
+
+
+def _in_validation_only(history: History, rung: Rung) -> bool:
+    acts_in = {wheel.name: wheel.acts_in for wheel in history.ladder.wheels}
+    return all(acts_in[name] == "validation" for name in _turned(history, rung))
+
+
+def _to(history: History, rung: Rung, why: str, *, workers: int | None) -> GoOn | Stop:
+    """To this rung: from the newest checkpoint where it can be loaded there; else from the beginning where that loses nothing, or may."""
+    last = history.attempts[-1]
+    newest = history.checkpoints[0] if history.checkpoints else None
+    loads = history.keeps is not None and _turned(history, rung) <= history.keeps
+    unproven = any(at < before for at, before in zip(rung.position, last.rung.position, strict=True))
+    if newest is not None and loads:
+        return GoOn(rung=rung, checkpoint=newest, why=why, workers=workers, unproven=unproven)
+    if loads and history.spoiled and not history.rules.allow_restart:
+        anew = "recover.allow_restart=true would begin anew, with what is there put aside and not removed"
+        return _stop(history, f"{why}, but nothing that was saved can be gone on from: {_saved(history)}; {anew}")
+    if loads or history.rules.allow_restart:
+        return GoOn(rung=rung, checkpoint=None, why=f"{why}, from the beginning" if loads else why, workers=workers, unproven=unproven)
+    return _stop(history, "this trainer can't go on from a checkpoint; recover.allow_restart=true would begin anew")
+
+
+def _saved(history: History, before: str = "") -> str:
+    """What was saved and can't be gone on from, the newest by name."""
+    if not history.spoiled:
+        return ""
+    path, why = next(iter(history.spoiled.items()))
+    others = f" (and {len(history.spoiled) - 1} older)" if len(history.spoiled) > 1 else ""
+    return f"{before}{path}: {why}{others}"
+
+
+def _stop(history: History, why: str) -> Stop:
+    return Stop(why=why, checkpoint=history.checkpoints[0] if history.checkpoints else None)

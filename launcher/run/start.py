@@ -1,0 +1,102 @@
+"""The chosen rung -> the full run, started as the trainer's own process, with the environment it had in its trial."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from launcher.adapter.protocol import Command, resuming
+from launcher.ladder.rungs import Rung
+from launcher.machine import budget as devices
+from launcher.machine import process
+from launcher.machine.process import Child, Shows
+from launcher.run.recovery import GoOn
+from launcher.shared import allocator
+from launcher.shared.allocator import allocator_environment
+from launcher.shared.orders import HELD
+from launcher.trial.job import Job
+from launcher.trial.trial import Trial
+
+
+def native_command(job: Job, rung: Rung) -> Command:
+    """The full run in the trainer's own words, needing nothing of autofit; its files are written, the line saved as command.sh."""
+    folder = job.folder
+    command = job.adapter.full_run(rung, job.budget, folder=folder.path)
+    on_card = allocator_environment(job.budget, rung, shapes_vary=job.adapter.shapes_vary(rung)) if job.budget.kind == "cuda" else {}
+    env = {**on_card, **command.env}
+    command = replace(command, env=env)
+    for path, text in command.files.items():
+        folder.replace(path, text)
+    folder.replace(folder.command, _as_file(command, rung))
+    folder.command.chmod(0o755)
+    return command
+
+
+def command_of_attempt(job: Job, move: GoOn, *, attempt: int) -> Command:
+    """What goes on with a run; ``command.sh`` is the whole run at that rung, ``native/attempt-N.sh`` this attempt at it."""
+    adapter, folder = resuming(job.adapter), replace(job.folder, attempt=attempt)
+    command = native_command(job, move.rung)
+    if move.checkpoint is not None:
+        resumed = adapter.resume(move.rung, move.checkpoint, job.budget, folder=folder.path, attempt=attempt)
+        command = replace(resumed, env={**command.env, **resumed.env})
+    if move.workers is not None:
+        command = adapter.with_workers(command, move.workers)
+    for path, text in command.files.items():
+        folder.replace(path, text)
+    origin = f"on from {move.checkpoint}" if move.checkpoint is not None else "from the beginning"
+    folder.replace(folder.attempt_command, _as_file(command, move.rung, f"Attempt {attempt}: {origin}."))
+    folder.attempt_command.chmod(0o755)
+    return command
+
+
+def _as_file(command: Command, rung: Rung, more: str = "") -> str:
+    """The command as a shell script that works from any folder, and without the environment's programs on PATH."""
+    found = replace(command, argv=(program(command.argv[0]), *command.argv[1:]))
+    words = [
+        "#!/bin/sh",
+        f"# What autofit launches at rung {rung.index}; it needs the trainer, not autofit.",
+        *([f"# {more}"] if more else ()),
+        f"cd {shlex.quote(os.getcwd())} || exit",
+        found.shell(),
+    ]
+    return "\n".join(words) + "\n"
+
+
+def program(name: str) -> str:
+    """Where a program lies: on PATH, else beside this interpreter (an environment that was not activated); the name itself elsewhere."""
+    beside = Path(sys.executable).parent / name
+    return shutil.which(name) or (str(beside) if os.sep not in name and beside.is_file() else name)
+
+
+def start(job: Job, chosen: Trial, command: Command, *, show: tuple[Shows, Shows]) -> Child:
+    """Starts the full run; its output goes to ``show`` untouched and to two logs.
+
+    On a card it is always held to its budget, by the allocator's own variable where torch knows it, else by the adapter's ``held``,
+    which takes the budget first; likewise on a CPU where the budget is emulated. Otherwise a run that grows would spill, or outgrow the
+    card that is only played. The command that is shown is the same without that.
+    """
+    budget, variable = job.budget, job.adapter.shapes_vary(chosen.rung)
+    env = {**allocator_environment(budget, chosen.rung, shapes_vary=variable), **command.env}
+    if budget.kind == "cuda" and (fraction := _fraction(job, chosen, command)) is not None:
+        env |= allocator.holding({**os.environ, **env}, fraction)
+    elif budget.kind == "cuda" or budget.emulated:
+        now = devices.free_now(budget)
+        command = job.adapter.held(command, budget if now is None else replace(budget, free_bytes=now), folder=job.folder.path)
+    argv = (program(command.argv[0]), *command.argv[1:])
+    env |= {HELD: str(job.folder.held)}
+    return process.start(argv, env=env, stdout=job.folder.run_stdout, stderr=job.folder.run_stderr, show=show)
+
+
+def _fraction(job: Job, chosen: Trial, command: Command) -> float | None:
+    """The part of the card that PyTorch's allocator may have: the budget, less what the trial held outside of it.
+
+    None where the torch that will run isn't known to take it from a variable: an older one, or an interpreter of a script's own.
+    """
+    total, outside = chosen.report.device_total_bytes, max((use.outside_bytes for use in chosen.report.uses), default=0)
+    if not total or command.argv[0] != sys.executable or not allocator.knows_fraction(allocator.torch_version()):
+        return None
+    return min(1.0, (job.budget.budget_bytes - outside) / total)

@@ -1,0 +1,52 @@
+"""What a full run tells of its optimizer steps -> how many it has made, as far as that can be seen from outside.
+
+Processes that hold themselves to a budget count them (``worker.steps``); what accumulates from outside says it at its end; the bar of a
+trainer that reckons in optimizer steps shows them. Of another run, on a card, nothing is known.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from launcher.adapter.progress import Progress
+from launcher.ladder.course import Due
+from launcher.shared.orders import STEPS
+
+_ACCUMULATED = re.compile(r"^accumulate: \d+ micro-batches, (\d+) optimizer steps")
+
+
+class StepsMade:
+    """Of one attempt."""
+
+    def __init__(self, held: Path) -> None:
+        """``held``: the folder in which its processes tell what they hold themselves to."""
+        self._held = held
+        self._said: int | None = None
+
+    def heard(self, line: str) -> None:
+        """A line of the run's."""
+        if (found := _ACCUMULATED.match(line)) is not None:
+            self._said = int(found[1])
+
+    def counted(self) -> int | None:
+        """Of the process that made most of them; None where none tells, or where several optimizers step there."""
+        most = max((_read(path) for path in self._held.glob(f"*{STEPS}")), key=sum, default=[]) if self._held.is_dir() else []
+        return most[0] if len(most) == 1 else None
+
+    def in_all(self, progress: Progress, due: Due | None) -> int | None:
+        """When the run has ended. A bar tells it where its length is the trainer's own reckoning."""
+        if (counted := self.counted()) is not None:
+            return counted
+        if self._said is not None:
+            return self._said
+        by_bar = due is not None and due.sure and not progress.of_epoch and progress.steps == due.most
+        return progress.step if by_bar else None
+
+
+def _read(path: Path) -> list[int]:
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return [int(one) for one in json.loads(path.read_text(encoding="utf-8"))["steps"]]
+    return []

@@ -1,0 +1,73 @@
+"""A budget and a rung -> the variables that decide how memory is allocated, in the trial and in the full run alike."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from launcher.shared.orders import MALLOC_VALUE, MALLOC_VARIABLE
+
+if TYPE_CHECKING:
+    from launcher.ladder.rungs import Rung
+    from launcher.machine.budget import Budget
+
+CHECKPOINTING = "checkpointing"
+"""A wheel whose rungs get expandable segments, whatever the trainer."""
+VARIABLE = "PYTORCH_CUDA_ALLOC_CONF"
+"""Every supported torch reads it, and 2.15 reads nothing else where it is set; PYTORCH_ALLOC_CONF is read since 2.9 only."""
+VARIABLES = (VARIABLE, "PYTORCH_ALLOC_CONF")
+"""Where a person may have set something, in the order in which torch looks."""
+FRACTION = "per_process_memory_fraction"
+FRACTION_SINCE = (2, 10)
+"""torch that knows ``FRACTION`` in the variable (pytorch#161035, under review until after 2.9 was branched). An older one refuses to
+start on a word it doesn't know, so there a process is held by ``launcher.worker.budgeted``."""
+MALLOC = {MALLOC_VARIABLE: MALLOC_VALUE, "MALLOC_TRIM_THRESHOLD_": MALLOC_VALUE}
+PRIMITIVES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16", "LRU_CACHE_CAPACITY": "16"}
+"""oneDNN keeps 1024 primitives, and every shape that a layer has not seen yet makes new ones: memory grows with the *variety* of a run's
+shapes, which no short trial has. Measured (yolo11n, 88 convolutions, 8 at 160 px): 105 MiB are held after one shape and 352 after seven;
+with room for 64 it is 19 and 23, at the same seconds per step within the noise. 64 still grew where a model is small and every batch has
+another length: a Whisper with LoRA held 62, 79, 84, 86 MiB after 1, 4, 8, 16 steps, which no trial has, and a run died of it (survival's
+seed 57, 5 % headroom). With 16 it holds 59, 70, 72, 72. Processor seconds: the same within the noise for that Whisper, for YOLO, which has
+more layers than either, and for two convolutions of 28 px, which would pay for 0 with a tenth to a third more."""
+
+
+def allocator_environment(budget: Budget, rung: Rung, *, shapes_vary: bool = False) -> dict[str, str]:
+    """Variables that decide how memory is allocated: the same in the trial and in the full run.
+
+    CPU: glibc gives every tensor back at once (``MALLOC``), and oneDNN keeps few primitives (``PRIMITIVES``) unless the person's own
+    environment says how many. CUDA: the one card, by its UUID, and expandable
+    segments where batches differ in shape and on the rungs that checkpoint, unless the person's own environment says otherwise.
+    """
+    if budget.kind == "cpu":
+        return {**MALLOC, **{name: value for name, value in PRIMITIVES.items() if name not in os.environ}}
+    env = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": budget.uuid}
+    if rung.values.get(CHECKPOINTING) or shapes_vary:
+        env[VARIABLE] = with_setting(os.environ, "expandable_segments", "True")
+    return env
+
+
+def with_setting(environ: Mapping[str, str], key: str, value: str) -> str:
+    """What the person's settings come to with one more; theirs where they set it themselves."""
+    said = next((environ[name] for name in VARIABLES if environ.get(name)), "")
+    return said if key in said else ",".join(filter(None, [said, f"{key}:{value}"]))
+
+
+def holding(environ: Mapping[str, str], fraction: float) -> dict[str, str]:
+    """The variable that lets PyTorch's allocator have at most this fraction of the card, beside what else it says."""
+    return {VARIABLE: ",".join(filter(None, [environ.get(VARIABLE, ""), f"{FRACTION}:{fraction:.6f}"]))}
+
+
+def knows_fraction(torch_version: str | None) -> bool:
+    """Whether this torch takes ``FRACTION`` from the variable; False where its version isn't known."""
+    numbers = (torch_version or "").split(".")[:2]
+    return len(numbers) == 2 and all(number.isdecimal() for number in numbers) and tuple(map(int, numbers)) >= FRACTION_SINCE
+
+
+def torch_version() -> str | None:
+    """Of the torch beside the launcher, which is the built-in trainers'; None where there is none."""
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return None

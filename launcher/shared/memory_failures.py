@@ -1,0 +1,154 @@
+"""Words of a trainer -> the memory failure they speak of, or none. The table of texts; pure, save for reading logs.
+
+Sources of the texts: strings of PyTorch 1.x to 2.15, CUDA, NCCL and glibc, real failures under RLIMIT_DATA, public threads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from launcher.shared.sizes import UNITS
+
+Source = Literal["allocator", "driver", "host", "workers", "pinned", "measured", "accumulation"]
+"""Who refused; "pinned": page-locked host memory, which WSL has little of; "measured": nobody, the trial needed more than its cap and
+got it, or got what it needed only at the cap's very edge; "accumulation": no memory, but a script whose batch can't be put together
+from micro-batches."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryFailure:
+    """A memory failure recognised in text."""
+
+    source: Source
+    line: str
+    asked_bytes: int | None
+
+
+# (source, pattern). First match wins, so the particular come before the general.
+_NOT_MEMORY = re.compile(r"out of resource: shared memory|virtual-address-space \(VSZ\) exhaustion|can't start new thread")
+_SIGNATURES: tuple[tuple[Source, re.Pattern[str]], ...] = tuple(
+    (source, re.compile(pattern))  # type: ignore[misc]
+    for source, pattern in (
+        ("workers", r"DataLoader worker .*is killed by signal"),
+        ("workers", r"DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly"),
+        ("workers", r"insufficient shared memory \(shm\)"),
+        ("workers", r"unable to (allocate|open) shared memory"),
+        ("pinned", r"pin(ned)?[ _]memory.*(CUDA( driver)? error: out of memory|cudaErrorMemoryAllocation)"),
+        ("pinned", r"cudaHostAlloc|cudaHostRegister|CUDA host alloc"),
+        ("allocator", r"(CUDA|HIP|XPU) out of memory"),
+        ("allocator", r"MPS backend out of memory"),
+        ("allocator", r"would exceed allowed memory"),
+        ("allocator", r"memory allocation failed with OOM on device|memory mapping failed with OOM on device"),
+        ("allocator", r"[A-Z]+ (out of memory|backend memory error) with batch="),  # Ultralytics, halving its batch
+        ("allocator", r"out of memory in TaskAlignedAssigner"),  # Ultralytics, going on image by image
+        ("allocator", r"Evaluation hit an out-of-memory error|No executable batch size found, reached zero"),
+        ("driver", r"(CUDA|HIP)( driver)? error: out of memory|cuda runtime error \(2\) : out of memory|cudaErrorMemoryAllocation"),
+        ("driver", r"CUDA ran out of memory outside PyTorch's allocator"),
+        ("driver", r"CU(BLAS|SOLVER|SPARSE|FFT|DNN)_STATUS_\w*ALLOC(ATION)?_FAILED|CUFFT_ALLOC_FAILED"),
+        ("driver", r"Triton Error \[CUDA\]: out of memory"),
+        ("driver", r"Error out of memory at line"),  # bitsandbytes' csrc
+        ("driver", r"Failed to CUDA (calloc|malloc)|Cuda failure 2 'out of memory'"),
+        ("driver", r"UR_RESULT_ERROR_OUT_OF_(DEVICE_MEMORY|RESOURCES)"),
+        ("host", r"DefaultCPUAllocator: (can't allocate memory|not enough memory)"),
+        ("host", r"Cannot allocate memory|Unable to allocate [\d.]+ [KMGT]iB|std::bad_alloc|\bMemoryError\b"),
+        ("host", r"OpenBLAS error: Memory allocation still failed"),
+        ("host", r"memory allocation of \d+ bytes failed"),  # Rust: tokenizers, safetensors and polars end their process with it
+        ("host", r"(malloc|realloc) of size \d+ failed|\bArrowMemoryError\b|Out of memory allocating \d+ bytes"),  # Arrow; libgomp
+        ("host", r"failed to map segment from shared object"),
+        ("host", r"Insufficient memory|OutOfMemoryError: Failed to allocate"),  # OpenCV: Failed to allocate N bytes
+    )
+)
+# Texts that also have causes other than memory: they count as memory only where the memory really stood at its cap.
+_MAYBE = re.compile(
+    r"could not (create|execute) a (primitive|memory)"  # oneDNN, seen under RLIMIT_DATA
+    r"|unable to find an engine to execute this computation|No valid execution plans built"
+    r"|CUDNN_STATUS_(INTERNAL_ERROR|NOT_SUPPORTED|EXECUTION_FAILED)"
+    r"|CUBLAS_STATUS_(NOT_INITIALIZED|INTERNAL_ERROR|EXECUTION_FAILED)"
+    r"|CUFFT_INTERNAL_ERROR"  # torch.stft on a full card: pytorch#119420
+    r"|can't start new thread"  # a thread's stack is data, too
+    r"|inline_container.*unexpected pos \d+ vs \d+|I/O operation on closed file"  # torch.save tried again
+)
+_OOM_CLASSES = frozenset({"OutOfMemoryError", "MemoryError", "_ArrayMemoryError"})
+_ASKED = (
+    (re.compile(r"Tried to allocate ([\d.]+) ([KMGT]?i?B)"), None),
+    (re.compile(r"you tried to allocate (\d+) bytes"), 1),
+    (re.compile(r"(?:Failed to allocate|memory allocation of|Out of memory allocating) (\d+) bytes"), 1),
+    (re.compile(r"alloc of size (\d+) failed"), 1),
+    (re.compile(r"Unable to allocate ([\d.]+) ([KMGT]?i?B)"), None),
+    (re.compile(r"Requested size: ([\d.]+) ([KMGT]?i?B)"), None),
+)
+
+
+def memory_failure(text: str, *, types: Iterable[str] = (), last: bool = False) -> MemoryFailure | None:
+    """The memory failure that ``text`` (a whole exception chain, or all of stderr) speaks of, or None.
+
+    Of several the most particular counts; with ``last`` the last one in the text: what ended a run, not what it got over.
+    """
+    lines = text.splitlines()
+    if last and (found := memory_failures(lines)):
+        return found[-1]
+    for source, pattern in _SIGNATURES:
+        for line in lines:
+            if pattern.search(line) and not _NOT_MEMORY.search(line):
+                return MemoryFailure(source=source, line=line.strip()[:500], asked_bytes=_asked_bytes(line))
+    if _OOM_CLASSES & {name.rsplit(".", 1)[-1] for name in types}:
+        first = text.strip().splitlines()[0] if text.strip() else "MemoryError"
+        return MemoryFailure(source="host", line=first[:500], asked_bytes=_asked_bytes(text))
+    return None
+
+
+def memory_failures(lines: Iterable[str]) -> list[MemoryFailure]:
+    """Every line that speaks of a memory failure, in order; of equal lines the first."""
+    found: dict[str, MemoryFailure] = {}
+    for line in lines:
+        if _NOT_MEMORY.search(line):
+            continue
+        source = next((source for source, pattern in _SIGNATURES if pattern.search(line)), None)
+        if source is not None:
+            said = line.strip()[:500]
+            found.setdefault(said, MemoryFailure(source=source, line=said, asked_bytes=_asked_bytes(line)))
+    return list(found.values())
+
+
+def lost_in(*logs: Path) -> tuple[str, ...]:
+    """The memory failures that a trainer's logs speak of: what it went on without. Files that aren't there say nothing."""
+    found: list[MemoryFailure] = []
+    for log in logs:
+        with suppress(OSError), log.open(encoding="utf-8", errors="replace") as lines:
+            found += memory_failures(lines)
+    return tuple(dict.fromkeys(failure.line for failure in found))
+
+
+def maybe_memory(text: str) -> str | None:
+    """A line that can mean memory and other things; it counts as memory only where the memory really stood at its limit."""
+    return next((line.strip() for line in text.splitlines() if _MAYBE.search(line)), None)
+
+
+def _asked_bytes(text: str) -> int | None:
+    for pattern, unit in _ASKED:
+        if match := pattern.search(text):
+            scale = unit if unit is not None else UNITS.get(match.group(2), 1)
+            return int(float(match.group(1)) * scale)
+    return None
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What a run says while it goes on
+
+_OTHERWISE = (
+    (re.compile(r"(CUDA|MPS) (out of memory|backend memory error) with batch=\d+\. Reducing to batch=\d+"), "halved its own batch"),
+    (re.compile(r"CUDA backend memory error with batch="), "halved its own batch"),
+    (re.compile(r"TaskAlignedAssigner"), "assigns labels image by image, many times slower"),
+    (re.compile(r"AMP: .*checks failed"), "trains in fp32, not in the mixed precision of its trial"),
+)
+"""What Ultralytics says where it goes on otherwise than asked (engine/trainer.py, utils/tal.py, utils/checks.py of 8.4.190)."""
+
+
+def gone_otherwise(line: str) -> str:
+    """What a trainer's log line says that it now does otherwise than asked, or nothing."""
+    return next((what for pattern, what in _OTHERWISE if pattern.search(line)), "")

@@ -1,0 +1,1 @@
+"""One rung, really run in a child process, and judged."""

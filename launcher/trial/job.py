@@ -1,0 +1,29 @@
+"""What is handed down whole: a recipe that can be tried, with everything that was found out before the first trial."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from launcher.adapter.protocol import Adapter
+from launcher.config.schema import Recipe
+from launcher.history.run_folder import RunFolder
+from launcher.ladder.rungs import Ladder
+from launcher.machine.budget import Budget
+from launcher.machine.device_lock import Turn
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """A recipe that can be tried: everything that can be checked without running the trainer has been."""
+
+    adapter: Adapter
+    """Bound to the recipe."""
+    ladder: Ladder
+    budget: Budget
+    folder: RunFolder
+    turn: Turn = field(default_factory=Turn)
+    """On the device; given back when the launch is over."""
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.adapter.recipe

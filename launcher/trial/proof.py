@@ -1,0 +1,270 @@
+"""A rung that fits -> whether it is the asked training, by twins of it that really run. Acts; ``sameness`` decides.
+
+Once per launch, where the rung that was found accumulates more than was asked; what comes of it is kept with the fit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from launcher.adapter.protocol import Command, Proves, proving
+from launcher.ladder import same_training
+from launcher.ladder.rungs import MICRO_BATCH, Rung
+from launcher.ladder.same_training import Finding, Kind, SameTraining, Twin
+from launcher.machine import process
+from launcher.shared.allocator import allocator_environment
+from launcher.shared.orders import Orders
+from launcher.trial.job import Job
+
+MODULE = "launcher.trainers.script.inside.same.run"
+PASS_STEPS = 4
+"""Optimizer steps that a pass over the data is cut to."""
+MOST_ROWS = 64
+"""Of a micro-batch by which a factor is confirmed."""
+LEAST_S = 5.0
+"""With less left no more twins are begun."""
+REFUSED = frozenset({Kind.SCALE, Kind.WEIGHTED, Kind.ROWS_SEE, Kind.SETTINGS, Kind.SAMPLES, Kind.DIFFERENT})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Proof:
+    """What became of it."""
+
+    same: SameTraining
+    refused: str = ""
+    """Why no rung with more accumulation than asked may be launched; empty where this one may."""
+    job: Job | None = None
+    """The launch with what cures it, where that was needed."""
+
+
+def needed(job: Job, rung: Rung) -> bool:
+    """Whether the rung puts its optimizer step together otherwise than asked."""
+    return rung.accumulation > job.ladder.asked.accumulation
+
+
+def prove(job: Job, rung: Rung) -> Proof:
+    """Runs the twins of a rung. Raises Interrupted on a signal."""
+    began = time.monotonic()
+    proof = _Proving(job, rung, until=began + job.recipe.trial.proof_timeout_s).proof()
+    return replace(proof, same=replace(proof.same, seconds=time.monotonic() - began))
+
+
+def with_cure(job: Job, cure: Mapping[str, Any]) -> Job:
+    """The launch with what was found to put its update right."""
+    if not cure:
+        return job
+    rules = job.recipe.trainer
+    recipe = job.recipe.model_copy(update={"trainer": rules.model_copy(update={"args": {**rules.args, **cure}})})
+    return replace(job, adapter=type(job.adapter)(recipe))
+
+
+class _OutOfTime(Exception):
+    """The twins took longer than they may."""
+
+
+class _Proving:
+    """One proof under way."""
+
+    def __init__(self, job: Job, rung: Rung, *, until: float) -> None:
+        self._job, self._rung, self._until = job, rung, until
+        self._place = job.folder.trials / "twins"
+        self._rounds = 0
+
+    def proof(self) -> Proof:
+        adapter, limit_s = proving(self._job.adapter), self._job.recipe.trial.proof_timeout_s
+        if adapter is None:
+            return Proof(same=same_training.unproven(f"the adapter {self._job.adapter.name} doesn't say how its runs are made small"))
+        if not limit_s:
+            return self._unproven(adapter, "trial.proof_timeout_s is 0")
+        if self._rung.world_size > 1:
+            return self._unproven(adapter, f"{self._rung.world_size} processes train together")
+        layouts = adapter.small(self._rung, self._job.ladder.asked)
+        if len(layouts) < 2:
+            return self._unproven(adapter, "its optimizer step can't be made smaller")
+        try:
+            return self._compared(adapter, layouts)
+        except _OutOfTime:
+            return self._unproven(adapter, f"it took longer than {limit_s:g} s (trial.proof_timeout_s)")
+        finally:
+            self._forget()
+
+    def _unproven(self, adapter: Proves, why: str) -> Proof:
+        """Nothing could be compared: launched all the same, save where it would be shorter than asked."""
+        same = same_training.unproven(why)
+        return Proof(same=same, refused=_too_short(adapter, same))
+
+    def _compared(self, adapter: Proves, layouts: Sequence[tuple[int, int]]) -> Proof:
+        finding, twins = self._found(adapter, layouts)
+        if finding.kind is Kind.UNCOMPARABLE and layouts[0][0] == 4:  # a batch of four may be more than there is memory or data for
+            again, fewer = self._found(adapter, _halved(layouts))
+            if again.kind is not Kind.UNCOMPARABLE:
+                finding, twins = again, fewer
+        same = same_training.certificate(finding, twins[0], twins[1:])
+        layouts = [(twin.micro_batch, twin.accumulation) for twin in twins]
+        if refused := _refusal(finding, same) or _too_short(adapter, same):
+            with contextlib.suppress(_OutOfTime):  # what is known to differ isn't launched for want of time
+                if (put_right := self._cured(adapter, finding, layouts, refused)) is not None:
+                    return put_right
+            return Proof(same=same, refused=refused)
+        if finding.kind is Kind.SAME and twins[0].ragged:
+            same = self._to_the_end_of_a_pass(adapter, same, layouts)
+        if finding.kind is Kind.SAME and any(twin.batch_norm for twin in twins):
+            same = self._with_batch_norm(adapter, same, layouts)
+        return Proof(same=same)
+
+    def _to_the_end_of_a_pass(self, adapter: Proves, same: SameTraining, layouts: Sequence[tuple[int, int]]) -> SameTraining:
+        """What becomes of the last, smaller step of a pass: usually it is not the asked one, which is told."""
+        micro, accumulation = layouts[0]
+        samples = micro * accumulation
+        twins = self._run(adapter, [layouts[0], layouts[-1]], pass_samples=2 * samples + max(samples // 2, 1))
+        return same_training.but_for_the_last_step(same, same_training.compare(twins[0], twins[1:]), twins[0], twins[1])
+
+    def _with_batch_norm(self, adapter: Proves, same: SameTraining, layouts: Sequence[tuple[int, int]]) -> SameTraining:
+        """By how much statistics of micro-batches change the update, when all else is the same."""
+        twins = self._run(adapter, layouts[:2], batch_norm_trains=True)
+        apart = same_training.compare(twins[0], twins[1:]).apart
+        return same_training.but_for_batch_norm(same, apart, twins)
+
+    def _cured(self, adapter: Proves, finding: Finding, layouts: Sequence[tuple[int, int]], refused: str) -> Proof | None:
+        """With what the finding names as its cure, where there is one and it is proven; one may follow another."""
+        recipe = adapter.course_of() if finding.kind in (Kind.SAME, Kind.SAMPLES) else adapter.cured(finding)
+        if recipe is None:
+            return None
+        changed = {key: value for key, value in recipe.trainer.args.items() if self._job.recipe.trainer.args.get(key) != value}
+        job = with_cure(self._job, changed)
+        mended = proving(job.adapter)
+        assert mended is not None
+        again = self._compared(mended, layouts)
+        if again.refused or again.same.verdict != Kind.SAME:
+            return None
+        if finding.kind is Kind.SCALE and (why := self._only_of_few(mended, layouts)):
+            return self._unproven(adapter, why)
+        note = f"as it stands {refused}; put right from outside, and proven so"
+        return Proof(same=replace(again.same, cure={**changed, **again.same.cure}, notes=(note, *again.same.notes)), job=again.job or job)
+
+    def _found(self, adapter: Proves, layouts: Sequence[tuple[int, int]]) -> tuple[Finding, list[Twin]]:
+        """What twins of these layouts come to; of one row, repeated, where that tells why they differ."""
+        twins = self._run(adapter, layouts)
+        if not all(twin.steps for twin in twins):  # made as short as that, it may have nothing to do
+            twins = self._run(adapter, layouts, short=False)
+        finding = same_training.compare(twins[0], twins[1:])
+        if finding.rows_differ and twins[0].indices:
+            again = self._run(adapter, layouts, rows=list(twins[0].indices), rows_of=twins[0].dataset)
+            forced = same_training.compare(again[0], again[1:])
+            if forced.kind is not Kind.UNCOMPARABLE:
+                twins, finding = again, forced
+        if finding.kind is Kind.DIFFERENT:
+            with contextlib.suppress(_OutOfTime):  # why they differ isn't known then; that they do is
+                one = self._run(adapter, [layouts[0], layouts[-1]], same_row=True)
+                finding = same_training.with_one_row(finding, one[0], one[1])
+        return finding, twins
+
+    def _only_of_few(self, mended: Proves, layouts: Sequence[tuple[int, int]]) -> str:
+        """Why a factor seen on few rows isn't the run's: a divisor that is held at one (YOLO's sum of target scores) looks like it there.
+        Nothing where as many as the rung's own micro-batch say the same."""
+        most, asked = min(self._rung.micro_batch, MOST_ROWS) // 4 * 4, layouts[0][1]
+        if most <= layouts[0][0]:
+            return ""
+        many, twins = self._found(mended, [(most, asked), (most // 4, 4 * asked)])
+        if many.kind in (Kind.SAME, Kind.UNCOMPARABLE):
+            return ""
+        return f"its gradients differ by a factor on {layouts[0][0]} rows and otherwise on {twins[0].micro_batch}: {many.why}"
+
+    # -- running
+
+    def _run(self, adapter: Proves, layouts: Sequence[tuple[int, int]], *, short: bool = True, **told: Any) -> list[Twin]:
+        """Twins of these layouts, the first of which the others are held against."""
+        self._rounds += 1
+        left = self._until - time.monotonic()
+        if left < LEAST_S:
+            raise _OutOfTime
+        place = self._place / str(self._rounds)
+        shutil.rmtree(place, ignore_errors=True)  # of an earlier beginning of the same launch
+        place.mkdir(parents=True)
+        names = [f"{micro}x{accumulation}" for micro, accumulation in layouts]
+        twins = []
+        for name, (micro, accumulation) in zip(names, layouts, strict=True):
+            rung = replace(self._rung, values={**self._rung.values, MICRO_BATCH: micro}, accumulation=accumulation)
+            command = adapter.twin(rung, self._job.budget, folder=place / name, short=short)
+            samples = micro * accumulation
+            more = {
+                "samples": samples,
+                "micro_batch": micro,
+                "pass_samples": PASS_STEPS * samples,
+                "seconds": left / 4,
+                "whole_batch": self._rung.effective_batch,
+                **told,
+            }
+            twins.append(_twin(name, command, against="" if name == names[0] else names[0], told=more))
+        self._child(place, {"twins": twins, "at_once": self._at_once, "limit_s": left / 2})
+        return [
+            same_training.read(place / name, micro_batch=micro, accumulation=accumulation)
+            for name, (micro, accumulation) in zip(names, layouts, strict=True)
+        ]
+
+    @property
+    def _at_once(self) -> int:
+        """Two, on a CPU with room for both."""
+        budget = self._job.budget
+        return 2 if budget.kind == "cpu" and 2 * budget.ceiling_bytes < budget.free_bytes else 1
+
+    def _child(self, place: Path, payload: dict[str, Any]) -> None:
+        budget = self._job.budget
+        orders = Orders(
+            module=MODULE, folder=str(place), device=budget.kind, device_uuid=budget.uuid, may_spill=budget.may_spill,
+            cap_bytes=budget.cap_bytes, ceiling_bytes=budget.ceiling_bytes, accumulation=self._rung.accumulation, payload=payload,
+        )  # fmt: skip
+        orders.scratch.mkdir(exist_ok=True)
+        orders.write(place / "orders.json")
+        child = process.start(
+            process.python_module("launcher.worker", str(place / "orders.json")),
+            env=allocator_environment(budget, self._rung, shapes_vary=self._job.adapter.shapes_vary(self._rung)),
+            stdout=place / "stdout.log",
+            stderr=place / "stderr.log",
+        )
+        with process.forward_signals(child, grace_s=1.0):
+            ending = process.wait(child, timeout_s=max(self._until - time.monotonic(), 1.0), stderr=place / "stderr.log")
+        if ending.timed_out:
+            raise _OutOfTime
+
+    def _forget(self) -> None:
+        """Gradients are large, and of no use afterwards; what each twin said stays."""
+        for path in self._place.glob("**/gradients-*.pt"):
+            path.unlink(missing_ok=True)
+        for path in self._place.glob("*/scratch"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _twin(name: str, command: Command, *, against: str, told: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": name, "argv": list(command.argv), "env": dict(command.env), "told": {**told, "against": against},
+        "files": {str(path): text for path, text in command.files.items()},
+    }  # fmt: skip
+
+
+def _halved(layouts: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same of two rows."""
+    least = layouts[0][1]
+    return [(2, least), (1, 2 * least)]
+
+
+def _too_short(adapter: Proves, same: SameTraining) -> str:
+    """Why a rung isn't launched of which the number of optimizer steps isn't proven: a script counts steps that are held back."""
+    counted = adapter.counted()
+    if not counted or same.steps == same_training.PROVEN:
+        return ""
+    return f"{counted} counts training in steps, which are held back from outside, and their number is {same.steps}"
+
+
+def _refusal(finding: Finding, same: SameTraining) -> str:
+    """Why the rung is refused, or nothing."""
+    if finding.kind in REFUSED:
+        return finding.why
+    course = {name: line for name, line in same.lines.items() if name != "gradient"}  # which the finding is
+    return next((f"its {name} {line}" for name, line in course.items() if line.startswith("differs")), "")

@@ -1,0 +1,311 @@
+"""A rung -> a bounded child that really runs it -> its report and verdict. Acts; ``verdict.judge`` decides."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from launcher.adapter.protocol import Command, TrialPlan
+from launcher.config.schema import Value
+from launcher.errors import BadInput, Fault
+from launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder, Rung
+from launcher.ladder.verdict import Kind, Needs, Verdict, judge
+from launcher.machine import budget as devices
+from launcher.machine import process
+from launcher.machine.process import Child
+from launcher.run import stack_dump
+from launcher.run.losses import Course, Silence
+from launcher.shared import procfs
+from launcher.shared.activity import doing
+from launcher.shared.allocator import allocator_environment
+from launcher.shared.ending import Ending
+from launcher.shared.memory_failures import lost_in
+from launcher.shared.orders import Orders
+from launcher.shared.report import BUDGET_ERROR, CARD_TAKEN, SAID_ACCUMULATION, SAMPLES, Phase, TrialReport
+from launcher.trial.job import Job
+from launcher.trial.prewarm import Standby
+
+LOOK_S = 0.5
+"""Between two looks at the phase of a running trial."""
+LIFE_S = 1.0
+"""Between two looks at what it computes."""
+STILL_S = 60.0
+"""A trial that computes nothing for so long is told to stand still."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trial:
+    """One rung, really tried."""
+
+    rung: Rung
+    verdict: Verdict
+    report: TrialReport
+    seconds: float
+    folder: Path
+    expects: Mapping[str, Value] = field(default_factory=dict)
+    """What the trainer was told otherwise than the rung says (a trial accumulates at most so many micro-batches), where that is known."""
+    kept: str = ""
+    """When it was made, for one of a launch before this (``kept``); empty for one that was made now."""
+
+    def as_record(self) -> dict[str, Any]:
+        """As ``--json`` prints it."""
+        return {
+            "rung_index": self.rung.index,
+            "rung": dict(self.rung.values),
+            "accumulation": self.rung.accumulation,
+            "effective_batch": self.effective_batch,
+            "effective_batch_seen": self.batch_seen,
+            "verdict": self.verdict.kind,
+            "phase": self.verdict.phase,
+            "peak_bytes": self.verdict.peak_bytes,
+            "seconds": round(self.seconds, 3),
+            "why": self.verdict.why,
+            "source": self.verdict.source,
+            "asked_bytes": self.verdict.asked_bytes,
+            "folder": str(self.folder),
+            **({"otherwise": list(self.verdict.otherwise)} if self.verdict.otherwise else {}),
+            **({"kept": self.kept} if self.kept else {}),
+        }
+
+    @property
+    def effective_batch(self) -> int:
+        """Samples per optimizer step as they were seen, where they were: processes and accumulation of a script's own included.
+
+        Elsewhere as the rung was told (``batch_seen``).
+        """
+        seen = self.report.facts.get(SAMPLES)
+        return seen * self.rung.accumulation if isinstance(seen, int) and seen else self.rung.effective_batch
+
+    @property
+    def batch_seen(self) -> bool:
+        """Whether the trial saw what an optimizer step is made of: its samples, and of a script the accumulation, too."""
+        observed, facts = self.report.observed, self.report.facts
+        if not self.report.optimizer_steps:
+            return False
+        return (ACCUMULATION in observed or SAID_ACCUMULATION in facts) if SAMPLES in facts else MICRO_BATCH in observed
+
+
+def read(ladder: Ladder, said: Mapping[str, Any]) -> Trial:
+    """A trial out of a record, with the report in its folder."""
+    folder = Path(said["folder"])
+    verdict = Verdict(
+        kind=Kind(said["verdict"]), phase=said["phase"], why=said["why"], source=said["source"], asked_bytes=said["asked_bytes"],
+        peak_bytes=said["peak_bytes"], otherwise=tuple(said.get("otherwise", ())),
+    )  # fmt: skip
+    report = TrialReport.read(folder / "report.json") or TrialReport()
+    rung = ladder.rungs[said["rung_index"]]
+    return Trial(rung=rung, verdict=verdict, report=report, seconds=said["seconds"], folder=folder, kept=said.get("kept", ""))
+
+
+def run(job: Job, rung: Rung, *, told: Callable[..., None] | None = None, standby: Standby | None = None, more: bool = False) -> Trial:
+    """Tries one rung in a process of its own, which is gone with all its children when this returns.
+
+    The trainer's output goes to ``stdout.log`` and ``stderr.log`` of the trial's folder, what it writes to ``scratch/`` there,
+    which is removed. ``told`` hears (phase, seconds, new=) as the trial goes on. ``standby``: where a process may wait for its orders;
+    ``more``: another trial will likely follow, for which one is started. Raises Interrupted on a signal.
+    """
+    place, budget, rules = job.folder.trial(rung.index), job.budget, job.recipe.trial
+    if holder := devices.taken(budget):
+        return _not_tried(job, rung, place, holder)
+    job.folder.cache.mkdir(exist_ok=True)
+    if (fetch := job.adapter.fetch(rung)) is not None:
+        with doing("downloading what this rung needs"):
+            _fetched(fetch, place)
+    plan = job.adapter.trial(rung, budget, folder=place, cache=job.folder.cache)
+    orders = _orders(job, rung, plan, place)
+    _put_aside(place)
+    orders.scratch.mkdir(exist_ok=True)
+    orders.write(place / "orders.json")
+    env = {**allocator_environment(budget, rung, shapes_vary=job.adapter.shapes_vary(rung)), **plan.env}
+    child = standby.take(orders, place, plan.imports, env) if standby is not None else None
+    if child is None:
+        child = process.start(
+            process.python_module("launcher.worker", str(place / "orders.json")),
+            env=env,
+            stdout=place / "stdout.log",
+            stderr=place / "stderr.log",
+        )
+    if standby is not None and more:
+        standby.begin(plan.imports, env, beside_bytes=budget.ceiling_bytes if budget.kind == "cpu" else 0)
+    watch = _Watch(child, orders, told or _nobody, stall_s=job.recipe.recover.stall_s)
+    with process.forward_signals(child, grace_s=1.0):
+        ending = process.wait(child, timeout_s=rules.timeout_s, each_poll=watch, stderr=place / "stderr.log")
+    ending = replace(ending, stood_still=watch.stood_still, computed=watch.computed)
+    shutil.rmtree(orders.scratch, ignore_errors=True)
+    settled = devices.settle(budget, idle_free_bytes=orders.idle_free_bytes or None)
+    return _finished(job, rung, ending, orders, plan, taken="" if settled else devices.taken(budget))
+
+
+def recorded(job: Job, rung: Rung, **how: Any) -> Trial:
+    """As ``run``, with its beginning and its end among the launch's events."""
+    job.folder.event("trial_started", rung_index=rung.index, rung=dict(rung.values), accumulation=rung.accumulation)
+    tried = run(job, rung, **how)
+    job.folder.event("trial_ended", **tried.as_record())
+    return tried
+
+
+def _put_aside(place: Path) -> None:
+    """What an earlier trial of this rung left, which others' memory ended: this one isn't judged by its words."""
+    (place / "report.json").unlink(missing_ok=True)
+    for name in ("stdout.log", "stderr.log"):
+        if (place / name).exists():
+            (place / name).replace(place / f"{name}.before")
+
+
+FAULTS = 16
+"""Page faults between two looks from which on a trial without a batch yet takes or fills memory: it prepares something. A loop that does
+nothing has none, or the few that the kernel makes of its own accord (NUMA balancing)."""
+
+
+class _Watch:
+    """Called at every poll: looks twice a second at the phase that the child's report is in, and tells it; ends a trial that comes no
+    further.
+
+    That is one that computes nothing, as a run is ended; and one that computes, but has no batch to show for it (the recorder touches its
+    report with them), no word, no other phase, and reads and writes nothing. Until a phase's first batch filling memory counts as well:
+    data that is cached, a model that is built. Everything else is at work, however long it takes (``trial.timeout_s``).
+    """
+
+    def __init__(self, child: Child, orders: Orders, told: Callable[..., None], *, stall_s: float) -> None:
+        self._child, self._told, self._stall_s = child, told, stall_s
+        self._report, self._stalled = orders.report_path, Path(orders.folder) / "stalled.txt"
+        self._signs = [self._report, *(Path(orders.folder) / name for name in ("stdout.log", "stderr.log"))]
+        self._seen: tuple[int, ...] = ()
+        self._began = self._looked = time.monotonic()
+        self._silence, self._first = Silence(self._began, least_s=stall_s), Silence(self._began, least_s=STILL_S)
+        self._course, self._first_course = Course(self._began, least_s=stall_s), Course(self._began, least_s=STILL_S)
+        self._moved: tuple[int, int] | None = None
+        self._batches_in = ""
+        """The phase in which a batch was seen; empty: none in the one that it is in."""
+        self._lively = self._began
+        self._phase = self._still = ""
+        self.stood_still = ""
+        self.computed = False
+
+    def __call__(self) -> None:
+        now = time.monotonic()
+        if now - self._looked < LOOK_S:
+            return
+        self._looked = now
+        report = TrialReport.read(self._report)
+        phase = report.phase if report is not None else Phase.START.value
+        if still := self._look_for_life(now, phase):
+            phase += still
+        self._told(phase, now - self._began, new=phase != self._phase)
+        self._phase = phase
+
+    def _look_for_life(self, now: float, phase: str) -> str:
+        """Words about a trial that comes no further; it is ended once that has been so for long."""
+        if now - self._lively < LIFE_S:
+            return self._still
+        self._lively = now
+        before, self._seen = self._seen, tuple(_changed(path) for path in self._signs)
+        grew = self._seen != before
+        if bool(before) and self._seen[0] != before[0] and phase == self._phase:
+            self._batches_in = phase
+        busy_s = procfs.work_seconds(self._child.pid) - procfs.watching_seconds(self._child.pid)
+        how: Any = {"grew": grew, "busy_s": busy_s}
+        first, last = self._first.look(now, **how), self._silence.look(now, **how)
+        how = {"further": self._came_further(phase) or grew, "busy_s": busy_s}
+        first_circles, circles = self._first_course.look(now, **how), self._course.look(now, **how)
+        if (last == "stalled" or circles) and not self.stood_still:
+            self.computed = last != "stalled"
+            self.stood_still = stack_dump.record(self._child, self._stalled) or "nothing could be seen of its processes"
+            self._child.end(grace_s=1.0)
+        words = f" for {STILL_S:.0f} s (ended after recover.stall_s={self._stall_s:g})"
+        self._still = f", computing nothing{words}" if first == "stalled" else f", coming no further{words}" if first_circles else ""
+        return self._still
+
+    def _came_further(self, phase: str) -> bool:
+        """By what it has read, written or, where this phase has no batch yet, filled since the last look. True where nobody can tell."""
+        before, self._moved = self._moved, procfs.moved(self._child.pid)
+        if before is None or self._moved is None:
+            return True
+        fills = self._batches_in != phase and abs(self._moved[1] - before[1]) >= FAULTS
+        return self._moved[0] != before[0] or fills
+
+
+def _changed(path: Path) -> int:
+    """When a file was last written, in nanoseconds; 0 where there is none."""
+    with suppress(OSError):
+        return path.stat().st_mtime_ns
+    return 0
+
+
+def _nobody(*_: Any, **__: Any) -> None:
+    """Nobody is told."""
+
+
+def _fetched(command: Command, place: Path) -> None:
+    """Downloads what the rung needs. Raises BadInput with the tool's own words where that fails."""
+    log = place / "fetch.log"
+    child = process.start(command.argv, env=command.env, stdout=log, stderr=log)
+    with process.forward_signals(child):
+        ending = process.wait(child, stderr=log)
+    if ending.returncode != 0:
+        raise BadInput(
+            [
+                Fault(
+                    key="ask.model",
+                    found=f"fetching failed: {ending.stderr_tail.strip()[-1000:]}",
+                    cure="Fetch it by hand.",
+                    where=str(log),
+                )
+            ]
+        )
+
+
+def _orders(job: Job, rung: Rung, plan: TrialPlan, place: Path) -> Orders:
+    """What the trial's child is told."""
+    return Orders(
+        module=plan.module,
+        folder=str(place),
+        device=job.budget.kind,
+        device_uuid=job.budget.uuid,
+        idle_free_bytes=devices.free_now(job.budget) or 0,
+        may_spill=job.budget.may_spill,
+        cap_bytes=job.budget.cap_bytes,
+        ceiling_bytes=job.budget.ceiling_bytes,
+        accumulation=rung.accumulation,
+        steps=job.recipe.trial.steps,
+        validation_batches=job.recipe.trial.validation_batches,
+        steps_after=job.recipe.trial.steps_after,
+        payload=dict(plan.payload),
+    )
+
+
+def _not_tried(job: Job, rung: Rung, place: Path, holder: str) -> Trial:
+    """Others hold the card: nothing is started."""
+    verdict = Verdict(kind=Kind.CARD_TAKEN, phase=Phase.START, why=holder, evidence=holder)
+    job.folder.replace_json(place / "verdict.json", {"rung": rung, "verdict": verdict, "seconds": 0.0})
+    return Trial(rung=rung, verdict=verdict, report=TrialReport(), seconds=0.0, folder=place)
+
+
+def _budget_fault(report: TrialReport | None, place: Path) -> BadInput | None:
+    """The child's own words where its budget could not be made real: nothing the trainer did."""
+    failure = report.failure if report is not None else None
+    if failure is None or BUDGET_ERROR not in failure.types or CARD_TAKEN in failure.types:
+        return None
+    said = next(line for line in failure.message.splitlines() if BUDGET_ERROR in line).partition(": ")[2]
+    cure = "Give it more (device.memory), or mend what it says; this is no failure of the trainer."
+    return BadInput([Fault(key="device", found=f"the budget could not be taken: {said}", cure=cure, where=str(place / "stderr.log"))])
+
+
+def _finished(job: Job, rung: Rung, ending: Ending, orders: Orders, plan: TrialPlan, *, taken: str = "") -> Trial:
+    report = TrialReport.read(orders.report_path)
+    if (fault := _budget_fault(report, Path(orders.folder))) is not None:
+        raise fault
+    needs = Needs(optimizer_steps=orders.steps, validation_batches=1, observed={**plan.expects, "device": job.budget.kind})
+    logs = [Path(orders.folder) / name for name in ("stdout.log", "stderr.log")]
+    verdict = judge(report, ending, rung=rung, needs=needs, lost=lost_in(*logs), taken=taken)
+    trial = Trial(
+        rung=rung, verdict=verdict, report=report or TrialReport(), seconds=ending.seconds, folder=Path(orders.folder), expects=plan.expects
+    )
+    told = {"rung": rung, "verdict": verdict, "seconds": ending.seconds, "ending": ending}
+    job.folder.replace_json(trial.folder / "verdict.json", told)
+    return trial
