@@ -31,6 +31,7 @@ check: install   ## what CI runs: lint, types, tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 demo: install   ## the main job on real input, no GPU needed: trials, then a training to the end

@@ -12,9 +12,9 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from launcher.adapter.tracing import Ask
 from launcher.forecast import gpu_catalogue, trace_store
 from launcher.forecast.replay import replay
-from launcher.forecast.trace_store import Ask
 from launcher.shared.report import Phase
 from launcher.shared.trace import Trace, live
 from launcher.trainers.ultralytics import environment

@@ -244,7 +244,7 @@ def _capabilities(python: Path, point: Point, folder: Path) -> dict[str, str]:
     shutil.rmtree(_cache(point, folder), ignore_errors=True)
     code = (
         "import json\n"
-        "from launcher import capabilities\n"
+        "from launcher.adapter import self_test as capabilities\n"
         f"from launcher.trainers.{point.trainer} import environment\n"
         f"module = 'launcher.trainers.{point.trainer}.inside.capabilities'\n"
         f"found = capabilities.of('{point.trainer}', module=module, checked=(), prepare=environment.prepare)\n"

@@ -25,7 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.protocol import load_adapter
+from launcher.adapter.registry import load_adapter
 from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of

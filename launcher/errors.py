@@ -84,3 +84,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     names = list(known)
     meant = synonyms.among(word, names) or next(iter(difflib.get_close_matches(word, names, n=1, cutoff=0.6)), None)
     return f"Did you mean {meant!r}? " if meant else ""
+
+
+PLACE = "command line after --"
+"""What a fault of such a command line calls its key."""

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from launcher.ladder.rungs import Rung
-from launcher.shared.allocator import VARIABLE, VARIABLES, allocator_environment, holding, knows_fraction, torch_version
+from launcher.shared.allocator import VARIABLE, VARIABLES, holding, knows_fraction, torch_version
 from launcher.trainers.suite import cpu_budget
+from launcher.trial.environment import allocator_environment
 
 PLAIN = Rung(index=0, values={"micro_batch": 8, "checkpointing": False}, position=(0, 0), accumulation=2)
 CHECKPOINTED = Rung(index=1, values={"micro_batch": 8, "checkpointing": True}, position=(0, 1), accumulation=2)

@@ -13,18 +13,20 @@ from typing import Any, ClassVar
 
 import pytest
 
+from launcher.adapter.commands import Checkpoint, Command
 from launcher.adapter.progress import Progress
 from launcher.adapter.progress import read as read_progress
-from launcher.adapter.protocol import Checkpoint, Command, Resumes, WheelSpec
+from launcher.adapter.protocol import Resumes
 from launcher.cli import runs as folder_verbs
 from launcher.config import recipe
 from launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRules, WheelRule
-from launcher.engine import attempts, resumption
+from launcher.engine import attempts, resumption, state, train
 from launcher.engine import fit as story
 from launcher.engine.state import Fit, Status
 from launcher.errors import BadInput, Interrupted
 from launcher.history import runs
 from launcher.history.run_folder import RunFolder
+from launcher.ladder.build import WheelSpec
 from launcher.ladder.rungs import Rung, Wheel, build
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine.budget import Budget
@@ -380,11 +382,11 @@ def test_restarts_are_counted(tmp_path: Path) -> None:
 def gone_on(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> Fit:
     """``autofit resume``, with the same trainer."""
     faults = job.adapter.faults  # type: ignore[attr-defined]
-    monkeypatch.setattr(story, "load_adapter", lambda name: lambda asked: Few(asked, faults))
+    monkeypatch.setattr(train, "load_adapter", lambda name: lambda asked: Few(asked, faults))
     monkeypatch.chdir(tmp_path)
     screen: Any = Screen()
     with (tmp_path / "out").open("ab") as out:
-        return story.go_on(resumption.read(job.folder.path, words), screen, show=(out, out))
+        return train.go_on(resumption.read(job.folder.path, words), screen, show=(out, out))
 
 
 def test_an_interrupted_fit_is_gone_on_with_to_its_fit_and_never_becomes_a_training(
@@ -394,10 +396,10 @@ def test_an_interrupted_fit_is_gone_on_with_to_its_fit_and_never_becomes_a_train
         raise Interrupted("SIGTERM")
 
     job, screen = prepared(tmp_path), Screen()
-    monkeypatch.setattr(story, "_walk", stopped)
+    monkeypatch.setattr(story, "walk", stopped)
     with pytest.raises(Interrupted):
         story.fit(job, screen)  # type: ignore[arg-type]
-    monkeypatch.setattr(story, "_walk", fitted)
+    monkeypatch.setattr(story, "walk", fitted)
     fit = gone_on(job, tmp_path, monkeypatch)
     assert fit.status is Status.DONE and fit.attempts == [] and not (job.folder.path / "run").exists()
     with pytest.raises(BadInput, match="only trials were asked of it"):
@@ -423,7 +425,7 @@ def test_an_interrupted_run_says_what_it_can_be_gone_on_from(
     result = Fit(job=job)
     fitted(result)
     screen: Any = Screen()
-    with (tmp_path / "out").open("wb") as out, pytest.raises(Interrupted) as told, story._recorded(result):
+    with (tmp_path / "out").open("wb") as out, pytest.raises(Interrupted) as told, state.recorded(result):
         attempts.see_through(result, screen, show=(out, out))
     assert result.attempts[-1].goes_on_from == goes_on_from == read(result.attempts[-1].as_record(0), LADDER).goes_on_from
     assert told.value.how_to_go_on == runs.how_to_go_on(job.folder.path, goes_on_from)

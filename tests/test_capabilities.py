@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from launcher.adapter import self_test as capabilities
-from launcher.adapter.protocol import WheelSpec
 from launcher.config.schema import LadderRules, Recipe, TrainerRules, WheelRule
 from launcher.errors import BadInput
-from launcher.ladder.build import ladder_of
+from launcher.ladder.build import WheelSpec, ladder_of
 from launcher.ladder.rungs import Ladder
 from launcher.trainers.script.adapter import ScriptAdapter
 

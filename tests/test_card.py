@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from launcher.adapter.protocol import Command, TrialPlan, held_by
+from launcher.adapter.commands import Command, TrialPlan, held_by
 from launcher.config.schema import DeviceRules, Recipe
 from launcher.engine import fit as story
+from launcher.engine import train
 from launcher.engine.state import Fit, Status
 from launcher.errors import BadInput
 from launcher.history.run_folder import RunFolder
@@ -27,9 +28,9 @@ from launcher.machine import budget as devices
 from launcher.machine import process
 from launcher.machine.budget import Budget
 from launcher.run import start as launch
-from launcher.run import supervise
 from launcher.run.memory_usage import Usage
 from launcher.run.meter import Meter
+from launcher.run.watch import Watch
 from launcher.shared import allocator
 from launcher.shared.memory_failures import gone_otherwise
 from launcher.shared.report import Failure, PhaseUse, TrialReport
@@ -163,7 +164,7 @@ def test_a_run_is_not_launched_on_a_card_that_others_have_come_to(card: FakeCard
             card.used = 8 * GIB
 
     screen = Coming()
-    fit = story.train(job, screen, show=(sys.stdout.buffer, sys.stderr.buffer))
+    fit = train.train(job, screen, show=(sys.stdout.buffer, sys.stderr.buffer))
     assert fit.status is Status.CARD_TAKEN and fit.outcome is None and "taken" in screen.heard
 
 
@@ -263,7 +264,7 @@ def test_a_run_that_goes_on_otherwise_is_told_the_moment_it_says_so(job: Job) ->
     child = process.Child(process=SimpleNamespace(pid=os.getpid()), token="", started=0.0)  # type: ignore[arg-type]
     job.folder.run_stdout.touch()
     meter = Meter(job, job.ladder.asked, usage)
-    watch = supervise._Watch(child, job, usage, meter, told=None, otherwise=lambda line, what: heard.append(what))
+    watch = Watch(child, job, usage, meter, told=None, otherwise=lambda line, what: heard.append(what))
     watch.look()
     with job.folder.run_stderr.open("w", encoding="utf-8") as file:
         for text in ("epoch 1\r  10%", "\r 20%\n", HALVED[:30], HALVED[30:] + "\n", HALVED + "\n", ASSIGNER + "\n"):

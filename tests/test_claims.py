@@ -39,7 +39,7 @@ def test_a_module_that_starts_or_ends_a_process_is_noticed(text: str, tmp_path: 
     (tmp_path / "launcher").mkdir()
     (tmp_path / "launcher" / "cli.py").write_text(text)
     (tmp_path / "launcher" / "other.py").write_text("import os\nos.getpid()\nos._exit(0)\n")
-    assert rooms.starts_processes(Tree(tmp_path)) == {"launcher.cli.main"}
+    assert rooms.starts_processes(Tree(tmp_path)) == {"launcher.cli"}
 
 
 @pytest.mark.parametrize("room", TRIALS)

@@ -36,7 +36,7 @@ def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 
 def test_help_answers_without_hydra_torch_or_a_trainer(tmp_path: Path) -> None:
-    code = "import sys; sys.argv = ['autofit', '--help']; from launcher import cli; code = cli.run(['--help']); heavy = {'hydra', 'torch', 'pydantic', 'rich', 'ultralytics'} & set(sys.modules); sys.exit(f'imported {heavy}' if heavy else code)"  # noqa: E501
+    code = "import sys; sys.argv = ['autofit', '--help']; from launcher.cli import main as cli; code = cli.run(['--help']); heavy = {'hydra', 'torch', 'pydantic', 'rich', 'ultralytics'} & set(sys.modules); sys.exit(f'imported {heavy}' if heavy else code)"  # noqa: E501
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "autofit train" in done.stdout and "Exit status" in done.stdout
@@ -50,7 +50,8 @@ def test_help_is_one_page(tmp_path: Path, words: tuple[str, ...]) -> None:
 
 def test_no_verb_ever_imports_torch(tmp_path: Path) -> None:
     code = (
-        "import sys; from launcher import cli, story, display, recipe, wheels, trial, launch, supervise;"
+        "import sys; from launcher.cli import main as cli, launch_view; from launcher.engine import fit, train;"
+        "from launcher.config import recipe; from launcher.trial import trial; from launcher.run import start, supervise;"
         "cli.run(['ladder', 'recipe=yolo_demo']); sys.exit('torch' in sys.modules or 'ultralytics' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=False).returncode == 0
@@ -293,7 +294,7 @@ def test_run_takes_a_command_line_to_the_rung_that_fits_and_trains(tmp_path: Pat
 def test_a_recipe_that_can_not_be_written_is_refused_without_a_traceback(tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0o555)
     (tmp_path / "t.py").write_text("import argparse\np = argparse.ArgumentParser()\np.add_argument('--batch-size', type=int, default=4)\n")
-    argv = [sys.executable, "-m", Path(main.__file__).parent.name, "init", "--", "python", str(tmp_path / "t.py")]
+    argv = [sys.executable, "-m", "launcher", "init", "--", "python", str(tmp_path / "t.py")]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
     done = subprocess.run(
         argv, cwd=tmp_path / "closed", env=env, capture_output=True, text=True, check=False, preexec_fn=without_the_powers_of_root

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from launcher.cli import main, spinner
+from launcher.cli import main, spinner, suggestions
 from launcher.config import compose
 from launcher.config.schema import Recipe
 from launcher.errors import BadInput
 from tests.rooms import Tree
+
+drafts = partial(compose.drafts, advice=suggestions)
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +93,7 @@ def test_a_recipe_that_is_no_file_is_told_so(made: str, capfd: pytest.CaptureFix
 @pytest.mark.parametrize("text", [b"\xef\xbb\xbfask: {micro_batch: 4}\n", b"ask:\r\n  micro_batch: 4\r\n"])
 def test_how_an_editor_ends_lines_and_marks_text_makes_no_difference(text: bytes) -> None:
     Path("recipes/\u00e9t\u00e9 1.yaml").write_bytes(text)
-    (draft,) = compose.drafts(["recipe=\u00e9t\u00e9 1"], program="autofit")
+    (draft,) = drafts(["recipe=\u00e9t\u00e9 1"], program="autofit")
     assert draft.recipe is not None and draft.recipe.ask == {"micro_batch": 4} and draft.faults == ()
 
 
@@ -129,7 +132,7 @@ def test_nothing_that_is_typed_ends_in_a_traceback(words: tuple[str, ...], said:
 
 def test_a_recipe_needs_no_package_header(capfd: pytest.CaptureFixture[str]) -> None:
     Path("recipes/mine.yaml").write_text("ask: {micro_batch: 4}\n")
-    (draft,) = compose.drafts(["recipe=mine"], program="autofit")
+    (draft,) = drafts(["recipe=mine"], program="autofit")
     assert draft.recipe is not None and draft.recipe.ask == {"micro_batch": 4} and draft.faults == ()
 
 
@@ -223,14 +226,14 @@ def test_a_script_s_own_settings_are_its_command_s(capfd: pytest.CaptureFixture[
     ],
 )
 def test_a_device_is_named_as_people_name_it(words: tuple[str, ...], kind: str, index: int) -> None:
-    (draft,) = compose.drafts(["recipe=yolo_demo", *words], program="autofit")
+    (draft,) = drafts(["recipe=yolo_demo", *words], program="autofit")
     assert draft.recipe is not None and draft.faults == ()
     assert (draft.recipe.device.kind, draft.recipe.device.index) == (kind, index)
 
 
 def test_in_a_multirun_several_cards_are_a_launch_each() -> None:
-    drafts = compose.drafts(["-m", "recipe=yolo_demo", "device=0,cuda:1"], program="autofit")
-    assert [(one.recipe.device.kind, one.recipe.device.index) for one in drafts if one.recipe] == [("cuda", 0), ("cuda", 1)]
+    found = drafts(["-m", "recipe=yolo_demo", "device=0,cuda:1"], program="autofit")
+    assert [(one.recipe.device.kind, one.recipe.device.index) for one in found if one.recipe] == [("cuda", 0), ("cuda", 1)]
 
 
 def test_a_flat_recipe_is_told_where_each_key_stands(capfd: pytest.CaptureFixture[str]) -> None:
@@ -266,10 +269,10 @@ def test_words_for_another_verb_are_told_so(words: tuple[str, ...], said: str, c
 
 
 def test_mistakes_of_both_kinds_are_told_together() -> None:
-    (draft,) = compose.drafts(["recipe=yolo_demo", "batch=16", "ask.micro_batch=-1", "device.headroom=7"], program="autofit")
+    (draft,) = drafts(["recipe=yolo_demo", "batch=16", "ask.micro_batch=-1", "device.headroom=7"], program="autofit")
     assert {fault.key for fault in draft.faults} == {"batch", "device.headroom"}
     with pytest.raises(BadInput) as refused:
-        compose.drafts(["recipe=yolo_demo", "batch=16", "ladder=nonsense"], program="autofit")
+        drafts(["recipe=yolo_demo", "batch=16", "ladder=nonsense"], program="autofit")
     assert {fault.key for fault in refused.value.faults} == {"batch", "ladder"}
 
 
@@ -294,7 +297,7 @@ def test_even_a_fault_of_autofit_s_own_ends_in_json(monkeypatch: pytest.MonkeyPa
     def broken(draft: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("launcher.engine.fit.ladder_of", broken)
+    monkeypatch.setattr("launcher.engine.prepare.ladder_of", broken)
     assert main.run(["ladder", "recipe=yolo_demo", "--json"]) == 1
     out, err = capfd.readouterr()
     assert json.loads(out) == {"status": "stopped", "error": "RuntimeError: a bug"} and "Traceback" in err and "in broken" in err
@@ -308,7 +311,7 @@ def test_completion_is_silent_about_a_line_that_is_half_typed(monkeypatch: pytes
 
 
 def composed(*words: str) -> Recipe:
-    (draft,) = compose.drafts(words, program="autofit")
+    (draft,) = drafts(words, program="autofit")
     assert draft.recipe is not None and draft.faults == ()
     return draft.recipe
 
@@ -340,9 +343,9 @@ def test_a_group_on_the_command_line_adds_to_the_recipe_s_rules() -> None:
 
 
 def test_the_last_word_is_a_group_s_in_a_multirun_and_in_what_cfg_shows_too(capfd: pytest.CaptureFixture[str]) -> None:
-    drafts = compose.drafts(["-m", "recipe=yolov8x_a100,yolo_demo", "ladder=keep_quality,default"], program="autofit")
+    found = drafts(["-m", "recipe=yolov8x_a100,yolo_demo", "ladder=keep_quality,default"], program="autofit")
     quality, default = ("micro_batch", "checkpointing", "image_size", "model"), ("micro_batch", "image_size", "checkpointing", "model")
-    assert [draft.recipe.ladder.order for draft in drafts if draft.recipe] == [quality, default, quality, default]
+    assert [draft.recipe.ladder.order for draft in found if draft.recipe] == [quality, default, quality, default]
     main.run(["train", "recipe=yolov8x_a100", "ladder=keep_quality", "--cfg", "job"])
     shown = capfd.readouterr().out
     assert shown.index("- checkpointing") < shown.index("- image_size") and "typed" not in shown
@@ -354,7 +357,7 @@ def test_a_group_that_the_trainer_has_no_wheels_for_is_refused(capfd: pytest.Cap
 
 
 def test_a_fault_stands_where_its_key_was_given_whatever_group_is_typed() -> None:
-    (draft,) = compose.drafts(["recipe=yolov8x_a100", "ladder=keep_quality"], program="autofit")
+    (draft,) = drafts(["recipe=yolov8x_a100", "ladder=keep_quality"], program="autofit")
     assert draft.provenance.where("ladder.order") == "command line"
     assert draft.provenance.where("ladder.wheels.micro_batch").endswith("recipes/yolov8x_a100.yaml")
     assert draft.provenance.where("device.headroom").endswith("conf/config.yaml")
@@ -362,6 +365,6 @@ def test_a_fault_stands_where_its_key_was_given_whatever_group_is_typed() -> Non
 
 def test_hydra_is_known_in_four_modules() -> None:
     """Composing, its sources, its grammar and its errors: the rest of the launcher could be fed by something else."""
-    house = Tree(Path(main.__file__).parents[1])
+    house = Tree(Path(main.__file__).parents[2])
     knowing = {module for module, imports in house.imports.items() if any(one.name.split(".")[0] == "hydra" for one in imports)}
-    assert knowing == {f"launcher.{name}" for name in ("compose", "sources", "overrides", "refusals")}
+    assert knowing == {f"launcher.config.{name}" for name in ("compose", "hydra_sources", "hydra_overrides", "hydra_errors")}

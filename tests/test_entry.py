@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher import process
+from launcher.machine import process
 
 CONSOLE_SCRIPT = ("-P", "-c", "import sys; from autofit_launcher import main; sys.exit(main())")
 """As an installer writes it: the first folder on its path is that of the programs."""

@@ -31,7 +31,7 @@ RUNG = {"micro_batch": 4, "image_size": 160, "checkpointing": False}
 LAUNCHER = """
 import signal, sys, time
 from pathlib import Path
-from launcher import owner
+from launcher.history import owner
 from launcher.history.run_folder import RunFolder
 from tests.test_folder_verbs import tell
 folder = RunFolder(Path(sys.argv[1]))

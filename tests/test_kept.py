@@ -14,18 +14,20 @@ from typing import Any, ClassVar
 
 import pytest
 
-from launcher import paths
+from launcher.adapter.commands import Command
+from launcher.adapter.inputs import Inputs
 from launcher.adapter.progress import Progress
-from launcher.adapter.protocol import Command, Inputs, Resumes, WheelSpec
+from launcher.adapter.protocol import Resumes
 from launcher.cli import main
-from launcher.config import recipe
+from launcher.config import recipe, recipe_files
 from launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRules, TrialRules
-from launcher.engine import fingerprint, resumption, reuse
 from launcher.engine import fit as story
+from launcher.engine import resumption, reuse, train
 from launcher.engine.state import Fit
 from launcher.history import digests, kept_fits, owner
 from launcher.history.run_folder import RunFolder
 from launcher.history.series import Series
+from launcher.ladder.build import WheelSpec
 from launcher.ladder.rungs import Ladder, Rung, Wheel, build
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import host
@@ -135,7 +137,7 @@ class Launches:
         self.tried.clear()
         screen: Any = Screen()
         with (self.place / "out").open("wb") as out:
-            return story.train(self.job(), screen, show=(out, out))
+            return train.train(self.job(), screen, show=(out, out))
 
     def looks(self) -> reuse.Standing:
         return reuse.standing(self.job())
@@ -324,7 +326,7 @@ def test_a_recipe_that_is_new_beside_a_script_is_none_of_its_code(tmp_path: Path
     (tmp_path / "recipes" / "mine.yaml").write_text("ask: {micro_batch: 4}\n")
     (tmp_path / "recipes" / "of_the_script.yaml").write_text("width: 4\n")
     (tmp_path / "recipes" / "model.py").write_text("")
-    assert [path.name for path in paths.own_recipes()] == ["mine.yaml"]
+    assert [path.name for path in recipe_files.own_recipes()] == ["mine.yaml"]
 
 
 def test_settings_that_ultralytics_writes_itself_are_those_that_it_had_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -421,7 +423,7 @@ def test_a_store_that_can_not_be_written_is_not_relied_on(launches: Launches, mo
 def test_launches_at_once_keep_every_fit(tmp_path: Path) -> None:
     code = """
 import sys
-from launcher import certificates
+from launcher.history import kept_fits as certificates
 from launcher.history.kept_fits import Certificate
 for number in range(5):
     with certificates.opened() as store:
@@ -467,8 +469,8 @@ def test_secrets_of_the_environment_are_not_kept() -> None:
 def test_changes_are_told_with_the_most_telling_first() -> None:
     before = {"environment X": "[1]", "package torch": "2.15.0 [a]", "ask.micro_batch": "8", "file c.yaml": "abc"}
     now = {"environment X": "[2]", "package torch": "2.16.0 [b]", "ask.micro_batch": "16", "file c.yaml": "abd"}
-    assert fingerprint.changes(before, now) == "torch: 2.15.0 -> 2.16.0; ask.micro_batch: 8 -> 16; file c.yaml: abc -> abd; 1 more"
-    assert fingerprint.changes(before, before) == ""
+    assert kept_fits.changes(before, now) == "torch: 2.15.0 -> 2.16.0; ask.micro_batch: 8 -> 16; file c.yaml: abc -> abd; 1 more"
+    assert kept_fits.changes(before, before) == ""
 
 
 # -- autofit fits --------------------------------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.run.losses import Losses, Silence, loss_report
+from launcher.run.losses import Losses, loss_report
+from launcher.trial.silence import Silence
 
 
 @pytest.mark.parametrize(

@@ -81,8 +81,8 @@ def test_looking_at_logs_changes_nothing(capfd: pytest.CaptureFixture[str]) -> N
 LAUNCHER = """
 import sys
 from pathlib import Path
-from {package} import owner
-from {package}.record import RunFolder
+from {package}.history import owner
+from {package}.history.run_folder import RunFolder
 folder = RunFolder(Path(sys.argv[1]))
 with owner.held(folder.path):
     folder.replace_json(folder.final, {{"status": "running", "recipe": "demo"}})

@@ -95,7 +95,7 @@ def launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., t
         adapter = ScriptAdapter(recipe)
         job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=cpu_budget(), folder=RunFolder.create(tmp_path / "runs", "mine"))
         result = Fit(job=job)
-        story._walk(result, Silent())  # type: ignore[arg-type]
+        story.walk(result, Silent())  # type: ignore[arg-type]
         return tried, more, result
 
     return launch

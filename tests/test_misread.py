@@ -201,7 +201,7 @@ def launched(one: ScriptAdapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(trial, "recorded", recorded)
     folder = RunFolder.create(tmp_path / "runs", "mine")
     result, screen = Fit(job=Job(adapter=one, ladder=ladder_of(one), budget=cpu_budget(), folder=folder)), Screen()
-    story._walk(result, screen)  # type: ignore[arg-type]
+    story.walk(result, screen)  # type: ignore[arg-type]
     return result, screen
 
 

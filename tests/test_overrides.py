@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,11 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
+from launcher.cli import suggestions
 from launcher.config import compose
 from launcher.config.hydra_overrides import for_hydra
+
+drafts = partial(compose.drafts, advice=suggestions)
 
 GROUPS = ("ladder", "device", "recipe")
 ODD = "éß字 '\"#([{}])=,~:;$%&*?!@|<>+-\\^`./\t019nulltrue"
@@ -49,7 +53,7 @@ def test_a_path_is_byte_for_byte_what_was_typed(text: str) -> None:
 @example("a\\")
 def test_a_path_comes_through_composing_as_it_was_typed(text: str) -> None:
     assume(not is_hydras_own(text) and "${" not in text and text != "???")  # OmegaConf's own words: an interpolation, a missing value
-    (draft,) = compose.drafts(["recipe=yolo_demo", f"data={text}", f"run.root={text}", f"ask.model={text}"], program="autofit")
+    (draft,) = drafts(["recipe=yolo_demo", f"data={text}", f"run.root={text}", f"ask.model={text}"], program="autofit")
     assert draft.recipe is not None and draft.faults == ()
     assert (draft.recipe.data, draft.recipe.run.root, draft.recipe.ask["model"]) == (text, text, text)
 

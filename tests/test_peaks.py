@@ -10,7 +10,7 @@ import pytest
 
 from launcher.cli import main
 from launcher.config.schema import DeviceRules, Recipe
-from launcher.engine import fit
+from launcher.engine import prepare
 from launcher.history import peaks
 from launcher.history.peaks import ENOUGH, Pair, choose
 from launcher.trainers.suite import cpu_budget
@@ -84,13 +84,13 @@ def test_a_launch_with_auto_takes_what_past_runs_on_its_device_justify_and_says_
         asked.append(headroom)
         return replace(cpu_budget(), name="a processor", headroom=headroom)
 
-    monkeypatch.setattr(fit.devices, "find", find)
+    monkeypatch.setattr(prepare.devices, "find", find)
     raw = {"name": "mine", "ask": {"micro_batch": 8}, "trainer": {"adapter": "script"}, "ladder": {"order": ("micro_batch",)}}
     recipe = Recipe.model_validate({**raw, "device": DeviceRules(kind="cpu", headroom="auto")})
-    assert fit._budget(recipe).headroom == 0.10
+    assert prepare._budget(recipe).headroom == 0.10
     for _ in range(ENOUGH):
         peaks.keep(pair(1.02))
-    budget = fit._budget(recipe)
+    budget = prepare._budget(recipe)
     assert budget.headroom == asked[-1] == pytest.approx(1 - 1 / 1.02 + 0.01)
     assert "device.headroom=auto is 3.0%" in budget.notes[-1] and "largest of 59" in budget.notes[-1]
 

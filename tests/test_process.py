@@ -170,9 +170,9 @@ def test_the_peak_of_the_data_segments_is_watched_from_outside(tmp_path: Path) -
 def test_a_child_of_a_launcher_inside_a_child_is_found_from_outside(tmp_path: Path) -> None:
     inner = f"""
         import sys, os
-        sys.path.insert(0, {str(Path(process.__file__).parent.parent)!r})
+        sys.path.insert(0, {str(Path(__file__).parents[1])!r})
         from pathlib import Path
-        from launcher import process
+        from launcher.machine import process
         argv = (sys.executable, "-c", "import time; time.sleep(600)")
         child = process.start(argv, env={{}}, stdout=Path(os.environ["D"]) / "a", stderr=Path(os.environ["D"]) / "b")
         open(os.environ["PIDS"], "w").write(str(child.pid))
@@ -200,7 +200,7 @@ def test_a_disk_that_fills_takes_the_log_and_nothing_else(tmp_path: Path) -> Non
 LAUNCHER = """
     import os, sys
     from pathlib import Path
-    from launcher import process
+    from launcher.machine import process
     place = Path(os.environ["PLACE"])
     child = process.start([sys.executable, "-c", os.environ["FAMILY"], str(place / "pids")], env={}, stdout=place / "o", stderr=place / "e")
     process.wait(child)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 
 from launcher.adapter.progress import TRAIN, VALIDATE, Progress, read
-from launcher.adapter.protocol import load_adapter
+from launcher.adapter.registry import load_adapter
 from launcher.config.schema import LadderRules, Recipe, TrainerRules
 from launcher.ladder.build import ladder_of
 from launcher.ladder.rungs import Rung

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from launcher.adapter.protocol import known_adapters, load_adapter
+from launcher.adapter.registry import known_adapters, load_adapter
 from launcher.config import recipe as recipes
 from launcher.config.recipe import Draft, Provenance
 from launcher.errors import BadInput, Fault

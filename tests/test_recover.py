@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher.adapter.protocol import Checkpoint
+from launcher.adapter.commands import Checkpoint
 from launcher.config.schema import RecoverRules
 from launcher.ladder.rungs import Ladder, Rung, Wheel, build
 from launcher.ladder.search import Tried

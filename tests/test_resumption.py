@@ -90,7 +90,7 @@ def test_a_run_that_runs(tmp_path: Path) -> None:
     holds = f"""
 import time
 from pathlib import Path
-from launcher import owner
+from launcher.history import owner
 with owner.held(Path({str(folder)!r})):
     print(flush=True)
     time.sleep(3600)
@@ -124,7 +124,7 @@ def test_a_folder_it_was_launched_in_that_is_gone(tmp_path: Path) -> None:
 
 
 def test_attempts_of_another_ladder(tmp_path: Path) -> None:
-    from launcher.adapter.protocol import load_adapter
+    from launcher.adapter.registry import load_adapter
     from launcher.ladder.build import ladder_of
 
     attempt = {"rung_index": 0, "rung": {"micro_batch": 64}}

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from launcher.run import supervise
+from launcher.run import watch
 
 
 def test_a_line_was_printed_after_the_last_look_and_lines_that_were_held_back_after_the_last_that_came(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr(supervise.time, "time", lambda: clock[0])
+    monkeypatch.setattr(watch.time, "time", lambda: clock[0])
     path = tmp_path / "run.stdout.log"
     path.touch()
     heard: list[tuple[str, float]] = []
-    log = supervise._Log(path, lambda line, at: heard.append((line, at)), lambda line, what: None)
+    log = watch.Log(path, lambda line, at: heard.append((line, at)), lambda line, what: None)
 
     def comes(words: str, *, at: float) -> list[float]:
         with path.open("a") as file:
@@ -38,7 +38,7 @@ def test_the_last_line_counts_though_nothing_ends_it(tmp_path: Path) -> None:
     path = tmp_path / "run.stdout.log"
     path.write_text("epoch 1 loss: nan")
     heard: list[str] = []
-    log = supervise._Log(path, lambda line, at: heard.append(line), lambda line, what: None)
+    log = watch.Log(path, lambda line, at: heard.append(line), lambda line, what: None)
     log.look()
     assert heard == []
     log.look(ended=True)

@@ -98,7 +98,7 @@ def test_a_launch_whose_reader_goes_trains_to_its_end(tmp_path: Path) -> None:
 
 SPEAKS = """
 import pathlib, sys
-from launcher import process
+from launcher.machine import process
 from launcher.cli.terminal import Streams, Terminal
 streams, terminal = Streams(), Terminal(as_json="--json" in sys.argv)
 here = pathlib.Path(sys.argv[1])
@@ -140,7 +140,7 @@ def test_a_trainers_bar_keeps_to_one_row_of_the_persons_terminal_and_is_whole_in
 
 SPINS = """
 import sys, time
-from launcher import cli, spinner
+from launcher.cli import main as cli, spinner
 from launcher.shared.activity import doing, now
 from launcher.errors import Interrupted
 from launcher.cli.terminal import Streams, Terminal

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from launcher.ladder.rungs import Wheel, build
-from launcher.ladder.verdict import Kind, Needs, judge
+from launcher.ladder.verdict import Kind
 from launcher.machine import process
 from launcher.machine.budget import Budget
 from launcher.shared.ending import Ending
@@ -17,6 +17,7 @@ from launcher.shared.orders import Orders
 from launcher.shared.report import TrialReport
 from launcher.trainers.suite import cpu_budget
 from launcher.trial import trial
+from launcher.trial.judge import Needs, judge
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 WRITES = "import time\nwhile True: print('a word', flush=True); time.sleep(0.2)"
@@ -36,13 +37,13 @@ PREPARED = "import os, sys, time\nopen(sys.argv[1], 'w').write('{}')\nfor _ in r
 PHASES = "import os, sys, time\nwhile True: open(sys.argv[1], 'w').write('{}'); time.sleep(0.2)"
 
 
-def watched(place: Path, code: str, *, stall_s: float, timeout_s: float) -> tuple[Ending, trial._Watch, list[str]]:
+def watched(place: Path, code: str, *, stall_s: float, timeout_s: float) -> tuple[Ending, trial.Watch, list[str]]:
     budget: Budget = cpu_budget()
     orders = Orders(module="", folder=str(place), device=budget.kind, cap_bytes=budget.cap_bytes, accumulation=1, payload={})
     argv = (sys.executable, "-c", code, str(orders.report_path))
     child = process.start(argv, env={}, stdout=place / "stdout.log", stderr=place / "stderr.log")
     said: list[str] = []
-    watch = trial._Watch(child, orders, lambda phase, seconds, new: said.append(phase) if new else None, stall_s=stall_s)
+    watch = trial.Watch(child, orders, lambda phase, seconds, new: said.append(phase) if new else None, stall_s=stall_s)
     return process.wait(child, timeout_s=timeout_s, each_poll=watch), watch, said
 
 
@@ -71,7 +72,7 @@ def test_one_that_goes_round_in_circles_is_ended_long_before_its_time(tmp_path: 
 def test_our_own_look_from_inside_is_no_sign_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process that watches a script's command reads its reports twice a second."""
     looks_on = (
-        "import subprocess, sys; from launcher import procfs; procfs.name_thread('autofit-trial')\n"
+        "import subprocess, sys; from launcher.shared import procfs; procfs.name_thread('autofit-trial')\n"
         f"subprocess.Popen([sys.executable, '-c', 'while True: pass'])\n{READS}"
     )
     for name in ("LOOK_S", "LIFE_S"):

@@ -16,7 +16,7 @@ import pytest
 
 from launcher.config.recipe import Draft, Provenance
 from launcher.config.schema import DeviceRules, Recipe
-from launcher.engine import fit
+from launcher.engine import prepare
 from launcher.errors import BadInput, Fault
 from launcher.machine import budget as devices
 from launcher.machine import device_lock
@@ -25,7 +25,7 @@ from tests.gpu.stand_in import GIB, FakeCard, FakeNvml
 UUID = "GPU-11111111-aaaa"
 HOLDS = """
 import sys, time
-from launcher import turns
+from launcher.machine import device_lock as turns
 with turns.take(sys.argv[1], share=sys.argv[2] == "share", wait=False, launch="nightly in /data/runs"):
     print(flush=True)
     time.sleep(float(sys.argv[3]))
@@ -143,16 +143,16 @@ def recipe(**device: Any) -> Recipe:
 
 
 def test_on_a_card_launches_take_turns_by_its_uuid_and_on_a_cpu_only_where_it_is_asked(card: FakeCard) -> None:
-    with fit.turn_of(recipe(kind="cuda")), another(seconds=0):
+    with prepare.turn_of(recipe(kind="cuda")), another(seconds=0):
         with pytest.raises(BadInput, match="mine in "):
-            fit.turn_of(recipe(kind="cuda", when_taken="stop"))
+            prepare.turn_of(recipe(kind="cuda", when_taken="stop"))
         with take(card.uuid.replace("GPU", "gpu-other")):
             pass
-    with fit.turn_of(recipe(kind="cpu")), fit.turn_of(recipe(kind="cpu")):
+    with prepare.turn_of(recipe(kind="cpu")), prepare.turn_of(recipe(kind="cpu")):
         pass
-    with fit.turn_of(recipe(kind="cpu", turns=True)), pytest.raises(BadInput):
-        fit.turn_of(recipe(kind="cpu", turns=True, when_taken="stop"))
-    with fit.turn_of(recipe(kind="cuda", turns=False)), fit.turn_of(recipe(kind="cuda", turns=False)):
+    with prepare.turn_of(recipe(kind="cpu", turns=True)), pytest.raises(BadInput):
+        prepare.turn_of(recipe(kind="cpu", turns=True, when_taken="stop"))
+    with prepare.turn_of(recipe(kind="cuda", turns=False)), prepare.turn_of(recipe(kind="cuda", turns=False)):
         pass
 
 
@@ -179,7 +179,7 @@ def test_a_launch_waits_for_the_card_of_another_and_budgets_what_is_free_then(ca
             card.used, card.processes = 0, [[]]
             child.kill()
 
-        job = fit.prepare(draft(tmp_path), queued=over)
+        job = prepare.prepare(draft(tmp_path), queued=over)
     assert len(heard) == 1 and job.turn.waited
     assert job.budget.free_bytes == card.total - card.reserved
     with job.turn:
@@ -192,7 +192,7 @@ def test_a_card_that_no_launch_of_ours_holds_is_still_refused_at_once(
     card.used, card.processes = 12 * GIB, [[(os.getpid(), 12 * GIB)]]
     monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("it waits"))
     with pytest.raises(BadInput) as refused:
-        fit.prepare(draft(tmp_path))
+        prepare.prepare(draft(tmp_path))
     (fault,) = refused.value.faults
     own = psutil.Process().cmdline()[1]
     assert fault.key == "device.share" and f"pid {os.getpid()}" in fault.found and own in fault.found, "the command is told"
@@ -204,7 +204,7 @@ def test_a_card_that_no_launch_of_ours_holds_is_still_refused_at_once(
 def test_a_recipe_with_other_faults_waits_for_nothing(card: FakeCard, tmp_path: Path) -> None:
     bad = Draft(recipe=draft(tmp_path).recipe, faults=(Fault(key="ask", found="wrong", cure="Mend it."),), provenance=Provenance())
     with another(card.uuid), pytest.raises(BadInput) as refused:
-        fit.prepare(bad)
+        prepare.prepare(bad)
     assert [fault.key for fault in refused.value.faults] == ["ask"]
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from launcher.ladder.rungs import Rung
-from launcher.ladder.verdict import Kind, Needs, Verdict, judge
+from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.ending import Ending
 from launcher.shared.memory_failures import lost_in, memory_failure, memory_failures
 from launcher.shared.report import OVER_CAP, Failure, Phase, PhaseUse, TrialReport
+from launcher.trial.judge import Needs, judge
 from launcher.worker.recorder import failure_of
 
 RUNG = Rung(index=0, values={"micro_batch": 8, "image_size": 640}, position=(0, 0), accumulation=2)

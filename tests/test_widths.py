@@ -41,7 +41,7 @@ for number in bar:
 """
 CHILD = """
 import pathlib, sys
-from launcher import process
+from launcher.machine import process
 from launcher.cli.terminal import Streams, Terminal
 streams, here = Streams(), pathlib.Path(sys.argv[1])
 argv = (sys.executable, str(here / "draws.py"))

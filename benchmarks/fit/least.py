@@ -7,8 +7,9 @@ from functools import cache
 
 from benchmarks.fit.play import ASKS, DEEP
 from benchmarks.rows import Row
+from launcher.cli import suggestions
 from launcher.config import compose
-from launcher.engine import fit as story
+from launcher.engine import prepare
 from launcher.ladder.rungs import Ladder
 from launcher.ladder.search import Tried, dominated_by
 from launcher.ladder.verdict import Kind, Verdict
@@ -38,5 +39,5 @@ def of(walk: Row) -> Least:
 
 @cache
 def _ladder(ask: str) -> Ladder:
-    (draft,) = compose.drafts([*{**ASKS, **DEEP}[ask], "device=cpu"], program="autofit ladder")
-    return story.ladder_of(draft)
+    (draft,) = compose.drafts([*{**ASKS, **DEEP}[ask], "device=cpu"], program="autofit ladder", advice=suggestions)
+    return prepare.ladder_of(draft)

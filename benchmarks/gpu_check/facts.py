@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from launcher.ladder.rungs import Rung
-from launcher.ladder.verdict import Needs, judge
 from launcher.shared import card_memory
 from launcher.shared.ending import Ending
 from launcher.shared.orders import Orders
 from launcher.shared.report import Phase
 from launcher.shared.sizes import GIB, MIB
+from launcher.trial.judge import Needs, judge
 from launcher.worker import budget
 from launcher.worker.driver import Card
 from launcher.worker.recorder import Recorder

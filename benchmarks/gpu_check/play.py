@@ -18,8 +18,10 @@ from typing import Any
 from benchmarks.gpu_check import cases
 from benchmarks.gpu_check.cases import Case
 from benchmarks.gpu_check.rows import ROOT, Rows
+from launcher.cli import suggestions
 from launcher.config import compose
 from launcher.engine import fit as story
+from launcher.engine import prepare
 from launcher.ladder.rungs import Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import budget as devices
@@ -135,8 +137,8 @@ def made(one: Case, place: Path, scale: float) -> Path:
 
 def prepared(one: Case, words: Sequence[str], place: Path, *, memory: str) -> Job:
     line = (*words, f"device.memory={memory}", "device.turns=false", "trial.fresh=true", f"run.root={place / 'runs'}")
-    (draft,) = compose.drafts(line, program="gpu-check")
-    return story.prepare(draft)
+    (draft,) = compose.drafts(line, program="gpu-check", advice=suggestions)
+    return prepare.prepare(draft)
 
 
 def _fitted(rows: Rows, one: Case, words: Sequence[str], place: Path) -> None:

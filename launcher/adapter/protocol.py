@@ -6,104 +6,26 @@ Adding a trainer is one folder (or one installed package) with a class that impl
 
 from __future__ import annotations
 
-import logging
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from importlib.metadata import entry_points
-from importlib.util import find_spec
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from launcher.adapter import progress
+from launcher.adapter.commands import Checkpoint, Command, GoingOn, TrialPlan
 from launcher.adapter.progress import Progress
 from launcher.adapter.recognised import Understood
-from launcher.config.schema import Recipe, Value, WheelRule
-from launcher.errors import BadInput, Fault, did_you_mean
-from launcher.forecast import trace_store
-from launcher.forecast.prediction import Rest
+from launcher.config.schema import Recipe, Value
+from launcher.errors import Fault
+from launcher.ladder.build import WheelSpec
 from launcher.ladder.course import Length
-from launcher.ladder.rungs import ActsIn, Ladder, Rung
+from launcher.ladder.rungs import Rung
 from launcher.ladder.same_training import Finding
-from launcher.machine import process
 from launcher.machine.budget import Budget
 from launcher.shared.report import TrialReport
 
-log = logging.getLogger(__name__)
-
-GROUP = "autofit.adapters"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WheelSpec:
-    """A wheel that a trainer knows: what may stand under ``ask`` and how far it turns unless the recipe says otherwise."""
-
-    type: type | tuple[type, ...]
-    """What a value must be."""
-    help: str
-    """One line: what it is, in the field's words."""
-    rule: WheelRule = field(default_factory=WheelRule)
-    acts_in: ActsIn = "both"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Command:
-    """One process to start."""
-
-    argv: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict)
-    """Variables set on top of the launcher's own environment."""
-    files: Mapping[Path, str] = field(default_factory=dict)
-    """Files to write first: path -> text."""
-
-    def shell(self) -> str:
-        """The command as a person would type it."""
-        import shlex
-
-        return " ".join([*(f"{key}={shlex.quote(value)}" for key, value in self.env.items()), *map(shlex.quote, self.argv)])
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TrialPlan:
-    """What the child of one trial is told, beside what every trial is told."""
-
-    module: str
-    """Dotted name of the worker module whose ``run(job, recorder)`` is this trainer's trial."""
-    payload: Mapping[str, Any]
-    """The trainer's own words for this rung, as JSON."""
-    expects: Mapping[str, Value] = field(default_factory=dict)
-    """What must be observed, for wheels whose value is not what the trainer is told (an "at most", say)."""
-    env: Mapping[str, str] = field(default_factory=dict)
-    imports: tuple[str, ...] = ()
-    """What the child imports before its budget is taken, whatever the rung: a process may do that before the trial's turn comes."""
-
-
 NOT_FINITE = "its weights are not finite"
 """What is wrong with a checkpoint that a diverged training has saved, as people read it."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Checkpoint:
-    """A whole checkpoint of a run: it was loaded, or held against its own checksums, and its weights are finite as far as that was seen."""
-
-    path: Path
-    done: float
-    """How far it has come, in ``unit``."""
-    unit: str
-    """"epochs" or "steps"; of a script, whose checkpoints can't be read, "seconds": when it was written."""
-    finished: bool = False
-    """All of the training is done; what is left is the trainer's own end: the last evaluation."""
-
-    def __str__(self) -> str:
-        return f"{self.path} ({self.done:g} {self.unit})" if self.unit != "seconds" else str(self.path)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GoingOn:
-    """What a run that ended too early has left, and how to go on from there."""
-
-    checkpoint: Path
-    command: Command
 
 
 class Adapter(Protocol):
@@ -338,153 +260,13 @@ def own_words_of(adapter: object) -> OwnWords | None:
 # What a fit hangs on
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Inputs:
-    """All that decides what a trial needs beside the recipe's own words, the machine and the installed packages.
-
-    A fit is kept, and used again without a trial, only while none of it has changed: what is left out here may kill a run.
-    """
-
-    data: Sequence[Path] = ()
-    """Files and folders that are trained on; of a folder everything counts."""
-    models: Mapping[str, Path | None] = field(default_factory=dict)
-    """Model of the ladder -> its file or folder; None where it isn't here yet."""
-    texts: Sequence[Path] = ()
-    """Settings, told by their content."""
-    code: Sequence[Path] = ()
-    """Files and folders of code that is the person's own."""
-    written: Sequence[Path] = ()
-    """Places below ``code`` that runs write to."""
-    packages: Sequence[Path] = ()
-    """Folders of installed packages that people may have edited."""
-    program: str = ""
-    """The program whose environment counts; empty: the launcher's own."""
-    more: Mapping[str, str] = field(default_factory=dict)
-    """Anything else, in words."""
-    unknown: str = ""
-    """Why it can't be told, in words: no fit is kept then."""
-
-
-def inputs_of(adapter: Adapter, ladder: Ladder) -> Inputs:
-    """What this adapter's trials hang on (its method ``inputs``); unknown for one that doesn't say."""
-    said = getattr(adapter, "inputs", None)
-    found: Inputs = said(ladder) if said is not None else Inputs(unknown=f"the adapter {adapter.name} doesn't say what its trials hang on")
-    return found
-
-
-def package_folder(name: str) -> Path | None:
-    """The folder of an installed package, which is not imported."""
-    spec = find_spec(name)
-    return Path(spec.origin).parent if spec is not None and spec.origin else None
-
-
 # ----------------------------------------------------------------------------------------------------------------------
 # Foreseeing what a rung needs
-
-
-class Untraceable(Exception):
-    """There is no forecast of this rung. The message says why; the search does without."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Tracing:
-    """How the training of one rung can be traced without memory (``launcher.worker.tracing``), and where it stands in that trace."""
-
-    module: str
-    """``python -m MODULE ORDERS`` makes traces."""
-    payload: Mapping[str, Any]
-    """Everything that makes it another trace than another rung's, as JSON; not the sizes."""
-    sizes: Mapping[str, int]
-    """What the trace grows with, at this rung: samples of a batch, side of an image, tokens."""
-    samples: tuple[str, ...]
-    """Those of the sizes that count samples."""
-    packages: tuple[str, ...]
-    """Whose versions a trace hangs on."""
-    environment: Callable[[Path], Mapping[str, str]]
-    """Makes a child's variables in a folder of its own."""
-    rests: Mapping[str, Rest]
-    """By phase: what a CPU's process takes beside."""
-    expandable: bool = False
-    """A card's segments are expandable at this rung."""
-    cublas_bytes: int = 0
-    """What the trainer sets cuBLAS' workspace to; 0: PyTorch's own."""
-    kept: Mapping[str, int] = field(default_factory=dict)
-    """By phase: bytes that the run keeps beside what is traced, predictions of a whole evaluation above all."""
-    left_out: tuple[str, ...] = ()
-    """What the run needs beside and no trace holds."""
-
-    def ask(self) -> trace_store.Ask:
-        return trace_store.Ask(module=self.module, payload=self.payload, packages=self.packages)
-
-
-class Foreseen:
-    """What an adapter adds whose trainer can be traced; as it stands here, for one that can't. An adapter of somebody else's needs none."""
-
-    def tracing(self, rung: Rung, *, cuda: bool) -> Tracing:
-        """Raises Untraceable. ``cuda``: as on a card, whether there is one or not."""
-        raise Untraceable(f"the trainer {getattr(self, 'name', '')} has nothing that traces it without memory")
-
-
-def tracing_of(adapter: object) -> Foreseen:
-    """How this adapter's runs are foreseen."""
-    if isinstance(adapter, Foreseen):
-        return adapter
-    nothing = Foreseen()
-    nothing.name = getattr(adapter, "name", "")  # type: ignore[attr-defined]
-    return nothing
 
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Holding a full run to a budget
 
 
-def budgeted(command: Command, budget: Budget, *, imports: Sequence[str]) -> Command:
-    """The same program inside ``launcher.worker.budgeted``, which imports what the trial imported, takes the budget and runs it."""
-    argv = command.argv[1:] if command.argv[0] in (sys.executable, "python", "python3") else command.argv
-    return held_by("launcher.worker.budgeted", replace(command, argv=argv), budget, "--imports", ",".join(imports))
-
-
-def held_by(module: str, command: Command, budget: Budget, *options: str) -> Command:
-    """The command behind a module of autofit's that takes ``--device``, ``--device-uuid``, ``--idle-free`` and ``--bytes`` first.
-
-    ``budget.free_bytes`` must be what is free on the card now (``launch.start`` looks again).
-    """
-    card = ("--device-uuid", budget.uuid, "--idle-free", str(budget.free_bytes)) if budget.kind == "cuda" else ()
-    limits = ("--device", budget.kind, *card, "--bytes", str(budget.budget_bytes))
-    return replace(command, argv=process.python_module(module, *limits, *options, *command.argv))
-
-
 # ----------------------------------------------------------------------------------------------------------------------
 # Which adapters there are
-
-
-def known_adapters() -> list[str]:
-    """Names of the installed adapters."""
-    return sorted({entry.name for entry in entry_points(group=GROUP)})
-
-
-def adapters() -> Iterator[type[Adapter]]:
-    """Every installed adapter, by name. One that can't be loaded (a broken plugin) is passed over, with a word; naming it says why."""
-    for name in known_adapters():
-        try:
-            yield load_adapter(name)
-        except BadInput as refused:
-            log.warning("%s", refused)
-
-
-def load_adapter(name: str) -> type[Adapter]:
-    """The adapter of that name.
-
-    Raises BadInput naming the known ones, or what keeps it from being loaded.
-    """
-    found = [entry for entry in entry_points(group=GROUP) if entry.name == name]
-    if not found:
-        known = known_adapters()
-        cure = f"{did_you_mean(name, known)}Known: {', '.join(known) or 'none; is autofit installed?'}."
-        raise BadInput([Fault(key="trainer.adapter", found=f"unknown adapter {name!r}", cure=cure)])
-    try:
-        adapter: type[Adapter] = found[0].load()
-    except Exception as error:  # a package of somebody else's: whatever it raises while it is imported
-        wrong = f"the adapter {name!r} ({found[0].value}) can't be loaded: {type(error).__name__}: {error}"
-        raise BadInput([Fault(key="trainer.adapter", found=wrong, cure="Reinstall or remove its package.")]) from error
-    return adapter

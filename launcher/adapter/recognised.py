@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 MICRO_BATCH = "micro_batch"
-PLACE = "command line after --"
-"""What a fault of such a command line calls its key."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

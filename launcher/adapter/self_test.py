@@ -13,7 +13,6 @@ import importlib.metadata
 import importlib.resources
 import importlib.util
 import json
-import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +23,7 @@ from typing import Any
 
 from launcher.errors import BadInput, Fault
 from launcher.machine import install, process
+from launcher.paths import cache_folder
 from launcher.shared import files
 
 LONGEST_S = 300
@@ -176,11 +176,6 @@ def notes(capabilities: Capabilities | None, without: Mapping[str, str]) -> list
     if capabilities.tested and not package.odd:
         said.append(f"autofit's own tests don't run with {package.label}: it is checked by behaviour")
     return said + [f"{package.label}: {wheel} stays as asked, {why}" for wheel, why in without.items()]
-
-
-def cache_folder() -> Path:
-    """autofit's own, for what is worth keeping between launches."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autofit"
 
 
 @lru_cache(maxsize=8)

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from launcher.cli.call import Answer, Call, Task
+from launcher.config.recipe_files import recipe_files
 from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault, did_you_mean
-from launcher.paths import recipe_files
 
 FORGET = "--forget"
 _DIGITS = 16

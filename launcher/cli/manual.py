@@ -82,6 +82,6 @@ def _meaning(key: str, field: FieldInfo) -> str:
 
 def _wheels() -> str:
     """What can be asked of each trainer that is installed."""
-    from launcher.adapter.protocol import adapters
+    from launcher.adapter.registry import adapters
 
     return " ".join(f"{one.name}: {', '.join(sorted(one.wheels))}." for one in adapters() if one.wheels)

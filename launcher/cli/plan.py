@@ -27,7 +27,9 @@ def plan(call: Call) -> Iterator[Task]:
     drafted = _drafted(call)
     if drafted:
         words = (f"recipe={next(iter(drafted))}", *words)
-    drafts = compose.drafts(words, program=f"autofit {call.verb}", drafted=drafted)
+    from launcher.cli import suggestions
+
+    drafts = compose.drafts(words, program=f"autofit {call.verb}", advice=suggestions, drafted=drafted)
     return each_of(drafts, call.terminal, partial(_plan, gpus=gpus))
 
 
@@ -64,7 +66,7 @@ def _plan(draft: Draft, terminal: Terminal, *, gpus: list[str]) -> Answer:
 
 
 def _takes_any_command(draft: Draft) -> bool:
-    from launcher.adapter.protocol import load_adapter
+    from launcher.adapter.registry import load_adapter
 
     with suppress(BadInput):  # told with all other faults
         return draft.recipe is not None and load_adapter(draft.recipe.trainer.adapter).general
@@ -79,13 +81,14 @@ def _extrapolated(draft: Draft, gpus: list[str], terminal: Terminal) -> Answer:
     from launcher.forecast import plan as plans
     from launcher.ladder import search
     from launcher.machine import budget as devices
+    from launcher.trial.trial import as_tried
 
     assert draft.recipe is not None
     chosen, device = gpu_catalogue.named(gpus), draft.recipe.device
     if chosen and devices.identity(device.kind, index=device.index) == "cpu":
         raise BadInput([_elsewhere(gpus)])
     job, trials = story.try_some(draft, terminal.display(), script_plan.to_try)
-    seen, last = search.seen_in([story.as_tried(one, job) for one in trials]), trials[-1].verdict
+    seen, last = search.seen_in([as_tried(one, job) for one in trials]), trials[-1].verdict
     made = None
     if sum(one.verdict.fits for one in trials) == script_plan.POINTS:
         made = script_plan.planned(plans.for_cards(draft), job.ladder, seen, job.budget, chosen)

@@ -10,9 +10,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from launcher.adapter.protocol import adapters
-from launcher.adapter.recognised import PLACE, Understood
-from launcher.errors import BadInput, Fault
+from launcher.adapter.recognised import Understood
+from launcher.adapter.registry import adapters
+from launcher.errors import PLACE, BadInput, Fault
 
 
 def understand(words: Sequence[str]) -> Understood:

@@ -24,7 +24,7 @@ ALLOW_BATCH = "--allow-batch"
 def run(call: Call) -> Iterable[Task]:
     """The command as a recipe that is written nowhere, then as with any recipe."""
     from launcher.adapter.recognised import free_batch
-    from launcher.cli import recipe_draft, recognise
+    from launcher.cli import recipe_draft, recognise, suggestions
 
     if DETACH in call.flags:
         return detached(call)
@@ -35,7 +35,7 @@ def run(call: Call) -> Iterable[Task]:
     name = recognise.name_of(understood)
     body = fit_draft if FIT_ONLY in call.flags else train_draft
     drafted = {name: recipe_draft.recipe(understood, name=name)}
-    drafts = compose.drafts([f"recipe={name}", *words], program=f"autofit {call.verb}", drafted=drafted)
+    drafts = compose.drafts([f"recipe={name}", *words], program=f"autofit {call.verb}", advice=suggestions, drafted=drafted)
     return each_of(drafts, call.terminal, body)
 
 

@@ -251,8 +251,7 @@ def _awaited(reader: Reader) -> Run:
 
 def _resume(call: Call) -> Answer:
     """Goes on with a run that was interrupted, or failed. One that is done stays as it is."""
-    from launcher.engine import fit as story
-    from launcher.engine import resumption
+    from launcher.engine import resumption, train
     from launcher.history import runs as known
 
     place, *words = call.words
@@ -261,7 +260,7 @@ def _resume(call: Call) -> Answer:
         call.terminal.say(f"{interrupted.folder.path} is done already; nothing was changed")
         return Answer(status=ExitCode.DONE, record=interrupted.record)
     display = call.terminal.display()
-    result = story.go_on(interrupted, display, show=call.terminal.streams())
+    result = train.go_on(interrupted, display, show=call.terminal.streams())
     if result.fit_only and result.command is not None:
         display.launching(result)
     return Answer(status=result.exit_code, record=result.as_record())

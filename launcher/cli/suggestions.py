@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from launcher.adapter.protocol import Adapter, load_adapter
+from launcher.adapter.protocol import Adapter
+from launcher.adapter.registry import load_adapter
 from launcher.adapter.wheel_names import meaning
 from launcher.config.hydra_overrides import read
 from launcher.config.schema import DeviceRules, LadderRules, Part, Recipe, RecoverRules, RunRules, TrainerRules, TrialRules

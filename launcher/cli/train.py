@@ -34,7 +34,9 @@ def trial(call: Call) -> Iterator[Task]:
 
 def _each(call: Call, body: Callable[[Draft, Terminal], Answer]) -> Iterator[Task]:
     """The verb's body for each recipe that the words compose to."""
-    return each_of(compose.drafts(call.words, program=f"autofit {call.verb}"), call.terminal, body)
+    from launcher.cli import suggestions
+
+    return each_of(compose.drafts(call.words, program=f"autofit {call.verb}", advice=suggestions), call.terminal, body)
 
 
 def each_of(drafts: Sequence[Draft], terminal: Terminal, body: Callable[[Draft, Terminal], Answer]) -> Iterator[Task]:
@@ -50,37 +52,37 @@ def each_of(drafts: Sequence[Draft], terminal: Terminal, body: Callable[[Draft, 
 
 def train_draft(draft: Draft, terminal: Terminal) -> Answer:
     """Trials, then the full run at the rung that fits."""
-    from launcher.engine import fit as story
+    from launcher.engine import prepare, train
 
     display = terminal.display()
-    result = story.train(story.prepare(draft, queued=display.queued), display, show=terminal.streams())
+    result = train.train(prepare.prepare(draft, queued=display.queued), display, show=terminal.streams())
     return Answer(status=result.exit_code, record=result.as_record())
 
 
 def fit_draft(draft: Draft, terminal: Terminal) -> Answer:
     """Trials, and the command that they would launch."""
-    from launcher.engine import fit as story
+    from launcher.engine import fit, prepare
 
     display = terminal.display()
-    result = story.fit(story.prepare(draft, queued=display.queued), display)
+    result = fit.fit(prepare.prepare(draft, queued=display.queued), display)
     if result.command is not None:
         display.launching(result)
     return Answer(status=result.exit_code, record=result.as_record())
 
 
 def _ladder(draft: Draft, terminal: Terminal) -> Answer:
-    from launcher.engine import fit as story
+    from launcher.engine import prepare
 
-    ladder = story.ladder_of(draft)
+    ladder = prepare.ladder_of(draft)
     terminal.display().ladder(ladder)
     rungs = [{"rung_index": one.index, "rung": dict(one.values), "accumulation": one.accumulation} for one in ladder.rungs]
     return Answer(status=ExitCode.DONE, record={"status": "done", "effective_batch": ladder.effective_batch, "rungs": rungs})
 
 
 def _trial(draft: Draft, terminal: Terminal) -> Answer:
-    from launcher.engine import fit as story
+    from launcher.engine import fit
 
-    tried, record = story.try_one(draft, terminal.display())
+    tried, record = fit.try_one(draft, terminal.display())
     status = ExitCode.DONE if tried.verdict.fits else ExitCode.NO_RUNG_FITS
     if not tried.verdict.fits and not tried.verdict.lower_rung_may_help:
         status = ExitCode.TRIAL_CRASHED

@@ -233,7 +233,7 @@ def completions(line: str) -> list[str] | None:
 
         return [*verb.flags, *sorted(path.name for path in runs.below(runs.ROOT))]
     if verb.takes is Takes.NAME:
-        from launcher.paths import recipe_files
+        from launcher.config.recipe_files import recipe_files
 
         return sorted(recipe_files())
     return None if verb.takes in (Takes.RECIPE, Takes.EITHER) else list(verb.flags)

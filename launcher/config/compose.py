@@ -10,44 +10,51 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from launcher.config import hydra_errors
 from launcher.config.hydra_overrides import device, for_hydra, read, sweeps
+from launcher.config.recipe_files import recipe_files
 from launcher.errors import COMMAND_LINE, BadInput, Fault, did_you_mean
-from launcher.paths import home, recipe_files
+from launcher.paths import home
 from launcher.shared.activity import doing
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
     from launcher.config.recipe import Draft, Provenance
+    from launcher.config.schema import Recipe
 
 
-def drafts(words: Sequence[str], *, program: str, drafted: Mapping[str, str] | None = None) -> list[Draft]:
+class Advice(Protocol):
+    """What words without a place in a recipe probably mean. Trainers are asked for theirs, so it comes from above (``cli.suggestions``)."""
+
+    def of(self, words: Iterable[str]) -> list[str]: ...
+    def dashed(self, flags: Iterable[str]) -> list[Fault]: ...
+    def faults(self, words: Sequence[str], *, recipe: Recipe | None, recipes: Iterable[str]) -> list[Fault]: ...
+    def in_recipe(self, draft: Draft) -> list[Fault]: ...
+
+
+def drafts(words: Sequence[str], *, program: str, advice: Advice, drafted: Mapping[str, str] | None = None) -> list[Draft]:
     """The recipe that the words compose to, once for each combination of a multirun; nothing is run.
 
     ``drafted``: recipes that are in no file, name -> text. Empty where a flag of Hydra's own asked to print something instead.
     Raises BadInput for what can't be composed; what is wrong with a recipe that can be stands in its draft.
     """
-    from launcher.cli import suggestions
-
     line = _line(words)
     texts = dict(drafted or {})
     names = {*recipe_files(), *texts}
-    lost = suggestions.of(line.overrides)
-    refused = [*suggestions.dashed(line.unknown), *_several_cards(line)] or _unknown_recipes(line, known=names)
+    lost = advice.of(line.overrides)
+    refused = [*advice.dashed(line.unknown), *_several_cards(line)] or _unknown_recipes(line, known=names)
     if refused or (lost and line.only_shows):
-        raise BadInput([*refused, *suggestions.faults(lost, recipe=None, recipes=names)])
+        raise BadInput([*refused, *advice.faults(lost, recipe=None, recipes=names)])
     line = _spelled_out(line, without=lost)
     try:
         with nullcontext() if line.only_shows else doing("composing the recipe"):
             found = _composed(line, program=program, drafted=texts)
     except BadInput as refusal:
-        raise BadInput([*refusal.faults, *suggestions.faults(lost, recipe=None, recipes=names)]) from refusal
-    return [
-        replace(one, faults=(*suggestions.in_recipe(one), *suggestions.faults(lost, recipe=one.recipe, recipes=names))) for one in found
-    ]
+        raise BadInput([*refusal.faults, *advice.faults(lost, recipe=None, recipes=names)]) from refusal
+    return [replace(one, faults=(*advice.in_recipe(one), *advice.faults(lost, recipe=one.recipe, recipes=names))) for one in found]
 
 
 def _spelled_out(line: _Line, *, without: Collection[str]) -> _Line:

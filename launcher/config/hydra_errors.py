@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from launcher.config.hydra_overrides import read
+from launcher.config.recipe_files import recipe_files
 from launcher.errors import COMMAND_LINE, BadInput, Fault, did_you_mean
-from launcher.paths import recipe_files, short
+from launcher.paths import short
 
 
 @contextmanager

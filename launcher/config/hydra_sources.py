@@ -17,9 +17,9 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import Container, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from launcher.adapter.recognised import PLACE
-from launcher.errors import BadInput, Fault
-from launcher.paths import home, recipe_folders, short
+from launcher.config.recipe_files import recipe_folders
+from launcher.errors import PLACE, BadInput, Fault
+from launcher.paths import home, short
 
 GROUP = "recipe"
 

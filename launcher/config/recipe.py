@@ -14,9 +14,8 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from launcher.adapter.recognised import PLACE
 from launcher.config.schema import Recipe, WheelRule
-from launcher.errors import COMMAND_LINE, Fault, did_you_mean
+from launcher.errors import COMMAND_LINE, PLACE, Fault, did_you_mean
 from launcher.paths import short
 
 

@@ -9,10 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from launcher.adapter.protocol import Checkpoint, Command, resuming
+from launcher.adapter.commands import Checkpoint, Command
+from launcher.adapter.protocol import resuming
 from launcher.engine import reuse
+from launcher.engine.screen import Screen, Waits
 from launcher.engine.state import Fit, Status
 from launcher.errors import AutofitError, Interrupted
 from launcher.history import peaks
@@ -36,21 +38,6 @@ from launcher.trial.trial import Trial
 
 WORTH_A_TRIAL = 20
 """A lower rung is proven first where that takes less than one part in so many of what the failed attempt took."""
-
-
-class Screen(Protocol):
-    """Who is told what becomes of a run."""
-
-    def launching(self, fit: Fit) -> None: ...
-    def heartbeat(self, seconds: float, used_bytes: int, peak_bytes: int, job: Job) -> None: ...
-    def otherwise(self, line: str, what: str) -> None: ...
-    def waiting(self, holder: str, timeout_s: float) -> None: ...
-    def taken(self, holder: str) -> None: ...
-    def trying(self, rung: Rung, number: int, *, most: int | None = None, seconds: float | None = None, why: str = "") -> None: ...
-    def phase(self, phase: str, seconds: float, *, new: bool) -> None: ...
-    def tried(self, trial: Trial, job: Job) -> None: ...
-    def failed_attempt(self, fit: Fit, made: Made) -> None: ...
-    def recovering(self, move: Move) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,10 +291,6 @@ def _card_is_free(result: Fit, screen: Screen) -> bool:
     result.job.folder.event("card_taken", holder=holder)
     screen.taken(holder)
     return False
-
-
-class Waits(Protocol):
-    def waiting(self, holder: str, timeout_s: float) -> None: ...
 
 
 def card_is_back(job: Job, holder: str, screen: Waits, *, waits: int = 0) -> bool:

@@ -5,20 +5,19 @@ The budget is none of them: within which caps a fit holds is told by its trials 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from launcher import paths
-from launcher.adapter.protocol import Inputs, inputs_of
+from launcher.adapter.inputs import Inputs, inputs_of
 from launcher.config.schema import Recipe
 from launcher.history import digests
 from launcher.history.digests import UnknownIdentity
+from launcher.history.kept_fits import Facts
 from launcher.machine import nvml
 from launcher.machine.budget import Budget
 from launcher.trial.job import Job
@@ -31,19 +30,6 @@ _ELSEWHERE = {"name", "summary", "prepare", "run", "recover", "rung", "device"}
 """Sections of a recipe that don't say what is trained; what ``device`` comes to is the budget."""
 _HOW = {"ladder": {"search"}, "trial": {"timeout_s", "fresh", "standby"}}
 """How a rung is looked for, not what it needs."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Facts:
-    """What a fit hangs on."""
-
-    subject: str
-    """What is trained, by name: what changed is told beside the last fit of the same."""
-    known: Mapping[str, str]
-
-    @property
-    def digest(self) -> str:
-        return hashlib.sha256(json.dumps(dict(self.known), sort_keys=True).encode()).hexdigest()
 
 
 def of(job: Job) -> Facts:
@@ -147,27 +133,3 @@ def _device(budget: Budget) -> dict[str, str]:
         "device.may_spill": str(budget.may_spill),
         **card,
     }
-
-
-def changes(before: Mapping[str, str], now: Mapping[str, str], *, most: int = 3) -> str:
-    """What is not as it was, in one line; empty where nothing is."""
-    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-    names.sort(key=lambda name: (name.startswith("environment "), list({**now, **before}).index(name)))
-    told = [_change(name, before.get(name), now.get(name)) for name in names[:most]]
-    more = [f"{len(names) - most} more"] if len(names) > most else []
-    return "; ".join([*told, *more])
-
-
-def _change(name: str, before: str | None, now: str | None) -> str:
-    was, is_now = (_bare(value) for value in (before, now))
-    if name.startswith(("file ", "environment ")) and before is not None and now is not None and was == is_now:
-        return f"{name} is another"
-    if before is None or now is None:
-        return f"{name} is {'new' if before is None else 'gone'}"
-    return f"{name} is not what it was" if was == is_now else f"{name.removeprefix('package ')}: {was} -> {is_now}"
-
-
-def _bare(value: str | None) -> str:
-    """Without the digits that stand for it, and not too long."""
-    words = (value or "").partition(" [")[0] if value is None or not value.startswith("[") else ""
-    return words if len(words) <= 80 else f"{words[:77]}..."

@@ -4,306 +4,52 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from launcher.adapter.protocol import load_adapter, own_words_of
-from launcher.adapter.recognised import PLACE
+from launcher.adapter.protocol import own_words_of
 from launcher.config import recipe as recipes
 from launcher.config.recipe import Draft
-from launcher.config.schema import Recipe
 from launcher.engine import attempts, reuse
-from launcher.engine.resumption import Interrupted as Interruption
-from launcher.engine.state import Fit, Status, status_of
-from launcher.errors import COMMAND_LINE, BadInput, Fault, Interrupted
+from launcher.engine.prepare import (
+    ladder_of,
+    prepare,
+)
+from launcher.engine.screen import Screen
+from launcher.engine.state import Fit, Status, recorded, status_of
+from launcher.errors import PLACE, BadInput, Fault
 from launcher.forecast import past_trials
-from launcher.history import owner, peaks, runs
-from launcher.history.run_folder import RunFolder, no_run_folder
+from launcher.history import owner
 from launcher.ladder import build, course, search, throughput
 from launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung
 from launcher.ladder.same_training import SameTraining, as_asked
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.machine import budget as devices
-from launcher.machine import device_lock, host, install, process
-from launcher.machine.budget import Budget
-from launcher.machine.device_lock import Turn
-from launcher.machine.process import Shows
-from launcher.paths import tell_launched
-from launcher.run import start as launch
+from launcher.run import start
 from launcher.shared.activity import doing
 from launcher.shared.report import Phase
-from launcher.shared.sizes import format_size
 from launcher.trial import proof, rung_zero, trial
 from launcher.trial.job import Job
 from launcher.trial.prewarm import MANY_CORES, Standby
 from launcher.trial.proof import Proof
 from launcher.trial.rung_zero import Misread
-from launcher.trial.trial import Trial
+from launcher.trial.trial import Trial, as_tried
 
 if TYPE_CHECKING:  # only a search that is led by it pays for a forecast
     from launcher.forecast.lookahead import Ahead
-
-T = TypeVar("T")
-
-
-class Screen(attempts.Screen, Protocol):
-    """Who is told what happens, as it happens. ``display.Display`` draws it."""
-
-    def queued(self, holder: str) -> None: ...
-    def plan(self, job: Job) -> None: ...
-    def kept(self, fit: Fit) -> None: ...
-    def misread(self, fit: Fit) -> None: ...
-    def proven(self, same: SameTraining, rung: Rung, *, refused: str) -> None: ...
-    def foreseen(self, ahead: Ahead) -> None: ...
-    def timed(self, speeds: Mapping[int, float], fastest: Rung) -> None: ...
-    def summary(self, fit: Fit) -> None: ...
-    def ended(self, fit: Fit) -> None: ...
-    def report(self, trial: Trial, job: Job) -> None: ...
-
-
-def ladder_of(draft: Draft) -> Ladder:
-    """The draft's ladder; nothing is run, no data is looked at. Raises BadInput with all faults."""
-    faults = list(draft.faults)
-    ladder: Ladder | None = None
-    if draft.recipe is not None:
-        try:
-            ladder = build.ladder_of(load_adapter(draft.recipe.trainer.adapter)(draft.recipe))
-        except BadInput as refused:
-            faults += refused.faults
-    if faults or ladder is None:
-        raise BadInput(draft.provenance.placed(faults))
-    return ladder
-
-
-def prepare(draft: Draft, *, queued: Callable[[str], None] | None = None) -> Job:
-    """Checks everything that can be checked without running the trainer, waits for the device's turn, then makes the run folder.
-
-    Raises BadInput with all faults; nothing has been launched then, except the recipe's own ``prepare`` command. ``queued`` hears which
-    other launch is waited for.
-    """
-    recipe = draft.recipe
-    if recipe is None:
-        raise BadInput(draft.faults)
-    with doing("checking the recipe, its data and the device"):
-        return _prepared(draft, recipe, queued)
-
-
-def _prepared(draft: Draft, recipe: Recipe, queued: Callable[[str], None] | None) -> Job:
-    faults = list(draft.faults)
-    try:
-        adapter = load_adapter(recipe.trainer.adapter)(recipe)
-    except BadInput as refused:
-        raise BadInput(draft.provenance.placed([*faults, *refused.faults])) from refused
-    ladder = _collect(faults, lambda: build.ladder_of(adapter))
-    budget = _collect(faults, lambda: _budget(recipe))
-    faults = [fault for fault in faults if fault.key != HELD]  # perhaps another launch holds it, which is waited for
-    faults += _disk_faults(Path(recipe.run.root))
-    if _to_be_made(draft):  # what is wrong beside the data is told before a command is run
-        faults += [fault for fault in _collect(faults, adapter.check) or [] if fault.key != "data"]
-        if not faults and ladder is not None:
-            _collect(faults, lambda: _make_data(recipe))
-            adapter = type(adapter)(recipe)
-    if not (faults and _to_be_made(draft)):
-        faults += _collect(faults, adapter.check) or []
-    if faults or ladder is None:
-        raise BadInput(draft.provenance.placed(faults))
-    try:
-        with ExitStack() as undone:
-            turn = undone.enter_context(turn_of(recipe, queued))
-            if budget is None or turn.waited:
-                budget = _budget_in_turn(recipe, waited=turn.waited)
-            folder = RunFolder.create(Path(recipe.run.root), recipe.name)
-            undone.pop_all()
-    except BadInput as refused:
-        raise BadInput(draft.provenance.placed(refused.faults)) from refused
-    folder.replace(folder.recipe, recipes.as_yaml(recipe))
-    tell_launched(folder.path)
-    folder.event("prepared", recipe=recipe.name, device=budget, rungs=len(ladder.rungs), effective_batch=ladder.effective_batch)
-    return Job(adapter=adapter, ladder=ladder, budget=budget, folder=folder, turn=turn)
-
-
-LEAST_DISK_BYTES = 512 * 2**20
-"""A run folder with less room than this can't take checkpoints (weights, their average and optimizer state of a small model)."""
-
-
-def _disk_faults(root: Path) -> list[Fault]:
-    """A folder that can't be written, or a disk too full for a run, is told before the trials, not after the first epoch."""
-    if (wrong := host.not_writable(root)) is not None:
-        return [no_run_folder(root, wrong)]
-    free = host.disk_free(root)
-    if free >= LEAST_DISK_BYTES:
-        return []
-    found = f"{root} has {format_size(free)} of disk left, too little for checkpoints"
-    return [Fault(key="run.root", found=found, cure="Free space there, or set run.root to a folder on another disk.")]
-
-
-def _collect(faults: list[Fault], make: Callable[[], T]) -> T | None:
-    """What ``make`` gives, or None with its faults added."""
-    try:
-        return make()
-    except BadInput as refused:
-        faults += refused.faults
-    except PermissionError as error:
-        found = f"it may not be looked at: {error.strerror}"
-        faults.append(Fault(key="", where=str(error.filename), found=found, cure="Let this user read it and enter its folders."))
-    return None
-
-
-def _budget(recipe: Recipe) -> Budget:
-    device = recipe.device
-
-    def found(headroom: float) -> Budget:
-        return devices.find(device.kind, index=device.index, memory_bytes=device.memory, headroom=headroom, share=device.share)
-
-    if device.headroom != "auto":
-        return found(device.headroom)
-    name = found(peaks.USUAL).name
-    choice = peaks.choose(peaks.of(peaks.known(), trainer=recipe.trainer.adapter, device=name))
-    budget = found(choice.headroom)
-    return replace(budget, notes=(*budget.notes, f"device.headroom=auto is {choice.headroom:.1%}: {choice.why}"))
-
-
-HELD = "device.share"
-"""The key of a fault of which time is the cure: others hold the card."""
-GIVEN_BACK_S = 10.0
-"""How long a card may take to give back what the launch before has held."""
-
-
-def turn_of(recipe: Recipe, queued: Callable[[str], None] | None = None) -> Turn:
-    """The launch's turn on its device, after waiting for others (``queued`` hears for which). Raises BadInput where it must not wait."""
-    device = recipe.device
-    identity = devices.identity(device.kind, index=device.index)
-    wanted = identity != "cpu" if device.turns is None else device.turns
-    if not identity or not wanted:
-        return Turn()
-    launch = f"{recipe.name} in {Path(recipe.run.root).resolve()}"
-    with doing("waiting for this launch's turn on the device"):
-        return device_lock.take(identity, share=device.share, wait=device.when_taken == "wait", launch=launch, told=queued)
-
-
-def _budget_in_turn(recipe: Recipe, *, waited: bool) -> Budget:
-    """The device as it is in our turn; the launch before may still be giving it back."""
-    until = time.monotonic() + (GIVEN_BACK_S if waited else 0.0)
-    with doing("looking whether the launch before has given the device back"):
-        while True:
-            try:
-                return _budget(recipe)
-            except BadInput as refused:
-                if time.monotonic() >= until or any(fault.key != HELD for fault in refused.faults):
-                    raise
-            time.sleep(0.5)
 
 
 def fit(job: Job, screen: Screen) -> Fit:
     """Tries rungs until one fits. The record is written as it happens, and says in the end what really happened."""
     result = Fit(job=job, fit_only=True)
-    with job.turn, owner.held(job.folder.path), _recorded(result):
-        _walk(result, screen)
+    with job.turn, owner.held(job.folder.path), recorded(result):
+        walk(result, screen)
         screen.summary(result)
     return result
 
 
-def train(job: Job, screen: Screen, *, show: tuple[Shows, Shows]) -> Fit:
-    """Fits, then launches the full run at the rung that fits and sees it to its end."""
-    result = Fit(job=job)
-    with job.turn, owner.held(job.folder.path), _recorded(result):
-        _walk(result, screen)
-        screen.summary(result)
-        if result.chosen is not None and result.command is not None:
-            attempts.see_through(result, screen, show=show)
-    if result.outcome is not None:
-        screen.ended(result)
-    return result
-
-
-def go_on(interrupted: Interruption, screen: Screen, *, show: tuple[Shows, Shows]) -> Fit:
-    """Goes on with a launch: with its trials where no rung had been found, then with its full run unless only trials were asked for."""
-    os.chdir(interrupted.cwd)
-    with owner.held(interrupted.folder.path), ExitStack() as until_the_end:
-        with doing("looking at the recipe, its data, the device and what the run has left"):
-            result = _as_it_was(interrupted, screen, until_the_end)
-        tell_launched(interrupted.folder.path)
-        reuse.goes_on(result.job, result.digest)
-        interrupted.folder.event("resumed", attempts=len(result.attempts), trials=len(result.trials))
-        with _recorded(result):
-            if result.chosen is None:
-                _walk(result, screen)
-                screen.summary(result)
-            if result.chosen is not None and result.command is not None and not result.fit_only:
-                attempts.see_through(result, screen, show=show)
-    if result.outcome is not None:
-        screen.ended(result)
-    return result
-
-
-def _as_it_was(interrupted: Interruption, screen: Screen, until_the_end: ExitStack) -> Fit:
-    """The launch with everything that is in its folder; nothing is changed. Raises BadInput where it can't go on here and now."""
-    recipe = interrupted.draft.recipe
-    assert recipe is not None
-    adapter = load_adapter(recipe.trainer.adapter)(recipe)
-    ladder = build.ladder_of(adapter)
-    made = interrupted.attempts(ladder)
-    full = _disk_faults(Path(recipe.run.root)) + [fault for fault in adapter.check() if fault.key not in OWN_FOLDER]
-    if full:
-        raise BadInput(interrupted.draft.provenance.placed(full))
-    with doing("waiting for the processes of the run to end"):
-        left = process.wait_for_leftovers(interrupted.folder.path)
-    if left:
-        found = f"processes of it are still there: {', '.join(map(str, left))}"
-        raise BadInput([Fault(key="", where=str(interrupted.folder.path), found=found, cure="End them, or wait until they have ended.")])
-    turn = until_the_end.enter_context(turn_of(recipe, screen.queued))
-    job = Job(adapter=adapter, ladder=ladder, budget=_budget_in_turn(recipe, waited=turn.waited), folder=interrupted.folder, turn=turn)
-    result = Fit(job=job, trials=interrupted.trials(ladder), attempts=made, forgiven=len(made), fit_only=interrupted.fit_only)
-    result.digest = (interrupted.record.get("kept") or {}).get("digest")
-    said = interrupted.record.get("same_training")
-    result.same = SameTraining.of(said) if said is not None else None
-    said_of = {one["rung_index"]: one["same_training"] for one in interrupted.record.get("trials", ()) if "same_training" in one}
-    result.sames = {index: SameTraining.of(same) for index, same in said_of.items()}
-    chosen = interrupted.record["chosen_rung_index"]
-    if chosen is not None:
-        result.chosen = next(one for one in reversed(result.trials) if one.rung.index == chosen)
-        result.command = launch.native_command(job, result.chosen.rung)
-    return result
-
-
-OWN_FOLDER = ("trainer.args.save_dir", "trainer.args.output_dir")
-"""Keys of folders that must be empty when a run begins, and hold the run's own files when it goes on."""
-
-
-@contextmanager
-def _recorded(result: Fit) -> Iterator[None]:
-    """While open, the record says what is going on; whatever ends it, record and events have that end. A full disk ends nothing."""
-    folder = result.job.folder
-    result.write()
-    try:
-        yield
-    except KeyboardInterrupt as stopped:
-        result.status = Status.INTERRUPTED
-        raise _of(result, Interrupted("SIGINT")) from stopped
-    except Interrupted as stopped:
-        result.status = Status.INTERRUPTED
-        raise _of(result, stopped) from None
-    except BaseException:
-        result.status = Status.STOPPED
-        raise
-    finally:
-        folder.forget_cache()
-        result.write()
-        reuse.ended(result.job, result.digest)
-        folder.event("finished", status=result.status, memory=result.memory, results=result.results)
-
-
-def _of(result: Fit, stopped: Interrupted) -> Interrupted:
-    stopped.run_dir = str(result.job.folder.path)
-    trials = f"`autofit resume {stopped.run_dir}` goes on with its trials."
-    stopped.how_to_go_on = runs.how_to_go_on(stopped.run_dir, result.attempts[-1].goes_on_from) if result.attempts else trials
-    return stopped
-
-
-def _walk(result: Fit, screen: Screen) -> None:
+def walk(result: Fit, screen: Screen) -> None:
     """Trials, one after another, until a rung fits or nothing is left to try; none where a fit of the very same launch is kept."""
     began = time.monotonic()
     screen.plan(result.job)
@@ -384,7 +130,7 @@ def _concluded(result: Fit, move: search.Move, run_as: Job, screen: Screen) -> N
         job.folder.event("misread", **result.misread.as_record())
     elif isinstance(move, search.Chosen):
         result.chosen = next(one for one in result.trials if one.rung.index == move.rung.index)
-        result.command = launch.native_command(run_as, move.rung)
+        result.command = start.native_command(run_as, move.rung)
         result.status = Status.DONE
     elif isinstance(move, search.Try) or move.why == "not_memory":
         result.status = status_of(result.trials[-1].verdict.kind)
@@ -580,7 +326,7 @@ def _as_kept(result: Fit, screen: Screen) -> bool:
         _take(result, proof.with_cure(job, result.same.cure))
         job = result.job
         result.chosen = next(one for one in result.trials if one.rung.index == stands.certificate.rung_index)
-        result.command = launch.native_command(job, result.chosen.rung)
+        result.command = start.native_command(job, result.chosen.rung)
         result.status = Status.DONE
         job.folder.event("fitted", status=result.status, rung_index=result.chosen.rung.index, kept=stands.certificate.id)
     _known(result, screen)
@@ -600,16 +346,6 @@ def _known(result: Fit, screen: Screen) -> None:
     result.digest = result.standing.facts.digest if result.standing.facts is not None else None
     result.write()
     screen.kept(result)
-
-
-def as_tried(tried: Trial, job: Job) -> search.Tried:
-    """A trial as the search sees it."""
-    cap = tried.report.cap_bytes or job.budget.cap_bytes
-    by_phase = {use.phase: use.held_bytes / cap for use in tried.report.uses if use.held_bytes}
-    need = tried.verdict.peak_bytes / cap if tried.verdict.peak_bytes else None
-    if need is not None and Phase.VALIDATE in by_phase:
-        by_phase[Phase.VALIDATE] = max(need if need > max(by_phase.values()) else 0.0, by_phase[Phase.VALIDATE])  # with the whole set's
-    return search.Tried(rung=tried.rung, verdict=tried.verdict, need=need, by_phase=by_phase)
 
 
 def _waits(result: Fit) -> int:
@@ -659,30 +395,6 @@ def _below(job: Job) -> list[tuple[Job, Rung]]:
     below = [rung for rung in ladder.rungs[1:] if rung.micro_batch < job.ladder.asked.micro_batch][:MOST_BELOW]
     beyond = len(job.ladder.rungs)
     return [(replace(job, adapter=adapter), replace(rung, index=beyond + at)) for at, rung in enumerate(below)]
-
-
-def _to_be_made(draft: Draft) -> bool:
-    """Whether the recipe's ``prepare`` is to make its data. It isn't for data that a person has typed: that is there, or is missing."""
-    recipe = draft.recipe
-    if recipe is None or recipe.prepare is None or recipe.data is None or os.path.exists(recipe.data):
-        return False
-    typed = draft.provenance.where("data") == COMMAND_LINE
-    return not typed or draft.provenance.where("prepare") == COMMAND_LINE
-
-
-def _make_data(recipe: Recipe) -> None:
-    """Runs the recipe's ``prepare`` command. Raises BadInput where it doesn't make the data."""
-    assert recipe.prepare is not None and recipe.data is not None
-    with doing(f"making the data: {' '.join(recipe.prepare)}"):
-        status, said = process.output_of(recipe.prepare)
-    if status == 0 and os.path.exists(recipe.data):
-        return
-    found = f"`{' '.join(recipe.prepare)}` did not make {recipe.data}"
-    if missing := install.missing_module(said):
-        raise BadInput(
-            [Fault(key="prepare", found=f"{found}: it needs {missing}, which is not installed", cure=f"{install.module(missing)}.")]
-        )
-    raise BadInput([Fault(key="prepare", found=f"{found}: {said.strip()[-2000:]}", cure="Run it by hand, or set data=.")])
 
 
 def try_one(draft: Draft, screen: Screen) -> tuple[Trial, dict[str, Any]]:

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from launcher.engine import fingerprint
-from launcher.engine.fingerprint import Facts
 from launcher.history import kept_fits, owner, runs
 from launcher.history.digests import UnknownIdentity
-from launcher.history.kept_fits import Certificate, Disproof, Found, StoreUnusableError
+from launcher.history.kept_fits import Certificate, Disproof, Facts, Found, StoreUnusableError
 from launcher.history.runs import Run
 from launcher.ladder.same_training import SameTraining
 from launcher.ladder.verdict import Kind
@@ -132,7 +131,7 @@ def keep(job: Job, stands: Standing, made: Sequence[Trial], chosen: Trial, *, sa
         return replace(stands, why=f"no fit is kept: {unknown}")
     if now.known.get(f"model {chosen.rung.values.get('model')}") == fingerprint.NOT_HERE:
         return replace(stands, why="no fit is kept: where its model lies isn't known")
-    if changed := fingerprint.changes(_settled(stands.facts.known, now.known), now.known):
+    if changed := kept_fits.changes(_settled(stands.facts.known, now.known), now.known):
         return replace(stands, why=f"no fit is kept: while the trials were made, {changed}")
     try:
         with kept_fits.opened() as store:

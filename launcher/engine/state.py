@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from launcher.adapter.protocol import Command, proving
+from launcher.adapter.commands import Command
+from launcher.adapter.protocol import proving
+from launcher.engine import reuse
 from launcher.engine.reuse import Standing
-from launcher.errors import ExitCode
+from launcher.errors import ExitCode, Interrupted
+from launcher.history import runs
 from launcher.ladder import course
 from launcher.ladder.rungs import Rung
 from launcher.ladder.same_training import SameTraining, unproven
@@ -259,3 +262,33 @@ class Memory:
         """The run needed noticeably more than its trial had shown, and more than two processes that do the same may differ by."""
         apart = self.run_peak_bytes - self.trial_peak_bytes
         return self.ratio is not None and self.ratio > REPORTED and apart > headroom.LEAST_BYTES
+
+
+@contextmanager
+def recorded(result: Fit) -> Iterator[None]:
+    """While open, the record says what is going on; whatever ends it, record and events have that end. A full disk ends nothing."""
+    folder = result.job.folder
+    result.write()
+    try:
+        yield
+    except KeyboardInterrupt as stopped:
+        result.status = Status.INTERRUPTED
+        raise _of(result, Interrupted("SIGINT")) from stopped
+    except Interrupted as stopped:
+        result.status = Status.INTERRUPTED
+        raise _of(result, stopped) from None
+    except BaseException:
+        result.status = Status.STOPPED
+        raise
+    finally:
+        folder.forget_cache()
+        result.write()
+        reuse.ended(result.job, result.digest)
+        folder.event("finished", status=result.status, memory=result.memory, results=result.results)
+
+
+def _of(result: Fit, stopped: Interrupted) -> Interrupted:
+    stopped.run_dir = str(result.job.folder.path)
+    trials = f"`autofit resume {stopped.run_dir}` goes on with its trials."
+    stopped.how_to_go_on = runs.how_to_go_on(stopped.run_dir, result.attempts[-1].goes_on_from) if result.attempts else trials
+    return stopped

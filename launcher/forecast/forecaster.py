@@ -12,13 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from launcher.adapter.protocol import Adapter, Tracing, Untraceable, tracing_of
+from launcher.adapter import tracing
+from launcher.adapter.protocol import Adapter
+from launcher.adapter.tracing import Tracing, Untraceable, tracing_of
 from launcher.forecast import correction as ratios
 from launcher.forecast import live_peaks as profiles
 from launcher.forecast import trace_store
 from launcher.forecast.correction import Correction, Seen
 from launcher.forecast.gpu_catalogue import Card
-from launcher.forecast.prediction import Forecast, worst
+from launcher.forecast.prediction import Forecast, on_cpu, worst
 from launcher.forecast.replay import Use, Workspaces, goes_through, replay
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.shared.report import Phase
@@ -109,7 +111,7 @@ class Foresight:
         asks, environments = self._wanted(rungs)
         self._keep(trace_store.of(asks, environments=environments, patience_s=self._patience_s))
 
-    def _wanted(self, rungs: Iterable[Rung]) -> tuple[list[trace_store.Ask], dict[str, Any]]:
+    def _wanted(self, rungs: Iterable[Rung]) -> tuple[list[tracing.Ask], dict[str, Any]]:
         """The traces that aren't there yet, and module -> what makes its children's variables."""
         wanted = {ask.key: (ask, one) for rung in rungs if isinstance(one := self.tracing(rung), Tracing) for ask in [one.ask()]}
         missing = [both for key, both in wanted.items() if key not in self._families]
@@ -197,7 +199,7 @@ class Family:
     def forecasts(self, tracing: Tracing, *, accumulates: bool) -> dict[Phase, Forecast]:
         live = self.live(tracing.sizes, accumulates=accumulates)
         if self.card is None:
-            return {phase: tracing.rests[phase].forecast(size) for phase, size in live.items()}
+            return {phase: on_cpu(size, tracing.rests[phase]) for phase, size in live.items()}
         return {phase: self._on_card(size, phase, tracing, self.card, accumulates) for phase, size in live.items()}
 
     def _on_card(self, live: int, phase: Phase, tracing: Tracing, card: Card, accumulates: bool) -> Forecast:

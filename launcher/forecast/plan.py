@@ -11,7 +11,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.protocol import Adapter, Tracing, load_adapter
+from launcher.adapter.protocol import Adapter
+from launcher.adapter.registry import load_adapter
+from launcher.adapter.tracing import Tracing
 from launcher.config.recipe import Draft
 from launcher.config.schema import Recipe
 from launcher.errors import COMMAND_LINE, BadInput, Fault

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from launcher.adapter.tracing import Rest
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Forecast:
@@ -55,21 +57,10 @@ def worst(forecasts: list[Forecast]) -> Forecast:
     return max(forecasts, key=lambda one: one.peak_bytes)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Rest:
-    """What a CPU's process takes beside the storages that are alive: loaders, oneDNN's scratch and reordered weights, threads' arenas.
+def on_cpu(live: int, rest: Rest) -> Forecast:
+    """What a CPU's process needs: a third of the rest less, and a half more, for what other machines and models may take."""
 
-    Fitted on real trials on one machine (docs/prediction.md); the number of threads moves it by a tenth.
-    """
+    def with_rest(part: float) -> int:
+        return round(live + part * (rest.constant_bytes + rest.share * live))
 
-    constant_bytes: int
-    share: float = 0.0
-    """Of what is alive."""
-
-    def forecast(self, live: int) -> Forecast:
-        """A third of the rest less, and a half more, for what other machines and models may take."""
-
-        def with_rest(part: float) -> int:
-            return round(live + part * (self.constant_bytes + self.share * live))
-
-        return Forecast(live_bytes=live, low_bytes=with_rest(2 / 3), high_bytes=with_rest(3 / 2), middle_bytes=with_rest(1))
+    return Forecast(live_bytes=live, low_bytes=with_rest(2 / 3), high_bytes=with_rest(3 / 2), middle_bytes=with_rest(1))

@@ -6,21 +6,17 @@ A file that is torn is made anew.
 
 from __future__ import annotations
 
-import hashlib
-import importlib.metadata
-import importlib.util
-import json
 import os
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter import self_test
+from launcher import paths
+from launcher.adapter.tracing import Ask
 from launcher.machine import process
 from launcher.shared import files
 from launcher.shared import trace as events
@@ -32,38 +28,10 @@ POLL_S = 0.05
 KEPT = 300
 """Traces that are kept, some 200 KB each; the oldest go."""
 WHY = ".why"
-MAKERS = ("launcher.worker.tracing", "launcher.shared.trace")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ask:
-    """One trace."""
-
-    module: str
-    payload: Mapping[str, Any]
-    packages: tuple[str, ...]
-    """Whose versions it hangs on."""
-
-    @cached_property
-    def key(self) -> str:
-        made_with = [files.plain(self.payload), [(name, _installed(name)) for name in (*self.packages, "torch")], events.FORMAT]
-        texts = [_text(module) for module in (self.module, *MAKERS)]
-        return hashlib.sha256(b"\0".join([json.dumps(made_with, sort_keys=True).encode(), *texts])).hexdigest()[:24]
-
-
-def _installed(name: str) -> str:
-    with suppress(importlib.metadata.PackageNotFoundError):
-        return importlib.metadata.version(name)
-    return ""
-
-
-def _text(module: str) -> bytes:
-    spec = importlib.util.find_spec(module)
-    return Path(spec.origin).read_bytes() if spec is not None and spec.origin else b""
 
 
 def folder() -> Path:
-    return self_test.cache_folder() / "traces"
+    return paths.cache_folder() / "traces"
 
 
 def of(asks: Iterable[Ask], *, environments: Mapping[str, Any], patience_s: float = LONGEST_S) -> dict[str, Trace | str]:

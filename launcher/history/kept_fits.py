@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from launcher import paths
-from launcher.engine.fingerprint import Facts, changes
 from launcher.shared.sizes import format_size
 
 VERSION = 1
@@ -335,3 +334,40 @@ def day(at: str) -> str:
 
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Facts:
+    """What a fit hangs on."""
+
+    subject: str
+    """What is trained, by name: what changed is told beside the last fit of the same."""
+    known: Mapping[str, str]
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(json.dumps(dict(self.known), sort_keys=True).encode()).hexdigest()
+
+
+def changes(before: Mapping[str, str], now: Mapping[str, str], *, most: int = 3) -> str:
+    """What is not as it was, in one line; empty where nothing is."""
+    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    names.sort(key=lambda name: (name.startswith("environment "), list({**now, **before}).index(name)))
+    told = [_change(name, before.get(name), now.get(name)) for name in names[:most]]
+    more = [f"{len(names) - most} more"] if len(names) > most else []
+    return "; ".join([*told, *more])
+
+
+def _change(name: str, before: str | None, now: str | None) -> str:
+    was, is_now = (_bare(value) for value in (before, now))
+    if name.startswith(("file ", "environment ")) and before is not None and now is not None and was == is_now:
+        return f"{name} is another"
+    if before is None or now is None:
+        return f"{name} is {'new' if before is None else 'gone'}"
+    return f"{name} is not what it was" if was == is_now else f"{name.removeprefix('package ')}: {was} -> {is_now}"
+
+
+def _bare(value: str | None) -> str:
+    """Without the digits that stand for it, and not too long."""
+    words = (value or "").partition(" [")[0] if value is None or not value.startswith("[") else ""
+    return words if len(words) <= 80 else f"{words[:77]}..."

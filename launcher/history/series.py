@@ -13,22 +13,17 @@ from __future__ import annotations
 import json
 import math
 import os
-import time
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.progress import VALIDATE, Progress
 from launcher.shared import files
 
 FRESH_S = 600.0
 """The last minutes are kept as they were seen."""
 MOST_LINES = 4096
 """Above this the file is thinned out, to some two thirds at most."""
-PACE_S = 60.0
-"""Speed is that of the last minute, or of the last two steps that were told where those are further apart."""
 
 
 class Series:
@@ -92,46 +87,6 @@ def _one(stretch: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         peaks = {key: max(line[key], one.get(key, 0)) for key in ("peak_bytes", "host_bytes") if key in line}
         one = {**one, **line, **peaks}
     return one
-
-
-class Pace:
-    """How fast the steps go, from when they were told."""
-
-    def __init__(self) -> None:
-        self._told: deque[tuple[float, int]] = deque()
-
-    def saw(self, progress: Progress, *, at: float) -> None:
-        steps = progress.steps_done
-        if steps is None or progress.phase == VALIDATE or (self._told and steps == self._told[-1][1]):
-            return
-        if self._told and steps < self._told[-1][1]:
-            self._told.clear()  # it counts anew
-        self._told.append((at, steps))
-        while len(self._told) > 2 and at - self._told[0][0] > PACE_S:
-            self._told.popleft()
-
-    @property
-    def steps_per_second(self) -> float | None:
-        if len(self._told) < 2:
-            return None
-        (began, first), (ended, last) = self._told[0], self._told[-1]
-        return (last - first) / (ended - began) if ended > began else None
-
-
-def line(progress: Progress, pace: Pace, *, used_bytes: int, peak_bytes: int, host_bytes: int, busy: float | None = None) -> dict[str, Any]:
-    """One look, as it is written."""
-    speed = pace.steps_per_second
-    return {
-        "at": round(time.time(), 1),
-        "used_bytes": used_bytes,
-        "peak_bytes": peak_bytes,
-        "host_bytes": host_bytes,
-        "busy": busy,
-        **{name: getattr(progress, name) for name in ("phase", "epoch", "epochs", "step", "steps", "loss")},
-        "done": progress.done,
-        "steps_per_second": speed,
-        "samples_per_second": speed * progress.batch if speed is not None and progress.batch else None,
-    }
 
 
 def _told(value: Any) -> Any:

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
 
-from launcher.adapter.protocol import Adapter, WheelSpec
 from launcher.config.schema import Recipe, Value, WheelRule
 from launcher.errors import BadInput, Fault, did_you_mean
-from launcher.ladder.rungs import MICRO_BATCH, Ladder, Wheel, build, divisors_down, sizes_down
+from launcher.ladder.rungs import MICRO_BATCH, ActsIn, Ladder, Wheel, build, divisors_down, sizes_down
 
 
-def ladder_of(adapter: Adapter) -> Ladder:
+class HasWheels(Protocol):
+    """What a ladder is made of: a trainer's adapter, bound to a recipe (``launcher.adapter.protocol.Adapter``)."""
+
+    name: ClassVar[str]
+    wheels: ClassVar[Mapping[str, WheelSpec]]
+    general: ClassVar[bool]
+    recipe: Recipe
+
+    def accumulation(self) -> int: ...
+    def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]: ...
+
+
+def ladder_of(adapter: HasWheels) -> Ladder:
     """The ladder of the recipe that ``adapter`` is bound to.
 
     Raises BadInput with all faults of ``ask`` and ``ladder``: unknown wheels, wrong types, impossible floors, values off their grid.
@@ -41,13 +54,13 @@ def ladder_of(adapter: Adapter) -> Ladder:
     return build(wheels, effective_batch=effective * world_size, world_size=world_size, keep_batch=recipe.ladder.keep_batch)
 
 
-def _world_size(adapter: Adapter) -> int:
+def _world_size(adapter: HasWheels) -> int:
     """Processes that train together, as far as the adapter can tell before any trial."""
     said = getattr(adapter, "world_size", None)
     return int(said()) if said is not None else 1
 
 
-def _unavailable(adapter: Adapter) -> Mapping[str, str]:
+def _unavailable(adapter: HasWheels) -> Mapping[str, str]:
     """What the adapter's trainer can't do; nothing where an adapter of somebody else's doesn't say."""
     said = getattr(adapter, "unavailable", None)
     return said() if said is not None else {}
@@ -63,7 +76,7 @@ def _turning(recipe: Recipe) -> list[str]:
     return [name for name in recipe.ladder.order if recipe.ask.get(name) is not None or name in recipe.ask] + fixed
 
 
-def _ask_faults(adapter: Adapter) -> list[Fault]:
+def _ask_faults(adapter: HasWheels) -> list[Fault]:
     """What is wrong with the names and values under ``ask`` and the names under ``ladder``."""
     recipe = adapter.recipe
     wheels = {*adapter.wheels, *(name for name, rule in recipe.ladder.wheels.items() if rule.argument)}
@@ -85,7 +98,7 @@ MOST = 2**20
 """A larger micro-batch or accumulation is a slip: each of its divisors would have to be looked at."""
 
 
-def _value_fault(name: str, value: Value, adapter: Adapter, known: set[str]) -> Fault | None:
+def _value_fault(name: str, value: Value, adapter: HasWheels, known: set[str]) -> Fault | None:
     key = f"ask.{name}"
     if name not in known:
         own = "" if adapter.general else " The trainer's own arguments stand under trainer.args."
@@ -103,7 +116,7 @@ def _value_fault(name: str, value: Value, adapter: Adapter, known: set[str]) -> 
     return None
 
 
-def _wheel(name: str, adapter: Adapter, effective: int) -> Wheel:
+def _wheel(name: str, adapter: HasWheels, effective: int) -> Wheel:
     """One wheel with its values. ValueError says in words what can't be."""
     recipe = adapter.recipe
     spec = adapter.wheels.get(name)
@@ -201,3 +214,15 @@ def _words(spec: WheelSpec) -> str:
     names = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
     types = spec.type if isinstance(spec.type, tuple) else (spec.type,)
     return " or ".join(names[one] for one in types)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WheelSpec:
+    """A wheel that a trainer knows: what may stand under ``ask`` and how far it turns unless the recipe says otherwise."""
+
+    type: type | tuple[type, ...]
+    """What a value must be."""
+    help: str
+    """One line: what it is, in the field's words."""
+    rule: WheelRule = field(default_factory=WheelRule)
+    acts_in: ActsIn = "both"

@@ -392,7 +392,7 @@ def python_module(module: str, *arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-P", str(ENTRY), module, *arguments)
 
 
-ENTRY = Path(__file__).absolute().parents[1] / "autofit_launcher.py"
+ENTRY = Path(__file__).absolute().parents[2] / "autofit_launcher.py"
 """What loads our package from its own place, and then a module of it."""
 
 

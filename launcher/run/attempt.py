@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.protocol import Checkpoint
+from launcher.adapter.commands import Checkpoint
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.machine import headroom
 from launcher.run.recovery import Attempt, Ended, Move, Stop, Wait

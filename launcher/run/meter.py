@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from contextlib import suppress
-from time import time
+from typing import Any
 
-from launcher.adapter.progress import Progress
+from launcher.adapter.progress import VALIDATE, Progress
 from launcher.history import series
 from launcher.ladder.rungs import Rung
 from launcher.machine import budget as devices
@@ -26,7 +27,7 @@ class Meter:
         self.rung = rung
         self._job, self._usage = job, usage
         self._series = series.Series(job.folder.series)
-        self._pace = series.Pace()
+        self._pace = Pace()
         self._words: deque[str] = deque(maxlen=MOST_WORDS)
         self.progress = Progress()
         self.busy: float | None = None
@@ -40,7 +41,53 @@ class Meter:
         for line in words:
             with suppress(Exception):  # an adapter that stumbles over a line, or has no word for progress, ends no training
                 self.progress = self._job.adapter.progress(line, self.progress, rung=self.rung)
-        self._pace.saw(self.progress, at=time())
+        self._pace.saw(self.progress, at=time.time())
         used, peak, host = self._usage.now_bytes, self._usage.lately(), self._usage.host_bytes()
         self.busy = devices.busy(self._job.budget)
-        self._series.add(series.line(self.progress, self._pace, used_bytes=used, peak_bytes=peak, host_bytes=host, busy=self.busy))
+        self._series.add(series_line(self.progress, self._pace, used_bytes=used, peak_bytes=peak, host_bytes=host, busy=self.busy))
+
+
+PACE_S = 60.0
+"""Speed is that of the last minute, or of the last two steps that were told where those are further apart."""
+
+
+class Pace:
+    """How fast the steps go, from when they were told."""
+
+    def __init__(self) -> None:
+        self._told: deque[tuple[float, int]] = deque()
+
+    def saw(self, progress: Progress, *, at: float) -> None:
+        steps = progress.steps_done
+        if steps is None or progress.phase == VALIDATE or (self._told and steps == self._told[-1][1]):
+            return
+        if self._told and steps < self._told[-1][1]:
+            self._told.clear()  # it counts anew
+        self._told.append((at, steps))
+        while len(self._told) > 2 and at - self._told[0][0] > PACE_S:
+            self._told.popleft()
+
+    @property
+    def steps_per_second(self) -> float | None:
+        if len(self._told) < 2:
+            return None
+        (began, first), (ended, last) = self._told[0], self._told[-1]
+        return (last - first) / (ended - began) if ended > began else None
+
+
+def series_line(
+    progress: Progress, pace: Pace, *, used_bytes: int, peak_bytes: int, host_bytes: int, busy: float | None = None
+) -> dict[str, Any]:
+    """One look, as it is written."""
+    speed = pace.steps_per_second
+    return {
+        "at": round(time.time(), 1),
+        "used_bytes": used_bytes,
+        "peak_bytes": peak_bytes,
+        "host_bytes": host_bytes,
+        "busy": busy,
+        **{name: getattr(progress, name) for name in ("phase", "epoch", "epochs", "step", "steps", "loss")},
+        "done": progress.done,
+        "steps_per_second": speed,
+        "samples_per_second": speed * progress.batch if speed is not None and progress.batch else None,
+    }

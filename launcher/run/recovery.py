@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from launcher.adapter.protocol import Checkpoint
+from launcher.adapter.commands import Checkpoint
 from launcher.config.schema import RecoverRules
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.ladder.search import Tried, dominated_by

@@ -9,15 +9,16 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from launcher.adapter.protocol import Command, resuming
+from launcher.adapter.commands import Command
+from launcher.adapter.protocol import resuming
 from launcher.ladder.rungs import Rung
 from launcher.machine import budget as devices
 from launcher.machine import process
 from launcher.machine.process import Child, Shows
 from launcher.run.recovery import GoOn
 from launcher.shared import allocator
-from launcher.shared.allocator import allocator_environment
 from launcher.shared.orders import HELD
+from launcher.trial.environment import allocator_environment
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
 

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
+import resource
+import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
 
 from launcher.adapter.protocol import resuming
-from launcher.machine import host
+from launcher.ladder import course
+from launcher.ladder.course import Due
+from launcher.machine import budget as devices
+from launcher.machine import host, stack_dump
+from launcher.machine.process import Child
 from launcher.run import health
 from launcher.run.health import Look
+from launcher.run.losses import Losses, loss_report
+from launcher.run.memory_usage import Usage
+from launcher.run.meter import Meter
 from launcher.run.recovery import Ended
+from launcher.run.steps_made import StepsMade
 from launcher.shared import procfs
+from launcher.shared.memory_failures import gone_otherwise
 from launcher.shared.sizes import format_size
 from launcher.trial.job import Job
+from launcher.trial.silence import Silence
 
 OVER_S = 60.0
 """What processes take is counted over one to two times so long."""
@@ -89,3 +105,216 @@ class _Processes:
 
     def _now(self) -> dict[int, float]:
         return {pid: procfs.busy_seconds(pid, own=True) for pid in (self._pid, *procfs.descendants(self._pid))}
+
+
+HEARTBEAT_S = 30.0
+
+
+SAMPLE_S = 1.0
+
+
+END_GRACE_S = 5.0
+"""Between TERM and KILL for a run that autofit itself ends: what it could still save is worth nothing."""
+
+
+NEAR_LIMIT = 0.98
+
+
+POLL_S = 0.5
+"""The end of a run, and a signal, are noticed at once; waking up more often would cost the run."""
+
+
+class Watch:
+    """Called at every poll; cheap. Samples memory, records a heartbeat twice a minute, and ends a run that stands still or diverges."""
+
+    def __init__(
+        self,
+        child: Child,
+        job: Job,
+        usage: Usage,
+        meter: Meter,
+        told: Callable[..., None] | None,
+        otherwise: Callable[[str, str], None] | None = None,
+        diverging: Callable[[float | None], None] | None = None,
+        *,
+        after_a_stall: bool = False,
+        due: Due | None = None,
+    ) -> None:
+        self._steps, self._due, self._too_many = StepsMade(job.folder.held), due, False
+        self._times = meter.rung.accumulation / job.ladder.asked.accumulation
+        self._process, self._child = psutil.Process(child.pid), child
+        self._job = job
+        rules = job.recipe.recover
+        self._losses, self._silence = Losses(rules.nan_reports), Silence(time.monotonic(), least_s=rules.stall_s)
+        self._pace = Pacing(child.pid, job, after_a_stall=after_a_stall)
+        self._otherwise, self._diverging = otherwise, diverging
+        self._usage = usage
+        self._meter = meter
+        self._tell = told
+        self._began = self._sampled = self._told = time.monotonic()
+        self._diverges_since: float | None = None
+        self._logs = [Log(path, self._heard, self._tell_otherwise) for path in (job.folder.run_stdout, job.folder.run_stderr)]
+        self.peak_bytes = 0
+        self.peak_device_bytes = 0
+        self.at_limit = False
+        """Its data segments stood at their limit when they were last looked at."""
+        self.ended_for: Ended | None = None
+        """Why the run was ended from here."""
+        self.evidence = ""
+
+    def __call__(self) -> None:
+        now = time.monotonic()
+        self._look_at_limit()
+        if now - self._sampled < SAMPLE_S - POLL_S / 2:
+            return
+        self._sampled = now
+        grew = self.look()
+        self._look_at_steps()
+        self._look_for_life(now, grew=grew)
+        self._look_at_pace(now, grew=grew)
+        with contextlib.suppress(psutil.Error):
+            resident = self._process.memory_info().rss
+            device = devices.used_bytes(self._job.budget)
+            self.peak_bytes = max(self.peak_bytes, resident)
+            self.peak_device_bytes = max(self.peak_device_bytes, device)
+            if now - self._told >= HEARTBEAT_S:
+                self._told = now
+                if self._tell is not None:
+                    self._tell(now - self._began, self._usage.now_bytes, self._usage.peak_bytes, self._job)
+                used = {"resident_bytes": resident, "device_bytes": device, "used_bytes": self._usage.now_bytes}
+                self._job.folder.event("heartbeat", **used, peak_bytes=self._usage.peak_bytes, log_bytes=_size(self._job.folder.run_stdout))
+
+    def look(self, *, ended: bool = False) -> bool:
+        """What the run has said since the last look, and a line of its series; once more when it has ended. Whether it said anything."""
+        grown = [log.look(ended=ended) for log in self._logs]
+        self._meter.look()
+        if self._losses.since != self._diverges_since:
+            self._diverges_since = self._losses.since
+            if self._diverging is not None:
+                self._diverging(self._diverges_since)
+        return any(grown)
+
+    def _look_for_life(self, now: float, *, grew: bool) -> None:
+        said = self._silence.look(now, grew=grew, busy_s=procfs.work_seconds(self._child.pid))
+        if said == "silent":
+            self._tell_otherwise("", "has said nothing for long, but is at work")
+        elif said == "stalled" and self.ended_for is None:
+            self.evidence = "no output, and no processor time taken"
+            stack_dump.record(self._child, self._job.folder.stalled)
+            self._end(Ended.STALLED, f"stands still; where: {self._job.folder.stalled}")
+
+    def _look_at_pace(self, now: float, *, grew: bool) -> None:
+        meter = self._meter
+        for found in self._pace.look(Look(now=now, progress=meter.progress, grew=grew, used_bytes=self._usage.now_bytes, busy=meter.busy)):
+            if found.ends is None or self.ended_for is not None:
+                self._tell_otherwise("", found.what)
+                continue
+            self.evidence = found.what
+            if found.ends is Ended.STALLED:
+                stack_dump.record(self._child, self._job.folder.stalled)
+                self._end(Ended.STALLED, f"hangs at work; where: {self._job.folder.stalled}")
+            else:
+                self._end(found.ends, "is ended for that", grace_s=self._job.recipe.run.grace_s)
+
+    def _look_at_steps(self) -> None:
+        """Tells once, as soon as it is certain, that it makes more optimizer steps than are due."""
+        if self._due is None or self._too_many or (made := self._steps.counted()) is None:
+            return
+        if course.too_many(made, self._due, times=self._times):
+            self._too_many = True
+            what = f"makes more optimizer steps than asked: {made} by now, {self._due.words} are due in all by {self._due.by}"
+            self._tell_otherwise("", what)
+
+    def optimizer_steps(self) -> int | None:
+        """That it has made, once it has ended."""
+        return self._steps.in_all(self._meter.progress, self._due)
+
+    def _look_at_limit(self) -> None:
+        """Whether the run's process has nearly all of the data segments that it may have; once it has ended, as it was before."""
+        with contextlib.suppress(OSError, ValueError):
+            soft, _ = resource.prlimit(self._child.pid, resource.RLIMIT_DATA)
+            self.at_limit = soft != resource.RLIM_INFINITY and procfs.data_bytes(self._child.pid) >= NEAR_LIMIT * soft
+
+    @property
+    def not_finite(self) -> str:
+        """The run's last report of its loss, where that is not finite."""
+        return self._losses.line
+
+    @property
+    def gradients(self) -> str:
+        """The run's last report of its gradients, where that is not finite."""
+        return self._losses.gradients
+
+    def _heard(self, line: str, at: float) -> None:
+        """A line of the run's; ends it where its loss has left all bounds and the recipe doesn't let it go on."""
+        self._meter.said(line)
+        self._steps.heard(line)
+        said = self._losses.saw(line, at=at)
+        if said == "first":
+            self._tell_otherwise(line, "has a loss that is not finite")
+        elif said == "enough" and self._job.recipe.recover.on_nan != "go_on" and self.ended_for is None:
+            self.evidence = line
+            self._end(Ended.DIVERGED, "has a loss that stays not finite, and is ended")
+
+    def _end(self, why: Ended, words: str, *, grace_s: float = END_GRACE_S) -> None:
+        self.ended_for = why
+        self._tell_otherwise(self.evidence, words)
+        if self._child.process.poll() is None:
+            self._child.end(grace_s=grace_s)
+
+    def leaving(self, signal_name: str) -> None:
+        """A signal has been passed on to the run."""
+        grace = f"has up to {self._job.recipe.run.grace_s:.0f} s to save (run.grace_s); a second signal ends it now"
+        self._tell_otherwise(signal_name, grace)
+
+    def _tell_otherwise(self, line: str, what: str) -> None:
+        self._job.folder.event("run_otherwise", what=what, line=line)
+        if self._otherwise is not None:
+            self._otherwise(line, what)
+
+
+class Log:
+    """One of the run's logs, read as it grows. Each thing that the run does otherwise is told once.
+
+    A line was printed after the last look before it came. Where several reports of a loss come at once, the run holds its words back (a
+    pipe without a flush): they may be as old as what came last before them.
+    """
+
+    def __init__(self, path: Path, heard: Callable[[str, float], None], otherwise: Callable[[str, str], None]) -> None:
+        self._path, self._heard, self._otherwise = path, heard, otherwise
+        self._at = 0
+        self._rest = b""
+        self._told: set[str] = set()
+        self._looked = self._grew = time.time()
+
+    def look(self, *, ended: bool = False) -> bool:
+        """Whether it has grown. ``ended``: nothing more comes, so that the last line needs no end."""
+        with contextlib.suppress(OSError), self._path.open("rb") as file:
+            file.seek(self._at)
+            fresh = file.read()
+            self._at += len(fresh)
+            *whole, self._rest = (self._rest + fresh).replace(b"\r", b"\n").split(b"\n")
+            if ended:
+                whole, self._rest = [*whole, self._rest], b""
+            lines = [line.decode("utf-8", errors="replace").strip()[:500] for line in whole]
+            at = self._grew if sum(loss_report(line) is not None for line in lines) > 1 else self._looked
+            self._looked = time.time()
+            self._grew = self._looked if fresh else self._grew
+            for line in lines:
+                self._said(line, at)
+            return bool(fresh)
+        return False
+
+    def _said(self, line: str, at: float) -> None:
+        self._heard(line, at)
+        what = gone_otherwise(line)
+        if not what or what in self._told:
+            return
+        self._told.add(what)
+        self._otherwise(line, what)
+
+
+def _size(path: Path) -> int:
+    with contextlib.suppress(OSError):
+        return path.stat().st_size
+    return 0

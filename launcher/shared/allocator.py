@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from launcher.shared.orders import MALLOC_VALUE, MALLOC_VARIABLE
-
-if TYPE_CHECKING:
-    from launcher.ladder.rungs import Rung
-    from launcher.machine.budget import Budget
 
 CHECKPOINTING = "checkpointing"
 """A wheel whose rungs get expandable segments, whatever the trainer."""
@@ -31,21 +25,6 @@ with room for 64 it is 19 and 23, at the same seconds per step within the noise.
 another length: a Whisper with LoRA held 62, 79, 84, 86 MiB after 1, 4, 8, 16 steps, which no trial has, and a run died of it (survival's
 seed 57, 5 % headroom). With 16 it holds 59, 70, 72, 72. Processor seconds: the same within the noise for that Whisper, for YOLO, which has
 more layers than either, and for two convolutions of 28 px, which would pay for 0 with a tenth to a third more."""
-
-
-def allocator_environment(budget: Budget, rung: Rung, *, shapes_vary: bool = False) -> dict[str, str]:
-    """Variables that decide how memory is allocated: the same in the trial and in the full run.
-
-    CPU: glibc gives every tensor back at once (``MALLOC``), and oneDNN keeps few primitives (``PRIMITIVES``) unless the person's own
-    environment says how many. CUDA: the one card, by its UUID, and expandable
-    segments where batches differ in shape and on the rungs that checkpoint, unless the person's own environment says otherwise.
-    """
-    if budget.kind == "cpu":
-        return {**MALLOC, **{name: value for name, value in PRIMITIVES.items() if name not in os.environ}}
-    env = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": budget.uuid}
-    if rung.values.get(CHECKPOINTING) or shapes_vary:
-        env[VARIABLE] = with_setting(os.environ, "expandable_segments", "True")
-    return env
 
 
 def with_setting(environ: Mapping[str, str], key: str, value: str) -> str:

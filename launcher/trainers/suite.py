@@ -23,7 +23,10 @@ from typing import ClassVar
 
 import pytest
 
-from launcher.adapter.protocol import Adapter, Untraceable, inputs_of, load_adapter, resuming, tracing_of
+from launcher.adapter.inputs import inputs_of
+from launcher.adapter.protocol import Adapter, resuming
+from launcher.adapter.registry import load_adapter
+from launcher.adapter.tracing import Untraceable, tracing_of
 from launcher.config.schema import Recipe
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of

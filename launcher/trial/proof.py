@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.protocol import Command, Proves, proving
+from launcher.adapter.commands import Command
+from launcher.adapter.protocol import Proves, proving
 from launcher.ladder import same_training
 from launcher.ladder.rungs import MICRO_BATCH, Rung
 from launcher.ladder.same_training import Finding, Kind, SameTraining, Twin
 from launcher.machine import process
-from launcher.shared.allocator import allocator_environment
 from launcher.shared.orders import Orders
+from launcher.trial.environment import allocator_environment
 from launcher.trial.job import Job
 
 MODULE = "launcher.trainers.script.inside.same.run"

@@ -10,25 +10,26 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.protocol import Command, TrialPlan
+from launcher.adapter.commands import Command, TrialPlan
 from launcher.config.schema import Value
 from launcher.errors import BadInput, Fault
+from launcher.ladder import search
 from launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder, Rung
-from launcher.ladder.verdict import Kind, Needs, Verdict, judge
+from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import budget as devices
-from launcher.machine import process
+from launcher.machine import process, stack_dump
 from launcher.machine.process import Child
-from launcher.run import stack_dump
-from launcher.run.losses import Course, Silence
 from launcher.shared import procfs
 from launcher.shared.activity import doing
-from launcher.shared.allocator import allocator_environment
 from launcher.shared.ending import Ending
 from launcher.shared.memory_failures import lost_in
 from launcher.shared.orders import Orders
 from launcher.shared.report import BUDGET_ERROR, CARD_TAKEN, SAID_ACCUMULATION, SAMPLES, Phase, TrialReport
+from launcher.trial.environment import allocator_environment
 from launcher.trial.job import Job
+from launcher.trial.judge import Needs, judge
 from launcher.trial.prewarm import Standby
+from launcher.trial.silence import Course, Silence
 
 LOOK_S = 0.5
 """Between two looks at the phase of a running trial."""
@@ -132,7 +133,7 @@ def run(job: Job, rung: Rung, *, told: Callable[..., None] | None = None, standb
         )
     if standby is not None and more:
         standby.begin(plan.imports, env, beside_bytes=budget.ceiling_bytes if budget.kind == "cpu" else 0)
-    watch = _Watch(child, orders, told or _nobody, stall_s=job.recipe.recover.stall_s)
+    watch = Watch(child, orders, told or _nobody, stall_s=job.recipe.recover.stall_s)
     with process.forward_signals(child, grace_s=1.0):
         ending = process.wait(child, timeout_s=rules.timeout_s, each_poll=watch, stderr=place / "stderr.log")
     ending = replace(ending, stood_still=watch.stood_still, computed=watch.computed)
@@ -162,7 +163,7 @@ FAULTS = 16
 nothing has none, or the few that the kernel makes of its own accord (NUMA balancing)."""
 
 
-class _Watch:
+class Watch:
     """Called at every poll: looks twice a second at the phase that the child's report is in, and tells it; ends a trial that comes no
     further.
 
@@ -309,3 +310,13 @@ def _finished(job: Job, rung: Rung, ending: Ending, orders: Orders, plan: TrialP
     told = {"rung": rung, "verdict": verdict, "seconds": ending.seconds, "ending": ending}
     job.folder.replace_json(trial.folder / "verdict.json", told)
     return trial
+
+
+def as_tried(tried: Trial, job: Job) -> search.Tried:
+    """A trial as the search sees it."""
+    cap = tried.report.cap_bytes or job.budget.cap_bytes
+    by_phase = {use.phase: use.held_bytes / cap for use in tried.report.uses if use.held_bytes}
+    need = tried.verdict.peak_bytes / cap if tried.verdict.peak_bytes else None
+    if need is not None and Phase.VALIDATE in by_phase:
+        by_phase[Phase.VALIDATE] = max(need if need > max(by_phase.values()) else 0.0, by_phase[Phase.VALIDATE])  # with the whole set's
+    return search.Tried(rung=tried.rung, verdict=tried.verdict, need=need, by_phase=by_phase)

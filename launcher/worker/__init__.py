@@ -8,7 +8,7 @@ driver     what is in use on a card                                           li
 early      a budget that is taken before a program begins                     shim       what loads ours into a program
 
 What only one trainer needs stands in that trainer's room, ``trainers/NAME/inside``, and what is copied into a run's folder in
-``trainers/NAME/native``. Nothing outside a process of a trainer's imports this folder or an ``inside``; tests/test_rooms.py says so.
+``trainers/NAME/native``. Nothing outside a process of a trainer's imports this folder or an ``inside``.
 Both sides import ``shared``: standard library only. Beside a person's own program (``shim``) our modules are
 loaded by a private name, so those that are loaded there name one another relatively.
 """

@@ -13,9 +13,9 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from launcher.adapter import protocol, wheel_names
-from launcher.adapter.protocol import adapters
+from launcher.adapter import registry, wheel_names
 from launcher.adapter.recognised import free_batch
+from launcher.adapter.registry import adapters
 from launcher.cli import recipe_draft, recognise
 from launcher.cli.recognise import Understood
 from launcher.config.schema import LadderRules, Recipe, TrainerRules
@@ -657,8 +657,8 @@ def test_the_general_adapter_is_asked_only_where_nobody_knows_the_command(monkey
 
 
 def test_a_broken_plugin_is_passed_over_with_a_word(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    broken = EntryPoint(name="broken", value="nowhere_at_all:Adapter", group=protocol.GROUP)
-    monkeypatch.setattr(protocol, "entry_points", lambda group: [*entry_points(group=group), broken])
+    broken = EntryPoint(name="broken", value="nowhere_at_all:Adapter", group=registry.GROUP)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [*entry_points(group=group), broken])
     assert "broken" not in [adapter.name for adapter in adapters()]
     assert "'broken' (nowhere_at_all:Adapter) can't be loaded" in caplog.text
 

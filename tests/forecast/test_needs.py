@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from launcher.adapter.protocol import Tracing
+from launcher.adapter.tracing import Ask, Tracing
 from launcher.config.schema import Recipe
 from launcher.forecast import correction, lookahead, trace_store
 from launcher.forecast.forecaster import Foresight
-from launcher.forecast.trace_store import Ask
 from launcher.ladder import build
 from launcher.ladder.extrapolation import Seen
 from launcher.ladder.rungs import Rung

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from launcher.adapter.tracing import Ask
 from launcher.cli import main
 from launcher.config.schema import Recipe
 from launcher.forecast import gpu_catalogue, trace_store
@@ -16,7 +17,6 @@ from launcher.forecast.correction import Seen
 from launcher.forecast.forecaster import Foresight
 from launcher.forecast.plan import Word, said
 from launcher.forecast.prediction import Forecast
-from launcher.forecast.trace_store import Ask
 from launcher.ladder import build
 from launcher.ladder.rungs import Ladder
 from launcher.shared import trace as events

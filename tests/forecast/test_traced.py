@@ -9,8 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from launcher.adapter.tracing import Ask
 from launcher.forecast import trace_store
-from launcher.forecast.trace_store import Ask, Making
+from launcher.forecast.trace_store import Making
 from launcher.shared import trace
 from launcher.shared.trace import Began, Took, Trace
 

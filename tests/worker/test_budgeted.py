@@ -116,7 +116,7 @@ def test_the_threads_that_leave_their_stacks_are_gone_when_the_base_is_measured(
 def test_a_thread_more_or_less_costs_nothing_of_the_budget(tmp_path: Path) -> None:
     """How many a pool or a progress bar has started by some moment is luck, and each has a stack of 8 MiB."""
     code = (
-        "import threading, time\nfrom launcher import procfs\nbefore = procfs.data_bytes()\n"
+        "import threading, time\nfrom launcher.shared import procfs\nbefore = procfs.data_bytes()\n"
         "some = [threading.Thread(target=time.sleep, args=(1,), daemon=True) for _ in range(2)]\n"
         "[one.start() for one in some]\nprint((procfs.data_bytes() - before) >> 20)"
     )

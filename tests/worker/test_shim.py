@@ -57,7 +57,12 @@ for name in NAMES:
 path = [place for place in sys.path]
 print({"path": path, "argv": sys.argv, "began": began, "mine": mine, "main": __name__, "customized": CUSTOMIZED})
 """
-WAYS = {"a script": ["train.py", "--x"], "-m": ["-m", "train"], "a package": ["-m", "package.train", "a"], "a folder": ["package"]}
+WAYS = {
+    "a script": ["the_script.py", "--x"],
+    "-m": ["-m", "the_script"],
+    "a package": ["-m", "package.the_script", "a"],
+    "a folder": ["package"],
+}
 
 
 def program(place: Path, names: Sequence[str] = ()) -> None:
@@ -65,7 +70,7 @@ def program(place: Path, names: Sequence[str] = ()) -> None:
     looks = LOOKS.replace("NAMES", repr(list(names))).replace("CUSTOMIZED", "getattr(sys, 'customized', 0)")
     package = place / "package"
     package.mkdir()
-    for path in (place / "train.py", package / "train.py", package / "__main__.py", package / "__init__.py"):
+    for path in (place / "the_script.py", package / "the_script.py", package / "__main__.py", package / "__init__.py"):
         path.write_text(looks if path.stem != "__init__" else "")
 
 
@@ -131,7 +136,7 @@ def test_only_private_names_and_the_standard_library_are_loaded_before_a_program
     place = tmp_path / "place"
     place.mkdir()
     program(place)
-    plain, ours = seen([sys.executable, "train.py"], place, {}), loaded(how, ["train.py"], place, tmp_path, {})
+    plain, ours = seen([sys.executable, "the_script.py"], place, {}), loaded(how, ["the_script.py"], place, tmp_path, {})
     more = {name.partition(".")[0] for name in set(ours["began"]) - set(plain["began"])}
     assert {name for name in more if not name.startswith("_autofit")} <= sys.stdlib_module_names and "sitecustomize" not in more
     assert ours["path"] == plain["path"] and not plain["mine"]
@@ -148,7 +153,7 @@ def test_what_stands_on_pythonpath_is_the_programs_and_not_ours(how: str, tmp_pa
     have_own(theirs, names)
     (theirs / "sitecustomize.py").write_text("import sys\nsys.customized = 1\n")
     env = {"PYTHONPATH": str(theirs)}
-    plain, ours = seen([sys.executable, "train.py"], place, env), loaded(how, ["train.py"], place, tmp_path, env)
+    plain, ours = seen([sys.executable, "the_script.py"], place, env), loaded(how, ["the_script.py"], place, tmp_path, env)
     assert {key: value for key, value in ours.items() if key != "began"} == {key: value for key, value in plain.items() if key != "began"}
     assert plain["customized"] == 1 and "inspect" in plain["mine"]
 

@@ -19,11 +19,13 @@ from autofit_sentence_transformers import environment, recognise
 from autofit_sentence_transformers.files import read_json
 from autofit_sentence_transformers.native import train_embeddings as script
 from launcher.adapter import progress
+from launcher.adapter.commands import Command, GoingOn, TrialPlan, budgeted
+from launcher.adapter.inputs import Inputs, package_folder
 from launcher.adapter.progress import Progress
-from launcher.adapter.protocol import Command, GoingOn, Inputs, TrialPlan, WheelSpec, budgeted, package_folder
 from launcher.adapter.recognised import Understood
 from launcher.config.schema import Recipe, Value, WheelRule
 from launcher.errors import Fault, did_you_mean
+from launcher.ladder.build import WheelSpec
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.machine.budget import Budget
 from launcher.shared.report import TrialReport

@@ -16,28 +16,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher import paths
 from launcher.adapter import progress, wheel_names
+from launcher.adapter.commands import Checkpoint, Command, GoingOn, TrialPlan, held_by
+from launcher.adapter.inputs import Inputs
 from launcher.adapter.progress import Progress
-from launcher.adapter.protocol import (
-    Checkpoint,
-    Command,
-    Foreseen,
-    GoingOn,
-    Inputs,
-    OwnWords,
-    Proves,
-    Resumes,
-    Tracing,
-    TrialPlan,
-    Untraceable,
-    Weights,
-    WheelSpec,
-    held_by,
-)
+from launcher.adapter.protocol import OwnWords, Proves, Resumes, Weights
 from launcher.adapter.recognised import Understood
+from launcher.adapter.tracing import Foreseen, Tracing, Untraceable
+from launcher.config import recipe_files
 from launcher.config.schema import LadderRules, Recipe, Value, WheelRule
 from launcher.errors import BadInput, Fault, did_you_mean
+from launcher.ladder.build import WheelSpec
 from launcher.ladder.course import Length
 from launcher.ladder.rungs import Ladder, Rung, divisors_down
 from launcher.ladder.same_training import Finding
@@ -154,7 +143,7 @@ class ScriptAdapter(Resumes, Foreseen, Proves, OwnWords):
         return Inputs(
             data=[Path(place).expanduser() for place in (*data, *self.args.reads)],
             code=around,
-            written=[Path(self.recipe.run.root), *paths.own_recipes()],
+            written=[Path(self.recipe.run.root), *recipe_files.own_recipes()],
             program=self.args.command[0],
         )
 

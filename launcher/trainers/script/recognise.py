@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from launcher.adapter import wheel_names
-from launcher.adapter.recognised import PLACE, Belief, Doubt, Understood, typed
-from launcher.errors import BadInput, Fault
+from launcher.adapter.recognised import Belief, Doubt, Understood, typed
+from launcher.errors import PLACE, BadInput, Fault
 from launcher.trainers.script import batches, configs, flags, groups, parsers, schedules
 from launcher.trainers.script.spelling import NOMINAL, OUTSIDE, YACS
 

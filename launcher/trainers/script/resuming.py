@@ -15,7 +15,8 @@ from pathlib import Path
 import psutil
 
 from launcher.adapter import checkpoint_files
-from launcher.adapter.protocol import NOT_FINITE, Checkpoint, Weights
+from launcher.adapter.commands import Checkpoint
+from launcher.adapter.protocol import NOT_FINITE, Weights
 from launcher.machine import process
 
 log = logging.getLogger(__name__)

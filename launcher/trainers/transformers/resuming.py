@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from launcher.adapter import checkpoint_files
-from launcher.adapter.protocol import NOT_FINITE, Checkpoint, Command
+from launcher.adapter.commands import Checkpoint, Command
+from launcher.adapter.protocol import NOT_FINITE
 from launcher.errors import AutofitError
 from launcher.machine import process
 

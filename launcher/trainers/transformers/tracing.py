@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.protocol import Tracing, Untraceable
+from launcher.adapter.tracing import Rest, Tracing, Untraceable
 from launcher.config.schema import Value
-from launcher.forecast.prediction import Rest
 from launcher.ladder.rungs import Rung
 from launcher.machine import install
 from launcher.shared.allocator import CHECKPOINTING

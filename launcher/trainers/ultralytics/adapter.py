@@ -20,23 +20,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from launcher.adapter import self_test
+from launcher.adapter.commands import Checkpoint, Command, GoingOn, TrialPlan, budgeted
+from launcher.adapter.inputs import Inputs
 from launcher.adapter.progress import TRAIN, VALIDATE, Progress
-from launcher.adapter.protocol import (
-    Checkpoint,
-    Command,
-    Foreseen,
-    GoingOn,
-    Inputs,
-    Resumes,
-    Tracing,
-    TrialPlan,
-    WheelSpec,
-    aside,
-    budgeted,
-)
+from launcher.adapter.protocol import Resumes, aside
 from launcher.adapter.recognised import Understood
+from launcher.adapter.tracing import Foreseen, Tracing
 from launcher.config.schema import Recipe, Value, WheelRule
 from launcher.errors import BadInput, Fault
+from launcher.ladder.build import WheelSpec
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.machine import budget as devices
 from launcher.machine import host, process

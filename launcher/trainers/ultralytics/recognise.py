@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.recognised import PLACE, Belief, Understood, typed
-from launcher.errors import BadInput, Fault
+from launcher.adapter.recognised import Belief, Understood, typed
+from launcher.errors import PLACE, BadInput, Fault
 
 PROGRAMS = ("yolo", "ultralytics")
 _TASKS = ("detect", "segment", "classify", "pose", "obb", "semantic", "depth")

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.protocol import Tracing, Untraceable
-from launcher.forecast.prediction import Rest
+from launcher.adapter.tracing import Rest, Tracing, Untraceable
 from launcher.ladder.rungs import Rung
 from launcher.machine import install
 from launcher.shared.allocator import CHECKPOINTING

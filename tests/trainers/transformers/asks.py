@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from launcher.config.schema import Recipe
-from launcher.engine import fit as story
+from launcher.engine import train
 from launcher.engine.state import Fit
 from launcher.errors import BadInput
 from launcher.history.run_folder import RunFolder
@@ -208,7 +208,7 @@ def launch(asked: Recipe, folder: Path) -> Fit:
     job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=budget, folder=RunFolder.create(folder, asked.name))
     with open("/dev/null", "wb") as nothing:
         show: tuple[BinaryIO, BinaryIO] = (nothing, nothing)
-        return story.train(job, Silent(), show=show)
+        return train.train(job, Silent(), show=show)
 
 
 def told(seed: int, asked: Recipe, fit: Fit) -> dict[str, Any]:

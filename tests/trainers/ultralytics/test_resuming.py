@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("ultralytics")
 import torch
 
-from launcher.adapter.protocol import Command
+from launcher.adapter.commands import Command
 from launcher.trainers.ultralytics import resuming
 
 

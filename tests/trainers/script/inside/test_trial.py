@@ -322,7 +322,7 @@ def test_a_training_of_a_single_step_is_proven_by_it(tmp_path: Path) -> None:
 
 
 def test_a_second_validation_comes_upon_what_the_first_has_left(tmp_path: Path) -> None:
-    pairs = str(SCRIPTS.parents[1] / "benchmarks" / "survival" / "scripts" / "pairs.py")
+    pairs = str(EXAMPLES.parent / "benchmarks" / "survival" / "scripts" / "pairs.py")
     done = tried(pairs, tmp_path, "--gallery", "2000", "--width", "64", "--rows", "1795", micro_batch=256)
     assert fits(done) and done.report.validation_batches == 8, "metrics of the whole set come of all batches"
     peak = {use.phase: use.held_bytes for use in done.report.uses}

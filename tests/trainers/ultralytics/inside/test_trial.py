@@ -16,13 +16,14 @@ import pytest
 import yaml
 
 from launcher.ladder.rungs import Rung
-from launcher.ladder.verdict import Kind, Needs, judge
+from launcher.ladder.verdict import Kind
 from launcher.shared import procfs
 from launcher.shared.ending import Ending
 from launcher.shared.report import Phase
 from launcher.trainers.ultralytics import environment as ultralytics_env
 from launcher.trainers.ultralytics.images import cached_bytes
 from launcher.trainers.ultralytics.inside.trial import _ballast, _passing, _Sizes
+from launcher.trial.judge import Needs, judge
 from tests.trainers.ultralytics.conftest import MIB, Ran, RunTrial, contents
 from tests.trainers.ultralytics.nasty import make_nasty
 from tests.trainers.ultralytics.shapes import ShapesData

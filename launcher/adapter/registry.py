@@ -1,0 +1,47 @@
+"""Which adapters are installed, and the one with a given name."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+
+from launcher.adapter.protocol import Adapter
+from launcher.errors import BadInput, Fault, did_you_mean
+
+log = logging.getLogger(__name__)
+
+
+GROUP = "autofit.adapters"
+
+
+def known_adapters() -> list[str]:
+    """Names of the installed adapters."""
+    return sorted({entry.name for entry in entry_points(group=GROUP)})
+
+
+def adapters() -> Iterator[type[Adapter]]:
+    """Every installed adapter, by name. One that can't be loaded (a broken plugin) is passed over, with a word; naming it says why."""
+    for name in known_adapters():
+        try:
+            yield load_adapter(name)
+        except BadInput as refused:
+            log.warning("%s", refused)
+
+
+def load_adapter(name: str) -> type[Adapter]:
+    """The adapter of that name.
+
+    Raises BadInput naming the known ones, or what keeps it from being loaded.
+    """
+    found = [entry for entry in entry_points(group=GROUP) if entry.name == name]
+    if not found:
+        known = known_adapters()
+        cure = f"{did_you_mean(name, known)}Known: {', '.join(known) or 'none; is autofit installed?'}."
+        raise BadInput([Fault(key="trainer.adapter", found=f"unknown adapter {name!r}", cure=cure)])
+    try:
+        adapter: type[Adapter] = found[0].load()
+    except Exception as error:  # a package of somebody else's: whatever it raises while it is imported
+        wrong = f"the adapter {name!r} ({found[0].value}) can't be loaded: {type(error).__name__}: {error}"
+        raise BadInput([Fault(key="trainer.adapter", found=wrong, cure="Reinstall or remove its package.")]) from error
+    return adapter

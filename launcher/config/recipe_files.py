@@ -1,0 +1,49 @@
+"""Where recipes lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+
+from launcher.paths import home
+
+GROUP = "autofit.recipes"
+"""Entry points of packages that bring recipes: ``name = "package:folder"``."""
+
+
+def recipe_folders() -> tuple[Path, ...]:
+    """Where recipes are: the built-in ones, those of installed packages, then the person's own. Of two with one name the later counts."""
+    return (home() / "recipes", *_of_packages(), Path.cwd() / "recipes")
+
+
+def _of_packages() -> Iterator[Path]:
+    """The folders that packages bring recipes in, by the packages' names; nothing of a package is run."""
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        package, _, folder = entry.value.partition(":")
+        with suppress(ImportError, ValueError):
+            spec = find_spec(package)
+            places = spec.submodule_search_locations if spec is not None else None
+            yield from (Path(place) / folder for place in places or ())
+
+
+def recipe_files() -> dict[str, Path]:
+    """Recipe name -> file; the person's own hide built-in ones of the same name."""
+    return {path.stem: path for folder in recipe_folders() for path in sorted(folder.glob("*.yaml"))}
+
+
+def own_recipes() -> list[Path]:
+    """The person's own recipes of autofit's in ./recipes: nothing that a script reads. Other files of that folder are not among them."""
+    return [path for path in sorted((Path.cwd() / "recipes").glob("*.yaml")) if _is_recipe(path)]
+
+
+def _is_recipe(path: Path) -> bool:
+    import yaml
+
+    try:
+        said = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError, RecursionError):
+        return False
+    return isinstance(said, dict) and isinstance(said.get("ask"), dict) and "micro_batch" in said["ask"]

@@ -1,0 +1,190 @@
+"""Checks everything that can be checked without running the trainer, then makes the run folder."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from launcher.adapter.registry import load_adapter
+from launcher.config import recipe as recipes
+from launcher.config.recipe import Draft
+from launcher.config.schema import Recipe
+from launcher.errors import COMMAND_LINE, BadInput, Fault
+from launcher.history import peaks
+from launcher.history.run_folder import RunFolder, no_run_folder
+from launcher.ladder import build
+from launcher.ladder.rungs import Ladder
+from launcher.machine import budget as devices
+from launcher.machine import device_lock, host, install, process
+from launcher.machine.budget import Budget
+from launcher.machine.device_lock import Turn
+from launcher.paths import tell_launched
+from launcher.shared.activity import doing
+from launcher.shared.sizes import format_size
+from launcher.trial.job import Job
+
+T = TypeVar("T")
+
+
+def ladder_of(draft: Draft) -> Ladder:
+    """The draft's ladder; nothing is run, no data is looked at. Raises BadInput with all faults."""
+    faults = list(draft.faults)
+    ladder: Ladder | None = None
+    if draft.recipe is not None:
+        try:
+            ladder = build.ladder_of(load_adapter(draft.recipe.trainer.adapter)(draft.recipe))
+        except BadInput as refused:
+            faults += refused.faults
+    if faults or ladder is None:
+        raise BadInput(draft.provenance.placed(faults))
+    return ladder
+
+
+def prepare(draft: Draft, *, queued: Callable[[str], None] | None = None) -> Job:
+    """Checks everything that can be checked without running the trainer, waits for the device's turn, then makes the run folder.
+
+    Raises BadInput with all faults; nothing has been launched then, except the recipe's own ``prepare`` command. ``queued`` hears which
+    other launch is waited for.
+    """
+    recipe = draft.recipe
+    if recipe is None:
+        raise BadInput(draft.faults)
+    with doing("checking the recipe, its data and the device"):
+        return _prepared(draft, recipe, queued)
+
+
+LEAST_DISK_BYTES = 512 * 2**20
+"""A run folder with less room than this can't take checkpoints (weights, their average and optimizer state of a small model)."""
+
+
+def disk_faults(root: Path) -> list[Fault]:
+    """A folder that can't be written, or a disk too full for a run, is told before the trials, not after the first epoch."""
+    if (wrong := host.not_writable(root)) is not None:
+        return [no_run_folder(root, wrong)]
+    free = host.disk_free(root)
+    if free >= LEAST_DISK_BYTES:
+        return []
+    found = f"{root} has {format_size(free)} of disk left, too little for checkpoints"
+    return [Fault(key="run.root", found=found, cure="Free space there, or set run.root to a folder on another disk.")]
+
+
+def _prepared(draft: Draft, recipe: Recipe, queued: Callable[[str], None] | None) -> Job:
+    faults = list(draft.faults)
+    try:
+        adapter = load_adapter(recipe.trainer.adapter)(recipe)
+    except BadInput as refused:
+        raise BadInput(draft.provenance.placed([*faults, *refused.faults])) from refused
+    ladder = _collect(faults, lambda: build.ladder_of(adapter))
+    budget = _collect(faults, lambda: _budget(recipe))
+    faults = [fault for fault in faults if fault.key != HELD]  # perhaps another launch holds it, which is waited for
+    faults += disk_faults(Path(recipe.run.root))
+    if _to_be_made(draft):  # what is wrong beside the data is told before a command is run
+        faults += [fault for fault in _collect(faults, adapter.check) or [] if fault.key != "data"]
+        if not faults and ladder is not None:
+            _collect(faults, lambda: _make_data(recipe))
+            adapter = type(adapter)(recipe)
+    if not (faults and _to_be_made(draft)):
+        faults += _collect(faults, adapter.check) or []
+    if faults or ladder is None:
+        raise BadInput(draft.provenance.placed(faults))
+    try:
+        with ExitStack() as undone:
+            turn = undone.enter_context(turn_of(recipe, queued))
+            if budget is None or turn.waited:
+                budget = budget_in_turn(recipe, waited=turn.waited)
+            folder = RunFolder.create(Path(recipe.run.root), recipe.name)
+            undone.pop_all()
+    except BadInput as refused:
+        raise BadInput(draft.provenance.placed(refused.faults)) from refused
+    folder.replace(folder.recipe, recipes.as_yaml(recipe))
+    tell_launched(folder.path)
+    folder.event("prepared", recipe=recipe.name, device=budget, rungs=len(ladder.rungs), effective_batch=ladder.effective_batch)
+    return Job(adapter=adapter, ladder=ladder, budget=budget, folder=folder, turn=turn)
+
+
+def _collect(faults: list[Fault], make: Callable[[], T]) -> T | None:
+    """What ``make`` gives, or None with its faults added."""
+    try:
+        return make()
+    except BadInput as refused:
+        faults += refused.faults
+    except PermissionError as error:
+        found = f"it may not be looked at: {error.strerror}"
+        faults.append(Fault(key="", where=str(error.filename), found=found, cure="Let this user read it and enter its folders."))
+    return None
+
+
+def _budget(recipe: Recipe) -> Budget:
+    device = recipe.device
+
+    def found(headroom: float) -> Budget:
+        return devices.find(device.kind, index=device.index, memory_bytes=device.memory, headroom=headroom, share=device.share)
+
+    if device.headroom != "auto":
+        return found(device.headroom)
+    name = found(peaks.USUAL).name
+    choice = peaks.choose(peaks.of(peaks.known(), trainer=recipe.trainer.adapter, device=name))
+    budget = found(choice.headroom)
+    return replace(budget, notes=(*budget.notes, f"device.headroom=auto is {choice.headroom:.1%}: {choice.why}"))
+
+
+HELD = "device.share"
+"""The key of a fault of which time is the cure: others hold the card."""
+
+
+GIVEN_BACK_S = 10.0
+"""How long a card may take to give back what the launch before has held."""
+
+
+def turn_of(recipe: Recipe, queued: Callable[[str], None] | None = None) -> Turn:
+    """The launch's turn on its device, after waiting for others (``queued`` hears for which). Raises BadInput where it must not wait."""
+    device = recipe.device
+    identity = devices.identity(device.kind, index=device.index)
+    wanted = identity != "cpu" if device.turns is None else device.turns
+    if not identity or not wanted:
+        return Turn()
+    launch = f"{recipe.name} in {Path(recipe.run.root).resolve()}"
+    with doing("waiting for this launch's turn on the device"):
+        return device_lock.take(identity, share=device.share, wait=device.when_taken == "wait", launch=launch, told=queued)
+
+
+def budget_in_turn(recipe: Recipe, *, waited: bool) -> Budget:
+    """The device as it is in our turn; the launch before may still be giving it back."""
+    until = time.monotonic() + (GIVEN_BACK_S if waited else 0.0)
+    with doing("looking whether the launch before has given the device back"):
+        while True:
+            try:
+                return _budget(recipe)
+            except BadInput as refused:
+                if time.monotonic() >= until or any(fault.key != HELD for fault in refused.faults):
+                    raise
+            time.sleep(0.5)
+
+
+def _make_data(recipe: Recipe) -> None:
+    """Runs the recipe's ``prepare`` command. Raises BadInput where it doesn't make the data."""
+    assert recipe.prepare is not None and recipe.data is not None
+    with doing(f"making the data: {' '.join(recipe.prepare)}"):
+        status, said = process.output_of(recipe.prepare)
+    if status == 0 and os.path.exists(recipe.data):
+        return
+    found = f"`{' '.join(recipe.prepare)}` did not make {recipe.data}"
+    if missing := install.missing_module(said):
+        raise BadInput(
+            [Fault(key="prepare", found=f"{found}: it needs {missing}, which is not installed", cure=f"{install.module(missing)}.")]
+        )
+    raise BadInput([Fault(key="prepare", found=f"{found}: {said.strip()[-2000:]}", cure="Run it by hand, or set data=.")])
+
+
+def _to_be_made(draft: Draft) -> bool:
+    """Whether the recipe's ``prepare`` is to make its data. It isn't for data that a person has typed: that is there, or is missing."""
+    recipe = draft.recipe
+    if recipe is None or recipe.prepare is None or recipe.data is None or os.path.exists(recipe.data):
+        return False
+    typed = draft.provenance.where("data") == COMMAND_LINE
+    return not typed or draft.provenance.where("prepare") == COMMAND_LINE

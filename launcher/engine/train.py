@@ -1,0 +1,91 @@
+"""Fits, then sees the full run to its end; or goes on with a launch that was interrupted."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+
+from launcher.adapter.registry import load_adapter
+from launcher.engine import attempts, fit, reuse
+from launcher.engine.prepare import budget_in_turn, disk_faults, turn_of
+from launcher.engine.resumption import Interrupted as Interruption
+from launcher.engine.screen import Screen
+from launcher.engine.state import Fit, recorded
+from launcher.errors import BadInput, Fault
+from launcher.history import owner
+from launcher.ladder import build
+from launcher.ladder.same_training import SameTraining
+from launcher.machine import process
+from launcher.machine.process import Shows
+from launcher.paths import tell_launched
+from launcher.run import start
+from launcher.shared.activity import doing
+from launcher.trial.job import Job
+
+
+def train(job: Job, screen: Screen, *, show: tuple[Shows, Shows]) -> Fit:
+    """Fits, then launches the full run at the rung that fits and sees it to its end."""
+    result = Fit(job=job)
+    with job.turn, owner.held(job.folder.path), recorded(result):
+        fit.walk(result, screen)
+        screen.summary(result)
+        if result.chosen is not None and result.command is not None:
+            attempts.see_through(result, screen, show=show)
+    if result.outcome is not None:
+        screen.ended(result)
+    return result
+
+
+def go_on(interrupted: Interruption, screen: Screen, *, show: tuple[Shows, Shows]) -> Fit:
+    """Goes on with a launch: with its trials where no rung had been found, then with its full run unless only trials were asked for."""
+    os.chdir(interrupted.cwd)
+    with owner.held(interrupted.folder.path), ExitStack() as until_the_end:
+        with doing("looking at the recipe, its data, the device and what the run has left"):
+            result = _as_it_was(interrupted, screen, until_the_end)
+        tell_launched(interrupted.folder.path)
+        reuse.goes_on(result.job, result.digest)
+        interrupted.folder.event("resumed", attempts=len(result.attempts), trials=len(result.trials))
+        with recorded(result):
+            if result.chosen is None:
+                fit.walk(result, screen)
+                screen.summary(result)
+            if result.chosen is not None and result.command is not None and not result.fit_only:
+                attempts.see_through(result, screen, show=show)
+    if result.outcome is not None:
+        screen.ended(result)
+    return result
+
+
+def _as_it_was(interrupted: Interruption, screen: Screen, until_the_end: ExitStack) -> Fit:
+    """The launch with everything that is in its folder; nothing is changed. Raises BadInput where it can't go on here and now."""
+    recipe = interrupted.draft.recipe
+    assert recipe is not None
+    adapter = load_adapter(recipe.trainer.adapter)(recipe)
+    ladder = build.ladder_of(adapter)
+    made = interrupted.attempts(ladder)
+    full = disk_faults(Path(recipe.run.root)) + [fault for fault in adapter.check() if fault.key not in OWN_FOLDER]
+    if full:
+        raise BadInput(interrupted.draft.provenance.placed(full))
+    with doing("waiting for the processes of the run to end"):
+        left = process.wait_for_leftovers(interrupted.folder.path)
+    if left:
+        found = f"processes of it are still there: {', '.join(map(str, left))}"
+        raise BadInput([Fault(key="", where=str(interrupted.folder.path), found=found, cure="End them, or wait until they have ended.")])
+    turn = until_the_end.enter_context(turn_of(recipe, screen.queued))
+    job = Job(adapter=adapter, ladder=ladder, budget=budget_in_turn(recipe, waited=turn.waited), folder=interrupted.folder, turn=turn)
+    result = Fit(job=job, trials=interrupted.trials(ladder), attempts=made, forgiven=len(made), fit_only=interrupted.fit_only)
+    result.digest = (interrupted.record.get("kept") or {}).get("digest")
+    said = interrupted.record.get("same_training")
+    result.same = SameTraining.of(said) if said is not None else None
+    said_of = {one["rung_index"]: one["same_training"] for one in interrupted.record.get("trials", ()) if "same_training" in one}
+    result.sames = {index: SameTraining.of(same) for index, same in said_of.items()}
+    chosen = interrupted.record["chosen_rung_index"]
+    if chosen is not None:
+        result.chosen = next(one for one in reversed(result.trials) if one.rung.index == chosen)
+        result.command = start.native_command(job, result.chosen.rung)
+    return result
+
+
+OWN_FOLDER = ("trainer.args.save_dir", "trainer.args.output_dir")
+"""Keys of folders that must be empty when a run begins, and hold the run's own files when it goes on."""

@@ -1,0 +1,342 @@
+"""What a trial reported, and how its process ended -> the verdict. Pure."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from launcher.config.schema import Value
+from launcher.ladder.rungs import MICRO_BATCH, Rung
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.shared.ending import Ending
+from launcher.shared.memory_failures import MemoryFailure, maybe_memory, memory_failure
+from launcher.shared.report import CARD_TAKEN, NOT_EXACT, OVER_CAP, STEPS_IN_ALL, Phase, TrialReport
+from launcher.shared.sizes import format_size
+
+_DEATHS_BY_FULL_MEMORY = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
+
+
+_NEAR_LIMIT = 0.9  # a native library that does not check its allocation dies at the limit, not far below it
+
+
+_THREAD_BYTES = 8 * 2**20  # the stack that a new thread asks for at once (RLIMIT_STACK's usual value)
+
+
+SPILL_CLIFF = 2.0
+"""A sample may cost this many times what it costs in half the micro-batch. On a card it costs less or the same, since larger batches use
+it better. What has been spilled goes over PCIe at a twentieth of the card's own speed (RTX 4080 Super: 736 GB/s; PCIe 4.0 x16: 32 GB/s),
+so that 5 % of the traffic gone there doubles the time."""
+
+
+def _at_the_limit(report: TrialReport, ending: Ending, *, on_card: bool, wanted_bytes: int = 0) -> bool:
+    """Whether the most memory that anyone saw in use, with what was asked for beside it, is nearly all that the trial was allowed.
+
+    On a card an allocation that the allocator refused says so too; the process's host memory (``Ending.peak_data_bytes``) says nothing.
+    """
+    limit = report.ceiling_bytes or report.cap_bytes
+    if not limit:
+        return False
+    if on_card and report.uses and report.uses[-1].ooms:
+        return True
+    seen = report.peak_bytes if on_card else max(report.peak_bytes, ending.peak_data_bytes - report.base_bytes)
+    return seen + wanted_bytes >= _NEAR_LIMIT * limit
+
+
+def judge(report: TrialReport | None, ending: Ending, *, rung: Rung, needs: Needs, lost: Sequence[str] = (), taken: str = "") -> Verdict:
+    """The verdict on one trial.
+
+    ``needs`` is what the trial was told to do, ``lost`` the memory failures that the trial's own logs speak of, ``taken`` who held the
+    card when the trial was over, if anyone did. A trial fits only where it finished, did all its steps and its validation, ran the rung
+    that was asked, stayed below its cap and on the device, and lost nothing to memory on the way.
+    """
+    seen = _Seen(report=report or TrialReport(), ending=ending, rung=rung, needs=needs, lost=tuple(lost), taken=taken)
+    found = (verdict for check in _CHECKS if (verdict := check(seen)) is not None)
+    return next(found, _verdict(seen, Kind.FITS, "fits"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Seen:
+    """Everything a verdict is made of."""
+
+    report: TrialReport
+    ending: Ending
+    rung: Rung
+    needs: Needs
+    lost: tuple[str, ...]
+    taken: str
+
+    @property
+    def on_card(self) -> bool:
+        return self.needs.observed.get("device") == "cuda"
+
+
+def _verdict(seen: _Seen, kind: Kind, why: str, **more: Any) -> Verdict:
+    return Verdict(kind=kind, phase=more.pop("phase", seen.report.phase), why=why, peak_bytes=_peak(seen), **more)
+
+
+def _peak(seen: _Seen) -> int:
+    return max(seen.report.peak_bytes, _whole_validation(seen))
+
+
+def _whole_validation(seen: _Seen) -> int:
+    """What the validation of the whole set needs: its peak, and what it keeps of the batches that the trial left out.
+
+    On a card what grows is live memory; what the allocator keeps besides is there to be used.
+    """
+    report = seen.report
+    left = max(0, report.validation_batches_total - report.validation_batches)
+    there = [use for use in report.uses if use.phase == Phase.VALIDATE]
+    peak = max((use.allocated_bytes + use.outside_bytes if seen.on_card else use.held_bytes for use in there), default=0)
+    return peak + int(report.growth_bytes_per_batch * left) if report.validation_batches else 0
+
+
+def _taken(seen: _Seen) -> Verdict | None:
+    """A trial that ran short of memory on a card which others came to: their doing. One that fits in spite of them does fit."""
+    report = seen.report
+    if report.failure is not None and CARD_TAKEN in report.failure.types:
+        return _verdict(seen, Kind.CARD_TAKEN, report.failure.message.partition(": ")[2], evidence=report.failure.message)
+    if not seen.taken or not any(check(seen) for check in (_refused, _over_the_cap, _hidden, _squeezed)):
+        return None
+    return _verdict(seen, Kind.CARD_TAKEN, f"others came to the card meanwhile: {seen.taken}", evidence=seen.taken)
+
+
+def _refused(seen: _Seen) -> Verdict | None:
+    """An allocation failed, and the trial with it."""
+    failed = _failure(seen.report, seen.ending, on_card=seen.on_card)
+    if failed is None:
+        return None
+    why = _out_of_memory_words(failed, seen.report.phase) + _giant(failed, seen.report.cap_bytes, seen.rung)
+    return _verdict(seen, Kind.OUT_OF_MEMORY, why, source=failed.source, asked_bytes=failed.asked_bytes, evidence=failed.line)
+
+
+def _over_the_cap(seen: _Seen) -> Verdict | None:
+    """The trial got the memory it needed, and that was more than the cap. A crash for another reason comes before this."""
+    report, cap = seen.report, seen.report.cap_bytes
+    if report.failure is not None and OVER_CAP not in report.failure.types:
+        return None
+    over = next((use for use in report.uses if cap and use.held_bytes > cap), None)
+    if over is None:
+        return None
+    why = f"needs {format_size(over.held_bytes)} in phase {over.phase}, {format_size(over.held_bytes - cap)} over the cap"
+    why += _went_on(seen)
+    return _verdict(seen, Kind.OUT_OF_MEMORY, why, phase=over.phase, source="measured", took=_took(seen), evidence=repr(over))
+
+
+def _squeezed(seen: _Seen) -> Verdict | None:
+    """Allocations that a card's allocator could give only after it had emptied its cache: at the cap's very edge. A run, which has
+    other shapes in another order, would not have got them (docs/decisions/011)."""
+    use = next((use for use in seen.report.uses if use.squeezed), None)
+    if use is None or seen.report.failure is not None:
+        return None
+    why = f"{use.squeezed} allocation(s) in phase {use.phase} came only after the allocator had emptied its cache: no room is left"
+    return _verdict(seen, Kind.OUT_OF_MEMORY, why, phase=use.phase, source="measured", evidence=repr(use))
+
+
+def _stalled(seen: _Seen) -> Verdict | None:
+    if seen.ending.stood_still:
+        still = f"it stood still in phase {seen.report.phase}: no word and no processor time for long (recover.stall_s)"
+        circles = (
+            f"it came no further in phase {seen.report.phase}, though it computes (an endless loop, perhaps): no batch, no word, and "
+            "nothing was read or written for long (recover.stall_s)"
+        )
+        why = circles if seen.ending.computed else still
+        return _verdict(seen, Kind.STALLED, why, evidence=seen.ending.stood_still)
+    if not seen.ending.timed_out:
+        return None
+    why = f"no end after {seen.ending.seconds:.0f} s, in phase {seen.report.phase}"
+    return _verdict(seen, Kind.STALLED, why, evidence=seen.ending.stderr_tail)
+
+
+def _not_exact(seen: _Seen) -> Verdict | None:
+    """What accumulates from outside has seen that the large batch's update would not come of it."""
+    failure = seen.report.failure
+    if failure is None or NOT_EXACT not in failure.types:
+        return None
+    said = next(line for line in failure.message.splitlines() if NOT_EXACT in line).partition(f"{NOT_EXACT}: ")[2]
+    return _verdict(seen, Kind.ALTERED, said, source="accumulation", evidence=failure.message)
+
+
+def _crashed(seen: _Seen) -> Verdict | None:
+    report, ending = seen.report, seen.ending
+    if report.failure is not None:
+        words = report.failure.message.strip().splitlines() or ["no message"]  # the exception's name is their first word
+        return _verdict(seen, Kind.CRASHED, words[0], evidence=report.failure.traceback)
+    if ending.returncode == 0:
+        return None
+    how = f"signal {signal.Signals(-ending.returncode).name}" if ending.returncode < 0 else f"exit status {ending.returncode}"
+    return _verdict(seen, Kind.CRASHED, f"ended by {how} in phase {report.phase}", evidence=ending.stderr_tail)
+
+
+def _hidden(seen: _Seen) -> Verdict | None:
+    """A failure that the trainer, a library, a thread or a worker got over: the run would lose what the trial lost."""
+    if swallowed := seen.report.swallowed:
+        why = f"the trainer hid a memory failure{_went_on(seen)}: {swallowed[0]}"
+        return _verdict(seen, Kind.ALTERED, why, took=_took(seen), evidence="\n".join(swallowed))
+    if not seen.lost:
+        return None
+    why = f"something was lost to memory and the trainer went on: {seen.lost[0]}"
+    return _verdict(seen, Kind.OUT_OF_MEMORY, why, source="host", evidence="\n".join(seen.lost))
+
+
+def _diverged(seen: _Seen) -> Verdict | None:
+    if seen.report.loss_finite is not False:
+        return None
+    why = "the loss was not finite, or left all bounds: nothing would be learned (learning rate, precision or data; no lower rung cures it)"
+    return _verdict(seen, Kind.DIVERGED, why, evidence=seen.ending.stderr_tail)
+
+
+def _vacuous(seen: _Seen) -> Verdict | None:
+    report = seen.report
+    short = _short_of(report, seen.needs)
+    if report.phase == Phase.DONE and not short:
+        return None
+    why = f"the trial ended in phase {report.phase}" if report.phase != Phase.DONE else f"the trial did only {short}"
+    why = f"{why}: {report.hint}" if report.hint else why
+    return _verdict(seen, Kind.VACUOUS, why, evidence=seen.ending.stderr_tail)
+
+
+def _altered(seen: _Seen) -> Verdict | None:
+    told = {**seen.rung.values, **seen.needs.observed}
+    other = otherwise(seen.report.observed, told)
+    if not other:
+        return None
+    why = f"the trainer ran {altered(seen.report.observed, told)}"
+    return _verdict(seen, Kind.ALTERED, why, took=_took(seen), otherwise=other, evidence=repr(seen.report.observed))
+
+
+def _went_on(seen: _Seen) -> str:
+    took = _took(seen)
+    return f" (and went on with micro_batch={took})" if took is not None else ""
+
+
+def _took(seen: _Seen) -> int | None:
+    """The micro-batch that a trainer chose for itself, below the asked one."""
+    ran = seen.report.observed.get(MICRO_BATCH)
+    return ran if isinstance(ran, int) and not isinstance(ran, bool) and 0 < ran < seen.rung.micro_batch else None
+
+
+def _spilled(seen: _Seen) -> Verdict | None:
+    """Time per sample falls off a cliff where the driver gives host memory instead of failing. Measured only where it may."""
+    report, samples = seen.report, seen.rung.micro_batch
+    if not report.half_step_seconds or not report.full_step_seconds or samples < 2:
+        return None
+    cliff = (report.full_step_seconds / samples) / (report.half_step_seconds / (samples // 2))
+    if cliff <= SPILL_CLIFF:
+        return None
+    why = f"a sample takes {cliff:.1f} times as long as in half the micro-batch: the driver has put some of it into host memory"
+    return _verdict(seen, Kind.SPILLED, why, evidence=f"{report.full_step_seconds=:.4f} {report.half_step_seconds=:.4f} {samples=}")
+
+
+def _grown(seen: _Seen) -> Verdict | None:
+    """A trial that fits, but whose validation would fill the cap before the whole set has gone through."""
+    report, cap, need = seen.report, seen.report.cap_bytes, _whole_validation(seen)
+    if not cap or need <= max(cap, report.peak_bytes):
+        return None
+    why = (
+        f"validation keeps {report.growth_bytes_per_batch / 2**20:.1f} MiB per batch; after all {report.validation_batches_total} "
+        f"batches that is {format_size(need)}, over the cap of {format_size(cap)}"
+    )
+    return _verdict(seen, Kind.OUT_OF_MEMORY, why, phase=Phase.VALIDATE, source="measured", evidence=why)
+
+
+_CHECKS: tuple[Callable[[_Seen], Verdict | None], ...] = (
+    _taken,
+    _refused,
+    _over_the_cap,
+    _stalled,
+    _not_exact,
+    _crashed,
+    _hidden,
+    _diverged,
+    _vacuous,
+    _altered,
+    _squeezed,
+    _spilled,
+    _grown,
+)
+"""In this order: the first that says something is the verdict."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Needs:
+    """The least a trial must really have done to mean anything."""
+
+    optimizer_steps: int
+    validation_batches: int
+    train_again_batches: int = 1
+    observed: Mapping[str, Value] = field(default_factory=dict)
+    """What must have been observed beside the rung's own wheels, such as the device."""
+
+
+def otherwise(observed: Mapping[str, Value], asked: Mapping[str, Value]) -> tuple[str, ...]:
+    """The settings that ran otherwise than asked. Those that the child could not observe don't count."""
+    return tuple(
+        wheel for wheel, value in asked.items() if value is not None and observed.get(wheel) is not None and observed[wheel] != value
+    )
+
+
+def altered(observed: Mapping[str, Value], asked: Mapping[str, Value]) -> str:
+    """What ran otherwise than asked, in words, or an empty string."""
+    return ", ".join(f"{wheel}={observed[wheel]} instead of {asked[wheel]}" for wheel in otherwise(observed, asked))
+
+
+def _failure(report: TrialReport, ending: Ending, *, on_card: bool) -> MemoryFailure | None:
+    if report.failure is None and (ending.returncode == 0 or ending.timed_out or ending.stood_still):
+        return None
+    said = report.failure.message if report.failure is not None else ending.stderr_tail
+    if found := memory_failure(said, types=report.failure.types if report.failure is not None else ()):
+        return found
+    if report.failure is None and ending.returncode == -signal.SIGKILL:
+        return MemoryFailure(source="host", line="killed (SIGKILL), as the kernel's out-of-memory killer does", asked_bytes=None)
+    if not _at_the_limit(report, ending, on_card=on_card, wanted_bytes=_THREAD_BYTES if "can't start new thread" in said else 0):
+        return None
+    full = f"with all of its {report.ceiling_bytes or report.cap_bytes} bytes in use"
+    if report.failure is None and -ending.returncode in _DEATHS_BY_FULL_MEMORY:
+        name = signal.Signals(-ending.returncode).name
+        return MemoryFailure(source="host", line=f"{name} {full}: a library that does not check its allocation", asked_bytes=None)
+    if maybe := maybe_memory(said):
+        return MemoryFailure(source="host", line=f"{maybe[:400]} ({full})", asked_bytes=None)
+    return None
+
+
+def _out_of_memory_words(failed: MemoryFailure, phase: str) -> str:
+    asked = f", asking for {failed.asked_bytes / 2**20:.0f} MiB" if failed.asked_bytes else ""
+    return f"out of memory in phase {phase}{asked} ({failed.source}){_CURES.get(failed.source, '')}"
+
+
+_CURES: Mapping[str, str] = {
+    "workers": " (fewer data loader workers or a larger /dev/shm cure this, not a smaller batch)",
+    "pinned": " (page-locked host memory, which WSL has little of: pin_memory=False cures this, not a smaller batch; Ultralytics pins "
+    "unless PIN_MEMORY=false, Trainer unless dataloader_pin_memory=False)",
+}
+
+
+_LENGTHS = ("segment", "sequence_length")
+
+
+_GIANT = 0.4  # of the cap, in one allocation: an attention matrix, not a batch of many tensors
+
+
+def _giant(failed: MemoryFailure, cap_bytes: int, rung: Rung) -> str:
+    """What one allocation of a large part of the whole budget means, where a length could be shortened; else nothing."""
+    length = next((name for name in _LENGTHS if rung.values.get(name) is not None), None)
+    if length is None or not failed.asked_bytes or not cap_bytes or failed.asked_bytes < _GIANT * cap_bytes:
+        return ""
+    return (
+        f"; that one allocation is {failed.asked_bytes / cap_bytes:.0%} of the cap: a tensor that grows with the {length} (attention: with "
+        f"its square), which a shorter {length} cures better than a smaller batch"
+    )
+
+
+def _short_of(report: TrialReport, needs: Needs) -> str:
+    steps = min(needs.optimizer_steps, int(report.facts.get(STEPS_IN_ALL, needs.optimizer_steps)))
+    for phase, done, needed, what in (
+        (Phase.TRAIN, report.optimizer_steps, steps, "optimizer steps"),
+        (Phase.VALIDATE, report.validation_batches, needs.validation_batches, "validation batches"),
+        (Phase.TRAIN_AGAIN, report.train_again_batches, needs.train_again_batches, "training batches after validation"),
+    ):
+        if done < needed and phase not in report.absent:
+            return f"{done} of {needed} {what}"
+    return ""
