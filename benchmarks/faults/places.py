@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,7 +29,7 @@ def make(trainer: str, place: Path) -> None:
     """The person's folder: data and recipe."""
     (place / "recipes").mkdir(parents=True)
     if trainer == "script":
-        (place / "train.py").write_text((ROOT / "tests" / "scripts" / "resumable.py").read_text(encoding="utf-8"), encoding="utf-8")
+        shutil.copyfile(ROOT / "tests" / "data" / "scripts" / "resumable.py", place / "train.py")
     elif trainer == "yolo":
         _images(place / "data")
     else:
@@ -149,6 +150,6 @@ def _images(place: Path) -> None:
 
 
 def _sums(place: Path) -> None:
-    from tests.trainers.transformers.hf_data import make_sums
+    from tests.helpers.hf_data import make_sums
 
     make_sums(place, train=200, validation=20)

@@ -396,12 +396,12 @@ def _nanogpt(rng: random.Random, batch: int, accumulation: int) -> Args:
         "batch_size": batch, "block_size": rng.choice((64, 256)), "gradient_accumulation_steps": accumulation,
         "eval_interval": rng.choice((10, 20)), "eval_iters": rng.choice((4, 10)), "max_iters": 30, "n_embd": rng.choice((64, 256)),
     }  # fmt: skip
-    return _line("{root}/tests/scripts/nanogpt_like.py", *(f"--{name}={value}" for name, value in names.items()))
+    return _line("{root}/tests/data/scripts/nanogpt_like.py", *(f"--{name}={value}" for name, value in names.items()))
 
 
 def _kept(rng: random.Random, batch: int, accumulation: int) -> Args:
     words = ("--accum", accumulation, "--width", rng.choice((256, 1024)))
-    return _line("{root}/tests/scripts/keeps_predictions.py", "--batch-size", batch * 2, *words)
+    return _line("{root}/tests/data/scripts/keeps_predictions.py", "--batch-size", batch * 2, *words)
 
 
 def _separator(rng: random.Random, batch: int, accumulation: int) -> Args:

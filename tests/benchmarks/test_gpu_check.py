@@ -25,7 +25,7 @@ from launcher.trainers.transformers.adapter import TransformersAdapter
 from launcher.trial import trial
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
-from tests.gpu.stand_in import GIB, MIB, FakeCard, FakeCuda, FakeNvml, FakeTorch
+from tests.helpers.nvml_stand_in import GIB, MIB, FakeCard, FakeCuda, FakeNvml, FakeTorch
 
 OUTSIDE = 600 * MIB
 

@@ -16,8 +16,8 @@ import yaml
 from benchmarks import rows as written
 from benchmarks.survival import __main__ as survival
 from benchmarks.survival import cases, play, table
+from tests.helpers.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 MIB = 2**20
 
 

@@ -14,8 +14,9 @@ import pytest
 
 from launcher.machine import nvml
 from launcher.shared.report import TrialReport
+from tests.helpers.places import ROOT
 
-RESULTS = Path(__file__).parent.parent.parent / "benchmarks" / "results" / "gpu-tests.jsonl"
+RESULTS = ROOT / "benchmarks" / "results" / "gpu-tests.jsonl"
 
 with nvml.opened() as (_, absence):
     NEEDS_GPU = [

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.gpu.figures import NEEDS_GPU, autofit, predicted_device_bytes, write_figures
-from tests.trainers.transformers.hf_data import maker
+from tests.helpers.hf_data import maker
 
 pytestmark = [*NEEDS_GPU, pytest.mark.timeout(3600)]
 

@@ -24,9 +24,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.helpers.places import ROOT
 from tests.third_party.cases import CASES, Case
 
-ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "benchmarks" / "results" / "third_party.jsonl"
 TABLE = ROOT / "docs" / "scripts.md"
 BEGIN, END = "<!-- made by `make third-party` -->", "<!-- end -->"

@@ -18,6 +18,7 @@ from launcher.trainers.script import recognise as script_recognise
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.script.spelling import Line, kind
 from launcher.trainers.suite import AdapterSuite, cpu_budget
+from tests.helpers.places import ROOT
 
 CONFIG = """\
 # mine
@@ -59,7 +60,7 @@ class TestScript(AdapterSuite):
 
     @pytest.fixture
     def recipe(self) -> Recipe:
-        script = Path(__file__).parents[3] / "examples" / "classifier" / "train.py"
+        script = ROOT / "examples" / "classifier" / "train.py"
         args = {
             "command": [sys.executable, str(script), "--batch-size", "8", "--accum", "1", "--epochs", "1"],
             "spelled": {"micro_batch": "--batch-size", "accumulation": "--accum"},

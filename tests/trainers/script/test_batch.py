@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_cli import answer, autofit
+from tests.helpers.places import SCRIPTS
+from tests.unit.cli.test_main import answer, autofit
 
-SCRIPT = str(Path(__file__).parents[2] / "scripts" / "can_not_be_accumulated.py")
+SCRIPT = str(SCRIPTS / "can_not_be_accumulated.py")
 COMMAND = (sys.executable, SCRIPT, "--way", "no_loader", "--width", "8192", "--batch-size", "4096")
 DEVICE = ("device=cpu", "device.memory=300MiB")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_cli import answer, autofit
+from tests.helpers.places import SCRIPTS
+from tests.unit.cli.test_main import answer, autofit
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
 RUN = ("run", "device=cpu", "device.memory=1GiB", "--json", "--")
 
 

@@ -16,8 +16,9 @@ from launcher.trainers.suite import cpu_budget, snapshot
 from launcher.trial import proof
 from launcher.trial.job import Job
 from launcher.trial.proof import Proof
+from tests.helpers.places import SCRIPTS
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "updates.py"
+SCRIPT = SCRIPTS / "updates.py"
 COLLATORS = SCRIPT.with_name("collators.py")
 GIB = 2**30
 

@@ -23,7 +23,7 @@ from launcher.ladder.build import ladder_of
 from launcher.machine import budget as devices
 from launcher.trainers.transformers.adapter import TransformersAdapter
 from launcher.trial.job import Job
-from tests.trainers.transformers.hf_data import maker
+from tests.helpers.hf_data import maker
 
 MIB = 2**20
 AMPLE = 3072 * MIB

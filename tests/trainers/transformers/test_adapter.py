@@ -22,9 +22,9 @@ from launcher.trainers.transformers import arguments, models, table
 from launcher.trainers.transformers.adapter import TransformersAdapter
 from launcher.trainers.transformers.inside import guard
 from launcher.trainers.transformers.inside.trial import replaced
-from tests.trainers.transformers.hf_data import recipe as make
-from tests.trainers.transformers.hf_data import spoken as spoken
-from tests.trainers.transformers.hf_data import sums as sums
+from tests.helpers.hf_data import recipe as make
+from tests.helpers.hf_data import spoken as spoken
+from tests.helpers.hf_data import sums as sums
 
 
 class TestSpeech(AdapterSuite):

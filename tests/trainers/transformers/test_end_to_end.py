@@ -23,9 +23,9 @@ from launcher.trainers.transformers.adapter import TransformersAdapter
 from launcher.trial import trial
 from launcher.trial.job import Job
 from tests.conftest import failed_above
-from tests.trainers.transformers.hf_data import make_sums, recipe
-from tests.trainers.transformers.hf_data import spoken as spoken
-from tests.trainers.transformers.hf_data import sums as sums
+from tests.helpers.hf_data import make_sums, recipe
+from tests.helpers.hf_data import spoken as spoken
+from tests.helpers.hf_data import sums as sums
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ import pytest
 from launcher.ladder.build import ladder_of
 from launcher.shared.report import Phase
 from launcher.trainers.transformers.adapter import TransformersAdapter
-from tests.trainers.transformers.hf_data import recipe
-from tests.trainers.transformers.hf_data import sums as sums
+from tests.helpers.hf_data import recipe
+from tests.helpers.hf_data import sums as sums
 
 pytest.importorskip("transformers")
 

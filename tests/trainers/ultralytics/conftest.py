@@ -18,9 +18,9 @@ from launcher.shared import allocator
 from launcher.shared.orders import Orders
 from launcher.shared.report import TrialReport
 from launcher.trainers.ultralytics import environment as ultralytics_env
-from tests.trainers.ultralytics.shapes import ShapesData, make_shapes
+from tests.helpers.places import ROOT
+from tests.helpers.shapes import ShapesData, make_shapes
 
-ROOT = Path(__file__).parents[3]
 MIB = 2**20
 
 

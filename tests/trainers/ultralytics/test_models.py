@@ -14,6 +14,7 @@ import pytest
 
 from launcher.trainers.ultralytics import models as yolo_models
 from launcher.trainers.ultralytics.models import fetchable, locate, network_is_there, smaller
+from tests.helpers.places import ROOT
 
 
 @pytest.fixture(autouse=True)
@@ -161,7 +162,7 @@ def test_ultralytics_and_torch_are_never_imported() -> None:
         "import sys; from launcher.trainers.ultralytics import models as m; m.smaller('yolov8x.pt'); m.locate('yolov8x.yaml');"
         "print([n for n in ('torch', 'ultralytics', 'numpy') if n in sys.modules])"
     )
-    repo = Path(__file__).parents[3]
+    repo = ROOT
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=repo)
     assert shown.stdout.strip() == "[]"
 

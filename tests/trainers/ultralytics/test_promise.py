@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from launcher.engine.state import REPORTED
-from tests.trainers.ultralytics.nasty import make_nasty
+from tests.helpers.nasty import make_nasty
+from tests.helpers.places import ROOT
 
-ROOT = Path(__file__).parents[3]
 SOLDER = ("recipe=yolo11l_rtx4080s_solder", "trainer.args.workers=0")
 
 

@@ -27,9 +27,8 @@ from launcher.trainers.suite import cpu_budget, snapshot
 from launcher.trial import trial
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
+from tests.helpers.places import EXAMPLES, SCRIPTS
 
-SCRIPTS = Path(__file__).parents[3] / "scripts"
-EXAMPLES = Path(__file__).parents[4] / "examples"
 MIB = 2**20
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from launcher.trainers.script import outside
 from launcher.trainers.script.native.accumulate import Outside
+from tests.helpers.places import SCRIPTS
 
-SCRIPTS = Path(__file__).parents[3] / "scripts"
 WAYS = {
     "no_loader": "don't come of a loop over a data loader",
     "cycled": "don't come of a loop over a data loader",

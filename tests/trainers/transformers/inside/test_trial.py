@@ -23,9 +23,9 @@ from launcher.trainers.suite import cpu_budget, snapshot
 from launcher.trainers.transformers import adapter as adapter_module
 from launcher.trainers.transformers.adapter import TransformersAdapter
 from launcher.trainers.transformers.inside import guard, kept, trial, worst
-from tests.trainers.transformers.hf_data import recipe
-from tests.trainers.transformers.hf_data import spoken as spoken
-from tests.trainers.transformers.hf_data import sums as sums
+from tests.helpers.hf_data import recipe
+from tests.helpers.hf_data import spoken as spoken
+from tests.helpers.hf_data import sums as sums
 
 GIB = 2**30
 

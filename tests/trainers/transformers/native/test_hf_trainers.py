@@ -15,12 +15,14 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.places import ROOT
+
 pytest.importorskip("transformers")
 
 from launcher.trainers.transformers.arguments import checkpointing, known
 from launcher.trainers.transformers.native import hf_run, hf_speech, hf_text
-from tests.trainers.transformers.hf_data import spoken as spoken
-from tests.trainers.transformers.hf_data import sums as sums
+from tests.helpers.hf_data import spoken as spoken
+from tests.helpers.hf_data import sums as sums
 
 pytestmark = pytest.mark.filterwarnings("default")  # transformers warns of its own futures
 
@@ -203,7 +205,7 @@ def test_a_folder_named_datasets_is_not_taken_for_the_package(tmp_path: Path) ->
         "import sys; from launcher.trainers.transformers.native import hf_run; from transformers.utils import is_datasets_available;"
         "sys.exit(is_datasets_available())"
     )
-    root = Path(__file__).parents[4]
+    root = ROOT
     really_there = importlib.util.find_spec("datasets") is not None
     for path in (f"{tmp_path}:{root}", f"{root}"):
         env = {**os.environ, "PYTHONPATH": path}

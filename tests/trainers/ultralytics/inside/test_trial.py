@@ -24,9 +24,9 @@ from launcher.trainers.ultralytics import environment as ultralytics_env
 from launcher.trainers.ultralytics.images import cached_bytes
 from launcher.trainers.ultralytics.inside.trial import _ballast, _passing, _Sizes
 from launcher.trial.judge import Needs, judge
+from tests.helpers.nasty import make_nasty
+from tests.helpers.shapes import ShapesData
 from tests.trainers.ultralytics.conftest import MIB, Ran, RunTrial, contents
-from tests.trainers.ultralytics.nasty import make_nasty
-from tests.trainers.ultralytics.shapes import ShapesData
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

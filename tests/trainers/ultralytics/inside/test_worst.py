@@ -24,7 +24,7 @@ from launcher.trainers.ultralytics.inside.worst import (
     validation,
     varied,
 )
-from tests.trainers.ultralytics.shapes import ShapesData
+from tests.helpers.shapes import ShapesData
 
 
 def loader(labels: list[int], batch: int, *, group_of: list[int] | None = None, shapes: list[tuple[int, int]] | None = None) -> Any:
@@ -151,7 +151,7 @@ def test_cached_images_take_what_their_headers_say(exact: Any, tmp_path: Path) -
     from ultralytics.data.utils import check_det_dataset
 
     from launcher.trainers.ultralytics.images import cached_bytes
-    from tests.trainers.ultralytics.nasty import make_nasty
+    from tests.helpers.nasty import make_nasty
 
     data = check_det_dataset(str(make_nasty(tmp_path, train=9, val=2)), autodownload=False)
     config = get_cfg(overrides={"imgsz": 160, "cache": "ram", "task": "detect"})

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from launcher.trainers.ultralytics.arguments import saved_in
-from tests.trainers.ultralytics.shapes import ShapesData
+from tests.helpers.shapes import ShapesData
 
 IMAGES = 24
 

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from launcher.trainers.ultralytics.arguments import known, package, saved_in
+from tests.helpers.shapes import ShapesData
 from tests.trainers.ultralytics.native.test_yolo_exact_accumulation import set_up
-from tests.trainers.ultralytics.shapes import ShapesData
 
 SUFFIXES = {"detect": "", "segment": "-seg", "pose": "-pose", "obb": "-obb"}
 TRAINERS = {"detect": "ExactDetectionTrainer", "segment": "ExactSegmentationTrainer", "pose": "ExactPoseTrainer", "obb": "ExactOBBTrainer"}

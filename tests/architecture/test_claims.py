@@ -1,0 +1,69 @@
+"""What docstrings claim of the whole tree is so."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from launcher.history import run_folder
+from launcher.history.run_folder import RunFolder
+from launcher.machine import process
+from tests.architecture import rooms
+from tests.architecture.rooms import Tree
+from tests.helpers.places import ROOT
+
+HOUSE = Tree(ROOT)
+TRIALS = sorted(module.removesuffix(".trial") for module in HOUSE.paths if module.endswith(".inside.trial"))
+
+
+def test_on_the_launchers_side_only_process_starts_signals_or_ends_processes() -> None:
+    starters = rooms.starts_processes(HOUSE)
+    assert {module for module in starters if rooms.outside(module)} - {"launcher.trainers.suite"} == {process.__name__}
+    assert starters - {module for module in starters if rooms.outside(module)} == {
+        "launcher.worker.guardian",
+        "launcher.trainers.script.inside.plainly",
+        "launcher.trainers.script.inside.same.run",
+        "launcher.trainers.script.inside.trial",
+        "launcher.trainers.script.inside.probe.worst",
+    }
+    assert process.__doc__ is not None and "``trainers.script.inside``" in process.__doc__
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["import subprocess", "def f():\n    from multiprocessing import Pool", "import os\nos.fork()", "def f(child):\n    child.terminate()"],
+)
+def test_a_module_that_starts_or_ends_a_process_is_noticed(text: str, tmp_path: Path) -> None:
+    (tmp_path / "launcher").mkdir()
+    (tmp_path / "launcher" / "cli.py").write_text(text)
+    (tmp_path / "launcher" / "other.py").write_text("import os\nos.getpid()\nos._exit(0)\n")
+    assert rooms.starts_processes(Tree(tmp_path)) == {"launcher.cli"}
+
+
+@pytest.mark.parametrize("room", TRIALS)
+def test_a_trials_docstring_lists_the_payload_that_is_read(room: str) -> None:
+    assert rooms.payload_keys_told(HOUSE, room) == rooms.payload_keys_read(HOUSE, room)
+
+
+@pytest.mark.parametrize("room", [room for room in TRIALS if f"{room}.{rooms.TRACE}" in HOUSE.paths])
+def test_a_traces_docstring_lists_the_payload_that_is_read(room: str) -> None:
+    assert rooms.payload_keys_told(HOUSE, room, by=rooms.TRACE) == rooms.payload_keys_read(HOUSE, room, by=rooms.TRACE)
+
+
+def test_the_run_folders_docstring_lists_its_files(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path, "demo")
+    names = {str(getattr(folder, name).relative_to(folder.path)) for name, value in vars(RunFolder).items() if isinstance(value, property)}
+    assert names
+    assert run_folder.__doc__ is not None
+    assert [name for name in sorted(names) if name not in run_folder.__doc__] == []
+    assert folder.trial(7).name == "007" and "trials/NNN/" in run_folder.__doc__
+
+
+def test_no_docstring_sends_its_reader_to_a_file_that_is_not_here() -> None:
+    for module, path in HOUSE.paths.items():
+        text = path.read_text(encoding="utf-8")
+        assert "facts/" not in text, module
+        for named in re.findall(r"(?<![\w/.])(?:tests|docs)/[\w./-]*\w", text):
+            assert list(ROOT.glob(f"{named}*")), f"{module} names {named}"  # docs/decisions/011 stands for the file that begins so

@@ -1,0 +1,172 @@
+"""The walls between the rooms, read from the import statements; and that every wall is noticed where it is broken."""
+
+from __future__ import annotations
+
+import importlib
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.architecture import rooms
+from tests.architecture.rooms import Tree
+from tests.helpers.places import ROOT
+
+Rule = Callable[[Tree], list[str]]
+RULES: tuple[Rule, ...] = (
+    rooms.reaches_into_an_inside,
+    rooms.native_knows_autofit,
+    rooms.shared_leans_on_others,
+    rooms.launcher_loads_a_trainer,
+    rooms.launcher_imports_the_worker,
+    rooms.probe_needs_a_package,
+    rooms.a_program_finds_ours,
+    rooms.circles,
+    rooms.names_nothing,
+    rooms.copies_nothing,
+    rooms.reaches_for_private_names,
+)
+
+
+@pytest.fixture(scope="module")
+def house() -> Tree:
+    return Tree(ROOT)
+
+
+def test_nothing_outside_imports_an_inside(house: Tree) -> None:
+    assert rooms.reaches_into_an_inside(house) == []
+
+
+def test_nothing_in_native_imports_autofit(house: Tree) -> None:
+    assert rooms.native_knows_autofit(house) == []
+
+
+def test_shared_imports_the_standard_library_and_itself(house: Tree) -> None:
+    assert rooms.shared_leans_on_others(house) == []
+
+
+def test_the_launchers_side_loads_no_torch_and_no_trainer(house: Tree) -> None:
+    assert rooms.launcher_loads_a_trainer(house) == []
+
+
+def test_the_launchers_side_imports_nothing_of_the_worker(house: Tree) -> None:
+    assert rooms.launcher_imports_the_worker(house) == []
+
+
+def test_what_a_scripts_own_interpreter_loads_is_of_the_standard_library(house: Tree) -> None:
+    assert rooms.probe_needs_a_package(house) == []
+
+
+def test_a_programs_process_loads_ours_by_a_private_name_and_the_librarys_at_once(house: Tree) -> None:
+    assert rooms.a_program_finds_ours(house) == []
+    assert "launcher.worker.budget" in rooms.all_loaded(house, rooms.IN_A_PROGRAM)
+
+
+def test_no_circle_of_modules_import_each_other(house: Tree) -> None:
+    assert rooms.circles(house) == []
+
+
+def test_every_module_that_a_text_names_is_there(house: Tree) -> None:
+    assert rooms.names_nothing(house) == []
+
+
+def test_every_file_that_an_adapter_copies_is_there(house: Tree) -> None:
+    assert rooms.copies_nothing(house) == []
+
+
+def test_no_module_reaches_for_anothers_underscored_names(house: Tree) -> None:
+    assert rooms.reaches_for_private_names(house) == []
+
+
+def test_every_entry_point_is_there() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    groups = [project["scripts"], *project["entry-points"].values()]
+    for target in (target for group in groups for target in group.values()):
+        module, _, name = target.partition(":")
+        assert hasattr(importlib.import_module(module), name), target
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The walls, broken one by one
+
+SOUND = {
+    "cli.py": "import json\nfrom launcher.trainers.mine import adapter\n",
+    "process.py": "import subprocess\n",
+    "shared/__init__.py": "",
+    "shared/files.py": "import json\ndef _beside():\n    pass\n",
+    "shared/report.py": "from . import files\n",
+    "worker/__init__.py": "",
+    "worker/early.py": "from . import recorder\n",
+    "worker/recorder.py": "from ..shared.report import x\ndef later():\n    import torch\n",
+    "trainers/__init__.py": "",
+    "trainers/mine/__init__.py": "",
+    "trainers/mine/adapter.py": (
+        "from launcher.trainers.mine.native import run\nPLAN = 'launcher.trainers.mine.inside.trial'\nFILES = ('run.py', f'hf_{PLAN}.py')\n"
+        "def late(task):\n    return f'launcher.trainers.mine.native.hf_{task}'\n"
+    ),
+    "trainers/mine/inside/__init__.py": "",
+    "trainers/mine/inside/trial.py": "import torch\nfrom launcher.worker import recorder\nfrom . import imports\n",
+    "trainers/mine/inside/imports.py": "import torch\n",
+    "trainers/mine/inside/probe/__init__.py": "",
+    "trainers/mine/inside/probe/hooks.py": "from launcher.worker import recorder\n",
+    "trainers/mine/native/__init__.py": "",
+    "trainers/mine/native/run.py": "import json\ndef main():\n    import torch\n",
+    "trainers/mine/native/hf_text.py": "from . import run\nfrom .run import main\n",
+}
+
+
+def built(folder: Path, **changed: str) -> Tree:
+    """A small house; ``changed``: path with ``__`` for the slash -> lines added to that file."""
+    files = dict(SOUND)
+    for name, text in changed.items():
+        path = f"{name.replace('__', '/')}.py"
+        files[path] = files.get(path, "") + text + "\n"
+    for path, text in files.items():
+        (folder / rooms.PACKAGE / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / rooms.PACKAGE / path).write_text(text)
+    return Tree(folder)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_a_sound_house_has_no_faults(rule: Rule, tmp_path: Path) -> None:
+    assert rule(built(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "where", "text", "said"),
+    [
+        (rooms.reaches_into_an_inside, "trainers__mine__adapter", "from .inside import trial", "adapter imports launcher."),
+        (rooms.reaches_into_an_inside, "worker__recorder", "def f():\n    import launcher.trainers.mine.inside.trial", "recorder imports"),
+        (rooms.reaches_into_an_inside, "trainers__other__inside__trial", "from launcher.trainers.mine.inside import trial", "other.inside"),
+        (rooms.native_knows_autofit, "trainers__mine__native__run", "from launcher.shared import files", "launcher.shared.files"),
+        (rooms.native_knows_autofit, "trainers__mine__native__run", "def f():\n    from .. import adapter", "mine.adapter"),
+        (rooms.shared_leans_on_others, "shared__files", "from launcher import process", "launcher.process"),
+        (rooms.shared_leans_on_others, "shared__files", "def f():\n    import psutil", "psutil"),
+        (rooms.launcher_loads_a_trainer, "cli", "def f():\n    import torch.cuda", "cli imports torch.cuda"),
+        (rooms.launcher_loads_a_trainer, "trainers__mine__adapter", "from transformers import Trainer", "adapter imports transformers"),
+        (rooms.launcher_loads_a_trainer, "trainers__mine__native__run", "import torch", "native.run, which loads torch"),
+        (rooms.launcher_imports_the_worker, "process", "def f():\n    from launcher.worker import recorder", "launcher.worker.recorder"),
+        (rooms.probe_needs_a_package, "shared__report", "import psutil", "probe.hooks loads psutil"),
+        (rooms.probe_needs_a_package, "trainers__mine__inside__probe__hooks", "import pydantic", "hooks loads pydantic"),
+        (rooms.a_program_finds_ours, "worker__early", "from launcher.shared import files", "files by its public name"),
+        (rooms.a_program_finds_ours, "shared__report", "def f():\n    import resource", "report imports resource in a function"),
+        (rooms.circles, "shared__files", "from launcher.shared import report", "launcher.shared.files"),
+        (rooms.circles, "trainers__mine__native__run", "from launcher import cli", "launcher.cli"),
+        (rooms.names_nothing, "cli", "ARGV = ('-m', 'launcher.adapters.mine')", "cli names launcher.adapters.mine"),
+        (rooms.names_nothing, "cli", '"""See ``launcher.shared.report.Gone``."""', "report.Gone"),
+        (rooms.names_nothing, "cli", "def f(task):\n    return f'launcher.trainers.mine.native.xy_{task}'", "native.xy_"),
+        (rooms.copies_nothing, "trainers__mine__adapter", "MORE = 'gone.py'", "gone"),
+        (rooms.copies_nothing, "trainers__mine__adapter", "def f(task):\n    return f'xy_{task}.py'", "xy_"),
+        (rooms.reaches_for_private_names, "process", "from launcher.shared.files import _beside", "process reaches for _beside"),
+        (rooms.reaches_for_private_names, "process", "def f(files):\n    return files._beside", "process reaches for _beside"),
+    ],
+)  # fmt: skip
+def test_a_broken_wall_is_noticed(rule: Rule, where: str, text: str, said: str, tmp_path: Path) -> None:
+    faults = rule(built(tmp_path, **{where: text}))
+    assert faults and any(said in fault for fault in faults), faults
+
+
+def test_what_only_a_type_checker_imports_makes_no_circle(tmp_path: Path) -> None:
+    text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from launcher.shared import report"
+    assert rooms.circles(built(tmp_path, shared__files=text)) == []

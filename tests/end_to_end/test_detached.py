@@ -1,0 +1,86 @@
+"""autofit train --detach: a launch that nothing of this terminal ends, and whose faults are told here all the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from launcher.history import owner, runs
+from launcher.history.owner import State
+from tests.helpers.places import ROOT
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+def autofit(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """In a session of its own that ends with it, as a terminal's does."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(cwd / "state")}
+    argv = [sys.executable, "-m", "launcher", *words]
+    return subprocess.run(argv, cwd=cwd, env=env, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A person's folder with a script that trains nothing, and a recipe for it."""
+    (tmp_path / "idle.py").write_text("import time\ntime.sleep(600)\n")
+    recipe = {
+        "ask": {"micro_batch": 8},
+        "trainer": {"adapter": "script", "args": {"command": [sys.executable, "idle.py"], "spelled": {"micro_batch": "--batch"}}},
+        "ladder": {"order": ["micro_batch"], "wheels": {"micro_batch": {"floor": 8}}},
+        "device": {"kind": "cpu", "memory": "1GiB"},
+    }
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "idle.yaml").write_text(yaml.safe_dump(recipe))
+    return tmp_path
+
+
+def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert done.stdout.strip(), done.stderr
+    said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return said
+
+
+def test_a_detached_launch_goes_on_without_its_terminal_and_can_be_watched_and_stopped(place: Path) -> None:
+    done = autofit("train", "--detach", "--json", "recipe=idle", cwd=place)
+    assert done.returncode == 0, done.stderr
+    said = answer(done)
+    path = Path(said["run_dir"])
+    found = owner.who(path)
+    while found.state is State.UNKNOWN:
+        time.sleep(0.05)
+        found = owner.who(path)
+    assert found.state is State.RUNNING and found.owner is not None and found.owner.pid == said["pid"]
+    assert os.getsid(said["pid"]) == said["pid"] != os.getsid(0)
+    assert f"autofit stop {path}" in done.stderr
+    assert answer(autofit("watch", "--json", str(path), cwd=place))["state"] == "trying"
+    assert autofit("stop", str(path), cwd=place).returncode == 0
+    assert owner.who(path).state is State.ENDED and runs.read(path).state == "interrupted"
+    assert "interrupted" in Path(said["log"]).read_text()
+
+
+def test_a_fault_is_told_here_and_is_the_exit_status(place: Path) -> None:
+    done = autofit("train", "--detach", "recipe=idle", "ask.micro_batch=-1", cwd=place)
+    assert done.returncode == 1
+    assert "ask.micro_batch" in done.stdout and "launched" not in done.stdout and not (place / "runs").exists()
+
+
+def test_a_run_is_gone_on_with_in_the_background(place: Path) -> None:
+    path = Path(answer(autofit("train", "--detach", "--json", "recipe=idle", cwd=place))["run_dir"])
+    assert autofit("stop", str(path), cwd=place).returncode == 0
+    done = autofit("resume", "--detach", "--json", str(path), cwd=place)
+    assert done.returncode == 0, done.stderr
+    said = answer(done)
+    assert (said["status"], said["run_dir"]) == ("detached", str(path)) and os.getsid(said["pid"]) == said["pid"]
+    found = owner.who(path)
+    assert found.state is State.RUNNING and found.owner is not None and found.owner.pid == said["pid"]
+    again = autofit("resume", "--detach", str(path), cwd=place)
+    assert again.returncode == 1 and "runs it just now" in again.stdout + again.stderr, "a second one is refused here, not in a log"
+    assert autofit("stop", str(path), cwd=place).returncode == 0 and runs.read(path).state == "interrupted"

@@ -1,0 +1,35 @@
+"""A script whose trainer hides that its losses aren't finite: the real one, whose default logs the mean of earlier losses instead."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.places import SCRIPTS
+
+SCRIPT = SCRIPTS / "hf_hides_nan.py"
+WORDS = ("device=cpu", "device.memory=900MiB", "--json", "--", sys.executable, str(SCRIPT), "--per_device_train_batch_size", "8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("more", "status", "evidence"),
+    [
+        (["--nan-from", "150", "--save_at_end"], "diverged", "model.safetensors"),
+        (["--nan-from", "150", "--save_strategy", "epoch"], "diverged", "model.safetensors"),
+        (["--nan-from", "150"], "diverged", "grad_norm"),
+        (["--save_at_end"], "done", ""),
+    ],
+)
+def test_a_hugging_face_trainer_that_hides_its_nan_is_not_done(tmp_path: Path, more: list[str], status: str, evidence: str) -> None:
+    env = {**os.environ, **{f"XDG_{name}_HOME": str(tmp_path / name) for name in ("STATE", "CACHE", "DATA")}}
+    argv = [sys.executable, "-m", "launcher", "run", *WORDS, *more]
+    ended = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    said = json.loads(ended.stdout.splitlines()[-1])
+    assert (ended.returncode, said["status"]) == (5 if status == "diverged" else 0, status), ended.stderr
+    assert evidence in said["attempts"][0]["evidence"]

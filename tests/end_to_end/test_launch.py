@@ -1,0 +1,206 @@
+"""The product as a person meets it: the real trainer, real failures under a real budget, on the CPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+from launcher.history import peaks
+from launcher.trainers.suite import snapshot
+from tests.conftest import failed_above, launched_with, write_yolo_dataset
+from tests.helpers.places import ROOT
+
+SMALL = {
+    "ask": {"model": "yolov8n.yaml", "micro_batch": 8, "accumulation": 1, "image_size": 160, "checkpointing": False},
+    "trainer": {"args": {"epochs": 1, "warmup_epochs": 1.0, "optimizer": "AdamW", "plots": False}},
+    "ladder": {"order": ["micro_batch", "image_size"], "wheels": {"micro_batch": {"floor": 2}, "image_size": {"values": [96]}}},
+    "device": {"kind": "cpu", "memory": "2GiB"},
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A person's folder with a data set, a recipe and Ultralytics settings of their own."""
+    write_yolo_dataset(tmp_path / "dataset", train=16, val=8, size=160)
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "small.yaml").write_text(f"# @package _global_\n{yaml.safe_dump(SMALL)}")
+    config = tmp_path / "home" / "Ultralytics"
+    config.mkdir(parents=True)
+    (config / "settings.json").write_text(json.dumps({"settings_version": "0.0.8", "sync": True, "tensorboard": False}))
+    return tmp_path
+
+
+def start(place: Path, *words: str, json_line: bool = True) -> subprocess.Popen[str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "YOLO_CONFIG_DIR": str(place / "home"), "YOLO_OFFLINE": "1"}
+    argv = [sys.executable, "-m", "launcher", *words, "recipe=small", "data=dataset/data.yaml", *(["--json"] if json_line else [])]
+    return subprocess.Popen(argv, cwd=place, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def autofit(place: Path, *words: str) -> tuple[int, dict[str, Any], str]:
+    """(exit status, the line of JSON, standard error)"""
+    running = start(place, *words)
+    out, err = running.communicate(timeout=300)
+    return running.returncode, json.loads(out), err
+
+
+def left_over(place: Path) -> list[int]:
+    """Living processes that a launch in ``place`` started: they carry the launcher's token and settings under ``place``."""
+    return launched_with("YOLO_CONFIG_DIR", place)
+
+
+def test_rungs_are_tried_alone_and_fit_walks_down_on_real_failures_and_touches_nothing_of_the_persons(place: Path) -> None:
+    before = snapshot(place)
+    alone = [autofit(place, "trial", f"rung={rung}") for rung in (0, 5)]
+    for (status, tried, err), micro_batch in zip(alone, (8, 2), strict=True):
+        assert status == 0, err
+        assert (tried["verdict"], tried["rung"]["micro_batch"], tried["accumulation"]) == ("fits", micro_batch, 8 // micro_batch)
+        assert [use["phase"] for use in tried["report"]["uses"]] == ["start", "setup", "train", "validate", "train_again", "finish"]
+    most, least = (tried["peak_bytes"] for _, tried, _ in alone)
+    between = int((most + least) / 2 / 0.9)  # a budget between what the first rung needs and what the last does, whatever the machine
+    status, said, err = autofit(place, "fit", f"device.memory={between}")
+    assert status == 0, err
+    assert said["status"] == "done" and said["effective_batch"] == 8
+    assert failed_above(said) == {"out_of_memory"}
+    assert {one["phase"] for one in said["trials"] if one["verdict"] != "fits"} <= {"train", "validate", "setup", "train_again"}
+    (proven,) = (one for one in said["trials"] if one["rung_index"] == said["rung_index"])
+    assert 0 < proven["peak_bytes"] <= between * 0.9 * 1.02
+    assert said["rung"]["micro_batch"] * said["accumulation"] == 8
+    assert f"batch={said['rung']['micro_batch']}" in said["command"] and "nbs=8" in said["command"]
+    after = {name: data for name, data in snapshot(place).items() if not name.startswith("runs/")}
+    assert after == before, "data set, label caches, settings and folder are as they were"
+    run_dir = Path(said["run_dir"])
+    assert json.loads((run_dir / "record.json").read_text())["status"] == "done"
+    assert not list(run_dir.rglob("scratch")) and not (run_dir / "trials" / "cache").exists() and not list(run_dir.rglob("*.pt"))
+    *_, folder, words = (run_dir / "command.sh").read_text().splitlines()
+    assert folder.startswith(f"cd {place}") and words.endswith(said["command"].removeprefix("yolo"))
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(place), "YOLO_CONFIG_DIR": str(place / "home"), "YOLO_OFFLINE": "1"}
+    done = subprocess.run([run_dir / "command.sh"], cwd="/", env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
+
+
+def test_train_runs_to_the_end_and_records_it(place: Path) -> None:
+    status, said, err = autofit(place, "train", "device.memory=2GiB")
+    assert status == 0, err
+    assert said["rung_index"] == 0 and said["given_up"] == {}
+    assert said["command"].startswith("yolo detect train model=yolov8n.yaml")
+    assert said["run"]["returncode"] == 0
+    assert set(said["results"]["metrics"]) >= {"metrics/mAP50(B)", "metrics/mAP50-95(B)"}
+    assert Path(said["results"]["checkpoints"]["last"]).is_relative_to(said["run_dir"])
+    events = [json.loads(line)["event"] for line in (Path(said["run_dir"]) / "events.jsonl").read_text().splitlines()]
+    assert [event for event in events if event not in ("foreseen", "heartbeat")] == [  # one of them comes with a run of half a minute
+        "prepared",
+        "trial_started",
+        "trial_ended",
+        "fitted",
+        "run_started",
+        "run_ended",
+        "finished",
+    ]
+    assert "1 epochs completed" in err, "the trainer's own words pass through"
+    memory = said["memory"]
+    assert 0 < memory["run_peak_bytes"] <= memory["cap_bytes"] < memory["budget_bytes"] and memory["trial_peak_bytes"] > 0
+    assert "1 epochs completed" in (Path(said["run_dir"]) / "run.stdout.log").read_text()
+    lines = [json.loads(line) for line in (Path(said["run_dir"]) / "series.jsonl").read_text().splitlines()]
+    last = lines[-1]
+    assert (last["epoch"], last["epochs"], last["step"], last["steps"], last["done"]) == (1, 1, 2, 2, 1.0) and last["loss"] > 0
+    (kept,) = [pair for pair in peaks.known() if pair.recipe == "small"]
+    assert (kept.trainer, kept.trial_peak_bytes, kept.run_peak_bytes) == (
+        "ultralytics",
+        memory["trial_peak_bytes"],
+        memory["run_peak_bytes"],
+    )
+    assert max(line["peak_bytes"] for line in lines) == memory["run_peak_bytes"] and max(line["host_bytes"] for line in lines) > 2**27
+
+
+def test_no_rung_fits_is_status_3_with_every_failure_told(place: Path) -> None:
+    ladder = ("ladder.search=walk", "ladder.order=[micro_batch]", "ladder.wheels.micro_batch.floor=4")
+    status, said, err = autofit(place, "train", "device.memory=64MiB", *ladder)
+    assert (status, said["status"], said["rung"], said["command"]) == (3, "no_rung_fits", None, None)
+    assert [trial["verdict"] for trial in said["trials"]] == ["out_of_memory"] * 2
+    assert "No rung fits" in err
+
+
+def test_a_crash_that_is_not_memory_stops_at_once_with_the_trainers_own_words(place: Path) -> None:
+    (place / "odd.yaml").write_text("nc: 3\nbackbone:\n  - [-1, 1, NoSuchLayer, [64]]\nhead: []\n")
+    status, said, err = autofit(place, "train", "ask.model=odd.yaml")
+    assert (status, said["status"], len(said["trials"])) == (4, "crashed", 1)
+    assert "NoSuchLayer" in err and "Traceback" in err
+    assert not (Path(said["run_dir"]) / "run").exists()
+
+
+def test_a_trial_that_takes_too_long_has_stalled_and_is_gone(place: Path) -> None:
+    status, said, _ = autofit(place, "fit", "trial.timeout_s=1.0")
+    assert (status, said["status"]) == (4, "stalled")
+    assert not left_over(place)
+
+
+def recorded(place: Path) -> tuple[str, str]:
+    """(the record's status, the last event)"""
+    (record,) = place.glob("runs/autofit/*/record.json")
+    events = (record.parent / "events.jsonl").read_text().splitlines()
+    return json.loads(record.read_text())["status"], json.loads(events[-1])["event"]
+
+
+@pytest.mark.slow
+def test_a_record_never_says_done_before_the_run_is(place: Path) -> None:
+    running = start(place, "train", "trainer.args.epochs=500")
+    until = time.monotonic() + 300
+    while not list(place.glob("runs/autofit/*/run/results.csv")) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert recorded(place) == ("running", "run_started")
+    running.kill()
+    running.communicate(timeout=300)
+    assert recorded(place)[0] == "running"
+    for pid in left_over(place):
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 75, marks=pytest.mark.slow)])
+def test_a_signal_ends_the_trial_and_everything(place: Path, number: signal.Signals, status: int) -> None:
+    """75 tells a scheduler that `autofit resume` goes on."""
+    running = start(place, "train", "trainer.args.epochs=50")
+    until = time.monotonic() + 300
+    while not list(place.glob("runs/autofit/*/trials/*/report.json")) and time.monotonic() < until:
+        time.sleep(0.1)
+    running.send_signal(number)
+    out, err = running.communicate(timeout=300)
+    assert running.returncode == status, err
+    assert json.loads(out)["status"] == "interrupted"
+    assert recorded(place) == ("interrupted", "finished")
+    assert not left_over(place)
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_full_run_and_everything_with_status_130(place: Path) -> None:
+    running = start(place, "train", "trainer.args.epochs=500")
+    until = time.monotonic() + 300
+    while not list(place.glob("runs/autofit/*/run/results.csv")) and time.monotonic() < until:
+        time.sleep(0.1)
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=300)
+    assert running.returncode == 130, err
+    assert recorded(place) == ("interrupted", "finished")
+    assert not left_over(place)
+
+
+@pytest.mark.slow
+def test_a_full_run_that_fails_is_status_5(place: Path) -> None:
+    running = start(place, "train", "trainer.args.epochs=500", "recover.restarts=0")
+    until = time.monotonic() + 300
+    while not (logs := list(place.glob("runs/autofit/*/run/results.csv"))) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert logs
+    run = next(pid for pid in left_over(place) if any(word.endswith(("yolo_exact.py", "yolo")) for word in psutil.Process(pid).cmdline()))
+    os.kill(run, signal.SIGKILL)
+    out, _ = running.communicate(timeout=300)
+    assert running.returncode == 5 and json.loads(out)["status"] == "failed"

@@ -1,0 +1,244 @@
+"""A night as it happens: the trainer fails on its way, for real and from outside, and the run comes to its end all the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+from benchmarks.faults import inject
+from launcher.trainers.suite import snapshot
+from tests.conftest import launched_with, write_yolo_dataset
+from tests.helpers.hf_data import make_sums, recipe
+from tests.helpers.places import ROOT
+
+NIGHT = "NIGHT_OF_A_TEST"
+YOLO = {
+    "ask": {"model": "yolov8n.yaml", "micro_batch": 8, "accumulation": 1, "image_size": 160, "checkpointing": False},
+    "trainer": {"args": {"epochs": 3, "warmup_epochs": 1.0, "optimizer": "AdamW", "plots": False}},
+    "ladder": {"order": ["micro_batch"]},
+    "device": {"kind": "cpu", "memory": "2GiB"},
+}
+
+
+class Night:
+    """One launch in a person's folder, watched and meddled with from outside."""
+
+    def __init__(self, place: Path, recipe: dict[str, Any], *, name: str = "night") -> None:
+        self.place = place
+        (place / "recipes").mkdir(exist_ok=True)
+        (place / "recipes" / f"{name}.yaml").write_text(f"# @package _global_\n{yaml.safe_dump(recipe)}")
+        self.words = ["train", f"recipe={name}"]
+        self.running: subprocess.Popen[str] | None = None
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        env = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "YOLO_CONFIG_DIR": str(self.place / "home"),
+            "YOLO_OFFLINE": "1",
+            NIGHT: str(self.place),
+        }
+        argv = [sys.executable, "-m", "launcher", *(words or self.words), "--json"]
+        with (self.place / "err").open("a") as err:
+            self.running = subprocess.Popen(argv, cwd=self.place, env=env, stdout=subprocess.PIPE, stderr=err, text=True)
+        return self.running
+
+    @property
+    def folder(self) -> Path:
+        return next(iter(sorted((self.place / "runs" / "autofit").glob("*"))))
+
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.folder / "events.jsonl").read_text().splitlines()]
+
+    def until(self, there: Callable[[], object], *, timeout_s: float = 240) -> None:
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end:
+            assert self.running is not None and self.running.poll() is None, f"it ended too early: {self.said_on_stderr()}"
+            try:
+                if there():
+                    return
+            except (OSError, StopIteration, ValueError):
+                pass
+            time.sleep(0.02)
+        raise AssertionError(f"never seen: {self.said_on_stderr()}")
+
+    def trainer(self) -> psutil.Process:
+        assert self.running is not None
+        return inject.trainers(self.running.pid, self.folder)[0]
+
+    def end(self, *, timeout_s: float = 300) -> tuple[int, dict[str, Any]]:
+        assert self.running is not None
+        out, _ = self.running.communicate(timeout=timeout_s)
+        return self.running.returncode, json.loads(out.splitlines()[-1])
+
+    def said_on_stderr(self) -> str:
+        return (self.place / "err").read_text()
+
+    def left_over(self) -> list[int]:
+        """Living processes of this night."""
+        return launched_with(NIGHT, self.place)
+
+
+@pytest.fixture
+def yolo(tmp_path: Path) -> Night:
+    write_yolo_dataset(tmp_path / "dataset", train=32, val=8, size=160)
+    config = tmp_path / "home" / "Ultralytics"
+    config.mkdir(parents=True)
+    (config / "settings.json").write_text(json.dumps({"settings_version": "0.0.8", "sync": True, "tensorboard": False}))
+    return Night(tmp_path, {**YOLO, "data": "dataset/data.yaml"})
+
+
+def rows(path: Path) -> int:
+    return len(path.read_text().splitlines()) - 1
+
+
+SCRIPT = {
+    "ask": {"micro_batch": 16, "accumulation": 1},
+    "trainer": {
+        "adapter": "script",
+        "args": {
+            "command": [sys.executable, "train.py", "--epochs", "8", "--pause", "0.2"],
+            "spelled": {"micro_batch": "--batch-size", "accumulation": "--accum"},
+            "set": {"--out": "{run}"},
+            "resume": {"words": "--resume {checkpoint}", "newest": "{run}/epoch*.pt"},
+            "metrics": "{run}/metrics.jsonl",
+        },
+    },
+    "ladder": {"order": ["micro_batch"], "wheels": {"micro_batch": {"values": [8, 4]}}},
+    "device": {"kind": "cpu", "memory": "1GiB"},
+}
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Night:
+    (tmp_path / "train.py").write_text((ROOT / "tests" / "data" / "scripts" / "resumable.py").read_text())
+    return Night(tmp_path, SCRIPT)
+
+
+def epochs(night: Night) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (night.folder / "run" / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_night_with_a_killed_autofit_a_scheduler_and_a_thief_of_memory_is_gone_on_with_to_its_end(script: Night) -> None:
+    script.start()
+    script.until(lambda: len(epochs(script)) >= 1)
+    orphan = script.trainer()
+    assert script.running is not None
+    script.running.kill()
+    script.running.wait()
+    psutil.wait_procs([orphan], timeout=60)
+    assert not orphan.is_running() and not script.left_over(), "the trainer does not outlive its launcher"
+    assert json.loads((script.folder / "record.json").read_text())["status"] == "running"
+
+    script.start("resume", str(script.folder))
+    script.until(lambda: len(epochs(script)) >= 2)
+    script.running.send_signal(signal.SIGTERM)
+    status, said = script.end()
+    assert (status, said["status"], said["signal"]) == (75, "interrupted", "SIGTERM") and not script.left_over()
+    assert f"autofit resume {said['run_dir']}" in script.said_on_stderr()
+
+    script.start("resume", str(script.folder))
+    script.until(lambda: len(epochs(script)) >= 3)
+    inject.take_memory(script.trainer(), watch_s=0.3)
+    status, said = script.end()
+    assert status == 0, script.said_on_stderr()
+    assert [one["ended"] for one in said["attempts"]] == ["interrupted", "interrupted", "out_of_memory", "done"]
+    assert [one["rung"]["micro_batch"] for one in said["attempts"]] == [16, 16, 16, 8]
+    done = epochs(script)
+    assert [row["epoch"] for row in done] == list(range(8)) and {row["batch"] for row in done} == {16} and done[-1]["steps"] == 32
+    assert len(said["trials"]) == 1, "what a trial has told is not asked again"
+    assert not script.left_over()
+
+    before = snapshot(script.folder)
+    script.start("resume", str(script.folder))
+    assert script.end()[0] == 0 and snapshot(script.folder) == before, "a run that is done stays as it is"
+
+
+@pytest.mark.slow
+def test_a_script_goes_on_from_its_own_checkpoint_one_rung_lower(script: Night) -> None:
+    script.start()
+    script.until(lambda: len(epochs(script)) >= 2)
+    inject.take_memory(script.trainer(), watch_s=0.3)
+    status, said = script.end()
+    assert status == 0, script.said_on_stderr()
+    first, second = said["attempts"]
+    assert (first["ended"], second["ended"], second["rung"]["micro_batch"], second["accumulation"]) == ("out_of_memory", "done", 8, 2)
+    done = epochs(script)
+    assert [row["epoch"] for row in done] == list(range(8)) and {row["batch"] for row in done} == {16}
+    assert done[-1]["steps"] == 32 and len({row["pid"] for row in done}) == 2
+    assert not script.left_over()
+
+
+@pytest.mark.slow
+def test_a_script_that_diverges_is_not_done_and_what_it_saved_since_is_not_advised(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text((ROOT / "tests" / "data" / "scripts" / "resumable.py").read_text())
+    args = {**SCRIPT["trainer"]["args"], "command": [sys.executable, "train.py", "--epochs", "8", "--nan-from", "12"]}  # in epoch 3
+    night = Night(tmp_path, {**SCRIPT, "trainer": {"adapter": "script", "args": args}, "recover": {"on_nan": "go_on"}})
+    night.start()
+    status, said = night.end()
+    assert (status, said["status"], said["attempts"][0]["ended"]) == (5, "diverged", "diverged"), night.said_on_stderr()
+    assert said["run"]["returncode"] == 0 and said["attempts"][0]["not_finite_since"] and (night.folder / "run" / "epoch7.pt").exists()
+    left = [Path(one["path"]).name for one in said["attempts"][0]["left"]]
+    assert left and set(left) <= {"epoch0.pt", "epoch1.pt", "epoch2.pt"}
+    night.start("resume", str(night.folder))
+    status, again = night.end()
+    assert status == 5 and Path(again["attempts"][1]["checkpoint"]["path"]).name == left[0]
+    assert not night.left_over()
+
+
+@pytest.mark.slow
+def test_memory_taken_away_in_mid_training_ends_one_rung_lower_with_all_epochs_and_the_same_effective_batch(yolo: Night) -> None:
+    before = snapshot(yolo.place / "dataset")
+    yolo.start()
+    yolo.until(lambda: rows(yolo.folder / "run" / "results.csv") >= 1)
+    inject.take_memory(yolo.trainer())
+    status, said = yolo.end()
+    assert status == 0, yolo.said_on_stderr()
+    first, second = said["attempts"]
+    assert (first["ended"], first["rung_index"], second["ended"], second["rung_index"]) == ("out_of_memory", 0, "done", 1)
+    assert (second["rung"]["micro_batch"], second["accumulation"], said["effective_batch"]) == (4, 2, 8)
+    assert second["checkpoint"]["done"] >= 1 and second["checkpoint"]["unit"] == "epochs"
+    assert said["status"] == "done" and said["results"]["epochs"] == 3 and said["rung"]["micro_batch"] == 4
+    assert first["next"]["move"] == "go_on" and first["evidence"]
+    folder = Path(said["run_dir"])
+    assert (folder / "run.stderr.log").stat().st_size and "Resuming training" in (folder / "run.stdout.2.log").read_text()
+    assert "batch=4" in (folder / "command.sh").read_text() and "resume" not in (folder / "command.sh").read_text()
+    assert "resume=True" in (folder / "native" / "attempt-2.sh").read_text()
+    assert "batch: 4" in (folder / "run" / "args.yaml").read_text() and "nbs: 8" in (folder / "run" / "args.yaml").read_text()
+    assert [event["event"] for event in yolo.events()].count("run_started") == 2
+    assert "one rung lower" in yolo.said_on_stderr()
+    assert not yolo.left_over()
+    labels = {name: data for name, data in snapshot(yolo.place / "dataset").items() if not name.endswith(".cache")}
+    assert labels == {name: data for name, data in before.items() if not name.endswith(".cache")}
+
+
+@pytest.mark.slow
+def test_transformers_goes_on_one_rung_lower_in_the_same_stream_of_samples(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    data = make_sums(tmp_path / "data", train=200, validation=20)
+    asked = recipe(
+        data, "text", ask={"micro_batch": 8, "checkpointing": False},
+        args={"max_steps": 24, "save_strategy": "steps", "save_steps": 4, "logging_steps": 1, "eval_strategy": "no"},
+        ladder={"order": ("micro_batch",)}, device={"kind": "cpu", "memory": 2**31},
+    )  # fmt: skip
+    night = Night(tmp_path, json.loads(asked.model_dump_json(exclude={"run", "rung"})))
+    night.start()
+    night.until(lambda: list((night.folder / "run").glob("checkpoint-*/trainer_state.json")))
+    inject.take_memory(night.trainer(), watch_s=0.3)
+    status, said = night.end()
+    assert status == 0, night.said_on_stderr()
+    first, second = said["attempts"]
+    assert (first["ended"], second["ended"], second["rung"]["micro_batch"], second["accumulation"]) == ("out_of_memory", "done", 4, 2)
+    assert said["results"]["steps"] == 24 and second["checkpoint"]["done"] >= 4
+    assert "--resume_from_checkpoint" in second["command"] and not night.left_over()

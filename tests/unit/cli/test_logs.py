@@ -1,0 +1,128 @@
+"""autofit logs: what trainers have said, from a run's folder; followed until the run ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from launcher.cli import main
+from launcher.history import owner
+from launcher.history.run_folder import RunFolder
+from tests.helpers.places import ROOT
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def launch(status: str = "done") -> RunFolder:
+    """A launch that tried rungs 0 and 1 and has trained."""
+    folder = RunFolder.create(Path("runs/autofit"), "demo")
+    folder.event("prepared", recipe="demo")
+    for rung in (0, 1):
+        folder.event("trial_started", rung_index=rung)
+        folder.event("trial_ended", rung_index=rung, verdict="fits" if rung else "out_of_memory")
+        (folder.trial(rung) / "stdout.log").write_text(f"trial of rung {rung}\n")
+        (folder.trial(rung) / "stderr.log").write_text(f"warning at rung {rung}\n")
+    folder.event("run_started", rung_index=1)
+    folder.run_stdout.write_bytes(b"epoch 1\repoch 2\n\xff no text\n")
+    folder.run_stderr.write_text("a warning\n")
+    with owner.held(folder.path):
+        folder.replace_json(folder.final, {"status": status, "recipe": "demo"})
+    return folder
+
+
+def test_both_streams_of_the_newest_run_are_shown_byte_for_byte_under_their_names(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    launch()
+    assert main.run(["logs"]) == 0
+    assert capfdbinary.readouterr().out == (b"==> run: stdout <==\nepoch 1\repoch 2\n\xff no text\n\n==> run: stderr <==\na warning\n")
+
+
+def test_a_trial_s_are_shown_by_its_number(capfd: pytest.CaptureFixture[str]) -> None:
+    name = launch().path.name
+    for words in (["--trial", "2"], [name, "--trial", "2"], ["--trial=2", name]):
+        assert main.run(["logs", *words]) == 0
+        out = capfd.readouterr().out
+        assert out.startswith("==> trial 2 (rung 1): stdout <==\ntrial of rung 1\n") and "warning at rung 1" in out
+    assert main.run(["logs", "--trial", "3"]) == 1
+    assert "there is no trial 3. It has made 2: --trial 1 to 2." in capfd.readouterr().err
+
+
+def test_of_a_run_that_was_started_again_the_newest_attempt_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    folder = launch()
+    folder.event("run_started", rung_index=1, attempt=2)
+    (folder.path / "run.stdout.2.log").write_text("epoch 3\n")
+    assert main.run(["logs"]) == 0
+    assert capfd.readouterr().out == "==> run (attempt 2): stdout <==\nepoch 3\n"
+
+
+def test_json_is_one_line_and_what_is_shown_goes_to_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
+    folder = launch()
+    assert main.run(["logs", "--json"]) == 0
+    out, err = capfd.readouterr()
+    said = json.loads(out)
+    assert said["stdout"] == str(folder.run_stdout) and "epoch 2" in err
+
+
+def test_looking_at_logs_changes_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    folder = launch()
+    folder.event("trial_started", rung_index=7)
+    before = sorted(Path("runs").rglob("*"))
+    main.run(["logs", "--trial", "3"])
+    assert sorted(Path("runs").rglob("*")) == before
+
+
+LAUNCHER = """
+import sys
+from pathlib import Path
+from {package}.history import owner
+from {package}.history.run_folder import RunFolder
+folder = RunFolder(Path(sys.argv[1]))
+with owner.held(folder.path):
+    folder.replace_json(folder.final, {{"status": "running", "recipe": "demo"}})
+    print(flush=True)
+    for line in sys.stdin:
+        with folder.run_stdout.open("a") as out:
+            out.write(line)
+        print(flush=True)
+    folder.replace_json(folder.final, {{"status": "done", "recipe": "demo"}})
+"""
+
+
+def test_following_shows_what_comes_until_the_run_ends() -> None:
+    folder = launch("running")
+    (package,) = {main.__name__.partition(".")[0]}
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    code = LAUNCHER.format(package=package)
+    argv = [sys.executable, "-c", code, str(folder.path)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as run:
+        assert run.stdin is not None and run.stdout is not None
+        run.stdout.readline()
+        follower = [sys.executable, "-m", package, "logs", "-f"]
+        with subprocess.Popen(follower, stdout=subprocess.PIPE, text=True, errors="replace", env=env) as following:
+            assert following.stdout is not None
+            assert following.stdout.readline() == "==> run: stdout <==\n"
+            run.stdin.write("epoch 3\n")
+            run.stdin.flush()
+            run.stdout.readline()
+            seen = ""
+            while "epoch 3" not in seen:
+                seen = following.stdout.readline()
+                assert seen, "it ended before the run"
+            run.stdin.close()
+            rest = following.stdout.read()
+            assert following.wait() == 0, rest
+
+
+def test_a_run_that_is_over_is_not_followed(capfd: pytest.CaptureFixture[str]) -> None:
+    launch()
+    began = time.monotonic()
+    assert main.run(["logs", "--follow"]) == 0
+    assert time.monotonic() - began < 60 and capfd.readouterr().out.count("epoch 2") == 1

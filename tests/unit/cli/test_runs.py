@@ -1,0 +1,392 @@
+"""autofit runs, watch and stop: from a run's folder alone, whoever runs it, and in words where there is nothing to say."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from launcher.cli import main, runs_view
+from launcher.cli import runs as verbs
+from launcher.errors import BadInput, Interrupted
+from launcher.history import owner, runs
+from launcher.history.run_folder import RunFolder
+from launcher.history.series import Series
+from tests.helpers.places import ROOT
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+MIB = 2**20
+DEVICE = {"kind": "cpu", "index": 0, "name": "a processor", "budget_bytes": 900 * MIB, "cap_bytes": 810 * MIB}
+RUNG = {"micro_batch": 4, "image_size": 160, "checkpointing": False}
+LAUNCHER = """
+import signal, sys, time
+from pathlib import Path
+from launcher.history import owner
+from launcher.history.run_folder import RunFolder
+from tests.unit.cli.test_runs import tell
+folder = RunFolder(Path(sys.argv[1]))
+stopped = []
+signal.signal(signal.SIGTERM, lambda number, frame: stopped.append(number))
+with owner.held(folder.path):
+    tell(folder, status="running")
+    print(flush=True)
+    until = time.monotonic() + float(sys.argv[2])
+    while not stopped and time.monotonic() < until:
+        time.sleep(0.02)
+    tell(folder, status="interrupted" if stopped else "done")
+"""
+
+
+def tell(folder: RunFolder, *, status: str, **more: Any) -> None:
+    """What a launch at that point has written."""
+    trial = {"rung_index": 1, "rung": RUNG, "accumulation": 2}
+    if not folder.events.exists():
+        folder.event("prepared", recipe="demo", device=DEVICE, rungs=5)
+        folder.event("trial_started", **trial)
+        if status != "trying":
+            folder.event("trial_ended", **trial, verdict="fits", peak_bytes=400 * MIB)
+            folder.event("fitted", status="done", rung_index=1)
+            folder.event("run_started", rung_index=1, command="yolo train")
+            known = {
+                "used_bytes": 300 * MIB,
+                "host_bytes": 1100 * MIB,
+                "epochs": 6,
+                "steps": 30,
+                "phase": "train",
+                "samples_per_second": 12.25,
+            }
+            for second in range(11):
+                now = {"at": time.time() + second - 10, "peak_bytes": 410 * MIB - second, "epoch": 2, "step": second, "loss": 9.5 - second}
+                Series(folder.series).add({**known, **now, "done": (1 + second / 30) / 6})
+    folder.replace_json(
+        folder.final, {"status": status, "recipe": "demo", "device": DEVICE, **(trial if status != "trying" else {}), **more}
+    )
+
+
+def ended(root: Path, status: str, **more: Any) -> Path:
+    """The folder of a launch that is over."""
+    folder = RunFolder.create(root, "demo")
+    with owner.held(folder.path):
+        tell(folder, status=status, **more)
+    return folder.path
+
+
+@contextmanager
+def running(root: Path, seconds: float = 3600.0) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
+    """A launch that another process is at."""
+    folder = RunFolder.create(root, "demo")
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    argv = [sys.executable, "-c", LAUNCHER, str(folder.path), str(seconds)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        try:
+            yield folder.path, child
+        finally:
+            child.kill()
+
+
+def without_an_owner(path: Path) -> Path:
+    (path / owner.NAME).unlink()
+    return path
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return said
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What a folder says
+
+
+def test_a_run_at_work_tells_rung_progress_memory_and_the_time_left(tmp_path: Path) -> None:
+    with running(tmp_path) as (path, child):
+        run = runs.read(path)
+        assert run.state == "running" and run.held.owner is not None and run.held.owner.pid == child.pid
+        assert run.rung_index == 1 and run.rung == {**RUNG, "accumulation": 2}
+        assert run.peak_bytes == 410 * MIB and run.trial_peak_bytes == 400 * MIB and run.budget_bytes == 900 * MIB
+        assert run.last["epoch"] == 2 and run.last["step"] == 10
+
+
+def test_what_is_waited_for_and_what_a_run_does_otherwise_is_told_while_it_is_so(tmp_path: Path) -> None:
+    with running(tmp_path) as (path, _):
+        folder = RunFolder(path)
+        folder.event("run_otherwise", what="halves its own batch", line="...")
+        assert runs.read(path).remark == "the run halves its own batch" and "halves its own batch" in runs_view.line(runs.read(path))
+        time.sleep(0.01)
+        folder.event("card_taken", holder="python (pid 7)")
+        assert runs.read(path).waits_for == "python (pid 7)" and "waiting" in runs_view.line(runs.read(path))
+        time.sleep(0.01)
+        folder.event("run_started", rung_index=2, attempt=2)
+        again = runs.read(path)
+        assert (again.waits_for, again.remark, again.attempt, again.rung_index) == ("", "", 2, 2)
+
+
+def test_a_run_whose_process_was_killed_is_killed_whatever_its_record_says(tmp_path: Path) -> None:
+    with running(tmp_path) as (path, child):
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        assert json.loads((path / "record.json").read_text())["status"] == "running" and runs.read(path).state == "killed"
+
+
+def test_states_of_runs_that_are_over(tmp_path: Path) -> None:
+    assert runs.read(ended(tmp_path, "failed")).state == "failed"
+    assert runs.read(ended(tmp_path, "running")).state == "stopped", "its process ended without a last word"
+    assert runs.read(without_an_owner(ended(tmp_path, "running"))).state == "unknown"
+    assert runs.read(without_an_owner(ended(tmp_path, "done"))).state == "done", "an older record that says its end is believed"
+    fitted = RunFolder.create(tmp_path, "demo")
+    with owner.held(fitted.path):
+        tell(fitted, status="trying")
+        assert runs.read(fitted.path).state == "trying" and runs.read(fitted.path).phase == "start"
+        (fitted.trial(1) / "report.json").write_text('{"phase": "validate"}')
+        assert runs.read(fitted.path).phase == "validate"
+        tell(fitted, status="done")
+    assert runs.read(fitted.path).state == "fitted"
+
+
+def test_what_is_no_run_is_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = ended(Path("runs/autofit"), "done")
+    assert runs.find(path.name) == runs.find(str(path)) == path == runs.newest()
+    (tmp_path / "notes.txt").write_text("")
+    for said, words in {
+        "nowhere": "there is no such folder",
+        path.name[:-1] + "x": f"Did you mean {path.name!r}",
+        "notes.txt": "it is a file",
+        str(tmp_path): "no run of autofit's",
+        "runs/autofit": f"It holds runs: name one, such as runs/autofit/{path.name}",
+    }.items():
+        with pytest.raises(BadInput, match=re.escape(words)):
+            runs.find(said)
+
+
+def test_a_reader_that_looks_again_reads_what_is_new_and_a_series_that_was_thinned_anew(tmp_path: Path) -> None:
+    path = ended(tmp_path, "failed")
+    reader = runs.Reader(path)
+    assert len(reader.now().lines) == 11
+    with (path / "series.jsonl").open("a") as file:
+        file.write('{"at": 5.0, "peak_bytes": 1}\n{"at": 6.0, "pea')
+    assert len(reader.now().lines) == 12, "a line that is not whole yet waits"
+    RunFolder(path).replace(path / "series.jsonl", '{"at": 7.0}\n')
+    assert [line["at"] for line in reader.now().lines] == [7.0]
+
+
+def test_of_a_long_series_the_end_is_enough_to_list_a_run_and_its_peak_is_known_all_the_same(tmp_path: Path) -> None:
+    path = ended(tmp_path, "failed")
+    with (path / "series.jsonl").open("w") as file:
+        file.writelines(json.dumps({"at": float(at), "peak_bytes": 5, "step": at}) + "\n" for at in range(5000))
+    RunFolder(path).event("heartbeat", peak_bytes=777 * MIB)
+    run = runs.read(path)
+    assert run.last["step"] == 4999 and len(run.lines) < 2500 and run.peak_bytes == 777 * MIB
+    assert len(runs.Reader(path).now().lines) == 5000
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# autofit runs
+
+
+def test_runs_lists_the_newest_first_and_passes_over_what_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = ended(tmp_path, "done"), ended(tmp_path, "failed")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "torn").mkdir()
+    assert main.run(["runs", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert out.index(second.name) < out.index(first.name) or first.name in second.name
+    assert "failed" in out and "epoch 2/6  step 10/30  22%" in out and "410 MiB" in out and "1: micro_batch 4, image_size 160" in out
+    assert main.run(["runs", "--json", str(tmp_path)]) == 0
+    assert [run["state"] for run in told(capsys)["runs"]] == ["failed", "done"]
+
+
+def test_runs_are_found_in_the_folder_above_theirs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "runs" / "autofit").mkdir(parents=True)
+    ended(tmp_path / "runs" / "autofit", "done")
+    assert main.run(["runs", "--json", str(tmp_path / "runs")]) == 0
+    assert [run["state"] for run in told(capsys)["runs"]] == ["done"]
+
+
+def test_runs_of_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main.run(["runs"]) == 0 and "no run in runs/autofit" in capsys.readouterr().out
+    assert main.run(["runs", "nowhere"]) == 1 and "it is not a folder" in capsys.readouterr().err
+    assert main.run(["runs", "--peak"]) == 1 and "doesn't know --peak" in capsys.readouterr().err
+    assert main.run(["runs", "a", "b"]) == 1 and "takes one folder" in capsys.readouterr().err
+
+
+def test_peaks_pairs_what_the_trial_and_the_run_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    memory = {"trial_peak_bytes": 400 * MIB, "run_peak_bytes": 410 * MIB, "cap_bytes": 810 * MIB, "budget_bytes": 900 * MIB}
+    path = ended(tmp_path, "done", memory=memory)
+    ended(tmp_path, "failed")
+    assert main.run(["runs", "--peaks", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "102.5%" in out and "400 MiB" in out and "810 MiB" in out
+    assert main.run(["runs", "--peaks", "--json", str(tmp_path)]) == 0
+    (pair,) = told(capsys)["peaks"]
+    assert pair["run"] == path.name and pair["run_peak_bytes"] == 410 * MIB and pair["rung_index"] == 1
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# autofit watch
+
+
+def test_watch_without_a_terminal_says_lines_until_the_run_ends_and_exits_as_it_did(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verbs, "LOOK_S", 0.05)
+    with running(tmp_path, seconds=1.0) as (path, _):
+        assert main.run(["watch", str(path)]) == 0
+    first, *_, last = capsys.readouterr().out.splitlines()
+    for part in ("running", "rung 1", "epoch 2/6", "step 10/30", "loss -0.5", "300 MiB of 900 MiB (peak 410 MiB)", "12.2 samples/s"):
+        assert part in first, first
+    assert last.strip() == str(path)
+
+
+def test_watch_of_a_run_that_failed_has_its_exit_status_and_says_how_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = ended(tmp_path, "failed")
+    assert main.run(["watch", str(path)]) == 5
+    out = capsys.readouterr().out
+    assert "failed" in out and f"`autofit resume {path}` goes on with it" in out
+
+
+@pytest.mark.parametrize(
+    ("goes_on_from", "words"),
+    [
+        ("checkpoint", "goes on with it."),
+        ("beginning", "begins its training anew: nothing was saved yet"),
+        ("nothing", "recover.allow_restart=true` begins its training anew"),
+        ("", "from its last checkpoint, or from the beginning where it had saved none"),
+    ],
+)
+def test_what_resume_would_do_is_said_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str], goes_on_from: str, words: str) -> None:
+    path = ended(tmp_path, "interrupted", attempts=[{"goes_on_from": goes_on_from}] if goes_on_from else [])
+    main.run(["watch", str(path)])
+    out = capsys.readouterr().out
+    assert words in out and f"autofit resume {path}" in out
+    assert ("goes on with it" in out) is (goes_on_from in ("checkpoint", "")), "not promised where it begins anew"
+
+
+@pytest.mark.parametrize("verb", ["watch", "stop"])
+@pytest.mark.parametrize("record", [b"", b'{"format": 2, "sta', b"\xfb\x00"])
+def test_no_resume_is_promised_where_the_record_is_torn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str, record: bytes
+) -> None:
+    path = ended(tmp_path, "running")
+    (path / "recipe.yaml").write_text("{}")
+    (path / "record.json").write_bytes(record)
+    main.run([verb, str(path)])
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert "torn" in said and "command.sh" in said and "goes on with" not in said, said
+    assert main.run(["resume", str(path)]) == 1
+    assert "torn" in "".join(capsys.readouterr())
+
+
+def test_watch_for_json_is_one_answer_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with running(tmp_path) as (path, child):
+        assert main.run(["watch", "--json", str(path)]) == 0
+        said = told(capsys)
+    assert said["state"] == "running" and said["owner"]["pid"] == child.pid and said["epoch"] == 2 and said["used_bytes"] == 300 * MIB
+
+
+def test_watch_on_a_terminal_shows_all_that_is_known(tmp_path: Path) -> None:
+    console = Console(record=True, width=100, force_terminal=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    with running(tmp_path) as (path, child):
+        with runs_view.Board(console).live() as show:
+            show(runs.read(path))
+        console.print(runs_view._panel(runs.read(path)))
+    text = console.export_text()
+    for part in (path.name, "running", "1: micro_batch 4", "epoch 2/6  step 10/30", "training", "300 MiB of 900 MiB", "1.1 GiB", "█"):
+        assert part in text, text
+    assert f"process {child.pid}" in text
+
+
+def test_ctrl_c_ends_the_watching_and_not_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pressed(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    with running(tmp_path) as (path, child):
+        monkeypatch.setattr(verbs.time, "sleep", pressed)
+        assert main.run(["watch", str(path)]) == 0
+        assert "the run goes on" in capsys.readouterr().out and child.poll() is None
+
+
+def test_a_signal_ends_the_watching_and_says_nothing_untrue_of_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended_by_a_scheduler(seconds: float) -> None:
+        raise Interrupted("SIGTERM")
+
+    with running(tmp_path) as (path, child):
+        monkeypatch.setattr(verbs.time, "sleep", ended_by_a_scheduler)
+        for verb, status in (("watch", 75), ("stop", 75)):
+            assert main.run([verb, str(path)]) == status
+            said = capsys.readouterr()
+            assert "no process is left behind" not in said.out + said.err
+            if verb == "watch":
+                assert "the run goes on" in said.out and child.poll() is None
+
+
+def test_watching_ends_when_nobody_reads_it_any_more(tmp_path: Path) -> None:
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with running(tmp_path) as (path, child):
+        argv = [sys.executable, "-m", "launcher", "watch", str(path)]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env) as watcher:
+            assert watcher.stdout is not None
+            assert watcher.stdout.readline().startswith("running")
+            watcher.stdout.close()
+            Series(path / "series.jsonl").add({"at": time.time(), "epoch": 3})  # news, which is said at once
+            assert watcher.wait(timeout=120) == 0
+        assert child.poll() is None
+
+
+def test_an_older_run_that_may_go_on_is_refused_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = without_an_owner(ended(tmp_path, "running"))
+    for verb in ("watch", "stop"):
+        assert main.run([verb, str(path)]) == 1
+        assert "an older autofit wrote it" in capsys.readouterr().err
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# autofit stop
+
+
+def test_stop_ends_the_run_by_its_own_process_and_says_how_to_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with running(tmp_path) as (path, child):
+        assert main.run(["stop", str(path)]) == 0
+        assert child.wait(timeout=120) == 0
+    out = capsys.readouterr().out
+    assert f"asked process {child.pid} to stop" in out and "interrupted" in out and f"`autofit resume {path}`" in out
+    assert main.run(["stop", str(path)]) == 0 and "nothing to stop" in capsys.readouterr().out
+
+
+def test_stop_needs_a_run_and_leaves_another_machines_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["stop"]) == 1 and "no run is named" in capsys.readouterr().err
+    path = ended(tmp_path, "running")
+    file = path / owner.NAME
+    file.write_text(json.dumps({**json.loads(file.read_text()), "host": "node7", "boot": "another", "ended": ""}) + "\n")
+    assert runs.read(path).state == "elsewhere"
+    assert main.run(["stop", str(path)]) == 1 and "See to it on node7" in capsys.readouterr().err
+
+
+def test_stop_never_signals_a_later_process_of_the_same_number(tmp_path: Path) -> None:
+    from launcher.machine import process
+    from launcher.shared import procfs
+
+    with subprocess.Popen(["sleep", "3600"]) as child:
+        started = procfs.started(child.pid)
+        assert not process.ask_to_end(child.pid, started=started - 1) and child.poll() is None
+        assert process.ask_to_end(child.pid, started=started)
+        assert child.wait(timeout=120) == -signal.SIGTERM
+    assert not process.ask_to_end(child.pid, started=started)

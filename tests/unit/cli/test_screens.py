@@ -1,0 +1,175 @@
+"""Every verb on a real terminal of 80 columns, by what an emulator says stands there: no line of ours is broken by the terminal, which
+would be in mid-word; names, keys and commands can be copied; nothing of ours is glued to the trainer's words."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launcher.cli import verbs as table
+from tests.helpers import screens
+
+SCRIPT = """
+import argparse, torch
+from tqdm import tqdm
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, default=8)
+parser.add_argument("--epochs", type=int, default=2)
+args = parser.parse_args()
+model = torch.nn.Linear(64, 64)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(64, 64)), batch_size=args.batch_size)
+for epoch in range(args.epochs):
+    model.train()
+    bar = tqdm(data, desc=f"epoch {epoch + 1}/{args.epochs} of a training with a name")
+    for (batch,) in bar:
+        loss = model(batch).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        bar.set_postfix(loss=f"{loss.item():.4f}", rate="0.1000")
+    model.eval()
+    with torch.no_grad():
+        for (batch,) in data:
+            model(batch)
+torch.save(model.state_dict(), "model.pt")
+print("the trainer's last words", end="")
+"""
+KEYS = ("device=cpu", "device.memory=700MiB", "ladder.wheels.micro_batch.floor=8")
+COMMAND = ("--", sys.executable, "train.py", "--batch-size", "8")
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    """A folder whose path is short, as a person's is: one that is longer than the screen is no fault of autofit's."""
+    with tempfile.TemporaryDirectory(prefix="af", dir="/tmp") as folder:
+        (Path(folder) / "train.py").write_text(SCRIPT, encoding="utf-8")
+        yield Path(folder)
+
+
+def told(place: Path, *words: str, columns: int = 80, status: int = 0) -> screens.Shown:
+    env = {f"XDG_{name}_HOME": str(place / name) for name in ("STATE", "CACHE", "DATA")}
+    seen = screens.autofit(*words, columns=columns, cwd=place, env=env)
+    assert seen.status == status, seen.text
+    assert not seen.too_long, seen.too_long
+    assert "…" not in seen.text.replace("… ", ""), "nothing is cut"
+    return seen
+
+
+@pytest.mark.parametrize("verb", ["", *(verb.name for verb in table.VERBS)])
+def test_the_help_of_each_verb(place: Path, verb: str) -> None:
+    assert "autofit" in told(place, *filter(None, [verb]), "--help").text
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_recipes_and_ladders_whatever_the_width(place: Path, columns: int) -> None:
+    assert "yolov8x_a100" in told(place, "recipes", columns=columns).text
+    seen = told(place, "ladder", "recipe=whisper_breeze", columns=columns)
+    assert "MediaTek-Research/Breeze-ASR-25" in seen.text and "generation_length" in seen.text
+
+
+def test_several_ladders_say_which_is_which(place: Path) -> None:
+    rows = told(place, "ladder", "-m", "recipe=yolo_demo", "ask.image_size=320,640").rows
+    assert [row for row in rows if row.startswith("recipe=")] == [f"recipe=yolo_demo ask.image_size={size}" for size in (320, 640)]
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("train", "recipe=whisper_breze"), "'whisper_breeze'?"),
+        (("ladder", "recipe=yolo_demo", "ask.mocro_batch=3", "trainer.args.epochz=7"), "'micro_batch'?"),
+        (("train", "recipe=yolo_demo", "data=a_folder_that_is_not_there/and_is_long/enough_to_fill_a_line/data.yaml"), "data.yaml"),
+        (("resume", "a_run_that_is_nowhere"), "a_run_that_is_nowhere"),
+        (("plan", "recipe=yolov8x_a100"), "a100_80gb"),
+        (("run", *COMMAND[:2], "nothing.py"), "nothing.py"),
+    ],
+)
+def test_what_is_refused(place: Path, words: tuple[str, ...], named: str) -> None:
+    assert named in told(place, *words, status=1).text
+
+
+def test_without_a_terminal_nothing_is_broken_or_cut(place: Path) -> None:
+    argv = (sys.executable, "-m", "launcher", "ladder", "recipe=whisper_breeze")
+    out = subprocess.run(argv, cwd=place, env=screens.plain_environment(), capture_output=True, text=True, check=True).stdout
+    rows = [line.split() for line in out.splitlines() if "MediaTek-Research/Breeze-ASR-25" in line]
+    assert len(rows) > 50 and len({len(row) for row in rows}) == 1, "a row a rung, and all its cells"
+
+
+@pytest.fixture(scope="module")
+def launched(place: Path) -> screens.Shown:
+    """A whole launch: trials, then the run."""
+    return told(place, "run", *KEYS, *COMMAND)
+
+
+def run_of(place: Path) -> Path:
+    return max((place / "runs" / "autofit").iterdir(), key=lambda path: path.stat().st_mtime)
+
+
+def test_a_launch_from_its_first_word_to_its_last(place: Path, launched: screens.Shown) -> None:
+    assert "the trainer's last words" in launched.rows, "what autofit says after it begins on a line of its own"
+    bars = [row for row in launched.rows if "8/8 [" in row]
+    assert len(bars) == 2 and all(row.startswith("epoch") and "loss=" in row for row in bars), "each is one row"
+    text = " ".join(launched.text.split())
+    assert str(run_of(place)) in text and "fits" in text and "what stays below" in text
+    assert "held to" not in text
+
+
+def test_what_stands_on_the_screen_as_a_command_is_one(launched: screens.Shown) -> None:
+    rows = launched.rows
+    at = rows.index("the same without autofit:") + 1
+    lines = [rows[at]]
+    while lines[-1].endswith("\\"):
+        at += 1
+        lines.append(rows[at])
+    copied = "set -- " + "\n".join(lines) + "; printf '%s\\n' \"$@\""
+    words = subprocess.run(["sh", "-c", copied], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert words[-3:] == ["train.py", "--batch-size", "8"]
+
+
+def test_its_progress_is_known_and_told_by_runs_and_watch(place: Path, launched: screens.Shown) -> None:
+    name = run_of(place).name
+    seen = told(place, "runs")
+    assert any(row.split()[0] == name for row in seen.rows if row) and "epoch 2/2" in seen.text and "100%" in seen.text
+    assert name in told(place, "runs", "--peaks").text
+    assert re.search(r"done .*100%", told(place, "watch", name).text)
+    assert "step" in (run_of(place) / "series.jsonl").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "words", [("fits",), ("fits", "--forget", "all"), ("stop", "RUN"), ("resume", "RUN"), ("logs", "RUN"), ("show", "yolo_demo")]
+)
+def test_verbs_of_what_is_there(place: Path, launched: screens.Shown, words: tuple[str, ...]) -> None:
+    told(place, *(str(run_of(place)) if word == "RUN" else word for word in words))
+
+
+def test_a_command_becomes_a_recipe_of_ones_own(place: Path) -> None:
+    assert "written: recipes/train.yaml" in told(place, "init", *COMMAND).rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("fit", "recipe=train", *KEYS), "the same without autofit:"),
+        (("train", "recipe=train", *KEYS), "done in"),
+        (("trial", "recipe=train", "rung=0", *KEYS), "optimizer steps"),
+        (("plan", "device=cpu", "device.memory=700MiB", *COMMAND), "likeliest"),
+        (("plan", "recipe=yolo_demo", "gpu=t4,a100_80gb"), "with the headroom"),
+    ],
+)
+def test_verbs_that_try_or_train(place: Path, words: tuple[str, ...], named: str) -> None:
+    if not (place / "recipes" / "train.yaml").exists():
+        told(place, "init", *COMMAND)
+    assert named in told(place, *words).text
+
+
+def test_every_verb_is_seen_here() -> None:
+    """A new verb is added to this file, too."""
+    text = Path(__file__).read_text(encoding="utf-8")
+    assert not [verb.name for verb in table.VERBS if f'"{verb.name}"' not in text]

@@ -1,0 +1,173 @@
+"""Standard output and error whose reader goes, or was never there: nothing fails, nothing stops, and the exit status is the work's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.helpers import screens
+from tests.helpers.places import ROOT
+
+ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
+AUTOFIT = (sys.executable, "-m", "launcher")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ladder", "recipe=yolov8x_a100"),
+        ("ladder", "recipe=yolov8x_a100", "--json"),
+        ("train", "recipe=yolov8x_a100", "--cfg", "job"),
+        ("recipes",),
+        ("--help",),
+    ],
+)
+def test_a_reader_that_goes_does_not_fail_what_was_done(tmp_path: Path, words: tuple[str, ...]) -> None:
+    child = subprocess.Popen([*AUTOFIT, *words], cwd=tmp_path, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdout is not None and child.stderr is not None
+    child.stdout.close()
+    said = child.stderr.read().decode()
+    assert child.wait() == 0 and "Error" not in said and "BrokenPipe" not in said, said
+
+
+@pytest.mark.parametrize("closing", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_streams_that_were_never_open_fail_nothing(tmp_path: Path, closing: str) -> None:
+    line = f'"{sys.executable}" -m launcher ladder recipe=yolo_demo {closing}'
+    assert subprocess.run(["sh", "-c", line], cwd=tmp_path, env=ENV, stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def test_the_status_of_a_refusal_survives_a_closed_standard_error(tmp_path: Path) -> None:
+    assert subprocess.run(["sh", "-c", f'"{sys.executable}" -m launcher laddr 2>&-'], cwd=tmp_path, env=ENV, check=False).returncode == 1
+
+
+def test_a_standard_output_on_a_full_disk_is_told(tmp_path: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([*AUTOFIT, "--help"], cwd=tmp_path, env=ENV, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 0 and done.stderr == "autofit: standard output can't be written: No space left on device\n"
+
+
+def test_a_name_that_the_terminal_cannot_show_stops_nothing(tmp_path: Path) -> None:
+    recipes = tmp_path / "recipes"
+    recipes.mkdir()
+    (recipes / "été.yaml").write_text("summary: déjà vu\n", encoding="utf-8")
+    env = {**ENV, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([*AUTOFIT, "recipes"], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "\\xe9t\\xe9" in done.stdout
+
+
+TRAINS = """
+import argparse, pathlib, torch
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, default=8)
+args = parser.parse_args()
+model = torch.nn.Linear(64, 64)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(64, 64)), batch_size=args.batch_size)
+for epoch in range(2):
+    model.train()
+    for (batch,) in data:
+        loss = model(batch).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    model.eval()
+    with torch.no_grad():
+        for (batch,) in data:
+            model(batch)
+    print("epoch", epoch, flush=True)
+torch.save(model.state_dict(), "model.pt")
+"""
+
+
+def test_a_launch_whose_reader_goes_trains_to_its_end(tmp_path: Path) -> None:
+    """As ``autofit run ... | head -1`` does it: one line is read, and the reader leaves before the first trial."""
+    (tmp_path / "t.py").write_text(TRAINS)
+    words = ("run", "device=cpu", "device.memory=700MiB", "ladder.wheels.micro_batch.floor=8", "--", sys.executable, "t.py")
+    child = subprocess.Popen([*AUTOFIT, *words], cwd=tmp_path, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+    assert child.stdout is not None and child.stderr is not None
+    assert child.stdout.readline().startswith(b"autofit takes this for script")
+    child.stdout.close()
+    said = child.stderr.read().decode()
+    assert child.wait() == 0, said
+    assert (tmp_path / "model.pt").exists() and "BrokenPipe" not in said
+
+
+SPEAKS = """
+import pathlib, sys
+from launcher.machine import process
+from launcher.cli.terminal import Streams, Terminal
+streams, terminal = Streams(), Terminal(as_json="--json" in sys.argv)
+here = pathlib.Path(sys.argv[1])
+says = "import sys; " + sys.argv[2]
+def run():
+    child = process.start((sys.executable, "-c", says), env={}, stdout=here / "out", stderr=here / "err", show=terminal.streams())
+    process.wait(child)
+run(); terminal.say("ours"); run(); terminal.complain("ours, too"); run(); terminal.board().say("drawn")
+streams.close()
+"""
+
+
+@pytest.mark.parametrize(("says", "expected"), [
+    ("print('theirs', end='')", ["theirs", "ours", "theirs", "ours, too", "theirs", "drawn"]),
+    ("print('theirs')", ["theirs", "ours", "theirs", "ours, too", "theirs", "drawn"]),
+    ("print('theirs', end='', file=sys.stderr)", ["theirs", "ours", "theirs", "ours, too", "theirs", "drawn"]),
+    ("print('\\r 50%', end='')", [" 50%", "ours", " 50%", "ours, too", " 50%", "drawn"]),
+])  # fmt: skip
+def test_our_words_begin_on_a_line_of_their_own_and_no_line_is_left_empty(tmp_path: Path, says: str, expected: list[str]) -> None:
+    argv = (sys.executable, "-c", SPEAKS, str(tmp_path), says)
+    assert screens.shown(argv, cwd=tmp_path).rows == expected, "on a terminal"
+    done = subprocess.run(argv, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    assert [line.lstrip("\r") for line in done.stdout.decode().rstrip("\n").split("\n")] == expected, "in one file"
+
+
+def test_a_trainer_sees_a_wide_terminal_for_its_bars_and_the_persons_width_for_its_tables(tmp_path: Path) -> None:
+    says = "import os, shutil; print(os.get_terminal_size().columns, shutil.get_terminal_size().columns)"
+    for columns, expected in ((80, "200 80"), (200, "200 200"), (240, "240 240")):
+        assert screens.shown((sys.executable, "-c", SPEAKS, str(tmp_path), says), columns=columns, cwd=tmp_path).rows[0] == expected
+
+
+def test_a_trainers_bar_keeps_to_one_row_of_the_persons_terminal_and_is_whole_in_its_log(tmp_path: Path) -> None:
+    bar = "Epoch 1: 50%|" + "█" * 140 + "| 15/30 [00:01<00:01, 10.2it/s, loss=0.5]"
+    says = f"[print('\\r' + {bar!r}, end='', flush=True) for _ in range(3)]; print()"
+    rows = screens.shown((sys.executable, "-c", SPEAKS, str(tmp_path), says), columns=60, cwd=tmp_path).rows
+    assert len(rows) == 6 and rows[1] == "ours" and "15/30 [00:01<00:01, 10.2it/s, loss=0.5]" in rows[0]
+    assert bar in (tmp_path / "out").read_text(encoding="utf-8")
+
+
+SPINS = """
+import sys, time
+from launcher.cli import main as cli, spinner
+from launcher.shared.activity import doing, now
+from launcher.errors import Interrupted
+from launcher.cli.terminal import Streams, Terminal
+streams, terminal = Streams(), Terminal(as_json=False)
+spinner.SILENT_S = 0.2
+def act():
+    with doing("reading the data"):
+        terminal.say("found: " + "a word of many " * 8)
+        with doing("counting", told=True):
+            now("counting on")
+            time.sleep(0.4)
+        time.sleep(float(sys.argv[1]))
+        raise Interrupted("SIGTERM")
+cli._guarded(act, terminal)
+streams.close()
+"""
+
+
+def test_a_spinner_leaves_nothing_behind_however_it_ends(tmp_path: Path) -> None:
+    seen = screens.shown((sys.executable, "-c", SPINS, "0.4"), cwd=tmp_path)
+    assert seen.rows[-1].startswith("autofit: interrupted by SIGTERM") and len(seen.rows) == 3, seen.text
+    said = seen.said.decode()
+    assert "reading the data" in said and "counting on" in said
+
+
+def test_without_a_terminal_what_takes_a_while_is_told_once_and_what_is_short_is_not(tmp_path: Path) -> None:
+    for waits, expected in (("2", 1), ("0", 0)):
+        done = subprocess.run([sys.executable, "-c", SPINS, waits], cwd=tmp_path, env=ENV, capture_output=True, text=True, check=False)
+        assert done.stderr.count("reading the data ...") == expected and "counting" not in done.stderr
+        assert "..." not in done.stdout  # what is asked for may go to a file

@@ -1,0 +1,370 @@
+"""Mistakes of a command line or of a recipe's file: a fault with its place, in words and in JSON, and never a traceback of Hydra's."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.cli import main, spinner, suggestions
+from launcher.config import compose
+from launcher.config.schema import Recipe
+from launcher.errors import BadInput
+from tests.architecture.rooms import Tree
+
+drafts = partial(compose.drafts, advice=suggestions)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(spinner, "SILENT_S", 600.0)  # on a busy machine composing would be told, too
+    (tmp_path / "recipes").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"# @package _global_\nsummary: x\nask: {micro_batch: 4}\nask: {micro_batch: 5}\n", "recipes/mine.yaml:4: duplicate key ask"),
+        (b"# @package _global_\nask:\n  micro_batch: 4\n   image_size: 5\n", "recipes/mine.yaml:4: mapping values are not allowed here"),
+        (b"# @package _global_\nask:\n\tmicro_batch: 4\n", "recipes/mine.yaml:3: character '\\t' that cannot start any token"),
+        (b"ask: {micro_batch: ${oops}}\n", "recipes/mine.yaml:1: expected ',' or '}'"),
+        (b'ask: {micro_batch: "${oops"}\n', "recipes/mine.yaml: no viable alternative at input '${oops'"),
+        (b'ask: {micro_batch: "${oops}"}\n', "recipes/mine.yaml: ask.micro_batch: Interpolation key 'oops' not found"),
+        (b"- a\n- b\n", "recipes/mine.yaml: it holds a list"),
+        (b"", "recipes/mine.yaml: ask.micro_batch: no value is set"),
+        (b"summary: \xe9t\xe9\n", "recipes/mine.yaml: byte 9 is not UTF-8"),
+        (b"device: cpu\nask: {micro_batch: 4}\n", "recipes/mine.yaml: device: found 'cpu'"),
+        (b"defaults: nonsense\n", "recipes/mine.yaml: defaults is 'nonsense'"),
+        (b"defaults:\n  - override /laddr: x\n", "recipes/mine.yaml: Could not override 'laddr'"),
+        (b"defaults:\n  - override /ladder: keep_qualty\n", "recipes/mine.yaml: ladder: there is no ladder 'keep_qualty'. Did you mean"),
+        (b"# @package _global_ and more\n", "recipes/mine.yaml: Too many components"),
+        (b"42\n", "recipes/mine.yaml: it holds no keys"),
+        (b"null\n", "recipes/mine.yaml: ask.micro_batch: no value is set"),
+        (b"a: " + b"[" * 900 + b"]" * 900, "recipes/mine.yaml: it is nested too deeply"),
+        (b"ask: {micro_batch: 4}\n---\nask: {micro_batch: 5}\n", "recipes/mine.yaml:2: but found another document"),
+        (b"ask: {micro_batch: *b}\n", "recipes/mine.yaml:1: undefined alias 'b'"),
+        (b"ask: !!python/object/apply:os.system [false]\n", "recipes/mine.yaml:1: could not determine a constructor"),
+        (b"ask: {micro_batch: 4}\nname: ${name}\n", "recipes/mine.yaml: name: Recursive interpolation"),
+        (b"ask: [1, 2]\n", "recipes/mine.yaml: ConfigTypeError"),
+        (b"ask: 4\n", "recipes/mine.yaml: ask: found 4. It is a section of keys and values"),
+        (b"ask: {micro_batch: 4}\ntrainer: ultralytics\n", "recipes/mine.yaml: trainer: found 'ultralytics'. It is a section"),
+        (b"ask: {micro_batch: 4}\nladder: {order: micro_batch}\n", "recipes/mine.yaml: ladder.order: found 'micro_batch'"),
+        (b"ask: {micro_batch: 4}\n1: 2\n", "recipes/mine.yaml: 1: no such key"),
+        (b"ask: {micro_batch: 99999999999999999999999}\n", "recipes/mine.yaml: ask.micro_batch: 99999999999999999999999 is more than"),
+        (b"ask: {micro_batch: 4000000000}\n", "recipes/mine.yaml: ask.micro_batch: 4000000000 is more than"),
+    ],
+)
+def test_a_mistake_in_a_recipe_is_told_with_its_file_and_line(text: bytes, said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("recipes/mine.yaml").write_bytes(text)
+    assert main.run(["ladder", "recipe=mine", "--json"]) == 1
+    out, err = capfd.readouterr()
+    assert err.startswith(said), err
+    assert "Traceback" not in err and "hydra.cc" not in err and "HYDRA_FULL_ERROR" not in err
+    fault = only_fault_of(out)
+    assert fault["where"] and fault["found"] and fault["cure"]
+
+
+def only_fault_of(out: str) -> dict[str, Any]:
+    (line,) = out.splitlines()
+    said = json.loads(line)
+    assert said["status"] == "bad_input"
+    (fault,) = said["faults"]
+    assert isinstance(fault, dict)
+    return fault
+
+
+@pytest.mark.parametrize("made", ["folder", "loop", "gone"])
+def test_a_recipe_that_is_no_file_is_told_so(made: str, capfd: pytest.CaptureFixture[str]) -> None:
+    place = Path("recipes/mine.yaml")
+    place.mkdir() if made == "folder" else place.symlink_to("mine.yaml" if made == "loop" else "nowhere.yaml")
+    for words in (["ladder", "recipe=mine"], ["show", "mine"]):
+        assert main.run(words) == 1
+        err = capfd.readouterr().err
+        assert "recipes/mine.yaml: can't be read: " in err and "Traceback" not in err
+    assert main.run(["recipes"]) == 0
+    assert "(can't be read" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("text", [b"\xef\xbb\xbfask: {micro_batch: 4}\n", b"ask:\r\n  micro_batch: 4\r\n"])
+def test_how_an_editor_ends_lines_and_marks_text_makes_no_difference(text: bytes) -> None:
+    Path("recipes/\u00e9t\u00e9 1.yaml").write_bytes(text)
+    (draft,) = drafts(["recipe=\u00e9t\u00e9 1"], program="autofit")
+    assert draft.recipe is not None and draft.recipe.ask == {"micro_batch": 4} and draft.faults == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("recipes", "--json", "x"), "takes no 'x'"),
+        (("fits", "--forget", "9" * 20), "is no number of a fit"),
+        (("fits", "--forget", "-1"), "is no number of a fit"),
+        (("watch", "/"), "no run of autofit's"),
+        (("watch", "x" * 5000), "File name too long"),
+        (("stop", "../x"), "no such folder"),
+        (("stop", ""), "no run is named"),
+        (("resume", ""), "no run is named"),
+        (("logs", "3"), "no such folder"),
+        (("runs", "nowhere"), "it is not a folder"),
+        (("show", ""), "there is no recipe ''"),
+        (("trial", "recipe=yolo_demo", "rung=1.5"), "rung: found 1.5"),
+        (("plan", "recipe=yolo_demo", "gpu=../t4"), "the catalogue has no card '../t4'"),
+        (("ladder", "recipe="), "there is no recipe ''"),
+        (("ladder", "recipe=yolo_demo", "ask="), "ask: found ''"),
+        (("ladder", "recipe=yolo_demo", "~ask"), "ask: no value is set"),
+        (("ladder", "recipe=yolo_demo", ""), "'' is no KEY=VALUE"),
+        (("ladder", "recipe=yolo_demo", "device.headroom=10%"), "It is a fraction"),
+        (("ladder", "-m", "recipe=yolo_demo", "device=0,cpu"), "several devices"),
+        (("ladder", "-m", "recipe=yolo_demo,nope"), "there is no recipe 'nope'"),
+        (("train", "fit", "recipe=yolo_demo"), "'fit' is no KEY=VALUE"),
+        (("--nope",), "unknown verb '--nope'"),
+    ],
+)
+def test_nothing_that_is_typed_ends_in_a_traceback(words: tuple[str, ...], said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main.run(list(words)) == 1
+    err = capfd.readouterr().err
+    assert said in err and "Traceback" not in err
+
+
+def test_a_recipe_needs_no_package_header(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("recipes/mine.yaml").write_text("ask: {micro_batch: 4}\n")
+    (draft,) = drafts(["recipe=mine"], program="autofit")
+    assert draft.recipe is not None and draft.recipe.ask == {"micro_batch": 4} and draft.faults == ()
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("batch=16", "Did you mean ask.micro_batch=16?"),
+        ("+batch=16", "Did you mean ask.micro_batch=16?"),
+        ("imgsz=640", "Did you mean ask.image_size=640?"),
+        ("model=yolo11n.yaml", "Did you mean ask.model=yolo11n.yaml?"),
+        ("gradient_accumulation_steps=2", "Did you mean ask.accumulation=2?"),
+        ("epochs=3", "Did you mean trainer.args.epochs=3?"),
+        ("lr0=1e-3", "Did you mean trainer.args.lr0=1e-3?"),
+        ("optimizer=AdamW", "Did you mean trainer.args.optimizer=AdamW?"),
+        ("devcie.memory=8GiB", "Did you mean device.memory=8GiB?"),
+        ("memory=8GiB", "Did you mean device.memory=8GiB?"),
+        ("args.epochs=3", "Did you mean trainer.args.epochs=3?"),
+        ("epoch=3", "Did you mean trainer.args.epochs=3?"),
+        ("lr=0.1", "Did you mean trainer.args.lr0=0.1?"),
+        ("learning_rate=0.1", "Did you mean trainer.args.lr0=0.1?"),
+        ("wd=0.1", "Did you mean trainer.args.weight_decay=0.1?"),
+        ("worker=2", "Did you mean trainer.args.workers=2?"),
+        ("img=640", "Did you mean ask.image_size=640?"),
+        ("imgsize=640", "Did you mean ask.image_size=640?"),
+        ("b=8", "Did you mean ask.micro_batch=8?"),
+        ("epohcs=x", "trainer.args.epohcs is refused: 'x': Ultralytics has no argument of that name. Did you mean 'epochs'?"),
+        ("trainer.lr=0.1", "trainer.lr: no such key (value 0.1). Did you mean trainer.args.lr0=0.1?"),
+        ("ask.lr0=0.1", "The trainer's own arguments stand under trainer.args."),
+        ("device=0,1", "device: 0,1: several devices, and a launch uses one so far. Name one: device=0."),
+        ("device=cuda:0,1", "several devices"),
+        ("device=[0,1]", "several devices"),
+        ("device=gpux", "there is no device 'gpux'"),
+        ("recipes/yolo_demo.yaml", "Did you mean recipe=yolo_demo?"),
+        ("nonsense.of.mine=3", "Keys are name, summary, data"),
+        ("yolo_demo", "'yolo_demo' is no KEY=VALUE. Did you mean recipe=yolo_demo?"),
+        ("=3", "'=3' is no KEY=VALUE"),
+        ("--nonsense", "there is no flag --nonsense"),
+        ("--recipe=mine", "there is no flag --recipe. Did you mean recipe=mine?"),
+        ("--batch-size=16", "Did you mean ask.micro_batch=16?"),
+        ("--device=0", "Did you mean device=0?"),
+        ("recipe=./recipes/yolo_demo.yaml", "Did you mean 'yolo_demo'?"),
+        ("--cfg=nonsense", "invalid choice: 'nonsense'"),
+        ("ladder=keep_qualty", "there is no ladder 'keep_qualty'. Did you mean 'keep_quality'?"),
+        ("ladder=3", "there is no ladder '3'"),
+        ("ladder@x=default", "Could not override 'ladder@x'"),
+        ("ask.micro_batch=4,8", "4,8 is more than one value. Add -m"),
+        ("hydra.nonsense=1", "Could not override 'hydra.nonsense'"),
+        ("--config-dir=/nowhere", "Additional config directory '/nowhere' not found"),
+        ("--resolve", "The --resolve flag can only be used"),
+        ("recipe=nonsense", "there is no recipe 'nonsense'"),
+    ],
+)
+def test_a_mistake_on_the_command_line_says_what_was_meant(word: str, said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["ladder", "recipe=yolo_demo", word, "--json"]) == 1
+    out, err = capfd.readouterr()
+    assert err.startswith("command line: ") and said in err
+    assert "Traceback" not in err and "HYDRA_FULL_ERROR" not in err and "To append to your config use +batch" not in err
+    assert only_fault_of(out)["where"] == "command line"
+
+
+def test_bare_words_are_the_trainer_s_that_the_recipe_has(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["ladder", "recipe=whisper_demo", "optimizer=adamw", "learning_rate=3"]) == 1
+    err = capfd.readouterr().err
+    assert "Did you mean ask.optimizer=adamw?" in err and "Did you mean trainer.args.learning_rate=3?" in err
+
+
+@pytest.mark.parametrize(("word", "meant"), [("lr=3", "trainer.args.learning_rate=3"), ("epochs=3", "trainer.args.num_train_epochs=3"),
+                                             ("optim=adafactor", "ask.optimizer=adafactor")])  # fmt: skip
+def test_what_is_meant_is_said_in_the_words_of_the_trainer_that_the_recipe_has(
+    word: str, meant: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(["ladder", "recipe=whisper_demo", word]) == 1
+    assert f"Did you mean {meant}?" in capfd.readouterr().err
+
+
+def test_a_script_s_own_settings_are_its_command_s(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["ladder", "recipe=separator_demo", "lr=0.1"]) == 1
+    assert "A script's own settings stand in its command" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "index"),
+    [
+        (("device=gpu",), "cuda", 0),
+        (("device=0",), "cuda", 0),
+        (("device=cuda:1",), "cuda", 1),
+        (("device=gpu:2",), "cuda", 2),
+        (("device=cuda",), "cuda", 0),
+        (("device=cpu",), "cpu", 0),
+        (("device.kind=gpu", "device.index=3"), "cuda", 3),
+    ],
+)
+def test_a_device_is_named_as_people_name_it(words: tuple[str, ...], kind: str, index: int) -> None:
+    (draft,) = drafts(["recipe=yolo_demo", *words], program="autofit")
+    assert draft.recipe is not None and draft.faults == ()
+    assert (draft.recipe.device.kind, draft.recipe.device.index) == (kind, index)
+
+
+def test_in_a_multirun_several_cards_are_a_launch_each() -> None:
+    found = drafts(["-m", "recipe=yolo_demo", "device=0,cuda:1"], program="autofit")
+    assert [(one.recipe.device.kind, one.recipe.device.index) for one in found if one.recipe] == [("cuda", 0), ("cuda", 1)]
+
+
+def test_a_flat_recipe_is_told_where_each_key_stands(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("recipes/mine.yaml").write_text("model: yolo11n.yaml\nbatch: 16\nimgsz: 640\nepochs: 3\nlr: 0.1\ntrainer: {seed: 3}\n")
+    assert main.run(["ladder", "recipe=mine"]) == 1
+    err = capfd.readouterr().err
+    for meant in ("ask: {model: yolo11n.yaml}", "ask: {micro_batch: 16}", "ask: {image_size: 640}", "trainer: {args: {epochs: 3}}",
+                  "trainer: {args: {lr0: 0.1}}", "trainer: {args: {seed: 3}}"):  # fmt: skip
+        assert f"Did you mean {meant}?" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("train", "--", "python", "t.py", "--batch-size", "64"), "Did you mean autofit run -- python t.py --batch-size 64?"),
+        (("fit", "--", "python", "t.py"), "Did you mean autofit run --fit-only -- python t.py?"),
+        (("ladder", "--", "python", "t.py"), "Did you mean autofit init -- python t.py?"),
+        (("train", "python", "t.py"), "Did you mean autofit run -- python t.py?"),
+        (("python3.11", "t.py"), "Did you mean autofit run -- python3.11 t.py?"),
+        (("run", "device=cpu", "python", "t.py"), "the command stands behind --. autofit run -- python t.py"),
+        (("fit", "recipe=yolo_demo", "--detach"), "autofit fit has no --detach. It is for train, run, resume."),
+        (("recipes", "mine"), "autofit recipes takes no 'mine'"),
+        (("run", "--", "nopython", "x"), "there is no program 'nopython' that can be started"),
+        (("fit", "--recipe", "yolo_demo"), "there is no flag --recipe. Did you mean recipe=yolo_demo?"),
+        (("fit", "recipe=yolo_demo", "--batch", "16"), "there is no flag --batch. Did you mean ask.micro_batch=16?"),
+    ],
+)
+def test_words_for_another_verb_are_told_so(words: tuple[str, ...], said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main.run(list(words)) == 1
+    err = capfd.readouterr().err
+    assert said in err and "Traceback" not in err
+    assert len(err.splitlines()) == 1, "what else could be said of it would hide it"
+
+
+def test_mistakes_of_both_kinds_are_told_together() -> None:
+    (draft,) = drafts(["recipe=yolo_demo", "batch=16", "ask.micro_batch=-1", "device.headroom=7"], program="autofit")
+    assert {fault.key for fault in draft.faults} == {"batch", "device.headroom"}
+    with pytest.raises(BadInput) as refused:
+        drafts(["recipe=yolo_demo", "batch=16", "ladder=nonsense"], program="autofit")
+    assert {fault.key for fault in refused.value.faults} == {"batch", "ladder"}
+
+
+def test_a_misplaced_word_is_no_reason_to_show_a_configuration_without_it(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["train", "recipe=yolo_demo", "batch=16", "--cfg", "job"]) == 1
+    out, err = capfd.readouterr()
+    assert out == "" and "Did you mean ask.micro_batch=16?" in err
+
+
+def test_overrides_may_stand_behind_a_flag(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["ladder", "recipe=yolo_demo", "--cfg", "job", "trainer.args.epochs=7"]) == 0
+    assert "epochs: 7" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("words", [("traim", "--json"), ("train", "--json"), ("run", "--json"), ("init", "--json", "--", "nonsense")])
+def test_every_refusal_ends_in_one_line_of_json(words: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> None:
+    assert main.run(list(words)) == 1
+    assert only_fault_of(capfd.readouterr().out)["found"]
+
+
+def test_even_a_fault_of_autofit_s_own_ends_in_json(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    def broken(draft: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("launcher.engine.prepare.ladder_of", broken)
+    assert main.run(["ladder", "recipe=yolo_demo", "--json"]) == 1
+    out, err = capfd.readouterr()
+    assert json.loads(out) == {"status": "stopped", "error": "RuntimeError: a bug"} and "Traceback" in err and "in broken" in err
+
+
+def test_completion_is_silent_about_a_line_that_is_half_typed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("recipes/mine.yaml").write_text("a: [")
+    monkeypatch.setenv("COMP_LINE", "autofit train recipe=mine ask.")
+    assert main.run(["-sc", "query=bash"]) == 0
+    assert capfd.readouterr().err == ""
+
+
+def composed(*words: str) -> Recipe:
+    (draft,) = drafts(words, program="autofit")
+    assert draft.recipe is not None and draft.faults == ()
+    return draft.recipe
+
+
+def test_a_group_on_the_command_line_wins_over_the_recipe_s_own_keys() -> None:
+    own, typed = composed("recipe=yolov8x_a100"), composed("recipe=yolov8x_a100", "ladder=keep_quality")
+    assert own.ladder.order == ("micro_batch", "image_size", "checkpointing", "multi_scale", "model")
+    assert typed.ladder.order == ("micro_batch", "checkpointing", "image_size", "model")
+    assert typed.ladder.wheels == own.ladder.wheels and own.ladder.wheels, "of these the group says nothing"
+    assert composed("recipe=yolov8x_a100", "ladder=default").ladder.order == ("micro_batch", "image_size", "checkpointing", "model")
+
+
+def test_a_key_on_the_command_line_wins_over_a_group_there() -> None:
+    for words in (("ladder.order=[model]", "ladder=keep_quality"), ("ladder=keep_quality", "ladder.order=[model]")):
+        assert composed("recipe=yolov8x_a100", *words).ladder.order == ("model",)
+
+
+def test_a_group_on_the_command_line_changes_only_what_it_is_about() -> None:
+    """Naming the group that the recipe has chosen changes nothing; naming another keeps the recipe's budget."""
+    assert composed("recipe=yolo_demo", "device=cpu") == composed("recipe=yolo_demo")
+    assert composed("recipe=separator_demo", "trainer=script") == composed("recipe=separator_demo")
+    on_a_card = composed("recipe=yolo_demo", "device=cuda").device
+    assert (on_a_card.kind, on_a_card.memory, on_a_card.headroom) == ("cuda", 896 * 2**20, 0.1)
+
+
+def test_a_group_on_the_command_line_adds_to_the_recipe_s_rules() -> None:
+    wheels = composed("recipe=whisper_demo", "ladder=speech_lora").ladder.wheels
+    assert wheels["lora"].values == (32,) and wheels["micro_batch"].floor == 2
+
+
+def test_the_last_word_is_a_group_s_in_a_multirun_and_in_what_cfg_shows_too(capfd: pytest.CaptureFixture[str]) -> None:
+    found = drafts(["-m", "recipe=yolov8x_a100,yolo_demo", "ladder=keep_quality,default"], program="autofit")
+    quality, default = ("micro_batch", "checkpointing", "image_size", "model"), ("micro_batch", "image_size", "checkpointing", "model")
+    assert [draft.recipe.ladder.order for draft in found if draft.recipe] == [quality, default, quality, default]
+    main.run(["train", "recipe=yolov8x_a100", "ladder=keep_quality", "--cfg", "job"])
+    shown = capfd.readouterr().out
+    assert shown.index("- checkpointing") < shown.index("- image_size") and "typed" not in shown
+
+
+def test_a_group_that_the_trainer_has_no_wheels_for_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["ladder", "recipe=whisper_demo", "ladder=keep_quality"]) == 1
+    assert "command line: ladder.order: unknown wheel 'image_size'" in capfd.readouterr().err
+
+
+def test_a_fault_stands_where_its_key_was_given_whatever_group_is_typed() -> None:
+    (draft,) = drafts(["recipe=yolov8x_a100", "ladder=keep_quality"], program="autofit")
+    assert draft.provenance.where("ladder.order") == "command line"
+    assert draft.provenance.where("ladder.wheels.micro_batch").endswith("recipes/yolov8x_a100.yaml")
+    assert draft.provenance.where("device.headroom").endswith("conf/config.yaml")
+
+
+def test_hydra_is_known_in_four_modules() -> None:
+    """Composing, its sources, its grammar and its errors: the rest of the launcher could be fed by something else."""
+    house = Tree(Path(main.__file__).parents[2])
+    knowing = {module for module, imports in house.imports.items() if any(one.name.split(".")[0] == "hydra" for one in imports)}
+    assert knowing == {f"launcher.config.{name}" for name in ("compose", "hydra_sources", "hydra_overrides", "hydra_errors")}

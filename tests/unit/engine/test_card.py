@@ -1,0 +1,418 @@
+"""A launch on a card, on a stand-in for its driver: the walk when others come, how the run is held and watched. No GPU is needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from launcher.adapter.commands import Command, TrialPlan, held_by
+from launcher.config.schema import DeviceRules, Recipe
+from launcher.engine import fit as story
+from launcher.engine import train
+from launcher.engine.state import Fit, Status
+from launcher.errors import BadInput
+from launcher.history.run_folder import RunFolder
+from launcher.history.series import read as read_series
+from launcher.ladder.rungs import Wheel, build
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.machine import budget as devices
+from launcher.machine import process
+from launcher.machine.budget import Budget
+from launcher.run import start as launch
+from launcher.run.memory_usage import Usage
+from launcher.run.meter import Meter
+from launcher.run.watch import Watch
+from launcher.shared import allocator
+from launcher.shared.memory_failures import gone_otherwise
+from launcher.shared.report import Failure, PhaseUse, TrialReport
+from launcher.trial import trial
+from launcher.trial.job import Job
+from launcher.trial.trial import Trial
+from tests.helpers.nvml_stand_in import GIB, MIB, FakeCard, FakeNvml
+
+RECIPE = {"name": "mine", "ask": {"micro_batch": 8}, "trainer": {"adapter": "ultralytics"}, "ladder": {"order": ("micro_batch",)}}
+
+
+class Adapter:
+    """A trainer in as few words as a launch asks for."""
+
+    name = "stand-in"
+
+    def __init__(self, recipe: Recipe, argv: tuple[str, ...] = (sys.executable, "train.py")) -> None:
+        self.recipe, self.argv = recipe, argv
+
+    def shapes_vary(self, rung: Any) -> bool:
+        return True
+
+    def fetch(self, rung: Any) -> None:
+        return None
+
+    def trial(self, rung: Any, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
+        return TrialPlan(module="tests.none", payload={})
+
+    def full_run(self, rung: Any, budget: Budget, *, folder: Path) -> Command:
+        return Command(argv=self.argv)
+
+    def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
+        return held_by("launcher.worker.budgeted", command, budget)
+
+    def results(self, *, folder: Path) -> dict[str, Any]:
+        return {}
+
+
+class Screen:
+    """Who hears what."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: self.heard.append(name)
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCard]:
+    one = FakeCard()
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(one))
+    for name in ("CUDA_VISIBLE_DEVICES", *allocator.VARIABLES):
+        monkeypatch.delenv(name, raising=False)
+    yield one
+
+
+@pytest.fixture
+def job(card: FakeCard, tmp_path: Path) -> Job:
+    return make_job(tmp_path)
+
+
+def make_job(place: Path, *, argv: tuple[str, ...] = (sys.executable, "train.py"), **device: Any) -> Job:
+    recipe = Recipe.model_validate({**RECIPE, "device": DeviceRules(kind="cuda", **device)})
+    ladder = build([Wheel(name="micro_batch", values=(8, 4))], effective_batch=8)
+    budget = devices.find("cuda", headroom=0.1, memory_bytes=device.get("memory"))
+    return Job(adapter=Adapter(recipe, argv), ladder=ladder, budget=budget, folder=RunFolder.create(place / "runs", "mine"))  # type: ignore[arg-type]
+
+
+def tried(job: Job, kind: Kind, *, index: int = 0) -> Trial:
+    use = PhaseUse(phase="train", seconds=1.0, reserved_bytes=9 * GIB, outside_bytes=500 * MIB)
+    report = TrialReport(uses=(use,), device_total_bytes=job.budget.total_bytes)
+    verdict = Verdict(kind=kind, phase="train", why="", source="allocator")
+    return Trial(rung=job.ladder.rungs[index], verdict=verdict, report=report, seconds=1.0, folder=job.folder.trial(index))
+
+
+# ---- 5: the card is looked at again
+
+
+def test_no_trial_is_started_on_a_card_that_others_have_come_to(job: Job, card: FakeCard) -> None:
+    card.used = 8 * GIB
+    outcome = trial.run(job, job.ladder.asked)
+    assert outcome.verdict.kind is Kind.CARD_TAKEN
+    assert "7.8 GiB of cuda:0" in outcome.verdict.why and not (outcome.folder / "orders.json").exists()
+
+
+def test_a_trial_is_told_its_card_and_what_was_free_on_it(job: Job, card: FakeCard, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: dict[str, Any] = {}
+
+    def start(argv: Any, *, env: Any, **_: Any) -> Any:
+        started.update(env=env)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(process, "start", start)
+    card.used = 100 * MIB
+    with pytest.raises(KeyboardInterrupt):
+        trial.run(job, job.ladder.asked)
+    orders = json.loads((job.folder.trial(0) / "orders.json").read_text())
+    assert (orders["device_uuid"], orders["idle_free_bytes"]) == (card.uuid, job.budget.free_bytes - 100 * MIB)
+    assert started["env"]["CUDA_VISIBLE_DEVICES"] == card.uuid
+    assert started["env"]["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True"
+
+
+@pytest.mark.parametrize(("when", "status", "trials"), [("wait", Status.DONE, 2), ("stop", Status.CARD_TAKEN, 1)])
+def test_the_walk_waits_for_a_taken_card_or_stops_as_the_recipe_says(
+    card: FakeCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str, status: Status, trials: int
+) -> None:
+    job, screen = make_job(tmp_path, when_taken=when), Screen()
+    monkeypatch.setattr(devices.time, "sleep", lambda _: setattr(card, "used", 0))
+    kinds = iter([Kind.CARD_TAKEN, Kind.FITS])
+
+    def run(job: Job, rung: Any, **_: Any) -> Trial:
+        card.used = 8 * GIB
+        return tried(job, next(kinds), index=rung.index)
+
+    monkeypatch.setattr(trial, "run", run)
+    fit = story.fit(job, screen)
+    assert (fit.status, len(fit.trials)) == (status, trials)
+    assert [one.rung.index for one in fit.trials] == [0] * trials, "a taken card says nothing of the rung"
+    assert ("waiting" in screen.heard) is (when == "wait")
+    assert fit.exit_code == (0 if when == "wait" else 4)
+
+
+def test_a_run_is_not_launched_on_a_card_that_others_have_come_to(card: FakeCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = make_job(tmp_path, when_taken="stop")
+    monkeypatch.setattr(trial, "run", lambda job, rung, **_: tried(job, Kind.FITS))
+    monkeypatch.setattr(launch, "start", lambda *_, **__: pytest.fail("launched"))
+
+    class Coming(Screen):
+        def summary(self, fit: Fit) -> None:
+            card.used = 8 * GIB
+
+    screen = Coming()
+    fit = train.train(job, screen, show=(sys.stdout.buffer, sys.stderr.buffer))
+    assert fit.status is Status.CARD_TAKEN and fit.outcome is None and "taken" in screen.heard
+
+
+def test_words_of_a_trial_that_others_ended_are_not_held_against_the_next(job: Job) -> None:
+    place = job.folder.trial(0)
+    (place / "stderr.log").write_text("CUDA out of memory")
+    trial._put_aside(place)
+    assert not (place / "stderr.log").exists() and (place / "stderr.log.before").exists()
+
+
+# ---- 16: a budget error is ours
+
+
+def test_a_budget_that_cannot_be_taken_is_no_crash_of_the_trainer(job: Job) -> None:
+    failure = Failure(types=("BudgetError", "RuntimeError"), message="BudgetError: this process runs on the card GPU-2", traceback="")
+    fault = trial._budget_fault(TrialReport(failure=failure), job.folder.trial(0))
+    assert isinstance(fault, BadInput)
+    assert "the budget could not be taken: this process runs on the card GPU-2" in str(fault)
+    taken = replace(failure, types=("CardTaken", "BudgetError"))
+    assert trial._budget_fault(TrialReport(failure=taken), job.folder.trial(0)) is None  # a verdict of its own
+
+
+# ---- 3: the run is held to what was proven
+
+
+class Started:
+    """What a launch would have started."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, torch_version: str) -> None:
+        self.argv: tuple[str, ...] = ()
+        self.env: dict[str, str] = {}
+        monkeypatch.setattr(process, "start", self._start)
+        monkeypatch.setattr(allocator, "torch_version", lambda: torch_version)
+
+    def _start(self, argv: Any, *, env: Any, **_: Any) -> None:
+        self.argv, self.env = tuple(argv), dict(env)
+
+    def run(self, job: Job) -> Started:
+        chosen = tried(job, Kind.FITS)
+        command = launch.native_command(job, chosen.rung)
+        launch.start(job, chosen, command, show=(sys.stdout.buffer, sys.stderr.buffer))
+        return self
+
+
+@pytest.mark.parametrize("memory", [None, 8 * GIB], ids=["whole card", "played card"])
+def test_every_run_on_a_card_is_held_by_the_allocators_own_variable(
+    card: FakeCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int | None
+) -> None:
+    job = make_job(tmp_path, memory=memory)
+    started = Started(monkeypatch, "2.15.0").run(job)
+    fraction = (job.budget.budget_bytes - 500 * MIB) / job.budget.total_bytes
+    assert started.env["PYTORCH_CUDA_ALLOC_CONF"] == f"expandable_segments:True,per_process_memory_fraction:{fraction:.6f}"
+    assert started.argv == (sys.executable, "train.py")
+
+
+def test_an_older_torch_is_held_by_a_wrapper_that_knows_the_card(card: FakeCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = make_job(tmp_path)
+    card.used = 100 * MIB
+    started = Started(monkeypatch, "2.8.0").run(job)
+    assert "per_process" not in started.env["PYTORCH_CUDA_ALLOC_CONF"]
+    words = started.argv[started.argv.index("--device") :]
+    free = str(job.budget.free_bytes - 100 * MIB)
+    assert words[:8] == ("--device", "cuda", "--device-uuid", card.uuid, "--idle-free", free, "--bytes", str(job.budget.budget_bytes))
+
+
+def test_a_script_of_another_interpreter_is_held_by_the_wrapper(card: FakeCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = make_job(tmp_path, argv=("/opt/other/bin/python", "train.py"))
+    assert "launcher.worker.budgeted" in Started(monkeypatch, "2.15.0").run(job).argv
+
+
+def test_the_command_that_is_shown_needs_nothing_of_autofit(job: Job) -> None:
+    said = launch.native_command(job, job.ladder.asked).shell()
+    assert "launcher" not in said and "per_process" not in said
+    assert "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" in said
+
+
+# ---- 3: and watched
+
+HALVED = "WARNING ⚠️ CUDA out of memory with batch=16. Reducing to batch=8 and retrying (1/3)."
+BACKEND = "WARNING ⚠️ CUDA backend memory error with batch=16. Reducing to batch=8 and retrying (2/3)."
+ASSIGNER = "WARNING ⚠️ CUDA out of memory in TaskAlignedAssigner with batch_size=16 and max_num_obj=300; retrying assignment one image"
+AMP = "AMP: checks failed ❌. AMP training on NVIDIA GeForce may lead to NaN losses"
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [(HALVED, "halved"), (BACKEND, "halved"), (ASSIGNER, "image by image"), (AMP, "fp32"), ("epoch 1/300", ""), ("AMP: checks passed", "")],
+    ids=["halved", "backend", "assigner", "amp", "epoch", "amp fine"],
+)  # fmt: skip
+def test_what_ultralytics_does_otherwise_is_known_by_its_words(line: str, what: str) -> None:
+    assert (what in gone_otherwise(line)) if what else gone_otherwise(line) == ""
+
+
+def test_a_run_that_goes_on_otherwise_is_told_the_moment_it_says_so(job: Job) -> None:
+    heard: list[str] = []
+    usage = Usage(os.getpid(), job.budget, job.folder.held, base_bytes=0)
+    child = process.Child(process=SimpleNamespace(pid=os.getpid()), token="", started=0.0)  # type: ignore[arg-type]
+    job.folder.run_stdout.touch()
+    meter = Meter(job, job.ladder.asked, usage)
+    watch = Watch(child, job, usage, meter, told=None, otherwise=lambda line, what: heard.append(what))
+    watch.look()
+    with job.folder.run_stderr.open("w", encoding="utf-8") as file:
+        for text in ("epoch 1\r  10%", "\r 20%\n", HALVED[:30], HALVED[30:] + "\n", HALVED + "\n", ASSIGNER + "\n"):
+            file.write(text)
+            file.flush()
+            watch.look()
+    assert heard == ["halved its own batch", "assigns labels image by image, many times slower"]
+    events = [json.loads(line) for line in job.folder.events.read_text(encoding="utf-8").splitlines()]
+    assert [one["what"] for one in events if one["event"] == "run_otherwise"] == heard
+
+
+def test_a_runs_own_peak_is_in_its_trials_measure(job: Job) -> None:
+    """Trial: reserved and outside. Run: what is gone from the card, context included."""
+    fit = Fit(job=job, chosen=None)
+    report = tried(job, Kind.FITS).report
+    assert report.peak_bytes == 9 * GIB + 500 * MIB
+    assert fit.memory is None
+
+
+# ---- 13: processes
+
+
+def test_many_processes_on_one_card_are_refused_before_anything_is_tried(card: FakeCard, tmp_path: Path) -> None:
+    from launcher.trainers.script.adapter import ScriptAdapter
+
+    (tmp_path / "train.py").touch()
+
+    def faults(kind: str, *launcher: str) -> list[str]:
+        trainer = {"adapter": "script", "args": {"command": [*launcher, str(tmp_path / "train.py")], "spelled": {"micro_batch": "-b"}}}
+        recipe = Recipe.model_validate({**RECIPE, "trainer": trainer, "device": {"kind": kind}})
+        return [fault.found for fault in ScriptAdapter(recipe).check() if "several processes" in fault.found]
+
+    assert faults("cuda", "torchrun", "--nproc_per_node=2") and faults("auto", "accelerate", "launch", "--num_processes", "4")
+    assert (
+        faults("cpu", "torchrun", "--nproc_per_node=2")
+        == faults("cuda", "torchrun")
+        == faults("cuda", "torchrun", "--nproc_per_node=1")
+        == []
+    )
+
+
+def test_paged_optimizers_are_refused_on_a_card(card: FakeCard) -> None:
+    from launcher.trainers.transformers.adapter import _paged_problem
+
+    assert _paged_problem("paged_adamw_8bit", "cpu") is None and _paged_problem("adamw_8bit", "cuda") is None
+    problem = _paged_problem("paged_adamw_8bit", "auto")
+    assert problem is not None and problem[1] == "Take adamw_8bit."
+
+
+# ---- 12, 14, 16: Ultralytics
+
+
+def yolo(**device: Any) -> Any:
+    from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
+
+    ask = {"micro_batch": 8, "image_size": 640, "model": "yolov8n.yaml"}
+    return UltralyticsAdapter(Recipe.model_validate({**RECIPE, "ask": ask, "device": device}))
+
+
+def test_every_ultralytics_run_on_a_card_runs_what_it_was_told_or_fails(job: Job, tmp_path: Path) -> None:
+    """A plain ``yolo`` halves its batch by itself in the first epoch."""
+    from launcher.ladder.build import ladder_of
+
+    adapter = yolo(kind="cuda")
+    rung = ladder_of(adapter).asked
+    command = adapter.full_run(rung, job.budget, folder=tmp_path)
+    assert command.argv[0] == sys.executable and command.argv[1].endswith("yolo_exact.py")
+    assert command.argv[2:4] == ("detect", "train") and adapter.shapes_vary(rung)
+
+
+def test_what_amp_is_checked_with_is_fetched_before_a_trial_on_a_card(
+    card: FakeCard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from launcher.ladder.build import ladder_of
+    from launcher.trainers.ultralytics import models
+
+    monkeypatch.setattr(models, "weights_dir", lambda: tmp_path)
+    monkeypatch.setattr(models, "network_is_there", lambda: True)
+    command = yolo(kind="cuda").fetch(ladder_of(yolo(kind="cuda")).asked)
+    assert command is not None and command.argv[-2:] == ("--if-it-can", str(tmp_path / "yolo26n.pt"))
+    assert yolo(kind="cpu").fetch(ladder_of(yolo(kind="cpu")).asked) is None
+    (tmp_path / "yolo26n.pt").touch()
+    assert yolo(kind="cuda").fetch(ladder_of(yolo(kind="cuda")).asked) is None
+
+
+def test_validation_growth_on_a_card_is_told_from_three_batches_alike() -> None:
+    from launcher.trainers.ultralytics.inside.trial import growth_of
+
+    assert growth_of([100, 90, 130]) == 0
+    assert growth_of([100, 110, 130]) == 10
+
+
+def test_half_micro_batches_end_the_trial_of_a_driver_that_spills() -> None:
+    from launcher.trainers.ultralytics.inside.trial import _with_halves
+    from launcher.trainers.ultralytics.inside.worst import Draw
+
+    whole = Draw((0, 1, 2, 3), 640)
+    assert _with_halves([[whole], [whole]], 2) == [[whole], [whole, Draw((0, 1), 640), Draw((0, 1), 640)]]
+    assert _with_halves([[whole], [whole]], 0) == [[whole], [whole]]
+
+
+# ---- 2, 11: shapes and figures of a trial on a card
+
+
+def test_shapes_of_a_detector_on_a_card_come_largest_small_odd_and_largest_again_and_once_more_after_validation() -> None:
+    from launcher.trainers.ultralytics.inside.worst import Draw, training
+
+    shapes = [Draw((0, 1, 2), size) for size in (1920, 1600, 1280, 960, 640)]
+    options = {"dense": None, "steps": 2, "steps_after": 1, "accumulation": 1, "closes": False}
+    for epoch in training(shapes, **options):  # type: ignore[arg-type]
+        assert [draw.size for draw in epoch] == [1920, 640, 1280, 1920]
+
+
+def test_figures_are_drawn_in_a_trial_on_a_card_too(tmp_path: Path) -> None:
+    """The threads that draw them hold on to batches on the card."""
+    from launcher.shared.orders import Orders
+    from launcher.trainers.ultralytics.inside.trial import Plan
+
+    payload = {"model": "m", "args": {"plots": True, "batch": 8}, "asked_batch": 8, "asked_nbs": 64, "cache_dir": str(tmp_path)}
+    for device in ("cuda", "cpu"):
+        orders = Orders(module="", folder=str(tmp_path), device=device, cap_bytes=1, accumulation=1, payload=payload)
+        assert Plan.of(orders).arguments["plots"] is True
+
+
+# ---- its time series
+
+
+def test_a_runs_series_tells_its_card_and_nvml_is_open_all_the_while(job: Job, card: FakeCard) -> None:
+    fake: Any = sys.modules["pynvml"]
+    usage = Usage(os.getpid(), job.budget, job.folder.held, base_bytes=0)
+    meter = Meter(job, job.ladder.asked, usage)
+    card.used, card.busy = 9 * GIB, 93
+    before = fake.opened - fake.shut_down
+    usage.start()
+    assert fake.opened - fake.shut_down == before + 1
+    until = time.monotonic() + 120
+    while not usage.now_bytes and time.monotonic() < until:
+        time.sleep(0.05)
+    meter.look()
+    usage.stop()
+    assert fake.opened - fake.shut_down == before
+    (line,) = read_series(job.folder.series)
+    assert (line["used_bytes"], line["busy"]) == (9 * GIB, 0.93) and line["host_bytes"] > 0
+
+
+def test_a_card_that_does_not_tell_how_busy_it_is_has_a_series_without_that(job: Job) -> None:
+    meter = Meter(job, job.ladder.asked, Usage(os.getpid(), job.budget, job.folder.held, base_bytes=0))
+    meter.said("an adapter without a word for progress stumbles over this")
+    meter.look()
+    (line,) = read_series(job.folder.series)
+    assert "busy" not in line and "step" not in line

@@ -1,0 +1,141 @@
+"""What `autofit resume` refuses, in one message each, with nothing changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.config import recipe
+from launcher.config.schema import LadderRules, Recipe, TrainerRules
+from launcher.engine import resumption
+from launcher.engine.state import FORMAT
+from launcher.errors import BadInput
+from launcher.history import owner
+from launcher.trainers.suite import snapshot
+from tests.helpers.places import ROOT
+
+RECIPE = Recipe(
+    name="mine",
+    ask={"micro_batch": 4},
+    trainer=TrainerRules(adapter="script", args={"command": [sys.executable, "train.py"], "spelled": {"micro_batch": "--batch-size"}}),
+    ladder=LadderRules(order=("micro_batch",)),
+)
+
+
+def run_folder(place: Path, **record: Any) -> Path:
+    folder = place / "run"
+    folder.mkdir()
+    said = {"format": FORMAT, "status": "interrupted", "trials": [], "attempts": [], "cwd": str(place), "chosen_rung_index": None, **record}
+    (folder / "record.json").write_text(json.dumps(said))
+    (folder / "recipe.yaml").write_text(recipe.as_yaml(RECIPE))
+    return folder
+
+
+def refusal(folder: Path, *words: str) -> str:
+    before = snapshot(folder) if folder.is_dir() else {}
+    with pytest.raises(BadInput) as refused:
+        resumption.read(str(folder), words)
+    assert (snapshot(folder) if folder.is_dir() else {}) == before
+    assert len(refused.value.faults) == 1
+    return str(refused.value)
+
+
+def test_an_interrupted_run_is_read_as_it_was_launched(tmp_path: Path) -> None:
+    found = resumption.read(str(run_folder(tmp_path)), ["recover.allow_restart=true", "device.memory=2GiB"])
+    assert found.draft.recipe is not None and found.cwd == tmp_path and not found.done
+    assert found.draft.recipe.recover.allow_restart and found.draft.recipe.device.memory == 2**31
+    assert found.draft.recipe.model_copy(update={"recover": RECIPE.recover, "device": RECIPE.device}) == RECIPE
+
+
+def test_a_folder_that_is_not_there_or_is_no_run(tmp_path: Path) -> None:
+    assert "there is no such folder" in refusal(tmp_path / "nowhere")
+    (tmp_path / "data").mkdir()
+    assert "it isn't a run of autofit" in refusal(tmp_path / "data")
+    (tmp_path / "data" / "record.json").write_text("{torn")
+    assert "it isn't a run of autofit" in refusal(tmp_path / "data")
+
+
+def test_a_record_that_is_torn_is_told_from_a_folder_that_is_no_run(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path)
+    (folder / "record.json").write_text((folder / "record.json").read_text()[:40])
+    said = refusal(folder)
+    assert "record.json: the run's record is torn" in said and "isn't a run" not in said and "command.sh" in said
+
+
+def test_an_older_record(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path)
+    record = json.loads((folder / "record.json").read_text())
+    del record["format"]
+    (folder / "record.json").write_text(json.dumps(record))
+    assert "format 1" in refusal(folder)
+
+
+@pytest.mark.parametrize("status", ["no_rung_fits", "misread"])
+def test_a_run_that_never_came_to_a_full_run(tmp_path: Path, status: str) -> None:
+    assert f"never came to a full run: {status}" in refusal(run_folder(tmp_path, status=status))
+
+
+def test_trials_without_a_full_run(tmp_path: Path) -> None:
+    assert "only trials were asked" in refusal(run_folder(tmp_path, status="done"))
+
+
+def test_a_run_that_runs(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path)
+    holds = f"""
+import time
+from pathlib import Path
+from launcher.history import owner
+with owner.held(Path({str(folder)!r})):
+    print(flush=True)
+    time.sleep(3600)
+"""
+    with subprocess.Popen([sys.executable, "-c", holds], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdout.readline()
+        try:
+            assert f"process {other.pid} runs it just now" in refusal(folder)
+        finally:
+            other.kill()
+    assert resumption.read(str(folder)), "its owner was killed"
+
+
+def test_a_run_of_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = run_folder(tmp_path)
+    with owner.held(folder):
+        pass
+    said = json.loads((folder / "owner.json").read_text())
+    (folder / "owner.json").write_text(json.dumps({**said, "host": "node17", "boot": "another", "ended": ""}) + "\n")
+    assert socket.gethostname() != "node17" and "node17" in refusal(folder)
+
+
+def test_what_may_not_be_said_otherwise(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path)
+    assert "can't be said here" in refusal(folder, "ask.micro_batch=2")
+    assert "Known here" in refusal(folder, "recover.restart=2")
+
+
+def test_a_folder_it_was_launched_in_that_is_gone(tmp_path: Path) -> None:
+    assert "is gone" in refusal(run_folder(tmp_path, cwd=str(tmp_path / "moved")))
+
+
+def test_attempts_of_another_ladder(tmp_path: Path) -> None:
+    from launcher.adapter.registry import load_adapter
+    from launcher.ladder.build import ladder_of
+
+    attempt = {"rung_index": 0, "rung": {"micro_batch": 64}}
+    found = resumption.read(str(run_folder(tmp_path, attempts=[attempt])))
+    with pytest.raises(BadInput, match="aren't those of its recipe's ladder"):
+        found.attempts(ladder_of(load_adapter("script")(RECIPE)))
+
+
+def test_the_verb_says_it_in_one_line_and_status_1(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "launcher", "resume", str(tmp_path / "nowhere"), "--json"]
+    done = subprocess.run(argv, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert done.returncode == 1 and json.loads(done.stdout)["status"] == "bad_input"
+    assert "there is no such folder" in done.stderr and not list(tmp_path.iterdir())

@@ -1,0 +1,187 @@
+"""What the search is told: parts of the cap by rung, and what a real trial teaches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.adapter.tracing import Ask, Tracing
+from launcher.config.schema import Recipe
+from launcher.forecast import correction, lookahead, trace_store
+from launcher.forecast.forecaster import Foresight
+from launcher.ladder import build
+from launcher.ladder.extrapolation import Seen
+from launcher.ladder.rungs import Rung
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.shared.report import Phase, PhaseUse, TrialReport
+from launcher.shared.trace import Trace
+from launcher.trainers.script.adapter import ScriptAdapter
+from launcher.trainers.suite import cpu_budget
+from launcher.trial.trial import Trial
+from tests.unit.forecast.test_plan import adapter, keep_traces
+
+
+@pytest.fixture(autouse=True)
+def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("YOLO_OFFLINE", "true")
+
+
+def test_lower_rungs_need_a_smaller_part_of_the_cap() -> None:
+    one = adapter()
+    ladder = build.ladder_of(one)
+    keep_traces(one, ladder, cuda=False)
+    parts = lookahead.parts(lookahead.foresight(one, ladder, cpu_budget()), 2**30)
+    batches = [parts[rung.index] for rung in ladder.rungs if not rung.values["checkpointing"]]
+    assert None not in batches and batches == sorted(batches, key=lambda part: -(part or 0)) and len(batches) == 6
+
+
+def test_a_real_peak_is_kept_and_corrects_the_next_launch() -> None:
+    one = adapter()
+    ladder = build.ladder_of(one)
+    keep_traces(one, ladder, cuda=False)
+    budget = cpu_budget()
+    sight = lookahead.foresight(one, ladder, budget)
+    foreseen = sight.uncorrected(ladder.asked)
+    assert foreseen is not None
+    real = foreseen[Phase.TRAIN].middle_bytes + 2**26
+    uses = (PhaseUse(phase="train", seconds=1.0, reserved_bytes=real), PhaseUse(phase="setup", seconds=1.0, reserved_bytes=1))
+    verdict = Verdict(kind=Kind.FITS, phase=Phase.DONE, why="", peak_bytes=real)
+    tried = Trial(rung=ladder.asked, verdict=verdict, report=TrialReport(uses=uses), seconds=1.0, folder=Path())
+    correction.keep(lookahead.seen(sight, tried, device=budget.name))
+    again = lookahead.foresight(one, ladder, budget).of(ladder.rungs[1])
+    before = sight.uncorrected(ladder.rungs[1])
+    assert again is not None and before is not None
+    assert again[Phase.TRAIN].middle_bytes == before[Phase.TRAIN].middle_bytes + 2**26
+
+
+def test_of_what_an_evaluation_keeps_only_the_whole_sets_peak_is_held_against_the_forecast(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = adapter()
+    ladder = build.ladder_of(one)
+    keep_traces(one, ladder, cuda=False)
+    sight = lookahead.foresight(one, ladder, cpu_budget())
+    sight.gather([ladder.asked])
+    plain = sight.tracing(ladder.asked)
+    assert isinstance(plain, Tracing)
+    monkeypatch.setattr(sight, "tracing", lambda rung: replace(plain, kept={Phase.VALIDATE: 2**20}))
+    uses = (PhaseUse(phase="train", seconds=1.0, reserved_bytes=2**28), PhaseUse(phase="validate", seconds=1.0, reserved_bytes=2**27))
+
+    def real(peak_bytes: int) -> dict[str, int]:
+        verdict = Verdict(kind=Kind.FITS, phase=Phase.DONE, why="", peak_bytes=peak_bytes)
+        tried = Trial(rung=ladder.asked, verdict=verdict, report=TrialReport(uses=uses), seconds=1.0, folder=Path())
+        return {one.phase: one.real_bytes for one in lookahead.seen(sight, tried, device="cpu")}
+
+    assert real(2**29) == {"train": 2**28, "validate": 2**29} and real(2**28) == {"train": 2**28}
+
+
+def test_no_trace_is_asked_for_below_the_first_rung_that_is_foreseen_to_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = adapter()
+    ladder = build.ladder_of(one)
+    keep_traces(one, ladder, cuda=False)
+    asked: list[str] = []
+    plain = trace_store.of
+
+    def of(asks: list[Ask], **more: Any) -> dict[str, Trace | str]:
+        asked.extend(ask.key for ask in asks)
+        return plain(asks, **more)
+
+    monkeypatch.setattr(trace_store, "of", of)
+    roomy = lookahead.parts(lookahead.foresight(one, ladder, cpu_budget()), 2**34)
+    checkpointed = {rung.index for rung in ladder.rungs if rung.values["checkpointing"]}
+    assert len(set(asked)) == 1
+    assert {index for index, part in roomy.items() if part is None} == checkpointed
+    tight = lookahead.parts(lookahead.foresight(one, ladder, cpu_budget()), 2**24)
+    assert len(set(asked)) == 2 and None not in tight.values()
+
+
+def test_on_a_card_what_goes_through_under_the_cap_counts_and_not_what_is_reserved_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = adapter()
+    ladder = build.ladder_of(one)
+    keep_traces(one, ladder)
+    budget = replace(cpu_budget(), kind="cuda", name="NVIDIA Something 9000", total_bytes=2**36)
+    peaks = lookahead.parts(lookahead.foresight(one, ladder, budget), 1)
+    cap = int((peaks[1] or 0) / 1.1)
+    asked: list[int] = []
+
+    def goes(self: Foresight, rung: Rung, cap_bytes: int) -> tuple[bool, bool]:
+        asked.append(rung.index)
+        return rung.index == 1, True
+
+    monkeypatch.setattr(Foresight, "goes_through", goes)
+    found = lookahead.parts(lookahead.foresight(one, ladder, budget), cap)
+    assert asked == [1], "rung 0 is far too large, and below the one that goes through nothing is asked"
+    assert found[1] == 1.0 and (found[0] or 0) > lookahead.EDGE
+    monkeypatch.setattr(Foresight, "goes_through", lambda *_: (False, False))
+    assert (lookahead.parts(lookahead.foresight(one, ladder, budget), int((peaks[1] or 0) * 1.1))[1] or 0) > 1.0
+
+
+def test_a_launch_names_a_rung_and_learns_from_what_fits_alone() -> None:
+    one = adapter()
+    ladder = build.ladder_of(one)
+    keep_traces(one, ladder, cuda=False)
+    budget = cpu_budget()
+    peaks = lookahead.parts(lookahead.foresight(one, ladder, budget), 1)
+    tight = replace(budget, cap_bytes=int(peaks[2] or 0) + 1)
+    ahead = lookahead.Ahead(one, ladder, tight)
+    assert ahead.at_hand() and not ahead.parts
+    ahead.look()
+    assert ahead.named is not None and ahead.named.index == 2 and not ahead.why_not
+    for kind in (Kind.OUT_OF_MEMORY, Kind.FITS):
+        assert not correction.known()
+        uses = (PhaseUse(phase="train", seconds=1.0, reserved_bytes=2**30),)
+        verdict = Verdict(kind=kind, phase=Phase.TRAIN, why="", peak_bytes=2**30)
+        ahead.learn(Trial(rung=ahead.named, verdict=verdict, report=TrialReport(uses=uses), seconds=1.0, folder=Path()))
+    assert [one.real_bytes for one in correction.known()] == [2**30]
+
+
+def test_a_trainer_that_cannot_be_traced_has_no_forecast_and_says_why() -> None:
+    script = Recipe.model_validate(
+        {
+            "name": "mine",
+            "ask": {"micro_batch": 8},
+            "trainer": {
+                "adapter": "script",
+                "args": {"command": ["python", "train.py"], "spelled": {"micro_batch": "--b", "accumulation": "--a"}},
+            },
+            "ladder": {"order": ("micro_batch",)},
+        }
+    )
+    one = ScriptAdapter(script)
+    ahead = lookahead.Ahead(one, build.ladder_of(one), cpu_budget())
+    ahead.look()
+    assert ahead.named is None and set(ahead.parts.values()) == {None} and "can't be traced" in ahead.why_not[0]
+
+
+def test_where_earlier_trials_are_known_no_trace_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_store.Making, "over", False)
+    one = adapter()
+    ladder = build.ladder_of(one)
+    keep_traces(one, ladder, cuda=False)
+    seen = [Seen(rung=ladder.rungs[0], need=2.4, fits=False, failed_in="train"), Seen(rung=ladder.rungs[2], need=0.7, fits=True)]
+    for too_little in ([], seen[:1]):
+        assert not lookahead.Ahead(one, ladder, cpu_budget(), earlier=too_little).at_hand()
+    ahead = lookahead.Ahead(one, ladder, cpu_budget(), earlier=seen)
+    assert ahead.at_hand()
+    ahead.look()
+    assert ahead.parts[2] == 0.7 and (ahead.parts[0] or 0) >= 2.4 and ahead.named is not None and 0 < ahead.named.index <= 2
+
+
+def test_a_trace_that_is_there_is_held_to_what_earlier_trials_measured() -> None:
+    one = adapter()
+    ladder = build.ladder_of(one)
+    keep_traces(one, ladder, cuda=False)
+    budget = cpu_budget()
+    parts = lookahead.parts(lookahead.foresight(one, ladder, budget), budget.cap_bytes)
+    measured = 1.3 * (parts[2] or 0)
+    ahead = lookahead.Ahead(one, ladder, budget, earlier=[Seen(rung=ladder.rungs[2], need=measured, fits=True)])
+    ahead.look()
+    assert ahead.parts[2] == pytest.approx(measured) and ahead.parts[1] == pytest.approx(1.3 * (parts[1] or 0))
+
+
+def test_a_card_that_the_catalogue_does_not_know_is_taken_as_it_is() -> None:
+    card = lookahead.card_of(replace(cpu_budget(), kind="cuda", name="NVIDIA Something 9000", total_bytes=2**34))
+    assert card.usable_bytes == 2**34 and card.lean == 0.5

@@ -1,0 +1,415 @@
+"""The search may skip, never guess: what it chooses equals what trying every rung finds."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from launcher.ladder.rungs import Ladder, Wheel, build
+from launcher.ladder.search import FREE, FREE_BORNE_OUT, Chosen, Policy, Stop, Tried, Try, dominated_by, most_left, next_move
+from launcher.ladder.verdict import Kind, Verdict
+from tests.helpers import surfaces
+from tests.helpers.surfaces import Searched, Surface, searched
+
+
+def verdict(kind: Kind, phase: str = "train", source: str | None = "allocator") -> Verdict:
+    return Verdict(kind=kind, phase=phase, why="", source=source)  # type: ignore[arg-type]
+
+
+OOM, FITS = verdict(Kind.OUT_OF_MEMORY), verdict(Kind.FITS, "done", None)
+
+
+def small() -> Ladder:
+    wheels = [
+        Wheel(name="val_micro_batch", values=(8, 4), acts_in="validation"),
+        Wheel(name="micro_batch", values=(8, 4, 2)),
+        Wheel(name="image_size", values=(640, 320)),
+    ]
+    return build(wheels, effective_batch=8)
+
+
+def walk(ladder: Ladder, memory_of: dict[int, float], budget: float, policy: str = "walk") -> tuple[int | None, list[int]]:
+    history: list[Tried] = []
+    while isinstance(move := next_move(ladder, history, policy=policy), Try):  # type: ignore[arg-type]
+        fits = memory_of[move.rung.index] <= budget
+        history.append(Tried(rung=move.rung, verdict=FITS if fits else OOM))
+    return (move.rung.index if isinstance(move, Chosen) else None), [tried.rung.index for tried in history]
+
+
+@st.composite
+def monotone(draw: st.DrawFn) -> tuple[Ladder, dict[int, float], float]:
+    """A ladder whose memory falls (or stays) with every turn of any wheel, as memory does."""
+    sizes = [draw(st.integers(1, 4)) for _ in range(3)]
+    micro = [2**k for k in range(sizes[0])][::-1]
+    wheels = [
+        Wheel(name="micro_batch", values=tuple(micro)),
+        Wheel(name="image_size", values=tuple(range(sizes[1], 0, -1))),
+        Wheel(name="model", values=tuple("abcd"[: sizes[2]])),
+    ]
+    ladder = build(draw(st.permutations(wheels)), effective_batch=micro[0])
+    weights = [[draw(st.floats(0, 10)) for _ in wheel.values] for wheel in ladder.wheels]
+    falling = [list(itertools.accumulate(reversed(column))) for column in weights]  # increasing from the last value to the asked one
+    memory = {
+        rung.index: sum(column[len(column) - 1 - at] for column, at in zip(falling, rung.position, strict=True)) for rung in ladder.rungs
+    }
+    return ladder, memory, draw(st.floats(0, 120))
+
+
+@settings(deadline=None)
+@given(monotone())
+def test_the_walk_chooses_what_the_exhaustive_walk_chooses(case: tuple[Ladder, dict[int, float], float]) -> None:
+    ladder, memory, budget = case
+    chosen, tried = walk(ladder, memory, budget)
+    reference, tried_all = walk(ladder, memory, budget, "exhaustive")
+    by_hand = next((index for index in sorted(memory) if memory[index] <= budget), None)
+    assert chosen == reference == by_hand
+    assert set(tried) <= set(tried_all)
+
+
+@settings(deadline=None)
+@given(monotone())
+def test_a_skipped_rung_is_dominated_by_a_real_failure(case: tuple[Ladder, dict[int, float], float]) -> None:
+    ladder, memory, budget = case
+    chosen, tried = walk(ladder, memory, budget)
+    history = [Tried(rung=ladder.rungs[index], verdict=OOM) for index in tried if memory[index] > budget]
+    above = ladder.rungs[: chosen if chosen is not None else len(ladder.rungs)]
+    for rung in above:
+        assert rung.index in tried or dominated_by(ladder, rung, history) is not None
+
+
+def test_a_rung_that_asks_more_than_a_failed_one_is_skipped() -> None:
+    wheels = [Wheel(name="micro_batch", values=(4, 2)), Wheel(name="model", values=("x", "l"))]
+    ladder = build(wheels, effective_batch=4)
+    history = [Tried(rung=ladder.rungs[3], verdict=OOM)]  # the least of all failed
+    assert next_move(ladder, history) == Stop(why="exhausted")
+    assert isinstance(next_move(ladder, history, policy="exhaustive"), Try)
+
+
+def test_a_failure_in_training_is_not_cured_by_a_wheel_of_validation() -> None:
+    ladder = small()
+    move = next_move(ladder, [Tried(rung=ladder.rungs[0], verdict=verdict(Kind.OUT_OF_MEMORY, "train"))])
+    assert isinstance(move, Try)
+    assert move.rung.values == {"val_micro_batch": 8, "micro_batch": 4, "image_size": 640}
+
+
+def test_a_failure_in_validation_tries_the_wheel_of_validation_first() -> None:
+    ladder = small()
+    move = next_move(ladder, [Tried(rung=ladder.rungs[0], verdict=verdict(Kind.OUT_OF_MEMORY, "validate"))])
+    assert isinstance(move, Try)
+    assert move.rung.values == {"val_micro_batch": 4, "micro_batch": 8, "image_size": 640}
+
+
+def test_a_failure_after_validation_counts_on_every_wheel() -> None:
+    ladder = small()
+    move = next_move(ladder, [Tried(rung=ladder.rungs[0], verdict=verdict(Kind.OUT_OF_MEMORY, "train_again"))])
+    assert isinstance(move, Try)
+    assert move.rung.index == 1
+
+
+def test_an_altered_trial_and_a_failure_of_workers_dominate_nothing() -> None:
+    ladder = small()
+    for one in (verdict(Kind.ALTERED), verdict(Kind.OUT_OF_MEMORY, "train", "workers")):
+        move = next_move(ladder, [Tried(rung=ladder.rungs[3], verdict=one)])
+        assert isinstance(move, Try)
+        assert move.rung.index == 0
+
+
+def test_a_crash_a_stall_and_a_vacuous_trial_stop_the_walk_at_once() -> None:
+    ladder = small()
+    for kind in (Kind.CRASHED, Kind.STALLED, Kind.VACUOUS):
+        assert next_move(ladder, [Tried(rung=ladder.rungs[0], verdict=verdict(kind))]) == Stop(why="not_memory")
+
+
+def test_a_crash_of_one_rung_alone_is_passed_over_and_the_same_crash_twice_is_the_trainers() -> None:
+    ladder = small()
+    crash = [Verdict(kind=Kind.CRASHED, phase="train", why=f"ValueError: Expected more than 1 value, got [{n}, 256, 1, 1]") for n in (1, 2)]
+    history = [Tried(rung=ladder.rungs[0], verdict=verdict(Kind.OUT_OF_MEMORY))]
+    first = next_move(ladder, history)
+    assert isinstance(first, Try)
+    history.append(Tried(rung=first.rung, verdict=crash[0]))
+    second = next_move(ladder, history)
+    assert isinstance(second, Try)
+    assert second.rung.index > first.rung.index
+    fits = Tried(rung=second.rung, verdict=verdict(Kind.FITS))
+    assert next_move(ladder, [*history, fits]) == Chosen(rung=second.rung)
+    assert next_move(ladder, [*history, Tried(rung=second.rung, verdict=crash[1])]) == Stop(why="not_memory")
+
+
+def test_a_crash_where_another_rung_came_further_is_passed_over_as_often_as_it_comes() -> None:
+    """Ultralytics refuses a last batch of one image at 32 px: on every rung of one image, and on no other."""
+    ladder = small()
+    history = [Tried(rung=ladder.rungs[0], verdict=verdict(Kind.OUT_OF_MEMORY, phase="finish"))]
+    crash = Verdict(kind=Kind.CRASHED, phase="setup", why="ValueError: final batch=1 training at imgsz=32")
+    for _ in range(2):
+        move = next_move(ladder, history)
+        assert isinstance(move, Try)
+        history.append(Tried(rung=move.rung, verdict=crash))
+    assert isinstance(next_move(ladder, history), Try)
+
+
+def test_the_first_rung_that_fits_is_chosen_and_nothing_more_is_tried() -> None:
+    ladder = small()
+    history = [Tried(rung=ladder.rungs[0], verdict=OOM), Tried(rung=ladder.rungs[2], verdict=FITS)]
+    assert next_move(ladder, history) == Chosen(rung=ladder.rungs[2])
+
+
+def test_a_rung_on_a_taken_card_was_not_measured_and_is_tried_again() -> None:
+    ladder = small()
+    history = [Tried(rung=ladder.rungs[0], verdict=verdict(Kind.CARD_TAKEN, "train", None))]
+    assert next_move(ladder, history) == Try(rung=ladder.rungs[0])
+    assert dominated_by(ladder, ladder.rungs[0], history) is None
+
+
+def test_a_trainer_that_went_down_by_itself_is_followed_to_the_batch_it_took() -> None:
+    ladder = build([Wheel(name="micro_batch", values=(64, 32, 16, 8)), Wheel(name="model", values=("l", "s"))], effective_batch=64)
+    altered = Verdict(kind=Kind.ALTERED, phase="train", why="", took=16)
+    move = next_move(ladder, [Tried(rung=ladder.asked, verdict=altered)])
+    assert isinstance(move, Try) and move.rung.values == {"micro_batch": 16, "model": "l"}
+    ignores = Verdict(kind=Kind.ALTERED, phase="train", why="")
+    move = next_move(ladder, [Tried(rung=ladder.asked, verdict=ignores)])
+    assert isinstance(move, Try) and move.rung.micro_batch == 32
+
+
+def test_a_batch_that_can_not_be_put_together_leaves_only_rungs_that_need_not() -> None:
+    ladder = build([Wheel(name="micro_batch", values=(64, 32, 16)), Wheel(name="model", values=("l", "s"))], effective_batch=64)
+    inexact = verdict(Kind.ALTERED, source="accumulation")
+    move = next_move(ladder, [Tried(rung=ladder.asked, verdict=OOM), Tried(rung=ladder.rungs[1], verdict=inexact)])
+    assert isinstance(move, Try) and move.rung.values == {"micro_batch": 64, "model": "s"}
+
+
+def of_a_script() -> Ladder:
+    """As a script's: validation's batch is the fastest wheel."""
+    wheels = [
+        Wheel(name="val_micro_batch", values=(8, 4, 2), acts_in="validation"),
+        Wheel(name="micro_batch", values=(32, 16, 8, 4, 2, 1)),
+        Wheel(name="segment", values=(64, 48, 32)),
+    ]
+    return build(wheels, effective_batch=32)
+
+
+@pytest.mark.parametrize("policy", ["walk", "predicted"])
+def test_a_word_that_does_nothing_is_told_after_two_rungs_and_what_needs_it_not_is_still_tried(policy: Policy) -> None:
+    ladder = of_a_script()
+    needs = {rung.index: dict.fromkeys(surfaces.PHASES, 0.5 if rung.values["segment"] == 32 else 2.0) for rung in ladder.rungs}
+    needs |= {rung.index: dict.fromkeys(surfaces.PHASES, 0.5) for rung in ladder.rungs if rung.micro_batch < 32}
+    surface = Surface(ladder, needs, ignores="accumulation")
+    found, walked = searched(surface, policy), searched(surface, "exhaustive")
+    assert found.chosen == walked.chosen is not None and ladder.rungs[found.chosen].values["segment"] == 32
+    faults = [tried.rung.accumulation for tried in found.history if tried.verdict.otherwise]
+    assert len(faults) == 2 and found.trials <= 6 < walked.trials, "39 trials of one fault were seen"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**9))
+def test_where_a_word_does_nothing_the_walk_chooses_what_the_exhaustive_walk_chooses(seed: int) -> None:
+    draw, surface = world(seed, most=30)
+    surface.ignores = draw.choice(["accumulation", *(wheel.name for wheel in surface.ladder.wheels)])
+    assert searched(surface, "walk").chosen == searched(surface, "exhaustive").chosen == searched(surface, "predicted").chosen
+
+
+def test_a_setting_that_runs_otherwise_wherever_it_stands_ends_the_search() -> None:
+    ladder = of_a_script()
+    history: list[Tried] = []
+    while isinstance(move := next_move(ladder, history), Try):
+        history.append(Tried(rung=move.rung, verdict=replace(verdict(Kind.ALTERED, source=None), otherwise=("device",))))
+    assert move == Stop(why="exhausted") and len(history) == 2
+
+
+def test_a_rung_that_fits_shows_that_the_word_does_something() -> None:
+    ladder = of_a_script()
+    faulty = replace(verdict(Kind.ALTERED, source=None), otherwise=("accumulation",))
+    history = [Tried(rung=ladder.rungs[at], verdict=faulty) for at in (3, 6)]
+    assert dominated_by(ladder, ladder.rungs[9], history) is not None
+    assert dominated_by(ladder, ladder.rungs[9], [*history, Tried(rung=ladder.rungs[12], verdict=FITS)]) is None
+
+
+def test_what_runs_otherwise_in_training_does_so_at_every_batch_of_validation() -> None:
+    ladder = of_a_script()
+    faulty = replace(verdict(Kind.ALTERED, source=None), otherwise=("accumulation",))
+    move = next_move(ladder, [Tried(rung=ladder.asked, verdict=OOM), Tried(rung=ladder.rungs[3], verdict=faulty)])
+    assert isinstance(move, Try) and move.rung.values == {"val_micro_batch": 8, "micro_batch": 8, "segment": 64}
+
+
+@pytest.mark.parametrize("phase", ["setup", "train"])
+def test_no_batch_of_validation_is_turned_where_training_ran_out(phase: str) -> None:
+    """Seen: 32 ran out in training; then 16 with validation's batch at 2, 4 and 8, of which only the last was needed."""
+    ladder = of_a_script()
+    history: list[Tried] = []
+    while isinstance(move := next_move(ladder, history, policy="predicted"), Try):
+        assert move.rung.values["val_micro_batch"] == 8
+        fits = move.rung.micro_batch <= 4
+        history.append(Tried(rung=move.rung, verdict=FITS if fits else verdict(Kind.OUT_OF_MEMORY, phase)))
+    assert isinstance(move, Chosen) and move.rung.micro_batch == 4
+
+
+# -- predicted -----------------------------------------------------------------------------------------------------------------
+
+
+def world(seed: int, *, most: int = 40) -> tuple[random.Random, Surface]:
+    """An invented surface that falls with every turn of a wheel."""
+    draw = random.Random(seed)
+    ladder = surfaces.ladder(draw, most=most)
+    needs = draw.choice([surfaces.like_memory, surfaces.anyhow_monotone])(draw, ladder)
+    return draw, Surface(ladder, needs, measured=draw.random() < 0.5)
+
+
+def proven(surface: Surface, found: Searched) -> bool:
+    """The chosen rung really fitted, and every rung above it really failed or is dominated by one that did."""
+    failed = [tried for tried in found.history if not tried.verdict.fits and tried.verdict.kind is not Kind.CARD_TAKEN]
+    really = {tried.rung.index for tried in failed}
+    assert found.chosen is not None and any(tried.rung.index == found.chosen and tried.verdict.fits for tried in found.history)
+    above = surface.ladder.rungs[: found.chosen]
+    return all(rung.index in really or dominated_by(surface.ladder, rung, failed) is not None for rung in above)
+
+
+def held_to_the_walk(seed: int, *, most: int) -> None:
+    draw, surface = world(seed, most=most)
+    walked = searched(surface, "walk")
+    name, predicted = draw.choice(list(surfaces.forecasts(draw, surface)))
+    found = searched(surface, "predicted", predicted, taken=lambda: draw.random() < 0.1)
+    assert found.chosen == walked.chosen == searched(surface, "exhaustive").chosen, name
+    assert found.chosen is None or proven(surface, found), name
+    assert found.trials <= walked.trials + FREE_BORNE_OUT, name
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**9))
+def test_whatever_is_predicted_the_walks_rung_is_chosen_in_no_more_than_two_trials_more(seed: int) -> None:
+    held_to_the_walk(seed, most=30)
+
+
+@pytest.mark.slow
+@settings(max_examples=4000, deadline=None)
+@given(st.integers(0, 10**9))
+def test_whatever_is_predicted_on_thousands_of_ladders_the_walks_rung_is_chosen(seed: int) -> None:
+    held_to_the_walk(seed, most=120)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**9))
+def test_with_nothing_to_forecast_from_it_is_the_walk_and_one_trial_at_most(seed: int) -> None:
+    _, surface = world(seed, most=30)
+    found = searched(surface, "predicted", shown=lambda tried: replace(tried, need=None, by_phase={}))
+    walked = searched(surface, "walk")
+    assert found.chosen == walked.chosen and found.trials <= walked.trials + FREE
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**9))
+def test_a_hopeless_prediction_costs_one_trial_more_than_the_walk_at_most(seed: int) -> None:
+    draw, surface = world(seed, most=30)
+    hopeless = {rung.index: surface.need(rung) * draw.uniform(4, 40) ** draw.choice([-1, 1]) for rung in surface.ladder.rungs}
+    found, walked = searched(surface, "predicted", hopeless), searched(surface, "walk")
+    assert found.chosen == walked.chosen and found.trials <= walked.trials + FREE
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**9))
+def test_a_right_prediction_needs_no_trial_but_the_proof(seed: int) -> None:
+    """The chosen rung, and one failure for each way of asking less than all the rungs above it."""
+    _, surface = world(seed, most=30)
+    exact = {rung.index: surface.need(rung) for rung in surface.ladder.rungs}
+    found = searched(surface, "predicted", exact)
+    assert found.trials <= (found.chosen is not None) + surfaces.antichain(surface.ladder, found.chosen, surface.ladder.rungs)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**9))
+def test_on_any_surface_bumps_and_crashes_included_nothing_unproven_is_chosen(seed: int) -> None:
+    draw, surface = world(seed, most=30)
+    surface.needs = surfaces.noisy(draw, surface.needs)
+    surfaces.spoil(draw, surface)
+    found = searched(surface, "predicted", draw.choice(list(surfaces.forecasts(draw, surface)))[1])
+    assert found.chosen is None or proven(surface, found)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**9))
+@example(61746)
+def test_where_rungs_crash_or_refuse_it_finds_what_the_walk_finds_or_what_fits_below_its_end(seed: int) -> None:
+    draw, surface = world(seed, most=30)
+    surfaces.spoil(draw, surface)
+    found = searched(surface, "predicted", draw.choice(list(surfaces.forecasts(draw, surface)))[1])
+    walked = searched(surface, "walk")
+    if walked.chosen is not None or walked.move == Stop(why="exhausted"):
+        assert found.chosen == walked.chosen
+    elif found.chosen is not None:
+        assert (surface.crashes or surface.broken) and proven(surface, found)
+
+
+def line(*sizes: int) -> Ladder:
+    return build([Wheel(name="micro_batch", values=sizes)], effective_batch=sizes[0])
+
+
+def affine(ladder: Ladder, *, standing: float, each: float) -> Surface:
+    needs = {rung.index: dict.fromkeys(surfaces.PHASES, standing + each * rung.micro_batch) for rung in ladder.rungs}
+    return Surface(ladder, needs, measured=False)
+
+
+def test_a_good_prediction_makes_two_trials_of_a_long_walk() -> None:
+    wheels = [Wheel(name="image_size", values=tuple(range(64, 0, -1))), Wheel(name="micro_batch", values=(1,))]
+    ladder = build(wheels, effective_batch=1)
+    needs = {rung.index: dict.fromkeys(surfaces.PHASES, 0.1 + 0.0371 * int(str(rung.values["image_size"]))) for rung in ladder.rungs}
+    surface = Surface(ladder, needs)
+    found = searched(surface, "predicted", {index: by_phase["train"] * 1.01 for index, by_phase in needs.items()})
+    walked = searched(surface, "walk")
+    assert found.chosen == walked.chosen and (found.trials, walked.trials) == (2, 41)
+
+
+def test_without_a_prediction_trials_alone_soon_name_the_rung() -> None:
+    """Divisors of 5040, of which 48 fit: the walk goes through 42 larger ones."""
+    sizes = [size for size in range(5040, 0, -1) if 5040 % size == 0]
+    surface = affine(line(*sizes), standing=0.2, each=0.8 / 50)
+    found, walked = searched(surface, "predicted"), searched(surface, "walk")
+    assert found.chosen == walked.chosen and found.trials <= 10 < walked.trials
+
+
+def test_what_is_asked_is_tried_first_where_it_is_forecast_to_fit() -> None:
+    surface = affine(line(8, 4, 2), standing=0.1, each=0.1)
+    assert [tried.rung.index for tried in searched(surface, "predicted", {0: 0.9, 1: 0.5, 2: 0.3}).history] == [0]
+
+
+def test_a_crash_at_a_rung_below_ends_nothing_before_what_is_above_was_walked() -> None:
+    ladder = line(8, 4, 2)
+    crash = Tried(rung=ladder.rungs[1], verdict=Verdict(kind=Kind.CRASHED, phase="train", why="KeyError: x"))
+    assert next_move(ladder, [crash], policy="predicted") == Try(rung=ladder.asked)
+    again = Tried(rung=ladder.asked, verdict=crash.verdict)
+    assert next_move(ladder, [crash, again], policy="predicted") == Stop(why="not_memory")
+    fits = Tried(rung=ladder.asked, verdict=FITS)
+    assert next_move(ladder, [crash, fits], policy="predicted") == Chosen(rung=ladder.asked)
+
+
+def test_a_trainer_that_went_down_by_itself_is_followed_by_the_predicted_search_too() -> None:
+    ladder = line(64, 32, 16, 8)
+    altered = Verdict(kind=Kind.ALTERED, phase="train", why="", took=16)
+    move = next_move(ladder, [Tried(rung=ladder.asked, verdict=altered)], policy="predicted", predicted={1: 0.5})
+    assert isinstance(move, Try) and move.rung.micro_batch == 16
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**9))
+def test_no_more_trials_are_made_than_were_said_to_be_left(seed: int) -> None:
+    draw, surface = world(seed, most=30)
+    _, predicted = draw.choice(list(surfaces.forecasts(draw, surface)))
+    policies: tuple[Policy, ...] = ("predicted", "walk", "exhaustive")
+    for policy in policies:
+        found = searched(surface, policy, predicted)
+        for made in range(found.trials + 1):
+            left = found.trials - made
+            assert left <= most_left(surface.ladder, found.history[:made], policy=policy) <= len(surface.ladder.rungs) - made
+
+
+def test_what_is_tried_elsewhere_than_next_says_why() -> None:
+    ladder = line(64, 32, 16, 8, 4)
+    failed = Tried(rung=ladder.asked, verdict=OOM, need=1.5)
+    move = next_move(ladder, [failed], policy="predicted", predicted={1: 1.3, 2: 0.9, 3: 0.6, 4: 0.4})
+    assert isinstance(move, Try) and move.rung.index == 1
+    assert move.why == "rung 2 is predicted to fit, and is taken once this one above it has really failed"
+    again = Tried(rung=ladder.rungs[1], verdict=OOM, need=1.3)
+    move = next_move(ladder, [failed, again], policy="predicted", predicted={1: 1.3, 2: 0.9, 3: 0.6, 4: 0.4})
+    assert isinstance(move, Try) and (move.rung.index, move.why) == (2, "predicted to be the first that fits")

@@ -1,0 +1,79 @@
+"""Bars drawn for a wide terminal, on a narrower screen: one row each, drawn in place, with what matters; and nothing else is touched."""
+
+from __future__ import annotations
+
+import pytest
+
+from launcher.machine.bars import Redrawing, fitted
+from tests.helpers.screens import screen_of
+
+YOLO = "       1/10         0G      6.728      4.506      2.301         45        160: {percent}% {bar} {step}/30 10.2it/s {step}.5s<3.0s"
+HEADER = "      Epoch    GPU_mem   box_loss   cls_loss   dfl_loss  Instances       Size"
+TQDM = "Epoch 1: {percent:3}%|{bar}| {step}/30 [00:0{step}<00:20, 10.2it/s, loss=0.512]"
+
+
+def yolo(step: int) -> str:
+    return YOLO.format(percent=step * 100 // 30, bar="━" * (step * 12 // 30) + "─" * (12 - step * 12 // 30), step=step)
+
+
+def tqdm(step: int) -> str:
+    return TQDM.format(percent=step * 100 // 30, bar=("█" * (step * 140 // 30)).ljust(140), step=step)
+
+
+def seen(*said: str, columns: int, piece: int = 10**6) -> list[str]:
+    """The screen after a trainer has said all of that, which came in pieces of so many bytes."""
+    redrawing, raw = Redrawing(), "".join(said).encode()
+    out = b"".join(redrawing.shown(raw[at : at + piece], columns=columns) for at in range(0, len(raw), piece))
+    return screen_of(out, columns=columns)
+
+
+@pytest.mark.parametrize("piece", [10**6, 64, 7, 1])
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_a_bar_drawn_again_and_again_stays_on_one_row_and_tells_its_step(columns: int, piece: int) -> None:
+    for bar, start in ((yolo, "\r\x1b[K"), (tqdm, "\r")):
+        rows = seen(*(start + bar(step) for step in range(8)), "\nnext line\n", columns=columns, piece=piece)
+        assert len(rows) == 2 and rows[1] == "next line", rows
+        told = "7/30 10.2it/s 7.5s<3.0s" if bar is yolo else "7/30 [00:07<00:20, 10.2it/s,"
+        assert told in rows[0], rows
+        assert len(rows[0]) < columns
+
+
+def test_at_80_columns_all_of_ultralytics_row_is_there() -> None:
+    (header, row) = seen(HEADER + "\n", *(f"\r\x1b[K{yolo(step)}" for step in range(8)), columns=80)
+    assert header == HEADER
+    for word in ("1/10", "0G", "6.728", "4.506", "2.301", "45", "160:", "23%", "7/30", "10.2it/s", "7.5s<3.0s"):
+        assert word in row.split(), row
+
+
+def test_a_bar_that_has_room_is_not_touched() -> None:
+    said = b"\r\x1b[K" + yolo(3).encode()
+    assert Redrawing().shown(said, columns=140) == said
+
+
+def test_lines_that_end_are_not_touched_however_long_and_whatever_their_bytes() -> None:
+    said = b"x" * 500 + b"\n\xff\xfe\r\nshort\n" + "\x1b[31mred\x1b[0m é\n".encode()
+    assert Redrawing().shown(said, columns=40) == said
+
+
+def test_a_character_that_comes_in_two_pieces_is_whole() -> None:
+    redrawing, raw = Redrawing(), "é█\n".encode()
+    assert b"".join(redrawing.shown(raw[at : at + 1], columns=40) for at in range(len(raw))) == raw
+
+
+def test_a_line_that_has_wrapped_and_is_drawn_again_leaves_nothing_behind() -> None:
+    rows = seen("before\n", "loading " + "." * 100, "\rloaded", "\nafter\n", columns=40)
+    assert rows == ["before", "loaded", "after"]
+
+
+def test_two_bars_below_one_another_stay_two() -> None:
+    """As tqdm draws an evaluation's below training's."""
+    below = "".join(f"\n\r{tqdm(step)}\x1b[A" for step in range(5))
+    rows = seen(f"\r{tqdm(3)}", below, f"\r{tqdm(4)}", columns=80)
+    assert len(rows) == 2 and "4/30 [00:04" in rows[0] and "4/30 [00:04" in rows[1]
+
+
+def test_what_is_not_shown_of_a_long_name_is_whole_words() -> None:
+    line = "Training of a model with a very long name " + tqdm(7)
+    assert fitted(line, 60) == "Training … 23%|█ | 7/30 [00:07<00:20, 10.2it/s, loss=0.512]"
+    assert fitted(line, 40) == "Training … 7/30 [00:07<00:20, …"
+    assert len(fitted("x" * 300, 40)) == 40

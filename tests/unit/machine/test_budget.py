@@ -1,0 +1,558 @@
+"""launcher.machine.budget (and nvml, host, sizes below it): budgets from a fake NVML with pynvml's names, and the real CPU."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pynvml
+import pytest
+
+from launcher.errors import BadInput, Fault
+from launcher.machine import budget as devices
+from launcher.machine import host
+from launcher.machine import nvml as nvml_module
+from launcher.machine.budget import Budget, find, settle, taken, wait_for
+from launcher.shared.sizes import format_size, parse_size
+from tests.helpers.nvml_stand_in import GIB, GONE, MIB, FakeCard, FakeNvml
+from tests.helpers.places import ROOT
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml_module, "VANISH_WAIT_S", 0.0)
+
+
+@pytest.fixture
+def no_card_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine without a card, wherever the tests run."""
+    monkeypatch.setattr(nvml_module, "_card_files", lambda: False)
+
+
+def on(nvml: FakeNvml, kind: str = "cuda", **options: Any) -> Budget:
+    options.setdefault("environ", {})
+    return find(kind, headroom=0.10, nvml=nvml, **options)
+
+
+def refused(nvml: FakeNvml | None, kind: str = "cuda", **options: Any) -> list[Fault]:
+    options.setdefault("headroom", 0.10)
+    options.setdefault("environ", {})
+    with pytest.raises(BadInput) as caught:
+        find(kind, nvml=nvml, **options)
+    return list(caught.value.faults)
+
+
+# ---- whole cards
+
+
+@pytest.mark.parametrize(("total", "name"), [(16 * GIB, "NVIDIA GeForce RTX 4080 SUPER"), (80 * GIB, "NVIDIA A100")])
+def test_an_idle_card_is_budgeted_whole_less_the_drivers_reserve(total: int, name: str) -> None:
+    nvml = FakeNvml(FakeCard(total=total, name=name, reserved=256 * MIB))
+    budget = on(nvml)
+    assert (budget.kind, budget.index, budget.name) == ("cuda", 0, name)
+    assert budget.total_bytes == budget.free_bytes == budget.budget_bytes == total - 256 * MIB
+    assert budget.cap_bytes == int((total - 256 * MIB) * 0.9)
+    assert (budget.neighbours, budget.emulated, budget.notes) == ((), False, ())
+    assert nvml.shut_down == 1
+
+
+def test_auto_takes_the_card_where_there_is_one() -> None:
+    assert on(FakeNvml(FakeCard()), "auto").kind == "cuda"
+
+
+def test_a_driver_without_version_2_memory_counts_its_reserve_as_use() -> None:
+    budget = on(FakeNvml(FakeCard(version_2=False)))
+    assert budget.total_bytes == 16 * GIB
+    assert budget.budget_bytes == 16 * GIB - 256 * MIB
+
+
+def test_memory_emulates_a_smaller_card() -> None:
+    budget = on(FakeNvml(FakeCard(total=80 * GIB, name="NVIDIA A100")), memory_bytes=16 * GIB)
+    assert budget.emulated
+    assert (budget.budget_bytes, budget.cap_bytes) == (16 * GIB, int(16 * GIB * 0.9))
+    assert budget.notes == ("cuda:0 (NVIDIA A100) has 79.8 GiB; device.memory makes it a card of 16.0 GiB",)
+    assert str(budget) == "cuda:0 (NVIDIA A100, 16.0 GiB of 79.8 GiB)"
+
+
+def test_the_size_on_the_box_is_all_of_the_card() -> None:
+    budget = on(FakeNvml(FakeCard()), memory_bytes=16 * GIB)
+    assert (budget.budget_bytes, budget.emulated) == (16 * GIB - 256 * MIB, False)
+
+
+def test_memory_above_the_cards_is_refused_with_the_largest_round_size() -> None:
+    (fault,) = refused(FakeNvml(FakeCard()), memory_bytes=20 * GIB)
+    assert str(fault) == (
+        "device.memory: 20.0 GiB is asked, but cuda:0 (NVIDIA GeForce RTX 4080 SUPER) has 15.8 GiB that programs can "
+        "reach. Ask for 15GiB or less, or leave it empty for all of the card."
+    )
+
+
+def test_memory_too_small_for_a_context_is_refused() -> None:
+    (fault,) = refused(FakeNvml(FakeCard()), memory_bytes=100 * MIB)
+    assert str(fault) == ("device.memory: 100 MiB is asked, but a CUDA context alone needs about 512 MiB. Ask for more.")
+
+
+# ---- neighbours
+
+
+def held_by_us(used: int = 20 * GIB, listed: int | None = 20 * GIB) -> FakeNvml:
+    card = FakeCard(total=80 * GIB, name="NVIDIA A100", used=used, processes=[[(os.getpid(), listed)]])
+    return FakeNvml(card)
+
+
+def test_a_held_card_is_refused_with_process_pid_user_memory_and_cures() -> None:
+    (fault,) = refused(held_by_us())
+    me = psutil.Process()
+    assert fault.key == "device.share"
+    who, command = f"{me.name()} (pid {os.getpid()}, user {me.username()}, 20.0 GiB)", Path(me.cmdline()[0]).name
+    assert fault.found.startswith(f"20.0 GiB of the 79.8 GiB of cuda:0 (NVIDIA A100) are in use by {who} `{command}")
+    assert fault.cure == (
+        f"If they are leftovers, kill {os.getpid()}; otherwise wait, or set device.share=true to budget only the "
+        "59.8 GiB that are free now."
+    )
+
+
+def test_sharing_budgets_what_is_free_and_says_so() -> None:
+    budget = on(held_by_us(), share=True)
+    assert budget.budget_bytes == budget.free_bytes == 60 * GIB - 256 * MIB
+    assert [neighbour.pid for neighbour in budget.neighbours] == [os.getpid()]
+    assert budget.notes[0].startswith("the budget is the 59.8 GiB that others leave free of 79.8 GiB: ")
+    assert "a neighbour that grows later takes memory that this budget counts on" in budget.notes[1]
+
+
+def test_a_shared_card_can_emulate_a_smaller_one_when_enough_is_free() -> None:
+    budget = on(held_by_us(), share=True, memory_bytes=16 * GIB)
+    assert (budget.budget_bytes, budget.emulated) == (16 * GIB, True)
+
+
+def test_a_shared_card_with_nothing_left_is_refused() -> None:
+    (fault,) = refused(held_by_us(used=79 * GIB + 600 * MIB, listed=79 * GIB), share=True)
+    assert fault.key == "device.share"
+    assert fault.found.startswith("168 MiB of the 79.8 GiB of cuda:0 (NVIDIA A100) are free, held by ")
+    assert fault.found.endswith("and a CUDA context alone needs about 512 MiB")
+
+
+def test_a_small_neighbour_is_tolerated_and_its_memory_is_not_budgeted() -> None:
+    card = FakeCard(used=600 * MIB, graphics=[(os.getpid(), 600 * MIB)])
+    budget = on(FakeNvml(card))
+    assert budget.budget_bytes == 16 * GIB - 256 * MIB - 600 * MIB
+    assert len(budget.notes) == 1
+    assert budget.notes[0].startswith("the budget is the 15.2 GiB that others leave free of 15.8 GiB: ")
+    assert "600 MiB)" in budget.notes[0]
+
+
+def test_a_process_in_both_of_nvmls_lists_counts_once() -> None:
+    card = FakeCard(used=600 * MIB, processes=[[(os.getpid(), 600 * MIB)]], graphics=[(os.getpid(), 600 * MIB)])
+    (neighbour,) = on(FakeNvml(card)).neighbours
+    assert neighbour.used_bytes == 600 * MIB
+
+
+def test_a_process_that_vanished_is_no_neighbour() -> None:
+    budget = on(FakeNvml(FakeCard(processes=[[(GONE, 8 * GIB)], []])))
+    assert budget.neighbours == ()
+
+
+def test_a_process_of_another_container_is_named_as_that() -> None:
+    (fault,) = refused(FakeNvml(FakeCard(used=8 * GIB, processes=[[(GONE, 8 * GIB)]])))
+    assert f"are in use by a process this container can't see (pid {GONE} on the host, 8.0 GiB)" in fault.found
+    assert fault.cure.startswith("See nvidia-smi on the host; otherwise wait, or set device.share=true")
+
+
+def test_use_that_no_process_accounts_for_is_told() -> None:
+    (fault,) = refused(FakeNvml(FakeCard(used=8 * GIB)))
+    assert (
+        "are in use by a process this container can't see, the desktop or the driver "
+        "(8.0 GiB that belong to no process shown here)" in fault.found
+    )
+
+
+def test_a_driver_that_does_not_tell_a_process_memory_is_understood() -> None:
+    (fault,) = refused(held_by_us(used=8 * GIB, listed=None))
+    assert f"(pid {os.getpid()}, user {psutil.Process().username()}, an amount the driver doesn't tell)" in fault.found
+    assert "another container, the desktop or the driver (8.0 GiB that belong to no process shown here)" in fault.found
+
+
+def test_everything_wrong_with_a_card_is_told_at_once() -> None:
+    faults = refused(held_by_us(), memory_bytes=100 * GIB)
+    assert [fault.key for fault in faults] == ["device.memory", "device.share"]
+
+
+# ---- which card
+
+TWO = (
+    FakeCard(name="first", uuid="GPU-11111111-aaaa-bbbb-cccc-000000000000"),
+    FakeCard(name="second", uuid="GPU-22222222-aaaa-bbbb-cccc-000000000000"),
+)
+
+
+@pytest.mark.parametrize(
+    ("wish", "index", "name"),
+    [
+        (None, 0, "first"),
+        (None, 1, "second"),
+        ("0,1", 1, "second"),
+        ("1", 0, "second"),
+        ("1,0", 1, "first"),
+        (" 1 , 0 ", 0, "second"),
+        ("GPU-22222222-aaaa-bbbb-cccc-000000000000", 0, "second"),
+        ("GPU-2222", 0, "second"),
+        ("0,7,1", 0, "first"),  # CUDA's rule: what follows the first wrong entry doesn't count
+    ],
+)
+def test_device_index_counts_among_the_visible_cards(wish: str | None, index: int, name: str) -> None:
+    environ = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} | ({} if wish is None else {"CUDA_VISIBLE_DEVICES": wish})
+    budget = on(FakeNvml(*TWO), index=index, environ=environ)
+    assert budget.name == name
+    assert budget.index == ["first", "second"].index(name)
+    assert budget.notes == ()
+
+
+def test_several_visible_cards_without_a_fixed_order_get_a_note() -> None:
+    note = f"2 cards are visible, numbered by PCI bus as nvidia-smi does; this is {TWO[0].uuid}"
+    assert on(FakeNvml(*TWO)).notes == (note,)
+
+
+def test_a_card_has_one_identity() -> None:
+    budget = on(FakeNvml(*TWO), index=1)
+    assert budget.uuid == TWO[1].uuid
+
+
+def test_cards_that_may_not_be_opened_are_skipped_and_told() -> None:
+    """NVML counts them, CUDA doesn't: ``device.index`` and CUDA_VISIBLE_DEVICES count the others."""
+    nvml = FakeNvml(FakeCard(name="somebody else's", locked=True), *TWO)
+    budget = on(nvml, environ={"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
+    assert budget.uuid == TWO[0].uuid
+    assert budget.notes == ("card 0 of nvidia-smi is left out: it can't be opened (Insufficient Permissions)",)
+
+
+def test_a_machine_whose_cards_may_all_not_be_opened_is_refused() -> None:
+    (fault,) = refused(FakeNvml(FakeCard(locked=True)), "auto")
+    assert "no card can be opened: card 0 of nvidia-smi is left out" in fault.found
+
+
+# ---- a card that others come to
+
+
+def test_a_neighbour_who_comes_later_has_taken_the_card_and_a_desktops_drift_has_not() -> None:
+    nvml = FakeNvml(FakeCard())
+    budget = on(nvml)
+    nvml.cards[0].used = 300 * MIB
+    assert taken(budget, nvml=nvml) == ""
+    nvml.cards[0].used = 2 * GIB
+    assert taken(budget, nvml=nvml).startswith("13.8 GiB of cuda:0 (NVIDIA GeForce RTX 4080 SUPER) are free and the budget needs 15.8 GiB")
+
+
+def test_a_neighbour_beside_a_card_that_is_only_played_has_taken_nothing() -> None:
+    nvml = FakeNvml(FakeCard(total=80 * GIB))
+    budget = on(nvml, memory_bytes=16 * GIB)
+    nvml.cards[0].used = 40 * GIB
+    assert taken(budget, nvml=nvml) == ""
+
+
+def test_a_taken_card_is_waited_for_until_it_is_free_or_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml = FakeNvml(FakeCard())
+    budget = on(nvml)
+    nvml.cards[0].used = 2 * GIB
+    assert wait_for(budget, timeout_s=0.01, nvml=nvml) != ""
+    monkeypatch.setattr(devices, "WAITING_S", 0.0)
+    monkeypatch.setattr(devices.time, "sleep", lambda _: setattr(nvml.cards[0], "used", 0))
+    assert wait_for(budget, timeout_s=60, nvml=nvml) == ""
+
+
+def test_a_trial_that_waits_for_its_predecessors_memory_leaves_a_desktops_drift_alone() -> None:
+    nvml = FakeNvml(FakeCard())
+    budget = on(nvml)
+    nvml.cards[0].used = 300 * MIB
+    assert settle(budget, idle_free_bytes=budget.free_bytes - 300 * MIB, timeout_s=0.0, nvml=nvml)
+    nvml.cards[0].used = 900 * MIB
+    assert not settle(budget, idle_free_bytes=budget.free_bytes - 300 * MIB, timeout_s=0.0, nvml=nvml)
+
+
+def test_cuda_malloc_async_is_refused() -> None:
+    (fault,) = refused(FakeNvml(FakeCard()), environ={"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"})
+    assert fault.key == "PYTORCH_CUDA_ALLOC_CONF" and "whose pool no cap holds" in fault.found
+
+
+def test_a_fraction_of_the_persons_own_is_refused_for_a_budget() -> None:
+    (fault,) = refused(FakeNvml(FakeCard()), environ={"PYTORCH_CUDA_ALLOC_CONF": "per_process_memory_fraction:0.5"})
+    assert "by which autofit itself holds a run to its budget" in fault.found
+
+
+def test_a_driver_that_spills_gets_a_lower_cap(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = on(FakeNvml(FakeCard()))
+    monkeypatch.setattr(platform, "release", lambda: "6.6.87.2-microsoft-standard-WSL2")
+    spilling = on(FakeNvml(FakeCard()))
+    assert (plain.may_spill, spilling.may_spill) == (False, True)
+    assert spilling.cap_bytes == spilling.ceiling_bytes == int(plain.cap_bytes * 0.9)
+    assert spilling.budget_bytes == plain.budget_bytes
+
+
+@pytest.mark.parametrize(
+    ("wish", "found"),
+    [
+        ("7", "CUDA_VISIBLE_DEVICES=\"7\" begins with '7', which names no card of 2"),
+        ("GPU-9", "CUDA_VISIBLE_DEVICES=\"GPU-9\" begins with 'GPU-9', which names no card of 2"),
+        ("MIG-1234", "CUDA_VISIBLE_DEVICES=MIG-1234 names a MIG slice, which autofit doesn't support"),
+    ],
+)
+def test_visible_devices_that_name_no_whole_card_are_refused(wish: str, found: str) -> None:
+    for kind in ("cuda", "auto"):
+        (fault,) = refused(FakeNvml(*TWO), kind, environ={"CUDA_VISIBLE_DEVICES": wish})
+        assert (fault.key, fault.found) == ("device.kind", f"{kind} is asked, but {found}")
+
+
+def test_an_index_beyond_the_visible_cards_is_refused() -> None:
+    (fault,) = refused(FakeNvml(*TWO), index=1, environ={"CUDA_VISIBLE_DEVICES": "0,7"})
+    assert str(fault) == "device.index: 1 is asked, but 1 card can be seen (CUDA_VISIBLE_DEVICES=0,7). Use 0."
+    (fault,) = refused(FakeNvml(*TWO), index=2)
+    assert str(fault) == "device.index: 2 is asked, but 2 cards can be seen. Use a number from 0 to 1."
+
+
+@pytest.mark.parametrize("wish", ["", "-1"])
+def test_hidden_cards_mean_the_cpu_for_auto_and_a_fault_for_cuda(wish: str) -> None:
+    environ = {"CUDA_VISIBLE_DEVICES": wish}
+    (fault,) = refused(FakeNvml(*TWO), environ=environ)
+    assert fault.found.startswith(f'cuda is asked, but CUDA_VISIBLE_DEVICES="{wish}" hides all 2 cards')
+    assert fault.cure == "Unset CUDA_VISIBLE_DEVICES, or set it to 0; or run with device.kind=cpu."
+    budget = on(FakeNvml(*TWO), "auto", environ=environ)
+    assert budget.kind == "cpu"
+    assert budget.notes[0] == f'no GPU is used: CUDA_VISIBLE_DEVICES="{wish}" hides all 2 cards'
+
+
+def test_a_card_in_mig_mode_is_refused() -> None:
+    (fault,) = refused(FakeNvml(FakeCard(mig=1)))
+    assert (fault.key, "is in MIG mode, which autofit doesn't support" in fault.found) == ("device.index", True)
+    assert on(FakeNvml(FakeCard(mig=0))).kind == "cuda"
+
+
+def test_a_card_without_memory_of_its_own_is_refused() -> None:
+    (fault,) = refused(FakeNvml(FakeCard(total=0)))
+    assert "the driver doesn't tell the memory of cuda:0" in fault.found
+
+
+# ---- no card
+
+ABSENT = [
+    (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "there is no NVIDIA driver (libnvidia-ml.so.1 is missing)"),
+    (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, "there is no NVIDIA driver (its kernel module is not loaded)"),
+]
+BROKEN = [
+    (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "the NVIDIA driver was updated and its library no longer matches"),
+    (pynvml.NVML_ERROR_UNKNOWN, "the NVIDIA driver doesn't answer (Unknown Error)"),
+]
+
+
+@pytest.mark.usefixtures("no_card_files")
+@pytest.mark.parametrize(("error", "found"), ABSENT)
+def test_a_missing_driver_means_the_cpu_for_auto_and_a_fault_for_cuda(error: int, found: str) -> None:
+    (fault,) = refused(FakeNvml(error=error))
+    assert fault.key == "device.kind"
+    assert fault.found.startswith(f"cuda is asked, but {found}")
+    assert fault.cure.endswith("or run on the CPU with device.kind=cpu.")
+    budget = on(FakeNvml(error=error), "auto")
+    assert budget.kind == "cpu"
+    assert budget.notes[0] == f"no GPU is used: {found}"
+
+
+@pytest.mark.parametrize(("error", "found"), BROKEN)
+def test_a_broken_driver_is_a_fault_for_auto_too(error: int, found: str) -> None:
+    for kind in ("cuda", "auto"):
+        (fault,) = refused(FakeNvml(error=error), kind)
+        assert fault.found.startswith(f"{kind} is asked, but {found}")
+
+
+def test_a_card_whose_driver_cannot_be_asked_is_a_fault_for_auto_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml_module, "_card_files", lambda: True)
+    (fault,) = refused(FakeNvml(error=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND), "auto")
+    assert "an NVIDIA card is here but the driver can't be asked (libnvidia-ml.so.1 is missing)" in fault.found
+    assert "start it with --gpus all" in fault.cure
+
+
+def test_a_driver_without_a_card_says_no_device() -> None:
+    (fault,) = refused(FakeNvml())
+    assert fault.found.startswith("cuda is asked, but the NVIDIA driver works but there is no card (no device)")
+    assert on(FakeNvml(), "auto").kind == "cpu"
+
+
+@pytest.mark.usefixtures("no_card_files")
+def test_a_missing_nvml_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)  # what an import of a missing package meets
+    (fault,) = refused(None)
+    assert "the Python package nvidia-ml-py, which asks the driver, is not installed" in fault.found
+    assert fault.cure == "Install it into this environment: pip install nvidia-ml-py."
+
+
+@pytest.mark.usefixtures("no_card_files")
+def test_an_amd_card_is_said_to_be_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
+    amd = "an AMD card or ROCm is here, which autofit doesn't support: it asks NVIDIA's NVML only"
+    monkeypatch.setattr(host, "other_accelerators", lambda: (amd,))
+    (fault,) = refused(FakeNvml(error=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND))
+    assert fault.found.endswith(f"({amd})")
+    assert amd in on(FakeNvml(error=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND), "auto").notes
+
+
+# ---- values
+
+
+def test_all_bad_values_are_told_at_once() -> None:
+    faults = refused(None, "gpu", index=-1, memory_bytes=0, headroom=1.0)
+    assert [str(fault) for fault in faults] == [
+        "device.kind: 'gpu' is not a kind of device. Did you mean cpu?",
+        "device.index: -1 is negative. Cards are numbered from 0.",
+        "device.memory: 0 bytes is no budget. Write it as 16GiB, or leave it empty for all of the device.",
+        "device.headroom: 1.0 is not a fraction from 0 to below 1. 0.10 keeps 10 % of the budget free.",
+    ]
+
+
+# ---- the CPU, for real
+
+linux = pytest.mark.skipif(platform.system() != "Linux", reason="RLIMIT_DATA is Linux's")
+
+
+@linux
+def test_a_cpu_budget_is_most_of_what_is_available() -> None:
+    budget = find("cpu", headroom=0.10)
+    assert (budget.kind, budget.index, budget.neighbours, budget.emulated) == ("cpu", 0, (), False)
+    assert 0 < budget.budget_bytes == int(budget.free_bytes * 0.8) < budget.total_bytes
+    assert budget.total_bytes <= psutil.virtual_memory().total
+    assert budget.cap_bytes == int(budget.budget_bytes * 0.9)
+    assert budget.notes[-1].startswith("the budget is 80% of the ")
+    assert "core" in budget.name
+
+
+@linux
+def test_memory_sets_the_cpu_budget() -> None:
+    budget = find("cpu", headroom=0.0, memory_bytes=300 * MIB)
+    assert (budget.budget_bytes, budget.cap_bytes, budget.emulated) == (300 * MIB, 300 * MIB, True)
+
+
+@linux
+def test_more_than_the_available_memory_is_refused() -> None:
+    (fault,) = refused(None, "cpu", memory_bytes=2**60)
+    assert fault.key == "device.memory"
+    assert "of host memory is available" in fault.found
+
+
+@linux
+def test_a_cpu_has_index_0_only() -> None:
+    (fault,) = refused(None, "cpu", index=1)
+    assert str(fault).startswith("device.index: 1 is asked on the cpu. A CPU has index 0 only")
+
+
+def test_a_cpu_budget_needs_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    (fault,) = refused(None, "cpu")
+    assert fault.found == "a CPU budget needs Linux's RLIMIT_DATA, and this is Darwin"
+
+
+@linux
+def test_a_containers_limit_lowers_the_total(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "cgroup_memory", lambda: (2 * GIB, GIB // 2))
+    budget = find("cpu", headroom=0.10)
+    assert (budget.total_bytes, budget.free_bytes) == (2 * GIB, 2 * GIB - GIB // 2)
+    assert budget.notes[0].startswith("this container may use 2.0 GiB of the machine's ")
+
+
+def _group(folder: Path, limit_file: str, limit: str, used_file: str, used: int, stat: str) -> None:
+    folder.mkdir(parents=True)
+    (folder / limit_file).write_text(f"{limit}\n")
+    (folder / used_file).write_text(f"{used}\n")
+    (folder / "memory.stat").write_text(stat)
+
+
+def test_the_tightest_version_2_group_counts_without_reclaimable_files(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("0::/user/job\n")
+    _group(tmp_path / "user", "memory.max", str(4 * GIB), "memory.current", 3 * GIB, f"anon 1\ninactive_file {GIB}\n")
+    _group(tmp_path / "user" / "job", "memory.max", "max", "memory.current", GIB, "inactive_file 0\n")
+    assert host.cgroup_memory(tmp_path, own) == (4 * GIB, 2 * GIB)
+
+
+def test_a_version_1_group_counts_and_its_no_limit_does_not(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("9:name=systemd:/\n4:cpu,memory:/docker/abc\n0::/\n")
+    files = ("memory.limit_in_bytes", str(GIB), "memory.usage_in_bytes", 1000, "total_inactive_file 400\n")
+    _group(tmp_path / "memory", *files)  # in a container the path of /proc/self/cgroup isn't below the mount
+    assert host.cgroup_memory(tmp_path, own) == (GIB, 600)
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("9223372036854771712\n")
+    assert host.cgroup_memory(tmp_path, own) is None
+
+
+def test_no_control_groups_mean_no_limit(tmp_path: Path) -> None:
+    assert host.cgroup_memory(tmp_path, tmp_path / "missing") is None
+
+
+# ---- sizes and space
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("16GiB", 16 * GIB),
+        ("16 GB", 16 * 10**9),
+        (" 800MiB ", 800 * MIB),
+        ("1.5gib", 3 * GIB // 2),
+        ("2TB", 2 * 10**12),
+        ("1024", 1024),
+        ("7 B", 7),
+        (12345, 12345),
+    ],
+)
+def test_sizes_are_read_with_their_units(text: str | int, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("16G", "'16G': 'G' can mean two things; write 16GiB (2**10 based) or 16GB (10**3)"),
+        ("16Gio", "'16Gio': unit 'Gio' is unknown; did you mean GiB?"),
+        ("16 potatoes", "'16 potatoes': unit 'potatoes' is unknown; write GiB or MiB"),
+        ("much", "'much' is not a size; write it as 16GiB or 800MiB"),
+        ("-1GiB", "'-1GiB' is not a size; write it as 16GiB or 800MiB"),
+        ("0GiB", "'0GiB' is not above zero"),
+        ("1.5", "'1.5' is a fraction of a byte; write it as 16GiB or 800MiB"),
+        (True, "True is not a size; write it as 16GiB or 800MiB"),
+        (0, "0 is not above zero"),
+    ],
+)
+def test_what_is_no_size_is_refused_with_the_reason(text: str | int, reason: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        parse_size(text)
+    assert str(caught.value) == reason
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (int(15.9 * GIB), "15.9 GiB"),
+        (GIB, "1.0 GiB"),
+        (GIB - 1, "1.0 GiB"),
+        (620 * MIB, "620 MiB"),
+        (MIB, "1 MiB"),
+        (12 * 1024, "12 KiB"),
+        (5, "5 B"),
+        (0, "0 B"),
+    ],
+)
+def test_sizes_are_written_for_people(size: int, text: str) -> None:
+    assert format_size(size) == text
+
+
+def test_space_is_told_also_where_the_folder_is_not_made_yet(tmp_path: Path) -> None:
+    assert host.disk_free(tmp_path / "not" / "yet") > 0
+    shared = host.shared_memory_free()
+    assert shared is None or shared > 0
+
+
+def test_torch_is_never_imported() -> None:
+    code = "import sys; from launcher.machine.budget import find; find('cpu', headroom=.1);"
+    code += "print([name for name in ('torch', 'numpy', 'yaml') if name in sys.modules])"
+    repo = ROOT
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=repo)
+    assert shown.stdout.strip() == "[]"

@@ -1,0 +1,73 @@
+"""Advice on what to install: packages by their own names, made in one place, and the same as the extras of pyproject.toml."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from launcher.cli import main
+from launcher.machine import install
+from tests.helpers.places import ROOT
+
+
+@pytest.mark.parametrize("name", install.EXTRAS)
+def test_an_extra_names_the_packages_that_pyproject_says(name: str) -> None:
+    said = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"][name]
+    assert tuple(re.split(r"[\[<>=~! ]", one)[0] for one in said) == install.EXTRAS[name]
+
+
+def test_only_one_module_of_the_launcher_advises_what_to_install() -> None:
+    """What runs beside the trainer, or is copied into run folders, can't ask it."""
+    package = ROOT / "launcher"
+    others = [path for path in package.rglob("*.py") if not {"inside", "native", "worker"} & set(path.relative_to(package).parts)]
+    assert [path.name for path in others if "pip install" in path.read_text(encoding="utf-8")] == ["install.py"]
+
+
+def test_no_recipe_advises_an_extra() -> None:
+    """On PyPI a stranger's project has the name."""
+    assert not [path for path in (ROOT / "recipes").glob("*.yaml") if "autofit[" in path.read_text(encoding="utf-8")]
+
+
+def test_a_missing_module_is_told_with_its_package_and_all_else_of_its_extra() -> None:
+    assert install.missing_module("Traceback ...\nModuleNotFoundError: No module named 'sklearn.datasets'\n") == "sklearn"
+    assert install.missing_module("ModuleNotFoundError: No module named 'x'\nthen it went on") is None
+    assert install.module("sklearn") == "pip install scikit-learn pillow"
+    assert install.module("torch") == "pip install torch", "more than one extra has it"
+    assert install.module("something_of_yours") == "pip install something_of_yours"
+
+
+def recipe(folder: Path, prepare: str) -> None:
+    (folder / "recipes").mkdir()
+    text = (
+        "defaults: [override /device: cpu, _self_]\ndata: made/data.yaml\n"
+        f"prepare: {json.dumps([sys.executable, '-c', prepare])}\n"
+        "ask: {model: yolo11n.yaml, micro_batch: 4}\ndevice: {memory: 900MiB}\n"
+    )
+    (folder / "recipes" / "mine.yaml").write_text(text)
+
+
+def test_a_package_that_prepare_lacks_is_told_with_the_command_that_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    recipe(tmp_path, "raise ModuleNotFoundError(\"No module named 'sklearn'\")")
+    assert main.run(["fit", "recipe=mine"]) == 1
+    err = capsys.readouterr().err
+    assert "it needs sklearn, which is not installed. pip install scikit-learn pillow." in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize(("word", "said"), [("trainer.args.nonsense=1", "trainer.args.nonsense"), ("data=mine.yaml", "data: ")])
+def test_prepare_is_not_run_where_something_else_is_wrong_or_the_data_was_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], word: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    recipe(tmp_path, "open('prepared', 'w')")
+    assert main.run(["fit", "recipe=mine", word]) == 1
+    err = capsys.readouterr().err
+    assert f"command line: {said}" in err and "prepare" not in err
+    assert not Path("prepared").exists()

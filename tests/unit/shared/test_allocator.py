@@ -1,0 +1,91 @@
+"""The environment of a trial is that of its full run, and says how memory is allocated."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from launcher.ladder.rungs import Rung
+from launcher.shared.allocator import VARIABLE, VARIABLES, holding, knows_fraction, torch_version
+from launcher.trainers.suite import cpu_budget
+from launcher.trial.environment import allocator_environment
+from tests.helpers.places import ROOT
+
+PLAIN = Rung(index=0, values={"micro_batch": 8, "checkpointing": False}, position=(0, 0), accumulation=2)
+CHECKPOINTED = Rung(index=1, values={"micro_batch": 8, "checkpointing": True}, position=(0, 1), accumulation=2)
+CARD = replace(cpu_budget(), kind="cuda", index=2, uuid="GPU-1")
+
+
+def test_a_cpu_budget_gives_every_tensor_back_at_once() -> None:
+    assert allocator_environment(cpu_budget(), PLAIN)["MALLOC_MMAP_THRESHOLD_"] == "65536"
+
+
+def test_what_onednn_keeps_of_every_shape_is_bounded_unless_a_person_has_said_how_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LRU_CACHE_CAPACITY", "7")
+    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", raising=False)
+    env = allocator_environment(cpu_budget(), PLAIN)
+    assert env["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "16"
+    assert "LRU_CACHE_CAPACITY" not in env
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_a_card_is_named_by_its_uuid() -> None:
+    assert allocator_environment(CARD, PLAIN) == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "GPU-1"}
+
+
+@pytest.mark.parametrize(("rung", "varies"), [(CHECKPOINTED, False), (PLAIN, True)], ids=["checkpointing", "shapes vary"])
+def test_a_rung_that_checkpoints_and_shapes_that_vary_have_expandable_segments(rung: Rung, varies: bool) -> None:
+    assert allocator_environment(CARD, rung, shapes_vary=varies)["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True"
+
+
+@pytest.mark.parametrize("variable", VARIABLES)
+def test_the_persons_own_allocator_settings_are_kept_in_the_one_variable_that_every_torch_reads(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "max_split_size_mb:128")
+    assert allocator_environment(CARD, CHECKPOINTED)["PYTORCH_CUDA_ALLOC_CONF"] == "max_split_size_mb:128,expandable_segments:True"
+    monkeypatch.setenv(variable, "expandable_segments:False")
+    assert allocator_environment(CARD, CHECKPOINTED)["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:False"
+
+
+def test_where_both_variables_are_set_the_one_counts_that_torch_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "max_split_size_mb:64")
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:128")
+    assert allocator_environment(CARD, CHECKPOINTED)["PYTORCH_CUDA_ALLOC_CONF"].startswith("max_split_size_mb:128,")
+
+
+def test_no_torch_beside_the_launcher_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    assert allocator_environment(CARD, CHECKPOINTED) and torch_version() is None and not knows_fraction(None)
+
+
+@pytest.mark.parametrize(("version", "known"), [("2.6.0", False), ("2.9.1+cu130", False), ("2.10.0", True), ("2.15.0+cu132", True)])
+def test_a_torch_that_knows_the_fraction_in_the_variable_is_known(version: str, known: bool) -> None:
+    assert knows_fraction(version) is known
+
+
+def test_a_run_is_held_beside_what_else_is_set() -> None:
+    assert holding({VARIABLE: "expandable_segments:True"}, 0.5) == {
+        VARIABLE: "expandable_segments:True,per_process_memory_fraction:0.500000"
+    }
+    assert holding({}, 0.25) == {VARIABLE: "per_process_memory_fraction:0.250000"}
+
+
+def test_the_trainers_process_reads_the_same_words_with_the_standard_library_alone() -> None:
+    code = "import sys; before = {*sys.modules}\nimport launcher.shared.allocator\n"
+    code += "print({name.split('.')[0] for name in {*sys.modules} - before})"
+    shown = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert ast.literal_eval(shown.stdout) <= {"launcher", *sys.stdlib_module_names}

@@ -1,0 +1,245 @@
+"""What a launch makes of a proof: it is kept with the fit, carried into the run, and a refusal sends the search on without accumulation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from launcher.adapter.protocol import Proves
+from launcher.cli.launch_view import Display
+from launcher.config.schema import Recipe
+from launcher.engine import fit as story
+from launcher.engine.state import Fit, Status
+from launcher.ladder.rungs import Rung, Wheel, build
+from launcher.ladder.same_training import Finding, SameTraining, Twin, unproven
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.shared.report import Phase, PhaseUse, TrialReport
+from launcher.trial import proof, trial
+from launcher.trial.job import Job
+from launcher.trial.proof import Proof
+from launcher.trial.trial import Trial
+from tests.helpers.updates import twin
+from tests.unit.engine.test_reuse import Few, Launches, Screen, launches  # noqa: F401
+
+SAME = SameTraining(apart=1e-7, layouts=("4 x 1", "1 x 4"))
+
+
+class Proofs:
+    """Counts the proofs that are made, and says what each comes to."""
+
+    def __init__(self, found: Proof) -> None:
+        self.made: list[int] = []
+        self.found = found
+
+    def prove(self, job: Job, rung: Rung) -> Proof:
+        self.made.append(rung.index)
+        return self.found if not self.found.same.cure else replace(self.found, job=proof.with_cure(job, self.found.same.cure))
+
+
+@pytest.fixture
+def proofs(monkeypatch: pytest.MonkeyPatch) -> Proofs:
+    made = Proofs(Proof(same=SAME))
+    monkeypatch.setattr(proof, "prove", made.prove)
+    return made
+
+
+def record_of(fit: Fit) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads(fit.job.folder.final.read_text(encoding="utf-8"))
+    return said
+
+
+def test_a_proof_is_made_once_and_kept_with_its_fit(launches: Launches, proofs: Proofs) -> None:  # noqa: F811
+    first = launches.fit()
+    assert proofs.made == [first.rung.index] if first.rung is not None else False
+    assert record_of(first)["same_training"]["gradient"] == "proven" and record_of(first)["same_training"]["layouts"] == ["4 x 1", "1 x 4"]
+    second = launches.fit()
+    assert launches.tried == [] and len(proofs.made) == 1 and second.same == first.same
+
+
+def test_what_puts_an_update_right_is_in_the_run_its_recipe_and_the_kept_fit(launches: Launches, proofs: Proofs) -> None:  # noqa: F811
+    proofs.found = Proof(same=replace(SAME, cure={"epochs": 5}))
+    for fit in (launches.fit(), launches.fit()):
+        assert fit.job.recipe.trainer.args["epochs"] == 5 and "epochs: 5" in fit.job.folder.recipe.read_text(encoding="utf-8")
+        assert record_of(fit)["same_training"]["cure"] == {"epochs": 5}
+    assert len(proofs.made) == 1 and launches.tried == []
+
+
+def test_where_nothing_is_turned_nothing_has_to_be_proven(launches: Launches, proofs: Proofs) -> None:  # noqa: F811
+    launches.budget = replace(launches.budget, cap_bytes=10**9)
+    fit = launches.fit()
+    assert fit.rung is not None and fit.rung.index == 0 and proofs.made == [] and fit.same is not None and fit.same.proven
+
+
+def test_a_refusal_leaves_no_rung_with_more_accumulation(
+    launches: Launches,  # noqa: F811
+    proofs: Proofs,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Few, "check", lambda self: ["it trains at no other batch"], raising=False)
+    proofs.found = Proof(same=unproven("rows see each other"), refused="its rows see each other")
+    fit = launches.fit()
+    assert fit.status is Status.NO_RUNG_FITS and fit.chosen is None and len(proofs.made) == 1
+    assert record_of(fit)["same_training"]["refused"] == "its rows see each other"
+    console = Console(record=True, width=400)
+    Display(console).summary(fit)
+    said = console.export_text()
+    assert "that is the asked training: with more accumulation its rows see each other" in said and "--allow-batch" in said, said
+
+
+def test_a_refusal_sends_the_search_on_to_what_keeps_the_micro_batch(
+    launches: Launches,  # noqa: F811
+    proofs: Proofs,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    proofs.found = Proof(same=unproven("rows see each other"), refused="its rows see each other")
+
+    def tried(job: Job, rung: Rung, **_: Any) -> Trial:
+        need = rung.micro_batch * int(rung.values["image_size"] or 0)
+        kind = Kind.FITS if need <= 8 * 64 else Kind.OUT_OF_MEMORY
+        report = TrialReport(phase="done", uses=(PhaseUse(phase=Phase.TRAIN, seconds=1.0, reserved_bytes=need),), cap_bytes=8 * 64)
+        report.write(job.folder.trial(rung.index) / "report.json")
+        verdict = Verdict(kind=kind, phase="train", why="", source=None if kind is Kind.FITS else "measured", peak_bytes=need)
+        return Trial(rung=rung, verdict=verdict, report=report, seconds=1.0, folder=job.folder.trial(rung.index))
+
+    monkeypatch.setattr(trial, "run", tried)
+    wheels = [Wheel(name="micro_batch", values=(8, 4, 2)), Wheel(name="image_size", values=(128, 64))]
+    job, screen = launches.job(), Screen()
+    fit = story.fit(replace(job, ladder=build(wheels, effective_batch=8)), screen)  # type: ignore[arg-type]
+    assert fit.rung is not None and (fit.rung.values["image_size"], fit.rung.accumulation) == (64, 1)
+    assert len(proofs.made) == 1 and fit.same is not None and not fit.same.unproven, "what is launched is as asked, but for its images"
+    assert fit.same.gradient == "differs by what is given up: image_size 64 instead of 128"
+
+
+def test_only_what_is_proven_is_said_to_be_as_asked(tmp_path: Path) -> None:
+    console = Console(record=True, width=200)
+    rung = build([Wheel(name="micro_batch", values=(8, 4))], effective_batch=8).rungs[1]
+    Display(console).proven(unproven("its rows can't be seen"), rung, refused="")
+    Display(console).proven(SAME, rung, refused="")
+    Display(console).proven(SAME, rung, refused="its rows see each other")
+    said = console.export_text()
+    assert "not proven: gradient not comparable because its rows can't be seen" in said
+    assert "updates at 4 x 1, 1 x 4 are 1e-07 apart" in said and "rung 1 is not the asked training: its rows see each other" in said
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Which twins are run, by what those before them said
+
+
+class Mendable(Few, Proves):
+    """A trainer of which two cures are known: one for an update, one for a length."""
+
+    def cured(self, finding: Finding) -> Recipe | None:
+        return self._with(update="average") if "update" not in self.recipe.trainer.args else None
+
+    def course_of(self) -> Recipe | None:
+        return self._with(counts=True) if "counts" not in self.recipe.trainer.args else None
+
+    def _with(self, **more: Any) -> Recipe:
+        rules = self.recipe.trainer
+        return self.recipe.model_copy(update={"trainer": rules.model_copy(update={"args": {**rules.args, **more}})})
+
+
+Says = Callable[[Mapping[str, Any], int, int, Mapping[str, Any]], Twin]
+"""(trainer's arguments, micro-batch, accumulation, what it is told) -> what a twin says."""
+
+
+@pytest.fixture
+def played(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> Callable[[Says], tuple[Proof, list[str]]]:  # noqa: F811
+    """The proof of rung 1 with twins that say what they are told to, and the rounds that were run."""
+
+    def play(says: Says) -> tuple[Proof, list[str]]:
+        rounds = []
+
+        def ran(self: Any, adapter: Any, layouts: Sequence[tuple[int, int]], *, short: bool = True, **told: Any) -> list[Twin]:
+            rounds.append(" ".join([*(f"{micro}x{accumulation}" for micro, accumulation in layouts), *sorted(told)]))
+            return [says(adapter.recipe.trainer.args, micro, accumulation, told) for micro, accumulation in layouts]
+
+        monkeypatch.setattr(proof._Proving, "_run", ran)
+        job = launches.job()
+        job = replace(job, adapter=Mendable(job.recipe))  # type: ignore[arg-type]
+        return proof.prove(job, job.ladder.rungs[1]), rounds
+
+    return play
+
+
+def same_or_first(micro: int, accumulation: int, **more: Any) -> Twin:
+    return twin(micro, accumulation, apart=None if accumulation == 1 else 1e-7, **more)
+
+
+def test_the_same_needs_one_round(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
+    found, rounds = played(lambda args, micro, accumulation, told: same_or_first(micro, accumulation))
+    assert found.same.proven and rounds == ["4x1 2x2 1x4"]
+
+
+def test_one_cure_may_follow_another_and_each_is_proven(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
+    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
+        if accumulation > 1 and "update" not in args:
+            return twin(micro, accumulation, apart=accumulation - 1.0, factor=float(accumulation), rest=1e-7)
+        return same_or_first(micro, accumulation, steps=8 if "counts" in args else 8 // accumulation)
+
+    found, _ = played(says)
+    assert found.same.proven and not found.refused and found.same.cure == {"update": "average", "counts": True}, found
+    assert found.job is not None and found.job.recipe.trainer.args["update"] == "average" and found.job.recipe.trainer.args["counts"]
+    assert len(found.same.notes) == 2 and "adds up" in found.same.notes[0]
+
+
+def test_a_cure_that_does_not_help_is_not_taken(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
+    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
+        return twin(micro, accumulation, apart=None if accumulation == 1 else 0.5, rest=0.5)
+
+    found, rounds = played(says)
+    assert "its rows see each other" in found.refused and found.job is None and found.same.cure == {}
+    assert rounds[:2] == ["4x1 2x2 1x4", "4x1 1x4 same_row"]
+
+
+def test_what_is_known_to_differ_is_refused_though_no_time_is_left_to_say_why(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
+    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
+        if told or "update" in args:
+            raise proof._OutOfTime
+        return twin(micro, accumulation, apart=None if accumulation == 1 else 0.5, rest=0.5)
+
+    found, _ = played(says)
+    assert "50.0% apart" in found.refused and found.same.gradient.startswith("differs by 0.5")
+
+
+def test_nothing_is_refused_for_want_of_time_alone(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
+    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
+        raise proof._OutOfTime
+
+    found, _ = played(says)
+    assert not found.refused and "it took longer than 300 s" in found.same.gradient
+
+
+def test_two_rows_are_taken_where_four_are_too_many(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
+    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
+        return Twin(micro_batch=4, accumulation=1, why="it failed: out of memory") if micro == 4 else same_or_first(micro, accumulation)
+
+    found, _ = played(says)
+    assert found.same.proven and found.same.layouts == ("2 x 1", "1 x 2")
+
+
+def test_batch_norm_and_the_end_of_a_pass_get_twins_of_their_own(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
+    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
+        made = same_or_first(micro, accumulation, later=0.5 if "pass_samples" in told else 1e-7)
+        if "batch_norm_trains" in told and accumulation > 1:
+            made = twin(micro, accumulation, apart=0.2, rest=0.2)
+        return replace(made, batch_norm=True, ragged=True)
+
+    found, rounds = played(says)
+    assert rounds[1:] == ["4x1 1x4 pass_samples", "4x1 2x2 batch_norm_trains"] and not found.refused
+    assert found.same.gradient.startswith("differs by 0.2 in batch norm alone") and "at the end of each pass" in found.same.samples
+
+
+def test_other_rows_are_given_the_first_twins_indices(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
+    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
+        made = replace(same_or_first(micro, accumulation), indices=("7", "3"))
+        return replace(made, rows=("z",) * 12) if accumulation > 1 and "rows" not in told else made
+
+    found, rounds = played(says)
+    assert rounds == ["4x1 2x2 1x4", "4x1 2x2 1x4 rows rows_of"] and found.same.proven
