@@ -25,8 +25,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what 
 
 
 LONGEST = frozenset({
-    "test_recovery", "test_launch", "test_end_to_end", "test_trial", "test_same", "test_adapter", "test_other_version", "test_fourth_trainer",
-    "test_accumulate", "test_traps", "test_gpu_check", "test_screens", "test_hf_trainers", "test_terminal",
+    "test_recovery", "test_launch", "test_end_to_end", "test_trial", "test_same", "test_adapter", "test_other_version",
+    "test_fourth_trainer", "test_accumulate", "test_traps", "test_gpu_check", "test_screens", "test_hf_trainers", "test_terminal",
 })  # fmt: skip
 """Files that take longest, by name. They are begun first: of the files that are worked off side by side none is left alone at the end."""
 

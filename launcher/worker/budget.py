@@ -12,15 +12,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..shared import procfs
 from ..shared.files import replace
 from ..shared.orders import HELD, MALLOC_VALUE, MALLOC_VARIABLE, Orders
-from . import figures
+from . import figures, spare
 from .driver import Card
 
 if sys.platform == "linux":
@@ -96,16 +94,15 @@ def lift() -> None:
 
 
 SPARE_STACKS = 2
-"""glibc keeps up to 40 MiB of ended threads' stacks for threads to come: so many, of 8 MiB, are put there. More would leave no room for
-those of OpenBLAS's threads (NumPy's and SciPy's), which end at every fork: a process that forks would fall below its base."""
+"""So many, of 8 MiB, are put into the 40 MiB that glibc keeps of ended threads' stacks (``spare``). More would leave no room for those of
+OpenBLAS's threads (NumPy's and SciPy's), which end at every fork: a process that forks would fall below its base."""
 
 
 def _start_libraries() -> None:
     """What threads, PyTorch and NumPy take once for themselves counts as base, and not as the run's memory.
 
-    Threads: how many a pool, a progress bar or a figure has started by some moment is luck, and a stack is 8 MiB of data that is hardly
-    touched (runs were seen 8 to 16 MiB above their trials for nothing else); a few find theirs here. PyTorch: its own threads; under the
-    limit one that cannot be started ends the process without any exception: libgomp calls exit(1). NumPy: OpenBLAS's buffer of 32 MiB,
+    Threads: a few find their stacks here (runs were seen 8 to 16 MiB above their trials for nothing else). PyTorch: its own threads; under
+    the limit one that cannot be started ends the process without any exception: libgomp calls exit(1). NumPy: OpenBLAS's buffer of 32 MiB,
     which comes with the first product of matrices, a figure's say, or not at all where a buffer happens to be free.
     """
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
@@ -113,20 +110,7 @@ def _start_libraries() -> None:
         torch.zeros(1 << 20).add_(1)
     if numpy is not None:
         numpy.linalg.inv(numpy.eye(2))
-    together = threading.Barrier(SPARE_STACKS)
-    spare = [threading.Thread(target=together.wait) for _ in range(SPARE_STACKS)]
-    for one in spare:
-        one.start()
-    for one in spare:
-        one.join()
-        _has_left(one)
-
-
-def _has_left(thread: threading.Thread, patience_seconds: float = 5) -> None:
-    """Waits until the system has ended a joined thread: `join` comes back before that, and glibc lends no stack that is still stood on."""
-    until = time.monotonic() + patience_seconds
-    while Path(f"/proc/self/task/{thread.native_id}").exists() and time.monotonic() < until:
-        time.sleep(0.001)
+    spare.stacks(SPARE_STACKS)
 
 
 def _limit_cpu(cap_bytes: int) -> tuple[int, int]:

@@ -1,0 +1,90 @@
+"""A trial and its full run take the budget at the same state of the process: what counts as base is the same in both, for each trainer.
+
+A base that is smaller in the run counts libraries as the run's memory: it needs more than its trial showed, and dies of it near its cap.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from launcher.machine import process
+from launcher.shared.orders import HELD, MALLOC_VALUE, MALLOC_VARIABLE, Orders
+from launcher.trainers.script.inside import plainly
+from launcher.trainers.script.inside.probe.settings import Settings
+from launcher.trainers.transformers import environment as transformers
+from launcher.trainers.ultralytics import environment as ultralytics
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="a CPU budget is RLIMIT_DATA, which only Linux has"),
+]
+CAP = 2**31
+APART = 2 * 2**20
+"""A trial's process holds the trial's own code, too, and Python's own memory comes in pieces of 1 MiB."""
+ADDR_NO_RANDOMIZE = 0x0040000
+MODEL = "import matplotlib.pyplot\nimport torch\nmodel = torch.nn.Linear(8, 8)\ntorch.optim.SGD(model.parameters(), lr=0.1).step()\n"
+
+
+def as_ever() -> None:
+    """Where the kernel puts things is drawn for each process, and an allocator's table of places is larger or smaller for it (6 MiB)."""
+    ctypes.CDLL(None).personality(ADDR_NO_RANDOMIZE)
+
+
+def base(argv: Sequence[str], place: Path, env: Mapping[str, str]) -> int:
+    """What a process told that took the budget."""
+    held = place / "held"
+    env = {**os.environ, MALLOC_VARIABLE: MALLOC_VALUE, HELD: str(held), **env}
+    done = subprocess.run(argv, cwd=place, env=env, capture_output=True, text=True, check=False, timeout=1800, preexec_fn=as_ever)
+    told = [json.loads(path.read_text())["base_bytes"] for path in held.glob("*.json")]
+    assert len(told) == 1, done.stdout + done.stderr
+    return int(told[0])
+
+
+def of_run(place: Path, imports: Sequence[str], env: Mapping[str, str]) -> int:
+    (place / "train.py").write_text("")
+    limits = ("--device", "cpu", "--bytes", str(CAP), "--imports", ",".join(imports))
+    return base(process.python_module("launcher.worker.budgeted", *limits, "train.py"), place, env)
+
+
+def of_trial(place: Path, module: str, imports: Sequence[str], env: Mapping[str, str]) -> int:
+    """Its payload names nothing that could be trained: it ends with the budget taken."""
+    payload = {"imports": list(imports)}
+    orders = Orders(module=module, folder=str(place), device="cpu", cap_bytes=CAP, accumulation=1, payload=payload)
+    orders.write(place / "orders.json")
+    return base(process.python_module("launcher.worker", str(place / "orders.json")), place, env)
+
+
+@pytest.mark.parametrize("trainer", ["ultralytics", "transformers"])
+def test_the_base_of_a_run_is_that_of_its_trial(trainer: str, tmp_path: Path) -> None:
+    pytest.importorskip(trainer)
+    room = {"ultralytics": ultralytics, "transformers": transformers}[trainer]
+    env = room.prepare(tmp_path / "environment")
+    bases = []
+    for how in ("run", "trial"):
+        place = tmp_path / how
+        (place / "held").mkdir(parents=True)
+        module = f"launcher.trainers.{trainer}.inside.trial"
+        bases.append(of_run(place, room.IMPORTS, env) if how == "run" else of_trial(place, module, (), env))
+    assert abs(bases[0] - bases[1]) < APART, bases
+
+
+def test_the_base_of_a_scripts_run_is_that_of_its_trial(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    bases = []
+    for how in ("run", "trial"):
+        place = tmp_path / how
+        (place / "held").mkdir(parents=True)
+        (place / "train.py").write_text(MODEL)
+        orders = Orders(module="", folder=str(place), device="cpu", cap_bytes=CAP, accumulation=1, payload={})
+        Settings(records=str(place), orders=dataclasses.asdict(orders), overlay="", budget_only=how == "run").write(place / "probe.json")
+        bases.append(base([sys.executable, "train.py"], place, plainly.injected(place / "probe.json", {})))
+    assert abs(bases[0] - bases[1]) < APART, bases
