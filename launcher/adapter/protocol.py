@@ -199,8 +199,9 @@ class Proves:
         most = 4 if asked.micro_batch >= 4 else 2 if asked.micro_batch >= 2 else 0
         return [(most // part, asked.accumulation * part) for part in (1, 2, 4) if part <= most]
 
-    def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True) -> Command:
-        """The full run at ``rung``; ``short``: with the words for its length made small, where there are such."""
+    def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True, points: bool = False) -> Command:
+        """The full run at ``rung``; ``short``: with the words for its length made small, where there are such; ``points``: those for how
+        often it evaluates, too."""
         raise NotImplementedError
 
     def counted(self) -> str:
@@ -211,6 +212,11 @@ class Proves:
     def course_of(self) -> Recipe | None:
         """The recipe with its length turned along with the micro-batch, after twins have shown that it counts micro-batches; None where
         no word for it is known. It is proven before it is used."""
+        return None
+
+    def points_of(self) -> Recipe | None:
+        """The recipe with its evaluation and saving points turned along with the micro-batch; None where no word for them is known. Twins
+        show whether they count micro-batches, and that this puts them right."""
         return None
 
     def length(self) -> Length | None:

@@ -159,6 +159,18 @@ def counts_steps_of_a_pass(name: str) -> bool:
     return counts_steps(name) and {"per", "epoch"} <= set(_words(name))
 
 
+_POINTS = frozenset(("save", "saving", "checkpoint", "ckpt"))
+_HOW_OFTEN = frozenset(("every", "interval", "freq", "frequency", "steps"))
+_NO_POINTS = frozenset(("epoch", "epochs", "batches", "num", "max", "limit", "warmup", "log", "accumulation", "accum", "inference"))
+
+
+def counts_points(name: str) -> bool:
+    """Whether a flag or key says after how many steps it evaluates or saves: of which kind shows only when it runs."""
+    words = set(_words(name))
+    many = "n" in words and "every" not in words
+    return bool(words & (_POINTS | _EVALUATION) and words & _HOW_OFTEN) and not words & _NO_POINTS and not many
+
+
 def counts_passes(name: str) -> bool:
     """Whether a flag or key says how long training is in passes over the data."""
     words = set(_words(name))

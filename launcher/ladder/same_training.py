@@ -97,6 +97,8 @@ class Twin:
     ragged: bool = False
     """A pass over the real data ends with a smaller optimizer step."""
     batch_norm: bool = False
+    evaluations: int = 0
+    """Passes over data that is never trained on."""
     beside: float = 0.0
     """How far what is kept of the weights beside them lies from the first twin's, in parts of its distance to the weights."""
 
@@ -226,6 +228,7 @@ def read(folder: Path, *, micro_batch: int, accumulation: int) -> Twin:
         whole=said["whole"].get(str(dataset)),
         ragged=bool(said.get("ragged")),
         batch_norm=bool(said.get("batch_norm")),
+        evaluations=sum(int(count) for number, count in said["passes"].items() if int(number) not in said["trained"]),
         beside=float(said.get("beside", 0.0)),
     )
 
@@ -437,6 +440,14 @@ def but_for_the_last_step(same: SameTraining, found: Finding, first: Twin, other
         steps = f"{other.updates} steps at {other.layout} in all, {first.updates} at {first.layout}"
         return replace(same, steps=f"differs by {abs(other.updates - first.updates)} {ends}: {steps}")
     return same
+
+
+def evaluated_otherwise(first: Twin, other: Twin) -> str:
+    """How two twins that came to their own ends, after as many optimizer steps, evaluated at other points; empty where they didn't."""
+    if not (first.ended == other.ended == "exit" and first.updates == other.updates) or first.evaluations == other.evaluations:
+        return ""
+    times = f"{other.evaluations} times at {other.layout}, {first.evaluations} at {first.layout}"
+    return f"differs by its evaluations: in {first.updates} optimizer steps it evaluated {times}"
 
 
 def _gradient_line(finding: Finding) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from launcher.adapter.commands import Command
 from launcher.adapter.protocol import Proves, proving
+from launcher.config.schema import Recipe
 from launcher.ladder import same_training
 from launcher.ladder.rungs import MICRO_BATCH, Rung
 from launcher.ladder.same_training import Finding, Kind, SameTraining, Twin
@@ -117,7 +118,32 @@ class _Proving:
             same = self._to_the_end_of_a_pass(adapter, same, layouts)
         if finding.kind is Kind.SAME and any(twin.batch_norm for twin in twins):
             same = self._with_batch_norm(adapter, same, layouts)
-        return Proof(same=same)
+        return self._with_points(adapter, same, layouts) if finding.kind is Kind.SAME else Proof(same=same)
+
+    def _with_points(self, adapter: Proves, same: SameTraining, layouts: Sequence[tuple[int, int]]) -> Proof:
+        """Whether it evaluates at the same optimizer steps, where a word says how often; turned along where that puts it right. It is told
+        and refuses nothing: an update is the same whenever it is evaluated."""
+        recipe = adapter.points_of()
+        if recipe is None:
+            return Proof(same=same)
+        try:
+            twins = self._run(adapter, [layouts[0], layouts[-1]], points=True)
+            if not (otherwise := same_training.evaluated_otherwise(*twins)):
+                return Proof(same=same)
+            job, changed = self._with(recipe)
+            mended = proving(job.adapter)
+            assert mended is not None
+            if same_training.evaluated_otherwise(*self._run(mended, [layouts[0], layouts[-1]], points=True)):
+                return Proof(same=replace(same, schedule=otherwise))
+        except _OutOfTime:
+            return Proof(same=same)
+        note = f"as it stands its schedule {otherwise}; put right from outside, and shown so"
+        return Proof(same=replace(same, cure={**same.cure, **changed}, notes=(*same.notes, note)), job=job)
+
+    def _with(self, recipe: Recipe) -> tuple[Job, dict[str, Any]]:
+        """The launch with a recipe of its adapter's, and what is another in it."""
+        changed = {key: value for key, value in recipe.trainer.args.items() if self._job.recipe.trainer.args.get(key) != value}
+        return with_cure(self._job, changed), changed
 
     def _to_the_end_of_a_pass(self, adapter: Proves, same: SameTraining, layouts: Sequence[tuple[int, int]]) -> SameTraining:
         """What becomes of the last, smaller step of a pass: usually it is not the asked one, which is told."""
@@ -137,8 +163,7 @@ class _Proving:
         recipe = adapter.course_of() if finding.kind in (Kind.SAME, Kind.SAMPLES) else adapter.cured(finding)
         if recipe is None:
             return None
-        changed = {key: value for key, value in recipe.trainer.args.items() if self._job.recipe.trainer.args.get(key) != value}
-        job = with_cure(self._job, changed)
+        job, changed = self._with(recipe)
         mended = proving(job.adapter)
         assert mended is not None
         again = self._compared(mended, layouts)
@@ -179,7 +204,9 @@ class _Proving:
 
     # -- running
 
-    def _run(self, adapter: Proves, layouts: Sequence[tuple[int, int]], *, short: bool = True, **told: Any) -> list[Twin]:
+    def _run(
+        self, adapter: Proves, layouts: Sequence[tuple[int, int]], *, short: bool = True, points: bool = False, **told: Any
+    ) -> list[Twin]:
         """Twins of these layouts, the first of which the others are held against."""
         self._rounds += 1
         left = self._until - time.monotonic()
@@ -192,7 +219,7 @@ class _Proving:
         twins = []
         for name, (micro, accumulation) in zip(names, layouts, strict=True):
             rung = replace(self._rung, values={**self._rung.values, MICRO_BATCH: micro}, accumulation=accumulation)
-            command = adapter.twin(rung, self._job.budget, folder=place / name, short=short)
+            command = adapter.twin(rung, self._job.budget, folder=place / name, short=short, points=points)
             samples = micro * accumulation
             more = {
                 "samples": samples,

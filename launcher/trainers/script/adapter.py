@@ -41,6 +41,8 @@ from launcher.trainers.script.spelling import ITSELF, NOMINAL, OUTSIDE, Line, ki
 SHORT_STEPS = 4
 SHORT_PASSES = 2
 """How long a twin's training is, where a word says it."""
+SHORT_POINTS = 2
+"""Optimizer steps, or micro-batches, after which a twin evaluates, where it is to show which of them it counts."""
 MOST_ACCUMULATION = 4
 """Micro-batches per optimizer step in a trial."""
 
@@ -193,8 +195,9 @@ class ScriptAdapter(Resumes, Foreseen, Proves, OwnWords):
 
     # -- a rung in the script's words -----------------------------------------------------------------------------------
 
-    def line(self, rung: Rung, *, run: Path, accumulation: int | None = None, short: bool = False) -> Line:
-        """The command of one rung. ``run``: what {run} stands for. ``accumulation``: another than the rung's. ``short``: as a twin's."""
+    def line(self, rung: Rung, *, run: Path, accumulation: int | None = None, short: bool = False, points: bool = False) -> Line:
+        """The command of one rung. ``run``: what {run} stands for. ``accumulation``: another than the rung's. ``short``, ``points``: as a
+        twin's."""
         line = Line(words=list(self.args.command), begin=_begin(self.args), env=dict(self.args.env))
         for spelled, value in self.args.set.items():
             line.set(spelled, value.replace("{run}", str(run)) if isinstance(value, str) else value)
@@ -212,26 +215,27 @@ class ScriptAdapter(Resumes, Foreseen, Proves, OwnWords):
                 line.split = (int(self.args.says[wheel]), value)
             elif spelling is not None:
                 line.set(spelling, value // _own(self.args) if spelling == OUTSIDE else value)
-        for spelled, said in self._lengths(rung, short=short).items():
+        for spelled, said in self._counted_out(rung, short=short, points=points).items():
             line.set(spelled, said)
         return line
 
-    def _lengths(self, rung: Rung, *, short: bool) -> dict[str, int]:
-        """How long training is, where that isn't as asked: in micro-batches, or in a twin."""
-        lengths = {}
-        for spelled, asked in self.args.lengths.items():
-            most = SHORT_PASSES if wheel_names.counts_passes(batches.name(spelled)) else SHORT_STEPS
+    def _counted_out(self, rung: Rung, *, short: bool, points: bool) -> dict[str, int]:
+        """How long training is, and how often it evaluates, where that isn't as asked: in micro-batches, or in a twin."""
+        most = {spelled: SHORT_PASSES if wheel_names.counts_passes(batches.name(spelled)) else SHORT_STEPS for spelled in self.args.lengths}
+        least = {**(most if short else {}), **(dict.fromkeys(self.args.points, SHORT_POINTS) if points else {})}
+        found = {}
+        for spelled, asked in {**self.args.lengths, **self.args.points}.items():
             times = rung.accumulation // self._asked_accumulation if spelled in self.args.counts else 1
-            said = (min(asked, most) if short else asked) * max(times, 1)
+            said = min(asked, least.get(spelled, asked)) * max(times, 1)
             if said != asked:
-                lengths[spelled] = said
-        return lengths
+                found[spelled] = said
+        return found
 
     def _placed(
-        self, rung: Rung, *, place: Path, run: Path, accumulation: int | None = None, short: bool = False
+        self, rung: Rung, *, place: Path, run: Path, accumulation: int | None = None, short: bool = False, points: bool = False
     ) -> tuple[Line, dict[Path, str]]:
         """The command with the files that it needs in ``place``: a changed copy of its configuration, what accumulates from outside."""
-        line = self.line(rung, run=run, accumulation=accumulation, short=short)
+        line = self.line(rung, run=run, accumulation=accumulation, short=short, points=points)
         files: dict[Path, str] = {}
         if line.outside > 1 or line.split is not None:
             variables, files = outside.placed(line.outside, split=line.split, place=place, env=line.env)
@@ -311,8 +315,8 @@ class ScriptAdapter(Resumes, Foreseen, Proves, OwnWords):
             return self._with(update="average" if finding.power > 0 else "add")
         return self._with(update="targets" if finding.power > 0 else "targets_divided")
 
-    def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True) -> Command:
-        line, files = self._placed(rung, place=folder / "native", run=folder / "run", short=short)
+    def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True, points: bool = False) -> Command:
+        line, files = self._placed(rung, place=folder / "native", run=folder / "run", short=short, points=points)
         return Command(argv=tuple(line.words), env={**line.env, **_hidden_cards(budget)}, files=files)
 
     def counted(self) -> str:
@@ -335,7 +339,10 @@ class ScriptAdapter(Resumes, Foreseen, Proves, OwnWords):
     def course_of(self) -> Recipe | None:
         """Every length in steps is taken to count micro-batches, and grows with them."""
         counts = [spelled for spelled in self.args.lengths if wheel_names.counts_steps(batches.name(spelled))]
-        return self._with(counts=counts) if counts and not self.args.counts else None
+        return self._with(counts=counts) if counts and not set(counts) & set(self.args.counts) else None
+
+    def points_of(self) -> Recipe | None:
+        return self._with(counts=[*self.args.counts, *self.args.points]) if self.args.points else None
 
     def _with(self, **changed: Any) -> Recipe:
         rules = self.recipe.trainer

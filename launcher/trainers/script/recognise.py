@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,9 @@ def understand(words: Sequence[str]) -> Understood:
     unknown = next((f"{doubt.text}; until then the micro-batch is not turned" for doubt in doubts if doubt.wheel == "accumulation"), "")
     if not unknown and "accumulation" not in beliefs and (batch := beliefs.get("micro_batch")) is not None and _usable(batch):
         unknown = _accumulation(beliefs, settled, script)
-    return _recipe(words, beliefs, doubts, config, unknown=unknown, lengths=_lengths(words[begin:], declared, python, held))
+    return _recipe(words, beliefs, doubts, config, unknown=unknown, lengths=_counted_out(words[begin:], declared, python, held, _is_length),
+        points=_counted_out(words[begin:], declared, python, held, names.counts_points),
+    )  # fmt: skip
 
 
 def _accumulation(beliefs: dict[str, Belief], settled: Sequence[Belief], script: Path | None) -> str:
@@ -131,8 +133,10 @@ def _nominal(beliefs: dict[str, Belief], nominal: int, script: Path | None) -> s
     return ""
 
 
-def _lengths(words: Sequence[str], declared: Sequence[flags.Flag], python: Sequence[Path], held: Mapping[str, Any]) -> dict[str, int]:
-    """Spelling -> how long training is, wherever it is said: in steps, of whichever kind, or in passes over the data."""
+def _counted_out(
+    words: Sequence[str], declared: Sequence[flags.Flag], python: Sequence[Path], held: Mapping[str, Any], meant: Callable[[str], bool]
+) -> dict[str, int]:
+    """Spelling -> a number of steps, of whichever kind, or of passes over the data, wherever it is said. ``meant``: which names do."""
     found: dict[str, Any] = {flag.spelling: flag.default for flag in declared}
     found |= {flag.spelling: flag.default for path in python for flag in parsers.of_config(path) if flag.spelling in found}
     found |= {f"config:{key}": value for values in held.values() for key, value in configs.leaves(values)}
@@ -141,8 +145,8 @@ def _lengths(words: Sequence[str], declared: Sequence[flags.Flag], python: Seque
         if equals or name.startswith("-") or YACS.fullmatch(name):
             found = {spelled: said for spelled, said in found.items() if _name(spelled).lstrip("+") != name.lstrip("+")}
             found[f"{name.lstrip('+') if not name.startswith('-') else name}=" if equals else name] = typed(value if equals else after)
-    meant = {spelled: value for spelled, value in found.items() if _is_length(batches.name(spelled)) and _positive(value)}
-    return {spelled: int(value) for spelled, value in meant.items() if value == int(value)}
+    numbers = {spelled: value for spelled, value in found.items() if meant(batches.name(spelled)) and _positive(value)}
+    return {spelled: int(value) for spelled, value in numbers.items() if value == int(value)}
 
 
 def _is_length(name: str) -> bool:
@@ -165,6 +169,7 @@ def _recipe(
     *,
     unknown: str,
     lengths: Mapping[str, int],
+    points: Mapping[str, int],
 ) -> Understood:
     """The recipe that the beliefs amount to."""
     wheels = {wheel: belief for wheel, belief in beliefs.items() if _usable(belief)}
@@ -172,7 +177,7 @@ def _recipe(
     spelled = {wheel: belief.spelling for wheel, belief in beliefs.items() if wheel in wheels or wheel == "micro_batch"}
     rules = _rules(wheels, order)
     says = {wheel: belief.value for wheel, belief in wheels.items()}
-    long = {"lengths": dict(lengths)} if lengths and order else {}
+    long = {name: dict(said) for name, said in (("lengths", lengths), ("points", points)) if said and order}
     named = {"config": config[0] if len(config) == 1 else list(config)} if config else {}
     remarks = () if "accumulation" in wheels else (f"accumulation: {unknown or 'not known, so the micro-batch is not turned'}",)
     return Understood(
@@ -189,6 +194,7 @@ def _recipe(
             "trainer.args.config": "autofit passes changed copies",
             "trainer.args.says": "what the command means as it stands; nothing of it is said again",
             "trainer.args.lengths": "how long it trains, as it says it; made small where a rung is proven to be the same training",
+            "trainer.args.points": "how often it evaluates and saves, as it says it; turned along where that counts micro-batches",
             "trainer.args.spelled": "wheel: how the script says it (docs/scripts.md has all the ways)",
             "ladder.order": "fastest wheel first",
             **({} if order else {"ladder.wheels.micro_batch": "no fall-back: nothing else is known of the script"}),

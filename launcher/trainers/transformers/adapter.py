@@ -344,7 +344,7 @@ class TransformersAdapter(Resumes, Foreseen, Proves):
         env = {"TOKENIZERS_PARALLELISM": "false"}
         return Command(argv=(sys.executable, str(folder / "native" / script), *_words(args)), env=env, files=files)
 
-    def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True) -> Command:
+    def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True, points: bool = False) -> Command:
         """From the model as it is, into a folder of its own; one length or the other says when it ends."""
         args = {key: value for key, value in self.arguments(rung, budget).items() if key != "resume_from_checkpoint"}
         if short:

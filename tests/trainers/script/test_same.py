@@ -106,6 +106,19 @@ def test_a_length_in_steps_that_counts_micro_batches_is_turned_along(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("words", "turned"), [(("--eval-every", "100"), True), (("--eval-every", "0"), False)])
+def test_evaluations_that_count_micro_batches_are_turned_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, str], turned: bool
+) -> None:
+    found = proven(tmp_path, monkeypatch, "mean", *words, lengths={"--epochs": 3}, points={"--eval-every": 100} if turned else {})
+    assert found.same.proven and not found.refused and found.same.cure == ({"counts": ["--eval-every"]} if turned else {}), found
+    if turned:
+        assert found.job is not None and "differs by its evaluations" in found.same.notes[-1]
+        words = found.job.adapter.full_run(found.job.ladder.rungs[2], found.job.budget, folder=tmp_path / "run").argv
+        assert words[words.index("--eval-every") + 1] == "400"
+
+
+@pytest.mark.slow
 def test_a_length_that_counts_micro_batches_and_has_no_word_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = proven(tmp_path, monkeypatch, "pass_of_steps", "--steps", "7")
     assert "a pass takes 14 samples at 2 x 2, 28 at 4 x 1" in found.refused, found

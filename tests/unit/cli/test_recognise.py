@@ -334,6 +334,25 @@ def test_how_long_it_trains_is_known_wherever_it_is_said(
     assert adapter.counted() == (counted[0] if counted else ""), "its steps are held back from outside: their number must be proven"
 
 
+@pytest.mark.parametrize(
+    ("words", "points"),
+    [
+        ("--eval-every 100 --save_every_n_steps 4", {"--eval-every": 100, "--save_every_n_steps": 4}),
+        ("trainer.val_check_interval=50", {"trainer.val_check_interval=": 50}),
+        ("--eval_iters 20 --n_eval_steps 3 --save_every_n_epochs 2 --val_check_interval 0.25", {}),
+        ("--config c.yaml", {"config:train.eval_steps": 5}),
+    ],
+)
+def test_how_often_it_evaluates_and_saves_is_known_wherever_it_is_said(
+    words: str, points: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("p.add_argument('--batch-size', default=8)\n")
+    Path("c.yaml").write_text("train: {max_steps: 40, eval_steps: 5}\n")
+    understood = recognise.understand(["python", "train.py", "--batch-size", "8", *words.split()])
+    assert understood.args.get("points", {}) == points
+
+
 def test_a_length_that_a_python_file_says_is_not_the_scripts_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("train.py").write_text("batch_size = 12\nmax_iters = 600000\nexec(open('configurator.py').read())\n")

@@ -181,3 +181,11 @@ def test_a_moving_average_that_moves_with_every_micro_batch_is_told() -> None:
     assert made.gradient.startswith("differs by 0.23 in what is kept of the weights beside them") and not made.proven
     still = replace(twin(1, 4, apart=1e-7), beside=1e-3)
     assert same_training.certificate(same_training.compare(first(), [still]), first(), [still]).gradient == PROVEN
+
+
+def test_twins_that_evaluate_at_other_points_are_told_where_both_came_to_their_ends() -> None:
+    asked, other = replace(first(), evaluations=2), replace(twin(1, 4, apart=1e-7), evaluations=8)
+    said = same_training.evaluated_otherwise(asked, other)
+    assert said == "differs by its evaluations: in 3 optimizer steps it evaluated 8 times at 1 x 4, 2 at 4 x 1"
+    assert same_training.evaluated_otherwise(asked, replace(other, evaluations=2)) == ""
+    assert same_training.evaluated_otherwise(asked, replace(other, ended="limit")) == ""
