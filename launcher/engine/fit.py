@@ -192,7 +192,9 @@ def _by_its_trial(result: Fit, rung: Rung, found: Proof) -> Proof:
         return found
     less, two = course.given_up(ladder, rung), (course.shown(tried.report, rung), course.shown(asked.report, asked.rung))
     same = course.held_against(found.same, *two, batch=ladder.effective_batch, less=less)
-    refused = course.refusal(found.same, *two, less=less) if rung.accumulation > ladder.asked.accumulation else ""
+    refused = (
+        course.refusal(found.same, *two, batch=ladder.effective_batch, less=less) if rung.accumulation > ladder.asked.accumulation else ""
+    )
     return replace(found, same=same, refused=found.refused or refused)
 
 

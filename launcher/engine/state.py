@@ -152,9 +152,10 @@ class Fit:
 
     @property
     def due(self) -> course.Due | None:
-        """Optimizer steps of the asked training; None where they aren't known, or the rung at which it runs gives some up."""
+        """Optimizer steps of the asked training; None where they aren't known, or the run's rung gives some up. Of the asked rung none are
+        due: its steps are those asked, whatever their number."""
         asked, adapter, rung = self.trial_of(0), proving(self.job.adapter), self.rung
-        if asked is None or rung is None or rung.effective_batch != self.job.ladder.effective_batch:
+        if asked is None or rung is None or not rung.index or rung.effective_batch != self.job.ladder.effective_batch:
             return None
         if self.certificate(rung).steps.startswith("differs"):
             return None

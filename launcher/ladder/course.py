@@ -67,7 +67,7 @@ def held_against(same: SameTraining, tried: Course, asked: Course, *, batch: int
     ``less``: what the rung gives up."""
     if less and same.gradient == PROVEN:
         same = replace(same, gradient=f"{GIVEN_UP}: {less}")
-    if not same.cure:  # what puts a length right isn't in the trial yet
+    if "counts" not in same.cure:  # what puts a length right isn't in the trial yet
         same = _with_samples(_with_steps_in_all(same, tried, asked), tried, asked, batch=batch)
     if (points := _points(tried, asked)) and not same.schedule.startswith("differs"):
         same = replace(same, schedule=points)
@@ -103,19 +103,20 @@ def _points(tried: Course, asked: Course) -> str:
     return ""
 
 
-def refusal(same: SameTraining, tried: Course, asked: Course, *, less: str = "") -> str:
+def refusal(same: SameTraining, tried: Course, asked: Course, *, batch: int, less: str = "") -> str:
     """Why a rung is another training by its own trial, where nothing that it gives up explains that; empty where it may be launched."""
-    if less or same.cure:
+    if less or "counts" in same.cure:
         return ""
-    if _apart(tried.updates, asked.updates):
+    if _apart(tried.updates, asked.updates, least=2):
         return f"it would make {tried.updates} optimizer steps in all, {asked.updates} as asked"
-    if _apart(tried.samples, asked.samples):
+    if _apart(tried.samples, asked.samples, least=batch):
         return f"a pass over the data takes {tried.samples} samples, {asked.samples} as asked"
     return ""
 
 
-def _apart(tried: int | None, asked: int | None) -> bool:
-    return tried is not None and asked is not None and abs(tried - asked) > max(ANOTHER * asked, 1)
+def _apart(tried: int | None, asked: int | None, *, least: int) -> bool:
+    """Whether they differ by more than the ends of passes do."""
+    return tried is not None and asked is not None and abs(tried - asked) >= max(ANOTHER * asked, least)
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -133,7 +133,7 @@ def boxes(folder: Path) -> None:
     (folder / "boxes.yaml").write_text(f"path: {folder}\ntrain: images/train\nval: images/val\nnames: {{0: a, 1: b, 2: c}}\n")
 
 
-STEMS = """audio: {chunk_size: 15360, dim_f: 512, dim_t: 16, hop_length: 1024, n_fft: 1024, num_channels: 2, sample_rate: 44100,
+STEMS = """audio: {chunk_size: 15360, dim_f: 512, dim_t: 16, hop_length: 1024, n_fft: 2048, num_channels: 2, sample_rate: 44100,
         min_mean_abs: 0.001}
 model: {act: gelu, bottleneck_factor: 4, growth: 16, norm: InstanceNorm, num_blocks_per_scale: 2, num_channels: 32, num_scales: 2,
         num_subbands: 4, scale: [2, 2]}

@@ -58,13 +58,21 @@ def test_what_a_rung_gives_up_is_never_called_the_same() -> None:
     assert course.given_up(LADDER, LADDER.rungs[1]) == "", "how a batch is put together gives nothing up"
 
 
+def refused(tried: Course, asked: Course = ASKED, less: str = "", **cure: object) -> str:
+    return course.refusal(SameTraining(cure=cure), tried, asked, batch=8, less=less)
+
+
 def test_another_course_is_refused_only_where_nothing_that_is_given_up_explains_it() -> None:
     half = replace(ASKED, updates=20)
-    assert course.refusal(SameTraining(), half, ASKED) == "it would make 20 optimizer steps in all, 40 as asked"
-    assert course.refusal(SameTraining(), half, ASKED, less="sequence_length 64 instead of 128") == ""
-    assert course.refusal(SameTraining(cure={"counts": ["--steps"]}), half, ASKED) == "", "its trial hadn't the cure yet"
-    assert course.refusal(SameTraining(), replace(ASKED, updates=41), ASKED) == "", "ends of passes are told, not refused"
-    assert course.refusal(SameTraining(), Course(samples=80), Course(samples=320)) == "a pass over the data takes 80 samples, 320 as asked"
+    assert refused(half) == "it would make 20 optimizer steps in all, 40 as asked"
+    assert refused(half, less="sequence_length 64 instead of 128") == ""
+    assert refused(half, counts=["--steps"]) == "", "its trial hadn't the cure yet"
+    assert refused(Course(samples=80), Course(samples=320)) == "a pass over the data takes 80 samples, 320 as asked"
+
+
+def test_what_ends_of_passes_make_is_told_and_not_refused() -> None:
+    assert refused(replace(ASKED, updates=41)) == ""
+    assert refused(Course(samples=15), Course(samples=8)) == "", "the asked loader drops its last batch"
 
 
 def test_what_was_reckoned_with_other_accumulation_than_the_rungs_says_nothing() -> None:
