@@ -28,6 +28,8 @@ model = LlamaForCausalLM(
         eos_token_id=2,
     )
 )
+model.save_pretrained("model")  # DPO loads its reference from there
+model = LlamaForCausalLM.from_pretrained("model")
 
 
 def text():

@@ -1,0 +1,85 @@
+"""A run that really trains below the asked rung: its optimizer steps are counted, and held against those that the asked rung would make."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from launcher import attempts, launch
+from launcher.contract.report import PASS_SAMPLES, TrialReport
+from launcher.display import Display
+from launcher.fit import Fit, Status
+from launcher.job import Job
+from launcher.record import RunFolder
+from launcher.schema import DeviceRules, LadderRules, Recipe, TrainerRules, WheelRule
+from launcher.trainers.script.adapter import ScriptAdapter
+from launcher.trainers.suite import cpu_budget
+from launcher.trial import Trial
+from launcher.verdict import Kind, Verdict
+from launcher.wheels import ladder_of
+
+SCRIPT = Path(__file__).parent / "scripts" / "updates.py"
+
+
+def ran(place: Path, *words: str, **lengths: int) -> tuple[Fit, str]:
+    """The script at 16 x 2 where 32 x 1 are asked, launched as if its trials had said so; and what the screen showed."""
+    spelled = {"micro_batch": "--batch-size", "accumulation": "--accum"}
+    args = {
+        "command": [sys.executable, str(SCRIPT), *words],
+        "spelled": spelled,
+        "lengths": {f"--{name}": n for name, n in lengths.items()},
+    }
+    recipe = Recipe(
+        name="test", ask={"micro_batch": 32, "accumulation": 1}, trainer=TrainerRules(adapter="script", args=args),
+        ladder=LadderRules(order=("micro_batch",), wheels={"micro_batch": WheelRule(floor=2)}), device=DeviceRules(kind="cpu"),
+    )  # fmt: skip
+    adapter = ScriptAdapter(recipe)
+    budget = replace(cpu_budget(2**30), emulated=True)
+    job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=budget, folder=RunFolder.create(place / "runs", "test"))
+    trials = [
+        Trial(
+            rung=job.ladder.rungs[at], verdict=Verdict(kind=kind, phase="train", why=""), seconds=1.0, folder=job.folder.trial(at),
+            report=TrialReport(facts={PASS_SAMPLES: 256}),
+        )
+        for at, kind in enumerate((Kind.OUT_OF_MEMORY, Kind.FITS))
+    ]  # fmt: skip
+    fit = Fit(job=job, trials=trials, chosen=trials[1], command=launch.native_command(job, job.ladder.rungs[1]))
+    screen = Display(Console(file=(place / "screen").open("w"), width=200))
+    with (place / "out").open("wb") as out:
+        attempts.see_through(fit, screen, show=(out, out))  # type: ignore[arg-type]
+    fit.write()
+    screen.ended(fit)
+    return fit, (place / "screen").read_text(encoding="utf-8")
+
+
+def test_a_run_that_made_what_was_due_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    fit, shown = ran(tmp_path, "--epochs", "2", epochs=2)
+    assert fit.status is Status.DONE and fit.steps is not None and (fit.steps.made, fit.steps.line) == (16, "proven")
+    assert "16, as due by --epochs 2 over 256 samples" in shown
+    record = json.loads(fit.job.folder.final.read_text(encoding="utf-8"))
+    assert [one["same_training"]["steps"] for one in record["trials"]] == ["proven", "proven"] and record["steps"]["due"] == [16, 16]
+
+
+def test_a_run_that_counts_micro_batches_is_not_silently_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    fit, shown = ran(tmp_path, "--steps", "12", "--kind", "counts_batches", steps=12)
+    line = "differs by 6: the run made 6 optimizer steps, 12 to 13 are due by --steps 12"
+    assert fit.steps is not None and fit.steps.otherwise and fit.steps.line == line
+    assert "done, but it is another training than asked" in shown and line in shown
+    events = [json.loads(text) for text in fit.job.folder.events.read_text(encoding="utf-8").splitlines()]
+    assert any(one["event"] == "steps" and one["line"] == line for one in events)
+    record = json.loads(fit.job.folder.final.read_text(encoding="utf-8"))
+    assert record["trials"][1]["same_training"]["steps"] == record["attempts"][0]["same_training"]["steps"] == line
+
+
+def test_a_training_that_stops_early_is_no_alarm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    fit, shown = ran(tmp_path, "--epochs", "3", "--steps", "13", epochs=3)
+    assert fit.steps is not None and not fit.steps.otherwise and "13 optimizer steps where 24 are due" in fit.steps.line
+    assert "another training" not in shown and "it ended by itself before its length" in shown
