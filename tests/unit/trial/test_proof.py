@@ -19,7 +19,7 @@ from launcher.engine.state import Fit, Status
 from launcher.ladder.rungs import Rung, Wheel, build
 from launcher.ladder.same_training import Finding, SameTraining, Twin, unproven
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.shared.report import Phase, PhaseUse, TrialReport
+from launcher.shared.report import SAID_ACCUMULATION, UPDATES, Phase, PhaseUse, TrialReport
 from launcher.trial import proof, trial
 from launcher.trial.job import Job
 from launcher.trial.proof import Proof
@@ -90,6 +90,24 @@ def test_a_refusal_leaves_no_rung_with_more_accumulation(
     Display(console).summary(fit)
     said = console.export_text()
     assert "that is the asked training: with more accumulation its rows see each other" in said and "--allow-batch" in said, said
+
+
+def test_a_rung_whose_own_trial_reckons_other_steps_is_refused_whatever_its_twins_say(
+    launches: Launches,  # noqa: F811
+    proofs: Proofs,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def tried(job: Job, rung: Rung, **_: Any) -> Trial:
+        one = launches.trial(job, rung)
+        facts = {UPDATES: 40 // rung.accumulation, SAID_ACCUMULATION: rung.accumulation}
+        return replace(one, report=replace(one.report, facts=facts))
+
+    monkeypatch.setattr(trial, "run", tried)
+    monkeypatch.setattr(Few, "check", lambda self: ["it trains at no other batch"], raising=False)
+    fit = launches.fit()
+    assert proofs.made and fit.status is Status.NO_RUNG_FITS and "optimizer steps in all, 40 as asked" in fit.refused
+    said = {one["rung_index"]: one["same_training"]["steps"] for one in record_of(fit)["trials"]}
+    assert said[0] == "proven" and said[proofs.made[0]].startswith("differs by "), said
 
 
 def test_a_refusal_sends_the_search_on_to_what_keeps_the_micro_batch(
