@@ -55,9 +55,9 @@ def understand(words: Sequence[str]) -> Understood:
     unknown = next((f"{doubt.text}; until then the micro-batch is not turned" for doubt in doubts if doubt.wheel == "accumulation"), "")
     if not unknown and "accumulation" not in beliefs and (batch := beliefs.get("micro_batch")) is not None and _usable(batch):
         unknown = _accumulation(beliefs, settled, script)
-    return _recipe(words, beliefs, doubts, config, unknown=unknown, lengths=_counted_out(words[begin:], declared, python, held, _is_length),
-        points=_counted_out(words[begin:], declared, python, held, names.counts_points),
-    )  # fmt: skip
+    counted_out = partial(_counted_out, words[begin:], declared, python, held)
+    lengths, points = counted_out(_is_length), counted_out(wheel_names.counts_points)
+    return _recipe(words, beliefs, doubts, config, unknown=unknown, lengths=lengths, points=points)
 
 
 def _accumulation(beliefs: dict[str, Belief], settled: Sequence[Belief], script: Path | None) -> str:

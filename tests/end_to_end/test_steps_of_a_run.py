@@ -10,20 +10,22 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from launcher import attempts, launch
-from launcher.contract.report import PASS_SAMPLES, TrialReport
-from launcher.display import Display
-from launcher.fit import Fit, Status
-from launcher.job import Job
-from launcher.record import RunFolder
-from launcher.schema import DeviceRules, LadderRules, Recipe, TrainerRules, WheelRule
+from launcher.cli.launch_view import Display
+from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, WheelRule
+from launcher.engine import attempts
+from launcher.engine.state import Fit, Status
+from launcher.history.run_folder import RunFolder
+from launcher.ladder.build import ladder_of
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.run import start as launch
+from launcher.shared.report import PASS_SAMPLES, TrialReport
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
-from launcher.trial import Trial
-from launcher.verdict import Kind, Verdict
-from launcher.wheels import ladder_of
+from launcher.trial.job import Job
+from launcher.trial.trial import Trial
+from tests.helpers.places import SCRIPTS
 
-SCRIPT = Path(__file__).parent / "scripts" / "updates.py"
+SCRIPT = SCRIPTS / "updates.py"
 
 
 def ran(place: Path, *words: str, **lengths: int) -> tuple[Fit, str]:
