@@ -93,7 +93,7 @@ CASES: tuple[Case, ...] = (
         folder="examples/pytorch/language-modeling", needs=("torch", "transformers", "datasets", "evaluate"),
         command=_words(
             "python run_mlm.py --config_name {data}/model --tokenizer_name {data}/model --train_file {data}/train.txt --validation_file "
-            "{data}/val.txt --line_by_line --do_train --do_eval --max_seq_length 64 --per_device_train_batch_size 64 --max_steps 6 "
+            "{data}/val.txt --line_by_line --do_train --max_seq_length 64 --per_device_train_batch_size 64 --max_steps 6 "
             "--output_dir out --save_strategy no --report_to none --use_cpu"
         ),
         batch=64, steps=6,

@@ -150,6 +150,9 @@ def _longest(loader: Any, session: Session, kind: str) -> list[int] | None:
     if not hasattr(type(dataset), "__getitem__") or not total or getattr(loader, "batch_sampler", None) is None:
         session.recorder.note(f"{word} data as drawn: its items can't be picked")
         return None
+    if length(getattr(loader.batch_sampler, "sampler", None)) > total:  # groups of answers to one question (GRPO), several views of a row
+        session.recorder.note(f"{word} data as drawn: a pass takes items more than once, so those beside one another may belong together")
+        return None
     with _apart(session):
         sizes = _sizes(dataset, _spread(total))
     if not sizes:
