@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -167,6 +169,26 @@ def test_verbs_that_try_or_train(place: Path, words: tuple[str, ...], named: str
     if not (place / "recipes" / "train.yaml").exists():
         told(place, "init", *COMMAND)
     assert named in told(place, *words).text
+
+
+@pytest.mark.slow
+def test_a_run_that_is_watched_until_it_is_stopped_leaves_no_box_on_the_screen(place: Path) -> None:
+    told(place, "run", "--detach", *KEYS, *COMMAND, "--epochs", "1000000")
+    run = run_of(place)
+
+    def stops() -> None:
+        while not (run / "series.jsonl").exists() or '"step"' not in (run / "series.jsonl").read_text(encoding="utf-8"):
+            time.sleep(0.5)
+        subprocess.run(
+            [sys.executable, "-m", "launcher", "stop", str(run)], env=screens.plain_environment(), capture_output=True, check=True
+        )
+
+    stopping = threading.Thread(target=stops, daemon=True)
+    stopping.start()
+    seen = screens.autofit("watch", run.name, cwd=place)
+    stopping.join()
+    assert "progress" in seen.said.decode() and seen.rows[0].startswith(f"{run.name}: interrupted"), seen.text
+    assert not seen.too_long and not re.search("[╭│╰]", seen.text)
 
 
 def test_every_verb_is_seen_here() -> None:
