@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,18 @@ _HOW = {"ladder": {"search"}, "trial": {"timeout_s", "fresh", "standby"}}
 """How a rung is looked for, not what it needs."""
 
 
-def of(job: Job) -> Facts:
-    """The facts as they are now. Raises UnknownIdentity, with why, where they can't all be told."""
+def subject(job: Job) -> str:
+    """What is trained, by name."""
+    return f"{job.recipe.name} ({job.adapter.name})"
+
+
+def of(job: Job, *, written: Iterable[str] = ()) -> Facts:
+    """The facts as they are now. Raises UnknownIdentity, with why, where they can't all be told.
+
+    ``written``: what trials of it were seen to write beside its code: what a run writes itself is none of what it hangs on.
+    """
     inputs = inputs_of(job.adapter, job.ladder)
+    inputs = replace(inputs, written=[*inputs.written, *map(Path, written)])
     if inputs.unknown:
         raise UnknownIdentity(inputs.unknown)
     ladder = [(dict(rung.values), rung.accumulation, rung.world_size) for rung in job.ladder.rungs]
@@ -44,12 +54,12 @@ def of(job: Job) -> Facts:
         "folder": os.getcwd(),
         **_named(job.recipe),
         **_inputs(inputs),
-        **_programs(inputs, written=Path(job.recipe.run.root)),
+        **_programs(inputs, written=[Path(job.recipe.run.root), *map(Path, written)]),
         **{f"environment {name}": value for name, value in digests.environment(os.environ).items()},
         **digests.system(),
         **_device(job.budget),
     }
-    return Facts(subject=f"{job.recipe.name} ({job.adapter.name})", known=known)
+    return Facts(subject=subject(job), known=known)
 
 
 def _recipe(recipe: Recipe) -> dict[str, str]:
@@ -111,15 +121,15 @@ def _inputs(inputs: Inputs) -> dict[str, str]:
     return {**data, **models, **texts, **code, **inputs.more}
 
 
-def _programs(inputs: Inputs, *, written: Path) -> dict[str, str]:
+def _programs(inputs: Inputs, *, written: Sequence[Path]) -> dict[str, str]:
     """autofit by its own files, every installed package, and the trainer's by theirs: people edit those."""
     package = Path(paths.__file__).parent
     ours = {"autofit": digests.of(package, paths.home() / "conf", suffixes=(*digests.CODE, ".json"))}
     folders = digests.site_folders_of(inputs.program) if inputs.program else digests.site_folders()
     shadowing = [Path(place) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
-    shadows = {"PYTHONPATH": digests.of(*shadowing, suffixes=digests.CODE, without=[written])} if shadowing else {}
+    shadows = {"PYTHONPATH": digests.of(*shadowing, suffixes=digests.CODE, without=written)} if shadowing else {}
     edited = {f"files of {path.name}": digests.of(path, suffixes=digests.CODE) for path in inputs.packages}
-    installed = {f"package {name}": value for name, value in digests.packages(folders, without=[written]).items() if name != DISTRIBUTION}
+    installed = {f"package {name}": value for name, value in digests.packages(folders, without=written).items() if name != DISTRIBUTION}
     program = {"program": shutil.which(inputs.program) or ""} if inputs.program else {}
     return {**ours, **program, **installed, **shadows, **edited}
 

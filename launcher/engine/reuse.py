@@ -5,6 +5,7 @@ A fit that would later die is worse than any number of trials: where anything ca
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from launcher.ladder.same_training import SameTraining
 from launcher.ladder.verdict import Kind
 from launcher.machine import host
 from launcher.shared.files import plain
+from launcher.shared.report import WRITTEN
 from launcher.trial import trial as trials
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
@@ -52,8 +54,9 @@ class Standing:
 
 def standing(job: Job) -> Standing:
     """Whether a kept fit holds for this launch, here and now."""
+    written, said = _written(job)
     try:
-        known = fingerprint.of(job)
+        known = fingerprint.of(job, written=written)
     except (UnknownIdentity, OSError) as unknown:
         return Standing(why=f"no fit is kept, or used: {unknown}")
     if job.recipe.trial.fresh or job.recipe.ladder.search == "exhaustive":
@@ -70,9 +73,16 @@ def standing(job: Job) -> Standing:
             why = f"no kept fit holds, {found.why}" if found.why else ""
             against = [one for one in store.disproofs(known.digest) if one.holds_at(job.budget.cap_bytes)]
             used = found.certificate is not None
-            return Standing(facts=known, certificate=found.certificate, used=used, why=why, said=store.said, against=against)
+            return Standing(facts=known, certificate=found.certificate, used=used, why=why, said=(*said, *store.said), against=against)
     except StoreUnusableError as unusable:
         return Standing(facts=known, why=str(unusable))
+
+
+def _written(job: Job) -> tuple[Sequence[str], Sequence[str]]:
+    """What earlier trials of the same were seen to write beside its code; what is wrong with the store."""
+    with suppress(StoreUnusableError), kept_fits.opened() as store:
+        return store.written(fingerprint.subject(job), folder=os.getcwd()), store.said
+    return (), ()
 
 
 def _killed(folders: Sequence[str]) -> list[str]:
@@ -125,16 +135,21 @@ def keep(job: Job, stands: Standing, made: Sequence[Trial], chosen: Trial, *, sa
     """The fit that was just made, kept; or why it isn't."""
     if stands.facts is None:
         return stands
+    known, _ = _written(job)
+    written = sorted({path for one in made for path in _written_in(one)}.difference(known))
     try:
-        now = fingerprint.of(job)
+        now = fingerprint.of(job, written=known)
+        without = fingerprint.of(job, written=[*known, *written]) if written else now
     except (UnknownIdentity, OSError) as unknown:
         return replace(stands, why=f"no fit is kept: {unknown}")
     if now.known.get(f"model {chosen.rung.values.get('model')}") == fingerprint.NOT_HERE:
         return replace(stands, why="no fit is kept: where its model lies isn't known")
     if changed := kept_fits.changes(_settled(stands.facts.known, now.known), now.known):
         return replace(stands, why=f"no fit is kept: while the trials were made, {changed}")
+    now = without
     try:
         with kept_fits.opened() as store:
+            store.add_written(now.subject, written, folder=os.getcwd())
             one = replace(_certificate(job, now, made, chosen), same=same.as_record() if same is not None else None)
             number = store.keep(one, settled=_killed(store.not_ended(one.digest)))
             said = (*stands.said, *store.said)
@@ -145,6 +160,11 @@ def keep(job: Job, stands: Standing, made: Sequence[Trial], chosen: Trial, *, sa
             stands, facts=now, why="no fit is kept: a run of the same launch ran out of memory at this very rung before", said=said
         )
     return replace(stands, facts=now, certificate=replace(one, id=number), said=said)
+
+
+def _written_in(tried: Trial) -> list[str]:
+    said = tried.report.facts.get(WRITTEN)
+    return [path for path in said if isinstance(path, str)] if isinstance(said, list) else []
 
 
 def _settled(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:

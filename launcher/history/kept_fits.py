@@ -34,6 +34,7 @@ _TABLES = """
 create table if not exists fits (id integer primary key autoincrement, subject text, digest text, body text, seal text);
 create table if not exists disproved (digest text, rung_index integer, body text, seal text);
 create table if not exists uses (digest text, run_dir text, at text, ended text, primary key (digest, run_dir));
+create table if not exists written (subject text, folder text, path text, primary key (subject, folder, path));
 create index if not exists by_digest on fits (digest);
 """
 
@@ -186,6 +187,15 @@ class Store:
         """Folders of launches that rely on a fit, or relied on it and never came to say how that ended."""
         found = self._connection.execute("select run_dir from uses where digest = ? and ended = '' order by at desc", (digest,))
         return [run_dir for (run_dir,) in found]
+
+    def written(self, subject: str, *, folder: str) -> list[str]:
+        """What trials of this subject, launched in this folder, were seen to write beside its code."""
+        found = self._connection.execute("select path from written where subject = ? and folder = ? order by path", (subject, folder))
+        return [path for (path,) in found]
+
+    def add_written(self, subject: str, paths: Sequence[str], *, folder: str) -> None:
+        with self._changing():
+            self._connection.executemany("insert or ignore into written values (?, ?, ?)", [(subject, folder, path) for path in paths])
 
     def uses(self) -> dict[str, int]:
         """Digest -> how many launches have relied on it, the one that made it included."""

@@ -35,6 +35,8 @@ BUDGET_ERROR = "BudgetError"
 CARD_TAKEN = "CardTaken"
 """Name of the exception by which a child says that others hold memory of its card that the budget counts on."""
 
+WRITTEN = "written"
+"""Fact of a report: files that the trainer wrote and that could be code by their names; a folder that it made stands for all in it."""
 SAMPLES = "samples_per_accumulation"
 """Fact of a report: samples in an optimizer step, over all processes, for each micro-batch that the trainer was told to accumulate."""
 OWN_ACCUMULATION = "own_accumulation"

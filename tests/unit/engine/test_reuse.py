@@ -32,7 +32,7 @@ from launcher.ladder.rungs import Ladder, Rung, Wheel, build
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import host
 from launcher.machine.budget import Budget
-from launcher.shared.report import Phase, PhaseUse, TrialReport
+from launcher.shared.report import WRITTEN, Phase, PhaseUse, TrialReport
 from launcher.shared.sizes import MIB
 from launcher.trainers.suite import cpu_budget
 from launcher.trainers.ultralytics import models as yolo_models
@@ -51,11 +51,11 @@ class Few(Resumes):
     general: ClassVar[bool] = False
     wheels: ClassVar[Mapping[str, WheelSpec]] = {"micro_batch": WheelSpec(type=int, help="samples")}
 
-    def __init__(self, recipe: Recipe, *, data: Sequence[Path] = (), fault: str = "") -> None:
-        self.recipe, self.data, self.fault = recipe, data, fault
+    def __init__(self, recipe: Recipe, *, data: Sequence[Path] = (), code: Sequence[Path] = (), fault: str = "") -> None:
+        self.recipe, self.data, self.code, self.fault = recipe, data, code, fault
 
     def inputs(self, ladder: Ladder) -> Inputs:
-        return Inputs(data=self.data)
+        return Inputs(data=self.data, code=self.code)
 
     def notes(self) -> list[str]:
         return []
@@ -99,6 +99,11 @@ class Launches:
         self.says: dict[str, Any] = {}
         self.budget = replace(cpu_budget(), emulated=False, budget_bytes=700 * MIB, cap_bytes=630 * MIB, ceiling_bytes=1050 * MIB)
         self.fault = ""
+        self.code = place / "code"
+        self.code.mkdir()
+        (self.code / "train.py").write_text("train()")
+        self.written: list[str] = []
+        """What a trial is seen to write beside the code."""
 
     def job(self) -> Job:
         args: dict[str, Any] = {"epochs": 3, **self.says}
@@ -111,7 +116,7 @@ class Launches:
             recover=RecoverRules(restarts=0),
             trial=TrialRules(fresh=fresh),
         )
-        adapter: Any = Few(mine, data=[self.data], fault=self.fault)
+        adapter: Any = Few(mine, data=[self.data], code=[self.code], fault=self.fault)
         folder = RunFolder.create(self.place / "runs", "few")
         folder.replace(folder.recipe, recipe.as_yaml(mine))
         return Job(adapter=adapter, ladder=LADDER, budget=self.budget, folder=folder)
@@ -122,8 +127,9 @@ class Launches:
         kind, source = (Kind.FITS, None) if need <= cap else (Kind.OUT_OF_MEMORY, "measured")
         verdict = Verdict(kind=kind, phase="done", why="", source=source, peak_bytes=need)  # type: ignore[arg-type]
         report = TrialReport(
-            phase="done", uses=(PhaseUse(phase=Phase.TRAIN, seconds=1.0, reserved_bytes=need),), cap_bytes=cap, base_bytes=7
-        )
+            phase="done", uses=(PhaseUse(phase=Phase.TRAIN, seconds=1.0, reserved_bytes=need),), cap_bytes=cap, base_bytes=7,
+            facts={WRITTEN: self.written} if self.written else {},
+        )  # fmt: skip
         place = job.folder.trial(rung.index)
         report.write(place / "report.json")
         return Trial(rung=rung, verdict=verdict, report=report, seconds=1.0, folder=place)
@@ -256,6 +262,33 @@ def test_a_rung_at_which_a_run_has_died_is_not_launched_again_with_no_more_room(
     launches.budget = replace(roomy, budget_bytes=800 * MIB, cap_bytes=720 * MIB)
     fit = launches.fit()
     assert launches.tried == [8, 4] and fit.chosen is not None and fit.chosen.rung.micro_batch == 4
+
+
+def test_what_a_run_writes_beside_its_code_is_no_code_and_what_a_person_writes_there_is(launches: Launches) -> None:
+    left, out = launches.code / "hparams.yaml", launches.code / "out"
+    left.write_text("of a run before: it is written anew")
+    launches.written = [str(left), str(out)]
+    launches.train()
+    assert launches.tried == [8, 4]
+    left.write_text("of this run")
+    (out / "run_1").mkdir(parents=True)
+    (out / "run_1" / "config.yaml").write_text("lr: 0.1")
+    launches.fit()
+    assert not launches.tried, "the first fit is used"
+    (launches.code / "model.py").write_text("a person's")
+    fit = launches.fit()
+    assert launches.tried == [8, 4] and "code" in launches.why(fit)
+
+
+def test_what_a_run_has_disproved_stays_so_though_it_wrote_beside_its_code(launches: Launches) -> None:
+    launches.written = [str(launches.code / "out")]
+    launches.fault = "raise MemoryError('DefaultCPUAllocator: can\\'t allocate memory: you tried to allocate 1000 bytes.')"
+    launches.train()
+    (launches.code / "out").mkdir()
+    (launches.code / "out" / "config.yaml").write_text("lr: 0.1")
+    launches.fault = ""
+    fit = launches.fit()
+    assert launches.tried == [2] and "failed at rung 1" in launches.why(fit)
 
 
 def test_a_run_that_fails_otherwise_disproves_nothing(launches: Launches) -> None:
@@ -426,9 +459,9 @@ import sys
 from launcher.history import kept_fits as certificates
 from launcher.history.kept_fits import Certificate
 for number in range(5):
-    with certificates.opened() as store:
+    with kept_fits.opened() as store:
         name = f"{sys.argv[1]} {number}"
-        store.keep(Certificate(made=certificates.now(), subject=name, digest=name, facts={}, device="", rung_index=0, rung={},
+        store.keep(Certificate(made=kept_fits.now(), subject=name, digest=name, facts={}, device="", rung_index=0, rung={},
                                least_cap_bytes=0, most_cap_bytes=1, trials=[], run_dir=""))
 """
     children = [subprocess.Popen([sys.executable, "-c", code, str(number)]) for number in range(3)]

@@ -23,13 +23,14 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from launcher.history.digests import CODE
 from launcher.shared import procfs
 from launcher.shared.orders import Orders
-from launcher.shared.report import OWN_ACCUMULATION, SAMPLES, STEPS_IN_ALL, Failure, Phase, TrialReport
+from launcher.shared.report import OWN_ACCUMULATION, SAMPLES, STEPS_IN_ALL, WRITTEN, Failure, Phase, TrialReport
 from launcher.trainers.script.inside.caches import CACHES, huggingface
 from launcher.trainers.script.inside.plainly import injected, proven, refuses, speaks_of_memory
 from launcher.trainers.script.inside.probe import settings as probe_settings
@@ -40,6 +41,7 @@ from launcher.worker.lifeline import die_with_parent
 from launcher.worker.recorder import Recorder
 
 from .probe.by_hand import ENOUGH
+from .probe.overlay import FILES
 
 QUIET = {
     "WANDB_MODE": "disabled",
@@ -56,6 +58,7 @@ QUIET = {
 """No uploads, no downloads, no caches beside the person's files."""
 FORCE = 'make it validate early with trainer.args.validation: {force: "--val-every 1"} (words of the script\'s own), or say {none: true}'
 _TAIL_CHARACTERS = 20_000
+MOST_WRITTEN = 1000
 
 
 class Unreached(Exception):
@@ -63,7 +66,22 @@ class Unreached(Exception):
 
 
 def run(orders: Orders, recorder: Recorder) -> None:
-    """The trial. Leaves the report in the trial's folder whatever happened; a signal that ended the script ends this process too."""
+    """The trial. Leaves the report in the trial's folder whatever happened; a signal that ended the script ends this process too.
+
+    Where the trial itself is ended (SIGTERM: it took too long, or came no further), the report says how far the command had come.
+    """
+    try:
+        _run(orders, recorder)
+    except _Left:
+        if (furthest := _furthest(report for records in orders.scratch.glob("*/records") for report in _reports(records))) is not None:
+            furthest.write(orders.report_path)
+
+
+class _Left(SystemExit):
+    """The trial was told to end."""
+
+
+def _run(orders: Orders, recorder: Recorder) -> None:
     for path, text in orders.payload.get("files", {}).items():
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text, encoding="utf-8")
@@ -113,7 +131,7 @@ def _attempt(orders: Orders, mode: str) -> tuple[int, list[TrialReport]]:
 
 
 def _leave(number: int, frame: object) -> None:
-    raise SystemExit(128 + number)
+    raise _Left(128 + number)
 
 
 def _attempt_in(orders: Orders, mode: str, place: Path, records: Path, temporary: str) -> tuple[int, list[TrialReport]]:
@@ -130,9 +148,26 @@ def _attempt_in(orders: Orders, mode: str, place: Path, records: Path, temporary
     broken = Path(f"{settings}.failed")
     if broken.exists():
         raise RuntimeError(f"the probe could not be loaded into the script's interpreter: {broken.read_text(encoding='utf-8').strip()}")
-    reports = _reports(records)
+    written = _written(place / "overlay" / FILES)
+    reports = [dataclasses.replace(report, facts={**report.facts, WRITTEN: written}) for report in _reports(records)]
     shutil.rmtree(place / "overlay", ignore_errors=True)
     return status, reports
+
+
+def _written(twins: Path) -> list[str]:
+    """What the command wrote of what could be code by its name; a folder that isn't there but for it stands for all in it."""
+    found = set[str]()
+    for folder, _, names in os.walk(twins):
+        if any(name.endswith(CODE) for name in names):
+            real = os.path.join("/", os.path.relpath(folder, twins))
+            found |= {_first_that_is_new(os.path.join(real, name)) for name in names if name.endswith(CODE)}
+    return sorted(found)[:MOST_WRITTEN]
+
+
+def _first_that_is_new(path: str) -> str:
+    while not os.path.lexists(parent := os.path.dirname(path)):
+        path = parent
+    return path
 
 
 def _environment(orders: Orders, place: Path) -> dict[str, str]:
@@ -166,7 +201,7 @@ def _followed(child: subprocess.Popen[bytes], records: Path, orders: Orders) -> 
             if not (records / LOADED).exists() and (lives := _out_of_reach(child.pid)):
                 _end(child)
                 raise Unreached(f"autofit's probe did not come into {lives}. {KEPT_OUT}") from None
-            furthest = max(_reports(records), key=lambda report: list(Phase).index(Phase(report.phase)), default=None)
+            furthest = _furthest(_reports(records))
             if furthest is not None and furthest.phase not in (shown, Phase.DONE):
                 shown = furthest.phase
                 furthest.write(orders.report_path)
@@ -174,6 +209,11 @@ def _followed(child: subprocess.Popen[bytes], records: Path, orders: Orders) -> 
                 beat = now
                 with contextlib.suppress(OSError):
                     os.utime(orders.report_path)
+
+
+def _furthest(reports: Iterable[TrialReport]) -> TrialReport | None:
+    """That of the process which has come furthest."""
+    return max(reports, key=lambda report: list(Phase).index(Phase(report.phase)), default=None)
 
 
 def _beat(records: Path) -> int:

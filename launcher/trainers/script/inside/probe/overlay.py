@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import Any
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+FILES = "files"
+"""Folder below an overlay's root that holds the twins."""
 _PASSED = ("/dev", "/proc", "/sys", "/run")
 
 
@@ -32,7 +34,7 @@ class Overlay:
     def __init__(self, root: Path, *, kept: Sequence[Path] = ()) -> None:
         """``kept``: folders that are written to as they are, beside the root itself and devices."""
         self._root = str(root.resolve())
-        self._files = os.path.join(self._root, "files")
+        self._files = os.path.join(self._root, FILES)
         self._gone_list = os.path.join(self._root, "gone")
         self._kept = (*_PASSED, self._root, *(str(path.resolve()) for path in kept))
         self._os = {name: getattr(os, name) for name in _OS_NAMES}
