@@ -456,7 +456,7 @@ def test_a_store_that_can_not_be_written_is_not_relied_on(launches: Launches, mo
 def test_launches_at_once_keep_every_fit(tmp_path: Path) -> None:
     code = """
 import sys
-from launcher.history import kept_fits as certificates
+from launcher.history import kept_fits
 from launcher.history.kept_fits import Certificate
 for number in range(5):
     with kept_fits.opened() as store:
