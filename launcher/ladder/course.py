@@ -80,7 +80,7 @@ def _with_samples(same: SameTraining, tried: Course, asked: Course, *, batch: in
         return same
     words = f"a pass over the data takes {tried.samples} samples at this rung, {asked.samples} as asked"
     if not same.steps.startswith("differs") and None in (tried.updates, asked.updates):
-        same = replace(same, steps=f"differs as its samples do: {words}")
+        same = replace(same, steps="differs as the samples of a pass do")
     return same if same.samples.startswith("differs") else replace(same, samples=f"differs by their number: {words}")
 
 
