@@ -1,4 +1,4 @@
-"""Where autofit's own files and recipes are, and how a file is called."""
+"""Where autofit's own files and state lie, and how a file is named to a person."""
 
 from __future__ import annotations
 

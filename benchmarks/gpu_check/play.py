@@ -24,9 +24,8 @@ from launcher.engine import fit as story
 from launcher.engine import prepare
 from launcher.ladder.rungs import Rung
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.machine import budget as devices
-from launcher.machine import nvml, process
-from launcher.machine.budget import Budget
+from launcher.machine import devices, nvml, process
+from launcher.machine.devices import Budget
 from launcher.run import start as launch
 from launcher.shared.memory_failures import lost_in, memory_failure
 from launcher.shared.report import PhaseUse, TrialReport

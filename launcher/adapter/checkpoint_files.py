@@ -1,4 +1,4 @@
-"""A file or folder that a trainer saved -> what is wrong with it by its own checksums and lengths, or nothing. Standard library only.
+"""Tells what is wrong with a saved file or folder, by its own checksums and lengths. Standard library only.
 
 Nothing is unpickled: a person's script may have pickled anything, under any Python. The steps of a pickle are only read.
 """

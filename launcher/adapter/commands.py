@@ -10,7 +10,7 @@ from typing import Any
 
 from launcher.config.schema import Value
 from launcher.machine import process
-from launcher.machine.budget import Budget
+from launcher.machine.devices import Budget
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,7 +78,7 @@ def budgeted(command: Command, budget: Budget, *, imports: Sequence[str]) -> Com
 def held_by(module: str, command: Command, budget: Budget, *options: str) -> Command:
     """The command behind a module of autofit's that takes ``--device``, ``--device-uuid``, ``--idle-free`` and ``--bytes`` first.
 
-    ``budget.free_bytes`` must be what is free on the card now (``launch.start`` looks again).
+    ``budget.free_bytes`` must be what is free on the card now (``run.start`` looks again).
     """
     card = ("--device-uuid", budget.uuid, "--idle-free", str(budget.free_bytes)) if budget.kind == "cuda" else ()
     limits = ("--device", budget.kind, *card, "--bytes", str(budget.budget_bytes))

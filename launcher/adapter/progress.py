@@ -1,4 +1,4 @@
-"""A line of a trainer's output -> how far the run has come. Pure: ``read`` knows what most loops print, adapters know more.
+"""Reads from a trainer's output how far the run has come. Pure: ``read`` knows what most loops print, adapters know more.
 
 What is known comes in pieces: a progress bar tells the step, another line the epoch or the loss. ``Progress.then`` puts them together.
 """

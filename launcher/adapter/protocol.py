@@ -21,7 +21,7 @@ from launcher.ladder.build import WheelSpec
 from launcher.ladder.course import Length
 from launcher.ladder.rungs import Rung
 from launcher.ladder.same_training import Finding
-from launcher.machine.budget import Budget
+from launcher.machine.devices import Budget
 from launcher.shared.report import TrialReport
 
 NOT_FINITE = "its weights are not finite"

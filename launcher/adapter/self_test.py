@@ -1,4 +1,4 @@
-"""An installed package of a trainer's -> what of it autofit can rely on: a self-test of seconds in a child, done once and kept.
+"""Tests once, in a child process of some seconds, what autofit can rely on in an installed version of a trainer, and keeps the answer.
 
 Versions that the test suite runs against need none. For any other the trainer's ``inside.capabilities`` is run: each capability on a tiny
 model, held against the plain run. What fails leaves the ladder; only a package that can't be used at all is refused. The results are

@@ -1,4 +1,4 @@
-"""Names of flags and keys -> the wheel that each usually means. Pure."""
+"""Which wheel the name of a flag or key usually means. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words that the verb doesn't take, and another one would -> a fault that says which: ``autofit train -- python train.py``."""
+"""Says which verb was meant where a verb is given words that only another one takes: ``autofit train -- python train.py``."""
 
 from __future__ import annotations
 

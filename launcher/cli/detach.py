@@ -1,4 +1,4 @@
-"""A verb's call -> the same call in a session of its own, which goes on when this terminal is closed. For any verb that launches."""
+"""Starts a verb's call again in a session of its own, which goes on when this terminal is closed. For any verb that launches."""
 
 from __future__ import annotations
 

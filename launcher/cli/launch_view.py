@@ -1,4 +1,4 @@
-"""What a person sees: plain values in, tables on the terminal out. No decisions here."""
+"""Draws a launch on the terminal: its plan, trials, run and summary. Takes plain values; decides nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # what is drawn comes from elsewhere; a fault of the command 
     from launcher.forecast.lookahead import Ahead
     from launcher.ladder.rungs import Ladder, Rung
     from launcher.ladder.same_training import SameTraining
-    from launcher.machine.budget import Budget
+    from launcher.machine.devices import Budget
     from launcher.run.attempt import Made
     from launcher.run.recovery import Move
     from launcher.run.supervise import Outcome

@@ -1,4 +1,4 @@
-"""argv -> a verb of ``verbs.table``; what it answers, or what is wrong -> words, JSON and an exit status. The only module that exits.
+"""Finds the verb of a command line, runs it, and ends with its words, JSON and exit status. The only module that exits.
 
 ``autofit VERB [--json] [HYDRA'S OWN FLAGS] [OVERRIDES]``, and for a verb that takes a command ``autofit VERB [OVERRIDES] -- COMMAND``.
 The words are read by hand, since most of them are Hydra's or somebody else's. Everything heavy is imported where it is needed:

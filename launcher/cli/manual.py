@@ -1,4 +1,4 @@
-"""A verb -> its page of help: what it takes, its flags, examples, and the keys that it reads, with what the schema says of them."""
+"""Writes a verb's page of help: what it takes, its flags, examples, and the keys it reads, with what the schema says of them."""
 
 from __future__ import annotations
 

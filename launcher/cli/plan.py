@@ -80,7 +80,7 @@ def _extrapolated(draft: Draft, gpus: list[str], terminal: Terminal) -> Answer:
     from launcher.forecast import gpu_catalogue, script_plan
     from launcher.forecast import plan as plans
     from launcher.ladder import search
-    from launcher.machine import budget as devices
+    from launcher.machine import devices
     from launcher.trial.trial import as_tried
 
     assert draft.recipe is not None

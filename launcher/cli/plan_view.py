@@ -1,4 +1,4 @@
-"""A plan in, what a person sees of it out."""
+"""Draws a plan on the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences and commands -> the console, so that they can be read and copied there.
+"""Writes sentences and commands on the console so that they can be read and copied.
 
 On a terminal words stay whole: a line that is too long is broken between two of them, and goes on below its own beginning. A command that
 is broken is still one: the shell goes on after a backslash. Elsewhere nothing is broken, however long: no column ends there.

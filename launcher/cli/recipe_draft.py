@@ -1,4 +1,4 @@
-"""What was understood of a command -> the text of a recipe that says it, commented, to be kept and edited."""
+"""Writes the recipe for a command that was understood, with comments, to be kept and edited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words of a command -> which trainer it is, and what each of its settings is believed to mean. The adapters know; this asks them."""
+"""Asks the adapters which trainer a command belongs to and what its settings mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person sees of runs, read from their folders: a table of many, one live, and how it ended. No decisions here."""
+"""Draws runs, read from their folders: a table of many, one as it goes on, and how it ended. Decides nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is being done just now, on the console: a spinner with its seconds on a terminal, elsewhere a line once it has taken a while."""
+"""Shows what is being done: a spinner with its seconds on a terminal, elsewhere a line once it has taken a while."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOWN_FROM_S = 2.0
 
 
 class Spinner:
-    """Hears of activities (``doing.listen``)."""
+    """Hears of activities (``activity.listen``)."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

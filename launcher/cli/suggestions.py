@@ -1,4 +1,4 @@
-"""Overrides whose key no recipe has -> faults that say what was probably meant: ``batch=16`` is ``ask.micro_batch=16``.
+"""Suggests what was probably meant by overrides that no recipe has: ``batch=16`` is ``ask.micro_batch=16``.
 
 Which trainer's words they are is asked of the adapter of the recipe that the other words compose to.
 """

@@ -1,4 +1,4 @@
-"""Rows -> a table where there is room for one, else a paragraph for each row. No cell is ever cut, squeezed or broken in a word.
+"""Draws rows as a table where there is room, else as a paragraph for each row. No cell is ever cut or broken within a word.
 
 Without a terminal there is room for everything. On one, columns that say the same in every row are told above the table first.
 """

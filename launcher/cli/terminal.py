@@ -1,4 +1,4 @@
-"""What a verb says -> standard output and standard error. The only module of the launcher's process that prints.
+"""Writes what a verb says to standard output and standard error. The only module of the launcher's process that prints.
 
 With ``--json`` standard output is kept for one line of JSON; everything else goes to standard error. A stream whose reader has gone
 (``autofit train ... | head -1``, a terminal that was closed) takes everything and shows nothing: a training is worth more than its screen.

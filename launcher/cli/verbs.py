@@ -1,7 +1,7 @@
 """THE list of verbs. The help, completion and what is said of an unknown verb come from it; nothing else knows them all.
 
-A new verb is one ``Verb`` here, and its function in the module that is named for what it takes: ``recipe``, ``command``,
-``folder`` (of a run) or ``about`` for what takes nothing.
+A new verb is one ``Verb`` here, and its function in the module that says what it is about: ``train`` (a recipe), ``run`` (a
+command), ``runs`` (a run's folder) or ``library`` (recipes and kept fits).
 """
 
 from __future__ import annotations

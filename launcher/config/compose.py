@@ -1,6 +1,4 @@
-"""Words of a command line -> drafts of recipes, one for each job of a multirun. With ``sources``, ``overrides`` and ``refusals`` the only
-place that knows Hydra, which is imported where it is needed: ``--help`` answers without it.
-"""
+"""Composes recipes from the words of a command line, one for each job of a multirun. Hydra is imported late."""
 
 from __future__ import annotations
 

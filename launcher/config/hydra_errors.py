@@ -1,4 +1,4 @@
-"""What Hydra refuses to compose -> faults."""
+"""Turns what Hydra refuses to compose into faults."""
 
 from __future__ import annotations
 

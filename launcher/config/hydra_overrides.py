@@ -1,4 +1,4 @@
-"""Overrides as a person types them -> overrides as Hydra reads them.
+"""Turns overrides as people type them into overrides as Hydra reads them.
 
 The shell has already read the line: what stands in a word is meant as it stands. Hydra reads the value with a grammar of its own, in
 which a blank, an accent, a comma or a bracket is no text. So a path is handed over quoted, byte for byte, and so is any other value

@@ -1,4 +1,4 @@
-"""Recipes -> Hydra's config group ``recipe``: one drafted from a command line, ./recipes of the person, then the built-in ones.
+"""Gives Hydra its config group ``recipe``: drafts of a command line, the person's ./recipes, then the built-in ones.
 
 What a person wrote is read here, so that what can't be read is a fault with its file and line, and not a traceback.
 """

@@ -1,4 +1,4 @@
-"""Composed configuration -> a frozen Recipe, or every fault at once. OmegaConf goes no further than this module."""
+"""Checks a composed configuration: a frozen ``Recipe``, or every fault at once. OmegaConf goes no further than this module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rung that fits -> a run seen to its end, over as many attempts as that takes. ``recover`` decides, this acts and writes it down."""
+"""Sees the full run to its end, over as many attempts as that takes. ``run.recovery`` decides what is next; this does it and records it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from launcher.ladder import course
 from launcher.ladder.course import with_steps
 from launcher.ladder.rungs import Rung
 from launcher.ladder.search import Tried
-from launcher.machine import budget as devices
-from launcher.machine import host
+from launcher.machine import devices, host
 from launcher.machine.process import Shows
 from launcher.run import start as launch
 from launcher.run import supervise

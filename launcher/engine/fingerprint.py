@@ -1,6 +1,6 @@
-"""A job -> everything that its fit hangs on, as facts: name -> words. What isn't known to be the same counts as changed.
+"""Collects everything that a job's fit depends on, as facts in words. What isn't known to be the same counts as changed.
 
-The budget is none of them: within which caps a fit holds is told by its trials (``certificates``).
+The budget is none of them: within which caps a fit holds is told by its trials (``history.kept_fits``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from launcher.history import digests
 from launcher.history.digests import UnknownIdentity
 from launcher.history.kept_fits import Facts
 from launcher.machine import nvml
-from launcher.machine.budget import Budget
+from launcher.machine.devices import Budget
 from launcher.trial.job import Job
 
 DISTRIBUTION = "autofit_launcher"

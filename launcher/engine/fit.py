@@ -1,4 +1,4 @@
-"""The story: recipe -> ladder -> trial -> verdict -> launch -> supervise -> record."""
+"""Finds the rung to launch: reuses a kept fit, else tries rungs until one fits, then proves that it is the asked training."""
 
 from __future__ import annotations
 

@@ -19,10 +19,9 @@ from launcher.history import peaks
 from launcher.history.run_folder import RunFolder, no_run_folder
 from launcher.ladder import build
 from launcher.ladder.rungs import Ladder
-from launcher.machine import budget as devices
-from launcher.machine import device_lock, host, install, process
-from launcher.machine.budget import Budget
+from launcher.machine import device_lock, devices, host, install, process
 from launcher.machine.device_lock import Turn
+from launcher.machine.devices import Budget
 from launcher.paths import tell_launched
 from launcher.shared.activity import doing
 from launcher.shared.sizes import format_size

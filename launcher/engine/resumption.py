@@ -1,4 +1,4 @@
-"""The folder of a run that was interrupted, or failed -> the launch as far as it had come, ready to go on. Only reads.
+"""Reads the folder of an interrupted or failed run: the launch as far as it had come, ready to go on. Only reads.
 
 Raises BadInput, with what is wrong, for anything that can't be gone on with.
 """

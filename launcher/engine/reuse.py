@@ -1,4 +1,4 @@
-"""A job -> its trials, if they have been made before and nothing has changed since; and after its trials, its fit kept. Acts.
+"""Reuses a fit of an earlier launch where nothing that it depends on has changed, and keeps the new ones.
 
 A fit that would later die is worse than any number of trials: where anything can't be told, they are made.
 """

@@ -1,1 +1,1 @@
-"""What a rung will need, foreseen without trying it: traces of a training and figures of a card in, forecasts out. Never a verdict."""
+"""Predicts what a rung will need without trying it, from traces of the training and figures of the card. Never a verdict."""

@@ -1,4 +1,4 @@
-"""Allocations and frees in, what PyTorch's CUDA caching allocator would hold of the card for them out. Pure Python, no torch.
+"""Simulates how much of a card PyTorch's CUDA caching allocator would reserve for a sequence of allocations. Pure Python, no torch.
 
 The rules are those of c10/cuda/CUDACachingAllocator.cpp (torch 2.15). Sizes are rounded to 512 B. Up to 1 MiB comes from segments of
 2 MiB (the small pool), less than 10 MiB from segments of 20 MiB, more from a segment of its own, rounded to 2 MiB. The best fitting

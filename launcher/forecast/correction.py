@@ -1,4 +1,4 @@
-"""Real peaks beside what was foreseen -> how far forecasts of a trainer are off on a device, in a phase: a scale and an offset.
+"""Fits by how much predictions of a trainer are off on a device, phase by phase, from real peaks: a scale and an offset.
 
 Kept across launches in autofit's data folder, one line for each real peak. A torn line is passed over.
 """

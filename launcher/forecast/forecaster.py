@@ -1,4 +1,4 @@
-"""An adapter, its ladder and a card (or the host's memory) in, a forecast of each phase of each rung out, or why there is none.
+"""Predicts each phase of each rung of a ladder for a card or the host's memory, or says why there is no prediction.
 
 Rungs that differ only in sizes (samples in a batch, pixels, tokens) share a trace. What is alive at once is exact at every size; what the
 allocator would reserve for it is replayed at a few sizes and taken from those in between, and replayed under a cap where that decides.

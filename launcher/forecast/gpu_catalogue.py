@@ -1,4 +1,4 @@
-"""conf/gpu/NAME.yaml -> what a card has and takes for itself, so that a plan needs no card. Raises BadInput, naming what is near."""
+"""Reads conf/gpu/NAME.yaml: what a card has and takes for itself, so that a plan needs no card. Raises BadInput, naming what is near."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trace in, its peak of live bytes at any size out, in microseconds: only the moments that can be the peak are kept.
+"""Computes a trace's peak of live bytes at any size, in microseconds: only the moments that can be the peak are kept.
 
 At each moment what is alive is a sum of terms, one for each way of growing. A moment whose every term another moment of its phase
 reaches or surpasses is never the peak, at no size; a few dozen of 20,000 are left.

@@ -1,4 +1,4 @@
-"""For the search: an adapter, its ladder and a budget in, what each rung is foreseen to need as a part of the cap out; and real peaks kept.
+"""Gives the search its predictions: what each rung will need as a part of the cap. Keeps the real peaks for later corrections.
 
 A card that the catalogue doesn't know is taken for one of no known kind, with the middle between both bounds.
 """
@@ -14,7 +14,7 @@ from launcher.forecast.forecaster import Foresight
 from launcher.forecast.gpu_catalogue import Card
 from launcher.ladder import extrapolation
 from launcher.ladder.rungs import Ladder, Rung
-from launcher.machine.budget import Budget
+from launcher.machine.devices import Budget
 from launcher.shared.report import Phase
 from launcher.shared.sizes import MIB
 from launcher.trial.trial import Trial
@@ -91,7 +91,7 @@ def why_not(sight: Foresight) -> tuple[str, ...]:
 
 
 def seen(sight: Foresight, tried: Trial, *, device: str) -> list[Seen]:
-    """What a trial's phases used beside what had been foreseen of them, uncorrected; for ``ratios.keep``. Makes no trace."""
+    """What a trial's phases used beside what had been foreseen of them, uncorrected; for ``correction.keep``. Makes no trace."""
     foreseen = (sight.uncorrected(tried.rung) if sight.gathered(tried.rung) else None) or {}
     return [
         Seen(
@@ -122,7 +122,7 @@ class Ahead:
     the search itself is led by it.
 
     Made, it begins with the asked rung's trace, if that isn't kept; ``look`` waits for it. Left, it ends what nobody waits for any more.
-    A trace is held to what trials of ``earlier`` launches measured (``earlier.of``); where one of them fitted, none is waited for.
+    A trace is held to what trials of ``past_trials`` launches measured (``past_trials.of``); where one of them fitted, none is waited for.
     """
 
     def __init__(self, adapter: Adapter, ladder: Ladder, budget: Budget, *, earlier: Sequence[extrapolation.Seen] = ()) -> None:

@@ -1,4 +1,4 @@
-"""What trials of earlier launches of a training measured -> what the same rungs of this launch may be expected to need. Never a verdict.
+"""Predicts rungs from what trials of earlier launches of the same training measured. Never a verdict.
 
 A person launches again with another learning rate, more epochs, a newer package: what was kept of the fit doesn't hold then, but the peaks
 are mostly the same. Where they aren't, the search is led astray by what a hopeless forecast may cost, and no more.

@@ -1,4 +1,4 @@
-"""A draft of a recipe and cards of the catalogue in, which rung is predicted to fit which card out. No card is needed, nothing is trained.
+"""Predicts which rung fits which card of the catalogue. No card is needed, and nothing is trained.
 
 Nothing here says that a rung fits: only a trial can. Words: see ``Word``.
 """

@@ -1,4 +1,4 @@
-"""Two small real trials of a ladder that nobody can trace in, what the line through them says of every rung out. Pure; never a verdict.
+"""Predicts every rung of a ladder that can't be traced from two small real trials. Pure; never a verdict.
 
 Memory is affine in the samples of a micro-batch times the size of each (``extrapolation``); what the two trials' noise may do to the line
 grows with the distance, and so do the bounds.
@@ -19,7 +19,7 @@ from launcher.ladder import extrapolation
 from launcher.ladder.extrapolation import Seen, Side
 from launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung
 from launcher.ladder.search import Tried
-from launcher.machine.budget import Budget
+from launcher.machine.devices import Budget
 from launcher.shared.report import Phase
 from launcher.shared.sizes import MIB, format_size
 

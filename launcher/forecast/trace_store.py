@@ -1,4 +1,4 @@
-"""Asks for traces in, traces or why there are none out: from autofit's cache, else made by children, as many as there are cores.
+"""Gets traces from autofit's cache, or has child processes make them, as many at a time as there are cores.
 
 A trace is kept by everything that it hangs on: what was asked, the versions of the trainer and of torch, and the text of what makes it.
 A file that is torn is made anew.

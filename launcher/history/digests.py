@@ -1,4 +1,4 @@
-"""Files, folders, packages and variables -> words that differ where they are not the same any more. Only looks; loads nothing.
+"""Summarises files, folders, packages and variables in words that differ once they have changed. Only looks; loads nothing.
 
 A file is told by its size and by when its content and its inode were changed last, in nanoseconds: a change that leaves all three alone
 would have to be forged. Small texts are told by their content.

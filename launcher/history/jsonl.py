@@ -1,4 +1,4 @@
-"""A file that launches add lines of JSON to, and read back: what past runs and trials have shown, in autofit's data folder."""
+"""A file of JSON lines in autofit's data folder, to which launches add what runs and trials have shown."""
 
 from __future__ import annotations
 

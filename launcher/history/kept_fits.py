@@ -1,4 +1,4 @@
-"""Fits that were proven, kept with everything that they hang on -> the one that still holds, or what has changed since.
+"""Stores successful fits with the inputs they depend on; finds one that is still valid, or says what changed.
 
 One SQLite file in autofit's state folder, safe under launches that come together. A row is sealed by a checksum of its own, and the whole
 is looked over each time: a torn store is set aside, never deleted, and what can still be read of it goes into a new one.

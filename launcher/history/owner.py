@@ -1,4 +1,4 @@
-"""A run folder -> who runs it: a process of this machine, nobody any more, or another machine's. Alone writes ``owner.json``.
+"""Tells who runs a run folder: a process of this machine, nobody any more, or another machine's. Alone writes ``owner.json``.
 
 A process that launches a run, or goes on with one, holds the folder: it writes its number, that number's start time, the machine's boot
 and name into ``owner.json``, and keeps the file locked until it ends, by whatever end. The kernel gives a lock back when its process dies,

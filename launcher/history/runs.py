@@ -1,4 +1,4 @@
-"""Run folders -> what goes on in them, or went on, from their files alone. Changes nothing; needs no recipe, no trainer, no device.
+"""Reads from run folders alone what goes on in them, or went on. Changes nothing; needs no recipe, no trainer, no device.
 
 An older autofit's folders are read as far as they tell: what they don't say is left open. A folder that is no run is refused in words.
 """
@@ -205,7 +205,7 @@ class Run:
 
 
 CHECKPOINT, BEGINNING, NOTHING, TORN = "checkpoint", "beginning", "nothing", "torn"
-"""What a run can be gone on from (``made.Made.goes_on_from``); ``TORN``: nobody knows, since its record can't be read."""
+"""What a run can be gone on from (``run.attempt.Made.goes_on_from``); ``TORN``: nobody knows, since its record can't be read."""
 WITHOUT_A_RECORD = (
     "Its recipe.yaml, its logs and what it has saved (run/) are as they were: command.sh is its command, which goes on from a checkpoint "
     "by the trainer's own words for that; or launch it anew."

@@ -1,4 +1,4 @@
-"""A running full run, looked at each second -> ``series.jsonl``: what it uses and how far it has come; and read back from there.
+"""Writes and reads ``series.jsonl``: each second of a full run, what it uses and how far it has come.
 
 One line a look, appended; a reader sees whole lines. The file stays small: of what is older than ``FRESH_S`` only one line is kept for
 each stretch of time, and the stretches grow as the run does. A peak is kept as a peak.

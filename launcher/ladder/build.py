@@ -1,4 +1,4 @@
-"""A recipe's ``ask`` and ``ladder`` rules, with what its adapter knows -> the ladder. Pure."""
+"""Makes the ladder of a recipe's ``ask`` and ``ladder`` rules and what its adapter knows. Pure."""
 
 from __future__ import annotations
 

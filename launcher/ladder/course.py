@@ -1,5 +1,4 @@
-"""A training's whole course (optimizer steps, samples of a pass, evaluation and saving points): what trials show of it, and what a run
-made of it -> the lines of a rung's certificate. Pure.
+"""Holds a training's whole course (optimizer steps, samples, evaluation and saving points) against the asked one. Pure.
 
 Rung 0's trial shows what was asked. A rung's own trial, and the full run at its end, are held against it.
 """

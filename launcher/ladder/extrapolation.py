@@ -1,4 +1,4 @@
-"""What real trials needed, and what was predicted of the rungs -> what each rung will need, as a part of the cap. Pure; never a verdict.
+"""Estimates what each rung will need, as a part of the cap, from real trials and predictions. Pure; never a verdict.
 
 A trial that fits is a measurement, one that fails a lower bound. Where a prediction is there its errors are nearly proportional, so it is
 scaled by what was measured, with an offset where two trials tell it. Where none is, memory is affine in the samples of a micro-batch times

@@ -1,4 +1,4 @@
-"""Wheels -> every rung the launcher may fall back to, best first. Plain values, pure code.
+"""The ladder: every rung the launcher may fall back to, best first. Pure.
 
 Rungs are enumerated like an odometer: the first wheel of the order turns fastest; when a slower wheel moves, the faster ones
 return to what was asked. Every rung keeps micro-batch x gradient accumulation steps x world size at the effective batch asked for.

@@ -1,4 +1,4 @@
-"""What twins of a training saw -> whether a rung's training is the asked one's. Pure.
+"""Judges by what twins of a training saw whether a rung's training is the asked one. Pure.
 
 Twins are short runs of the person's own command: the same rows in other layouts of one optimizer step (4 x 1, 2 x 2, 1 x 4), random
 things at rest. What is the same lies at 1e-8 to 4e-7 in single precision, what isn't above 2e-2: docs/decisions/020.

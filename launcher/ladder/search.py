@@ -1,4 +1,4 @@
-"""Verdicts so far -> which rung to try next. Pure: the same history always gives the same move.
+"""Chooses which rung to try next from the verdicts so far. Pure: the same history always gives the same move.
 
 ``walk`` goes down the ladder and skips what a real failure dominates; ``exhaustive`` skips nothing and is the reference that
 every other search must equal. ``predicted`` goes where the forecast points and is led by what really happens: docs/decisions/015.

@@ -1,4 +1,4 @@
-"""Rungs that give up the same, and how fast their trials went -> which trains most samples a second, and which is worth a trial. Pure.
+"""Chooses the fastest of the rungs that give up the same, and which of them is worth a trial. Pure.
 
 A smaller micro-batch with more accumulation is the same training. On most cards it is slower; where a model's kernels fill the card
 already, or memory near the limit makes the allocator work, it isn't (docs/decisions/018).

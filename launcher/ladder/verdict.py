@@ -1,4 +1,4 @@
-"""What a trial did -> a Verdict with its evidence. Pure.
+"""The verdict on a trial: what kind it is, and its evidence. Pure.
 
 Need is measured, not squeezed: a trial fits where it stayed below its cap while there was more to be had (docs/decisions/011).
 """

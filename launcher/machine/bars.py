@@ -1,4 +1,4 @@
-"""What a trainer draws for a wide terminal -> the same for the narrower one in front of the person, each redrawn line on one row. Pure.
+"""Fits progress bars drawn for a wide terminal to the person's narrower one, each redrawn line on one row. Pure.
 
 The trainer is given a terminal of at least ``WIDE`` columns, whatever the person's: libraries cut their bars to the terminal, and a bar
 that was cut tells neither step nor loss nor time left. Lines that end with a newline pass as they are, and wrap.

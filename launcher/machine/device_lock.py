@@ -1,4 +1,4 @@
-"""A device's identity -> a launch's turn on it: launches of autofit's that want one card come one after the other, or share it.
+"""Lets launches of autofit's that want one card take turns, or share it.
 
 A lock file for each device, in a folder that every user of this machine sees. The kernel gives a lock back when its process dies, by
 whatever end. Other programs, and launches in containers with a /tmp of their own, know nothing of it: their memory is seen by NVML.

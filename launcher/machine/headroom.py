@@ -1,4 +1,4 @@
-"""What of a CPU's budget is kept free: budget and headroom -> what trials are held to, and back. Pure."""
+"""How much of a CPU's budget is kept free. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Linux tells of the machine that trains: memory, also under a container's limit, processor, shared memory, disk.
+"""Reads what Linux tells of this machine: memory (also a container's limit), processor, shared memory, disk.
 
 Sizes are bytes. Only reads.
 """

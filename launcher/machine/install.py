@@ -1,4 +1,4 @@
-"""What is missing -> the command that installs it. The only place that makes such advice.
+"""Gives the command that installs what is missing. The only place that makes such advice.
 
 Packages are called as PyPI calls them, and never as an extra of autofit's own: a stranger's project may have that name there.
 """

@@ -1,4 +1,4 @@
-"""What NVML tells: the cards that can be seen, their memory and who holds it, or why there is none; plain values out.
+"""Asks NVML for the visible cards, their memory and who holds it, or why there is none. Returns plain values.
 
 NVML (package ``nvidia-ml-py``, module ``pynvml``, imported only when asked) sees the whole machine and opens no CUDA
 context, so asking costs the card nothing. Nothing is judged here and nothing is changed on a card. Sizes are bytes.

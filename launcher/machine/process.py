@@ -1,4 +1,4 @@
-"""A command -> one child process in a session of its own, its output, and how it ended.
+"""Runs a command as one child process in a session of its own, and tells its output and how it ended.
 
 On the launcher's side the only module that starts, signals or ends processes. Inside a trainer's process ``trainers.script.inside``
 starts the person's command, and its probe a child that reads a data set; ``worker.guardian`` ends what a killed launcher leaves.

@@ -1,4 +1,4 @@
-"""A child that stands still -> where each of its processes stands, as text in a file: by py-spy where it is installed, else the kernel."""
+"""Writes down where each process of a hanging child stands: by py-spy where it is installed, else by the kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An attempt at the full run, as it is written down: plain values, and their way into the record and back."""
+"""One attempt at the full run as plain values, and their way into the record and back."""
 
 from __future__ import annotations
 

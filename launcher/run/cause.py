@@ -1,4 +1,4 @@
-"""A full run that ended -> what ended it, in which phase, with its own words as evidence. Pure."""
+"""Finds what ended a full run, and in which phase, with its own words as evidence. Pure."""
 
 from __future__ import annotations
 

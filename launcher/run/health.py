@@ -1,4 +1,4 @@
-"""A full run, looked at each second -> what is wrong with its pace: it hangs at work, fell off a cliff, or waits for its data. Pure.
+"""Judges a run's pace each second: it hangs at work, fell off a cliff, or waits for its data. Pure.
 
 What is too slow is learned from the run itself: its own steps, and its own pauses between them. ``supervise`` acts.
 """
@@ -37,7 +37,7 @@ class Look:
 
 
 class Steps:
-    """How long no step has come from a run that had told its steps. For a run at work: one that computes nothing is ``lifesigns``' own.
+    """How long no step has come from a run that had told its steps. For a run at work: one that computes nothing is ``trial.silence``' own.
 
     A validation, an epoch's end, the run's end and start-up may take long without a word. Nothing is said there, nor of a run that hasn't
     shown yet how long they take: one that has told neither a validation that it came back from, nor steps of an epoch three epochs long.

@@ -1,4 +1,4 @@
-"""What a running trainer prints of its loss -> whether it diverges. Pure; ``watch`` acts."""
+"""Judges by the losses that a run prints whether it diverges. Pure; ``watch`` acts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A running full run -> the most memory it used, in the very measure of its trial. Watched from outside, at a cost below 0.5 %
-(benchmarks/watching_cost.py).
+"""Measures a full run's memory as its trial measured it, from outside, at a cost below 0.5 % (benchmarks/watching_cost.py).
 
 CPU: VmData of each process above its base. A process that autofit holds to a budget tells its base itself (``held``); another
 one's is taken to be that of its trial, which imported the same. CUDA: what the driver says is in use beyond what was before.
@@ -11,9 +10,8 @@ import contextlib
 import json
 from pathlib import Path
 
-from launcher.machine import budget as devices
-from launcher.machine import nvml
-from launcher.machine.budget import Budget
+from launcher.machine import devices, nvml
+from launcher.machine.devices import Budget
 from launcher.shared import procfs
 from launcher.shared.sampling import Looks, Segments
 

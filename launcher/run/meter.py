@@ -1,4 +1,4 @@
-"""A running full run, its memory watched and its output read -> its time series, a line a second."""
+"""Writes a running full run's time series, a line a second, from its memory and its output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from launcher.adapter.progress import VALIDATE, Progress
 from launcher.history import series
 from launcher.ladder.rungs import Rung
-from launcher.machine import budget as devices
+from launcher.machine import devices
 from launcher.run.memory_usage import Usage
 from launcher.trial.job import Job
 

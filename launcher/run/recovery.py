@@ -1,4 +1,4 @@
-"""How a run's attempts have ended so far -> what to do next. Pure: the same history always gives the same move.
+"""Decides what to do after an attempt has ended. Pure: the same history always gives the same move.
 
 A move goes down the ladder or stays; it never goes up, and every rung of a ladder has the effective batch that was asked.
 ``attempts`` acts on it.

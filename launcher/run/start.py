@@ -1,4 +1,4 @@
-"""The chosen rung -> the full run, started as the trainer's own process, with the environment it had in its trial."""
+"""Starts the full run as the trainer's own process, with the environment it had in its trial."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from pathlib import Path
 from launcher.adapter.commands import Command
 from launcher.adapter.protocol import resuming
 from launcher.ladder.rungs import Rung
-from launcher.machine import budget as devices
-from launcher.machine import process
+from launcher.machine import devices, process
 from launcher.machine.process import Child, Shows
 from launcher.run.recovery import GoOn
 from launcher.shared import allocator

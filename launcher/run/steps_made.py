@@ -1,4 +1,4 @@
-"""What a full run tells of its optimizer steps -> how many it has made, as far as that can be seen from outside.
+"""Counts the optimizer steps that a full run has made, as far as that can be seen from outside.
 
 Processes that hold themselves to a budget count them (``worker.steps``); what accumulates from outside says it at its end; the bar of a
 trainer that reckons in optimizer steps shows them. Of another run, on a card, nothing is known.

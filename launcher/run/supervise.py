@@ -1,4 +1,4 @@
-"""A running full run -> how it ended, and what of. Watches memory, loss and signs of life; signals pass through; nothing is left behind."""
+"""Follows a full run to its end and tells how and why it ended. Signals pass through; nothing is left behind."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from pathlib import Path
 from launcher.adapter.protocol import Weights, resuming
 from launcher.ladder.course import Due
 from launcher.ladder.rungs import Rung
-from launcher.machine import budget as devices
-from launcher.machine import host, process
+from launcher.machine import devices, host, process
 from launcher.machine.process import Child
 from launcher.run import cause
 from launcher.run.cause import Cause, Seen
@@ -38,7 +37,7 @@ class Outcome:
     peak_device_bytes: int
     """Most that the run had in use on its card, context included, sampled each second; 0 on a CPU."""
     peak_bytes: int
-    """Most memory that the run used, in the measure of its trial (``usage.Usage``); 0 where it could not be seen."""
+    """Most memory that the run used, in the measure of its trial (``memory_usage.Usage``); 0 where it could not be seen."""
     memory_failure: MemoryFailure | None
     """Set where a failed run's own words say that memory ran out: the last of them, which ended it."""
     ended: Ended = Ended.DONE

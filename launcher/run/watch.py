@@ -1,4 +1,4 @@
-"""A running full run -> what its pace says, a sentence each, and whether it is ended for that. ``rhythm`` judges."""
+"""Watches a full run while it goes on: its memory, its output, its pace; ends it where it stands still or diverges. ``health`` judges."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ import psutil
 from launcher.adapter.protocol import resuming
 from launcher.ladder import course
 from launcher.ladder.course import Due
-from launcher.machine import budget as devices
-from launcher.machine import host, stack_dump
+from launcher.machine import devices, host, stack_dump
 from launcher.machine.process import Child
 from launcher.run import health
 from launcher.run.health import Look

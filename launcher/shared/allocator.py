@@ -1,4 +1,4 @@
-"""A budget and a rung -> the variables that decide how memory is allocated, in the trial and in the full run alike."""
+"""The environment variables that decide how memory is allocated, in the trial and in the full run alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NVML and a card's UUID -> what is free on the card, and what one process holds of it; standard library only.
+"""Asks NVML what is free on a card, and what one process holds of it. Standard library only.
 
 The trainer's process asks this too, in a person's own interpreter. Sizes are bytes.
 """

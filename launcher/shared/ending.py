@@ -1,4 +1,4 @@
-"""How a child process ended, as the launcher saw it from outside. ``process`` makes it, ``verdict`` judges by it."""
+"""How a child process ended, as the launcher saw it from outside. ``machine.process`` makes it, ``trial.judge`` judges by it."""
 
 from __future__ import annotations
 

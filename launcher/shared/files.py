@@ -1,4 +1,4 @@
-"""A text or a value -> a file that is there whole or not at all. Values are made plain: what JSON knows."""
+"""Writes a text or a value so that the file is there whole or not at all. Values are made plain: what JSON knows."""
 
 from __future__ import annotations
 

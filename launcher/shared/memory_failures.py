@@ -1,4 +1,4 @@
-"""Words of a trainer -> the memory failure they speak of, or none. The table of texts; pure, save for reading logs.
+"""Recognises memory failures by a trainer's words. Pure, save for reading logs.
 
 Sources of the texts: strings of PyTorch 1.x to 2.15, CUDA, NCCL and glibc, real failures under RLIMIT_DATA, public threads.
 """

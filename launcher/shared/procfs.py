@@ -1,4 +1,4 @@
-"""A process's number -> its memory (bytes), start and children as Linux's /proc tells them. Standard library only: both sides ask."""
+"""Reads a process's memory (bytes), start and children from Linux's /proc. Standard library only: both sides ask."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _taken_seconds(path: str, end: int) -> float:
 
 
 WATCHES = "autofit-"
-"""How the names of threads begin that autofit itself runs in a trainer's process (``looks``)."""
+"""How the names of threads begin that autofit itself runs in a trainer's process (``sampling``)."""
 
 
 def name_thread(name: str) -> None:

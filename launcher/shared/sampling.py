@@ -1,4 +1,4 @@
-"""What to look at -> it is looked at, again and again, by a thread of its own. Standard library only: both sides of the wall look."""
+"""Looks at something again and again in a thread of its own. Standard library only: both sides of the wall use it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One folder per trainer, each translating a rung into that trainer's own words. ``base`` is the seam, ``suite`` what an adapter owes."""
+"""One folder per trainer, each putting rungs in its own words. ``launcher.adapter``: the seam; ``suite``: what is owed."""

@@ -32,7 +32,7 @@ from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
 from launcher.ladder.rungs import MICRO_BATCH, Ladder
 from launcher.ladder.verdict import Kind
-from launcher.machine.budget import Budget
+from launcher.machine.devices import Budget
 from launcher.shared.files import plain
 from launcher.shared.report import TrialReport
 from launcher.shared.sizes import GIB, MIB

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from launcher.ladder.rungs import Rung
-    from launcher.machine.budget import Budget
+    from launcher.machine.devices import Budget
 from launcher.shared.allocator import CHECKPOINTING, MALLOC, PRIMITIVES, VARIABLE, with_setting
 
 

@@ -8,8 +8,8 @@ from launcher.adapter.protocol import Adapter
 from launcher.config.schema import Recipe
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.rungs import Ladder
-from launcher.machine.budget import Budget
 from launcher.machine.device_lock import Turn
+from launcher.machine.devices import Budget
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

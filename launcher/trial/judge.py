@@ -1,4 +1,4 @@
-"""What a trial reported, and how its process ended -> the verdict. Pure."""
+"""Judges a trial by its report and by how its process ended. Pure."""
 
 from __future__ import annotations
 

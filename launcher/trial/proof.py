@@ -1,4 +1,4 @@
-"""A rung that fits -> whether it is the asked training, by twins of it that really run. Acts; ``sameness`` decides.
+"""Proves a rung that fits to be the asked training, by running twins of it. ``ladder.same_training`` judges what they saw.
 
 Once per launch, where the rung that was found accumulates more than was asked; what comes of it is kept with the fit.
 """

@@ -1,4 +1,4 @@
-"""Trials of a person's own command -> where they ran another batch than was read of its text, which decides. Pure.
+"""Finds where trials of a person's own command ran another batch than was read from its text. What ran is believed. Pure.
 
 A rung is made of what was read. Where rung 0, which is the command as it stands, runs something else, that is what was asked.
 """

@@ -1,4 +1,4 @@
-"""Output and processor time of a trial or a run -> whether it stands still. Pure; who watches it acts."""
+"""Judges by output and processor time whether a trial or a run stands still. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rung -> a bounded child that really runs it -> its report and verdict. Acts; ``verdict.judge`` decides."""
+"""Tries a rung: really runs it in a bounded child process, and returns the report and the verdict of ``trial.judge``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from launcher.errors import BadInput, Fault
 from launcher.ladder import search
 from launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder, Rung
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.machine import budget as devices
-from launcher.machine import process, stack_dump
+from launcher.machine import devices, process, stack_dump
 from launcher.machine.process import Child
 from launcher.shared import procfs
 from launcher.shared.activity import doing
@@ -51,7 +50,7 @@ class Trial:
     expects: Mapping[str, Value] = field(default_factory=dict)
     """What the trainer was told otherwise than the rung says (a trial accumulates at most so many micro-batches), where that is known."""
     kept: str = ""
-    """When it was made, for one of a launch before this (``kept``); empty for one that was made now."""
+    """When it was made, for one of a launch before this (``engine.reuse``); empty for one that was made now."""
 
     def as_record(self) -> dict[str, Any]:
         """As ``--json`` prints it."""

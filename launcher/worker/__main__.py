@@ -1,4 +1,4 @@
-"""Takes ORDERS.json, runs one trial in this process, leaves ``report.json`` in the trial's folder.
+"""Runs one trial in this process by ORDERS.json, and leaves ``report.json`` in the trial's folder.
 
     python -m launcher.worker ORDERS.json [--meanwhile MODULE,MODULE]
 

@@ -1,4 +1,4 @@
-"""Takes a cap in bytes; makes this process unable to use more of its device, and says what it measured doing so.
+"""Makes this process unable to use more of its device than a cap (bytes), and tells what it measured doing so.
 
 CPU: ``RLIMIT_DATA`` at what the data segments hold now plus the cap, so that allocations fail as real ones do: PyTorch's clean
 ``DefaultCPUAllocator`` error. Call it after the imports and before anything is built, since libraries count as base.

@@ -1,4 +1,4 @@
-"""Takes a Python program and a budget; becomes that program, which takes the budget before its first line.
+"""Becomes a Python program that takes a budget before its first line.
 
     python -m launcher.worker.budgeted --device cpu --bytes 2000000000 --imports torch,ultralytics PROGRAM [ARGS...]
 

@@ -1,4 +1,4 @@
-"""A card's UUID -> what the driver says of that card: free memory, and what this process holds outside PyTorch's allocator."""
+"""Asks the driver about a card: free memory, and what this process holds outside PyTorch's allocator."""
 
 from __future__ import annotations
 

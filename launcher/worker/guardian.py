@@ -1,4 +1,4 @@
-"""Tokens of running children on standard input -> nothing of theirs outlives the launcher, however it ends. Standard library only.
+"""Ends what running children leave behind when the launcher ends, however it ends. Standard library only.
 
     python -m launcher.worker.guardian VARIABLE      a line "+TOKEN" for each child that is started, "-TOKEN" when it is over
 

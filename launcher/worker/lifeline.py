@@ -1,4 +1,4 @@
-"""A process that must not outlive the one that started it -> the kernel's word that it won't. Nothing happens at import."""
+"""Asks the kernel to end this process with the one that started it. Nothing happens at import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Takes what a trial's child does, phase by phase; leaves ``report.json`` behind, rewritten at every change of phase.
+"""Records what a trial does, phase by phase, in ``report.json``, which is rewritten at every change of phase.
 
 Any trainer's module reuses this: it calls ``phase``, ``batch`` and ``optimizer_step`` at the right moments, and says what it saw.
 Memory is metered here: PyTorch's CUDA allocator and the driver on a card; resident size and data segments of this process on the CPU.

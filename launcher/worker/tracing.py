@@ -1,4 +1,4 @@
-"""A training step on tensors that hold no memory in, the sequence of allocations and frees it would make out.
+"""Runs a training step on tensors that hold no memory, and records the allocations and frees it would make.
 
 ``FakeTensorMode`` gives every tensor a shape and no bytes; a dispatch mode above it sees each new storage, and a finalizer sees it die.
 Tensors are fake *CPU* tensors, because a backward pass of fake CUDA ones needs a CUDA context; ``autocast`` bends the CPU's lists to

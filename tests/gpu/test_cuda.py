@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.machine import budget as devices
+from launcher.machine import devices
 from launcher.shared.sizes import GIB
 from tests.conftest import write_yolo_dataset
 from tests.gpu.figures import NEEDS_GPU, autofit, predicted_device_bytes, write_figures

@@ -27,7 +27,7 @@ from launcher.config.schema import Recipe, Value, WheelRule
 from launcher.errors import Fault, did_you_mean
 from launcher.ladder.build import WheelSpec
 from launcher.ladder.rungs import Ladder, Rung
-from launcher.machine.budget import Budget
+from launcher.machine.devices import Budget
 from launcher.shared.report import TrialReport
 
 ELSEWHERE: Mapping[str, str] = {

@@ -31,8 +31,8 @@ from launcher.ladder.course import Length
 from launcher.ladder.rungs import Ladder, Rung, divisors_down
 from launcher.ladder.same_training import Finding
 from launcher.ladder.same_training import Kind as FindingKind
-from launcher.machine import budget as devices
-from launcher.machine.budget import Budget
+from launcher.machine import devices
+from launcher.machine.devices import Budget
 from launcher.shared.report import WORLD_SIZE, TrialReport
 from launcher.trainers.script import batches, configs, outside, recognise, resuming, rules, weight_files
 from launcher.trainers.script.rules import ScriptArgs

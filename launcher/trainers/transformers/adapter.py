@@ -30,9 +30,8 @@ from launcher.config.schema import Recipe, Value, WheelRule
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder.build import WheelSpec
 from launcher.ladder.rungs import Ladder, Rung
-from launcher.machine import budget as devices
-from launcher.machine import install, nvml, process
-from launcher.machine.budget import Budget
+from launcher.machine import devices, install, nvml, process
+from launcher.machine.devices import Budget
 from launcher.shared import card_memory
 from launcher.shared.report import TrialReport
 from launcher.trainers.transformers import arguments as hf_arguments

@@ -30,9 +30,8 @@ from launcher.config.schema import Recipe, Value, WheelRule
 from launcher.errors import BadInput, Fault
 from launcher.ladder.build import WheelSpec
 from launcher.ladder.rungs import Ladder, Rung
-from launcher.machine import budget as devices
-from launcher.machine import host, process
-from launcher.machine.budget import Budget
+from launcher.machine import devices, host, process
+from launcher.machine.devices import Budget
 from launcher.shared.report import TrialReport
 from launcher.shared.sizes import format_size
 from launcher.trainers.ultralytics import arguments as yolo_arguments

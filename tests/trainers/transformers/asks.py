@@ -20,7 +20,7 @@ from launcher.engine.state import Fit
 from launcher.errors import BadInput
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
-from launcher.machine import budget as devices
+from launcher.machine import devices
 from launcher.trainers.transformers.adapter import TransformersAdapter
 from launcher.trial.job import Job
 from tests.helpers.hf_data import maker

@@ -18,7 +18,7 @@ from launcher.engine import fit as story
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
 from launcher.ladder.verdict import Kind
-from launcher.machine import budget as devices
+from launcher.machine import devices
 from launcher.trainers.transformers.adapter import TransformersAdapter
 from launcher.trial import trial
 from launcher.trial.job import Job

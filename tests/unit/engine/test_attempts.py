@@ -29,7 +29,7 @@ from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import WheelSpec
 from launcher.ladder.rungs import Rung, Wheel, build
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.machine.budget import Budget
+from launcher.machine.devices import Budget
 from launcher.machine.process import Child
 from launcher.run import health
 from launcher.run.attempt import Made, read

@@ -24,9 +24,8 @@ from launcher.history.run_folder import RunFolder
 from launcher.history.series import read as read_series
 from launcher.ladder.rungs import Wheel, build
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.machine import budget as devices
-from launcher.machine import process
-from launcher.machine.budget import Budget
+from launcher.machine import devices, process
+from launcher.machine.devices import Budget
 from launcher.run import start as launch
 from launcher.run.memory_usage import Usage
 from launcher.run.meter import Meter

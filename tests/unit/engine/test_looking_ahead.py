@@ -31,7 +31,7 @@ class Silent:
 
 
 class Foretold:
-    """Stands for ``needs.Ahead``."""
+    """Stands for ``lookahead.Ahead``."""
 
     ready: bool
     takes_s: float

@@ -31,7 +31,7 @@ from launcher.ladder.build import WheelSpec
 from launcher.ladder.rungs import Ladder, Rung, Wheel, build
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import host
-from launcher.machine.budget import Budget
+from launcher.machine.devices import Budget
 from launcher.shared.report import WRITTEN, Phase, PhaseUse, TrialReport
 from launcher.shared.sizes import MIB
 from launcher.trainers.suite import cpu_budget

@@ -132,7 +132,7 @@ def test_a_task_that_is_not_traced_is_one_clear_refusal(capsys: pytest.CaptureFi
 def test_a_script_on_a_card_that_nobody_can_try_it_on_is_refused_with_what_would_work(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("launcher.machine.budget.identity", lambda kind, *, index: "cpu")
+    monkeypatch.setattr("launcher.machine.devices.identity", lambda kind, *, index: "cpu")
     (tmp_path / "train.py").write_text(
         "import argparse, torch\np = argparse.ArgumentParser()\np.add_argument('--batch-size', type=int)\nfor _ in range(3):\n"
         "    torch.zeros(1).backward()\n"

@@ -11,7 +11,7 @@ from launcher.forecast.plan import Plan, Word
 from launcher.ladder.rungs import Ladder, Wheel, build
 from launcher.ladder.search import Tried, seen_in
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.machine import budget
+from launcher.machine import devices
 from launcher.shared.report import Phase
 from launcher.shared.sizes import GIB, MIB
 from tests.helpers.surfaces import Surface
@@ -19,7 +19,7 @@ from tests.helpers.surfaces import Surface
 RECIPE = Recipe.model_validate(
     {"name": "mine", "ask": {"micro_batch": 64}, "trainer": {"adapter": "script"}, "ladder": {"order": ("micro_batch",)}}
 )
-BUDGET = budget.find("cpu", memory_bytes=10 * GIB, headroom=0.1)
+BUDGET = devices.find("cpu", memory_bytes=10 * GIB, headroom=0.1)
 
 
 def ladder(*micro_batches: int, models: tuple[str, ...] = ("x",)) -> Ladder:

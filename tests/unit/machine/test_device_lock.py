@@ -18,8 +18,7 @@ from launcher.config.recipe import Draft, Provenance
 from launcher.config.schema import DeviceRules, Recipe
 from launcher.engine import prepare
 from launcher.errors import BadInput, Fault
-from launcher.machine import budget as devices
-from launcher.machine import device_lock
+from launcher.machine import device_lock, devices
 from tests.helpers.nvml_stand_in import GIB, FakeCard, FakeNvml
 from tests.helpers.places import ROOT
 

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.watching_cost import job as script_job
 from launcher.adapter.progress import TRAIN, Progress
 from launcher.machine import host
-from launcher.machine.budget import Budget
+from launcher.machine.devices import Budget
 from launcher.run import watch
 from launcher.run.health import STARVED_S, Look
 from launcher.run.recovery import Ended

@@ -11,7 +11,7 @@ import pytest
 from launcher.ladder.rungs import Wheel, build
 from launcher.ladder.verdict import Kind
 from launcher.machine import process
-from launcher.machine.budget import Budget
+from launcher.machine.devices import Budget
 from launcher.shared.ending import Ending
 from launcher.shared.orders import Orders
 from launcher.shared.report import TrialReport

@@ -1,4 +1,4 @@
-"""What a run may use: the recipe's ``device.*`` in, a ``Budget`` out, or every fault found. Never imports torch.
+"""Finds what a run may use by the recipe's ``device.*``: a ``Budget``, or every fault found. Never imports torch.
 
 ``nvml`` and ``host`` read what is there; this module decides. Sizes are bytes.
 """

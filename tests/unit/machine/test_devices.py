@@ -1,4 +1,4 @@
-"""launcher.machine.budget (and nvml, host, sizes below it): budgets from a fake NVML with pynvml's names, and the real CPU."""
+"""launcher.machine.devices (and nvml, host, sizes below it): budgets from a fake NVML with pynvml's names, and the real CPU."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ import pynvml
 import pytest
 
 from launcher.errors import BadInput, Fault
-from launcher.machine import budget as devices
-from launcher.machine import host
+from launcher.machine import devices, host
 from launcher.machine import nvml as nvml_module
-from launcher.machine.budget import Budget, find, settle, taken, wait_for
+from launcher.machine.devices import Budget, find, settle, taken, wait_for
 from launcher.shared.sizes import format_size, parse_size
 from tests.helpers.nvml_stand_in import GIB, GONE, MIB, FakeCard, FakeNvml
 from tests.helpers.places import ROOT
@@ -551,7 +550,7 @@ def test_space_is_told_also_where_the_folder_is_not_made_yet(tmp_path: Path) -> 
 
 
 def test_torch_is_never_imported() -> None:
-    code = "import sys; from launcher.machine.budget import find; find('cpu', headroom=.1);"
+    code = "import sys; from launcher.machine.devices import find; find('cpu', headroom=.1);"
     code += "print([name for name in ('torch', 'numpy', 'yaml') if name in sys.modules])"
     repo = ROOT
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=repo)
