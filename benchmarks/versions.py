@@ -33,7 +33,6 @@ from launcher.adapter import self_test
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "benchmarks" / "results" / "versions.jsonl"
 TABLE = ROOT / "docs" / "versions.md"
-README = ROOT / "README.md"
 RAN = ROOT / "launcher" / self_test.RAN
 UV = ROOT / ".venv" / "bin" / "uv"
 MOST_AT_ONCE = 2
@@ -395,10 +394,9 @@ BEGIN, END = "<!-- made by `make versions` -->", "<!-- end -->"
 
 def write_table(rows: Iterable[Row]) -> None:
     rows = list(rows)
-    for path, middle in ((TABLE, f"\n{summary(rows)}\n\n{table(rows)}\n"), (README, f"  {summary(rows)}")):
-        text = path.read_text(encoding="utf-8")
-        before, after = text.partition(BEGIN)[0], text.partition(END)[2]
-        path.write_text(f"{before}{BEGIN}\n{middle}\n{END}{after}", encoding="utf-8")
+    text = TABLE.read_text(encoding="utf-8")
+    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
+    TABLE.write_text(f"{before}{BEGIN}\n\n{summary(rows)}\n\n{table(rows)}\n\n{END}{after}", encoding="utf-8")
 
 
 def passed(row: Row) -> bool:

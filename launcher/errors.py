@@ -18,7 +18,7 @@ from launcher.shared import synonyms
 
 
 class ExitCode(IntEnum):
-    """The launcher's exit status; documented in the README and stable."""
+    """The launcher's exit status; documented in docs/commands.md and stable."""
 
     DONE = 0
     BAD_INPUT = 1

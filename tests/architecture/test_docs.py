@@ -1,0 +1,47 @@
+"""Links between the documents lead somewhere, and the README names the command that runs the tests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.places import ROOT
+
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors of a document's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken(document: Path) -> Iterator[str]:
+    """The links of a document that lead to no file, or to no heading of it."""
+    for link in LINK.findall(document.read_text(encoding="utf-8")):
+        name, _, anchor = link.partition("#")
+        target = document.parent / name if name else document
+        if "://" in link:
+            continue
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            yield link
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_leads_to_a_file_and_a_heading(document: Path) -> None:
+    assert list(broken(document)) == []
+
+
+def test_a_broken_link_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "other.md").write_text("# What it does, now\n")
+    document = tmp_path / "one.md"
+    document.write_text("# One\n[a](other.md) [b](other.md#what-it-does-now) [c](#one) [d](gone.md) [e](other.md#gone) [f](#gone)\n")
+    assert list(broken(document)) == ["gone.md", "other.md#gone", "#gone"]
+
+
+def test_the_readme_names_the_command_that_runs_the_tests() -> None:
+    assert "make test " in (ROOT / "README.md").read_text(encoding="utf-8")
