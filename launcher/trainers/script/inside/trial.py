@@ -75,6 +75,7 @@ def run(orders: Orders, recorder: Recorder) -> None:
     except _Left:
         if (furthest := _furthest(report for records in orders.scratch.glob("*/records") for report in _reports(records))) is not None:
             furthest.write(orders.report_path)
+        _die_alike(signal.SIGTERM)
 
 
 class _Left(SystemExit):

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from launcher.shared.orders import Orders
+from launcher.shared.report import TrialReport
 from launcher.trainers.script.inside import trial
 from launcher.trainers.script.inside.plainly import injected
 
@@ -77,3 +81,21 @@ def test_what_a_trial_wrote_is_told_by_what_is_new(tmp_path: Path) -> None:
         twin.parent.mkdir(parents=True, exist_ok=True)
         twin.touch()
     assert trial._written(twins) == [str(home / name) for name in ("args.yaml", "new", "old/hparams.yaml")]
+
+
+def test_a_trial_that_is_ended_says_how_far_its_command_had_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders = Orders(module="", folder=str(tmp_path), device="cpu", cap_bytes=1, accumulation=1, payload={})
+    for number, phase in enumerate(("train", "setup")):
+        (place := orders.scratch / "cut" / "records" / str(number)).mkdir(parents=True)
+        TrialReport(phase=phase).write(place / "report.json")
+
+    def ended(*_: object) -> None:
+        trial._leave(signal.SIGTERM, None)
+
+    signals: list[int] = []
+    monkeypatch.setattr(trial, "_run", ended)
+    monkeypatch.setattr(trial, "_die_alike", signals.append)
+    nobody: Any = None
+    trial.run(orders, nobody)
+    told = TrialReport.read(orders.report_path)
+    assert told is not None and told.phase == "train" and signals == [signal.SIGTERM]

@@ -436,6 +436,7 @@ def test_a_crash_at_import_is_a_crash_with_the_scripts_own_words(tmp_path: Path)
 def test_a_script_that_hangs_is_stalled(tmp_path: Path) -> None:
     done = tried("hangs", tmp_path, timeout_s=600.0, stall_s=6.0)
     assert done.verdict.kind is Kind.STALLED and "stood still" in done.verdict.why and done.seconds < 600
+    assert done.verdict.phase == "setup", "its model is built"
     assert "process" in done.verdict.evidence and (done.folder / "stalled.txt").exists()
 
 
