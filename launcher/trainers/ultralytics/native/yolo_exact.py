@@ -7,7 +7,8 @@ Everything after the options goes to Ultralytics unchanged, so native arguments 
 --asked-batch B0, --asked-nbs N0
     The run that was asked for. It would take one optimizer step per ``E = B0 * max(round(N0 / B0), 1)`` images, after a
     warm-up that ramps the accumulation from 1. This run's ``batch`` is a micro-batch that divides ``E``: it accumulates ``E / batch``,
-    and at every point of the warm-up as many images as the asked run (nearest integer where ``batch`` does not divide that).
+    and at every point of the warm-up as many images as the asked run (nearest integer where ``batch`` does not divide that), with the
+    asked run's learning rates.
     Leave ``nbs`` and ``weight_decay`` as asked: the applied decay then is the asked run's, to the last bit.
     ``optimizer=auto`` is resolved as the asked run would resolve it. Defaults: this run's own ``batch`` and ``nbs``.
 --accumulation-scale K
@@ -106,6 +107,8 @@ RELIANCES: Mapping[str, str] = {
     "BaseTrainer.preprocess_batch": "called once per micro-batch, before its forward pass: counts them. Seen: the same values.",
     "BaseTrainer.run_callbacks": "on_train_start and on_train_epoch_start (public): when counting begins.",
     "BaseTrainer.build_optimizer": "its ``iterations`` decide optimizer=auto. Seen: the optimizer is among the trial's facts.",
+    "BaseTrainer.lf, args.warmup_bias_lr, args.warmup_momentum": "learning rates of the warm-up. Seen: what Ultralytics has set is "
+    "what this file believes that it sets; otherwise it is left as it is.",
     "BaseTrainer.get_dataloader": "mode and batch_size: the validation batch. Seen: the batches that come.",
     "BaseTrainer.save_model": "writes by ``write_bytes`` of wdir, last and best. Otherwise they are written as ever.",
     "BaseTrainer.batch_size": "Seen: it stays what it was; Ultralytics halves it after an out-of-memory error.",
@@ -408,7 +411,29 @@ def exact(base: Any) -> Any:
 
         def optimizer_step(self) -> Any:
             self._stepped = True
+            if self._begun and self._own is not None and self.batch_size != self._asked_batch:
+                self._warm(self._begun - 1 + self._own[0] * self.epoch)
             return super().optimizer_step()
+
+        def _warm(self, iteration: int) -> None:
+            """In the warm-up learning rates rise from micro-batch to micro-batch: a step is given those of the asked run's."""
+            own, warmup = self._own[1] if self._own else 0, self._warmup_iterations(self._asked_batches())
+            if not own or not warmup or iteration > self._ramp.last(own):
+                return
+            there = min(iteration * self.batch_size // self._asked_batch, self._ramp.last(warmup))
+            groups = self.optimizer.param_groups
+            named = any("param_group" in group for group in groups)
+            for number, group in enumerate(groups):
+                bias = group.get("param_group") == "bias" if named else number == 0
+                for key, first, last in self._rises(group, bias):
+                    if math.isclose(group[key], np.interp(iteration, [0, own], [first, last]), rel_tol=1e-9, abs_tol=1e-15):
+                        group[key] = float(np.interp(there, [0, warmup], [first, last]))
+
+        def _rises(self, group: Mapping[str, Any], bias: bool) -> Iterator[tuple[str, float, float]]:
+            """(setting, at the beginning of the warm-up, at its end) of a group, as Ultralytics has them."""
+            yield "lr", self.args.warmup_bias_lr if bias else 0.0, group["initial_lr"] * self.lf(self.epoch)
+            if "momentum" in group:
+                yield "momentum", self.args.warmup_momentum, self.args.momentum
 
         def _exact_accumulation(self) -> int:
             exactly = Fraction(self._asked_batch, self.batch_size) * self._asked_accumulation_now()

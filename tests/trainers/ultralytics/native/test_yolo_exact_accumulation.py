@@ -25,6 +25,8 @@ class Steps:
     """Images that went into each optimizer step."""
     weight_decay: float
     optimizer: str
+    rates: list[list[tuple[float, float]]]
+    """Learning rate and momentum of each group, step by step."""
 
 
 def build(base: Any, data: ShapesData, folder: Path, **overrides: Any) -> Any:
@@ -49,6 +51,7 @@ class Killed(Exception):
 def train(base: Any, data: ShapesData, folder: Path, *, killed_after: int | None = None, **overrides: Any) -> Steps:
     """Really trains, and writes down every optimizer step. ``killed_after``: the epoch behind whose checkpoint it is killed."""
     seen: list[int] = []
+    rates: list[list[tuple[float, float]]] = []
 
     class RecordingTrainer(base):  # type: ignore[misc]
         _images = 0
@@ -60,6 +63,7 @@ def train(base: Any, data: ShapesData, folder: Path, *, killed_after: int | None
         def optimizer_step(self) -> None:
             super().optimizer_step()
             seen.append(self._images)
+            rates.append([(group["lr"], group["momentum"]) for group in self.optimizer.param_groups])
             self._images = 0
 
         def validate(self) -> Any:
@@ -78,7 +82,7 @@ def train(base: Any, data: ShapesData, folder: Path, *, killed_after: int | None
     trainer = build(RecordingTrainer, data, folder, **overrides)
     trainer.train()
     decay = max(group["weight_decay"] for group in trainer.optimizer.param_groups)
-    return Steps(images=seen, weight_decay=decay, optimizer=type(trainer.optimizer).__name__)
+    return Steps(images=seen, weight_decay=decay, optimizer=type(trainer.optimizer).__name__, rates=rates)
 
 
 @pytest.fixture(scope="session")
@@ -107,6 +111,7 @@ def test_every_step_of_a_rung_takes_as_many_images_as_the_asked_run(
         exact.configure(exact.Settings(asked_batch=asked["batch"], asked_nbs=asked["nbs"]))
         rung = train(exact.ExactDetectionTrainer, data, tmp_path / f"rung{micro_batch}", batch=micro_batch, nbs=asked["nbs"])
         assert rung.images == wanted.images
+        assert rung.rates == wanted.rates, "those of the asked run's micro-batch at which it steps"
         assert rung.weight_decay == pytest.approx(wanted.weight_decay, rel=1e-12)
 
 
