@@ -13,6 +13,7 @@ from pathlib import Path
 _LOADS = Path(__file__).parents[2] / "worker" / "shim" / "sitecustomize.py"
 _UPDATE = Path(__file__).parent / "native" / "update.py"
 _ACCUMULATE = Path(__file__).parent / "native" / "accumulate.py"
+_IMPORTED = Path(__file__).parent / "native" / "imported.py"
 VARIABLE = "ACCUMULATE"
 LOSS = "ACCUMULATE_LOSS"
 SPLIT = "ACCUMULATE_SPLIT"
@@ -45,5 +46,5 @@ def put_right(update: str, *, times: float, place: Path, env: Mapping[str, str])
 
 def _files(folder: Path, native: Path) -> dict[Path, str]:
     """A folder that loads a file of ``native`` into every Python process that has it first on PYTHONPATH."""
-    named = {"sitecustomize.py": _LOADS, f"_autofit_{native.name}": native}
+    named = {"sitecustomize.py": _LOADS, f"_autofit_{native.name}": native, _IMPORTED.name: _IMPORTED}
     return {folder / name: path.read_text(encoding="utf-8") for name, path in named.items()}

@@ -1,6 +1,7 @@
 """Loads the ``_autofit*.py`` beside it into a Python process before the program begins, which then finds what plain Python would give it.
 
-As ``sitecustomize.py`` in a folder that stands first on PYTHONPATH. Each module that it loads has a ``begin()``.
+As ``sitecustomize.py`` in a folder that stands first on PYTHONPATH. Each module that it loads has a ``begin()``, and finds
+other files of the folder by relative imports.
 
 - Theirs are private names; the folder is taken off ``sys.path`` again.
 - What they import of the standard library is the library's own, whatever else of that name is on PYTHONPATH. Where the program has a module
@@ -50,7 +51,7 @@ def _loaded(path: list[str], program_path: list[str]) -> list[object]:
 
 
 def _load(name: str) -> object:
-    spec = external.spec_from_file_location(name, os.path.join(HERE, f"{name}.py"))
+    spec = external.spec_from_file_location(name, os.path.join(HERE, f"{name}.py"), submodule_search_locations=[HERE])
     module = sys.modules[name] = bootstrap.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -20,7 +20,7 @@ told on stderr, and the run goes on. Batch norm takes its statistics from micro-
 ACCUMULATE_LOSS=mean or sum says what the loss is, where that can't be told from the way it was computed.
 ACCUMULATE_SPLIT=64:16 is for a script whose batch stands in its source: a DataLoader that shuffles and is made with batches of 64 is made
 with batches of 16.
-This file needs nothing but torch. What it did is told on stderr when the process ends.
+This file needs nothing but torch, and ``imported.py`` beside it. What it did is told on stderr when the process ends.
 """
 
 from __future__ import annotations
@@ -28,16 +28,14 @@ from __future__ import annotations
 import atexit
 import dis
 import functools
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import inspect
 import os
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from types import ModuleType
 from typing import Any
+
+from .imported import after_import
 
 VARIABLE = "ACCUMULATE"
 LOSS = "ACCUMULATE_LOSS"
@@ -755,30 +753,6 @@ def _uneven(node: Any) -> bool:
 # As a process begins
 
 
-class _Finder(importlib.abc.MetaPathFinder):
-    """Finds modules as the others do, and acts as soon as one of those that are waited for has been imported."""
-
-    def __init__(self, acts: dict[str, Callable[[], None]]) -> None:
-        self._acts = acts
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
-        act = self._acts.pop(name, None)
-        if act is None:
-            return None
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None:
-            self._acts[name] = act
-            return None
-        load = spec.loader.exec_module
-
-        def loaded(module: ModuleType) -> None:
-            load(module)
-            act()
-
-        spec.loader.exec_module = loaded  # type: ignore[method-assign]
-        return spec
-
-
 OUTSIDE: Outside | None = None
 """Of this process, where there is any; for who watches."""
 
@@ -791,5 +765,5 @@ def begin() -> None:
     if every > 1 or part:
         OUTSIDE = Outside(every, os.environ.get(LOSS, ""), (int(whole), int(part)) if part else None)
         acts = {"torch": OUTSIDE.install, **({"accelerate.data_loader": OUTSIDE.install_accelerate} if every > 1 else {})}
-        sys.meta_path.insert(0, _Finder(acts))
+        after_import(acts)
         atexit.register(OUTSIDE.ended)

@@ -9,20 +9,20 @@ UPDATE=targets:F is for a loss that is one mean over its targets (labels left ou
 counts by its targets, so that those of an optimizer step come to the mean over all of them, as in the large batch. F undoes what the script
 divides its loss by: 4 where it divides by four, 1 where it doesn't.
 UPDATE_LOGGED=N: what transformers' Trainer logs as its training loss is divided by N, where it adds up N averages.
-That it is exact is seen by whoever sets it: autofit does, by short runs of the same rows. This file needs nothing but torch.
+That it is exact is seen by whoever sets it: autofit does, by short runs of the same rows.
+This file needs nothing but torch, and ``imported.py`` beside it.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib.machinery
-import importlib.util
 import os
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from types import ModuleType
 from typing import Any
+
+from .imported import after_import
 
 VARIABLE = "UPDATE"
 LOGGED = "UPDATE_LOGGED"
@@ -138,30 +138,6 @@ def log_the_mean(number: int) -> None:
 # As a process begins
 
 
-class _Finder:
-    """Finds modules as the others do, and acts as soon as one of those that are waited for has been imported."""
-
-    def __init__(self, acts: dict[str, Callable[[], None]]) -> None:
-        self._acts = acts
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
-        act = self._acts.pop(name, None)
-        if act is None:
-            return None
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None:
-            self._acts[name] = act
-            return None
-        load = spec.loader.exec_module
-
-        def loaded(module: ModuleType) -> None:
-            load(module)
-            act()
-
-        spec.loader.exec_module = loaded  # type: ignore[method-assign]
-        return spec
-
-
 def begin() -> None:
     """Called by the sitecustomize that has loaded this file, before the program begins."""
     way, _, factor = os.environ.get(VARIABLE, "").partition(":")
@@ -170,4 +146,4 @@ def begin() -> None:
         acts["torch"] = Update(way, float(factor)).install
     if logged := os.environ.get(LOGGED, ""):
         acts["transformers.trainer"] = lambda: log_the_mean(int(logged))
-    sys.meta_path.insert(0, _Finder(acts))
+    after_import(acts)
