@@ -192,12 +192,12 @@ class Proves:
     as it stands here, for one whose full run takes any micro-batch. An adapter of somebody else's needs none."""
 
     def small(self, chosen: Rung, asked: Rung) -> Sequence[tuple[int, int]]:
-        """(micro-batch, accumulation) of each twin, laid out as asked first, all of the same optimizer step.
+        """(micro-batch, accumulation) of two twins, laid out as asked and row by row, of the same optimizer step.
 
         Empty where this trainer's steps can't be made smaller.
         """
         most = 4 if asked.micro_batch >= 4 else 2 if asked.micro_batch >= 2 else 0
-        return [(most // part, asked.accumulation * part) for part in (1, 2, 4) if part <= most]
+        return [(most, asked.accumulation), (1, asked.accumulation * most)] if most else []
 
     def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True, points: bool = False) -> Command:
         """The full run at ``rung``; ``short``: with the words for its length made small, where there are such; ``points``: those for how
@@ -227,6 +227,11 @@ class Proves:
         """The recipe with what could make its update the asked one, after twins have shown how it differs; None where nothing is known.
         It is proven before it is used."""
         return None
+
+    def told(self, finding: Finding) -> str:
+        """What makes its update another one, where that is how this trainer accumulates by itself: told by how much, and not refused.
+        Empty: refused."""
+        return ""
 
 
 def proving(adapter: object) -> Proves | None:

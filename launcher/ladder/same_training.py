@@ -1,6 +1,6 @@
 """Judges by what twins of a training saw whether a rung's training is the asked one. Pure.
 
-Twins are short runs of the person's own command: the same rows in other layouts of one optimizer step (4 x 1, 2 x 2, 1 x 4), random
+Twins are short runs of the person's own command: the same rows in two layouts of one optimizer step (4 x 1 and 1 x 4), random
 things at rest. What is the same lies at 1e-8 to 4e-7 in single precision, what isn't above 2e-2: docs/decisions/020.
 """
 
@@ -21,8 +21,8 @@ APART = 1e-4
 """Relative distance of gradients, before clipping, up to which the first step is the same."""
 APART_LATER = 1e-2
 """Of the steps after it, which begin at weights that differ by rounding."""
-APART_HALF = 2e-2
-"""Where weights are of half precision."""
+ROUNDED = 2.5
+"""Times the rounding of the weights' kind of number, where that is more (2e-2 of bfloat16): not all can be compared in single precision."""
 BESIDE = 5e-2
 """Distance up to which what is kept of the weights is the same: the first twin's own distance to the weights is small, too."""
 ALMOST = 1e-3
@@ -74,7 +74,8 @@ class Step:
     passes: int = 0
     against: Figures | None = None
     weights: str = ""
-    half: bool = False
+    epsilon: float = 0.0
+    """Rounding of the kind of number that the weights are; of an optimizer's first step."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,6 +100,10 @@ class Twin:
     batch_norm: bool = False
     evaluations: int = 0
     """Passes over data that is never trained on."""
+    mixed: bool = False
+    """An order of a micro-batch's rows was drawn while it was trained on."""
+    widened: bool = False
+    """Its weights of half precision were turned to single."""
     beside: float = 0.0
     """How far what is kept of the weights beside them lies from the first twin's, in parts of its distance to the weights."""
 
@@ -209,10 +214,11 @@ def read(folder: Path, *, micro_batch: int, accumulation: int) -> Twin:
     if len(stepped) > 1:
         return Twin(micro_batch=micro_batch, accumulation=accumulation, why=f"{len(stepped)} processes train together")
     if not stepped:
+        widened = any(one.get("widened") for one in found)
         failed = next((one["failure"] for one in found if "failure" in one), "")
         said = f" (its last words: {last})" if (last := _last_words(folder / "log")) else ""
         why = f"it failed: {failed}" if failed else f"no optimizer of torch's made a step{said}"
-        return Twin(micro_batch=micro_batch, accumulation=accumulation, why=why)
+        return Twin(micro_batch=micro_batch, accumulation=accumulation, why=why, widened=widened)
     (said,) = stepped
     rows = [row for number in said["trained"] for row in said["rows"].get(str(number), ())]
     dataset = said["trained"][0] if said["trained"] else 0
@@ -229,6 +235,8 @@ def read(folder: Path, *, micro_batch: int, accumulation: int) -> Twin:
         ragged=bool(said.get("ragged")),
         batch_norm=bool(said.get("batch_norm")),
         evaluations=sum(int(count) for number, count in said["passes"].items() if int(number) not in said["trained"]),
+        mixed=bool(said.get("mixed")),
+        widened=bool(said.get("widened")),
         beside=float(said.get("beside", 0.0)),
     )
 
@@ -242,7 +250,7 @@ def _last_words(log: Path) -> str:
 
 
 def _step(said: Mapping[str, Any]) -> Step:
-    known = {key: said[key] for key in ("optimizer", "rows", "backwards", "passes", "weights", "half") if key in said}
+    known = {key: said[key] for key in ("optimizer", "rows", "backwards", "passes", "weights", "epsilon") if key in said}
     against = Figures(**said["against"]) if "against" in said else None
     return Step(**known, settings=tuple(said["settings"]), against=against)
 
@@ -253,11 +261,14 @@ def _step(said: Mapping[str, Any]) -> Step:
 
 def compare(first: Twin, others: Sequence[Twin]) -> Finding:
     """The decision tree: what can't be compared, then settings, then gradients."""
-    for check in (_unseen, _samples, _passes, _rows, _settings):
+    for check in (_unseen, _repeats, _samples, _passes, _rows, _settings):
         for other in others:
             if (found := check(first, other)) is not None:
                 return found
-    return _gradients(others, first)
+    found = _gradients(others, first)
+    if found.kind is Kind.DIFFERENT and first.mixed:
+        return _uncomparable("rows of a micro-batch are mixed in an order that is drawn (mixup), and a smaller one has fewer of them")
+    return found
 
 
 def _uncomparable(why: str, **more: Any) -> Finding:
@@ -290,6 +301,19 @@ def _samples(first: Twin, other: Twin) -> Finding | None:
                 words = f"an optimizer step is made of {made} samples at {other.layout}, not of {told if number else first.samples}"
                 return Finding(kind=Kind.SAMPLES, why=words)
     return None
+
+
+def _repeats(first: Twin, other: Twin) -> Finding | None:
+    """Whether a loader gives each batch once for every micro-batch that is made of it (GRPO's): its passes can't be cut alike then."""
+    many, times = first.samples, other.accumulation // first.accumulation
+    begun = Counter(first.rows[:many])
+    if (
+        times < 2
+        or len(set(first.rows)) < 2
+        or Counter(other.rows[: many * times]) != Counter({row: n * times for row, n in begun.items()})
+    ):
+        return None
+    return _uncomparable(f"its data loader gives each of its batches {times} times at {other.layout}")
 
 
 def _passes(first: Twin, other: Twin) -> Finding | None:
@@ -330,10 +354,10 @@ def _differing(first: Twin, other: Twin) -> Iterator[tuple[int, str, float, floa
                         yield number, key, one[key], two.get(key, math.nan)
 
 
-def _held(twin: Twin, step: int) -> list[tuple[Figures, bool]]:
-    """Of every optimizer's step of that number, where it was held against the first twin's."""
+def _held(twin: Twin, step: int) -> list[tuple[Figures, float]]:
+    """Of every optimizer's step of that number, where it was held against the first twin's; and what their numbers' rounding may make."""
     steps = [twin.of(one)[step] for one in twin.optimizers if len(twin.of(one)) > step]
-    return [(one.against, twin.of(one.optimizer)[0].half) for one in steps if one.against is not None]
+    return [(one.against, ROUNDED * twin.of(one.optimizer)[0].epsilon) for one in steps if one.against is not None]
 
 
 def _gradients(others: Sequence[Twin], first: Twin) -> Finding:
@@ -347,32 +371,32 @@ def _gradients(others: Sequence[Twin], first: Twin) -> Finding:
     if not any(figures.length_first for figures, _ in begun):
         return _uncomparable("its gradients are zero")
     worst = max(figures.apart for figures, _ in begun)
-    if all(figures.apart <= (APART_HALF if half else APART) for figures, half in begun):
-        later = [(figures.apart, half) for other in others for step in (1, 2) for figures, half in _held(other, step)]
-        if all(apart <= (APART_HALF if half else APART_LATER) for apart, half in later):
+    if all(figures.apart <= max(APART, rounding) for figures, rounding in begun):
+        later = [(figures.apart, rounding) for other in others for step in (1, 2) for figures, rounding in _held(other, step)]
+        if all(apart <= max(APART_LATER, rounding) for apart, rounding in later):
             return Finding(kind=Kind.SAME, apart=worst)
         apart = max(apart for apart, _ in later)
         why = f"the first update is the same, those after it are not ({apart:.1%} apart)"
         return Finding(kind=Kind.DIFFERENT, why=why, apart=apart)
-    powers = {_power(figures, other.accumulation / first.accumulation) for other in others for figures, _ in _held(other, 0)}
+    powers = {_power(*held, other.accumulation / first.accumulation) for other in others for held in _held(other, 0)}
     last = max(others, key=lambda other: other.accumulation)
     if len(powers) == 1 and (power := powers.pop()):
-        what = "adds up" if power > 0 else "divides by the number of"
+        what = "adds up its micro-batches' gradients" if power > 0 else "divides its micro-batches' gradients by their number"
         factor = _held(last, 0)[0][0].factor
-        why = f"it {what} its micro-batches' gradients: at {last.layout} they are {factor:.4g} times those at {first.layout}"
+        why = f"it {what}: at {last.layout} they are {factor:.4g} times those at {first.layout}"
         return Finding(kind=Kind.SCALE, why=why, apart=worst, power=power)
     return Finding(
         kind=Kind.DIFFERENT, why=f"its gradients at {last.layout} are {worst:.1%} apart from those at {first.layout}", apart=worst
     )
 
 
-def _power(figures: Figures, times: float) -> int:
+def _power(figures: Figures, rounding: float, times: float) -> int:
     """1 where gradients are k times the asked ones, -1 where a k-th, 0 otherwise."""
-    if figures.rest > APART:
+    if figures.rest > max(APART, rounding):
         return 0
-    if abs(figures.factor / times - 1) < ALMOST:
+    if abs(figures.factor / times - 1) < max(ALMOST, rounding):
         return 1
-    return -1 if abs(figures.factor * times - 1) < ALMOST else 0
+    return -1 if abs(figures.factor * times - 1) < max(ALMOST, rounding) else 0
 
 
 def with_one_row(different: Finding, first: Twin, other: Twin) -> Finding:
@@ -382,12 +406,12 @@ def with_one_row(different: Finding, first: Twin, other: Twin) -> Finding:
         return different
     if any(figures.length_first and figures.length <= APART * figures.length_first for figures, _ in held):
         return _see_each_other(different)
-    if all(figures.rest <= APART for figures, _ in held):
+    if all(figures.rest <= max(APART, rounding) for figures, rounding in held):
         why = (
             f"each micro-batch is averaged by itself, so that those with fewer targets, other weights or more padding count as much as the "
             f"others ({different.apart or 0:.1%} apart)"
         )
-        powers = {_power(figures, other.accumulation / first.accumulation) for figures, _ in held}
+        powers = {_power(*one, other.accumulation / first.accumulation) for one in held}
         return Finding(kind=Kind.WEIGHTED, why=why, apart=different.apart, power=powers.pop() if len(powers) == 1 else 0)
     return _see_each_other(different)
 
@@ -420,12 +444,14 @@ def certificate(finding: Finding, first: Twin, others: Sequence[Twin]) -> SameTr
     )
 
 
-def but_for_batch_norm(same: SameTraining, apart: float | None, twins: Sequence[Twin]) -> SameTraining:
-    """A certificate of twins whose batch norm stood still, with by how much it differs as it trains."""
+def but_for_batch_norm(same: SameTraining, apart: float | None, twins: Sequence[Twin], *, own: str = "") -> SameTraining:
+    """A certificate of twins whose batch norm stood still, with by how much it differs as it trains. ``own``: what else the trainer's own
+    accumulation makes differ."""
     layouts = " and ".join(twin.layout for twin in twins)
     if apart is None:
         return replace(same, gradient="not comparable because batch norm could not be run on so few rows; all else is the same")
-    line = f"differs by {apart:.2g} in batch norm alone ({layouts}), which takes its statistics from micro-batches; all else is the same"
+    what = "in batch norm alone" if not own else f"in {own} and in batch norm"
+    line = f"differs by {apart:.2g} {what} ({layouts}), which takes its statistics from micro-batches; all else is the same"
     return replace(same, gradient=line)
 
 

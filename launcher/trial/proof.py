@@ -77,6 +77,7 @@ class _Proving:
         self._job, self._rung, self._until = job, rung, until
         self._place = job.folder.trials / "twins"
         self._rounds = 0
+        self._single = True
 
     def proof(self) -> Proof:
         adapter, limit_s = proving(self._job.adapter), self._job.recipe.trial.proof_timeout_s
@@ -103,21 +104,22 @@ class _Proving:
 
     def _compared(self, adapter: Proves, layouts: Sequence[tuple[int, int]]) -> Proof:
         finding, twins = self._found(adapter, layouts)
-        if finding.kind is Kind.UNCOMPARABLE and layouts[0][0] == 4:  # a batch of four may be more than there is memory or data for
-            again, fewer = self._found(adapter, _halved(layouts))
+        if finding.kind is Kind.UNCOMPARABLE and layouts[0][0] == 4:
+            again, fewer = self._found(adapter, _other(layouts, four=bool(twins[0].steps)))
             if again.kind is not Kind.UNCOMPARABLE:
                 finding, twins = again, fewer
         same = same_training.certificate(finding, twins[0], twins[1:])
+        own = adapter.told(finding)
         layouts = [(twin.micro_batch, twin.accumulation) for twin in twins]
-        if refused := _refusal(finding, same) or _too_short(adapter, same):
+        if refused := _refusal(finding, same, told=own) or _too_short(adapter, same):
             with contextlib.suppress(_OutOfTime):  # what is known to differ isn't launched for want of time
                 if (put_right := self._cured(adapter, finding, layouts, refused)) is not None:
                     return put_right
             return Proof(same=same, refused=refused)
         if finding.kind is Kind.SAME and twins[0].ragged:
             same = self._to_the_end_of_a_pass(adapter, same, layouts)
-        if finding.kind is Kind.SAME and any(twin.batch_norm for twin in twins):
-            same = self._with_batch_norm(adapter, same, layouts)
+        if (finding.kind is Kind.SAME or own) and any(twin.batch_norm for twin in twins):
+            same = self._with_batch_norm(adapter, same, layouts, own)
         return self._with_points(adapter, same, layouts) if finding.kind is Kind.SAME else Proof(same=same)
 
     def _with_points(self, adapter: Proves, same: SameTraining, layouts: Sequence[tuple[int, int]]) -> Proof:
@@ -152,11 +154,12 @@ class _Proving:
         twins = self._run(adapter, [layouts[0], layouts[-1]], pass_samples=2 * samples + max(samples // 2, 1))
         return same_training.but_for_the_last_step(same, same_training.compare(twins[0], twins[1:]), twins[0], twins[1])
 
-    def _with_batch_norm(self, adapter: Proves, same: SameTraining, layouts: Sequence[tuple[int, int]]) -> SameTraining:
-        """By how much statistics of micro-batches change the update, when all else is the same."""
+    def _with_batch_norm(self, adapter: Proves, same: SameTraining, layouts: Sequence[tuple[int, int]], own: str) -> SameTraining:
+        """By how much statistics of micro-batches change the update (and what else the trainer's own accumulation changes), when all else
+        is the same."""
         twins = self._run(adapter, layouts[:2], batch_norm_trains=True)
         apart = same_training.compare(twins[0], twins[1:]).apart
-        return same_training.but_for_batch_norm(same, apart, twins)
+        return same_training.but_for_batch_norm(same, apart, twins, own=own)
 
     def _cured(self, adapter: Proves, finding: Finding, layouts: Sequence[tuple[int, int]], refused: str) -> Proof | None:
         """With what the finding names as its cure, where there is one and it is proven; one may follow another."""
@@ -177,6 +180,9 @@ class _Proving:
     def _found(self, adapter: Proves, layouts: Sequence[tuple[int, int]]) -> tuple[Finding, list[Twin]]:
         """What twins of these layouts come to; of one row, repeated, where that tells why they differ."""
         twins = self._run(adapter, layouts)
+        if any(twin.widened and not twin.steps for twin in twins):  # what it computes itself stays of half precision
+            self._single = False
+            twins = self._run(adapter, layouts)
         if not all(twin.steps for twin in twins):  # made as short as that, it may have nothing to do
             twins = self._run(adapter, layouts, short=False)
         finding = same_training.compare(twins[0], twins[1:])
@@ -227,6 +233,7 @@ class _Proving:
                 "pass_samples": PASS_STEPS * samples,
                 "seconds": left / 4,
                 "whole_batch": self._rung.effective_batch,
+                "single": self._single,
                 **told,
             }
             twins.append(_twin(name, command, against="" if name == names[0] else names[0], told=more))
@@ -276,10 +283,11 @@ def _twin(name: str, command: Command, *, against: str, told: dict[str, Any]) ->
     }  # fmt: skip
 
 
-def _halved(layouts: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same of two rows."""
+def _other(layouts: Sequence[tuple[int, int]], *, four: bool) -> list[tuple[int, int]]:
+    """Two micro-batches, where ``four`` rows were trained on and one by itself can't be; otherwise two rows: there may be memory or data
+    for no more."""
     least = layouts[0][1]
-    return [(2, least), (1, 2 * least)]
+    return [(4, least), (2, 2 * least)] if four else [(2, least), (1, 2 * least)]
 
 
 def _too_short(adapter: Proves, same: SameTraining) -> str:
@@ -290,9 +298,9 @@ def _too_short(adapter: Proves, same: SameTraining) -> str:
     return f"{counted} counts training in steps, which are held back from outside, and their number is {same.steps}"
 
 
-def _refusal(finding: Finding, same: SameTraining) -> str:
-    """Why the rung is refused, or nothing."""
-    if finding.kind in REFUSED:
+def _refusal(finding: Finding, same: SameTraining, *, told: str) -> str:
+    """Why the rung is refused, or nothing. ``told``: what is the trainer's own way, and therefore isn't."""
+    if finding.kind in REFUSED and not told:
         return finding.why
     course = {name: line for name, line in same.lines.items() if name != "gradient"}  # which the finding is
     return next((f"its {name} {line}" for name, line in course.items() if line.startswith("differs")), "")

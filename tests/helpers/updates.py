@@ -23,7 +23,7 @@ def twin(
     rows_each: int | None = None,
     steps: int = 3,
     weights: str = "w",
-    half: bool = False,
+    epsilon: float = 0.0,
     mismatch: str = "",
 ) -> Twin:
     """A twin of so many steps; ``apart``: it is not the first. ``rows_each``: samples of a step, where they aren't as told."""
@@ -36,7 +36,9 @@ def twin(
         made.append(
             Step(
                 optimizer=0, rows=each * (number + 1), backwards=accumulation, settings=({"lr": rate},), passes=1,
-                against=None if apart is None or number > 2 else figures, weights=weights if number == 0 else "", half=half and number == 0,
+                against=None if apart is None or number > 2 else figures,
+                weights=weights if number == 0 else "",
+                epsilon=epsilon if number == 0 else 0.0,
             )
         )  # fmt: skip
     rows = tuple(f"row {number}" for number in range(each * steps))

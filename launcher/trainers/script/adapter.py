@@ -289,10 +289,11 @@ class ScriptAdapter(Resumes, Foreseen, Proves, OwnWords):
         return Command(argv=tuple(line.words), env={**line.env, **_hidden_cards(budget)}, files=files)
 
     def small(self, chosen: Rung, asked: Rung) -> Sequence[tuple[int, int]]:
-        """Where the script keeps its whole batch by itself, that stays as asked: the rung's own micro-batch, a half and a quarter of it."""
+        """Where the script keeps its whole batch by itself, that stays as asked: the rung's own micro-batch, and a part of it."""
         if _form(self.args) in (ITSELF, NOMINAL):
             whole, most = chosen.micro_batch * chosen.accumulation, chosen.micro_batch
-            return [(most // part, whole // (most // part)) for part in (1, 2, 4) if most % part == 0]
+            part = next((part for part in (4, 2) if most % part == 0), 1)
+            return [(most, whole // most), (most // part, whole // (most // part))] if part > 1 else []
         return Proves.small(self, chosen, asked)
 
     @property

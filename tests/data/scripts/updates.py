@@ -25,14 +25,22 @@ first = nn.BatchNorm2d(8) if args.kind == "norm" else nn.Identity()
 net = nn.Sequential(nn.Conv2d(3, 8, 3), first, nn.ReLU(), nn.Flatten(), nn.Dropout(0.3), nn.Linear(288, 5))
 rate = 0.1 * args.batch_size / 32 if args.kind == "rate" else 0.1
 optimizer = torch.optim.SGD(net.parameters(), rate, momentum=0.9)
-weights = torch.tensor([1.0, 5.0, 1.0, 9.0, 0.2])
+weights = torch.tensor([1.0, 5.0, 1.0, 9.0, 0.2] if args.kind == "weighted" else [1.0, 1.1, 1.0, 0.9, 1.05])
+if args.kind.startswith("half"):
+    net, inputs = net.to(torch.bfloat16), inputs.to(torch.bfloat16)
 
 
 def loss_of(batch: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     if args.kind == "noise":
         noise = torch.randn_like(batch)
         return functional.cross_entropy(net(batch + noise * torch.randint(0, 10, (len(batch), 1, 1, 1))), target)
+    if args.kind == "mixup":
+        batch = 0.7 * batch + 0.3 * batch[torch.randperm(len(batch))]
     said = net(batch)
+    if args.kind == "half_by_hand":  # what has to be of its own precision
+        said = said @ torch.eye(5, dtype=torch.bfloat16)
+    if args.kind.startswith("half"):
+        return functional.cross_entropy(said.float(), target, weight=weights if args.kind == "half_weighted" else None)
     if args.kind == "contrastive":
         normed = functional.normalize(said, dim=1)
         return functional.cross_entropy(normed @ normed.T / 0.07, torch.arange(len(batch)))

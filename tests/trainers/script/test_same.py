@@ -47,7 +47,7 @@ def test_a_mean_that_is_divided_is_the_same_training_and_nothing_of_the_persons_
     (tmp_path / "mine").write_text("precious")
     found = proven(tmp_path, monkeypatch, "mean")
     assert found.same.lines == dict.fromkeys(("gradient", "steps", "schedule", "samples"), PROVEN) and not found.refused, found
-    assert found.same.apart is not None and found.same.apart < 1e-5 and found.same.layouts == ("4 x 1", "2 x 2", "1 x 4")
+    assert found.same.apart is not None and found.same.apart < 1e-5 and found.same.layouts == ("4 x 1", "1 x 4")
     assert {name for name in snapshot(tmp_path) if not name.startswith("runs/")} == {"mine"}
     assert not list((tmp_path / "runs").glob("**/*.pt")), "gradients are large, and of no use afterwards"
 
@@ -76,6 +76,12 @@ def test_class_weights_are_put_right_and_the_run_carries_what_was_proven(tmp_pat
 def test_what_is_the_same_or_only_a_factor_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, cure: dict[str, str]) -> None:
     found = proven(tmp_path, monkeypatch, kind)
     assert found.same.verdict == "same" and found.same.cure == cure and not found.refused, found
+
+
+@pytest.mark.slow
+def test_rows_that_are_mixed_in_a_drawn_order_are_told_as_not_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = proven(tmp_path, monkeypatch, "mixup")
+    assert "mixed in an order that is drawn" in found.same.gradient and not found.refused, found
 
 
 @pytest.mark.slow
@@ -121,7 +127,7 @@ def test_evaluations_that_count_micro_batches_are_turned_along(
 @pytest.mark.slow
 def test_a_length_that_counts_micro_batches_and_has_no_word_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = proven(tmp_path, monkeypatch, "pass_of_steps", "--steps", "7")
-    assert "a pass takes 14 samples at 2 x 2, 28 at 4 x 1" in found.refused, found
+    assert "a pass takes 7 samples at 1 x 4, 28 at 4 x 1" in found.refused, found
 
 
 @pytest.mark.slow
@@ -132,6 +138,18 @@ def test_what_is_left_at_the_end_of_a_pass_is_told_and_refuses_nothing(
     found = proven(tmp_path, monkeypatch, "mean", "--rows", "250", spelled=spelled)
     assert not found.refused and found.same.proven is exact, found
     assert exact or "at the end of each pass" in " ".join(found.same.short)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "cure", "rounded"), [("half", {}, False), ("half_weighted", {"update": "targets_divided"}, False), ("half_by_hand", {}, True)]
+)
+def test_weights_of_half_precision_hide_no_difference_behind_their_rounding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, cure: dict[str, str], rounded: bool
+) -> None:
+    found = proven(tmp_path, monkeypatch, kind)
+    assert found.same.proven and found.same.cure == cure and found.same.apart is not None, found
+    assert (found.same.apart > 1e-4) is rounded, found
 
 
 @pytest.mark.slow

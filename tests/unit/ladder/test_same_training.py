@@ -63,6 +63,20 @@ def test_gradients_that_are_not_finite_are_neither_same_nor_different() -> None:
     assert found.kind is Kind.UNCOMPARABLE and "not finite" in found.why
 
 
+def test_batches_that_come_several_times_are_neither_same_nor_different() -> None:
+    asked, other = first(), twin(1, 4, apart=0.4, rest=0.4)
+    other = replace(other, rows=tuple(row for at in range(0, 12, 4) for row in asked.rows[at : at + 4] * 4), whole=512)
+    found = same_training.compare(replace(asked, whole=128), [other])
+    assert found.kind is Kind.UNCOMPARABLE and "each of its batches 4 times at 1 x 4" in found.why
+
+
+def test_rows_that_are_mixed_in_a_drawn_order_are_neither_same_nor_different() -> None:
+    mixed = replace(first(), mixed=True)
+    found = same_training.compare(mixed, [twin(1, 4, apart=0.4, rest=0.4)])
+    assert found.kind is Kind.UNCOMPARABLE and "mixup" in found.why
+    assert same_training.compare(mixed, [twin(1, 4, apart=1e-7)]).kind is Kind.SAME, "an order that changes nothing"
+
+
 def test_what_is_drawn_otherwise_is_neither_same_nor_different() -> None:
     other = replace(twin(1, 4, apart=1e-7), rows=("z",) * 12)
     found = same_training.compare(first(), [other])
@@ -90,9 +104,25 @@ def test_gradients_that_are_never_cleared_show_in_the_second_step() -> None:
     assert same_training.compare(first(), [twin(1, 4, apart=1e-7, later=2e-3)]).kind is Kind.SAME
 
 
-def test_half_precision_weights_are_held_to_less() -> None:
-    assert same_training.compare(first(), [twin(1, 4, apart=4e-3, rest=4e-3)]).kind is Kind.DIFFERENT
-    assert same_training.compare(first(half=True), [twin(1, 4, apart=4e-3, half=True)]).kind is Kind.SAME
+@pytest.mark.parametrize(
+    ("epsilon", "apart", "kind"),
+    [
+        (2**-7, 4e-3, Kind.SAME),  # bfloat16
+        (2**-7, 3e-2, Kind.DIFFERENT),
+        (2**-10, 1e-3, Kind.SAME),  # float16
+        (2**-10, 4e-3, Kind.DIFFERENT),
+        (2**-23, 1e-3, Kind.DIFFERENT),
+    ],
+)
+def test_weights_that_are_rounded_more_are_held_to_less(epsilon: float, apart: float, kind: Kind) -> None:
+    found = same_training.compare(first(epsilon=epsilon), [twin(1, 4, apart=apart, rest=apart, epsilon=epsilon)])
+    assert found.kind is kind
+
+
+def test_a_factor_is_known_in_spite_of_rounding() -> None:
+    made = [twin(4 // k, k, apart=k - 1.0, factor=k * 1.002, rest=3e-3, epsilon=2**-7) for k in (2, 4)]
+    found = same_training.compare(first(epsilon=2**-7), made)
+    assert found.kind is Kind.SCALE and found.power == 1
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,15 @@ def test_a_longer_padding_changes_nothing_of_a_row(left: bool) -> None:
     assert numbers(5) == numbers(9)
 
 
+def test_rows_that_outlive_their_function_are_a_list_like_another() -> None:
+    seeds: list[int] = []
+    collation = Collation([3], sites={}, seed=seeds.append)
+    rows = Rows(["a"], collation)
+    assert list(rows) == ["a"] and type(rows)(one for one in rows) == ["a"] and (known := len(seeds))
+    collation.close()
+    assert list(rows) == ["a"] and rows[0] == "a" and len(seeds) == known
+
+
 def test_a_copy_of_the_rows_is_a_plain_list() -> None:
     rows = Rows(["a"], Collation([0], sites={}, seed=random.seed))
     assert type(copy.deepcopy(rows)) is list

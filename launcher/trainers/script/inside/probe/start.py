@@ -34,6 +34,8 @@ def install(path: str) -> None:
         overlay.install()
         after_import(libraries.hooks(overlay, session))
     after_import({"torch": lambda module: _torch(session)})
+    if settings.same:
+        after_import(same.libraries())
     if not settings.budget_only:
         after_import(_trainers(session))
         after_import(figures.hooks(session))

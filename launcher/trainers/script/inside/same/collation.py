@@ -12,7 +12,7 @@ import math
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, SupportsIndex
@@ -35,15 +35,22 @@ class Collation:
         """The frame that took the last row; whether it goes through all of them."""
         self.leave()
 
+    def close(self) -> None:
+        """The function has returned; its list of rows may live on."""
+        self._taken, self._rows = None, ()
+
     def take(self, at: int, frame: FrameType, *, through: bool) -> None:
         """A row is taken from the list."""
+        if at >= len(self._rows):
+            return
         self._taken = frame, through
         self._seed(_SEED + 1 + self._rows[at])
 
     def leave(self) -> None:
         """All rows have been taken."""
-        self._taken = None
-        self._seed(_SEED)
+        if self._rows:
+            self._taken = None
+            self._seed(_SEED)
 
     def whose(self, shape: Sequence[int], frame: FrameType) -> str:
         """Whose a draw of this shape is that ``frame`` makes."""
@@ -93,9 +100,10 @@ class Collation:
 class Rows(list[Any]):
     """The rows of a micro-batch, which say which of them is taken."""
 
-    def __init__(self, rows: Sequence[Any], collation: Collation) -> None:
+    def __init__(self, rows: Iterable[Any] = (), collation: Collation | None = None) -> None:
+        """Without a collation: a list like another, which code makes that keeps the kind of its list."""
         super().__init__(rows)
-        self._collation = collation
+        self._collation = collation if collation is not None else Collation((), sites={}, seed=lambda _: None)
 
     def __iter__(self) -> Iterator[Any]:
         at = 0
@@ -122,6 +130,7 @@ def collating(rest: Any, collation: Collation) -> Iterator[None]:
         yield
     finally:
         rest.collation = before
+        collation.close()
 
 
 def bare(collate: Callable[..., Any], rows: Sequence[Any]) -> tuple[Callable[..., Any], Sequence[Any]]:

@@ -97,7 +97,9 @@ def _true(numbers: Any, p: Any = 0.5, *args: Any, **kwargs: Any) -> Any:
 
 
 def _torch(torch: Any, rest: Rest) -> None:
-    ordered = lambda drawn, *args, **kwargs: drawn.copy_(torch.arange(len(drawn)))  # noqa: E731
+    def ordered(drawn: Any, *args: Any, **kwargs: Any) -> Any:
+        return drawn.copy_(torch.arange(len(drawn)).roll(rest.order_of(len(drawn))))
+
     functions = {
         **dict.fromkeys(("randn", "randn_like"), Draw(_filled(0.5), _plain, "gauss")),
         "normal": Draw(_filled(0.5), _scaled, "gauss"),
@@ -164,7 +166,9 @@ def _numpy(numpy: Any, rest: Rest) -> None:
     def hits(numbers: Any, n: Any, p: Any, *args: Any, **kwargs: Any) -> Any:
         return (numbers < p) * n
 
-    ordered = lambda _, x, *args, **kwargs: numpy.arange(x) if isinstance(x, int) else numpy.array(x)  # noqa: E731
+    def ordered(_: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+        return numpy.roll(among(x), rest.order_of(len(among(x))), axis=0)
+
     common = {
         "random": Draw(number, _plain), "uniform": Draw(number, _between), "normal": Draw(number, _scaled, "gauss"),
         "standard_normal": Draw(number, _plain, "gauss"), "beta": Draw(number), "binomial": Draw(number, hits),

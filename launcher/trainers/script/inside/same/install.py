@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,16 @@ from .told import Told
 from .updates import Updates
 
 
+def libraries() -> dict[str, Callable[[Any], None]]:
+    """Module -> what is to be done when it has been imported."""
+    return {"ultralytics.utils.tal": still.targets_count}
+
+
 def install(said: Mapping[str, Any], records: Path) -> None:
     """Called with torch just imported. ``said``: ``Told`` as a dictionary."""
     told, place = Told.of(said), records / str(os.getpid())
     place.mkdir(parents=True, exist_ok=True)
-    rest = Rest()
+    rest = Rest(told.micro_batch)
     rows = Rows(told, rest)
     updates = Updates(told, place, rows, rest)
     still.install(rest, batch_norm_trains=told.batch_norm_trains, seen_batch_norm=lambda: updates.facts.update(batch_norm=True))

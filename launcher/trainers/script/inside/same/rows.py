@@ -10,15 +10,14 @@ import contextlib
 import functools
 import hashlib
 import itertools
-import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from .collation import Collation, bare, collating, pads_left
 from .collation import Rows as Collated
+from .first import First
 from .still import Rest, seed, seeded
-from .told import RESULT, Told
+from .told import Told
 
 _MOST = 4096
 """Rows that are written down."""
@@ -88,7 +87,8 @@ class Rows:
         """Data sets whose passes end with a smaller optimizer step."""
         self._last: int | None = None
         self._repeated: dict[int, Any] = {}
-        self.sites = _known_sites(told.against)
+        self._first, self._told_sites = First(told.against), False
+        self.sites: dict[str, str] = {}
         """Line of code that draws in a collate function -> whose its draws are."""
         self.inputs: list[str] = []
         """Digests of the rows of the model's inputs, where no loader gave any."""
@@ -221,13 +221,16 @@ class Rows:
 
     def _collated(self, collate: Callable[..., Any], data: list[Any], number: int) -> Any:
         """The batch of the rows that have just been fetched; what is drawn while it is put together belongs to them."""
+        if self._first and not self._told_sites:
+            self.sites, self._told_sites = self._first.sites(), True
         collate, rows = bare(collate, data)
         begin = self.counts.get(number, 0) - len(rows)
         numbers = [0 if self._told.same_row else begin + at for at in range(len(rows))]
         with seeded(_ROW_SEED):
             collation = Collation(numbers, sites=self.sites, seed=seed, left=pads_left(collate))
             with collating(self._rest, collation):
-                return collate(Collated(rows, collation))
+                batch = collate(Collated(rows, collation))
+        return list(batch) if isinstance(batch, Collated) else batch
 
     def _row(self, dataset: Any, number: int, index: Any) -> Any:
         at = self.counts.get(number, 0)
@@ -289,12 +292,3 @@ def _batch_size(loader: Any) -> int | None:
     """Samples of a batch, where the loader or its sampler says so."""
     said = (getattr(loader, "batch_size", None), getattr(getattr(loader, "batch_sampler", None), "batch_size", None))
     return next((size for size in said if isinstance(size, int) and size > 0), None)
-
-
-def _known_sites(first: str) -> dict[str, str]:
-    """Those of the first twin, whose process has written into this folder."""
-    try:
-        found: dict[str, str] = json.loads((Path(first) / RESULT).read_text(encoding="utf-8"))["sites"] if first else {}
-    except OSError:
-        return {}
-    return found

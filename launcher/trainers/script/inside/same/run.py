@@ -26,6 +26,7 @@ from launcher.shared.report import Phase, TrialReport
 from launcher.trainers.script.inside.caches import CACHES, huggingface
 from launcher.trainers.script.inside.plainly import injected
 from launcher.trainers.script.inside.probe.settings import Settings
+from launcher.trainers.script.inside.same.told import OVER
 from launcher.trainers.script.inside.trial import QUIET
 from launcher.worker.lifeline import die_with_parent
 from launcher.worker.recorder import Recorder
@@ -40,26 +41,16 @@ class Round:
     """What is to be run."""
 
     twins: Sequence[dict[str, Any]]
-    """Each with ``name``, ``argv``, ``env``, ``files`` and ``told``; one whose ``against`` names another comes after that."""
+    """Each with ``name``, ``argv``, ``env``, ``files`` and ``told``; one whose ``against`` names another comes after it, and waits."""
     at_once: int
     limit_s: float
     """For each."""
 
 
 def run(orders: Orders, recorder: Recorder) -> None:
-    """All twins. What became of each shows in its folder."""
+    """All twins, in their order. What became of each shows in its folder."""
     told = Round(**orders.payload)
-    names = {twin["name"] for twin in told.twins}
-    first = [twin for twin in told.twins if twin["told"].get("against") not in names]
-    later = [twin for twin in told.twins if twin not in first]
-    for some in (first, later):
-        _together(orders, told, some)
-    TrialReport(phase=Phase.DONE.value).write(orders.report_path)
-
-
-def _together(orders: Orders, told: Round, twins: Sequence[dict[str, Any]]) -> None:
-    """As many at once as may be; each ends by itself or at its time limit."""
-    waiting, running = list(twins), list[_Running]()
+    waiting, running = list(told.twins), list[_Running]()
     while waiting or running:
         while waiting and len(running) < told.at_once:
             running.append(_Running(orders, told, waiting.pop(0)))
@@ -67,6 +58,7 @@ def _together(orders: Orders, told: Round, twins: Sequence[dict[str, Any]]) -> N
             running.remove(one)
             one.end()
         time.sleep(LOOK_S)
+    TrialReport(phase=Phase.DONE.value).write(orders.report_path)
 
 
 class _Running:
@@ -92,7 +84,8 @@ class _Running:
     def _settings(self, orders: Orders, twin: dict[str, Any]) -> Path:
         records, settings = self._place / "records", self._place / "probe.json"
         records.mkdir(parents=True, exist_ok=True)
-        told = {**twin["told"], "against": _records(Path(orders.folder), twin["told"].get("against", ""))}
+        first = twin["told"].get("against", "")
+        told = {**twin["told"], "against": str(Path(orders.folder) / first / "records") if first else ""}
         Settings(
             records=str(records), orders=dataclasses.asdict(dataclasses.replace(orders, payload={})), overlay=str(self._place / "overlay"),
             kept=(self._temporary, str(self._place / CACHES)), budget_only=True, same=told,
@@ -107,16 +100,9 @@ class _Running:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child.pid, signal.SIGKILL)
         self._child.wait()
+        (self._place / "records" / OVER).touch()
         for place in (self._place / "overlay", self._place / CACHES, Path(self._temporary)):
             shutil.rmtree(place, ignore_errors=True)
-
-
-def _records(folder: Path, name: str) -> str:
-    """The folder of the process of twin ``name`` whose gradients lie there."""
-    if not name:
-        return ""
-    found = sorted(folder.glob(f"{name}/records/*/gradients-*.pt"))
-    return str(found[0].parent if found else folder / name / "records")
 
 
 def _threads(told: Round) -> dict[str, str]:

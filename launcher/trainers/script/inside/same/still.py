@@ -22,8 +22,11 @@ SEED = 1234
 class Rest:
     """Whether a batch is being trained on, when draws give constants. Streams go on afterwards as if nothing had been drawn."""
 
-    def __init__(self) -> None:
+    def __init__(self, micro_batch: int) -> None:
         self.on = False
+        self._micro_batch = micro_batch
+        self.mixed = False
+        """An order of as many things as the micro-batch has rows was drawn: what mixes rows with each other draws one."""
         self.collation: Collation | None = None
         """The collate function that runs now, which is before the batch arrives."""
         self._kept: Any = None
@@ -33,6 +36,11 @@ class Rest:
         if not self.on:
             self._kept, self.on = states(), True
         seed(SEED)
+
+    def order_of(self, many: int) -> int:
+        """By how many places an order of so many things is turned: as it is, nothing would be mixed with anything else."""
+        self.mixed = self.mixed or many == self._micro_batch
+        return -1
 
     def leave(self) -> None:
         """The next batch is asked for, or another pass begins."""
@@ -182,6 +190,28 @@ def _precision(torch: Any) -> None:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
 
 
+def widen(module: Any) -> bool:
+    """Whether weights of half precision were there, which are of single precision now."""
+    import torch
+
+    halves = (torch.float16, torch.bfloat16)
+    if not any(one.dtype in halves for one in module.parameters()):
+        return False
+    module.float()
+    return True
+
+
+def wide(value: Any) -> Any:
+    """What a model is called with, in single precision where it was of half."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
+    if type(value) in (tuple, list):
+        return type(value)(wide(one) for one in value)
+    return {key: wide(one) for key, one in value.items()} if type(value) is dict else value
+
+
 def _batch_norm(torch: Any, *, trains: bool, seen: Callable[[], None]) -> None:
     norm, functional = torch.nn.modules.batchnorm._BatchNorm, torch.nn.functional
     plain = norm.forward
@@ -198,3 +228,20 @@ def _batch_norm(torch: Any, *, trains: bool, seen: Callable[[], None]) -> None:
         return functional.batch_norm(input, mean, variance, this.weight, this.bias, False, 0.0, this.eps)
 
     norm.forward = forward
+
+
+def targets_count(module: Any) -> None:
+    """Ultralytics divides a loss by its targets' scores, by one at least: of a few images and a model that has learned nothing they come
+    to less than one. Each target scores one here, so that the division is the one of a real batch."""
+    assigner: Any = getattr(module, "TaskAlignedAssigner", None)
+    if not hasattr(assigner, "_forward"):
+        return
+    assign = assigner._forward
+
+    @functools.wraps(assign)
+    def assigned(*args: Any, **kwargs: Any) -> Any:
+        classes, boxes, scores, chosen, *rest = assign(*args, **kwargs)
+        whole = scores.new_zeros(scores.shape).scatter_(-1, classes.long().clamp(min=0).unsqueeze(-1), 1.0)
+        return classes, boxes, whole * chosen.unsqueeze(-1), chosen, *rest
+
+    assigner._forward = assigned

@@ -14,6 +14,8 @@ MOST_STEPS = 400
 
 RESULT = "twin.json"
 """What each process of a twin writes down, in its folder of the records."""
+OVER = "over"
+"""Stands beside those folders when none of a twin's processes runs any more."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,7 +30,7 @@ class Told:
     whole_batch: int = 0
     """Samples of the asked optimizer step itself, which says whether a pass over the data ends with a smaller one."""
     against: str = ""
-    """Folder of the twin whose gradients these are held against; empty: this is the first."""
+    """Folder of the records of the twin whose gradients these are held against; empty: this is the first."""
     same_row: bool = False
     """Every row is the first one."""
     rows: tuple[str, ...] = ()
@@ -37,6 +39,8 @@ class Told:
     """Number of the data set that those are of."""
     batch_norm_trains: bool = False
     """Batch norm as it trains; otherwise with its running statistics."""
+    single: bool = True
+    """Weights of half precision are turned to single, so that no rounding hides a difference."""
     seconds: float = 20.0
     """After its first optimizer step."""
 

@@ -13,10 +13,13 @@ import json
 import os
 import sys
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from . import still
+from .first import First
 from .rows import Rows, digest
 from .still import Rest
 from .told import MOST_STEPS, RESULT, STEPS_HELD, Told
@@ -32,12 +35,15 @@ class Updates:
 
     def __init__(self, told: Told, place: Path, rows: Rows, rest: Rest) -> None:
         self._told, self._place, self._rows, self._rest = told, place, rows, rest
+        self._first = First(told.against)
         self._made: list[Any] = []
         self._clipped: dict[int, Any] = {}
         self._depth = self._calls = 0
         self.backwards = 0
         self.steps: list[dict[str, Any]] = []
         self._counts: dict[int, int] = {}
+        self._models: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Those that have been called."""
         self.facts: dict[str, Any] = {}
         self._began = 0.0
         self._ended = False
@@ -108,8 +114,10 @@ class Updates:
 
         @functools.wraps(call)
         def called(this: Any, *args: Any, **kwargs: Any) -> Any:
-            if not self._calls and this.training and next(this.parameters(), None) is not None:
-                self._rows.model_called(args, kwargs)
+            if not self._calls and next(this.parameters(), None) is not None:
+                args, kwargs = self._widened(this, args, kwargs)
+                if this.training:
+                    self._rows.model_called(args, kwargs)
             self._calls += 1
             try:
                 return call(this, *args, **kwargs)
@@ -117,6 +125,14 @@ class Updates:
                 self._calls -= 1
 
         module.__call__ = called
+
+    def _widened(self, module: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """Half precision all through is turned to single when a model is first called; its parameters stay the objects that they are."""
+        if self._told.single and module not in self._models:
+            self._models.add(module)
+            if still.widen(module):
+                self.facts["widened"] = True
+        return still.wide((args, kwargs)) if "widened" in self.facts else (args, kwargs)
 
     # -- steps
 
@@ -147,7 +163,7 @@ class Updates:
             gradients = [self._clipped.get(id(one), _values(one.grad)) for one in _parameters(optimizer)]
             if not count:
                 step["weights"] = _weights(optimizer)
-                step["half"] = any(one.dtype.itemsize < 4 for one in _parameters(optimizer))
+                step["epsilon"] = max((_epsilon(one) for one in _parameters(optimizer)), default=0.0)
             step |= self._held(gradients, f"gradients-{number}-{count}.pt")
         self._clipped.clear()
         self._counts[number] = count + 1
@@ -163,10 +179,12 @@ class Updates:
         import torch
 
         found, path = _copies(self._made), self._place / "gradients-beside.pt"
-        if not self._told.against:
-            torch.save(found, path)
+        if not self._first:
+            _save(found, path)
             return 0.0
-        first = torch.load(Path(self._told.against) / path.name, weights_only=True)
+        if (there := self._first.file(path.name)) is None:
+            return 0.0
+        first = torch.load(there, weights_only=True)
         if [kept.shape for kept, _ in first] != [kept.shape for kept, _ in found]:
             return 0.0
         return max((_part(_square(a - b), _square(a - near)) for (a, near), (b, _) in zip(first, found, strict=True)), default=0.0)
@@ -175,11 +193,10 @@ class Updates:
         """Written down by the first twin; held against them by the others."""
         import torch
 
-        if not self._told.against:
-            torch.save(gradients, self._place / name)
+        if not self._first:
+            _save(gradients, self._place / name)
             return {}
-        there = Path(self._told.against) / name
-        if not there.exists():
+        if (there := self._first.file(name)) is None:
             return {}
         return {"against": figures(torch.load(there, weights_only=True), gradients)}
 
@@ -225,11 +242,19 @@ class Updates:
             "ended": ended, "steps": self.steps, "backwards": self.backwards, "optimizers": len(self._made), **self.facts,
             "trained": sorted(rows.trained), "rows": {str(one): rows.drawn[one] for one in sorted(rows.trained) if one in rows.drawn},
             "inputs": rows.inputs, "sites": rows.sites, "counts": rows.counts, "whole": rows.whole, "passes": rows.passes,
-            "ragged": bool(rows.ragged & rows.trained),
+            "ragged": bool(rows.ragged & rows.trained), "mixed": self._rest.mixed,
         }  # fmt: skip
         path = self._place / RESULT
         path.with_suffix(".new").write_text(json.dumps(said), encoding="utf-8")
         path.with_suffix(".new").replace(path)
+
+
+def _save(value: Any, path: Path) -> None:
+    """Whole or not at all: another twin waits for it."""
+    import torch
+
+    torch.save(value, path.with_suffix(".new"))
+    path.with_suffix(".new").replace(path)
 
 
 def _copies(optimizers: Sequence[Any]) -> list[tuple[Any, Any]]:
@@ -301,6 +326,12 @@ def _values(gradient: Any) -> Any:
 
 def _parameters(optimizer: Any) -> list[Any]:
     return [one for group in optimizer.param_groups for one in group["params"]]
+
+
+def _epsilon(parameter: Any) -> float:
+    import torch
+
+    return float(torch.finfo(parameter.dtype).eps) if parameter.is_floating_point() else 0.0
 
 
 def _weights(optimizer: Any) -> str:
