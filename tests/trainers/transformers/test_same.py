@@ -8,14 +8,14 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from launcher import proof
-from launcher.job import Job
-from launcher.record import RunFolder
-from launcher.sameness import PROVEN
-from launcher.schema import TrialRules
+from launcher.config.schema import TrialRules
+from launcher.history.run_folder import RunFolder
+from launcher.ladder.build import ladder_of
+from launcher.ladder.same_training import PROVEN
 from launcher.trainers.suite import cpu_budget
 from launcher.trainers.transformers.adapter import TransformersAdapter
-from launcher.wheels import ladder_of
+from launcher.trial import proof
+from launcher.trial.job import Job
 from tests.trainers.transformers.hf_data import recipe
 from tests.trainers.transformers.hf_data import spoken as spoken
 from tests.trainers.transformers.hf_data import sums as sums

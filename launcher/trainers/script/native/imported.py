@@ -14,20 +14,25 @@ class _Finder:
 
     def __init__(self, acts: dict[str, Callable[[], None]]) -> None:
         self._acts = acts
+        self._looking: set[str] = set()
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
-        act = self._acts.pop(name, None)
-        if act is None:
+        """Whoever only asks whether a module is there, as libraries do before they import it, takes nothing away."""
+        if name not in self._acts or name in self._looking:
             return None
-        spec = importlib.util.find_spec(name)
+        self._looking.add(name)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._looking.discard(name)
         if spec is None or spec.loader is None:
-            self._acts[name] = act
             return None
         load = spec.loader.exec_module
 
         def loaded(module: ModuleType) -> None:
             load(module)
-            act()
+            if (act := self._acts.pop(name, None)) is not None:
+                act()
 
         spec.loader.exec_module = loaded  # type: ignore[method-assign]
         return spec
