@@ -16,9 +16,9 @@ from launcher.trainers.suite import cpu_budget
 from launcher.trainers.transformers.adapter import TransformersAdapter
 from launcher.trial import proof
 from launcher.trial.job import Job
-from tests.trainers.transformers.hf_data import recipe
-from tests.trainers.transformers.hf_data import spoken as spoken
-from tests.trainers.transformers.hf_data import sums as sums
+from tests.helpers.hf_data import recipe
+from tests.helpers.hf_data import spoken as spoken
+from tests.helpers.hf_data import sums as sums
 
 
 @pytest.mark.slow
