@@ -157,7 +157,9 @@ class _Proving:
     def _with_batch_norm(self, adapter: Proves, same: SameTraining, layouts: Sequence[tuple[int, int]], own: str) -> SameTraining:
         """By how much statistics of micro-batches change the update (and what else the trainer's own accumulation changes), when all else
         is the same."""
-        twins = self._run(adapter, layouts[:2], batch_norm_trains=True)
+        (micro, accumulation), *_ = layouts
+        half = (micro // 2, 2 * accumulation) if micro > 2 else layouts[-1]  # statistics of one row say nothing of the rung's own
+        twins = self._run(adapter, [layouts[0], half], batch_norm_trains=True)
         apart = same_training.compare(twins[0], twins[1:]).apart
         return same_training.but_for_batch_norm(same, apart, twins, own=own)
 
