@@ -1,1 +1,65 @@
-"""What a trainer has to offer: the interface of adapters, and what they share. ``launcher.adapter`` is what a trainer's package imports."""
+"""What a trainer's package imports: the adapter's interface, the values it is given and returns, and what adapters share.
+
+It is the launcher's side. A trainer's trial runs in the trainer's own process and imports ``launcher.worker.api`` instead; its tests
+subclass ``launcher.trainers.suite.AdapterSuite``. Other modules may move without notice; the names in ``__all__`` stay.
+"""
+
+from launcher.adapter import checkpoint_files, progress
+from launcher.adapter.commands import Checkpoint, Command, GoingOn, TrialPlan, budgeted, held_by
+from launcher.adapter.inputs import Inputs, package_folder
+from launcher.adapter.progress import Progress
+from launcher.adapter.protocol import Adapter, OwnWords, Proves, Resumes, Weights
+from launcher.adapter.recognised import Belief, Doubt, Understood, typed
+from launcher.adapter.tracing import Foreseen, Tracing, Untraceable
+from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, Value, WheelRule
+from launcher.errors import PLACE, BadInput, Fault, did_you_mean
+from launcher.ladder.build import WheelSpec
+from launcher.ladder.course import Length
+from launcher.ladder.rungs import Ladder, Rung
+from launcher.ladder.same_training import Finding
+from launcher.machine.devices import Budget
+from launcher.shared.report import TrialReport
+
+__all__ = [
+    "PLACE",
+    "Adapter",
+    "BadInput",
+    "Belief",
+    "Budget",
+    "Checkpoint",
+    "Command",
+    "DeviceRules",
+    "Doubt",
+    "Fault",
+    "Finding",
+    "Foreseen",
+    "GoingOn",
+    "Inputs",
+    "Ladder",
+    "LadderRules",
+    "Length",
+    "OwnWords",
+    "Progress",
+    "Proves",
+    "Recipe",
+    "Resumes",
+    "Rung",
+    "Tracing",
+    "TrainerRules",
+    "TrialPlan",
+    "TrialReport",
+    "TrialRules",
+    "Understood",
+    "Untraceable",
+    "Value",
+    "Weights",
+    "WheelRule",
+    "WheelSpec",
+    "budgeted",
+    "checkpoint_files",
+    "did_you_mean",
+    "held_by",
+    "package_folder",
+    "progress",
+    "typed",
+]

@@ -18,17 +18,27 @@ from typing import Any, ClassVar
 from autofit_sentence_transformers import environment, recognise
 from autofit_sentence_transformers.files import read_json
 from autofit_sentence_transformers.native import train_embeddings as script
-from launcher.adapter import progress
-from launcher.adapter.commands import Command, GoingOn, TrialPlan, budgeted
-from launcher.adapter.inputs import Inputs, package_folder
-from launcher.adapter.progress import Progress
-from launcher.adapter.recognised import Understood
-from launcher.config.schema import Recipe, Value, WheelRule
-from launcher.errors import Fault, did_you_mean
-from launcher.ladder.build import WheelSpec
-from launcher.ladder.rungs import Ladder, Rung
-from launcher.machine.devices import Budget
-from launcher.shared.report import TrialReport
+from launcher.adapter import (
+    Budget,
+    Command,
+    Fault,
+    GoingOn,
+    Inputs,
+    Ladder,
+    Progress,
+    Recipe,
+    Rung,
+    TrialPlan,
+    TrialReport,
+    Understood,
+    Value,
+    WheelRule,
+    WheelSpec,
+    budgeted,
+    did_you_mean,
+    package_folder,
+    progress,
+)
 
 ELSEWHERE: Mapping[str, str] = {
     "model": "It is the ladder's: set ask.model.",

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from autofit_sentence_transformers.native import train_embeddings as script
-from launcher.adapter.recognised import Belief, Understood
-from launcher.errors import PLACE, BadInput, Fault
+from launcher.adapter import PLACE, BadInput, Belief, Fault, Understood
 
 PROGRAM = "train-embeddings"
 MODULE = script.__name__

@@ -11,7 +11,7 @@ import pytest
 from autofit_sentence_transformers.adapter import SentenceTransformersAdapter
 from autofit_sentence_transformers.make_pairs import make
 
-from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, WheelRule
+from launcher.adapter import DeviceRules, LadderRules, Recipe, TrainerRules, WheelRule
 from launcher.trainers.suite import AdapterSuite
 
 
