@@ -6,6 +6,7 @@ __main__   one trial in this process: its orders in, the exit status out      re
 budget     the hard cap                                                       budgeted   a full run under an emulated budget
 driver     what is in use on a card                                           lifeline   no process outlives the one that started it
 early      a budget that is taken before a program begins                     shim       what loads ours into a program
+api        what the trial of a trainer's package imports
 figures    what closed figures leave                                          spare      stacks for threads to come
 
 What only one trainer needs stands in that trainer's room, ``trainers/NAME/inside``, and what is copied into a run's folder in
