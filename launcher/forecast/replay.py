@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from launcher.forecast.caching_allocator import Full, Segments
 from launcher.shared.report import Phase
-from launcher.shared.sizes import MIB
 from launcher.shared.trace import Began, Convolved, Event, Gave, Took
 
 EMPTIED_ABOVE = 0.5
@@ -86,20 +85,3 @@ def goes_through(events: Sequence[Event], workspaces: Workspaces, capacity: int,
     except Full:
         return False
     return True
-
-
-def least_cap(events: Sequence[Event], workspaces: Workspaces, *, expandable: bool, within: int = 16 * MIB) -> int:
-    """The least capacity with which the run goes through, to ``within`` bytes above."""
-    uses = replay(events, workspaces, expandable=expandable)
-    low, high = max(use.allocated_bytes for use in uses), max(use.reserved_bytes for use in uses)
-    if goes_through(events, workspaces, low, expandable=expandable):
-        return low
-    while not goes_through(events, workspaces, high, expandable=expandable):  # segments of one phase lie in the next one's way
-        low, high = high, high + high // 8
-    while high - low > within:
-        middle = (low + high) // 2
-        if goes_through(events, workspaces, middle, expandable=expandable):
-            high = middle
-        else:
-            low = middle
-    return high
