@@ -22,6 +22,7 @@ from launcher.history.runs import BEGINNING, CHECKPOINT, NOTHING
 from launcher.ladder import course
 from launcher.ladder.course import with_steps
 from launcher.ladder.rungs import Rung
+from launcher.ladder.same_training import PROVEN
 from launcher.ladder.search import Tried
 from launcher.machine import devices, host
 from launcher.machine.process import Shows
@@ -109,8 +110,9 @@ def _hold_to_what_was_due(result: Fit) -> None:
     made, outcome, due, rung = result.attempts[-1], result.outcome, result.due, result.attempts[-1].rung
     if outcome is None or outcome.optimizer_steps is None or due is None or made.checkpoint is not None:
         return
-    result.steps = course.judged(outcome.optimizer_steps, due, times=rung.accumulation / result.job.ladder.asked.accumulation)
-    result.sames[rung.index] = with_steps(result.certificate(rung), result.steps)
+    same, times = result.certificate(rung), rung.accumulation / result.job.ladder.asked.accumulation
+    result.steps = course.judged(outcome.optimizer_steps, due, times=times, proven=same.steps == PROVEN)
+    result.sames[rung.index] = with_steps(same, result.steps)
     if result.same is not None and result.chosen is not None and rung.index == result.chosen.rung.index:
         result.same = result.sames[rung.index]
     result.job.folder.event("steps", **result.steps.as_record())

@@ -16,8 +16,6 @@ from launcher.shared.report import EVALUATES_EVERY, PASS_SAMPLES, SAID_ACCUMULAT
 
 ANOTHER = 0.05
 """Part of the asked steps, or samples, from which another number of them is another training; less is rounding at the end of passes."""
-NEAR = 0.1
-"""A number of steps this near to k times the due one, or to a k-th, comes of k times as much accumulation."""
 NEUTRAL = frozenset({MICRO_BATCH, "checkpointing", "workers"})
 """Wheels that leave a training what it is, beside those that act in validation only."""
 
@@ -175,15 +173,18 @@ class Made:
         return {"made": self.made, "due": [self.due.least, self.due.most], "due_by": self.due.by, "line": self.line}
 
 
-def judged(made: int, due: Due, *, times: float) -> Made:
-    """A run's steps against those due. ``times``: how much more its rung accumulates than was asked.
+def judged(made: int, due: Due, *, times: float, proven: bool = False) -> Made:
+    """A run's steps against those due. ``times``: how much more its rung accumulates than was asked; ``proven``: twins, or the trainer's
+    own reckoning, have shown that it makes as many.
 
-    Fewer than due isn't another training by itself: trainings stop early. A k-th of them, at a rung that accumulates k times as much, is.
+    Fewer than due isn't another training by itself: trainings stop early. A k-th of them, at a rung that accumulates k times as much, is,
+    unless it was proven.
     """
     if due.least <= made <= due.most:
         return Made(made=made, due=due, line=PROVEN, otherwise=False)
     apart = due.least - made if made < due.least else made - due.most
-    if _by_accumulation(made, due, times) or (due.sure and made > due.most):
+    more = made > due.most and (due.sure or _by_accumulation(made, due, times))
+    if more or (made < due.least and not proven and _by_accumulation(made, due, times)):
         line = f"differs by {apart}: the run made {made} optimizer steps, {due.words} are due by {due.by}"
         return Made(made=made, due=due, line=line, otherwise=True)
     what = "it ended by itself before its length" if made < due.least else "what its words count isn't known"
@@ -203,7 +204,7 @@ def _by_accumulation(made: int, due: Due, times: float) -> bool:
     if times <= 1:
         return False
     ranges = ((due.least * times, due.most * times), (due.least / times, due.most / times))
-    return any(math.floor(least * (1 - NEAR)) <= made <= math.ceil(most * (1 + NEAR)) for least, most in ranges)
+    return any(math.floor(least) <= made <= math.ceil(most) for least, most in ranges)
 
 
 def too_many(made: int, due: Due, *, times: float) -> bool:

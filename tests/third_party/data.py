@@ -116,7 +116,7 @@ def masked(folder: Path) -> None:
 def wikitext(folder: Path) -> None:
     """FOLDER/{train,valid,test}.txt."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, count in (("train", 4000), ("valid", 400), ("test", 400)):
+    for name, count in (("train", 16_000), ("valid", 400), ("test", 400)):
         (folder / f"{name}.txt").write_text("\n".join(sentences(count)) + "\n")
 
 

@@ -110,7 +110,14 @@ def test_a_run_that_made_other_steps_is_another_training(made: int, due: Due, ti
     assert course.with_steps(SameTraining(), found).steps == found.line, "whatever was proven before"
 
 
-@pytest.mark.parametrize(("made", "due", "times"), [(25, SURE, 1), (10, SURE, 1), (25, WORDS, 4), (37, WORDS, 4), (90, WORDS, 4)])
+def test_half_of_the_steps_of_what_was_proven_to_make_all_of_them_is_an_early_end() -> None:
+    assert course.judged(20, SURE, times=2).otherwise and not course.judged(20, SURE, times=2, proven=True).otherwise
+    assert course.judged(80, SURE, times=2, proven=True).otherwise, "more are never an early end"
+
+
+@pytest.mark.parametrize(
+    ("made", "due", "times"), [(21, SURE, 2), (25, SURE, 1), (10, SURE, 1), (25, WORDS, 4), (37, WORDS, 4), (90, WORDS, 4)]
+)
 def test_a_training_that_ended_early_or_counts_otherwise_is_told_and_is_no_alarm(made: int, due: Due, times: float) -> None:
     found = course.judged(made, due, times=times)
     assert not found.otherwise and found.line.startswith(f"not comparable because the run made {made} optimizer steps where")
