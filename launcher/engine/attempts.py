@@ -16,6 +16,7 @@ from launcher.adapter.protocol import resuming
 from launcher.engine import reuse
 from launcher.engine.screen import Screen, Waits
 from launcher.engine.state import Fit, Status
+from launcher.engine.trials import make_trial
 from launcher.errors import AutofitError, Interrupted
 from launcher.history import peaks
 from launcher.history.runs import BEGINNING, CHECKPOINT, NOTHING
@@ -32,7 +33,6 @@ from launcher.run.attempt import Made, moved
 from launcher.run.recovery import MOST_WAITS, Ended, GoOn, History, Move, Stop, Wait, decide
 from launcher.run.supervise import Outcome
 from launcher.shared.activity import doing
-from launcher.trial import trial
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
 
@@ -271,11 +271,9 @@ def _needs_a_trial(result: Fit, move: GoOn) -> bool:
 
 def _proven(result: Fit, rung: Rung, screen: Screen) -> bool:
     """A real trial of the rung. False only where memory ran out in it: what else may end a trial ends no run that has begun."""
-    screen.trying(rung, len(result.trials) + 1)
-    tried = trial.recorded(result.job, rung, told=screen.phase)
+    tried = make_trial(result.job, rung, screen, number=len(result.trials) + 1)
     result.job.folder.forget_cache()
     result.trials.append(tried)
-    screen.tried(tried, result.job)
     return not tried.verdict.lower_rung_may_help
 
 

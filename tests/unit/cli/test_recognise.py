@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from launcher.adapter import registry, wheel_names
 from launcher.adapter.recognised import free_batch
 from launcher.adapter.registry import adapters
-from launcher.cli.main import recipe_draft, recognise
+from launcher.cli import recipe_draft, recognise
 from launcher.cli.recognise import Understood
 from launcher.config.schema import LadderRules, Recipe, TrainerRules
 from launcher.errors import BadInput

@@ -10,6 +10,8 @@ import pytest
 
 from launcher.config.schema import Recipe
 from launcher.engine import fit as story
+from launcher.engine import search as searching
+from launcher.engine import trials
 from launcher.engine.state import Fit, Status
 from launcher.forecast import lookahead
 from launcher.history.run_folder import RunFolder
@@ -119,7 +121,8 @@ def test_one_that_takes_longer_than_half_a_trial_is_not_waited_for(launched: Cal
 
 
 def test_a_forecast_that_is_at_hand_leads_from_the_first_trial_on(launched: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(story, "own_words_of", lambda adapter: None)  # a trainer whose rung 0 is told like any other
+    for module in (searching, trials):
+        monkeypatch.setattr(module, "own_words_of", lambda adapter: None)  # a trainer whose rung 0 is told like any other
     tried, more, _ = launched(2, at_hand=True)
     assert tried == [1, 2], "the failure just above the answer closes what asks more"
     assert more == [True, False], "behind a trial that is foreseen to fail the next process waits already"

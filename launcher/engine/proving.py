@@ -1,0 +1,43 @@
+"""Has the rung that is to be launched proven to be the asked training, once per launch. ``trial.proof`` runs the twins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from launcher.engine.screen import Screen
+from launcher.engine.state import Fit
+from launcher.ladder import course
+from launcher.ladder.rungs import Rung
+from launcher.ladder.same_training import as_asked
+from launcher.shared.activity import doing
+from launcher.trial import proof
+from launcher.trial.proof import Proof
+
+
+def prove(result: Fit, rung: Rung, screen: Screen) -> Proof:
+    """Whether the rung is the asked training, shown by twins where it accumulates more than was asked; told and written down."""
+    job = result.job
+    if not proof.needed(job, rung):
+        found = _by_its_trial(result, rung, Proof(same=as_asked(job.ladder, rung)))
+    else:
+        with doing(f"running the same rows in other layouts: is an update at rung {rung.index} the asked one?"):
+            found = _by_its_trial(result, rung, proof.prove(job, rung))
+        job.folder.event("proven", rung_index=rung.index, **found.same.as_record(), refused=found.refused)
+    result.same, result.refused = found.same, found.refused or result.refused
+    result.sames[rung.index] = found.same
+    result.write()
+    screen.proven(found.same, rung, refused=found.refused)
+    return found
+
+
+def _by_its_trial(result: Fit, rung: Rung, found: Proof) -> Proof:
+    """With what the rung's own trial shows of its course otherwise than rung 0's, which is what was asked."""
+    ladder, asked, tried = result.job.ladder, result.trial_of(0), result.trial_of(rung.index)
+    if not rung.index or asked is None or tried is None or rung.effective_batch != ladder.effective_batch:
+        return found
+    less, two = course.given_up(ladder, rung), (course.shown(tried.report, rung), course.shown(asked.report, asked.rung))
+    same = course.held_against(found.same, *two, batch=ladder.effective_batch, less=less)
+    refused = (
+        course.refusal(found.same, *two, batch=ladder.effective_batch, less=less) if rung.accumulation > ladder.asked.accumulation else ""
+    )
+    return replace(found, same=same, refused=found.refused or refused)

@@ -1,0 +1,184 @@
+"""The search for the rung to launch, step by step: what is foreseen, what is tried next, what that shows, and what is chosen."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from launcher.adapter.protocol import own_words_of
+from launcher.engine import attempts, proving
+from launcher.engine.screen import Screen
+from launcher.engine.state import Fit
+from launcher.engine.trials import make_trial, misread
+from launcher.forecast import past_trials
+from launcher.ladder import search, throughput
+from launcher.ladder.rungs import Ladder, Rung
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.shared.activity import doing
+from launcher.shared.report import Phase
+from launcher.trial.job import Job
+from launcher.trial.prewarm import MANY_CORES, Standby
+from launcher.trial.trial import Trial, as_tried
+
+if TYPE_CHECKING:  # only a search that is led by it pays for a forecast
+    from launcher.forecast.lookahead import Ahead
+
+WORTH_WAITING = 0.5
+"""Part of the last trial's seconds that a trace is waited for: on a busy machine it comes late, and trials lead meanwhile."""
+FORESEEING = "foreseeing what the rungs need (no memory is used for it)"
+
+
+class RungSearch:
+    """Trials of one ladder until a rung fits and is the asked training, or nothing is left to try."""
+
+    def __init__(self, result: Fit, screen: Screen) -> None:
+        self._result, self._screen, self._job = result, screen, result.job
+        self._history = [*_disproved(result), *(as_tried(one, self._job) for one in result.trials)]
+        self._asked_first = own_words_of(self._job.adapter) is not None
+        self._ahead: Ahead | None = None
+        self._standby: Standby | None = None
+
+    def run(self) -> tuple[search.Move, Job]:
+        """The move that ended the search, which is the last trial where that disproves what the ladder was made of; and the launch with
+        what makes its chosen rung the asked training."""
+        with ExitStack() as until_found:
+            self._ahead = _looking_ahead(self._job, until_found)
+            self._standby = until_found.enter_context(Standby(self._job.folder.trials / "standby", wanted=self._job.recipe.trial.standby))
+            while isinstance(move := self._try_until_one_fits(), search.Chosen):
+                rung = self._fastest(move.rung) if self._job.recipe.ladder.objective == "throughput" else move.rung
+                if self._is_misread():
+                    break
+                found = proving.prove(self._result, rung, self._screen)
+                if not found.refused:
+                    return search.Chosen(rung=rung), found.job or self._job
+                self._history = [_ruled_out(one, self._job.ladder, found.refused) for one in self._history]
+        return move, self._job
+
+    def _try_until_one_fits(self) -> search.Move:
+        while isinstance(move := self._next_move(), search.Try):
+            tried = self._try(move)
+            if self._is_misread() or (tried.verdict.kind is Kind.CARD_TAKEN and not self._card_is_back(tried)):
+                break
+        return move
+
+    def _next_move(self) -> search.Move:
+        """What the verdicts so far say; led by the forecast once that is at hand."""
+        move = self._moved()
+        if self._ahead is None or not isinstance(move, search.Try):
+            return move
+        patience_s = WORTH_WAITING * self._result.trials[-1].seconds if self._result.trials else 0.0
+        with doing(FORESEEING):
+            if not self._ahead.at_hand(within_s=patience_s):
+                return move
+        return self._moved(predicted=_foreseen(self._ahead, self._job, self._screen))
+
+    def _moved(self, **foreseen: Any) -> search.Move:
+        policy = self._job.recipe.ladder.search
+        return search.next_move(self._job.ladder, self._history, policy=policy, asked_first=self._asked_first, **foreseen)
+
+    def _try(self, move: search.Try) -> Trial:
+        words, more = {"most": self._most(), "why": move.why}, _another_follows(self._job, move.rung, self._ahead)
+        tried = self._make(move.rung, words, standby=self._standby, more=more)
+        self._history.append(as_tried(tried, self._job))
+        if self._ahead is not None and misread(self._job, self._result.trials) is None:
+            with doing("keeping what the trial measured"):
+                self._ahead.learn(tried)
+        return tried
+
+    def _make(self, rung: Rung, words: Mapping[str, Any], **how: Any) -> Trial:
+        """One trial, told with how long those before took, and written into the launch's record."""
+        made = [one.seconds for one in self._result.trials if not one.kept]
+        words = {**words, "seconds": sum(made) / len(made) if made else None}
+        tried = make_trial(self._job, rung, self._screen, number=len(self._result.trials) + 1, words=words, **how)
+        self._result.trials.append(tried)
+        self._result.write()
+        return tried
+
+    def _most(self) -> int:
+        """Trials that the search makes at most, those that it has made and those for speed among them."""
+        rules, ladder = self._job.recipe.ladder, self._job.ladder
+        for_speed = throughput.most_more(ladder) if rules.objective == "throughput" else 0
+        return len(self._result.trials) + search.most_left(ladder, self._history, policy=rules.search) + for_speed
+
+    def _is_misread(self) -> bool:
+        if (wrong := misread(self._job, self._result.trials)) is not None:
+            self._result.misread = wrong
+        return wrong is not None
+
+    def _card_is_back(self, tried: Trial) -> bool:
+        waits = sum(one.verdict.kind is Kind.CARD_TAKEN for one in self._result.trials)
+        return attempts.card_is_back(self._job, tried.verdict.why, self._screen, waits=waits)
+
+    def _fastest(self, fitting: Rung) -> Rung:
+        """Of the rungs that give up as much as the one that fits the fastest, by the trials that were made and a few more."""
+        result, ladder = self._result, self._job.ladder
+        before = len(result.trials)
+        while (rung := throughput.worth_a_trial(ladder, fitting, _speeds(result), made=len(result.trials) - before)) is not None:
+            words = {"most": before + throughput.most_more(ladder), "why": "it may be faster, at the same effective batch"}
+            if not self._make(rung, words).verdict.fits:
+                break
+        speeds = _speeds(result)
+        fastest = throughput.fastest(ladder, fitting, speeds)
+        alike = (fitting, *throughput.alike(ladder, fitting))
+        timed = {one.micro_batch: round(speeds[one.index], 3) for one in alike if one.index in speeds}
+        self._job.folder.event("timed", samples_per_second=timed, rung_index=fastest.index)
+        self._screen.timed(timed, fastest)
+        return fastest
+
+
+def _speeds(result: Fit) -> dict[int, float]:
+    """Rung index -> samples a second, of the trials that fit and were timed."""
+    timed = ((one.rung.index, throughput.speed(one.rung, one.report.step_seconds)) for one in result.trials if one.verdict.fits)
+    return {index: speed for index, speed in timed if speed is not None}
+
+
+def _ruled_out(tried: search.Tried, ladder: Ladder, why: str) -> search.Tried:
+    """What has fitted and isn't the asked training, as the search takes it: no rung with more accumulation than asked is another try."""
+    if not tried.verdict.fits or tried.rung.accumulation <= ladder.asked.accumulation:
+        return tried
+    return replace(tried, verdict=replace(tried.verdict, kind=Kind.ALTERED, source="accumulation", why=why))
+
+
+def _disproved(result: Fit) -> list[search.Tried]:
+    """Rungs at which a full run of this very launch has run out of memory, whatever their trials said: they count as failed."""
+    rungs, against = result.job.ladder.rungs, result.standing.against if result.standing is not None else ()
+    return [
+        search.Tried(rung=rungs[one.rung_index], verdict=Verdict(kind=Kind.OUT_OF_MEMORY, phase=Phase.FINISH, why=one.why))
+        for one in against
+        if one.rung_index < len(rungs)
+    ]
+
+
+def _another_follows(job: Job, rung: Rung, ahead: Ahead | None) -> bool:
+    """Whether the next trial's process is worth its imports beside this one: where this is foreseen to fail; or where nothing is foreseen
+    and there are cores enough that its steps are timed truthfully beside an import."""
+    part = ahead.parts.get(rung.index) if ahead is not None else None
+    if rung is job.ladder.rungs[-1]:
+        return False
+    return part > 1 if part is not None else (os.cpu_count() or 1) >= MANY_CORES
+
+
+def _looking_ahead(job: Job, until_found: ExitStack) -> Ahead | None:
+    """Where the search is led by a forecast and there is more than one rung. Its first trace, where it isn't kept, is made while the asked
+    rung is tried: most launches fit as they are asked, and wait for nothing then."""
+    if job.recipe.ladder.search != "predicted" or len(job.ladder.rungs) == 1:
+        return None
+    from launcher.forecast.lookahead import Ahead
+
+    with doing(FORESEEING):
+        return until_found.enter_context(Ahead(job.adapter, job.ladder, job.budget, earlier=past_trials.of(job)))
+
+
+def _foreseen(ahead: Ahead, job: Job, screen: Screen) -> Mapping[int, float | None]:
+    """What the rungs are foreseen to need, told when it is first known."""
+    if not ahead.parts:
+        began = time.monotonic()
+        with doing(FORESEEING):
+            ahead.look()
+        job.folder.event("foreseen", parts=ahead.parts, why_not=ahead.why_not, seconds=round(time.monotonic() - began, 3))
+        screen.foreseen(ahead)
+    return ahead.parts
