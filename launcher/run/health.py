@@ -1,4 +1,4 @@
-"""Judges a run's pace each second: it hangs at work, fell off a cliff, or waits for its data. Pure.
+"""Judges a run's pace each second: it hangs at work, or fell off a cliff. Pure.
 
 What is too slow is learned from the run itself: its own steps, and its own pauses between them. ``supervise`` acts.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -158,65 +157,3 @@ def steeper(cliff: tuple[float, float]) -> str:
 
 def _seconds(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.0f} ms"
-
-
-STARVED_S = 300.0
-"""So long a card's use is looked at, in training only."""
-STARVED = 0.5
-"""A card that computes for less of the time than this waits for something."""
-
-
-class Starved:
-    """How much of its training a card computes. Without a card, or a driver that tells, nothing is ever said."""
-
-    def __init__(self) -> None:
-        self._last: float | None = None
-        self._steps: int | None = None
-        self._begin()
-
-    def _begin(self) -> None:
-        self._seconds = self._busy_s = 0.0
-        self._moved = 0
-
-    def look(self, look: Look) -> float | None:
-        """The part of the last minutes of training in which the card computed, where that is too little; the run makes steps meanwhile."""
-        steps, last, self._last = look.progress.steps_done, self._last, None
-        if look.busy is None or look.progress.phase == VALIDATE or steps is None:
-            return None
-        self._last = look.now
-        self._moved += self._steps is not None and steps != self._steps
-        self._steps = steps
-        if last is not None:
-            self._seconds, self._busy_s = self._seconds + look.now - last, self._busy_s + look.busy * (look.now - last)
-        if self._seconds < STARVED_S:
-            return None
-        part, moved = self._busy_s / self._seconds, self._moved
-        self._begin()
-        return part if moved >= LATELY_STEPS and part < STARVED else None
-
-
-def waits_for_data(part: float, *, workers: int | None, loads: Sequence[float], main: float, cores: int) -> str:
-    """What a card that computes in this ``part`` of the time waits for, and what to try, in words.
-
-    ``loads``: part of a core that each of the run's other processes takes (its loader workers); ``main``: the trainer's own;
-    ``workers``: as it was asked, None where that isn't known; ``cores``: what this machine lets it use.
-    """
-    idle = f"leaves its card idle {1 - part:.0%} of the time"
-    at_work = [load for load in loads if load > BUSY_CORE]
-    if workers == 0 or (not loads and workers is None):
-        less = "loads its data in the trainer's own process" if workers == 0 else "seems to load its data in the trainer's own process"
-        return f"{idle}: it {less}; try {min(cores, WORKERS_FOR_NONE)} loader workers"
-    if not at_work and main > BUSY_CORE:
-        return f"{idle}: its loader workers wait, and the trainer's own process takes a whole core; more loader workers won't help"
-    if not at_work:
-        return f"{idle}: its loader workers wait for the disk or the network, not for a core; try {2 * (workers or len(loads))} of them"
-    now = workers or len(loads)
-    wanted = min(math.ceil(now * WELL_USED / max(part, 0.05)), cores)
-    if wanted > now:
-        return f"{idle}: its {now} loader workers are all at work; try {wanted}"
-    return f"{idle}: its {now} loader workers are all at work, on {cores} cores; keep the data ready (cached, smaller, decoded beforehand)"
-
-
-BUSY_CORE = 0.7
-WORKERS_FOR_NONE = 4
-WELL_USED = 0.95

@@ -52,10 +52,9 @@ def descendants(pid: int) -> list[int]:
     return found + [below for child in found for below in descendants(child)]
 
 
-def busy_seconds(pid: int, *, own: bool = False) -> float:
-    """Processor time that a process has taken, and the children it has waited for unless only its ``own`` is asked (proc_pid_stat(5)); 0
-    once it has ended."""
-    return _taken_seconds(f"/proc/{pid}/stat", 13 if own else 15)
+def busy_seconds(pid: int) -> float:
+    """Processor time that a process has taken, and the children it has waited for (proc_pid_stat(5)); 0 once it has ended."""
+    return _taken_seconds(f"/proc/{pid}/stat", 15)
 
 
 def _taken_seconds(path: str, end: int) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from launcher.adapter.progress import TRAIN, VALIDATE, Progress
 from launcher.run import health
-from launcher.run.health import Cliffs, Look, Starved, Steps
+from launcher.run.health import Cliffs, Look, Steps
 from launcher.shared.sizes import GIB
 
 STEPS = 10
@@ -127,46 +127,3 @@ def test_a_cliff_has_spilled_only_where_drivers_spill_and_over_what_trials_were_
     )
     assert not health.spilled((0.1, 1.2), used_bytes=18 * GIB, may_spill=True, **card), "something else slows it down"
     assert not health.spilled((0.1, 1.2), used_bytes=22 * GIB, may_spill=False, **card), "Linux gives no host memory for the card's"
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Waiting for data
-
-
-def starved(busy: float | None, *, seconds: int = 400, moves: bool = True) -> list[float]:
-    card = Starved()
-    told = (card.look(Look(now=at, progress=trained(at if moves else 1), busy=busy)) for at in range(1, seconds))
-    return [part for part in told if part is not None]
-
-
-def test_a_card_that_mostly_idles_in_training_is_told_of() -> None:
-    assert [round(part, 2) for part in starved(0.3)] == [0.3]
-    assert not starved(0.8) and not starved(0.3, seconds=200), "five minutes of training"
-
-
-def test_without_a_card_or_without_steps_nothing_is_said() -> None:
-    assert not starved(None) and not starved(0.0, moves=False)
-
-
-def test_validations_do_not_count_and_short_epochs_add_up() -> None:
-    card, told = Starved(), []
-    for at in range(1, 1000):
-        validates = at % 20 >= 10
-        told.append(card.look(Look(now=at, progress=trained(at, phase=VALIDATE if validates else TRAIN), busy=0.0 if validates else 0.9)))
-    assert not any(part is not None for part in told)
-
-
-def waits(part: float, **more: object) -> str:
-    usual: dict[str, object] = {"workers": 4, "loads": [0.95] * 4, "main": 0.3, "cores": 16}
-    return health.waits_for_data(part, **{**usual, **more})  # type: ignore[arg-type]
-
-
-def test_what_a_card_waits_for_is_told_with_a_number_of_workers_to_try() -> None:
-    assert waits(0.4) == "leaves its card idle 60% of the time: its 4 loader workers are all at work; try 10"
-    assert "try 4 loader workers" in waits(0.4, workers=0, loads=[])
-    assert "try 8 of them" in waits(0.4, loads=[0.1] * 4)
-
-
-def test_more_workers_are_advised_only_where_they_can_help() -> None:
-    assert "on 4 cores; keep the data ready" in waits(0.4, cores=4)
-    assert "more loader workers won't help" in waits(0.4, loads=[0.1] * 4, main=0.99)
