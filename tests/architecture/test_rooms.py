@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -77,6 +78,12 @@ def test_every_file_that_an_adapter_copies_is_there(house: Tree) -> None:
 
 def test_no_module_reaches_for_anothers_underscored_names(house: Tree) -> None:
     assert rooms.reaches_for_private_names(house) == []
+
+
+def test_no_test_module_imports_another() -> None:
+    """What two of them need is in ``tests/helpers``."""
+    tests = re.compile(r"^\s*(?:from|import) (?:tests|\.)[\w.]*\btest_\w+", re.MULTILINE)
+    assert [path.name for path in (ROOT / "tests").rglob("*.py") if tests.search(path.read_text(encoding="utf-8"))] == []
 
 
 def test_every_entry_point_is_there() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.command_line import answer, autofit
 from tests.helpers.places import SCRIPTS
-from tests.unit.cli.test_main import answer, autofit
 
 SCRIPT = str(SCRIPTS / "can_not_be_accumulated.py")
 COMMAND = (sys.executable, SCRIPT, "--way", "no_loader", "--width", "8192", "--batch-size", "4096")

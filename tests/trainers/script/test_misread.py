@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.command_line import answer, autofit
 from tests.helpers.places import SCRIPTS
-from tests.unit.cli.test_main import answer, autofit
 
 RUN = ("run", "device=cpu", "device.memory=1GiB", "--json", "--")
 

@@ -14,21 +14,7 @@ from launcher.ladder.rungs import Ladder
 from launcher.trainers.suite import AdapterSuite, cpu_budget
 from launcher.trainers.ultralytics import arguments as yolo_arguments
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
-
-
-def make(data: Path | str, *, ask: dict[str, Any] | None = None, args: dict[str, Any] | None = None, **more: Any) -> Recipe:
-    asked = {"micro_batch": 4, "image_size": 96, "model": "yolov8s.yaml", "checkpointing": False, **(ask or {})}
-    return Recipe.model_validate(
-        {
-            "name": "mine",
-            "data": str(data),
-            "ask": asked,
-            "trainer": {"adapter": "ultralytics", "args": {"epochs": 2, **(args or {})}},
-            "ladder": {"order": ("micro_batch", "image_size", "checkpointing", "model"), "wheels": {"image_size": {"values": (64,)}}},
-            "device": {"kind": "cpu"},
-            **more,
-        }
-    )
+from tests.helpers.yolo_recipe import make
 
 
 class TestUltralytics(AdapterSuite):

@@ -12,7 +12,7 @@ from launcher.shared.orders import Orders
 from launcher.trainers.ultralytics import arguments, treatment
 from launcher.trainers.ultralytics.adapter import _CHECKED, UltralyticsAdapter
 from launcher.trainers.ultralytics.treatment import OLDER, TABLE, Kind
-from tests.trainers.ultralytics.test_adapter import make
+from tests.helpers.yolo_recipe import make
 
 
 def test_the_table_knows_every_argument_of_the_installed_ultralytics_and_no_other() -> None:

@@ -9,10 +9,7 @@ from collections.abc import Iterable
 import pytest
 
 from launcher.adapter.progress import TRAIN, VALIDATE, Progress, read
-from launcher.adapter.registry import load_adapter
-from launcher.config.schema import LadderRules, Recipe, TrainerRules
-from launcher.ladder.build import ladder_of
-from launcher.ladder.rungs import Rung
+from tests.helpers.progress_of import of_trainer, recipe
 
 
 def told(line: str) -> dict[str, object]:
@@ -90,25 +87,6 @@ def test_a_long_line_costs_little() -> None:
 
 # ----------------------------------------------------------------------------------------------------------------------
 # The trainers' own lines
-
-
-def of_trainer(recipe: Recipe, lines: Iterable[str]) -> list[Progress]:
-    adapter = load_adapter(recipe.trainer.adapter)(recipe)
-    rung: Rung = ladder_of(adapter).asked
-    known, all_of_it = Progress(), []
-    for line in lines:
-        known = adapter.progress(line, known, rung=rung)
-        all_of_it.append(known)
-    return all_of_it
-
-
-def recipe(adapter: str, *, task: str | None = None, **args: object) -> Recipe:
-    return Recipe(
-        name="mine",
-        ask={"micro_batch": 8, "accumulation": 2},
-        trainer=TrainerRules(adapter=adapter, task=task, args=args),
-        ladder=LadderRules(order=("micro_batch",)),
-    )
 
 
 YOLO = [

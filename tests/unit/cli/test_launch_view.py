@@ -23,7 +23,7 @@ from launcher.trainers.suite import cpu_budget
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
-from tests.trainers.ultralytics.test_adapter import make
+from tests.helpers.yolo_recipe import make
 
 
 def job(tmp_path: Path) -> Job:

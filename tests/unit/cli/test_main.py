@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import subprocess
 import sys
@@ -14,26 +13,13 @@ import pytest
 
 from launcher.cli import main
 from tests.conftest import failed_above, write_yolo_dataset
+from tests.helpers.command_line import answer, autofit
 from tests.helpers.places import ROOT
 
 
 def told(done: subprocess.CompletedProcess[str]) -> str:
     """What was said on standard error, less the lines of what took a while, which hang on the machine."""
     return "\n".join(line for line in done.stderr.splitlines() if not line.endswith(" ..."))
-
-
-def autofit(*words: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "launcher", *words]
-    root = str(ROOT)
-    return subprocess.run(
-        argv, cwd=cwd, env={**os.environ, "PYTHONPATH": root, **env}, capture_output=True, text=True, timeout=300, check=False
-    )
-
-
-def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    last: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    assert len(done.stdout.splitlines()) == 1, "with --json standard output is that one line"
-    return last
 
 
 def test_help_answers_without_hydra_torch_or_a_trainer(tmp_path: Path) -> None:

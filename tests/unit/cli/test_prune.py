@@ -11,7 +11,7 @@ from launcher.cli import main
 from launcher.cli.terminal import Terminal
 from launcher.history import owner
 from launcher.history.run_folder import RunFolder
-from tests.unit.cli.test_runs import ended, tell
+from tests.helpers.run_folders import ended, tell
 
 ROOT = Path("runs/autofit")
 

@@ -12,7 +12,7 @@ import pytest
 
 from launcher.adapter.progress import TRAIN
 from tests.helpers import screens
-from tests.unit.adapter.test_progress import of_trainer, recipe
+from tests.helpers.progress_of import of_trainer, recipe
 
 WIDTHS = (40, 80, 120)
 ULTRALYTICS = """

@@ -21,7 +21,7 @@ from launcher.shared.trace import Trace
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
 from launcher.trial.trial import Trial
-from tests.unit.forecast.test_plan import adapter, keep_traces
+from tests.helpers.kept_traces import adapter, keep_traces
 
 
 @pytest.fixture(autouse=True)

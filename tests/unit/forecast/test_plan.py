@@ -11,20 +11,18 @@ import pytest
 
 from launcher.adapter.tracing import Ask
 from launcher.cli import main
-from launcher.config.schema import Recipe
 from launcher.forecast import gpu_catalogue, trace_store
 from launcher.forecast.correction import Seen
 from launcher.forecast.forecaster import Foresight
 from launcher.forecast.plan import Word, said
 from launcher.forecast.prediction import Forecast
 from launcher.ladder import build
-from launcher.ladder.rungs import Ladder
 from launcher.shared import trace as events
 from launcher.shared.report import Phase
 from launcher.shared.sizes import GIB
 from launcher.shared.trace import Trace
-from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from tests.helpers import traces
+from tests.helpers.kept_traces import adapter, keep_traces
 
 RECIPE = """
 summary: a detector
@@ -41,28 +39,6 @@ def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / "mine.yaml").write_text(RECIPE)
-
-
-def adapter() -> UltralyticsAdapter:
-    return UltralyticsAdapter(
-        Recipe.model_validate(
-            {
-                "name": "mine",
-                "ask": {"model": "yolo11n.yaml", "micro_batch": 64, "image_size": 640, "checkpointing": False},
-                "trainer": {"adapter": "ultralytics", "args": {"epochs": 1, "optimizer": "AdamW"}},
-                "ladder": {"order": ("micro_batch", "checkpointing"), "wheels": {"micro_batch": {"floor": 2}}},
-                "device": {"kind": "cuda"},
-            }
-        )
-    )
-
-
-def keep_traces(one: UltralyticsAdapter, ladder: Ladder, *, cuda: bool = True) -> None:
-    """As if they had been made before: checkpointing keeps a third of the layers."""
-    for rung in ladder.rungs:
-        layers = 2 if rung.values["checkpointing"] else 6
-        trace = traces.of_a_detector(layers=layers)
-        events.write(trace_store.folder() / f"{one.tracing(rung, cuda=cuda).ask().key}.trace", trace)
 
 
 def answered(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any, str]:

@@ -104,7 +104,7 @@ def test_a_headroom_that_is_neither_a_fraction_nor_auto_is_refused(said: object)
 def test_runs_peaks_says_what_auto_would_be(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     peaks.keep(pair(1.25))
     (tmp_path / "runs").mkdir()
-    from tests.unit.cli.test_runs import ended
+    from tests.helpers.run_folders import ended
 
     ended(tmp_path / "runs", "done")
     assert main.run(["runs", "--peaks", "--json", str(tmp_path / "runs")]) == 0

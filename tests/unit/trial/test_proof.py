@@ -24,8 +24,8 @@ from launcher.trial import proof, trial
 from launcher.trial.job import Job
 from launcher.trial.proof import Proof
 from launcher.trial.trial import Trial
+from tests.helpers.few import Few, Launches, Screen
 from tests.helpers.updates import twin
-from tests.unit.engine.test_reuse import Few, Launches, Screen, launches  # noqa: F401
 
 SAME = SameTraining(apart=1e-7, layouts=("4 x 1", "1 x 4"))
 
@@ -54,7 +54,7 @@ def record_of(fit: Fit) -> dict[str, Any]:
     return said
 
 
-def test_a_proof_is_made_once_and_kept_with_its_fit(launches: Launches, proofs: Proofs) -> None:  # noqa: F811
+def test_a_proof_is_made_once_and_kept_with_its_fit(launches: Launches, proofs: Proofs) -> None:
     first = launches.fit()
     assert proofs.made == [first.rung.index] if first.rung is not None else False
     assert record_of(first)["same_training"]["gradient"] == "proven" and record_of(first)["same_training"]["layouts"] == ["4 x 1", "1 x 4"]
@@ -62,7 +62,7 @@ def test_a_proof_is_made_once_and_kept_with_its_fit(launches: Launches, proofs: 
     assert launches.tried == [] and len(proofs.made) == 1 and second.same == first.same
 
 
-def test_what_puts_an_update_right_is_in_the_run_its_recipe_and_the_kept_fit(launches: Launches, proofs: Proofs) -> None:  # noqa: F811
+def test_what_puts_an_update_right_is_in_the_run_its_recipe_and_the_kept_fit(launches: Launches, proofs: Proofs) -> None:
     proofs.found = Proof(same=replace(SAME, cure={"epochs": 5}))
     for fit in (launches.fit(), launches.fit()):
         assert fit.job.recipe.trainer.args["epochs"] == 5 and "epochs: 5" in fit.job.folder.recipe.read_text(encoding="utf-8")
@@ -70,14 +70,14 @@ def test_what_puts_an_update_right_is_in_the_run_its_recipe_and_the_kept_fit(lau
     assert len(proofs.made) == 1 and launches.tried == []
 
 
-def test_where_nothing_is_turned_nothing_has_to_be_proven(launches: Launches, proofs: Proofs) -> None:  # noqa: F811
+def test_where_nothing_is_turned_nothing_has_to_be_proven(launches: Launches, proofs: Proofs) -> None:
     launches.budget = replace(launches.budget, cap_bytes=10**9)
     fit = launches.fit()
     assert fit.rung is not None and fit.rung.index == 0 and proofs.made == [] and fit.same is not None and fit.same.proven
 
 
 def test_a_refusal_leaves_no_rung_with_more_accumulation(
-    launches: Launches,  # noqa: F811
+    launches: Launches,
     proofs: Proofs,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -93,7 +93,7 @@ def test_a_refusal_leaves_no_rung_with_more_accumulation(
 
 
 def test_a_rung_whose_own_trial_reckons_other_steps_is_refused_whatever_its_twins_say(
-    launches: Launches,  # noqa: F811
+    launches: Launches,
     proofs: Proofs,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -111,7 +111,7 @@ def test_a_rung_whose_own_trial_reckons_other_steps_is_refused_whatever_its_twin
 
 
 def test_a_refusal_sends_the_search_on_to_what_keeps_the_micro_batch(
-    launches: Launches,  # noqa: F811
+    launches: Launches,
     proofs: Proofs,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -168,7 +168,7 @@ Says = Callable[[Mapping[str, Any], int, int, Mapping[str, Any]], Twin]
 
 
 @pytest.fixture
-def played(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> Callable[[Says], tuple[Proof, list[str]]]:  # noqa: F811
+def played(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> Callable[[Says], tuple[Proof, list[str]]]:
     """The proof of rung 1 with twins that say what they are told to, and the rounds that were run."""
 
     def play(says: Says) -> tuple[Proof, list[str]]:

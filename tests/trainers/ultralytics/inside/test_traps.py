@@ -28,8 +28,8 @@ from launcher.shared.report import Phase
 from launcher.trainers.ultralytics.arguments import saved_in
 from launcher.trainers.ultralytics.inside.trial import Hooks, Plan, TrialDone
 from tests.helpers.shapes import ShapesData, make_shapes
+from tests.helpers.yolo_exact import set_up
 from tests.trainers.ultralytics.conftest import RunTrial, contents
-from tests.trainers.ultralytics.native.test_yolo_exact_accumulation import set_up
 
 
 def test_the_full_runs_trainer_does_not_halve_its_batch(exact: Any, shapes: Callable[..., ShapesData], tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_augmentation_multiplies_labels(exact: Any, changes: dict[str, Any], rec
 def test_padded_labels_leave_the_loss_as_it_was(exact: Any, shapes: Callable[..., ShapesData], tmp_path: Path, task: str) -> None:
     import torch
 
-    from tests.trainers.ultralytics.native.test_yolo_exact_checkpointing import SUFFIXES, trained_batch
+    from tests.helpers.yolo_exact import SUFFIXES, trained_batch
 
     model, batch = trained_batch(exact, task, f"yolov8n{SUFFIXES[task]}.yaml", shapes(task), tmp_path / "run")
     most = int(torch.bincount(batch["batch_idx"].long()).max())

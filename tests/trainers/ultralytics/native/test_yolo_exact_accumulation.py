@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,6 +12,7 @@ import pytest
 
 from launcher.trainers.ultralytics.arguments import saved_in
 from tests.helpers.shapes import ShapesData
+from tests.helpers.yolo_exact import set_up
 
 IMAGES = 24
 
@@ -35,13 +35,6 @@ def build(base: Any, data: ShapesData, folder: Path, **overrides: Any) -> Any:
         "val": False, "optimizer": "SGD", "mosaic": 0.0, **saved_in(folder),
     }  # fmt: skip
     return base(overrides={**arguments, **overrides})
-
-
-def set_up(trainer: Any) -> None:
-    """``_setup_train``, which takes the number of GPUs before Ultralytics 8.3.200."""
-    from ultralytics.engine.trainer import BaseTrainer
-
-    trainer._setup_train(*([0] if "world_size" in inspect.signature(BaseTrainer._setup_train).parameters else []))
 
 
 class Killed(Exception):

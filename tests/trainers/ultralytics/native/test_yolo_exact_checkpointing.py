@@ -15,23 +15,7 @@ import torch
 
 from launcher.trainers.ultralytics.arguments import known, package, saved_in
 from tests.helpers.shapes import ShapesData
-from tests.trainers.ultralytics.native.test_yolo_exact_accumulation import set_up
-
-SUFFIXES = {"detect": "", "segment": "-seg", "pose": "-pose", "obb": "-obb"}
-TRAINERS = {"detect": "ExactDetectionTrainer", "segment": "ExactSegmentationTrainer", "pose": "ExactPoseTrainer", "obb": "ExactOBBTrainer"}
-
-
-def trained_batch(exact: Any, task: str, model: str, data: ShapesData, folder: Path) -> tuple[torch.nn.Module, dict[str, Any]]:
-    """A model of ``task`` in training mode and a real, preprocessed batch of ``data``."""
-    trainer = getattr(exact, TRAINERS[task])(
-        overrides={
-            "model": model, "data": str(data.yaml), "imgsz": 64, "batch": 4, "epochs": 3, "device": "cpu", "plots": False,
-            **saved_in(folder),
-        }
-    )  # fmt: skip
-    set_up(trainer)
-    trainer.model.train()
-    return trainer.model, trainer.preprocess_batch(next(iter(trainer.train_loader)))
+from tests.helpers.yolo_exact import SUFFIXES, trained_batch
 
 
 def one_step(model: torch.nn.Module, batch: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:

@@ -1,0 +1,143 @@
+"""A trainer that trains nothing, and launches of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from launcher.adapter.commands import Command
+from launcher.adapter.inputs import Inputs
+from launcher.adapter.progress import Progress
+from launcher.adapter.protocol import Resumes
+from launcher.config import recipe
+from launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRules, TrialRules
+from launcher.engine import fit as story
+from launcher.engine import reuse, train
+from launcher.engine.state import Fit
+from launcher.history.run_folder import RunFolder
+from launcher.ladder.build import WheelSpec
+from launcher.ladder.rungs import Ladder, Rung, Wheel, build
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.machine.devices import Budget
+from launcher.shared.report import WRITTEN, Phase, PhaseUse, TrialReport
+from launcher.shared.sizes import MIB
+from launcher.trainers.suite import cpu_budget
+from launcher.trial.job import Job
+from launcher.trial.trial import Trial
+
+LADDER = build([Wheel(name="micro_batch", values=(8, 4, 2))], effective_batch=8)
+
+
+NEED = {8: 900 * MIB, 4: 500 * MIB, 2: 300 * MIB}
+
+
+class Few(Resumes):
+    """A trainer that trains nothing; ``fault`` is what its run ends with."""
+
+    name: ClassVar[str] = "few"
+    general: ClassVar[bool] = False
+    wheels: ClassVar[Mapping[str, WheelSpec]] = {"micro_batch": WheelSpec(type=int, help="samples")}
+
+    def __init__(self, recipe: Recipe, *, data: Sequence[Path] = (), code: Sequence[Path] = (), fault: str = "") -> None:
+        self.recipe, self.data, self.code, self.fault = recipe, data, code, fault
+
+    def inputs(self, ladder: Ladder) -> Inputs:
+        return Inputs(data=self.data, code=self.code)
+
+    def notes(self) -> list[str]:
+        return []
+
+    def shapes_vary(self, rung: Rung) -> bool:
+        return False
+
+    def estimate_seconds(self, rung: Rung, report: TrialReport) -> None:
+        return None
+
+    def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
+        return Command(argv=(sys.executable, "-c", f"{self.fault}"))
+
+    def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
+        return command
+
+    def going_on(self, rung: Rung, command: Command, *, folder: Path) -> None:
+        return None
+
+    def progress(self, line: str, known: Progress, *, rung: Rung) -> Progress:
+        return known
+
+    def results(self, *, folder: Path) -> Mapping[str, Any]:
+        return {}
+
+
+class Screen:
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: None
+
+
+class Launches:
+    """Launches of one training; counts the trials that are made."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.tried: list[int] = []
+        self.data = place / "data"
+        self.data.mkdir()
+        (self.data / "a.jpg").write_bytes(b"image")
+        self.says: dict[str, Any] = {}
+        self.budget = replace(cpu_budget(), emulated=False, budget_bytes=700 * MIB, cap_bytes=630 * MIB, ceiling_bytes=1050 * MIB)
+        self.fault = ""
+        self.code = place / "code"
+        self.code.mkdir()
+        (self.code / "train.py").write_text("train()")
+        self.written: list[str] = []
+        """What a trial is seen to write beside the code."""
+
+    def job(self) -> Job:
+        args: dict[str, Any] = {"epochs": 3, **self.says}
+        fresh = bool(args.pop("fresh", False))
+        mine = Recipe(
+            name="few",
+            ask={"micro_batch": 8},
+            trainer=TrainerRules(adapter="few", args=args),
+            ladder=LadderRules(order=("micro_batch",)),
+            recover=RecoverRules(restarts=0),
+            trial=TrialRules(fresh=fresh),
+        )
+        adapter: Any = Few(mine, data=[self.data], code=[self.code], fault=self.fault)
+        folder = RunFolder.create(self.place / "runs", "few")
+        folder.replace(folder.recipe, recipe.as_yaml(mine))
+        return Job(adapter=adapter, ladder=LADDER, budget=self.budget, folder=folder)
+
+    def trial(self, job: Job, rung: Rung, **_: Any) -> Trial:
+        self.tried.append(rung.micro_batch)
+        need, cap = NEED[rung.micro_batch], job.budget.cap_bytes
+        kind, source = (Kind.FITS, None) if need <= cap else (Kind.OUT_OF_MEMORY, "measured")
+        verdict = Verdict(kind=kind, phase="done", why="", source=source, peak_bytes=need)  # type: ignore[arg-type]
+        report = TrialReport(
+            phase="done", uses=(PhaseUse(phase=Phase.TRAIN, seconds=1.0, reserved_bytes=need),), cap_bytes=cap, base_bytes=7,
+            facts={WRITTEN: self.written} if self.written else {},
+        )  # fmt: skip
+        place = job.folder.trial(rung.index)
+        report.write(place / "report.json")
+        return Trial(rung=rung, verdict=verdict, report=report, seconds=1.0, folder=place)
+
+    def fit(self) -> Fit:
+        self.tried.clear()
+        screen: Any = Screen()
+        return story.fit(self.job(), screen)
+
+    def train(self) -> Fit:
+        self.tried.clear()
+        screen: Any = Screen()
+        with (self.place / "out").open("wb") as out:
+            return train.train(self.job(), screen, show=(out, out))
+
+    def looks(self) -> reuse.Standing:
+        return reuse.standing(self.job())
+
+    def why(self, fit: Fit) -> str:
+        assert fit.standing is not None
+        return fit.standing.why

@@ -1,0 +1,53 @@
+"""Run folders as launches leave them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from launcher.history import owner
+from launcher.history.run_folder import RunFolder
+from launcher.history.series import Series
+
+MIB = 2**20
+
+
+DEVICE = {"kind": "cpu", "index": 0, "name": "a processor", "budget_bytes": 900 * MIB, "cap_bytes": 810 * MIB}
+
+
+RUNG = {"micro_batch": 4, "image_size": 160, "checkpointing": False}
+
+
+def tell(folder: RunFolder, *, status: str, **more: Any) -> None:
+    """What a launch at that point has written."""
+    trial = {"rung_index": 1, "rung": RUNG, "accumulation": 2}
+    if not folder.events.exists():
+        folder.event("prepared", recipe="demo", device=DEVICE, rungs=5)
+        folder.event("trial_started", **trial)
+        if status != "trying":
+            folder.event("trial_ended", **trial, verdict="fits", peak_bytes=400 * MIB)
+            folder.event("fitted", status="done", rung_index=1)
+            folder.event("run_started", rung_index=1, command="yolo train")
+            known = {
+                "used_bytes": 300 * MIB,
+                "host_bytes": 1100 * MIB,
+                "epochs": 6,
+                "steps": 30,
+                "phase": "train",
+                "samples_per_second": 12.25,
+            }
+            for second in range(11):
+                now = {"at": time.time() + second - 10, "peak_bytes": 410 * MIB - second, "epoch": 2, "step": second, "loss": 9.5 - second}
+                Series(folder.series).add({**known, **now, "done": (1 + second / 30) / 6})
+    folder.replace_json(
+        folder.final, {"status": status, "recipe": "demo", "device": DEVICE, **(trial if status != "trying" else {}), **more}
+    )
+
+
+def ended(root: Path, status: str, **more: Any) -> Path:
+    """The folder of a launch that is over."""
+    folder = RunFolder.create(root, "demo")
+    with owner.held(folder.path):
+        tell(folder, status=status, **more)
+    return folder.path
