@@ -8,7 +8,7 @@ SIDE_BY_SIDE := $(if $(filter 1,$(AT_ONCE)),,-n $(AT_ONCE) --dist loadfile --no-
 EXTRAS := ultralytics,transformers,sentence-transformers,lora,demo,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-slow check demo demo-separator demo-whisper gpu-check survival faults fit same-training peers trial-cost versions third-party clean
+.PHONY: help install test test-slow check demo demo-separator demo-whisper gpu-check survival faults fit same-training peers versions third-party clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | column -t -s '|'
@@ -57,9 +57,6 @@ same-training: install   ## is a lower rung the same training, measured from out
 
 peers: install   ## what accelerate, Lightning and Trainer find by themselves in the same cases, into docs/fit.md (PEERS_PYTHON: one with lightning)
 	$(BIN)/python -m benchmarks.peers $(if $(PEERS_PYTHON),--python $(PEERS_PYTHON))
-
-trial-cost: install   ## seconds of a trial by phase, with and without a process that waits for it (some minutes, idle machine)
-	$(BIN)/python -m benchmarks.trial_cost
 
 versions: install   ## what works with which Ultralytics, transformers, torch and Python (hours, resumable; ONLY=yolo-8.4.150: one)
 	$(BIN)/python -m benchmarks.versions $(if $(ONLY),--only $(ONLY)) $(if $(JOBS),--jobs $(JOBS))

@@ -86,7 +86,7 @@ def _device(micro: int) -> list[str]:
     return [
         "device=cpu", f"device.memory={round(rows * BALLAST / MIB / 0.9)}MiB", "device.headroom=0.1", "recover.restarts=0",
         "trial.fresh=true", "trial.proof_timeout_s=600",
-        "trial.standby=false", f"ladder.wheels.micro_batch.values=[{lower}]", "run.root=runs",
+        f"ladder.wheels.micro_batch.values=[{lower}]", "run.root=runs",
     ]  # fmt: skip
 
 

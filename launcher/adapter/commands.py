@@ -41,8 +41,6 @@ class TrialPlan:
     expects: Mapping[str, Value] = field(default_factory=dict)
     """What must be observed, for wheels whose value is not what the trainer is told (an "at most", say)."""
     env: Mapping[str, str] = field(default_factory=dict)
-    imports: tuple[str, ...] = ()
-    """What the child imports before its budget is taken, whatever the rung: a process may do that before the trial's turn comes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

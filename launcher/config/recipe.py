@@ -88,9 +88,18 @@ def read(config: DictConfig, provenance: Provenance) -> Draft:
     return _validated(plain, faults, provenance)
 
 
+_WITHDRAWN = {"trial": {"standby"}}
+"""Section -> keys that recipes had once. A run folder's recipe of then is still read: what they said is no part of what is trained."""
+
+
 def from_plain(plain: Mapping[str, Any], provenance: Provenance) -> Draft:
-    """The same from what ``as_yaml`` had written."""
-    return _validated(dict(plain), [], provenance)
+    """The same from what ``as_yaml`` had written, now or in an earlier version."""
+    return _validated({name: _as_now(name, section) for name, section in plain.items()}, [], provenance)
+
+
+def _as_now(name: str, section: Any) -> Any:
+    gone = _WITHDRAWN.get(name, set())
+    return {key: value for key, value in section.items() if key not in gone} if gone and isinstance(section, dict) else section
 
 
 def _validated(plain: dict[Any, Any], faults: list[Fault], provenance: Provenance) -> Draft:

@@ -139,8 +139,6 @@ class TrialRules(Part):
     """Optimizer steps after validation, where fragmentation kills."""
     fresh: bool = False
     """True: make the trials even where a fit of the very same launch is kept (``autofit fits``)."""
-    standby: bool = True
-    """True: while a trial runs that another will follow, that one's process imports its trainer already."""
     proof_timeout_s: Annotated[float, Field(ge=0)] = 300.0
     """Seconds in which a rung with more accumulation than asked is to be proven the same training. 0: it isn't tried."""
     timeout_s: Annotated[float, Field(gt=0)] = 1800.0

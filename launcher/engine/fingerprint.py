@@ -29,7 +29,7 @@ NOT_HERE = "not here"
 """A model that must be fetched before it can be tried."""
 _ELSEWHERE = {"name", "summary", "prepare", "run", "recover", "rung", "device"}
 """Sections of a recipe that don't say what is trained; what ``device`` comes to is the budget."""
-_HOW = {"ladder": {"search"}, "trial": {"timeout_s", "fresh", "standby"}}
+_HOW = {"ladder": {"search"}, "trial": {"timeout_s", "fresh"}}
 """How a rung is looked for, not what it needs."""
 
 

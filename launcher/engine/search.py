@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -21,7 +20,6 @@ from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.activity import doing
 from launcher.shared.report import Phase
 from launcher.trial.job import Job
-from launcher.trial.prewarm import MANY_CORES, Standby
 from launcher.trial.trial import Trial, as_tried
 
 if TYPE_CHECKING:  # only a search that is led by it pays for a forecast
@@ -40,14 +38,12 @@ class RungSearch:
         self._history = [*_disproved(result), *(as_tried(one, self._job) for one in result.trials)]
         self._asked_first = own_words_of(self._job.adapter) is not None
         self._ahead: Ahead | None = None
-        self._standby: Standby | None = None
 
     def run(self) -> tuple[search.Move, Job]:
         """The move that ended the search, which is the last trial where that disproves what the ladder was made of; and the launch with
         what makes its chosen rung the asked training."""
         with ExitStack() as until_found:
             self._ahead = _looking_ahead(self._job, until_found)
-            self._standby = until_found.enter_context(Standby(self._job.folder.trials / "standby", wanted=self._job.recipe.trial.standby))
             while isinstance(move := self._try_until_one_fits(), search.Chosen):
                 rung = self._fastest(move.rung) if self._job.recipe.ladder.objective == "throughput" else move.rung
                 if self._is_misread():
@@ -81,19 +77,18 @@ class RungSearch:
         return search.next_move(self._job.ladder, self._history, policy=policy, asked_first=self._asked_first, **foreseen)
 
     def _try(self, move: search.Try) -> Trial:
-        words, more = {"most": self._most(), "why": move.why}, _another_follows(self._job, move.rung, self._ahead)
-        tried = self._make(move.rung, words, standby=self._standby, more=more)
+        tried = self._make(move.rung, {"most": self._most(), "why": move.why})
         self._history.append(as_tried(tried, self._job))
         if self._ahead is not None and misread(self._job, self._result.trials) is None:
             with doing("keeping what the trial measured"):
                 self._ahead.learn(tried)
         return tried
 
-    def _make(self, rung: Rung, words: Mapping[str, Any], **how: Any) -> Trial:
+    def _make(self, rung: Rung, words: Mapping[str, Any]) -> Trial:
         """One trial, told with how long those before took, and written into the launch's record."""
         made = [one.seconds for one in self._result.trials if not one.kept]
         words = {**words, "seconds": sum(made) / len(made) if made else None}
-        tried = make_trial(self._job, rung, self._screen, number=len(self._result.trials) + 1, words=words, **how)
+        tried = make_trial(self._job, rung, self._screen, number=len(self._result.trials) + 1, words=words)
         self._result.trials.append(tried)
         self._result.write()
         return tried
@@ -151,15 +146,6 @@ def _disproved(result: Fit) -> list[search.Tried]:
         for one in against
         if one.rung_index < len(rungs)
     ]
-
-
-def _another_follows(job: Job, rung: Rung, ahead: Ahead | None) -> bool:
-    """Whether the next trial's process is worth its imports beside this one: where this is foreseen to fail; or where nothing is foreseen
-    and there are cores enough that its steps are timed truthfully beside an import."""
-    part = ahead.parts.get(rung.index) if ahead is not None else None
-    if rung is job.ladder.rungs[-1]:
-        return False
-    return part > 1 if part is not None else (os.cpu_count() or 1) >= MANY_CORES
 
 
 def _looking_ahead(job: Job, until_found: ExitStack) -> Ahead | None:

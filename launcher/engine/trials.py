@@ -15,10 +15,10 @@ from launcher.trial.rung_zero import Misread
 from launcher.trial.trial import Trial, as_tried
 
 
-def make_trial(job: Job, rung: Rung, screen: Screen, *, number: int, words: Mapping[str, Any] | None = None, **how: Any) -> Trial:
+def make_trial(job: Job, rung: Rung, screen: Screen, *, number: int, words: Mapping[str, Any] | None = None) -> Trial:
     """One trial, told, and its peaks kept for the launches to come."""
     screen.trying(rung, number, **(words or {}))
-    tried = trial.recorded(job, rung, told=screen.phase, **how)
+    tried = trial.recorded(job, rung, told=screen.phase)
     if misread_at_rung_0(job, tried) is None:  # else it measured another rung
         past_trials.keep(job, as_tried(tried, job))
     screen.tried(tried, job)

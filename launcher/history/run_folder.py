@@ -6,7 +6,7 @@ runs/autofit/RECIPE-DATE-TIME/
   events.jsonl         one line per event: time (UTC), event, what happened
   trials/NNN/          orders.json, report.json, stdout.log, stderr.log, verdict.json of rung NNN; fetch.log where a model was
                        downloaded for it, config/ where a script is given a changed configuration file
-  trials/NNN/scratch/  what its trainer writes, trials/cache/, what the trials share, and trials/standby/: only while trials run
+  trials/NNN/scratch/  what its trainer writes, and trials/cache/, what the trials share: only while trials run
   native/              what the full run needs to be repeated without autofit
   command.sh           the equivalent native command, at the rung that was launched last
   native/attempt-1.sh  (2, 3, ...) what an attempt of a run that had to be started again went on with; .pt: a copy that it went on from

@@ -75,10 +75,6 @@ class Child:
         """The last part of what it said there, as text."""
         return self.words[log][-_TAIL_BYTES:].decode("utf-8", errors="replace") if log in self.words else tail(log)
 
-    def begins(self) -> None:
-        """Its time and its peak count from now on: it has only waited."""
-        self.started, self.peak_data_bytes = time.monotonic(), 0
-
     def send(self, number: int) -> None:
         """Sends a signal to the child's whole session; nothing where it is gone."""
         with contextlib.suppress(ProcessLookupError):

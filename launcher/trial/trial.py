@@ -27,7 +27,6 @@ from launcher.shared.report import BUDGET_ERROR, CARD_TAKEN, SAID_ACCUMULATION, 
 from launcher.trial.environment import allocator_environment
 from launcher.trial.job import Job
 from launcher.trial.judge import Needs, judge
-from launcher.trial.prewarm import Standby
 from launcher.trial.silence import Course, Silence
 
 LOOK_S = 0.5
@@ -102,12 +101,11 @@ def read(ladder: Ladder, said: Mapping[str, Any]) -> Trial:
     return Trial(rung=rung, verdict=verdict, report=report, seconds=said["seconds"], folder=folder, kept=said.get("kept", ""))
 
 
-def run(job: Job, rung: Rung, *, told: Callable[..., None] | None = None, standby: Standby | None = None, more: bool = False) -> Trial:
+def run(job: Job, rung: Rung, *, told: Callable[..., None] | None = None) -> Trial:
     """Tries one rung in a process of its own, which is gone with all its children when this returns.
 
     The trainer's output goes to ``stdout.log`` and ``stderr.log`` of the trial's folder, what it writes to ``scratch/`` there,
-    which is removed. ``told`` hears (phase, seconds, new=) as the trial goes on. ``standby``: where a process may wait for its orders;
-    ``more``: another trial will likely follow, for which one is started. Raises Interrupted on a signal.
+    which is removed. ``told`` hears (phase, seconds, new=) as the trial goes on. Raises Interrupted on a signal.
     """
     place, budget, rules = job.folder.trial(rung.index), job.budget, job.recipe.trial
     if holder := devices.taken(budget):
@@ -122,16 +120,8 @@ def run(job: Job, rung: Rung, *, told: Callable[..., None] | None = None, standb
     orders.scratch.mkdir(exist_ok=True)
     orders.write(place / "orders.json")
     env = {**allocator_environment(budget, rung, shapes_vary=job.adapter.shapes_vary(rung)), **plan.env}
-    child = standby.take(orders, place, plan.imports, env) if standby is not None else None
-    if child is None:
-        child = process.start(
-            process.python_module("launcher.worker", str(place / "orders.json")),
-            env=env,
-            stdout=place / "stdout.log",
-            stderr=place / "stderr.log",
-        )
-    if standby is not None and more:
-        standby.begin(plan.imports, env, beside_bytes=budget.ceiling_bytes if budget.kind == "cpu" else 0)
+    command = process.python_module("launcher.worker", str(place / "orders.json"))
+    child = process.start(command, env=env, stdout=place / "stdout.log", stderr=place / "stderr.log")
     watch = Watch(child, orders, told or _nobody, stall_s=job.recipe.recover.stall_s)
     with process.forward_signals(child, grace_s=1.0):
         ending = process.wait(child, timeout_s=rules.timeout_s, each_poll=watch, stderr=place / "stderr.log")

@@ -321,8 +321,7 @@ class TransformersAdapter(Resumes, Foreseen, Proves):
             "generates": bool(args.get("predict_with_generate")),
         }
         module = "launcher.trainers.transformers.inside.trial"
-        imports = (module, *environment.IMPORTS, *payload["imports"])
-        return TrialPlan(module=module, payload=payload, env=environment.prepare(cache / "environment"), imports=imports)
+        return TrialPlan(module=module, payload=payload, env=environment.prepare(cache / "environment"))
 
     def _last_checkpoint(self) -> str | None:
         """What ``resume_from_checkpoint=last`` means in the run's own folder; a trial has another one."""

@@ -337,13 +337,7 @@ class UltralyticsAdapter(Resumes, Foreseen):
         }
         expects = {"val_micro_batch": self._val_batch(rung)}
         module = "launcher.trainers.ultralytics.inside.trial"
-        return TrialPlan(
-            module=module,
-            payload=payload,
-            expects=expects,
-            env=environment.prepare(cache / "environment"),
-            imports=(module, *environment.IMPORTS),
-        )
+        return TrialPlan(module=module, payload=payload, expects=expects, env=environment.prepare(cache / "environment"))
 
     def _val_batch(self, rung: Rung) -> int | None:
         """The validation micro-batch, where the wheel says one: never more than Ultralytics' own, so that turning it only saves.

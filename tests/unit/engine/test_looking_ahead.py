@@ -64,16 +64,14 @@ made: list[Foretold] = []
 
 
 @pytest.fixture
-def launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[int], list[bool], Fit]]:
-    """Micro-batch 8 down to 1; rungs from ``first_that_fits`` on fit. (rungs as they were tried, whether another was to follow, the end)"""
+def launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[int], Fit]]:
+    """Micro-batch 8 down to 1; rungs from ``first_that_fits`` on fit. (rungs as they were tried, the end)"""
 
-    def launch(first_that_fits: int, *, at_hand: bool, takes_s: float = 0.0, cores: int = 2) -> tuple[list[int], list[bool], Fit]:
+    def launch(first_that_fits: int, *, at_hand: bool, takes_s: float = 0.0) -> tuple[list[int], Fit]:
         tried: list[int] = []
-        more: list[bool] = []
 
         def recorded(job: Job, rung: Rung, **how: Any) -> trial.Trial:
             tried.append(rung.index)
-            more.append(how["more"])
             kind = Kind.FITS if rung.index >= first_that_fits else Kind.OUT_OF_MEMORY
             verdict = Verdict(kind=kind, phase=Phase.DONE if kind is Kind.FITS else Phase.TRAIN, why="", peak_bytes=2**20)
             return trial.Trial(rung=rung, verdict=verdict, report=TrialReport(), seconds=1.0, folder=tmp_path)
@@ -83,7 +81,6 @@ def launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., t
         monkeypatch.setattr(Foretold, "ready", at_hand, raising=False)
         monkeypatch.setattr(Foretold, "takes_s", takes_s, raising=False)
         monkeypatch.setattr(trial, "recorded", recorded)
-        monkeypatch.setattr("os.cpu_count", lambda: cores)
         spelled = {"micro_batch": "--b", "accumulation": "--a"}
         recipe = Recipe.model_validate(
             {
@@ -98,24 +95,24 @@ def launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., t
         job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=cpu_budget(), folder=RunFolder.create(tmp_path / "runs", "mine"))
         result = Fit(job=job)
         story.walk(result, Silent())  # type: ignore[arg-type]
-        return tried, more, result
+        return tried, result
 
     return launch
 
 
 def test_a_launch_that_fits_as_it_is_asked_waits_for_no_forecast(launched: Callable[..., Any]) -> None:
-    tried, _, result = launched(0, at_hand=False)
+    tried, result = launched(0, at_hand=False)
     assert tried == [0] and result.status is Status.DONE
     assert made[0].parts == {} and made[0].left, "nobody looked, and what was being made is left"
 
 
 def test_while_a_forecast_is_made_the_asked_rung_is_tried_then_it_leads(launched: Callable[..., Any]) -> None:
-    tried, more, result = launched(2, at_hand=False, takes_s=0.5)
-    assert tried == [0, 1, 2] and more == [False, True, False] and result.status is Status.DONE and made[0].parts
+    tried, result = launched(2, at_hand=False, takes_s=0.5)
+    assert tried == [0, 1, 2] and result.status is Status.DONE and made[0].parts
 
 
 def test_one_that_takes_longer_than_half_a_trial_is_not_waited_for(launched: Callable[..., Any]) -> None:
-    tried, _, result = launched(2, at_hand=False, takes_s=0.6)
+    tried, result = launched(2, at_hand=False, takes_s=0.6)
     assert tried == [0, 1, 3, 2] and result.chosen is not None and result.chosen.rung.index == 2
     assert made[0].parts == {} and made[0].waited_s == 0.5
 
@@ -123,15 +120,10 @@ def test_one_that_takes_longer_than_half_a_trial_is_not_waited_for(launched: Cal
 def test_a_forecast_that_is_at_hand_leads_from_the_first_trial_on(launched: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (searching, trials):
         monkeypatch.setattr(module, "own_words_of", lambda adapter: None)  # a trainer whose rung 0 is told like any other
-    tried, more, _ = launched(2, at_hand=True)
+    tried, _ = launched(2, at_hand=True)
     assert tried == [1, 2], "the failure just above the answer closes what asks more"
-    assert more == [True, False], "behind a trial that is foreseen to fail the next process waits already"
 
 
 def test_a_persons_own_words_are_tried_first_whatever_is_forecast(launched: Callable[..., Any]) -> None:
-    tried, _, _ = launched(2, at_hand=True)
+    tried, _ = launched(2, at_hand=True)
     assert tried == [0, 1, 2]
-
-
-def test_where_nothing_is_foreseen_a_process_waits_only_beside_cores_enough(launched: Callable[..., Any]) -> None:
-    assert launched(0, at_hand=False)[1] == [False] and launched(0, at_hand=False, cores=8)[1] == [True]

@@ -38,7 +38,7 @@ def adapter(tmp_path: Path, *words: str, ask: dict[str, int] | None = None, spel
     (tmp_path / "train.py").write_text("")
     says = {"micro_batch": 32, "accumulation": 1, **(ask or {})}
     args = {"command": ["python", str(tmp_path / "train.py"), *words], "spelled": dict(spelled), "says": says, **more.pop("args", {})}
-    ladder, trials = LadderRules(order=("micro_batch",), **more), TrialRules(proof_timeout_s=0, standby=False)
+    ladder, trials = LadderRules(order=("micro_batch",), **more), TrialRules(proof_timeout_s=0)
     trainer = TrainerRules(adapter="script", args=args)
     return ScriptAdapter(Recipe(name="mine", ask=dict(says), trainer=trainer, ladder=ladder, trial=trials))
 
