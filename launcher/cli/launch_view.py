@@ -260,7 +260,7 @@ class Display:
             seconds = sum(made.seconds for made in fit.attempts)
             times = f" in {len(fit.attempts)} attempts" if len(fit.attempts) > 1 else ""
             as_asked = fit.steps is None or not fit.steps.otherwise
-            how = ("done", "green") if as_asked else ("done, but it is another training than asked", "yellow")
+            how = ("done", "green") if as_asked else ("at its end, but not done: it is another training than asked", "red")
             self._say(Text.assemble(how, f"{times} in {_duration(seconds)}; record: {fit.job.folder.final}"))
             self._steps(fit)
             for name, value in _flat(fit.results):
@@ -277,7 +277,7 @@ class Display:
         if steps is not None and steps.line == "proven":
             self._say(f"  {'optimizer steps':<28} {steps.made}, as due by {steps.due.by}", hang=31)
         elif steps is not None:
-            self._say(f"  {'optimizer steps':<28} {steps.line}", style="yellow" if steps.otherwise else "dim", hang=31)
+            self._say(f"  {'optimizer steps':<28} {steps.line}", style="red" if steps.otherwise else "dim", hang=31)
         if fit.rung is not None and fit.chosen is not None and fit.rung.index != fit.chosen.rung.index and same is not None:
             short = "; ".join(dict.fromkeys(line.split(" ", 1)[1] for line in same.unproven))
             if short:

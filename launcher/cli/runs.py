@@ -257,7 +257,7 @@ def _resume(call: Call) -> Answer:
     place, *words = call.words
     interrupted = resumption.read(known.find(place), words)
     if interrupted.done:
-        call.terminal.say(f"{interrupted.folder.path} is done already; nothing was changed")
+        call.terminal.say(f"{interrupted.folder.path} has come to its end already; nothing was changed")
         return Answer(status=ExitCode.DONE, record=interrupted.record)
     display = call.terminal.display()
     result = train.go_on(interrupted, display, show=call.terminal.streams())

@@ -116,6 +116,8 @@ def _hold_to_what_was_due(result: Fit) -> None:
     if result.same is not None and result.chosen is not None and rung.index == result.chosen.rung.index:
         result.same = result.sames[rung.index]
     result.job.folder.event("steps", **result.steps.as_record())
+    if result.steps.otherwise:
+        result.status = Status.OTHER_TRAINING
 
 
 def _diverging(result: Fit, since: float | None) -> None:

@@ -44,7 +44,7 @@ class Interrupted:
 
     @property
     def done(self) -> bool:
-        return bool(self.record["status"] == Status.DONE and self.record["attempts"])
+        return bool(self.record["status"] in (Status.DONE, Status.OTHER_TRAINING) and self.record["attempts"])
 
     @property
     def fit_only(self) -> bool:

@@ -44,6 +44,7 @@ class Status(StrEnum):
     MISREAD = "misread"  # the command ran another batch than was read of it, and what is meant must be said
     CARD_TAKEN = "card_taken"  # others came to the card, and it was not waited for, or in vain
     FAILED = "failed"  # the full run
+    OTHER_TRAINING = "other_training"  # the full run came to its end, and made other optimizer steps than asked: it is not done
     INTERRUPTED = "interrupted"
     STOPPED = "stopped"  # autofit itself could not go on
 
@@ -52,6 +53,7 @@ _EXIT_CODES = {
     Status.DONE: ExitCode.DONE,
     Status.NO_RUNG_FITS: ExitCode.NO_RUNG_FITS,
     Status.FAILED: ExitCode.RUN_FAILED,
+    Status.OTHER_TRAINING: ExitCode.RUN_FAILED,
     Status.INTERRUPTED: ExitCode.INTERRUPTED,
     **dict.fromkeys((Status.CRASHED, Status.STALLED, Status.VACUOUS, Status.DIVERGED, Status.CARD_TAKEN), ExitCode.TRIAL_CRASHED),
 }

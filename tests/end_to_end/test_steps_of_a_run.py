@@ -73,7 +73,8 @@ def test_a_run_that_counts_micro_batches_is_not_silently_done(tmp_path: Path, mo
     fit, shown = ran(tmp_path, "--steps", "12", "--kind", "counts_batches", steps=12)
     line = "differs by 6: the run made 6 optimizer steps, 12 to 13 are due by --steps 12"
     assert fit.steps is not None and fit.steps.otherwise and fit.steps.line == line
-    assert "done, but it is another training than asked" in shown and line in shown
+    assert fit.status is Status.OTHER_TRAINING and fit.exit_code == 5
+    assert "not done: it is another training than asked" in shown and line in shown
     events = [json.loads(text) for text in fit.job.folder.events.read_text(encoding="utf-8").splitlines()]
     assert any(one["event"] == "steps" and one["line"] == line for one in events)
     record = json.loads(fit.job.folder.final.read_text(encoding="utf-8"))
