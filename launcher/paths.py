@@ -20,6 +20,11 @@ def state() -> Path:
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "autofit"
 
 
+def data_folder() -> Path:
+    """What earlier trials have shown: data of the person's, which nothing makes anew."""
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "autofit"
+
+
 def short(path: Path) -> str:
     """A file as a person would name it from here."""
     try:

@@ -75,7 +75,7 @@ def write_yolo_dataset(root: Path, *, train: int = 12, val: int = 6, size: int =
 
 @pytest.fixture(autouse=True, scope="session")
 def nothing_of_the_persons_is_learned_from(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Pairs of peaks that tests' runs keep are none of the person's; theirs steer no test."""
+    """What tests' trials keep is none of the person's; theirs steer no test."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))

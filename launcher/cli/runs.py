@@ -93,20 +93,7 @@ def _peaks(call: Call, found: list[Run]) -> Answer:
         call.terminal.board().peaks(pairs)
     else:
         call.terminal.say("no full run here has ended with its memory seen")
-    chosen = _justified()
-    for one in chosen:
-        call.terminal.say(f"device.headroom=auto for {one['trainer']} on {one['device']}: {one['headroom']:.1%} ({one['why']})")
-    return Answer(status=ExitCode.DONE, record={"peaks": pairs, "auto": chosen})
-
-
-def _justified() -> list[dict[str, Any]]:
-    """What device.headroom=auto would be now, for each trainer and device that runs are known of."""
-    from launcher.history import peaks
-
-    pairs = peaks.known()
-    kinds = dict.fromkeys((pair.trainer, pair.device) for pair in pairs)
-    choices = {kind: peaks.choose(peaks.of(pairs, trainer=kind[0], device=kind[1])) for kind in kinds}
-    return [{"trainer": kind[0], "device": kind[1], "headroom": one.headroom, "why": one.why} for kind, one in choices.items()]
+    return Answer(status=ExitCode.DONE, record={"peaks": pairs})
 
 
 def _pair(run: Run) -> dict[str, Any] | None:

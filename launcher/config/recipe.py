@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -88,18 +88,27 @@ def read(config: DictConfig, provenance: Provenance) -> Draft:
     return _validated(plain, faults, provenance)
 
 
-_WITHDRAWN = {"trial": {"standby"}}
-"""Section -> keys that recipes had once. A run folder's recipe of then is still read: what they said is no part of what is trained."""
-
-
 def from_plain(plain: Mapping[str, Any], provenance: Provenance) -> Draft:
-    """The same from what ``as_yaml`` had written, now or in an earlier version."""
-    return _validated({name: _as_now(name, section) for name, section in plain.items()}, [], provenance)
+    """The same from what ``as_yaml`` had written."""
+    return _validated(dict(plain), [], provenance)
 
 
-def _as_now(name: str, section: Any) -> Any:
-    gone = _WITHDRAWN.get(name, set())
-    return {key: value for key, value in section.items() if key not in gone} if gone and isinstance(section, dict) else section
+_WITHDRAWN: Mapping[tuple[str, str], Callable[[Any], bool]] = {
+    ("trial", "standby"): lambda said: True,
+    ("device", "headroom"): lambda said: said == "auto",
+}
+"""What recipes could say once: (section, key) -> whether a value of it is gone."""
+
+
+def without_withdrawn(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """What ``as_yaml`` of an earlier version had written, with the default of today in the place of what is gone."""
+    return {name: _still_said(name, section) for name, section in plain.items()}
+
+
+def _still_said(name: str, section: Any) -> Any:
+    if not isinstance(section, dict):
+        return section
+    return {key: said for key, said in section.items() if (name, key) not in _WITHDRAWN or not _WITHDRAWN[name, key](said)}
 
 
 def _validated(plain: dict[Any, Any], faults: list[Fault], provenance: Provenance) -> Draft:

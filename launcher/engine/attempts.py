@@ -18,7 +18,6 @@ from launcher.engine.screen import Screen, Waits
 from launcher.engine.state import Fit, Status
 from launcher.engine.trials import make_trial
 from launcher.errors import AutofitError, Interrupted
-from launcher.history import peaks
 from launcher.history.runs import BEGINNING, CHECKPOINT, NOTHING
 from launcher.ladder import course
 from launcher.ladder.course import with_steps
@@ -34,7 +33,6 @@ from launcher.run.recovery import MOST_WAITS, Ended, GoOn, History, Move, Stop, 
 from launcher.run.supervise import Outcome
 from launcher.shared.activity import doing
 from launcher.trial.job import Job
-from launcher.trial.trial import Trial
 
 WORTH_A_TRIAL = 20
 """A lower rung is proven first where that takes less than one part in so many of what the failed attempt took."""
@@ -99,7 +97,6 @@ def _attempt(result: Fit, begin: _Launch, screen: Screen, *, show: tuple[Shows, 
         raise
     result.outcome = outcome
     result.attempts[-1] = result.attempts[-1].ended_as(outcome)
-    keep_peaks(job, result.chosen, result.attempts[-1], outcome)
     _strike_out(result, screen)
     return outcome
 
@@ -142,28 +139,6 @@ def _strike_out(result: Fit, screen: Screen) -> None:
         screen.otherwise(wrong, "could not write down that its fit was wrong")
     elif result.digest is not None and not for_good:
         screen.otherwise("", "was killed, and nobody knows for want of what: its kept fit is not used again before new trials")
-
-
-def keep_peaks(job: Job, trial: Trial, made: Made, outcome: Outcome) -> None:
-    """What the run needed beside its trial, for launches to come.
-
-    Nothing of a run that was cut short, went at another rung than tried, or had memory taken from it: those say nothing of the trial.
-    """
-    wrong_by = made.wrong_by(trial.verdict.peak_bytes)
-    out_of_memory = wrong_by is not None and wrong_by > 0
-    if trial.rung.index != made.rung.index or made.checkpoint is not None or not (outcome.done or out_of_memory):
-        return
-    peaks.keep(
-        peaks.Pair(
-            trainer=job.adapter.name,
-            device=job.budget.name,
-            recipe=job.recipe.name,
-            trial_peak_bytes=trial.verdict.peak_bytes,
-            run_peak_bytes=outcome.peak_bytes,
-            budget_bytes=job.budget.budget_bytes,
-            out_of_memory=out_of_memory,
-        )
-    )
 
 
 def _next(result: Fit, screen: Screen) -> _Launch | None:

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,7 +14,6 @@ from launcher.config import recipe as recipes
 from launcher.config.recipe import Draft
 from launcher.config.schema import Recipe
 from launcher.errors import COMMAND_LINE, BadInput, Fault
-from launcher.history import peaks
 from launcher.history.run_folder import RunFolder, no_run_folder
 from launcher.ladder import build
 from launcher.ladder.rungs import Ladder
@@ -120,16 +118,7 @@ def _collect(faults: list[Fault], make: Callable[[], T]) -> T | None:
 
 def _budget(recipe: Recipe) -> Budget:
     device = recipe.device
-
-    def found(headroom: float) -> Budget:
-        return devices.find(device.kind, index=device.index, memory_bytes=device.memory, headroom=headroom, share=device.share)
-
-    if device.headroom != "auto":
-        return found(device.headroom)
-    name = found(peaks.USUAL).name
-    choice = peaks.choose(peaks.of(peaks.known(), trainer=recipe.trainer.adapter, device=name))
-    budget = found(choice.headroom)
-    return replace(budget, notes=(*budget.notes, f"device.headroom=auto is {choice.headroom:.1%}: {choice.why}"))
+    return devices.find(device.kind, index=device.index, memory_bytes=device.memory, headroom=device.headroom, share=device.share)
 
 
 HELD = "device.share"

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from launcher.config.recipe import Draft, Provenance, from_plain
+from launcher.config.recipe import Draft, Provenance, from_plain, without_withdrawn
 from launcher.engine.state import FORMAT, Status
 from launcher.errors import BadInput, Fault
 from launcher.history import owner
@@ -106,7 +106,7 @@ def _draft(path: Path, words: Sequence[str]) -> Draft:
     """The recipe that was launched, with what is said otherwise now."""
     recipe = path / "recipe.yaml"
     try:
-        plain = yaml.safe_load(recipe.read_text(encoding="utf-8"))
+        plain = without_withdrawn(yaml.safe_load(recipe.read_text(encoding="utf-8")))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise _refused(recipe, f"can't be read: {error}", _ANEW) from error
     for word in words:

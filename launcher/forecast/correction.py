@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from launcher.history import jsonl, peaks
+from launcher.history import jsonl
+from launcher.paths import data_folder
 
 FILE = "forecasts.jsonl"
 NEWEST = 64
@@ -78,7 +79,7 @@ def _bounded(scale: float) -> float:
 
 
 def file() -> Path:
-    return peaks.store().with_name(FILE)
+    return data_folder() / FILE
 
 
 def known() -> list[Seen]:

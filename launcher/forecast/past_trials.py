@@ -14,9 +14,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from launcher.history import jsonl, peaks
+from launcher.history import jsonl
 from launcher.ladder.extrapolation import Seen
 from launcher.ladder.search import Tried, seen_in
+from launcher.paths import data_folder
 from launcher.trial.job import Job
 
 FILE = "trials.jsonl"
@@ -75,7 +76,7 @@ def keep(job: Job, tried: Tried) -> None:
 
 
 def file() -> Path:
-    return peaks.store().with_name(FILE)
+    return data_folder() / FILE
 
 
 def _lines(job: Job) -> list[Line]:

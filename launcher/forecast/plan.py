@@ -21,7 +21,6 @@ from launcher.forecast import gpu_catalogue
 from launcher.forecast.forecaster import Foresight
 from launcher.forecast.gpu_catalogue import Card
 from launcher.forecast.prediction import Forecast, worst
-from launcher.history.peaks import USUAL
 from launcher.ladder import build
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.shared.report import Phase
@@ -212,8 +211,7 @@ def _on(sight: Foresight, recipe: Recipe) -> On:
 
 def cap_on(card: Card, recipe: Recipe) -> int:
     """What a trial on the card would be held to."""
-    headroom = recipe.device.headroom if recipe.device.headroom != "auto" else USUAL
-    return int(min(card.usable_bytes, recipe.device.memory or card.usable_bytes) * (1 - headroom))
+    return int(min(card.usable_bytes, recipe.device.memory or card.usable_bytes) * (1 - recipe.device.headroom))
 
 
 def said(phases: Mapping[Phase, Forecast] | None, cap_bytes: int) -> Word:

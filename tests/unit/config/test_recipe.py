@@ -246,6 +246,17 @@ KEYS = [
 ]
 
 
+@pytest.mark.parametrize("said", [1.0, -0.1, True, "much", None])
+def test_a_headroom_that_is_no_fraction_is_refused(said: object) -> None:
+    (fault,) = draft(device={"headroom": said}).faults
+    assert fault.key == "device.headroom" and "less than 1" in fault.cure
+
+
+def test_a_headroom_of_auto_is_told_what_works() -> None:
+    (fault,) = draft(device={"headroom": "auto"}).faults
+    assert fault.key == "device.headroom" and fault.found == "found 'auto'" and "0.1, which it was" in fault.cure
+
+
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(KEYS), JSON, min_size=1, max_size=4))
 def test_whatever_a_recipe_says_it_becomes_a_ladder_or_faults_with_cures(changes: dict[str, Any]) -> None:

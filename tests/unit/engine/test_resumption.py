@@ -57,9 +57,11 @@ def test_an_interrupted_run_is_read_as_it_was_launched(tmp_path: Path) -> None:
 def test_a_recipe_of_a_version_with_keys_that_are_gone_is_still_read(tmp_path: Path) -> None:
     folder = run_folder(tmp_path)
     written = (folder / "recipe.yaml").read_text()
-    (folder / "recipe.yaml").write_text(written.replace("trial:\n", "trial:\n  standby: true\n"))
-    found = resumption.read(str(folder), [])
-    assert "standby: true" in (folder / "recipe.yaml").read_text() and found.draft.recipe == RECIPE
+    older = written.replace("trial:\n", "trial:\n  standby: true\n").replace("headroom: 0.1", "headroom: auto")
+    assert "standby: true" in older and "headroom: auto" in older
+    (folder / "recipe.yaml").write_text(older)
+    assert resumption.read(str(folder), []).draft.recipe == RECIPE
+    assert "There is no auto any more" in refusal(folder, "device.headroom=auto"), "what is typed now is told"
 
 
 def test_a_folder_that_is_not_there_or_is_no_run(tmp_path: Path) -> None:
