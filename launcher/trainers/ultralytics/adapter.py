@@ -23,20 +23,22 @@ from launcher.adapter import self_test
 from launcher.adapter.commands import Checkpoint, Command, GoingOn, TrialPlan, budgeted
 from launcher.adapter.inputs import Inputs
 from launcher.adapter.progress import TRAIN, VALIDATE, Progress
-from launcher.adapter.protocol import Resumes, aside
+from launcher.adapter.protocol import Proves, Resumes, aside
 from launcher.adapter.recognised import Understood
 from launcher.adapter.tracing import Foreseen, Tracing
 from launcher.config.schema import Recipe, Value, WheelRule
 from launcher.errors import BadInput, Fault
 from launcher.ladder.build import WheelSpec
 from launcher.ladder.rungs import Ladder, Rung
+from launcher.ladder.same_training import Finding
+from launcher.ladder.same_training import Kind as FindingKind
 from launcher.machine import devices, host, process
 from launcher.machine.devices import Budget
 from launcher.shared.report import TrialReport
 from launcher.shared.sizes import format_size
 from launcher.trainers.ultralytics import arguments as yolo_arguments
 from launcher.trainers.ultralytics import data as yolo_data
-from launcher.trainers.ultralytics import environment, images, recognise, resuming, tracing, treatment
+from launcher.trainers.ultralytics import environment, images, recognise, resuming, tracing, treatment, twins
 from launcher.trainers.ultralytics import labels as yolo_labels
 from launcher.trainers.ultralytics import models as yolo_models
 
@@ -55,7 +57,7 @@ _SUFFIX_TASK = {"-seg": "segment", "-pose": "pose", "-obb": "obb", "-cls": "clas
 _NOT_CHECKPOINTED = ("rtdetr", "world", "yoloe")
 
 
-class UltralyticsAdapter(Resumes, Foreseen):
+class UltralyticsAdapter(Resumes, Foreseen, Proves):
     """Detect, segment, pose and obb training by Ultralytics."""
 
     name: ClassVar[str] = "ultralytics"
@@ -388,6 +390,37 @@ class UltralyticsAdapter(Resumes, Foreseen):
         if (val_batch := self._val_batch(rung)) is not None:
             options += ["--val-batch", str(val_batch)]
         return tuple(options)
+
+    # -- the same training --------------------------------------------------------------------------------------------------
+
+    def small(self, chosen: Rung, asked: Rung) -> Sequence[tuple[int, int]]:
+        """Four images, at once and one by one; nothing where the data has too few that show something."""
+        facts, _ = self._data
+        return [(4, 1), (1, 4)] if facts is not None and len(twins.chosen(facts.files)) == twins.IMAGES else []
+
+    def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True, points: bool = False) -> Command:
+        """As the full run, of a few images, where the asked one takes a whole optimizer step at once."""
+        facts, _ = self._data
+        assert facts is not None
+        native = folder / "native"
+        files = twins.data_set(facts.yaml_path, twins.chosen(facts.files), folder=native)
+        args = {key: value for key, value in self.recipe.trainer.args.items() if key not in ("save_dir", "project", "name", "resume")}
+        rules = self.recipe.trainer.model_copy(update={"args": {**args, **twins.ARGS}})
+        ask = {**self.recipe.ask, "micro_batch": rung.effective_batch, "accumulation": 1}
+        recipe = self.recipe.model_copy(update={"ask": ask, "trainer": rules})
+        command = UltralyticsAdapter(recipe).full_run(rung, budget, folder=folder)
+        program, *words = (f"data={native / 'data.yaml'}" if word.startswith("data=") else word for word in command.argv)
+        beside = Path(sys.executable).with_name("yolo")  # of this environment, whatever PATH says
+        argv = (str(beside) if program == "yolo" and beside.exists() else program, *words)
+        return Command(argv=argv, env={**command.env, **environment.prepare(native)}, files={**command.files, **files})
+
+    def told(self, finding: Finding) -> str:
+        """Its losses are divided by the targets of each micro-batch, whether Ultralytics accumulates by itself or as here."""
+        return (
+            "the weights of images, as Ultralytics divides by each micro-batch's own targets,"
+            if finding.kind is FindingKind.WEIGHTED
+            else ""
+        )
 
     def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
         return budgeted(command, budget, imports=environment.IMPORTS)

@@ -1,0 +1,44 @@
+"""A training by Ultralytics, made so small that it can be held against itself in another layout: a few images, two epochs.
+
+Images come as they are, but for what joins several: that takes of those that were loaded before, of which more are kept where micro-batches
+are larger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from launcher.trainers.ultralytics import labels
+
+IMAGES = 8
+LOOKED_AT = 2000
+"""Images of which the first that show something are taken."""
+ARGS: Mapping[str, Any] = {
+    **dict.fromkeys(("mosaic", "mixup", "cutmix", "copy_paste"), 0.0),
+    "epochs": 2, "plots": False, "save_period": -1, "cache": False, "workers": 0,
+}  # fmt: skip
+
+
+def chosen(files: Sequence[str]) -> list[str]:
+    """Images with something in them."""
+    found: list[str] = []
+    for image in files[:LOOKED_AT]:
+        if len(found) == IMAGES:
+            break
+        label = Path(labels.label_path(image))
+        if label.is_file() and label.stat().st_size:
+            found.append(image)
+    return found
+
+
+def data_set(original: Path, images: Sequence[str], *, folder: Path) -> dict[Path, str]:
+    """Files of a data set of these images; the first is its YAML."""
+    said = yaml.safe_load(original.read_text(encoding="utf-8"))
+    listed = folder / "images.txt"
+    kept = {key: value for key, value in said.items() if key not in ("path", "train", "val", "test", "minival", "download")}
+    made = {**kept, "path": str(folder), "train": str(listed), "val": str(listed)}
+    return {folder / "data.yaml": yaml.safe_dump(made, sort_keys=False), listed: "".join(f"{image}\n" for image in images)}

@@ -1,0 +1,59 @@
+"""Trainings by Ultralytics, really run as twins on the CPU: what of an update hangs on the micro-batch?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.config.schema import TrialRules
+from launcher.history.run_folder import RunFolder
+from launcher.ladder.build import ladder_of
+from launcher.ladder.same_training import PROVEN
+from launcher.trainers.suite import cpu_budget, snapshot
+from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
+from launcher.trial import proof
+from launcher.trial.job import Job
+from launcher.trial.proof import Proof
+from tests.helpers.shapes import ShapesData
+from tests.trainers.ultralytics.test_adapter import make
+
+
+def proven(data: ShapesData, place: Path, *, ask: dict[str, Any] | None = None, **args: Any) -> Proof:
+    """What becomes of rung 2, a quarter of the asked micro-batch."""
+    asked = {"micro_batch": 16, "accumulation": 1, "image_size": 64, "model": "yolov8n.yaml", **(ask or {})}
+    recipe = make(data.yaml, ask=asked, args=args).model_copy(update={"trial": TrialRules(proof_timeout_s=1200.0)})
+    adapter = UltralyticsAdapter(recipe)
+    assert adapter.check() == []
+    ladder = ladder_of(adapter)
+    rung = next(rung for rung in ladder.rungs if rung.micro_batch == 4)
+    job = Job(adapter=adapter, ladder=ladder, budget=cpu_budget(2**30), folder=RunFolder.create(place, "test"))
+    assert proof.needed(job, rung)
+    return proof.prove(job, rung)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "model"),
+    [
+        ("detect", "yolov8n.yaml"),
+        ("detect", "yolo11n.yaml"),
+        ("detect", "yolo26n.yaml"),
+        ("segment", "yolov8n-seg.yaml"),
+        ("pose", "yolov8n-pose.yaml"),
+        ("obb", "yolov8n-obb.yaml"),
+    ],
+)
+def test_an_update_differs_by_what_ultralytics_own_accumulation_makes_differ_alone(
+    shapes: Callable[..., ShapesData], tmp_path: Path, task: str, model: str
+) -> None:
+    data = shapes(task, train=12, val=4, size=64, densest=6)
+    before = snapshot(data.folder)
+    found = proven(data, tmp_path, ask={"model": model})
+    assert not found.refused, found
+    assert found.same.gradient.startswith("differs by") and "own targets" in found.same.gradient, found
+    assert "in batch norm" in found.same.gradient and "all else is the same" in found.same.gradient, found
+    assert [found.same.steps, found.same.schedule, found.same.samples] == [PROVEN] * 3, found
+    assert snapshot(data.folder) == before
