@@ -233,6 +233,11 @@ class Proves:
         Empty: refused."""
         return ""
 
+    def doubted(self, finding: Finding) -> str:
+        """Why a finding doesn't show that this trainer's update is another one: the rung is launched then, and told as not comparable.
+        Empty: it shows that."""
+        return ""
+
 
 def proving(adapter: object) -> Proves | None:
     """How this adapter's rungs are proven; None where it doesn't say."""

@@ -16,6 +16,7 @@ from typing import Any
 from launcher.adapter.commands import Command
 from launcher.adapter.protocol import Proves, proving
 from launcher.config.schema import Recipe
+from launcher.errors import BadInput
 from launcher.ladder import same_training
 from launcher.ladder.rungs import MICRO_BATCH, Rung
 from launcher.ladder.same_training import Finding, Kind, SameTraining, Twin
@@ -87,11 +88,13 @@ class _Proving:
             return self._unproven(adapter, "trial.proof_timeout_s is 0")
         if self._rung.world_size > 1:
             return self._unproven(adapter, f"{self._rung.world_size} processes train together")
-        layouts = adapter.small(self._rung, self._job.ladder.asked)
-        if len(layouts) < 2:
-            return self._unproven(adapter, "its optimizer step can't be made smaller")
         try:
+            layouts = adapter.small(self._rung, self._job.ladder.asked)
+            if len(layouts) < 2:
+                return self._unproven(adapter, "its optimizer step can't be made smaller")
             return self._compared(adapter, layouts)
+        except (BadInput, OSError, ValueError) as error:
+            return self._unproven(adapter, f"its twins could not be run: {error}")
         except _OutOfTime:
             return self._unproven(adapter, f"it took longer than {limit_s:g} s (trial.proof_timeout_s)")
         finally:
@@ -108,6 +111,8 @@ class _Proving:
             again, fewer = self._found(adapter, _other(layouts, four=bool(twins[0].steps)))
             if again.kind is not Kind.UNCOMPARABLE:
                 finding, twins = again, fewer
+        if doubt := adapter.doubted(finding):
+            return self._unproven(adapter, doubt)
         same = same_training.certificate(finding, twins[0], twins[1:])
         own = adapter.told(finding)
         layouts = [(twin.micro_batch, twin.accumulation) for twin in twins]

@@ -24,6 +24,7 @@ SMALL = {
     "trainer": {"args": {"epochs": 1, "warmup_epochs": 1.0, "optimizer": "AdamW", "plots": False}},
     "ladder": {"order": ["micro_batch", "image_size"], "wheels": {"micro_batch": {"floor": 2}, "image_size": {"values": [96]}}},
     "device": {"kind": "cpu", "memory": "2GiB"},
+    "trial": {"proof_timeout_s": 0},  # tests/trainers/ultralytics/test_same.py runs the twins
 }
 
 

@@ -28,6 +28,7 @@ YOLO = {
     "trainer": {"args": {"epochs": 3, "warmup_epochs": 1.0, "optimizer": "AdamW", "plots": False}},
     "ladder": {"order": ["micro_batch"]},
     "device": {"kind": "cpu", "memory": "2GiB"},
+    "trial": {"proof_timeout_s": 0},  # tests/trainers/ultralytics/test_same.py runs the twins
 }
 
 

@@ -404,7 +404,7 @@ class UltralyticsAdapter(Resumes, Foreseen, Proves):
         assert facts is not None
         native = folder / "native"
         files = twins.data_set(facts.yaml_path, twins.chosen(facts.files), folder=native)
-        args = {key: value for key, value in self.recipe.trainer.args.items() if key not in ("save_dir", "project", "name", "resume")}
+        args = {key: value for key, value in self.recipe.trainer.args.items() if key not in twins.NOT_TAKEN}
         rules = self.recipe.trainer.model_copy(update={"args": {**args, **twins.ARGS}})
         ask = {**self.recipe.ask, "micro_batch": rung.effective_batch, "accumulation": 1}
         recipe = self.recipe.model_copy(update={"ask": ask, "trainer": rules})
@@ -421,6 +421,14 @@ class UltralyticsAdapter(Resumes, Foreseen, Proves):
             if finding.kind is FindingKind.WEIGHTED
             else ""
         )
+
+    def doubted(self, finding: Finding) -> str:
+        """Weights of images always make a difference, and a loss is divided by one where an image has no target that counts. So a
+        difference whose cause wasn't seen (no time was left for it), or one that shrinks with the micro-batch, may be these alone."""
+        shrinks = finding.kind is FindingKind.SCALE and finding.power < 0
+        if shrinks or finding.kind in (FindingKind.DIFFERENT, FindingKind.ROWS_SEE):
+            return f"{finding.why}, and Ultralytics' own weights of images may be all of that"
+        return ""
 
     def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
         return budgeted(command, budget, imports=environment.IMPORTS)

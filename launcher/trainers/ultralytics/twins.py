@@ -21,6 +21,8 @@ ARGS: Mapping[str, Any] = {
     **dict.fromkeys(("mosaic", "mixup", "cutmix", "copy_paste"), 0.0),
     "epochs": 2, "plots": False, "save_period": -1, "cache": False, "workers": 0,
 }  # fmt: skip
+NOT_TAKEN = frozenset({"save_dir", "project", "name", "resume", "split", "fraction"})
+"""Arguments that say where a run is kept, or which part of the data it takes."""
 
 
 def chosen(files: Sequence[str]) -> list[str]:

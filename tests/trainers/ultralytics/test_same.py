@@ -11,14 +11,14 @@ import pytest
 from launcher.config.schema import TrialRules
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
-from launcher.ladder.same_training import PROVEN
+from launcher.ladder.same_training import PROVEN, Finding, Kind
 from launcher.trainers.suite import cpu_budget, snapshot
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from launcher.trial import proof
 from launcher.trial.job import Job
 from launcher.trial.proof import Proof
 from tests.helpers.shapes import ShapesData
-from tests.trainers.ultralytics.test_adapter import make
+from tests.helpers.yolo_recipe import make
 
 
 def proven(data: ShapesData, place: Path, *, ask: dict[str, Any] | None = None, **args: Any) -> Proof:
@@ -57,3 +57,28 @@ def test_an_update_differs_by_what_ultralytics_own_accumulation_makes_differ_alo
     assert "in batch norm" in found.same.gradient and "all else is the same" in found.same.gradient, found
     assert [found.same.steps, found.same.schedule, found.same.samples] == [PROVEN] * 3, found
     assert snapshot(data.folder) == before
+
+
+@pytest.mark.parametrize(
+    ("finding", "doubted"),
+    [
+        (Finding(kind=Kind.DIFFERENT, why="0.3 apart"), True),  # no time was left to see why
+        (Finding(kind=Kind.ROWS_SEE, why="its rows see each other"), True),
+        (Finding(kind=Kind.SCALE, why="a quarter", power=-1), True),  # four images of which no target counts are divided by one
+        (Finding(kind=Kind.SCALE, why="four times", power=1), False),
+        (Finding(kind=Kind.SETTINGS, why="another learning rate"), False),
+        (Finding(kind=Kind.SAMPLES, why="other samples"), False),
+        (Finding(kind=Kind.WEIGHTED, why="weights of images"), False),  # told by its figure
+    ],
+)
+def test_only_what_weights_of_images_can_not_make_differ_is_refused(tmp_path: Path, finding: Finding, doubted: bool) -> None:
+    adapter = UltralyticsAdapter(make(tmp_path / "data.yaml"))
+    assert (finding.why in adapter.doubted(finding)) is doubted
+    assert bool(adapter.told(finding)) is (finding.kind is Kind.WEIGHTED)
+
+
+def test_data_with_too_few_images_that_show_something_is_not_made_smaller(shapes: Callable[..., ShapesData]) -> None:
+    data = shapes("detect", train=4, val=2, size=64, densest=2)
+    adapter = UltralyticsAdapter(make(data.yaml, ask={"image_size": 64}))
+    ladder = ladder_of(adapter)
+    assert adapter.small(ladder.rungs[1], ladder.asked) == []

@@ -234,6 +234,28 @@ def test_nothing_is_refused_for_want_of_time_alone(played: Callable[[Says], tupl
     assert not found.refused and "it took longer than 300 s" in found.same.gradient
 
 
+def test_what_a_trainer_doubts_is_launched_and_told_as_not_comparable(
+    played: Callable[[Says], tuple[Proof, list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
+        if told:
+            raise proof._OutOfTime
+        return twin(micro, accumulation, apart=None if accumulation == 1 else 0.5, rest=0.5)
+
+    monkeypatch.setattr(Mendable, "doubted", lambda self, finding: f"{finding.why}, in doubt")
+    found, _ = played(says)
+    assert not found.refused and found.same.gradient.startswith("not comparable because its gradients at 1 x 4 are 50.0% apart"), found
+    assert found.same.gradient.endswith("in doubt")
+
+
+def test_twins_that_can_not_be_run_are_told_and_stop_no_launch(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
+    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
+        raise OSError("no space left on the disk")
+
+    found, _ = played(says)
+    assert not found.refused and "its twins could not be run: no space left on the disk" in found.same.gradient
+
+
 def test_two_rows_are_taken_where_four_are_too_many(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
     def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
         return Twin(micro_batch=4, accumulation=1, why="it failed: out of memory") if micro == 4 else same_or_first(micro, accumulation)
