@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import multiprocessing
 import sys
 import time
@@ -191,10 +192,14 @@ def test_a_report_is_replaced_whole(orders: Orders) -> None:
     json.loads(orders.report_path.read_text())
 
 
+def private(size: int) -> mmap.mmap:
+    """Memory of its own, whatever room earlier tests have left in the heap."""
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
 def hold(size: int, seen: Any) -> None:
-    taken = bytearray(size)
-    seen.wait()
-    del taken
+    with private(size):
+        seen.wait()
 
 
 def until(said: Callable[[], bool]) -> None:
@@ -210,10 +215,9 @@ class TestCpuMeter:
         recorder = Recorder(orders)
         recorder.budget(Taken(cap_bytes=512 * MIB, ceiling_bytes=512 * MIB, base_bytes=data_bytes()))
         recorder.phase(Phase.TRAIN)
-        taken = bytearray(64 * MIB)
-        taken[::4096] = b"x" * len(taken[::4096])
-        recorder.batch()
-        del taken
+        with private(64 * MIB) as taken:
+            taken[::4096] = b"x" * len(taken[::4096])
+            recorder.batch()
         recorder.phase(Phase.VALIDATE)
         recorder.phase(Phase.DONE)
         train, validate = (next(use for use in recorder.report().uses if use.phase == phase) for phase in ("train", "validate"))
@@ -225,9 +229,8 @@ class TestCpuMeter:
     def test_a_peak_between_batches_is_seen_by_the_sampling_thread(self) -> None:
         meter = CpuMeter(data_bytes())
         meter.reset()
-        taken = bytearray(128 * MIB)
-        until(lambda: meter.peaks()[1] > 120 * MIB)
-        del taken
+        with private(128 * MIB):
+            until(lambda: meter.peaks()[1] > 120 * MIB)
         assert meter.peaks()[1] > 120 * MIB
         meter.close()
 
