@@ -270,19 +270,3 @@ class OwnWords:
 def own_words_of(adapter: object) -> OwnWords | None:
     """Who knows what was read of the person's own command; None where rung 0 is told like any other."""
     return adapter if isinstance(adapter, OwnWords) else None
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# What a fit hangs on
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Foreseeing what a rung needs
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Holding a full run to a budget
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Which adapters there are

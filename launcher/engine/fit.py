@@ -12,10 +12,7 @@ from launcher.config import recipe as recipes
 from launcher.config.recipe import Draft
 from launcher.engine import reuse
 from launcher.engine.below import look_below
-from launcher.engine.prepare import (
-    ladder_of,
-    prepare,
-)
+from launcher.engine.prepare import ladder_of, prepare
 from launcher.engine.screen import Screen
 from launcher.engine.search import RungSearch
 from launcher.engine.state import Fit, Status, recorded, status_of
