@@ -47,11 +47,10 @@ class Display:
         self._trial, self._trying = "", ExitStack()
 
     def plan(self, job: Job) -> None:
-        from launcher.ladder import search, throughput
+        from launcher.ladder import throughput
 
         recipe, budget = job.recipe, job.budget
-        most = search.most_left(job.ladder, (), policy=recipe.ladder.search)
-        most += throughput.most_more(job.ladder) if recipe.ladder.objective == "throughput" else 0
+        most = throughput.most_trials(job.ladder, (), recipe.ladder)
         self._labelled(recipe.name, recipe.summary, label_style="bold")
         self._labelled("asked", _words(job.ladder.asked))
         self._labelled("device", str(budget))

@@ -94,10 +94,8 @@ class RungSearch:
         return tried
 
     def _most(self) -> int:
-        """Trials that the search makes at most, those that it has made and those for speed among them."""
-        rules, ladder = self._job.recipe.ladder, self._job.ladder
-        for_speed = throughput.most_more(ladder) if rules.objective == "throughput" else 0
-        return len(self._result.trials) + search.most_left(ladder, self._history, policy=rules.search) + for_speed
+        """Trials that the search makes at most, those that it has made among them."""
+        return len(self._result.trials) + throughput.most_trials(self._job.ladder, self._history, self._job.recipe.ladder)
 
     def _is_misread(self) -> bool:
         if (wrong := misread(self._job, self._result.trials)) is not None:

@@ -6,8 +6,10 @@ already, or memory near the limit makes the allocator work, it isn't (docs/decis
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from launcher.config.schema import LadderRules
+from launcher.ladder import search
 from launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung
 
 MOST_MORE = 2
@@ -53,6 +55,12 @@ def worth_a_trial(ladder: Ladder, fitting: Rung, speeds: Mapping[int, float], *,
 def most_more(ladder: Ladder) -> int:
     """Trials for speed alone that are made at most, whichever rung fits."""
     return min(MOST_MORE, max(len(alike(ladder, rung)) for rung in ladder.rungs))
+
+
+def most_trials(ladder: Ladder, history: Sequence[search.Tried], rules: LadderRules) -> int:
+    """Trials that are still to be made at most, those for speed among them where the recipe asks for it."""
+    for_speed = most_more(ladder) if rules.objective == "throughput" else 0
+    return search.most_left(ladder, history, policy=rules.search) + for_speed
 
 
 def fastest(ladder: Ladder, fitting: Rung, speeds: Mapping[int, float]) -> Rung:
