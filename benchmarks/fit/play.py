@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.made import commit, machine, versions
 from benchmarks.rows import ROOT, Row, append, read
-from launcher.forecast import correction
+from launcher.history.run_folder import RunFolder
 
 DATA = ROOT / "benchmarks" / "results" / "fit.jsonl"
 SEARCHES: Mapping[str, Sequence[str]] = {
@@ -101,7 +101,7 @@ class Place:
         return cls(folder / ask, {**ASKS, **DEEP}[ask])
 
     def forget(self) -> None:
-        """Traces, corrections, and what trials have measured."""
+        """Traces, and what trials have measured."""
         shutil.rmtree(self.path / "cache" / "autofit" / "traces", ignore_errors=True)
         shutil.rmtree(self._learnt, ignore_errors=True)
 
@@ -109,13 +109,8 @@ class Place:
     def _learnt(self) -> Path:
         return self.path / "share" / "autofit"
 
-    def seen(self) -> list[Row]:
-        """Real peaks of trials beside their forecasts, by phase, since ``forget``."""
-        names = ("trainer", "phase", "foreseen_bytes", "real_bytes")
-        return [{name: row[name] for name in names} for row in read(self._learnt / correction.FILE)]
-
     def answer(self, verb: str, *words: str) -> Row:
-        """What autofit answers, in how many seconds (``took_s``), and the ``report`` of each trial."""
+        """What autofit answers, in how many seconds (``took_s``), each trial's ``report``, and peaks beside forecasts (``seen``)."""
         env = {f"XDG_{name}_HOME": str(self.path / name.lower()) for name in ("STATE", "CACHE")}
         env |= {"XDG_DATA_HOME": str(self.path / "share"), "OMP_WAIT_POLICY": "passive"}
         argv = [str(Path(sys.executable).parent / "autofit"), verb, "--json", *self._words, "device=cpu", *words]
@@ -130,6 +125,7 @@ class Place:
             said = {"status": f"no answer, exit status {ended.returncode}: {ended.stderr.strip()[-300:]}"}
         for one in [said, *said.get("trials", ())]:
             one["report"] = _report(one.get("folder", ""))
+        said["seen"] = _seen(said)
         shutil.rmtree(self.path / "runs", ignore_errors=True)
         return {**said, "took_s": round(seconds, 2)}
 
@@ -141,6 +137,16 @@ def _report(folder: str) -> Row:
     except (OSError, ValueError):
         return {}
     return report
+
+
+def _seen(said: Row) -> list[Row]:
+    """The peak of each trial that fits beside what had been foreseen of it before any trial; none where no forecast was looked at."""
+    events = read(RunFolder(Path(said.get("run_dir", "."))).events)
+    parts = next((event["parts"] for event in events if event["event"] == "foreseen"), {})
+    cap = said.get("device", {}).get("cap_bytes", 0)
+    fitting = [one for one in said.get("trials", ()) if one["verdict"] == "fits" and parts.get(str(one["rung_index"]))]
+    foreseen = [(round(parts[str(one["rung_index"])] * cap), one["peak_bytes"]) for one in fitting]
+    return [{"trainer": said["recipe"], "phase": "peak", "foreseen_bytes": part, "real_bytes": real} for part, real in foreseen]
 
 
 def play(case: Case, data: Path, folder: Path, *, searches: Iterable[str] = SEARCHES) -> None:
@@ -176,7 +182,7 @@ def _searched(place: Place, search: str, budget: int) -> Row:
     names = ("rung_index", "verdict", "phase", "peak_bytes", "seconds")
     trials = [{name: one[name] for name in names} for one in said.get("trials", ()) if "kept" not in one]
     row = {"status": said["status"], "rung_index": said.get("chosen_rung_index"), "trials": trials, "seconds": said["took_s"]}
-    return {**row, "seen": place.seen()} if search == "predicted" else row
+    return {**row, "seen": said["seen"]} if search == "predicted" else row
 
 
 def time_rungs(ask: str, data: Path, folder: Path) -> None:

@@ -79,9 +79,6 @@ class RungSearch:
     def _try(self, move: search.Try) -> Trial:
         tried = self._make(move.rung, {"most": self._most(), "why": move.why})
         self._history.append(as_tried(tried, self._job))
-        if self._ahead is not None and misread(self._job, self._result.trials) is None:
-            with doing("keeping what the trial measured"):
-                self._ahead.learn(tried)
         return tried
 
     def _make(self, rung: Rung, words: Mapping[str, Any]) -> Trial:

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from launcher.adapter import tracing
 from launcher.adapter.protocol import Adapter
 from launcher.adapter.tracing import Tracing, Untraceable, tracing_of
-from launcher.forecast import correction as ratios
 from launcher.forecast import live_peaks as profiles
 from launcher.forecast import trace_store
-from launcher.forecast.correction import Correction, Seen
 from launcher.forecast.gpu_catalogue import Card
 from launcher.forecast.prediction import Forecast, on_cpu, worst
 from launcher.forecast.replay import Use, Workspaces, goes_through, replay
@@ -37,30 +35,13 @@ to 1.2 % above it; trainings on RTX 30xx need up to 4.7 % more than the low boun
 class Foresight:
     """Forecasts of one ladder's rungs on one device. Traces are made when they are first needed; ``gather`` makes many at once."""
 
-    def __init__(
-        self,
-        adapter: Adapter,
-        ladder: Ladder,
-        card: Card | None,
-        *,
-        device: str = "",
-        seen: Sequence[Seen] = (),
-        patience_s: float = trace_store.LONGEST_S,
-    ) -> None:
-        """``card``: None for the host's memory. ``device`` and ``seen``: real peaks that forecasts are corrected by. ``patience_s``: what
-        takes longer to trace has no forecast."""
+    def __init__(self, adapter: Adapter, ladder: Ladder, card: Card | None, *, patience_s: float = trace_store.LONGEST_S) -> None:
+        """``card``: None for the host's memory. ``patience_s``: what takes longer to trace has no forecast."""
         self._patience_s = patience_s
         self.adapter, self.ladder, self.card = adapter, ladder, card
-        self._seen, self._device = seen, device
         self._tracings: dict[int, Tracing | str] = {}
         self._families: dict[str, Family | str] = {}
-        self._corrections: dict[str, Correction] = {}
         self._making: trace_store.Making | None = None
-
-    @property
-    def trainer(self) -> str:
-        """Whose real peaks correct these forecasts."""
-        return " ".join(filter(None, (type(self.adapter).name, self.adapter.recipe.trainer.task)))
 
     def why_not(self, rung: Rung) -> str:
         """Why a rung can't be foreseen; empty where it can."""
@@ -69,11 +50,6 @@ class Foresight:
 
     def of(self, rung: Rung) -> dict[Phase, Forecast] | None:
         """Phase (training, validation) -> its forecast; None where there is none."""
-        foreseen = self.uncorrected(rung)
-        return {phase: one.corrected(*self._off(phase)) for phase, one in foreseen.items()} if foreseen is not None else None
-
-    def uncorrected(self, rung: Rung) -> dict[Phase, Forecast] | None:
-        """The same as it is without any real trial."""
         family, tracing = self._family(rung), self.tracing(rung)
         if isinstance(family, str) or isinstance(tracing, str):
             return None
@@ -94,8 +70,7 @@ class Foresight:
         keeping = [one for phase, one in (self.of(rung) or {}).items() if tracing.kept.get(phase)]
         if any(one.low_bytes + one.context_bytes > cap_bytes for one in keeping):  # no replay holds what is kept
             return False, False
-        scale, _ = self._off(Phase.TRAIN)
-        return family.goes_through(tracing, int((cap_bytes - family.context_bytes) / scale), accumulates=rung.accumulation > 1)
+        return family.goes_through(tracing, cap_bytes - family.context_bytes, accumulates=rung.accumulation > 1)
 
     def begin(self, rungs: Iterable[Rung]) -> trace_store.Making:
         """Begins with what traces these rungs need, for ``gather`` to wait for; the caller leaves it."""
@@ -152,18 +127,6 @@ class Foresight:
         if key not in self._families:
             self.gather([rung])
         return self._families[key]
-
-    def _off(self, phase: Phase) -> tuple[float, float]:
-        """(scale, offset) by which forecasts of this trainer, here, in this phase, have been off."""
-        if phase not in self._corrections:
-            mine = ratios.of(self._seen, trainer=self.trainer, device=self._device, phase=phase)
-            self._corrections[phase] = ratios.correction(mine, proportional=self.card is not None)
-        return self._corrections[phase].scale, self._corrections[phase].offset
-
-    def learn(self, seen: Sequence[Seen]) -> None:
-        """Real peaks of trials that were made meanwhile."""
-        self._seen = seen
-        self._corrections.clear()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Gives the search its predictions: what each rung will need as a part of the cap. Keeps the real peaks for later corrections.
+"""Gives the search its predictions: what each rung will need as a part of the cap.
 
 A card that the catalogue doesn't know is taken for one of no known kind, with the middle between both bounds.
 """
@@ -8,25 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from launcher.adapter.protocol import Adapter
-from launcher.forecast import correction, gpu_catalogue
-from launcher.forecast.correction import Seen
+from launcher.forecast import gpu_catalogue
 from launcher.forecast.forecaster import Foresight
 from launcher.forecast.gpu_catalogue import Card
 from launcher.ladder import extrapolation
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.machine.devices import Budget
-from launcher.shared.report import Phase
 from launcher.shared.sizes import MIB
-from launcher.trial.trial import Trial
 
 PATIENCE_S = 120.0
 """A launch that would wait longer for a trace is led by its trials alone."""
 
 
 def foresight(adapter: Adapter, ladder: Ladder, budget: Budget) -> Foresight:
-    """Forecasts for the very device of a launch, corrected by what real trials have shown on such a one."""
-    card = card_of(budget) if budget.kind == "cuda" else None
-    return Foresight(adapter, ladder, card, device=budget.name, seen=correction.known(), patience_s=PATIENCE_S)
+    """Forecasts for the very device of a launch."""
+    return Foresight(adapter, ladder, card_of(budget) if budget.kind == "cuda" else None, patience_s=PATIENCE_S)
 
 
 def card_of(budget: Budget) -> Card:
@@ -90,36 +86,8 @@ def why_not(sight: Foresight) -> tuple[str, ...]:
     return tuple(dict.fromkeys(why for rung in sight.ladder.rungs if sight.gathered(rung) and (why := sight.why_not(rung))))
 
 
-def seen(sight: Foresight, tried: Trial, *, device: str) -> list[Seen]:
-    """What a trial's phases used beside what had been foreseen of them, uncorrected; for ``correction.keep``. Makes no trace."""
-    foreseen = (sight.uncorrected(tried.rung) if sight.gathered(tried.rung) else None) or {}
-    return [
-        Seen(
-            trainer=sight.trainer,
-            device=device,
-            phase=phase.value,
-            foreseen_bytes=forecast.middle_bytes,
-            real_bytes=real,
-        )
-        for phase, forecast in foreseen.items()
-        if (real := _really(sight, tried, phase))
-    ]
-
-
-def _really(sight: Foresight, tried: Trial, phase: Phase) -> int:
-    """A phase's peak; 0 where it isn't known: a trial works out what the whole of an evaluation keeps only where that is its own peak."""
-    uses = tried.report.uses
-    real = max((use.reserved_bytes for use in uses if use.phase in _PHASES[phase]), default=0)
-    tracing = sight.tracing(tried.rung)
-    if isinstance(tracing, str) or not tracing.kept.get(phase):
-        return real
-    highest = max((use.reserved_bytes for use in uses), default=0)
-    return tried.verdict.peak_bytes if real and tried.verdict.peak_bytes > highest else 0
-
-
 class Ahead:
-    """What the rungs of one launch are foreseen to need. What a trial then measures corrects the launches after this one: within this one
-    the search itself is led by it.
+    """What the rungs of one launch are foreseen to need, before any of its trials: what those measure, the search itself is led by.
 
     Made, it begins with the asked rung's trace, if that isn't kept; ``look`` waits for it. Left, it ends what nobody waits for any more.
     A trace is held to what trials of ``past_trials`` launches measured (``past_trials.of``); where one of them fitted, none is waited for.
@@ -161,12 +129,3 @@ class Ahead:
     def named(self) -> Rung | None:
         """The first rung that is foreseen to fit."""
         return next((rung for rung in self._sight.ladder.rungs if (part := self.parts.get(rung.index)) is not None and part <= 1), None)
-
-    def learn(self, tried: Trial) -> None:
-        """Of a trial that fits every phase was measured whole."""
-        if tried.verdict.fits and self._making.over:
-            self._sight.gather([self._sight.ladder.asked])
-            correction.keep(seen(self._sight, tried, device=self._budget.name))
-
-
-_PHASES = {Phase.TRAIN: (Phase.TRAIN, Phase.TRAIN_AGAIN), Phase.VALIDATE: (Phase.VALIDATE,)}

@@ -32,20 +32,6 @@ class Forecast:
         """Below this nothing runs."""
         return self.live_bytes + self.context_bytes
 
-    def corrected(self, scale: float, offset: float) -> Forecast:
-        """As real trials have shown it to be off: middle and both bounds, never below what is alive."""
-
-        def moved(size: int) -> int:
-            return max(self.live_bytes, round(scale * size + offset))
-
-        return Forecast(
-            live_bytes=self.live_bytes,
-            low_bytes=moved(self.low_bytes),
-            high_bytes=moved(self.high_bytes),
-            middle_bytes=moved(self.middle_bytes),
-            context_bytes=self.context_bytes,
-        )
-
     def beside(self, kept: int) -> Forecast:
         """With so many bytes more that aren't certain."""
         more = {"low_bytes": self.low_bytes + kept, "high_bytes": self.high_bytes + kept, "middle_bytes": self.middle_bytes + kept}

@@ -8,19 +8,16 @@ from typing import Any
 
 import pytest
 
-from launcher.adapter.tracing import Ask, Tracing
+from launcher.adapter.tracing import Ask
 from launcher.config.schema import Recipe
-from launcher.forecast import correction, lookahead, trace_store
+from launcher.forecast import lookahead, trace_store
 from launcher.forecast.forecaster import Foresight
 from launcher.ladder import build
 from launcher.ladder.extrapolation import Seen
 from launcher.ladder.rungs import Rung
-from launcher.ladder.verdict import Kind, Verdict
-from launcher.shared.report import Phase, PhaseUse, TrialReport
 from launcher.shared.trace import Trace
 from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
-from launcher.trial.trial import Trial
 from tests.helpers.kept_traces import adapter, keep_traces
 
 
@@ -38,44 +35,6 @@ def test_lower_rungs_need_a_smaller_part_of_the_cap() -> None:
     parts = lookahead.parts(lookahead.foresight(one, ladder, cpu_budget()), 2**30)
     batches = [parts[rung.index] for rung in ladder.rungs if not rung.values["checkpointing"]]
     assert None not in batches and batches == sorted(batches, key=lambda part: -(part or 0)) and len(batches) == 6
-
-
-def test_a_real_peak_is_kept_and_corrects_the_next_launch() -> None:
-    one = adapter()
-    ladder = build.ladder_of(one)
-    keep_traces(one, ladder, cuda=False)
-    budget = cpu_budget()
-    sight = lookahead.foresight(one, ladder, budget)
-    foreseen = sight.uncorrected(ladder.asked)
-    assert foreseen is not None
-    real = foreseen[Phase.TRAIN].middle_bytes + 2**26
-    uses = (PhaseUse(phase="train", seconds=1.0, reserved_bytes=real), PhaseUse(phase="setup", seconds=1.0, reserved_bytes=1))
-    verdict = Verdict(kind=Kind.FITS, phase=Phase.DONE, why="", peak_bytes=real)
-    tried = Trial(rung=ladder.asked, verdict=verdict, report=TrialReport(uses=uses), seconds=1.0, folder=Path())
-    correction.keep(lookahead.seen(sight, tried, device=budget.name))
-    again = lookahead.foresight(one, ladder, budget).of(ladder.rungs[1])
-    before = sight.uncorrected(ladder.rungs[1])
-    assert again is not None and before is not None
-    assert again[Phase.TRAIN].middle_bytes == before[Phase.TRAIN].middle_bytes + 2**26
-
-
-def test_of_what_an_evaluation_keeps_only_the_whole_sets_peak_is_held_against_the_forecast(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = adapter()
-    ladder = build.ladder_of(one)
-    keep_traces(one, ladder, cuda=False)
-    sight = lookahead.foresight(one, ladder, cpu_budget())
-    sight.gather([ladder.asked])
-    plain = sight.tracing(ladder.asked)
-    assert isinstance(plain, Tracing)
-    monkeypatch.setattr(sight, "tracing", lambda rung: replace(plain, kept={Phase.VALIDATE: 2**20}))
-    uses = (PhaseUse(phase="train", seconds=1.0, reserved_bytes=2**28), PhaseUse(phase="validate", seconds=1.0, reserved_bytes=2**27))
-
-    def real(peak_bytes: int) -> dict[str, int]:
-        verdict = Verdict(kind=Kind.FITS, phase=Phase.DONE, why="", peak_bytes=peak_bytes)
-        tried = Trial(rung=ladder.asked, verdict=verdict, report=TrialReport(uses=uses), seconds=1.0, folder=Path())
-        return {one.phase: one.real_bytes for one in lookahead.seen(sight, tried, device="cpu")}
-
-    assert real(2**29) == {"train": 2**28, "validate": 2**29} and real(2**28) == {"train": 2**28}
 
 
 def test_no_trace_is_asked_for_below_the_first_rung_that_is_foreseen_to_fit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,23 +78,16 @@ def test_on_a_card_what_goes_through_under_the_cap_counts_and_not_what_is_reserv
     assert (lookahead.parts(lookahead.foresight(one, ladder, budget), int((peaks[1] or 0) * 1.1))[1] or 0) > 1.0
 
 
-def test_a_launch_names_a_rung_and_learns_from_what_fits_alone() -> None:
+def test_a_launch_names_the_first_rung_that_is_foreseen_to_fit() -> None:
     one = adapter()
     ladder = build.ladder_of(one)
     keep_traces(one, ladder, cuda=False)
     budget = cpu_budget()
     peaks = lookahead.parts(lookahead.foresight(one, ladder, budget), 1)
-    tight = replace(budget, cap_bytes=int(peaks[2] or 0) + 1)
-    ahead = lookahead.Ahead(one, ladder, tight)
+    ahead = lookahead.Ahead(one, ladder, replace(budget, cap_bytes=int(peaks[2] or 0) + 1))
     assert ahead.at_hand() and not ahead.parts
     ahead.look()
     assert ahead.named is not None and ahead.named.index == 2 and not ahead.why_not
-    for kind in (Kind.OUT_OF_MEMORY, Kind.FITS):
-        assert not correction.known()
-        uses = (PhaseUse(phase="train", seconds=1.0, reserved_bytes=2**30),)
-        verdict = Verdict(kind=kind, phase=Phase.TRAIN, why="", peak_bytes=2**30)
-        ahead.learn(Trial(rung=ahead.named, verdict=verdict, report=TrialReport(uses=uses), seconds=1.0, folder=Path()))
-    assert [one.real_bytes for one in correction.known()] == [2**30]
 
 
 def test_a_trainer_that_cannot_be_traced_has_no_forecast_and_says_why() -> None:

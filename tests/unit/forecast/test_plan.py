@@ -12,7 +12,6 @@ import pytest
 from launcher.adapter.tracing import Ask
 from launcher.cli import main
 from launcher.forecast import gpu_catalogue, trace_store
-from launcher.forecast.correction import Seen
 from launcher.forecast.forecaster import Foresight
 from launcher.forecast.plan import Word, said
 from launcher.forecast.prediction import Forecast
@@ -146,11 +145,11 @@ def test_another_version_or_another_question_is_another_trace() -> None:
     assert len({one.key, *(other.key for other in others)}) == 4
 
 
-def foresight(card: str, *, seen: tuple[Seen, ...] = ()) -> Foresight:
+def foresight(card: str) -> Foresight:
     one = adapter()
     ladder = build.ladder_of(one)
     keep_traces(one, ladder)
-    return Foresight(one, ladder, gpu_catalogue.named([card])[0], device=card, seen=seen)
+    return Foresight(one, ladder, gpu_catalogue.named([card])[0])
 
 
 def test_a_rung_that_accumulates_keeps_its_gradients_beside() -> None:
@@ -160,20 +159,6 @@ def test_a_rung_that_accumulates_keeps_its_gradients_beside() -> None:
     at = traces.sizes(1, 1)
     alone, accumulated = (family.live(at, accumulates=one)[Phase.TRAIN] for one in (False, True))
     assert accumulated >= alone
-
-
-def test_a_real_peak_corrects_the_forecasts_of_all_rungs() -> None:
-    plain = foresight("a100_80gb")
-    foreseen = plain.of(plain.ladder.asked)
-    assert foreseen is not None
-    middle = foreseen[Phase.TRAIN].middle_bytes
-    seen = Seen(trainer="ultralytics", device="a100_80gb", phase="train", foreseen_bytes=middle, real_bytes=int(1.2 * middle))
-    corrected = foresight("a100_80gb", seen=(seen,))
-    for rung in plain.ladder.rungs:
-        before, after = plain.of(rung), corrected.of(rung)
-        assert before is not None and after is not None
-        assert after[Phase.TRAIN].middle_bytes == pytest.approx(1.2 * before[Phase.TRAIN].middle_bytes, rel=1e-6)
-        assert after[Phase.VALIDATE] == before[Phase.VALIDATE]
 
 
 def test_on_a_cpu_the_rest_is_added_to_what_is_alive() -> None:
