@@ -4,7 +4,7 @@ AutofitError
 ├── BadInput           the recipe, its data or the device cannot work: nothing was launched        exit 1
 └── Interrupted        a signal ended everything; no process is left behind      Ctrl-C: exit 130; SIGTERM, SIGHUP: exit 75, "resume me"
 
-What a *trial* or a *run* did is data (``verdict.Verdict``, ``supervise.Outcome``), never an exception.
+What a *trial* or a *run* did is data (``verdict.Verdict``, ``attempt.Outcome``), never an exception.
 """
 
 from __future__ import annotations

@@ -26,9 +26,7 @@ if TYPE_CHECKING:  # what is drawn comes from elsewhere; a fault of the command 
     from launcher.ladder.rungs import Ladder, Rung
     from launcher.ladder.same_training import SameTraining
     from launcher.machine.devices import Budget
-    from launcher.run.attempt import Made
-    from launcher.run.recovery import Move
-    from launcher.run.supervise import Outcome
+    from launcher.run.attempt import Attempt, Move, Outcome
     from launcher.trial.job import Job
     from launcher.trial.trial import Trial
 
@@ -229,11 +227,11 @@ class Display:
             words = f"autofit: {_duration(seconds)}, memory {format_size(used_bytes)} of {budget} (peak {format_size(peak_bytes)})"
             self._say(words, style="dim")
 
-    def failed_attempt(self, fit: Fit, made: Made) -> None:
+    def failed_attempt(self, fit: Fit, attempt: Attempt) -> None:
         """An attempt has ended before its time: what of, and by how much its fit was wrong."""
-        words = f"autofit: attempt {made.number} ended after {_duration(made.seconds)}: {made.ended.value} in {made.phase}"
-        self._say(f"{words}: {made.evidence}" if made.evidence else words, style="red")
-        wrong = made.wrong_by(fit.chosen.verdict.peak_bytes if fit.chosen is not None else 0)
+        words = f"autofit: attempt {attempt.number} ended after {_duration(attempt.seconds)}: {attempt.ended.value} in {attempt.phase}"
+        self._say(f"{words}: {attempt.evidence}" if attempt.evidence else words, style="red")
+        wrong = attempt.wrong_by(fit.chosen.verdict.peak_bytes if fit.chosen is not None else 0)
         if wrong is not None:
             short = f"the fit was wrong by {format_size(wrong)}: the run needed that much more than its trial had shown"
             taken = "the run needed no more than its trial had shown: memory was taken from it"
@@ -241,7 +239,7 @@ class Display:
 
     def recovering(self, move: Move) -> None:
         """What is done next."""
-        from launcher.run.recovery import Stop, Wait
+        from launcher.run.attempt import Stop, Wait
 
         if isinstance(move, Stop):
             self._say(f"autofit: nothing more is tried: {move.why}", style="red")
@@ -256,7 +254,7 @@ class Display:
         outcome = fit.outcome
         assert outcome is not None
         if outcome.done:
-            seconds = sum(made.seconds for made in fit.attempts)
+            seconds = sum(one.seconds for one in fit.attempts)
             times = f" in {len(fit.attempts)} attempts" if len(fit.attempts) > 1 else ""
             as_asked = fit.steps is None or not fit.steps.otherwise
             how = ("done", "green") if as_asked else ("at its end, but not done: it is another training than asked", "red")
@@ -523,7 +521,7 @@ def _learning_rate(asked: int, used: int) -> str:
 
 def _failure(outcome: Outcome) -> str:
     """How a full run failed, in a sentence. The exit status says something only where the run ended by itself."""
-    from launcher.run.recovery import Ended
+    from launcher.run.attempt import Ended
 
     evidence = f": {outcome.evidence}" if outcome.evidence else ""
     if outcome.ended is Ended.DIVERGED and outcome.returncode == 0:

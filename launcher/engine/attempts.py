@@ -28,9 +28,8 @@ from launcher.machine import devices, host
 from launcher.machine.process import Shows
 from launcher.run import start as launch
 from launcher.run import supervise
-from launcher.run.attempt import Made, moved
-from launcher.run.recovery import MOST_WAITS, Ended, GoOn, History, Move, Stop, Wait, decide
-from launcher.run.supervise import Outcome
+from launcher.run.attempt import Attempt, Ended, GoOn, Move, Outcome, Stop, Wait, moved
+from launcher.run.recovery import MOST_WAITS, History, decide
 from launcher.shared.activity import doing
 from launcher.trial.job import Job
 
@@ -75,10 +74,10 @@ def _attempt(result: Fit, begin: _Launch, screen: Screen, *, show: tuple[Shows, 
     assert result.chosen is not None
     number = len(result.attempts) + 1
     job = result.job = replace(result.job, folder=replace(result.job.folder, attempt=number))
-    made = Made(
+    attempt = Attempt(
         number=number, rung=begin.rung, command=begin.command.shell(), began=time.time(), checkpoint=begin.checkpoint, workers=begin.workers
     )
-    result.attempts.append(made)
+    result.attempts.append(attempt)
     result.status, result.command = Status.RUNNING, begin.command
     result.write()
     screen.launching(result)
@@ -104,8 +103,8 @@ def _attempt(result: Fit, begin: _Launch, screen: Screen, *, show: tuple[Shows, 
 def _hold_to_what_was_due(result: Fit) -> None:
     """A run that came to its end: its optimizer steps against those of the asked training. One that went on from a checkpoint made some of
     them before."""
-    made, outcome, due, rung = result.attempts[-1], result.outcome, result.due, result.attempts[-1].rung
-    if outcome is None or outcome.optimizer_steps is None or due is None or made.checkpoint is not None:
+    last, outcome, due, rung = result.attempts[-1], result.outcome, result.due, result.attempts[-1].rung
+    if outcome is None or outcome.optimizer_steps is None or due is None or last.checkpoint is not None:
         return
     same, times = result.certificate(rung), rung.accumulation / result.job.ladder.asked.accumulation
     result.steps = course.judged(outcome.optimizer_steps, due, times=times, proven=same.steps == PROVEN)
@@ -129,13 +128,13 @@ DISPROVES = (Ended.OUT_OF_MEMORY, Ended.HOST_MEMORY)
 
 def _strike_out(result: Fit, screen: Screen) -> None:
     """A run that failed for want of memory at the very rung that was proven for it, or lost something: its fit is never used again."""
-    made, outcome = result.attempts[-1], result.outcome
+    last, outcome = result.attempts[-1], result.outcome
     assert result.chosen is not None and outcome is not None
-    for_good = made.ended in DISPROVES or bool(outcome.lost_to_memory)
-    if made.rung.index != result.chosen.rung.index or not (for_good or made.ended is Ended.KILLED):
+    for_good = last.ended in DISPROVES or bool(outcome.lost_to_memory)
+    if last.rung.index != result.chosen.rung.index or not (for_good or last.ended is Ended.KILLED):
         return
-    why = outcome.lost_to_memory[0] if made.ended not in DISPROVES and outcome.lost_to_memory else made.evidence or made.ended.value
-    if wrong := reuse.disproved(result.job, result.digest, rung_index=made.rung.index, why=why[:200], for_good=for_good):
+    why = outcome.lost_to_memory[0] if last.ended not in DISPROVES and outcome.lost_to_memory else last.evidence or last.ended.value
+    if wrong := reuse.disproved(result.job, result.digest, rung_index=last.rung.index, why=why[:200], for_good=for_good):
         screen.otherwise(wrong, "could not write down that its fit was wrong")
     elif result.digest is not None and not for_good:
         screen.otherwise("", "was killed, and nobody knows for want of what: its kept fit is not used again before new trials")
@@ -162,7 +161,7 @@ def _move(result: Fit) -> Move:
     """The decision, written down."""
     left, spoiled = _left(result)
     goes_on_from = CHECKPOINT if left else NOTHING if spoiled or resuming(result.job.adapter).keeps() is None else BEGINNING
-    last = replace(result.attempts[-1], left=left, goes_on_from=goes_on_from)
+    last = replace(result.attempts[-1], left=tuple(left), goes_on_from=goes_on_from)
     result.attempts[-1] = last
     move = decide(replace(history(result), spoiled=spoiled))
     result.attempts[-1] = replace(last, then=move)
@@ -176,7 +175,7 @@ def history(result: Fit) -> History:
     return History(
         ladder=result.job.ladder,
         rules=result.job.recipe.recover,
-        attempts=tuple(made.as_attempt() for made in result.attempts),
+        attempts=tuple(result.attempts),
         checkpoints=tuple(result.attempts[-1].left),
         keeps=adapter.keeps(),
         tried=tuple(Tried(rung=one.rung, verdict=one.verdict) for one in result.trials),
@@ -217,15 +216,15 @@ def _goes_on_from(result: Fit) -> str:
 
 def _began(result: Fit) -> float:
     """When the run began, or was last begun anew."""
-    return next((made.began for made in reversed(result.attempts) if made.checkpoint is None), 0.0)
+    return next((one.began for one in reversed(result.attempts) if one.checkpoint is None), 0.0)
 
 
-def _diverged_before(attempts: Sequence[Made], path: Path) -> bool:
+def _diverged_before(attempts: Sequence[Attempt], path: Path) -> bool:
     """Whether a checkpoint was written by an attempt whose loss was not finite any more."""
-    ends = [*(made.began for made in attempts[1:]), math.inf]
+    ends = [*(one.began for one in attempts[1:]), math.inf]
     return any(
-        made.not_finite_since is not None and made.not_finite_since <= _written(path) < end
-        for made, end in zip(attempts, ends, strict=True)
+        one.not_finite_since is not None and one.not_finite_since <= _written(path) < end
+        for one, end in zip(attempts, ends, strict=True)
     )
 
 

@@ -23,7 +23,7 @@ from launcher.history.run_folder import RunFolder
 from launcher.history.runs import WITHOUT_A_RECORD
 from launcher.ladder.rungs import Ladder
 from launcher.run import attempt
-from launcher.run.attempt import Made
+from launcher.run.attempt import Attempt
 from launcher.trial import trial
 from launcher.trial.trial import Trial
 
@@ -55,7 +55,7 @@ class Interrupted:
         """The trials that it made, from their own folders."""
         return [trial.read(ladder, said) for said in self.record["trials"]]
 
-    def attempts(self, ladder: Ladder) -> list[Made]:
+    def attempts(self, ladder: Ladder) -> list[Attempt]:
         """Its attempts at the full run. Raises BadInput where the ladder isn't the one it was launched on."""
         try:
             return [attempt.read(said, ladder) for said in self.record["attempts"]]

@@ -20,8 +20,7 @@ from launcher.ladder.rungs import Rung
 from launcher.ladder.same_training import SameTraining, unproven
 from launcher.ladder.verdict import Kind
 from launcher.machine import headroom
-from launcher.run.attempt import Made
-from launcher.run.supervise import Outcome
+from launcher.run.attempt import Attempt, Outcome
 from launcher.trial.job import Job
 from launcher.trial.rung_zero import Misread
 from launcher.trial.trial import Trial
@@ -92,7 +91,7 @@ class Fit:
     """Whether the chosen rung is the asked training; of the last one that was looked at where none is chosen. None before that."""
     sames: dict[int, SameTraining] = field(default_factory=dict)
     """The same of every rung that was looked at, by its index."""
-    steps: course.Made | None = None
+    steps: course.RunSteps | None = None
     """A full run's optimizer steps against those due, once it has come to its end and both are known."""
     refused: str = ""
     """Why rungs with more accumulation than asked were ruled out, after trials of theirs had fitted."""
@@ -107,7 +106,7 @@ class Fit:
     digest: str | None = None
     """Of what its fit hangs on, once that is known: what a run disproves by running out of memory."""
     trial_seconds: float = 0.0
-    attempts: list[Made] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
     """Launches of the full run: one, and one more each time that it had to be started again."""
     forgiven: int = 0
     """So many of the first attempts don't count against ``recover.restarts``: a person has said ``autofit resume`` since."""

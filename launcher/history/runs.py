@@ -205,7 +205,7 @@ class Run:
 
 
 CHECKPOINT, BEGINNING, NOTHING, TORN = "checkpoint", "beginning", "nothing", "torn"
-"""What a run can be gone on from (``run.attempt.Made.goes_on_from``); ``TORN``: nobody knows, since its record can't be read."""
+"""What a run can be gone on from (``run.attempt.Attempt.goes_on_from``); ``TORN``: nobody knows, since its record can't be read."""
 WITHOUT_A_RECORD = (
     "Its recipe.yaml, its logs and what it has saved (run/) are as they were: command.sh is its command, which goes on from a checkpoint "
     "by the trainer's own words for that; or launch it anew."

@@ -159,7 +159,7 @@ def due(asked: Course, *, batch: int, length: Length | None) -> Due | None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Made:
+class RunSteps:
     """Optimizer steps of a run that came to its end."""
 
     made: int
@@ -173,7 +173,7 @@ class Made:
         return {"made": self.made, "due": [self.due.least, self.due.most], "due_by": self.due.by, "line": self.line}
 
 
-def judged(made: int, due: Due, *, times: float, proven: bool = False) -> Made:
+def judged(made: int, due: Due, *, times: float, proven: bool = False) -> RunSteps:
     """A run's steps against those due. ``times``: how much more its rung accumulates than was asked; ``proven``: twins, or the trainer's
     own reckoning, have shown that it makes as many.
 
@@ -181,18 +181,18 @@ def judged(made: int, due: Due, *, times: float, proven: bool = False) -> Made:
     unless it was proven.
     """
     if due.least <= made <= due.most:
-        return Made(made=made, due=due, line=PROVEN, otherwise=False)
+        return RunSteps(made=made, due=due, line=PROVEN, otherwise=False)
     apart = due.least - made if made < due.least else made - due.most
     more = made > due.most and (due.sure or _by_accumulation(made, due, times))
     if more or (made < due.least and not proven and _by_accumulation(made, due, times)):
         line = f"differs by {apart}: the run made {made} optimizer steps, {due.words} are due by {due.by}"
-        return Made(made=made, due=due, line=line, otherwise=True)
+        return RunSteps(made=made, due=due, line=line, otherwise=True)
     what = "it ended by itself before its length" if made < due.least else "what its words count isn't known"
     line = f"not comparable because the run made {made} optimizer steps where {due.words} are due by {due.by}: {what}"
-    return Made(made=made, due=due, line=line, otherwise=False)
+    return RunSteps(made=made, due=due, line=line, otherwise=False)
 
 
-def with_steps(same: SameTraining, made: Made) -> SameTraining:
+def with_steps(same: SameTraining, made: RunSteps) -> SameTraining:
     """A rung's certificate after a whole run of it. What was proven, or known to differ, before isn't undone by a run that ended early."""
     if made.otherwise or (made.line == PROVEN and not same.steps.startswith("differs")):
         return replace(same, steps=made.line)

@@ -1,24 +1,104 @@
-"""One attempt at the full run as plain values, and their way into the record and back."""
+"""One attempt at the full run as plain values: how it ended, what was done next, and their way into the record and back."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from launcher.adapter.commands import Checkpoint
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.machine import headroom
-from launcher.run.recovery import Attempt, Ended, Move, Stop, Wait
-from launcher.run.supervise import Outcome
 from launcher.shared.files import plain
+from launcher.shared.memory_failures import MemoryFailure, Source
 from launcher.shared.report import Phase
 
 
+class Ended(StrEnum):
+    """What ended an attempt."""
+
+    DONE = "done"
+    OUT_OF_MEMORY = "out_of_memory"  # of the device: allocator, driver, libraries; on a CPU budget of the host
+    SPILLED = "spilled"  # it went on out of the card, many times slower, and was ended for that
+    HOST_MEMORY = "host_memory"  # beside a card: loader workers, shared or page-locked memory, the kernel's killer
+    CARD_TAKEN = "card_taken"  # memory ran out that others had taken: says nothing of the rung
+    KILLED = "killed"  # SIGKILL from nobody known
+    DIVERGED = "diverged"  # the loss was not finite
+    STALLED = "stalled"
+    DISK_FULL = "disk_full"
+    READ_ONLY = "read_only"  # what it wrote to can't be written any more: a mount that went read-only, a mode that was changed
+    CRASHED = "crashed"
+    INTERRUPTED = "interrupted"  # a person, a scheduler, or autofit itself was killed
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Made:
-    """One launch of the trainer."""
+class Outcome:
+    """How a full run ended."""
+
+    returncode: int
+    seconds: float
+    peak_resident_bytes: int
+    """Most resident memory of the run's process (host)."""
+    peak_device_bytes: int
+    """Most that the run had in use on its card, context included, sampled each second; 0 on a CPU."""
+    peak_bytes: int
+    """Most memory that the run used, in the measure of its trial (``memory_usage.Usage``); 0 where it could not be seen."""
+    memory_failure: MemoryFailure | None
+    """Set where a failed run's own words say that memory ran out: the last of them, which ended it."""
+    ended: Ended = Ended.DONE
+    """What ended it."""
+    phase: str = Phase.DONE.value
+    """Where."""
+    evidence: str = ""
+    """By which words that is known."""
+    optimizer_steps: int | None = None
+    """That it made, as far as that could be seen from outside."""
+    lost_to_memory: tuple[str, ...] = ()
+    """Memory failures that the run's logs speak of and that it got over: a figure was not drawn, say."""
+
+    @property
+    def done(self) -> bool:
+        return self.returncode == 0 and self.ended is Ended.DONE
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GoOn:
+    """Launch again at this rung."""
+
+    rung: Rung
+    checkpoint: Checkpoint | None
+    """From here; None: from the beginning."""
+    why: str
+    workers: int | None = None
+    """At most so many loader workers; None: as asked."""
+    unproven: bool = False
+    """The rung doesn't ask less than the failed one in everything: it needs a trial first."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wait:
+    """Others hold the card: wait for it, then ``then``."""
+
+    then: GoOn
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stop:
+    """Nothing more can be done here."""
+
+    why: str
+    checkpoint: Checkpoint | None = None
+    """What is left to go on from."""
+
+
+Move = GoOn | Wait | Stop
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attempt:
+    """One launch of the trainer, and how it ended."""
 
     number: int
     rung: Rung
@@ -32,8 +112,10 @@ class Made:
     ended: Ended = Ended.INTERRUPTED
     """In a record whose launcher is gone, an attempt that it left behind reads so."""
     phase: str = Phase.TRAIN.value
+    """Where it ended: train, validate or finish (the last evaluation), as its own words tell."""
     evidence: str = ""
-    source: Any = None
+    source: Source | None = None
+    """For memory: who refused."""
     asked_bytes: int | None = None
     peak_bytes: int = 0
     seconds: float = 0.0
@@ -47,7 +129,7 @@ class Made:
     then: Move | None = None
     """What was done next."""
 
-    def ended_as(self, outcome: Outcome) -> Made:
+    def ended_as(self, outcome: Outcome) -> Attempt:
         failure = outcome.memory_failure
         return replace(
             self,
@@ -60,10 +142,10 @@ class Made:
             seconds=outcome.seconds,
         )
 
-    def as_attempt(self) -> Attempt:
-        """What a decision needs of it."""
-        done = max((one.done for one in self.left), default=0.0)
-        return Attempt(rung=self.rung, ended=self.ended, phase=self.phase, source=self.source, done=done, workers=self.workers)
+    @property
+    def done(self) -> float:
+        """How far the newest whole checkpoint had come when it ended; 0: there was none."""
+        return max((one.done for one in self.left), default=0.0)
 
     def wrong_by(self, trial_peak_bytes: int) -> int | None:
         """By how many bytes the fit was wrong: what was held and asked for beyond what the trial had shown.
@@ -104,7 +186,7 @@ def moved(move: Move) -> dict[str, Any]:
     return {"move": kind, **told}
 
 
-def read(said: Mapping[str, Any], ladder: Ladder) -> Made:
+def read(said: Mapping[str, Any], ladder: Ladder) -> Attempt:
     """An attempt out of a record. Raises KeyError, TypeError, ValueError or IndexError where it isn't one of this ladder's."""
     rung = ladder.rungs[said["rung_index"]]
     if dict(rung.values) != said["rung"]:
@@ -112,7 +194,7 @@ def read(said: Mapping[str, Any], ladder: Ladder) -> Made:
     kept = {name: said[name] for name in _PLAIN if name not in ("checkpoint", "ended", "left", *_LATER)}
     kept |= {name: said[name] for name in _LATER if name in said}
     checkpoint = _checkpoint(said["checkpoint"]) if said["checkpoint"] is not None else None
-    return Made(rung=rung, checkpoint=checkpoint, ended=Ended(said["ended"]), left=[_checkpoint(one) for one in said["left"]], **kept)
+    return Attempt(rung=rung, checkpoint=checkpoint, ended=Ended(said["ended"]), left=tuple(map(_checkpoint, said["left"])), **kept)
 
 
 def _checkpoint(said: Mapping[str, Any]) -> Checkpoint:

@@ -7,7 +7,7 @@ import signal
 from dataclasses import dataclass
 
 from launcher.adapter.protocol import Weights
-from launcher.run.recovery import Ended
+from launcher.run.attempt import Ended
 from launcher.shared.memory_failures import MemoryFailure, maybe_memory, memory_failure
 from launcher.shared.report import Phase
 

@@ -1,14 +1,13 @@
 """Decides what to do after an attempt has ended. Pure: the same history always gives the same move.
 
 A move goes down the ladder or stays; it never goes up, and every rung of a ladder has the effective batch that was asked.
-``attempts`` acts on it.
+``engine.attempts`` acts on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 
 from launcher.adapter.commands import Checkpoint
@@ -16,48 +15,15 @@ from launcher.config.schema import RecoverRules
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.ladder.search import Tried, dominated_by
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.shared.memory_failures import Source
+from launcher.run.attempt import Attempt, Ended, GoOn, Move, Stop, Wait
 from launcher.shared.report import Phase
 
 MOST_WAITS = 5
 """Times that a launch waits for its card: others that come and go for ever end it."""
 
 
-class Ended(StrEnum):
-    """What ended an attempt."""
-
-    DONE = "done"
-    OUT_OF_MEMORY = "out_of_memory"  # of the device: allocator, driver, libraries; on a CPU budget of the host
-    SPILLED = "spilled"  # it went on out of the card, many times slower, and was ended for that
-    HOST_MEMORY = "host_memory"  # beside a card: loader workers, shared or page-locked memory, the kernel's killer
-    CARD_TAKEN = "card_taken"  # memory ran out that others had taken: says nothing of the rung
-    KILLED = "killed"  # SIGKILL from nobody known
-    DIVERGED = "diverged"  # the loss was not finite
-    STALLED = "stalled"
-    DISK_FULL = "disk_full"
-    READ_ONLY = "read_only"  # what it wrote to can't be written any more: a mount that went read-only, a mode that was changed
-    CRASHED = "crashed"
-    INTERRUPTED = "interrupted"  # a person, a scheduler, or autofit itself was killed
-
-
 _TOO_MUCH = {Ended.OUT_OF_MEMORY: Kind.OUT_OF_MEMORY, Ended.SPILLED: Kind.SPILLED}
 """Ends that say that the device's memory is too small for their rung."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Attempt:
-    """One launch of the trainer and how it ended."""
-
-    rung: Rung
-    ended: Ended
-    phase: str = Phase.TRAIN.value
-    """Where it ended: train, validate or finish (the last evaluation), as its own words tell."""
-    source: Source | None = None
-    """For memory: who refused."""
-    done: float = 0.0
-    """How far the newest whole checkpoint had come when it ended; 0: there was none."""
-    workers: int | None = None
-    """Loader workers it was held to; None: as asked."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,39 +46,6 @@ class History:
     """Loader workers as asked; None: not known, or nothing can be said of them."""
     forgiven: int = 0
     """So many of the first attempts don't count; all of them do not where a person says now that the run is to go on."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GoOn:
-    """Launch again at this rung."""
-
-    rung: Rung
-    checkpoint: Checkpoint | None
-    """From here; None: from the beginning."""
-    why: str
-    workers: int | None = None
-    """At most so many loader workers; None: as asked."""
-    unproven: bool = False
-    """The rung doesn't ask less than the failed one in everything: it needs a trial first."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wait:
-    """Others hold the card: wait for it, then ``then``."""
-
-    then: GoOn
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Stop:
-    """Nothing more can be done here."""
-
-    why: str
-    checkpoint: Checkpoint | None = None
-    """What is left to go on from."""
-
-
-Move = GoOn | Wait | Stop
 
 
 def decide(history: History) -> Move:

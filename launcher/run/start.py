@@ -14,7 +14,7 @@ from launcher.adapter.protocol import resuming
 from launcher.ladder.rungs import Rung
 from launcher.machine import devices, process
 from launcher.machine.process import Child, Shows
-from launcher.run.recovery import GoOn
+from launcher.run.attempt import GoOn
 from launcher.shared import allocator
 from launcher.shared.orders import HELD
 from launcher.trial.environment import allocator_environment

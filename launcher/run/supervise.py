@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from launcher.adapter.protocol import Weights, resuming
@@ -14,46 +13,15 @@ from launcher.ladder.rungs import Rung
 from launcher.machine import devices, host, process
 from launcher.machine.process import Child
 from launcher.run import cause
+from launcher.run.attempt import Outcome
 from launcher.run.cause import Cause, Seen
 from launcher.run.memory_usage import Usage
 from launcher.run.meter import Meter
-from launcher.run.recovery import Ended
 from launcher.run.watch import NEAR_LIMIT, POLL_S, Watch
 from launcher.shared.activity import doing
 from launcher.shared.ending import Ending
-from launcher.shared.memory_failures import MemoryFailure, lost_in
-from launcher.shared.report import Phase
+from launcher.shared.memory_failures import lost_in
 from launcher.trial.job import Job
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
-    """How a full run ended."""
-
-    returncode: int
-    seconds: float
-    peak_resident_bytes: int
-    """Most resident memory of the run's process (host)."""
-    peak_device_bytes: int
-    """Most that the run had in use on its card, context included, sampled each second; 0 on a CPU."""
-    peak_bytes: int
-    """Most memory that the run used, in the measure of its trial (``memory_usage.Usage``); 0 where it could not be seen."""
-    memory_failure: MemoryFailure | None
-    """Set where a failed run's own words say that memory ran out: the last of them, which ended it."""
-    ended: Ended = Ended.DONE
-    """What ended it."""
-    phase: str = Phase.DONE.value
-    """Where."""
-    evidence: str = ""
-    """By which words that is known."""
-    optimizer_steps: int | None = None
-    """That it made, as far as that could be seen from outside."""
-    lost_to_memory: tuple[str, ...] = ()
-    """Memory failures that the run's logs speak of and that it got over: a figure was not drawn, say."""
-
-    @property
-    def done(self) -> bool:
-        return self.returncode == 0 and self.ended is Ended.DONE
 
 
 def follow(

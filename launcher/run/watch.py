@@ -16,11 +16,11 @@ from launcher.ladder.course import Due
 from launcher.machine import devices, stack_dump
 from launcher.machine.process import Child
 from launcher.run import health
+from launcher.run.attempt import Ended
 from launcher.run.health import Look
 from launcher.run.losses import Losses, loss_report
 from launcher.run.memory_usage import Usage
 from launcher.run.meter import Meter
-from launcher.run.recovery import Ended
 from launcher.run.steps_made import StepsMade
 from launcher.shared import procfs
 from launcher.shared.memory_failures import gone_otherwise

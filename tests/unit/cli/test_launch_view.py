@@ -16,8 +16,7 @@ from launcher.errors import Fault
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.run.recovery import Ended
-from launcher.run.supervise import Outcome
+from launcher.run.attempt import Ended, Outcome
 from launcher.shared.report import SAMPLES, TrialReport
 from launcher.trainers.suite import cpu_budget
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter

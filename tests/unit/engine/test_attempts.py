@@ -32,8 +32,7 @@ from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine.devices import Budget
 from launcher.machine.process import Child
 from launcher.run import health
-from launcher.run.attempt import Made, read
-from launcher.run.recovery import Ended
+from launcher.run.attempt import Attempt, Ended, read
 from launcher.shared.report import Phase, TrialReport
 from launcher.trainers.suite import cpu_budget
 from launcher.trial.job import Job
@@ -256,7 +255,7 @@ def test_every_failure_is_answered_and_all_of_it_is_written_down(tmp_path: Path)
     record = json.loads((folder / "record.json").read_text())
     assert [one["effective_batch"] for one in record["attempts"]] == [8, 8, 8]
     assert record["attempts"][0]["next"]["why"].startswith("out of memory in train") and record["rung"]["micro_batch"] == 4
-    assert [read(one, LADDER).as_attempt() for one in record["attempts"]] == [made.as_attempt() for made in fit.attempts]
+    assert [read(one, LADDER) for one in record["attempts"]] == [replace(made, then=None) for made in fit.attempts]
     assert "MemoryError" in (folder / "run.stderr.log").read_text() and (folder / "run.stdout.3.log").read_text().startswith("epoch 1")
     assert (folder / "native" / "attempt-3.sh").exists() and "'0'" not in (folder / "native" / "attempt-3.sh").read_text()
     events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
@@ -327,7 +326,7 @@ def test_a_loss_that_is_not_finite_is_rolled_back_to_before_it(tmp_path: Path) -
 
 def test_where_everything_was_saved_too_late_it_is_not_begun_anew_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fit = run(tmp_path, "nan", on_nan="go_on", nan_reports=9)
-    assert told(fit) == ["diverged 8"] and fit.attempts[0].left == []
+    assert told(fit) == ["diverged 8"] and not fit.attempts[0].left
     fit = gone_on(fit.job, tmp_path, monkeypatch)
     why = fit.attempts[0].as_record(0)["next"]["why"]
     assert told(fit) == ["diverged 8"] and "3.json: it was written after the first loss that was not finite (and 3 older)" in why
@@ -432,7 +431,7 @@ def test_an_interrupted_run_says_what_it_can_be_gone_on_from(
 
 
 def test_what_two_equal_processes_differ_by_makes_no_fit_wrong() -> None:
-    made = Made(number=1, rung=LADDER.asked, command="", began=0.0, ended=Ended.OUT_OF_MEMORY, peak_bytes=400 * MIB, asked_bytes=4 * MIB)
+    made = Attempt(number=1, rung=LADDER.asked, command="", began=0.0, ended=Ended.OUT_OF_MEMORY, peak_bytes=400 * MIB, asked_bytes=4 * MIB)
     assert made.wrong_by(400 * MIB) == 0 and made.wrong_by(300 * MIB) == 104 * MIB and made.wrong_by(500 * MIB) == -96 * MIB
 
 

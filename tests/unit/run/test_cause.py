@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from launcher.adapter.protocol import Weights
+from launcher.run.attempt import Ended
 from launcher.run.cause import Seen, find, phase_of
-from launcher.run.recovery import Ended
 
 OOM = "RuntimeError: err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 3276800 bytes. Error code 12"
 

@@ -13,7 +13,8 @@ from launcher.config.schema import RecoverRules
 from launcher.ladder.rungs import Ladder, Rung, Wheel, build
 from launcher.ladder.search import Tried
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.run.recovery import MOST_WAITS, Attempt, Ended, GoOn, History, Stop, Wait, decide
+from launcher.run.attempt import Attempt, Ended, GoOn, Stop, Wait
+from launcher.run.recovery import MOST_WAITS, History, decide
 from launcher.shared.report import Phase
 
 LADDER = build(
@@ -33,7 +34,7 @@ def checkpoint(done: float = 3) -> Checkpoint:
 
 
 def at(rung: Rung, ended: Ended, **more: object) -> Attempt:
-    return replace(Attempt(rung=rung, ended=ended), **more)  # type: ignore[arg-type]
+    return replace(Attempt(number=1, rung=rung, command="", began=0.0, ended=ended), **more)  # type: ignore[arg-type]
 
 
 def history(*attempts: Attempt, **more: object) -> History:
@@ -122,9 +123,9 @@ def test_fewer_loader_workers_come_before_a_lower_rung() -> None:
 
 
 def test_a_killed_run_goes_on_at_its_rung_and_lighter_where_nothing_was_won_since() -> None:
-    killed = at(LADDER.asked, Ended.KILLED, done=3)
+    killed = at(LADDER.asked, Ended.KILLED, left=(checkpoint(3),))
     assert went_on(decide(history(killed))).rung == LADDER.asked
-    assert went_on(decide(history(killed, replace(killed, done=4)))).rung == LADDER.asked
+    assert went_on(decide(history(killed, replace(killed, left=(checkpoint(4),))))).rung == LADDER.asked
     assert went_on(decide(history(killed, killed))).rung.micro_batch == 4
 
 
@@ -162,7 +163,7 @@ def test_a_crash_is_not_started_again() -> None:
 
 
 def test_a_person_who_resumes_gives_a_new_budget() -> None:
-    ended = [at(LADDER.asked, Ended.KILLED, done=number) for number in range(6)]
+    ended = [at(LADDER.asked, Ended.KILLED, left=(checkpoint(number),)) for number in range(6)]
     assert isinstance(decide(history(*ended)), Stop)
     assert isinstance(decide(history(*ended, at(LADDER.asked, Ended.INTERRUPTED), forgiven=6)), GoOn)
 
@@ -192,7 +193,7 @@ class Night:
             if saved:
                 self.done += 1
                 self.begun_at = rung
-            self.attempts.append(Attempt(rung=rung, ended=ended, phase=phase, done=self.done, workers=workers))
+            self.attempts.append(at(rung, ended, phase=phase, left=(checkpoint(self.done),), workers=workers))
             move = self.decided(fits)
             if isinstance(move, Stop):
                 return move

@@ -8,8 +8,8 @@ from pathlib import Path
 from benchmarks.watching_cost import job as script_job
 from launcher.adapter.progress import TRAIN, Progress
 from launcher.machine.devices import Budget
+from launcher.run.attempt import Ended
 from launcher.run.health import Look
-from launcher.run.recovery import Ended
 from launcher.run.watch import Found, Pacing
 from launcher.shared.sizes import GIB
 
