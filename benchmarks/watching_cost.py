@@ -65,7 +65,7 @@ def job(root: Path) -> Job:
 
 
 def watched(job: Job, child: process.Child) -> None:
-    supervise.follow(job, child, rung=job.ladder.asked, base_bytes=0)
+    supervise.follow(job, child, job.folder.attempt(1), rung=job.ladder.asked, base_bytes=0)
 
 
 def unwatched(job: Job, child: process.Child) -> None:
@@ -77,7 +77,8 @@ def measured(follow: Follow, root: Path, seconds: float) -> tuple[float, float]:
     this = job(root)
     work = this.folder.path / "work.py"
     work.write_text(WORK, encoding="utf-8")
-    child = process.start((sys.executable, str(work), str(seconds)), env={}, stdout=this.folder.run_stdout, stderr=this.folder.run_stderr)
+    files = this.folder.attempt(1)
+    child = process.start((sys.executable, str(work), str(seconds)), env={}, stdout=files.stdout, stderr=files.stderr)
     looks: list[tuple[float, float]] = []
     timers = [threading.Timer(after, lambda: looks.append((time.perf_counter(), time.process_time()))) for after in (2.0, seconds)]
     for timer in timers:
@@ -87,7 +88,7 @@ def measured(follow: Follow, root: Path, seconds: float) -> tuple[float, float]:
         timer.join()
     (began, before), (ended, after) = looks
     cost = (after - before) / (ended - began)
-    return float(this.folder.run_stdout.read_text(encoding="utf-8").split()[-1]), cost
+    return float(files.stdout.read_text(encoding="utf-8").split()[-1]), cost
 
 
 def interval(values: list[float], *, draws: int = 2000) -> tuple[float, float]:

@@ -228,13 +228,13 @@ def really(job: Job, rung: Rung, measured: dict[str, Any], place: Path) -> dict[
     chosen = Trial(
         rung=rung, verdict=Verdict(kind=Kind.FITS, phase="done", why=""), report=report, seconds=0.0, folder=job.folder.trial(rung.index)
     )
-    command = launch.native_command(job, rung)
+    command, files = launch.native_command(job, rung), job.folder.attempt(1)
     idle = devices.free_now(job.budget) or 0
     with _told(peaks, job.budget, idle), open(os.devnull, "wb") as nowhere:
-        child = launch.start(job, chosen, command, show=(nowhere, nowhere))
-        ending = process.wait(child, timeout_s=RUN_TIMEOUT_S, stderr=job.folder.run_stderr)
+        child = launch.start(job, chosen, command, files, show=(nowhere, nowhere))
+        ending = process.wait(child, timeout_s=RUN_TIMEOUT_S, stderr=files.stderr)
     devices.settle(job.budget, idle_free_bytes=idle)
-    said = ending.stderr_tail + process.tail(job.folder.run_stdout)
+    said = ending.stderr_tail + process.tail(files.stdout)
     failure = memory_failure(said, last=True) if ending.returncode else None
     shutil.rmtree(job.folder.run, ignore_errors=True)  # weights of gigabytes
     return {
@@ -243,7 +243,7 @@ def really(job: Job, rung: Rung, measured: dict[str, Any], place: Path) -> dict[
         "seconds": round(ending.seconds, 1),
         "failure": failure,
         "said": said[-400:] if ending.returncode and failure is None else "",
-        "lost": lost_in(job.folder.run_stdout, job.folder.run_stderr) if not ending.returncode else (),
+        "lost": lost_in(files.stdout, files.stderr) if not ending.returncode else (),
         "run": json.loads(peaks.read_text(encoding="utf-8")) if peaks.exists() else {},
     }
 

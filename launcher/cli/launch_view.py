@@ -264,7 +264,8 @@ class Display:
                 self._say(f"  {name:<28} {value}")
         else:
             self._say(_failure(outcome), style="red")
-            self._say(f"its words: {fit.job.folder.run_stderr} and {fit.job.folder.run_stdout}")
+            files = fit.job.folder.attempt(max(1, len(fit.attempts)))
+            self._say(f"its words: {files.stderr} and {files.stdout}")
             self._going_on(fit)
         self._memory(fit)
 

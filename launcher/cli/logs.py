@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -75,9 +75,9 @@ def _wrong(found: str, cure: str) -> Fault:
 def _now(run: Run) -> Said | None:
     """What is being said, or was last: by the full run's newest attempt, before it by the newest trial."""
     if "run_started" in run.events:
-        folder = replace(run.folder, attempt=run.attempt)
+        files = run.folder.attempt(run.attempt)
         again = f" (attempt {run.attempt})" if run.attempt > 1 else ""
-        return Said(name=f"run{again}", stdout=folder.run_stdout, stderr=folder.run_stderr)
+        return Said(name=f"run{again}", stdout=files.stdout, stderr=files.stderr)
     return _of_rungs(run)[-1] if _of_rungs(run) else None
 
 

@@ -68,7 +68,7 @@ def _runs(count: int) -> str:
 def _is_over(run: Run) -> bool:
     from launcher.history.owner import State
 
-    free = run.held.state in (State.ENDED, State.KILLED)
+    free = run.ownership.state in (State.ENDED, State.KILLED)
     return free and not run.at_work and run.state not in ("elsewhere", "unknown")
 
 
@@ -87,7 +87,7 @@ def _removed(call: Call, old: Old) -> bool:
 
     path = old.run.folder.path
     try:
-        with owner.held(path):
+        with owner.owning(path):
             shutil.rmtree(path)
     except (BadInput, OSError) as kept:
         call.terminal.complain(f"{path} was not removed: {kept}")

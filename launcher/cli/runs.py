@@ -153,8 +153,8 @@ def _refuse_older(run: Run) -> None:
 
 def _after(run: Run) -> str:
     """What can be done about a run that didn't come to its end."""
-    if run.state == "elsewhere" and run.held.owner is not None:
-        return f"Nothing has come from it for long: it runs on {run.held.owner.host}, or was killed there."
+    if run.state == "elsewhere" and run.ownership.owner is not None:
+        return f"Nothing has come from it for long: it runs on {run.ownership.owner.host}, or was killed there."
     if run.state not in ("killed", "interrupted", "failed", "diverged", "stopped"):
         return ""
     from launcher.history.runs import TORN, how_to_go_on
@@ -191,13 +191,13 @@ def _stop(call: Call) -> Answer:
     run = reader.now()
     _refuse_older(run)
     board = call.terminal.board()
-    if run.held.state is owner.State.RUNNING and run.held.owner is not None:
-        _ask(run, run.held.owner)
-        board.say(f"{run.name}: asked process {run.held.owner.pid} to stop; it ends its trainer, and writes its record")
+    if run.ownership.state is owner.State.RUNNING and run.ownership.owner is not None:
+        _ask(run, run.ownership.owner)
+        board.say(f"{run.name}: asked process {run.ownership.owner.pid} to stop; it ends its trainer, and writes its record")
         with doing("waiting for its end"):
             run = _awaited(reader)
     elif run.state == "elsewhere":
-        raise BadInput([owner.refusal(run.folder.path, run.held)])
+        raise BadInput([owner.refusal(run.folder.path, run.ownership)])
     else:
         board.say(f"{run.name}: nothing runs it, there is nothing to stop")
     if run.at_work:

@@ -199,7 +199,7 @@ def _bar(part: float | None, words: Text, *, colour: str = "cyan") -> Renderable
 
 
 def _owner(run: Run) -> Text | None:
-    owner = run.held.owner
+    owner = run.ownership.owner
     return Text(f"process {owner.pid} on {owner.host}", style="dim") if owner is not None else None
 
 
@@ -234,7 +234,7 @@ def _words(state: str) -> str:
 
 
 def _state(run: Run) -> Text:
-    elsewhere = f" ({run.held.owner.host})" if run.state == "elsewhere" and run.held.owner is not None else ""
+    elsewhere = f" ({run.ownership.owner.host})" if run.state == "elsewhere" and run.ownership.owner is not None else ""
     return Text(_words(run.state) + elsewhere, style=_colour(run))
 
 

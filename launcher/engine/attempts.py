@@ -73,7 +73,7 @@ def _attempt(result: Fit, begin: _Launch, screen: Screen, *, show: tuple[Shows, 
     """One launch of the trainer, to its end. Raises Interrupted where a signal ended it; that is written down, too."""
     assert result.chosen is not None
     number = len(result.attempts) + 1
-    job = result.job = replace(result.job, folder=replace(result.job.folder, attempt=number))
+    job, files = result.job, result.job.folder.attempt(number)
     attempt = Attempt(
         number=number, rung=begin.rung, command=begin.command.shell(), began=time.time(), checkpoint=begin.checkpoint, workers=begin.workers
     )
@@ -84,11 +84,11 @@ def _attempt(result: Fit, begin: _Launch, screen: Screen, *, show: tuple[Shows, 
     told: dict[str, Any] = {"oom_kills": host.oom_kills(), **({"attempt": number} if number > 1 else {})}
     job.folder.event("run_started", rung_index=begin.rung.index, command=begin.command.shell(), checkpoint=begin.checkpoint, **told)
     chosen = replace(result.chosen, rung=begin.rung)
-    child = launch.start(job, chosen, begin.command, show=show)
+    child = launch.start(job, chosen, begin.command, files, show=show)
     stalled = any(one.ended is Ended.STALLED for one in result.attempts[:-1])
     try:
         outcome = supervise.follow(
-            job, child, rung=begin.rung, base_bytes=chosen.report.base_bytes, told=screen.heartbeat, otherwise=screen.otherwise,
+            job, child, files, rung=begin.rung, base_bytes=chosen.report.base_bytes, told=screen.heartbeat, otherwise=screen.otherwise,
             diverging=partial(_diverging, result), after_a_stall=stalled, due=result.due,
         )  # fmt: skip
     except (Interrupted, KeyboardInterrupt):
@@ -223,8 +223,7 @@ def _diverged_before(attempts: Sequence[Attempt], path: Path) -> bool:
     """Whether a checkpoint was written by an attempt whose loss was not finite any more."""
     ends = [*(one.began for one in attempts[1:]), math.inf]
     return any(
-        one.not_finite_since is not None and one.not_finite_since <= _written(path) < end
-        for one, end in zip(attempts, ends, strict=True)
+        one.not_finite_since is not None and one.not_finite_since <= _written(path) < end for one, end in zip(attempts, ends, strict=True)
     )
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # only a search that is led by it pays for a forecast
 def fit(job: Job, screen: Screen) -> Fit:
     """Tries rungs until one fits. The record is written as it happens, and says in the end what really happened."""
     result = Fit(job=job, fit_only=True)
-    with job.turn, owner.held(job.folder.path), recorded(result):
+    with job.turn, owner.owning(job.folder.path), recorded(result):
         walk(result, screen)
         screen.summary(result)
     return result
@@ -165,7 +165,7 @@ def try_some(draft: Draft, screen: Screen, choose: Callable[[Ladder, Sequence[se
     """Tries what is chosen of the ladder, by the trials before, until nothing is."""
     job, made = prepare(draft, queued=screen.queued), list[Trial]()
     screen.plan(job)
-    with job.turn, owner.held(job.folder.path):
+    with job.turn, owner.owning(job.folder.path):
         while (rung := choose(job.ladder, [as_tried(one, job) for one in made])) is not None:
             made.append(make_trial(job, rung, screen, number=len(made) + 1))
             if (wrong := misread_at_rung_0(job, made[-1])) is not None and (words := own_words_of(job.adapter)) is not None:

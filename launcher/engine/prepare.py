@@ -78,7 +78,7 @@ def _prepared(draft: Draft, recipe: Recipe, queued: Callable[[str], None] | None
         raise BadInput(draft.provenance.placed([*faults, *refused.faults])) from refused
     ladder = _collect(faults, lambda: build.ladder_of(adapter))
     budget = _collect(faults, lambda: _budget(recipe))
-    faults = [fault for fault in faults if fault.key != HELD]  # perhaps another launch holds it, which is waited for
+    faults = [fault for fault in faults if fault.key != SHARE]  # perhaps another launch holds it, which is waited for
     faults += disk_faults(Path(recipe.run.root))
     if _to_be_made(draft):  # what is wrong beside the data is told before a command is run
         faults += [fault for fault in _collect(faults, adapter.check) or [] if fault.key != "data"]
@@ -121,7 +121,7 @@ def _budget(recipe: Recipe) -> Budget:
     return devices.find(device.kind, index=device.index, memory_bytes=device.memory, headroom=device.headroom, share=device.share)
 
 
-HELD = "device.share"
+SHARE = "device.share"
 """The key of a fault of which time is the cure: others hold the card."""
 
 
@@ -149,7 +149,7 @@ def budget_in_turn(recipe: Recipe, *, waited: bool) -> Budget:
             try:
                 return _budget(recipe)
             except BadInput as refused:
-                if time.monotonic() >= until or any(fault.key != HELD for fault in refused.faults):
+                if time.monotonic() >= until or any(fault.key != SHARE for fault in refused.faults):
                     raise
             time.sleep(0.5)
 

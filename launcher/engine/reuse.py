@@ -97,7 +97,7 @@ def _killed_for_something_else(run: Run) -> bool:
     The kernel has killed nothing for that since it began, which it counts while the machine is up; and the run had stayed below the cap
     that its fit was proven for, so new trials would show the same again.
     """
-    if run.held.owner is None or not run.events or run.held.owner.boot != owner.boot() or not owner.boot():
+    if run.ownership.owner is None or not run.events or run.ownership.owner.boot != owner.boot() or not owner.boot():
         return False
     started = run.events.get("run_started")
     if started is None:

@@ -27,7 +27,7 @@ from launcher.trial.job import Job
 def train(job: Job, screen: Screen, *, show: tuple[Shows, Shows]) -> Fit:
     """Fits, then launches the full run at the rung that fits and sees it to its end."""
     result = Fit(job=job)
-    with job.turn, owner.held(job.folder.path), recorded(result):
+    with job.turn, owner.owning(job.folder.path), recorded(result):
         fit.walk(result, screen)
         screen.summary(result)
         if result.chosen is not None and result.command is not None:
@@ -40,7 +40,7 @@ def train(job: Job, screen: Screen, *, show: tuple[Shows, Shows]) -> Fit:
 def go_on(interrupted: Interruption, screen: Screen, *, show: tuple[Shows, Shows]) -> Fit:
     """Goes on with a launch: with its trials where no rung had been found, then with its full run unless only trials were asked for."""
     os.chdir(interrupted.cwd)
-    with owner.held(interrupted.folder.path), ExitStack() as until_the_end:
+    with owner.owning(interrupted.folder.path), ExitStack() as until_the_end:
         with doing("looking at the recipe, its data, the device and what the run has left"):
             result = _as_it_was(interrupted, screen, until_the_end)
         tell_launched(interrupted.folder.path)

@@ -58,7 +58,7 @@ class Owner:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Held:
+class Ownership:
     """What ``who`` finds."""
 
     state: State
@@ -66,17 +66,17 @@ class Held:
     """None where the state is UNKNOWN."""
 
 
-def who(folder: Path) -> Held:
+def who(folder: Path) -> Ownership:
     """Who holds the folder. Changes nothing."""
     try:
         file = os.open(folder / NAME, os.O_RDONLY)
     except OSError:
-        return Held(state=State.UNKNOWN)
+        return Ownership(state=State.UNKNOWN)
     try:
         owner, free = _read(file), _lock(file, fcntl.LOCK_SH)
     finally:
         os.close(file)
-    return Held(state=State.UNKNOWN) if owner is None else Held(state=_state(owner, free), owner=owner)
+    return Ownership(state=State.UNKNOWN) if owner is None else Ownership(state=_state(owner, free), owner=owner)
 
 
 def _state(owner: Owner, free: bool | None) -> State:
@@ -101,7 +101,7 @@ def alive(owner: Owner) -> bool:
 
 
 @contextmanager
-def held(folder: Path, *, from_elsewhere: bool = False) -> Iterator[Owner]:
+def owning(folder: Path, *, from_elsewhere: bool = False) -> Iterator[Owner]:
     """While open, this process holds the folder. Raises BadInput, having changed nothing, where another one does.
 
     ``from_elsewhere``: take it from another machine's process, too, of which somebody knows that it has ended.
@@ -131,11 +131,11 @@ def _opened(folder: Path, *, from_elsewhere: bool) -> tuple[int | None, bool]:
     state = State.UNKNOWN if before is None else _state(before, free)
     if free is False or state is State.RUNNING or (state is State.ELSEWHERE and not from_elsewhere):
         os.close(file)
-        raise BadInput([refusal(folder, Held(state=State.RUNNING if free is False else state, owner=before))])
+        raise BadInput([refusal(folder, Ownership(state=State.RUNNING if free is False else state, owner=before))])
     return file, free is True
 
 
-def refusal(folder: Path, found: Held) -> Fault:
+def refusal(folder: Path, found: Ownership) -> Fault:
     """Why nobody else may run in this folder: its owner lives, or may live."""
     pid = f"process {found.owner.pid}" if found.owner is not None else "another process"
     if found.state is State.ELSEWHERE and found.owner is not None:

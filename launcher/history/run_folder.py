@@ -40,8 +40,6 @@ class RunFolder:
     """One launch's folder."""
 
     path: Path
-    attempt: int = 1
-    """Which launch of the trainer logs are written for; a run that had to be started again has more than one."""
 
     @classmethod
     def create(cls, root: Path, name: str, *, now: datetime | None = None) -> RunFolder:
@@ -86,32 +84,12 @@ class RunFolder:
         return self.path / "run"
 
     @property
-    def run_stdout(self) -> Path:
-        return self.path / f"run.stdout{self._nth()}.log"
-
-    @property
-    def run_stderr(self) -> Path:
-        return self.path / f"run.stderr{self._nth()}.log"
-
-    @property
     def series(self) -> Path:
         return self.path / "series.jsonl"
 
-    @property
-    def held(self) -> Path:
-        """Where the processes of a full run tell the base above which they hold themselves to the budget."""
-        return self.path / f"held{self._nth()}"
-
-    @property
-    def stalled(self) -> Path:
-        return self.path / f"stalled.{self.attempt}.txt"
-
-    @property
-    def attempt_command(self) -> Path:
-        return self.native / f"attempt-{self.attempt}.sh"
-
-    def _nth(self) -> str:
-        return f".{self.attempt}" if self.attempt > 1 else ""
+    def attempt(self, number: int) -> AttemptFiles:
+        """What is written for one attempt at the full run, the first of which is 1."""
+        return AttemptFiles(self.path, number)
 
     @property
     def final(self) -> Path:
@@ -153,6 +131,39 @@ class RunFolder:
 
     def replace_json(self, path: Path, value: Any) -> None:
         files.replace_json(path, value)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFiles:
+    """One attempt's own files in the run folder."""
+
+    folder: Path
+    number: int
+
+    @property
+    def stdout(self) -> Path:
+        return self.folder / f"run.stdout{self._nth}.log"
+
+    @property
+    def stderr(self) -> Path:
+        return self.folder / f"run.stderr{self._nth}.log"
+
+    @property
+    def processes(self) -> Path:
+        """Where its processes tell the base above which they hold themselves to the budget, and their optimizer steps."""
+        return self.folder / f"held{self._nth}"
+
+    @property
+    def stalled(self) -> Path:
+        return self.folder / f"stalled.{self.number}.txt"
+
+    @property
+    def command(self) -> Path:
+        return self.folder / "native" / f"attempt-{self.number}.sh"
+
+    @property
+    def _nth(self) -> str:
+        return f".{self.number}" if self.number > 1 else ""
 
 
 def no_run_folder(root: Path, why: OSError) -> Fault:

@@ -16,7 +16,7 @@ from typing import Any
 
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.history import owner, series
-from launcher.history.owner import Held, State
+from launcher.history.owner import Ownership, State
 from launcher.history.run_folder import RunFolder
 
 ROOT = Path("runs/autofit")
@@ -30,7 +30,7 @@ class Run:
     """One run folder as it is now. Sizes are bytes, times seconds since 1970; None and 0 are what nobody has told."""
 
     folder: RunFolder
-    held: Held
+    ownership: Ownership
     record: Mapping[str, Any]
     """``record.json``; empty where there is none, or none that can be read."""
     events: Mapping[str, Mapping[str, Any]]
@@ -60,7 +60,7 @@ class Run:
             return "fitted"
         if told not in AT_WORK:
             return told
-        return {State.RUNNING: told, State.KILLED: "killed", State.ENDED: "stopped"}.get(self.held.state, self.held.state.value)
+        return {State.RUNNING: told, State.KILLED: "killed", State.ENDED: "stopped"}.get(self.ownership.state, self.ownership.state.value)
 
     @property
     def at_work(self) -> bool:
@@ -183,7 +183,7 @@ class Run:
             "run_dir": str(self.folder.path),
             "recipe": self.recipe,
             "state": self.state,
-            "owner": self.held.owner,
+            "owner": self.ownership.owner,
             "rung_index": self.rung_index,
             "rung": self.rung,
             "trials": self.tried,
@@ -290,7 +290,7 @@ class Reader:
         self._rungs: list[int] = []
 
     def now(self) -> Run:
-        held = owner.who(self._folder.path)  # first: a record that is read later is at least as new
+        ownership = owner.who(self._folder.path)  # first: a record that is read later is at least as new
         fresh, _ = self._events.fresh()
         for event in fresh:
             self._tried += event.get("event") == "trial_ended"
@@ -301,7 +301,7 @@ class Reader:
         self._lines = lines if anew else [*self._lines, *lines]
         return Run(
             folder=self._folder,
-            held=held,
+            ownership=ownership,
             record=_json(self._folder.final),
             events=dict(self._last),
             lines=tuple(line for line in self._lines if "at" in line),

@@ -1,6 +1,6 @@
 """Measures a full run's memory as its trial measured it, from outside, at a cost below 0.5 % (benchmarks/watching_cost.py).
 
-CPU: VmData of each process above its base. A process that autofit holds to a budget tells its base itself (``held``); another
+CPU: VmData of each process above its base. A process that autofit holds to a budget tells its base itself (``processes``); another
 one's is taken to be that of its trial, which imported the same. CUDA: what the driver says is in use beyond what was before.
 """
 
@@ -27,9 +27,9 @@ DRIVER_PERIOD_S = 0.5
 class Usage(Looks):
     """Looks from ``start`` to ``stop``. Sizes are bytes."""
 
-    def __init__(self, pid: int, budget: Budget, held: Path, *, base_bytes: int) -> None:
-        """``held``: folder in which processes that took the budget tell their base; ``base_bytes``: of the trial's process."""
-        self._pid, self._budget, self._held, self._base_bytes = pid, budget, held, base_bytes
+    def __init__(self, pid: int, budget: Budget, processes: Path, *, base_bytes: int) -> None:
+        """``processes``: the folder in which processes that took the budget tell their base; ``base_bytes``: of the trial's process."""
+        self._pid, self._budget, self._processes, self._base_bytes = pid, budget, processes, base_bytes
         if budget.kind == "cuda":
             super().__init__("autofit-usage", self._look_at_card, every_s=DRIVER_PERIOD_S)
         else:
@@ -80,7 +80,7 @@ class Usage(Looks):
     def _search_for_more(self) -> None:
         """Processes that have told their base since the last look; the run's own one where none of them tells any."""
         bases = {}
-        for told in self._held.glob("*.json") if self._held.is_dir() else ():
+        for told in self._processes.glob("*.json") if self._processes.is_dir() else ():
             with contextlib.suppress(OSError, ValueError, KeyError):
                 bases[int(told.stem)] = int(json.loads(told.read_text(encoding="utf-8"))["base_bytes"])
         if not bases and not self._budget.emulated:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from launcher.adapter.commands import Command
 from launcher.adapter.protocol import resuming
+from launcher.history.run_folder import AttemptFiles
 from launcher.ladder.rungs import Rung
 from launcher.machine import devices, process
 from launcher.machine.process import Child, Shows
@@ -38,7 +39,8 @@ def native_command(job: Job, rung: Rung) -> Command:
 
 def command_of_attempt(job: Job, move: GoOn, *, attempt: int) -> Command:
     """What goes on with a run; ``command.sh`` is the whole run at that rung, ``native/attempt-N.sh`` this attempt at it."""
-    adapter, folder = resuming(job.adapter), replace(job.folder, attempt=attempt)
+    adapter, folder = resuming(job.adapter), job.folder
+    script = folder.attempt(attempt).command
     command = native_command(job, move.rung)
     if move.checkpoint is not None:
         resumed = adapter.resume(move.rung, move.checkpoint, job.budget, folder=folder.path, attempt=attempt)
@@ -48,8 +50,8 @@ def command_of_attempt(job: Job, move: GoOn, *, attempt: int) -> Command:
     for path, text in command.files.items():
         folder.replace(path, text)
     origin = f"on from {move.checkpoint}" if move.checkpoint is not None else "from the beginning"
-    folder.replace(folder.attempt_command, _as_file(command, move.rung, f"Attempt {attempt}: {origin}."))
-    folder.attempt_command.chmod(0o755)
+    folder.replace(script, _as_file(command, move.rung, f"Attempt {attempt}: {origin}."))
+    script.chmod(0o755)
     return command
 
 
@@ -72,8 +74,8 @@ def program(name: str) -> str:
     return shutil.which(name) or (str(beside) if os.sep not in name and beside.is_file() else name)
 
 
-def start(job: Job, chosen: Trial, command: Command, *, show: tuple[Shows, Shows]) -> Child:
-    """Starts the full run; its output goes to ``show`` untouched and to two logs.
+def start(job: Job, chosen: Trial, command: Command, files: AttemptFiles, *, show: tuple[Shows, Shows]) -> Child:
+    """Starts the full run; its output goes to ``show`` untouched and to the two logs of ``files``.
 
     On a card it is always held to its budget, by the allocator's own variable where torch knows it, else by the adapter's ``held``,
     which takes the budget first; likewise on a CPU where the budget is emulated. Otherwise a run that grows would spill, or outgrow the
@@ -87,8 +89,8 @@ def start(job: Job, chosen: Trial, command: Command, *, show: tuple[Shows, Shows
         now = devices.free_now(budget)
         command = job.adapter.held(command, budget if now is None else replace(budget, free_bytes=now), folder=job.folder.path)
     argv = (program(command.argv[0]), *command.argv[1:])
-    env |= {HELD: str(job.folder.held)}
-    return process.start(argv, env=env, stdout=job.folder.run_stdout, stderr=job.folder.run_stderr, show=show)
+    env |= {HELD: str(files.processes)}
+    return process.start(argv, env=env, stdout=files.stdout, stderr=files.stderr, show=show)
 
 
 def _fraction(job: Job, chosen: Trial, command: Command) -> float | None:

@@ -21,9 +21,9 @@ _ACCUMULATED = re.compile(r"^accumulate: \d+ micro-batches, (\d+) optimizer step
 class StepsMade:
     """Of one attempt."""
 
-    def __init__(self, held: Path) -> None:
-        """``held``: the folder in which its processes tell what they hold themselves to."""
-        self._held = held
+    def __init__(self, processes: Path) -> None:
+        """``processes``: the the folder in which its processes tell what they hold themselves to."""
+        self._processes = processes
         self._said: int | None = None
 
     def heard(self, line: str) -> None:
@@ -33,7 +33,7 @@ class StepsMade:
 
     def counted(self) -> int | None:
         """Of the process that made most of them; None where none tells, or where several optimizers step there."""
-        most = max((_read(path) for path in self._held.glob(f"*{STEPS}")), key=sum, default=[]) if self._held.is_dir() else []
+        most = max((_read(path) for path in self._processes.glob(f"*{STEPS}")), key=sum, default=[]) if self._processes.is_dir() else []
         return most[0] if len(most) == 1 else None
 
     def in_all(self, progress: Progress, due: Due | None) -> int | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from launcher.adapter.protocol import Weights, resuming
+from launcher.history.run_folder import AttemptFiles
 from launcher.ladder.course import Due
 from launcher.ladder.rungs import Rung
 from launcher.machine import devices, host, process
@@ -27,6 +28,7 @@ from launcher.trial.job import Job
 def follow(
     job: Job,
     child: Child,
+    files: AttemptFiles,
     *,
     rung: Rung,
     base_bytes: int,
@@ -39,19 +41,18 @@ def follow(
     """Waits for the run's end, noting its memory every half minute; ends one that stands still or diverges, as the recipe says.
 
     Raises Interrupted once a signal has ended it. When this returns no process of the run is left, and its memory is back.
-    ``rung``: the run's; ``base_bytes``: what libraries held in the trial's process when its budget was taken;
+    ``files``: the attempt's own; ``rung``: the run's; ``base_bytes``: what libraries held in the trial's process when its budget was taken;
     ``told`` hears (seconds, used bytes, peak bytes, job) with each heartbeat; ``otherwise`` hears (line, what it means) as soon as the
     run says that it goes on otherwise than asked; ``diverging`` since when its loss is not finite (seconds since 1970), and None once it is
     again. ``after_a_stall``: an attempt before was ended as standing still or hanging. ``due``: optimizer steps of the asked training.
     """
-    folder = job.folder
-    usage = Usage(child.pid, job.budget, folder.held, base_bytes=base_bytes)
-    watch = Watch(child, job, usage, Meter(job, rung, usage), told, otherwise, diverging, after_a_stall=after_a_stall, due=due)
+    usage = Usage(child.pid, job.budget, files.processes, base_bytes=base_bytes)
+    watch = Watch(child, job, files, usage, Meter(job, rung, usage), told, otherwise, diverging, after_a_stall=after_a_stall, due=due)
     kills, began = host.oom_kills() or 0, time.time()
     usage.start()
     try:
         with process.forward_signals(child, grace_s=job.recipe.run.grace_s, told=watch.leaving):
-            ending = process.wait(child, each_poll=watch, poll_s=POLL_S, stderr=folder.run_stderr)
+            ending = process.wait(child, each_poll=watch, poll_s=POLL_S, stderr=files.stderr)
     finally:
         usage.stop()
         watch.look(ended=True)
@@ -60,9 +61,9 @@ def follow(
     went_well = ending.returncode == 0 and watch.ended_for is None and not watch.not_finite
     seen = Seen(
         returncode=ending.returncode,
-        words=f"{child.tail(folder.run_stdout)}\n{ending.stderr_tail}",
-        disk=_disk(folder.path) if ending.returncode else "",
-        read_only=_read_only(folder.path) if ending.returncode else "",
+        words=f"{child.tail(files.stdout)}\n{ending.stderr_tail}",
+        disk=_disk(job.folder.path) if ending.returncode else "",
+        read_only=_read_only(job.folder.path) if ending.returncode else "",
         ended_for=watch.ended_for,
         not_finite=watch.not_finite,
         gradients=watch.gradients,
@@ -72,7 +73,7 @@ def follow(
         oom_kills=(host.oom_kills() or 0) - kills,
         taken="" if settled else devices.taken(job.budget),
     )
-    return _outcome(job, ending, cause.find(seen), watch, usage)
+    return _outcome(job, files, ending, cause.find(seen), watch, usage)
 
 
 def _weights(job: Job, *, since: float) -> Weights | None:
@@ -93,8 +94,8 @@ def _read_only(folder: Path) -> str:
     return f"its run folder {folder} can't be written any more: {error.strerror}" if error is not None else ""
 
 
-def _outcome(job: Job, ending: Ending, found: Cause, watch: Watch, usage: Usage) -> Outcome:
-    lost = lost_in(job.folder.run_stdout, job.folder.run_stderr)
+def _outcome(job: Job, files: AttemptFiles, ending: Ending, found: Cause, watch: Watch, usage: Usage) -> Outcome:
+    lost = lost_in(files.stdout, files.stderr)
     outcome = Outcome(
         returncode=ending.returncode,
         seconds=ending.seconds,
@@ -108,5 +109,5 @@ def _outcome(job: Job, ending: Ending, found: Cause, watch: Watch, usage: Usage)
         optimizer_steps=watch.optimizer_steps(),
         lost_to_memory=tuple(line for line in lost if found.failure is None or line != found.failure.line),
     )
-    job.folder.event("run_ended", attempt=job.folder.attempt, outcome=outcome)
+    job.folder.event("run_ended", attempt=files.number, outcome=outcome)
     return outcome

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 
+from launcher.history.run_folder import AttemptFiles
 from launcher.ladder import course
 from launcher.ladder.course import Due
 from launcher.machine import devices, stack_dump
@@ -90,6 +91,7 @@ class Watch:
         self,
         child: Child,
         job: Job,
+        files: AttemptFiles,
         usage: Usage,
         meter: Meter,
         told: Callable[..., None] | None,
@@ -99,10 +101,10 @@ class Watch:
         after_a_stall: bool = False,
         due: Due | None = None,
     ) -> None:
-        self._steps, self._due, self._too_many = StepsMade(job.folder.held), due, False
+        self._steps, self._due, self._too_many = StepsMade(files.processes), due, False
         self._times = meter.rung.accumulation / job.ladder.asked.accumulation
         self._process, self._child = psutil.Process(child.pid), child
-        self._job = job
+        self._job, self._files = job, files
         rules = job.recipe.recover
         self._losses, self._silence = Losses(rules.nan_reports), Silence(time.monotonic(), least_s=rules.stall_s)
         self._pace = Pacing(job, after_a_stall=after_a_stall)
@@ -112,7 +114,7 @@ class Watch:
         self._tell = told
         self._began = self._sampled = self._told = time.monotonic()
         self._diverges_since: float | None = None
-        self._logs = [Log(path, self._heard, self._tell_otherwise) for path in (job.folder.run_stdout, job.folder.run_stderr)]
+        self._logs = [Log(path, self._heard, self._tell_otherwise) for path in (files.stdout, files.stderr)]
         self.peak_bytes = 0
         self.peak_device_bytes = 0
         self.at_limit = False
@@ -141,7 +143,7 @@ class Watch:
                 if self._tell is not None:
                     self._tell(now - self._began, self._usage.now_bytes, self._usage.peak_bytes, self._job)
                 used = {"resident_bytes": resident, "device_bytes": device, "used_bytes": self._usage.now_bytes}
-                self._job.folder.event("heartbeat", **used, peak_bytes=self._usage.peak_bytes, log_bytes=_size(self._job.folder.run_stdout))
+                self._job.folder.event("heartbeat", **used, peak_bytes=self._usage.peak_bytes, log_bytes=_size(self._files.stdout))
 
     def look(self, *, ended: bool = False) -> bool:
         """What the run has said since the last look, and a line of its series; once more when it has ended. Whether it said anything."""
@@ -159,8 +161,8 @@ class Watch:
             self._tell_otherwise("", "has said nothing for long, but is at work")
         elif said == "stalled" and self.ended_for is None:
             self.evidence = "no output, and no processor time taken"
-            stack_dump.record(self._child, self._job.folder.stalled)
-            self._end(Ended.STALLED, f"stands still; where: {self._job.folder.stalled}")
+            stack_dump.record(self._child, self._files.stalled)
+            self._end(Ended.STALLED, f"stands still; where: {self._files.stalled}")
 
     def _look_at_pace(self, now: float, *, grew: bool) -> None:
         meter = self._meter
@@ -170,8 +172,8 @@ class Watch:
                 continue
             self.evidence = found.what
             if found.ends is Ended.STALLED:
-                stack_dump.record(self._child, self._job.folder.stalled)
-                self._end(Ended.STALLED, f"hangs at work; where: {self._job.folder.stalled}")
+                stack_dump.record(self._child, self._files.stalled)
+                self._end(Ended.STALLED, f"hangs at work; where: {self._files.stalled}")
             else:
                 self._end(found.ends, "is ended for that", grace_s=self._job.recipe.run.grace_s)
 

@@ -48,6 +48,6 @@ def tell(folder: RunFolder, *, status: str, **more: Any) -> None:
 def ended(root: Path, status: str, **more: Any) -> Path:
     """The folder of a launch that is over."""
     folder = RunFolder.create(root, "demo")
-    with owner.held(folder.path):
+    with owner.owning(folder.path):
         tell(folder, status=status, **more)
     return folder.path

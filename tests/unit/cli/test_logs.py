@@ -32,9 +32,9 @@ def launch(status: str = "done") -> RunFolder:
         (folder.trial(rung) / "stdout.log").write_text(f"trial of rung {rung}\n")
         (folder.trial(rung) / "stderr.log").write_text(f"warning at rung {rung}\n")
     folder.event("run_started", rung_index=1)
-    folder.run_stdout.write_bytes(b"epoch 1\repoch 2\n\xff no text\n")
-    folder.run_stderr.write_text("a warning\n")
-    with owner.held(folder.path):
+    folder.attempt(1).stdout.write_bytes(b"epoch 1\repoch 2\n\xff no text\n")
+    folder.attempt(1).stderr.write_text("a warning\n")
+    with owner.owning(folder.path):
         folder.replace_json(folder.final, {"status": status, "recipe": "demo"})
     return folder
 
@@ -68,7 +68,7 @@ def test_json_is_one_line_and_what_is_shown_goes_to_standard_error(capfd: pytest
     assert main.run(["logs", "--json"]) == 0
     out, err = capfd.readouterr()
     said = json.loads(out)
-    assert said["stdout"] == str(folder.run_stdout) and "epoch 2" in err
+    assert said["stdout"] == str(folder.attempt(1).stdout) and "epoch 2" in err
 
 
 def test_looking_at_logs_changes_nothing(capfd: pytest.CaptureFixture[str]) -> None:
@@ -85,11 +85,11 @@ from pathlib import Path
 from {package}.history import owner
 from {package}.history.run_folder import RunFolder
 folder = RunFolder(Path(sys.argv[1]))
-with owner.held(folder.path):
+with owner.owning(folder.path):
     folder.replace_json(folder.final, {{"status": "running", "recipe": "demo"}})
     print(flush=True)
     for line in sys.stdin:
-        with folder.run_stdout.open("a") as out:
+        with folder.attempt(1).stdout.open("a") as out:
             out.write(line)
         print(flush=True)
     folder.replace_json(folder.final, {{"status": "done", "recipe": "demo"}})

@@ -55,7 +55,7 @@ def test_a_checkpoint_that_the_record_names_counts_whatever_it_is_called(monkeyp
 
 def test_a_run_at_work_is_never_touched(capsys: pytest.CaptureFixture[str]) -> None:
     folder = RunFolder.create(ROOT, "demo")
-    with owner.held(folder.path):
+    with owner.owning(folder.path):
         tell(folder, status="running")
         assert main.run(["runs", "--prune", "--checkpoints", "--yes"]) == 0
         assert "left alone: 1 run" in capsys.readouterr().out and folder.events.is_file()

@@ -36,7 +36,7 @@ from tests.helpers.run_folders import tell
 folder = RunFolder(Path(sys.argv[1]))
 stopped = []
 signal.signal(signal.SIGTERM, lambda number, frame: stopped.append(number))
-with owner.held(folder.path):
+with owner.owning(folder.path):
     tell(folder, status="running")
     print(flush=True)
     until = time.monotonic() + float(sys.argv[2])
@@ -78,7 +78,7 @@ def told(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 def test_a_run_at_work_tells_rung_progress_memory_and_the_time_left(tmp_path: Path) -> None:
     with running(tmp_path) as (path, child):
         run = runs.read(path)
-        assert run.state == "running" and run.held.owner is not None and run.held.owner.pid == child.pid
+        assert run.state == "running" and run.ownership.owner is not None and run.ownership.owner.pid == child.pid
         assert run.rung_index == 1 and run.rung == {**RUNG, "accumulation": 2}
         assert run.peak_bytes == 410 * MIB and run.trial_peak_bytes == 400 * MIB and run.budget_bytes == 900 * MIB
         assert run.last["epoch"] == 2 and run.last["step"] == 10
@@ -111,7 +111,7 @@ def test_states_of_runs_that_are_over(tmp_path: Path) -> None:
     assert runs.read(without_an_owner(ended(tmp_path, "running"))).state == "unknown"
     assert runs.read(without_an_owner(ended(tmp_path, "done"))).state == "done", "an older record that says its end is believed"
     fitted = RunFolder.create(tmp_path, "demo")
-    with owner.held(fitted.path):
+    with owner.owning(fitted.path):
         tell(fitted, status="trying")
         assert runs.read(fitted.path).state == "trying" and runs.read(fitted.path).phase == "start"
         (fitted.trial(1) / "report.json").write_text('{"phase": "validate"}')

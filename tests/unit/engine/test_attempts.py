@@ -412,7 +412,7 @@ def test_an_interrupted_fit_is_gone_on_with_to_its_fit_and_never_becomes_a_train
 def test_an_interrupted_run_says_what_it_can_be_gone_on_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, keeps: bool, goes_on_from: str
 ) -> None:
-    def stopped(job: Job, child: Child, **how: Any) -> Any:
+    def stopped(job: Job, child: Child, files: Any, **how: Any) -> Any:
         while child.process.poll() is None:
             time.sleep(0.01)
         raise Interrupted("SIGTERM")

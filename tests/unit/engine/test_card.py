@@ -204,7 +204,7 @@ class Started:
     def run(self, job: Job) -> Started:
         chosen = tried(job, Kind.FITS)
         command = launch.native_command(job, chosen.rung)
-        launch.start(job, chosen, command, show=(sys.stdout.buffer, sys.stderr.buffer))
+        launch.start(job, chosen, command, job.folder.attempt(1), show=(sys.stdout.buffer, sys.stderr.buffer))
         return self
 
 
@@ -259,13 +259,13 @@ def test_what_ultralytics_does_otherwise_is_known_by_its_words(line: str, what: 
 
 def test_a_run_that_goes_on_otherwise_is_told_the_moment_it_says_so(job: Job) -> None:
     heard: list[str] = []
-    usage = Usage(os.getpid(), job.budget, job.folder.held, base_bytes=0)
+    usage = Usage(os.getpid(), job.budget, job.folder.attempt(1).processes, base_bytes=0)
     child = process.Child(process=SimpleNamespace(pid=os.getpid()), token="", started=0.0)  # type: ignore[arg-type]
-    job.folder.run_stdout.touch()
+    job.folder.attempt(1).stdout.touch()
     meter = Meter(job, job.ladder.asked, usage)
-    watch = Watch(child, job, usage, meter, told=None, otherwise=lambda line, what: heard.append(what))
+    watch = Watch(child, job, job.folder.attempt(1), usage, meter, told=None, otherwise=lambda line, what: heard.append(what))
     watch.look()
-    with job.folder.run_stderr.open("w", encoding="utf-8") as file:
+    with job.folder.attempt(1).stderr.open("w", encoding="utf-8") as file:
         for text in ("epoch 1\r  10%", "\r 20%\n", HALVED[:30], HALVED[30:] + "\n", HALVED + "\n", ASSIGNER + "\n"):
             file.write(text)
             file.flush()
@@ -393,7 +393,7 @@ def test_figures_are_drawn_in_a_trial_on_a_card_too(tmp_path: Path) -> None:
 
 def test_a_runs_series_tells_its_card_and_nvml_is_open_all_the_while(job: Job, card: FakeCard) -> None:
     fake: Any = sys.modules["pynvml"]
-    usage = Usage(os.getpid(), job.budget, job.folder.held, base_bytes=0)
+    usage = Usage(os.getpid(), job.budget, job.folder.attempt(1).processes, base_bytes=0)
     meter = Meter(job, job.ladder.asked, usage)
     card.used, card.busy = 9 * GIB, 93
     before = fake.opened - fake.shut_down
@@ -410,7 +410,7 @@ def test_a_runs_series_tells_its_card_and_nvml_is_open_all_the_while(job: Job, c
 
 
 def test_a_card_that_does_not_tell_how_busy_it_is_has_a_series_without_that(job: Job) -> None:
-    meter = Meter(job, job.ladder.asked, Usage(os.getpid(), job.budget, job.folder.held, base_bytes=0))
+    meter = Meter(job, job.ladder.asked, Usage(os.getpid(), job.budget, job.folder.attempt(1).processes, base_bytes=0))
     meter.said("an adapter without a word for progress stumbles over this")
     meter.look()
     (line,) = read_series(job.folder.series)

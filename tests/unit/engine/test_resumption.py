@@ -102,7 +102,7 @@ def test_a_run_that_runs(tmp_path: Path) -> None:
 import time
 from pathlib import Path
 from launcher.history import owner
-with owner.held(Path({str(folder)!r})):
+with owner.owning(Path({str(folder)!r})):
     print(flush=True)
     time.sleep(3600)
 """
@@ -117,7 +117,7 @@ with owner.held(Path({str(folder)!r})):
 
 def test_a_run_of_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = run_folder(tmp_path)
-    with owner.held(folder):
+    with owner.owning(folder):
         pass
     said = json.loads((folder / "owner.json").read_text())
     (folder / "owner.json").write_text(json.dumps({**said, "host": "node17", "boot": "another", "ended": ""}) + "\n")

@@ -210,7 +210,7 @@ def test_a_kill_of_autofit_that_was_not_for_want_of_memory_leaves_the_fit_in_for
     folder.event("run_started", rung_index=1, command="true", oom_kills=3)
     if peak_bytes:
         Series(folder.series).add({"at": 1.0, "peak_bytes": peak_bytes})
-    with owner.held(folder.path):
+    with owner.owning(folder.path):
         held = (folder.path / "owner.json").read_bytes()
     (folder.path / "owner.json").write_bytes(held)  # as a process that was killed leaves it
     monkeypatch.setattr(host, "oom_kills", lambda: 3 + kills_since)

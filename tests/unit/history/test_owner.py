@@ -18,12 +18,12 @@ import pytest
 
 from launcher.errors import BadInput
 from launcher.history import owner
-from launcher.history.owner import State, held, who
+from launcher.history.owner import State, owning, who
 from launcher.shared import procfs
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-HOLDS = "import sys, time\nfrom pathlib import Path\nfrom launcher.history.owner import held\n"
-HOLDS += "with held(Path(sys.argv[1])):\n    print(flush=True)\n"
+HOLDS = "import sys, time\nfrom pathlib import Path\nfrom launcher.history.owner import owning\n"
+HOLDS += "with owning(Path(sys.argv[1])):\n    print(flush=True)\n"
 
 
 @contextmanager
@@ -45,14 +45,14 @@ def rewritten(folder: Path, **changed: Any) -> None:
 
 
 def test_a_folder_is_held_by_this_process_and_given_back_at_its_end(tmp_path: Path) -> None:
-    with held(tmp_path) as mine:
+    with owning(tmp_path) as mine:
         assert who(tmp_path).state is State.RUNNING and mine.pid == os.getpid() and mine.host == socket.gethostname()
     found = who(tmp_path)
     assert found.state is State.ENDED and found.owner is not None and found.owner.ended >= found.owner.began
 
 
 def test_an_exception_gives_it_back_too(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), held(tmp_path):
+    with pytest.raises(RuntimeError), owning(tmp_path):
         raise RuntimeError
     assert who(tmp_path).state is State.ENDED
 
@@ -62,7 +62,7 @@ def test_another_process_that_runs_it_is_seen_and_not_disturbed(tmp_path: Path) 
         found = who(tmp_path)
         assert found.state is State.RUNNING and found.owner is not None and found.owner.pid == child.pid
         before = (tmp_path / owner.NAME).read_bytes()
-        with pytest.raises(BadInput, match=f"process {child.pid} runs it just now.*autofit stop"), held(tmp_path):
+        with pytest.raises(BadInput, match=f"process {child.pid} runs it just now.*autofit stop"), owning(tmp_path):
             pass
         assert (tmp_path / owner.NAME).read_bytes() == before
 
@@ -72,7 +72,7 @@ def test_a_process_that_was_killed_is_told_from_one_that_ended_and_its_folder_ca
         child.send_signal(signal.SIGKILL)
         child.wait()
         assert who(tmp_path).state is State.KILLED
-    with held(tmp_path):
+    with owning(tmp_path):
         assert who(tmp_path).state is State.RUNNING
 
 
@@ -94,14 +94,14 @@ def test_a_number_that_was_reused_is_not_the_owner(tmp_path: Path, locked: bool)
 
 def test_without_locks_the_start_time_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner, "_lock", lambda file, kind: None)
-    with held(tmp_path) as mine:
+    with owning(tmp_path) as mine:
         assert not mine.locked and who(tmp_path).state is State.RUNNING
-        with pytest.raises(BadInput, match="just now"), held(tmp_path):
+        with pytest.raises(BadInput, match="just now"), owning(tmp_path):
             pass
 
 
 def test_a_run_before_the_reboot_was_killed_by_it(tmp_path: Path) -> None:
-    with held(tmp_path):
+    with owning(tmp_path):
         rewritten(tmp_path, boot="another")
         assert who(tmp_path).state is State.KILLED
 
@@ -113,10 +113,10 @@ def test_another_machines_run_is_left_to_it_unless_somebody_knows_better(tmp_pat
     assert who(tmp_path).state is State.ELSEWHERE
     with (
         pytest.raises(BadInput, match=f"process {child.pid} on node7 runs it since .*can't be seen from .*See to it on node7"),
-        held(tmp_path),
+        owning(tmp_path),
     ):
         pass
-    with held(tmp_path, from_elsewhere=True):
+    with owning(tmp_path, from_elsewhere=True):
         assert who(tmp_path).state is State.RUNNING
 
 
@@ -135,10 +135,10 @@ def test_a_folder_without_an_owner_says_so(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_can_not_be_written_stops_no_run(tmp_path: Path) -> None:
-    with held(tmp_path / "absent"):
+    with owning(tmp_path / "absent"):
         pass
     (tmp_path / owner.NAME).symlink_to("/dev/full")
-    with held(tmp_path):
+    with owning(tmp_path):
         pass
 
 

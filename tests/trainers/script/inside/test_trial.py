@@ -270,11 +270,11 @@ def test_a_script_imports_its_own_modules_in_a_full_run_that_is_held_to_a_budget
     adapter = ScriptAdapter(recipe([sys.executable, script], spelled={"accumulation": "outside"}))
     job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=cpu_budget(), folder=RunFolder.create(tmp_path / "runs", "test"))
     command = adapter.held(start.native_command(job, job.ladder.rungs[1]), job.budget, folder=job.folder.path)
-    env = {**os.environ, **command.env, HELD: str(job.folder.held)}
+    env = {**os.environ, **command.env, HELD: str(job.folder.attempt(1).processes)}
     ended = subprocess.run(command.argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert ended.returncode == 0 and ended.stdout.endswith("all are mine\n"), ended.stderr
     assert "40 micro-batches, 20 optimizer steps" in ended.stderr
-    assert StepsMade(job.folder.held).counted() == 20
+    assert StepsMade(job.folder.attempt(1).processes).counted() == 20
 
 
 def test_a_module_that_passes_attributes_on_is_watched_as_any_other_and_keeps_its_gradients(tmp_path: Path) -> None:
