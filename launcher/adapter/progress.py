@@ -25,12 +25,16 @@ class Progress:
     step: int | None = None
     """As the trainer counts: micro-batches of an epoch, or optimizer steps of the whole run."""
     steps: int | None = None
+    asked_steps: int | None = None
+    """Steps of the whole run by what its command asks for, where no line tells ``steps``."""
     of_epoch: bool = False
     """``step`` and ``steps`` are of one epoch."""
     loss: float | None = None
     """The trainer's own training loss; may be nan or inf."""
     batch: int | None = None
     """Samples of one step."""
+    from_zero: bool | None = None
+    """Whether the trainer counts whole epochs from 0; False where it tells parts of epochs. None: its lines haven't shown it."""
 
     @property
     def done(self) -> float | None:
@@ -38,6 +42,8 @@ class Progress:
         part = self.step / self.steps if self.step is not None and self.steps else None
         if part is not None and not self.of_epoch:
             return min(1.0, part)
+        if part is None and self.epoch is None and self.step is not None and self.asked_steps and self.step <= self.asked_steps:
+            return self.step / self.asked_steps
         if self.epoch is None or not self.epochs:
             return None
         whole = max(0.0, self.epoch - 1) + part if part is not None else self.epoch
@@ -56,18 +62,29 @@ class Progress:
         """Together with what a later line has said. Steps in validation are nobody's: those of training stay."""
         if later is None:
             return self
-        said: dict[str, Any] = {
-            name: value for name in ("phase", "epoch", "epochs", "loss", "batch") if (value := getattr(later, name)) is not None
-        }
+        said = self._of_epochs(later)
         if later.phase == VALIDATE or self._another_pass(later):
             said["phase"] = VALIDATE
         elif later.step is not None:
             starts_anew = self.step is not None and later.step < self.step
-            of_epoch = later.of_epoch or self.of_epoch or starts_anew or (self.epoch is not None and later.steps is not None)
-            said |= {"step": later.step, "steps": later.steps or self.steps, "of_epoch": of_epoch}
+            in_epoch = self.epoch is not None and self.from_zero is not False and later.steps is not None
+            steps = later.steps or self.steps
+            steps = steps if steps is None or later.step <= steps else None  # it was the length of something else
+            of_epoch = later.of_epoch or self.of_epoch or starts_anew or in_epoch
+            said = {"phase": TRAIN, **said, "step": later.step, "steps": steps, "of_epoch": of_epoch}
         elif self.of_epoch and said.get("epoch", self.epoch) != self.epoch:
             said |= {"step": None, "steps": None}  # they were of another epoch
         return replace(self, **said)
+
+    def _of_epochs(self, later: Progress) -> dict[str, Any]:
+        """What a later line says, its epoch counted from 1. Of epochs 0/9 to 9/9 there are ten, of 0/10 to 9/10 as well."""
+        names = ("phase", "epoch", "epochs", "loss", "batch", "from_zero")
+        said: dict[str, Any] = {name: value for name in names if (value := getattr(later, name)) is not None}
+        if later.epoch is not None and said.get("from_zero", self.from_zero):
+            said["epoch"] = later.epoch + 1
+            if later.epoch == said.get("epochs", self.epochs):
+                said["epochs"] = said["epoch"]
+        return said
 
     def _another_pass(self, later: Progress) -> bool:
         """A bar without a word, and shorter than training's: a validation."""
@@ -75,43 +92,115 @@ class Progress:
 
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"
-_COUNT = r"(?P<step>\d+)\s*(?:/|of)\s*(?P<steps>\d+)"
-BAR = re.compile(rf"(?P<before>[^|]*?):?\s*\d+%\|[^|]*\|\s*{_COUNT}\s*\[")
-"""tqdm's."""
-_EPOCH = re.compile(
-    rf"\bepochs?\b['\"]?[\s:='\"\[(#]*(?P<epoch>\d+(?:\.\d+)?)(?:\s*(?:/|of)\s*(?P<epochs>\d+))?(?:\s*\[{_COUNT})?", re.IGNORECASE
+_COUNT = r"(?P<step>\d+)\s*(?:/|\bof\b)\s*(?P<steps>\d+)(?!\d|[./]\d|\s*[kMG]i?B\b)"
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_FILLED = "━╸╺─█▉▊▋▌▍▎▏░▒▓"
+_DRAWN = rf"(?:\[[#=>.\-*█░▒▓ ]{{8,}}\]|[|\[]?[{_FILLED}][{_FILLED} ]{{3,}}[|\]]?)"
+_BARS = tuple(
+    map(
+        re.compile,
+        (
+            rf"\d+%\|[^|]*\|\s*{_COUNT}\s*\[",  # tqdm
+            rf"\d+%\s*\({_COUNT}\)\s*\|",  # progressbar2
+            rf"{_DRAWN}[^\w/]{{0,12}}(?:\d+%\s*)?\(?{_COUNT}",  # loops' own, rich, alive-progress
+            rf"(?<![\w/.-]){_COUNT}\s*{_DRAWN}",  # Keras
+        ),
+    )
 )
-_STEP = re.compile(
-    r"\b(?:global_?step|steps?|iter(?:ation)?s?|batch)\b['\"]?[\s:='\"\[(#]*(?P<step>\d+)(?![\d.])(?:\s*(?:/|of)\s*(?P<steps>\d+))?",
+_ROW = re.compile(r"\s*(?P<epoch>\d+)/(?P<epochs>\d+)\s")
+"""How the words before YOLOv5's bar begin."""
+_EPOCH = re.compile(
+    r"\b(?:epoch(?P<many>s?)\b(?:\(\w+\))?|train(?:ing)?:(?=\s*\[?\d+(?:/\d+)?\]?\s*\[))['\"]?[\s:='\"\[(#]*"
+    r"(?P<epoch>\d+(?P<part>\.\d+)?)(?:\s*(?:/|of)\s*(?P<epochs>\d+)(?!\d|/\d))?",
     re.IGNORECASE,
 )
-_LOSS = re.compile(rf"loss\b['\"]?[\s:='\"(]*({_NUMBER})(?![\w.])", re.IGNORECASE)
+"""Also timm's and Swin's ``Train: 0 [  50/1251``."""
+_IN_EPOCH = tuple(map(re.compile, (rf"\]?[\s:,|]*\[\s*{_COUNT}", rf"\]?\s*\|\s*{_COUNT}\s*\|", rf":\s+{_COUNT}(?=.*loss)")))
+"""A count behind an epoch: torchvision's and mmengine's brackets, Dora's columns, fairseq's."""
+_STEP = re.compile(
+    r"\b(?:global_?step|step|iter(?:ation)?|(?P<many>steps|iter(?:ation)?s|batch))\b(?:\(\w+\))?['\"]?[\s:='\"\[(#]*"
+    r"(?P<step>\d+)(?![\w.]|/[^\d\s])(?:\s*(?:/|of)\s*(?P<steps>\d+)(?!\d|/\d))?",
+    re.IGNORECASE,
+)
+_IN_BRACKETS = re.compile(rf"\[\s*{_COUNT}\s*(?:\(\s*\d+%\s*\))?\s*\]")
+"""PyTorch's tutorials': ``loss: 2.303494  [   64/60000]``."""
+_LOSS = re.compile(rf"loss(?:[\s/_]+train)?\b['\"]?[\s:='\"(]*({_NUMBER})(?!\w|\.\d|/)", re.IGNORECASE)
 _WORD_BEFORE = 12
 """Characters before "loss" that say whose it is."""
 _NOT_TRAINING = re.compile(r"val|eval|test|dev", re.IGNORECASE)
+_VALIDATES = re.compile(
+    r"(?<![\w/.-])(?:val(?:id(?:ation)?)?|eval(?:uation)?|test(?:ing)?|dev)\b(?![/.-]|[\s:=-]*(?:loss|acc))", re.IGNORECASE
+)
 _OTHER_WORK = re.compile(r"load|map|download|scan|cach|token|prepar|sanity|writ|fetch|sampl|generat|comput|filter|files", re.IGNORECASE)
+_DOES_OTHER_WORK = re.compile(rf"\W*(?:{_OTHER_WORK.pattern})\w*ing\b", re.IGNORECASE)
+_ANOTHER_EPOCH = re.compile(r"\b(?:best|stop\w*|from|since|warm-?up|every|until|patience)\b[^\d.;|]{0,20}$", re.IGNORECASE)
+_IN_ALL = re.compile(r"(?:^|[-{(,\[;'\"|]|\b(?:num|number of|total|max|maximum)[ _])\s*$", re.IGNORECASE)
 
 
 def read(line: str) -> Progress | None:
-    """What most training loops' lines say: tqdm's bars, ``epoch 3/10``, ``step 40``, ``loss 0.12``. None where it is none of that.
+    """What most training loops' lines say: drawn bars with a count, ``epoch 3/10``, ``step 40``, ``loss 0.12``. None where it is none of
+    that.
 
     A loss is of training unless its own word says otherwise; bars of other work (loading, tokenizing) are nobody's progress.
     """
-    bar, epoch = BAR.match(line) if "%|" in line else None, _EPOCH.search(line)
-    validates = bar is not None and bool(_NOT_TRAINING.search(bar["before"]))
-    if bar is not None and not validates and _OTHER_WORK.search(bar["before"]):
+    line = _ANSI.sub("", line) if "\x1b" in line else line
+    bar, its_loss = _bar(line), loss(line)
+    if bar is not None and _of_other_work(line, bar):
         return None
-    step = bar or (epoch if epoch and epoch["step"] else _STEP.search(line))
-    found = Progress(
-        phase=None if bar is None else VALIDATE if validates else TRAIN,
-        epoch=float(epoch["epoch"]) if epoch else None,
-        epochs=float(epoch["epochs"]) if epoch and epoch["epochs"] else None,
-        step=int(step["step"]) if step else None,
-        steps=int(step["steps"]) if step and step["steps"] else None,
-        of_epoch=bool(epoch and step and step["steps"]),
-        loss=loss(line),
-    )
+    epoch, end = _epoch(line, bar, told=its_loss is not None)
+    step = bar or _count_behind(end, line) or _step(line, told=its_loss is not None or epoch.epoch is not None)
+    if step is None and its_loss is not None:
+        step = _IN_BRACKETS.search(line)
+    if step is not None:
+        steps = int(step["steps"]) if step["steps"] else None
+        of_epoch = bool(epoch.epoch is not None and steps)
+        epoch = replace(epoch, phase=_phase(line, step, drawn=bar is not None), step=int(step["step"]), steps=steps, of_epoch=of_epoch)
+    found = replace(epoch, loss=its_loss)
     return None if found == Progress() else found
+
+
+def _bar(line: str) -> re.Match[str] | None:
+    return next((found for bar in _BARS if (found := bar.search(line))), None) if "/" in line or " of " in line else None
+
+
+def _of_other_work(line: str, bar: re.Match[str]) -> bool:
+    before = line[: bar.start()]
+    return not _NOT_TRAINING.search(before) and bool(_OTHER_WORK.search(before) or _DOES_OTHER_WORK.match(line[bar.end() :]))
+
+
+def _phase(line: str, step: re.Match[str], *, drawn: bool) -> str | None:
+    """Whose a count of steps is; words alone say it only where they name a validation."""
+    before = line[: step.start("step")]
+    if drawn:
+        return VALIDATE if _NOT_TRAINING.search(before) else TRAIN
+    return VALIDATE if step["steps"] and _VALIDATES.search(before) else None
+
+
+def _epoch(line: str, bar: re.Match[str] | None, *, told: bool) -> tuple[Progress, int | None]:
+    """Which epoch a line says it is, or how many there are, and where it has said so. ``told``: it tells more of the training."""
+    if bar is not None and (row := _ROW.match(line, 0, bar.start())):
+        return Progress(epoch=float(row["epoch"]), epochs=float(row["epochs"]), from_zero=row["epoch"] == "0" or None), None
+    for found in _EPOCH.finditer(line):
+        before = line[: found.start()]
+        number, of = float(found["epoch"]), float(found["epochs"]) if found["epochs"] else None
+        if found["many"] and of is None and not told:
+            if _IN_ALL.search(before):
+                return Progress(epochs=number), None
+        elif not _ANOTHER_EPOCH.search(before):
+            return Progress(epoch=number, epochs=of, from_zero=False if found["part"] else True if number == 0 else None), found.end()
+    return Progress(), None
+
+
+def _count_behind(end: int | None, line: str) -> re.Match[str] | None:
+    return next((found for count in _IN_EPOCH if (found := count.match(line, end))), None) if end is not None else None
+
+
+def _step(line: str, *, told: bool) -> re.Match[str] | None:
+    """A bare plural (``steps: 100``) is a length, and ``batch: 16`` a size, in a line that tells nothing else."""
+    for found in _STEP.finditer(line):
+        if (told or found["steps"] or not found["many"]) and not _DOES_OTHER_WORK.match(line[found.end() :]):
+            return found
+    return None
 
 
 def loss(line: str) -> float | None:

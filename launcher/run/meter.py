@@ -15,8 +15,8 @@ from launcher.run.memory_usage import Usage
 from launcher.trial.job import Job
 
 MOST_WORDS = 500
-"""Lines of output between two looks that are read for progress, the last ones of a run that says more. Reading one takes 8 microseconds
-(a line of 4000 characters 100); a short run's end alone, a validation's bar and its table, is dozens of them.
+"""Lines of output between two looks that are read for progress, the last ones of a run that says more. Reading one takes 12 microseconds
+(one of 500 characters up to 80); a short run's end alone, a validation's bar and its table, is dozens of them.
 """
 
 

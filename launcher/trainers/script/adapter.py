@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -34,8 +35,9 @@ from launcher.ladder.same_training import Kind as FindingKind
 from launcher.machine import devices
 from launcher.machine.devices import Budget
 from launcher.shared.report import WORLD_SIZE, TrialReport
-from launcher.trainers.script import batches, configs, outside, recognise, resuming, rules, weight_files
+from launcher.trainers.script import batches, configs, outside, recognise, resuming, rules, said_lengths, weight_files
 from launcher.trainers.script.rules import ScriptArgs
+from launcher.trainers.script.said_lengths import SaidLength
 from launcher.trainers.script.spelling import ITSELF, NOMINAL, OUTSIDE, Line, kind
 
 SHORT_STEPS = 4
@@ -72,6 +74,7 @@ class ScriptAdapter(Resumes, Foreseen, Proves, OwnWords):
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
+        self._lengths: dict[int, SaidLength] = {}
 
     @classmethod
     def recognise(cls, words: Sequence[str]) -> Understood | None:
@@ -360,7 +363,21 @@ class ScriptAdapter(Resumes, Foreseen, Proves, OwnWords):
     # -- what came of it --------------------------------------------------------------------------------------------------
 
     def progress(self, line: str, known: Progress, *, rung: Rung) -> Progress:
-        return known.then(progress.read(line))
+        """As most loops print. How long it is, where no line tells: by the command, in epochs, or in steps as the script counts them."""
+        known, said = known.then(progress.read(line)), self._said_length(rung)
+        told_short = known.from_zero and known.epochs is not None and known.epochs + 1 == said.passes  # epochs 0/9 to 9/9
+        if said.passes is not None and (known.epochs is None or told_short) and known.epoch is not None and known.epoch <= said.passes:
+            return replace(known, epochs=said.passes)
+        return replace(known, asked_steps=said.steps)
+
+    def _said_length(self, rung: Rung) -> SaidLength:
+        """Steps only where a step that the script counts can be but one thing: it accumulates nothing that it knows of."""
+        if rung.index not in self._lengths:
+            said = said_lengths.of_line(self.line(rung, run=Path("run")), self.args.config, self.args.lengths)
+            form = _form(self.args)
+            one_kind = form == OUTSIDE or (bool(form) and rung.accumulation == 1)
+            self._lengths[rung.index] = said if one_kind else replace(said, steps=None)
+        return self._lengths[rung.index]
 
     def results(self, *, folder: Path) -> Mapping[str, Any]:
         """The last row of the recipe's metrics file, and the newest checkpoint, where the recipe says where they are."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 from launcher.adapter import wheel_names
 from launcher.adapter.recognised import Belief, Doubt, Understood, typed
 from launcher.errors import PLACE, BadInput, Fault
-from launcher.trainers.script import batches, configs, flags, groups, parsers, schedules
+from launcher.trainers.script import batches, configs, flags, groups, parsers, said_lengths, schedules
 from launcher.trainers.script.spelling import NOMINAL, OUTSIDE, YACS
 
 COMMAND_LINE = "command line"
@@ -55,8 +54,8 @@ def understand(words: Sequence[str]) -> Understood:
     unknown = next((f"{doubt.text}; until then the micro-batch is not turned" for doubt in doubts if doubt.wheel == "accumulation"), "")
     if not unknown and "accumulation" not in beliefs and (batch := beliefs.get("micro_batch")) is not None and _usable(batch):
         unknown = _accumulation(beliefs, settled, script)
-    counted_out = partial(_counted_out, words[begin:], declared, python, held)
-    lengths, points = counted_out(_is_length), counted_out(wheel_names.counts_points)
+    counted_out = partial(said_lengths.counted_out, words[begin:], declared, python, held)
+    lengths, points = counted_out(said_lengths.is_length), counted_out(wheel_names.counts_points)
     return _recipe(words, beliefs, doubts, config, unknown=unknown, lengths=lengths, points=points)
 
 
@@ -98,7 +97,7 @@ def _unspelled(config: Sequence[str], python: Sequence[Path]) -> Belief | None:
     said = {
         key: Belief(wheel="micro_batch", value=value, spelling=key, source=source)
         for key, value, source in (*taken_in, *in_python)
-        if _trained_with(key, _meaning(key)) in ("micro_batch", batches.WHOLE) and _positive(value)
+        if _trained_with(key, _meaning(key)) in ("micro_batch", batches.WHOLE) and said_lengths.positive(value)
     }
     trained = [belief for key, belief in said.items() if "train" in key.lower()] or list(said.values())
     return trained[-1] if trained else None
@@ -131,34 +130,6 @@ def _nominal(beliefs: dict[str, Belief], nominal: int, script: Path | None) -> s
     source = f"{script} takes {own} by itself, up to a batch of {nominal}"
     beliefs["accumulation"] = Belief(wheel="accumulation", value=own, spelling=f"{NOMINAL}:{nominal}", source=source)
     return ""
-
-
-def _counted_out(
-    words: Sequence[str], declared: Sequence[flags.Flag], python: Sequence[Path], held: Mapping[str, Any], meant: Callable[[str], bool]
-) -> dict[str, int]:
-    """Spelling -> a number of steps, of whichever kind, or of passes over the data, wherever it is said. ``meant``: which names do."""
-    found: dict[str, Any] = {flag.spelling: flag.default for flag in declared}
-    found |= {flag.spelling: flag.default for path in python for flag in parsers.of_config(path) if flag.spelling in found}
-    found |= {f"config:{key}": value for values in held.values() for key, value in configs.leaves(values)}
-    for word, after in itertools.pairwise([*words, ""]):
-        name, equals, value = word.partition("=")
-        if equals or name.startswith("-") or YACS.fullmatch(name):
-            found = {spelled: said for spelled, said in found.items() if _name(spelled).lstrip("+") != name.lstrip("+")}
-            found[f"{name.lstrip('+') if not name.startswith('-') else name}=" if equals else name] = typed(value if equals else after)
-    numbers = {spelled: value for spelled, value in found.items() if meant(batches.name(spelled)) and _positive(value)}
-    return {spelled: int(value) for spelled, value in numbers.items() if value == int(value)}
-
-
-def _is_length(name: str) -> bool:
-    return wheel_names.counts_steps(name) or wheel_names.counts_passes(name)
-
-
-def _name(spelling: str) -> str:
-    return spelling.removeprefix("switch:").split("/")[0].rstrip("=")
-
-
-def _positive(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
 
 
 def _recipe(

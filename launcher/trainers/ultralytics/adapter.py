@@ -444,7 +444,7 @@ class UltralyticsAdapter(Resumes, Foreseen, Proves):
         Labels are told below a validation's bar, whose line begins with Class.
         """
         if (bar := _BAR.search(line)) is not None:
-            counts = {name: int(bar[name]) for name in ("epoch", "epochs", "step", "steps")}
+            counts: dict[str, Any] = {name: int(bar[name]) for name in ("epoch", "epochs", "step", "steps")}
             losses = sum(map(float, bar["losses"].split())) if bar["losses"].strip() else None
             return replace(known, phase=TRAIN, **counts, of_epoch=True, loss=losses, batch=rung.micro_batch * rung.world_size)
         return replace(known, phase=VALIDATE) if _VALIDATION.search(line) and known.epoch is not None else known

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ from tests.helpers.progress_of import of_trainer, recipe
 
 def told(line: str) -> dict[str, object]:
     found = read(line) or Progress()
-    return {name: value for name in Progress.__slots__ if (value := getattr(found, name)) not in (None, False)}
+    return {name: value for name in Progress.__slots__ if (value := getattr(found, name)) is not None and (value or name != "of_epoch")}
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,108 @@ def told(line: str) -> dict[str, object]:
 )
 def test_what_loops_print_is_understood(line: str, expected: dict[str, object]) -> None:
     assert told(line) == expected
+
+
+STEP_OF_EPOCH = {"epoch": 1, "step": 45, "steps": 100, "of_epoch": True}
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "[######........................] 2/8 epoch 6 loss 1.450",
+            {"phase": TRAIN, "epoch": 6, "step": 2, "steps": 8, "of_epoch": True, "loss": 1.45},
+        ),
+        ("[                              ] 0/8 epoch 1", {"phase": TRAIN, "epoch": 1, "step": 0, "steps": 8, "of_epoch": True}),
+        ("epoch 6 loss 1.450 si_sdr -3.2 seconds 4.1", {"epoch": 6, "loss": 1.45}),
+        (
+            "45/100 [============>.................] - ETA: 5s - loss: 0.45 - accuracy: 0.8",
+            {"phase": TRAIN, "step": 45, "steps": 100, "loss": 0.45},
+        ),
+        (
+            "\x1b[1m45/100\x1b[0m \x1b[32m━━━━━━━━━\x1b[0m\x1b[37m━━━━━━━━━━━\x1b[0m \x1b[1m1s\x1b[0m 10ms/step - loss: 0.4",
+            {"phase": TRAIN, "step": 45, "steps": 100, "loss": 0.4},
+        ),
+        (
+            "Epoch 1/9 ━━━━━━━╸━━━━━━━━ 45/100 0:00:01 • 0:00:02 45.30it/s v_num: 0 train_loss: 0.5",
+            {"phase": TRAIN, **STEP_OF_EPOCH, "epochs": 9, "loss": 0.5},
+        ),
+        ("on 45: |████▌     | ▂▄▆ 45/100 [45%] in 3s (~5s, 100.0/s)", {"phase": TRAIN, "step": 45, "steps": 100}),
+        ("45% (45 of 100) |####     | Elapsed Time: 0:00:01 ETA:  0:00:01", {"phase": TRAIN, "step": 45, "steps": 100}),
+        (
+            "        1/299      3.2G     0.0512     0.031         64        640:  45%|####      | 45/100 [00:10<00:12,  4.5it/s]",
+            {"phase": TRAIN, **STEP_OF_EPOCH, "epochs": 299},
+        ),
+        ("1|45|Loss: 1.25:  45%|####      | 45/100 [00:10<00:12,  4.5it/s]", {"phase": TRAIN, "step": 45, "steps": 100, "loss": 1.25}),
+        (
+            "steps:  45%|####      | 45/100 [00:10<00:12,  4.5it/s, avr_loss=0.102]",
+            {"phase": TRAIN, "step": 45, "steps": 100, "loss": 0.102},
+        ),
+        ("Training Epoch: 1/3, step 45/100 completed (loss: 1.5)", {**STEP_OF_EPOCH, "epochs": 3, "loss": 1.5}),
+        ("Epoch 1/10 [45/100] loss 0.3", {**STEP_OF_EPOCH, "epochs": 10, "loss": 0.3}),
+        ("Epoch: [1][ 45/100]\tTime  0.1 ( 0.2)\tLoss 6.9e+00 (7.0e+00)", {**STEP_OF_EPOCH, "loss": 6.9}),
+        ("Epoch: [1]  [ 45/100]  eta: 0:10:00  lr: 0.001000  loss: 6.9 (7.0)  time: 0.1", {**STEP_OF_EPOCH, "loss": 6.9}),
+        (
+            "2024/01/31 12:00:00 - mmengine - INFO - Epoch(train)  [1][ 45/100]  lr: 2.0e-02  eta: 0:10:00  loss: 1.2",
+            {**STEP_OF_EPOCH, "loss": 1.2},
+        ),
+        ("01/31 12:00:00 - mmengine - INFO - Iter(train) [    45/100]  lr: 9.9e-03  loss: 2.1", {"step": 45, "steps": 100, "loss": 2.1}),
+        ("Epoch(val) [1][45/100]    eta: 0:00:30", {"phase": VALIDATE, **STEP_OF_EPOCH}),
+        ("Test: [ 45/100]\tTime  0.1\tLoss 1.2e+00 (1.3e+00)", {"phase": VALIDATE, "step": 45, "steps": 100, "loss": 1.2}),
+        ("Train: 1 [  45/100 (  4%)]  Loss: 6.94 (6.94)  Time: 1.0s", {**STEP_OF_EPOCH, "loss": 6.94}),
+        ("Train: [1/300][45/100]\teta 0:10:00 lr 0.0001\t loss 6.9 (7.0)\t", {**STEP_OF_EPOCH, "epochs": 300, "loss": 6.9}),
+        ("| epoch 001:     45 / 100 loss=9.517, nll_loss=8.2, ppl=301", {**STEP_OF_EPOCH, "loss": 9.517}),
+        ("Train | Epoch 1 | 45/100 | 1.2 it/sec | Loss 0.4500", {**STEP_OF_EPOCH, "loss": 0.45}),
+        ("Epoch 1 | iter 100 step 25 | loss train: 1.200, val: n/a | iter time: 300.1 ms", {"epoch": 1, "step": 100, "loss": 1.2}),
+        ("   --> STEP: 45/100 -- GLOBAL_STEP: 45", {"step": 45, "steps": 100}),
+        (
+            "[24-01-31 12:00:00] iteration       45/     100 | consumed samples: 720 | lm loss: 1.2E+00 |",
+            {"step": 45, "steps": 100, "loss": 1.2},
+        ),
+        ("[01/31 12:00:00 d2.utils.events]:  eta: 0:10:00  iter: 45  total_loss: 1.2  loss_cls: 0.3", {"step": 45, "loss": 1.2}),
+        ("(epoch: 1, iters: 45, time: 0.1, data: 0.1) G_GAN: 1.2", {"epoch": 1, "step": 45}),
+        ("step 45 | loss 1.2 | norm 0.3 | 120.5 ms", {"step": 45, "loss": 1.2}),
+        ("loss: 2.303494  [   45/  100]", {"step": 45, "steps": 100, "loss": 2.303494}),
+        ("Epoch 0:  45%|####   | 45/100 [00:12<00:10, 3.0it/s]", {"phase": TRAIN, **STEP_OF_EPOCH, "epoch": 0, "from_zero": True}),
+        ("{'loss': '0.5', 'epoch': '0.9'}", {"epoch": 0.9, "loss": 0.5, "from_zero": False}),
+        ("***** Num Epochs = 3", {"epochs": 3}),
+        ("Namespace(batch_size=64, epochs=14, lr=1.0)", {"epochs": 14}),
+    ],
+)
+def test_what_other_peoples_loops_print_is_understood(line: str, expected: dict[str, object]) -> None:
+    assert told(line) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "12/31 12:00:00 begins",
+        "31/12/2024 saved runs/3/4",
+        "data in a/b, 3/4 of it",
+        "step 1/3: downloading weights",
+        "Step 2/3: Preparing the data",
+        "[3/7] Linking CXX executable",
+        "batch: 16",
+        "max steps: 1000",
+        "Gradient Accumulation steps = 4",
+        "Total optimization steps = 500",
+        "warmup epochs: 3",
+        "best epoch: 3",
+        "stopped early at epoch 7",
+        "   ━━━━━━━━━━━━━━━━━━━━ 1.2/3.4 MB 5.0 MB/s eta 0:00:00",
+        "download ━━━━━━━━━━━━━━━━━━━━ 12/34 MB",
+        "[==========] 3/5 loading shards",
+        "Loading weights [=====>    ] 3/5",
+        "loss 3/4",
+        "100 steps in 3 s",
+        "step 120ms",
+        "| name | 3/4 |",
+        "----------------------------",
+        "[----------] 3 tests from X",
+    ],
+)
+def test_what_is_no_progress_is_not_taken_for_it(line: str) -> None:
+    assert told(line) == {}
 
 
 def test_a_loss_that_is_no_number_is_told_as_it_is() -> None:
@@ -83,6 +186,28 @@ def test_a_long_line_costs_little() -> None:
         read("1" * 500)
         read("loss " * 100)
     assert time.process_time() - began < 1.0
+
+
+def test_epochs_counted_from_zero_are_told_apart_and_add_up() -> None:
+    lines = ["Epoch 0:  50%|##  | 5/10 [00:01<00:01]", "Epoch 1:  50%|##  | 5/10 [00:01<00:01]"]
+    assert [one.steps_done for one in followed(lines)] == [5, 15]
+    assert [one.done for one in followed(f"epoch {epoch}/9 loss 1" for epoch in range(10))][-1] == 1.0
+    assert followed(f"epoch {epoch}/10 loss 1" for epoch in range(10))[4].done == 0.5
+
+
+def test_parts_of_epochs_leave_a_bar_that_of_the_whole_run() -> None:
+    lines = [" 20%|#   | 2/10 [00:01<00:01]", "{'loss': '0.5', 'epoch': '0.4'}", " 30%|#   | 3/10 [00:01<00:01]"]
+    assert followed(lines)[-1].done == 0.3
+
+
+def test_steps_after_a_validation_are_of_training_again() -> None:
+    validates, trains = followed(["Test: [ 3/50] Loss 1.2", "Epoch: [2][ 3/100] Loss 1.1"])
+    assert validates.phase == VALIDATE and validates.step is None
+    assert trains.phase == TRAIN and (trains.step, trains.steps) == (3, 100)
+
+
+def test_the_length_of_something_else_is_not_the_runs() -> None:
+    assert followed(["step 1/3: reads the data", "step 100 loss 0.3"])[-1].done is None
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -142,3 +267,31 @@ def test_transformers_without_a_bar_tells_its_steps_in_lines() -> None:
 def test_a_script_is_read_as_most_loops_print() -> None:
     last = of_trainer(recipe("script", command=["python", "train.py"]), ["epoch 3/10 loss=0.5"])[-1]
     assert last.done == 0.3 and last.loss == 0.5
+
+
+def test_a_script_that_tells_only_its_epoch_is_measured_by_the_epochs_that_its_command_asks_for() -> None:
+    line = "epoch 3 loss 1.45"
+    assert of_trainer(recipe("script", command=["python", "train.py", "--epochs", "10"]), [line])[-1].done == 0.3
+    assert of_trainer(recipe("script", command=["python", "train.py"], lengths={"--epochs": 10}), [line])[-1].done == 0.3
+    several = recipe("script", command=["python", "train.py", "--epochs", "10", "--num-epochs=20"])
+    assert of_trainer(several, [line])[-1].done is None
+    assert of_trainer(recipe("script", command=["python", "train.py", "--epochs", "2"]), [line])[-1].epochs is None
+    assert of_trainer(recipe("script", command=["python", "train.py", "--epochs", "10"]), ["Epoch 0/9", "Epoch 4/9 loss 1"])[-1].done == 0.5
+
+
+def test_the_epochs_of_a_configuration_file_are_those_that_the_rung_is_given(tmp_path: Path) -> None:
+    config = tmp_path / "demo.yaml"
+    config.write_text("training: {epochs: 6, batch_size: 8}\n", encoding="utf-8")
+    command = ["python", "train.py", "--config", str(config)]
+    assert of_trainer(recipe("script", command=command, config=str(config)), ["[######....] 2/8 epoch 2 loss 1.2"])[-1].done == 1.25 / 6
+    fewer = recipe("script", command=command, config=str(config), set={"config:training.epochs": 4})
+    assert of_trainer(fewer, ["epoch 2 loss 1.2"])[-1].done == 0.5
+
+
+def test_the_steps_of_a_command_are_the_scripts_only_where_it_knows_of_no_accumulation() -> None:
+    command, line = ["python", "train.py", "--batch", "8", "--max-iters", "200", "--accum", "2"], "iter 10: loss 4.5"
+    outside = recipe("script", command=command[:-2], spelled={"micro_batch": "--batch", "accumulation": "outside"})
+    assert of_trainer(outside, [line])[-1].done == 0.05
+    assert of_trainer(outside, ["iter 250: loss 4.5"])[-1].done is None
+    its_own = recipe("script", command=command, spelled={"micro_batch": "--batch", "accumulation": "--accum"})
+    assert of_trainer(its_own, [line])[-1].done is None

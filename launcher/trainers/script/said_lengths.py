@@ -1,0 +1,79 @@
+"""How long a training is, in steps or passes, by its command's words, its configuration files and its script's defaults."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from launcher.adapter import wheel_names
+from launcher.adapter.recognised import typed
+from launcher.trainers.script import batches, configs, flags, parsers
+from launcher.trainers.script.spelling import YACS, Line
+
+
+def counted_out(
+    words: Sequence[str], declared: Sequence[flags.Flag], python: Sequence[Path], held: Mapping[str, Any], meant: Callable[[str], bool]
+) -> dict[str, int]:
+    """Spelling -> a number of steps, of whichever kind, or of passes over the data, wherever it is said. ``meant``: which names do."""
+    found: dict[str, Any] = {flag.spelling: flag.default for flag in declared}
+    found |= {flag.spelling: flag.default for path in python for flag in parsers.of_config(path) if flag.spelling in found}
+    found |= {f"config:{key}": value for values in held.values() for key, value in configs.leaves(values)}
+    found = _with_words(found, words)
+    numbers = {spelled: value for spelled, value in found.items() if meant(batches.name(spelled)) and positive(value)}
+    return {spelled: int(value) for spelled, value in numbers.items() if value == int(value)}
+
+
+def _with_words(found: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
+    """What the command itself says counts in the place of what was found of the same name."""
+    found = dict(found)
+    for word, after in itertools.pairwise([*words, ""]):
+        name, equals, value = word.partition("=")
+        if equals or name.startswith("-") or YACS.fullmatch(name):
+            found = {spelled: said for spelled, said in found.items() if _name(spelled).lstrip("+") != name.lstrip("+")}
+            found[f"{name.lstrip('+') if not name.startswith('-') else name}=" if equals else name] = typed(value if equals else after)
+    return found
+
+
+def is_length(name: str) -> bool:
+    return wheel_names.counts_steps(name) or wheel_names.counts_passes(name)
+
+
+def _name(spelling: str) -> str:
+    return spelling.removeprefix("switch:").split("/")[0].rstrip("=")
+
+
+def positive(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SaidLength:
+    """How long one rung's command says that it trains; None is what it doesn't say, or says in several numbers."""
+
+    passes: int | None = None
+    steps: int | None = None
+    """As the script itself counts them."""
+
+
+def of_line(line: Line, config: Sequence[str], lengths: Mapping[str, int]) -> SaidLength:
+    """``lengths``: what was read of the command before, its script's defaults among it."""
+    held: dict[str, Any] = {}
+    for path in config:
+        with contextlib.suppress(ValueError):
+            held |= {f"config:{key}": value for key, value in configs.leaves(configs.held(path))}
+    changed = {f"config:{key}": value for key, value in line.config.items()}
+    found = _with_words({**lengths, **held, **changed}, line.words[line.begin :])
+    return SaidLength(passes=_only(found, wheel_names.counts_passes), steps=_only(found, _whole_steps))
+
+
+def _whole_steps(name: str) -> bool:
+    return wheel_names.counts_steps(name) and not wheel_names.counts_steps_of_a_pass(name)
+
+
+def _only(found: Mapping[str, Any], meant: Callable[[str], bool]) -> int | None:
+    numbers = {value for spelled, value in found.items() if positive(value) and meant(batches.name(spelled))}
+    return int(numbers.pop()) if len(numbers) == 1 else None
