@@ -1,5 +1,5 @@
 """``python -m launcher`` is ``autofit``."""
 
-from launcher.cli.main import main
+from autofit_launcher import main
 
 main()

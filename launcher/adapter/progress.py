@@ -42,7 +42,7 @@ class Progress:
         part = self.step / self.steps if self.step is not None and self.steps else None
         if part is not None and not self.of_epoch:
             return min(1.0, part)
-        if part is None and self.epoch is None and self.step is not None and self.asked_steps and self.step <= self.asked_steps:
+        if self.step is not None and self.asked_steps and self.epoch is None and not self.of_epoch and self.step <= self.asked_steps:
             return self.step / self.asked_steps
         if self.epoch is None or not self.epochs:
             return None

@@ -180,7 +180,7 @@ def _tell_guardian(line: str) -> None:
 def _new_guardian() -> subprocess.Popen[bytes]:
     env = {key: value for key, value in os.environ.items() if key != HELD}
     return subprocess.Popen(
-        python_module("launcher.worker.guardian", TOKEN), stdin=subprocess.PIPE,
+        (sys.executable, "-I", str(ENTRY), "launcher.worker.guardian", TOKEN), stdin=subprocess.PIPE,  # -I: nothing of a person's path
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env=env, cwd="/", start_new_session=True,
     )  # fmt: skip

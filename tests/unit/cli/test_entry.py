@@ -1,4 +1,4 @@
-"""A person's own ``launcher`` on PYTHONPATH is their script's, and breaks nothing of autofit's."""
+"""A person's own ``launcher``, or ``yaml``, on PYTHONPATH is their script's, and breaks nothing of autofit's."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import autofit_launcher
 from launcher.machine import process
 
 CONSOLE_SCRIPT = ("-P", "-c", "import sys; from autofit_launcher import main; sys.exit(main())")
@@ -55,6 +56,65 @@ def test_what_it_starts_of_itself_is_its_own_too(place: Path) -> None:
     argv = process.python_module("launcher.worker")
     done = subprocess.run(argv, cwd=place, env={**os.environ, "PYTHONPATH": "."}, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.split()[:3]) == (2, ["usage:", "python", "-m"])
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What autofit itself imports
+
+
+IMPORTS = """
+import importlib, pkgutil, sys
+import autofit_launcher
+sys.meta_path.insert(0, autofit_launcher.OwnFirst())
+import launcher
+for package in ("cli", "engine", "run", "forecast", "trial", "adapter", "ladder", "history", "machine", "config", "shared"):
+    there = importlib.import_module(f"launcher.{package}")
+    for module in pkgutil.walk_packages(there.__path__, f"{there.__name__}."):
+        importlib.import_module(module.name)
+for name in ("ultralytics", "transformers", "script"):
+    importlib.import_module(f"launcher.trainers.{name}.adapter")
+import rich.markdown, rich.syntax, rich.traceback, pynvml, hydra.core.plugins
+tops = {name.partition(".")[0] for name, module in sys.modules.items() if getattr(module, "__file__", None)}
+print(*sorted(name for name in tops - sys.stdlib_module_names if "distutils" not in name and not name.startswith("_sysconfigdata")))
+"""
+
+
+def test_the_installed_modules_that_the_launcher_imports_are_named() -> None:
+    done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) - {"launcher", "autofit_launcher"} <= autofit_launcher.DEPENDENCIES
+
+
+@pytest.fixture
+def shadowed(tmp_path: Path) -> Path:
+    """A folder with a module of the name of each that autofit imports; ``hydra`` is a package."""
+    for name in (*autofit_launcher.DEPENDENCIES - {"hydra", "typing_extensions"}, "statistics", "secrets"):
+        (tmp_path / f"{name}.py").write_text("SETTINGS = {'out': 64}\n", encoding="utf-8")
+    (tmp_path / "hydra").mkdir()
+    (tmp_path / "hydra" / "__init__.py").touch()
+    return tmp_path
+
+
+STARTS = {"script": CONSOLE_SCRIPT, "-m": ("-m", "launcher"), "detached": ("-P", str(process.ENTRY), "launcher")}
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_modules_named_like_autofits_dependencies_are_not_autofits(shadowed: Path, start: str) -> None:
+    env = {**os.environ, "PYTHONPATH": "."}
+    done = subprocess.run([sys.executable, *STARTS[start], "recipes"], cwd=shadowed, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "yolo_demo" in done.stdout + done.stderr, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("own", ["yaml", "psutil", "rich"])
+def test_a_script_trains_with_its_own_module_of_such_a_name(shadowed: Path, own: str) -> None:
+    (shadowed / "train.py").write_text(TRAINS.replace("launcher", own), encoding="utf-8")
+    done = autofit(shadowed, "run", "device=cpu", "device.memory=700MiB", "--json", "--", sys.executable, "train.py", "--batch-size", "8")
+    assert done.returncode == 0 and json.loads(done.stdout.splitlines()[-1])["status"] == "done", done.stderr
+    assert f"trained with {shadowed / own}" in done.stdout + done.stderr
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# A script that imports its own
 
 
 @pytest.fixture
