@@ -62,7 +62,7 @@ versions: install   ## what works with which Ultralytics, transformers, torch an
 	$(BIN)/python -m benchmarks.versions $(if $(ONLY),--only $(ONLY)) $(if $(JOBS),--jobs $(JOBS))
 
 third-party: install   ## other people's repositories, unpacked in REPOS=folder, into docs/scripts.md (resumable; ONLY=mnist: one)
-	$(BIN)/python -m tests.third_party $(REPOS) $(if $(ONLY),--only $(ONLY)) $(if $(SCRIPT_PYTHON),--python $(SCRIPT_PYTHON))
+	$(BIN)/python -m benchmarks.third_party $(REPOS) $(if $(ONLY),--only $(ONLY)) $(if $(SCRIPT_PYTHON),--python $(SCRIPT_PYTHON))
 
 clean:          ## removes the environment, not your runs or data
 	rm -rf .venv

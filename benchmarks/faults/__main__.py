@@ -17,8 +17,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common.rows import append, read
 from benchmarks.faults import cases, places, play, table
-from benchmarks.rows import append, read
 
 Row = dict[str, Any]
 

@@ -19,9 +19,9 @@ from typing import Any
 import psutil
 import yaml
 
+from benchmarks.common.provenance import commit, machine, versions
 from benchmarks.faults import inject, places
 from benchmarks.faults.cases import GENERATOR, INTERRUPTIONS, Case
-from benchmarks.made import commit, machine, versions
 from launcher.history import owner
 
 Row = dict[str, Any]

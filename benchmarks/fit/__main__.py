@@ -22,9 +22,9 @@ import sys
 from itertools import islice
 from pathlib import Path
 
+from benchmarks.common.rows import ROOT, read
 from benchmarks.fit import table
 from benchmarks.fit.play import ASKS, DATA, REFERENCE, SEARCHES, left, play, time_rungs
-from benchmarks.rows import ROOT, read
 
 
 def main() -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
+from benchmarks.common.rows import Row
 from benchmarks.fit.play import ASKS, DEEP
-from benchmarks.rows import Row
 from launcher.cli import suggestions
 from launcher.config import compose
 from launcher.engine import prepare

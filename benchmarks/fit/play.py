@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.made import commit, machine, versions
-from benchmarks.rows import ROOT, Row, append, read
+from benchmarks.common.provenance import commit, machine, versions
+from benchmarks.common.rows import ROOT, Row, append, read
 from launcher.history.run_folder import RunFolder
 
 DATA = ROOT / "benchmarks" / "results" / "fit.jsonl"

@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.common.rows import ROOT, Row
 from benchmarks.fit import least
 from benchmarks.fit.play import HEADROOM, SEARCHES, Case
-from benchmarks.rows import ROOT, Row
 
 HEAD = """\
 # Finding the rung

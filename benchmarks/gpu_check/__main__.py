@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.gpu_check import checks, page, play, rows
+from benchmarks.gpu_check import checks, play, rows, table
 from benchmarks.gpu_check.cases import CASES
 
 
@@ -26,7 +26,7 @@ def main(argv: Sequence[str]) -> int:
     if not asked.page:
         measured(asked.case or list("ABCDE"), place=asked.place, results=asked.results)
     if asked.results == rows.RESULTS:
-        page.write()
+        table.write()
     failed = 0
     for case in CASES:
         for check in checks.of(case, [row for row in rows.read(asked.results) if row["case"] == case.letter]):

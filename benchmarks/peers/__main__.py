@@ -21,9 +21,9 @@ from pathlib import Path
 
 import yaml
 
+from benchmarks.common.rows import ROOT, Row, append, read
 from benchmarks.fit import play as fit
 from benchmarks.fit import table
-from benchmarks.rows import ROOT, Row, append, read
 from launcher.trainers.transformers import environment
 
 EPOCHS = 3

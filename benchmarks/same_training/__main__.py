@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.rows import ROOT, Row, append, read
+from benchmarks.common.rows import ROOT, Row, append, read
 from benchmarks.same_training import interpreter, play, table
 from benchmarks.same_training.cases import WHOLE, Case, name_of, plays
 

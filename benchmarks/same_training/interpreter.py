@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from benchmarks.rows import ROOT
+from benchmarks.common.rows import ROOT
 
 HERE = Path(__file__).resolve().parent
 _ASKED = "import json, sys; print(json.dumps([sys._base_executable, [one for one in sys.path if 'site-packages' in one]]))"

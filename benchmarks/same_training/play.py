@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.made import commit, machine, versions
-from benchmarks.rows import Row
+from benchmarks.common.provenance import commit, machine, versions
+from benchmarks.common.rows import Row
 from benchmarks.same_training import interpreter, judge, measure, observer, pictures
 from benchmarks.same_training.cases import WHOLE, Case, name_of
 

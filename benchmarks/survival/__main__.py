@@ -19,7 +19,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TextIO
 
-from benchmarks.rows import ROOT, Row, append, read
+from benchmarks.common.rows import ROOT, Row, append, read
 from benchmarks.survival import cases, play, table
 
 MOST_AT_ONCE = 2

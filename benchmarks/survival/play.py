@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 import yaml
 
-from benchmarks.made import commit, machine, versions
+from benchmarks.common.provenance import commit, machine, versions
 from benchmarks.survival import cases
 from benchmarks.survival.cases import Case
 from launcher.machine import headroom

@@ -1,4 +1,4 @@
-"""Measures a full run's memory as its trial measured it, from outside, at a cost below 0.5 % (benchmarks/watching_cost.py).
+"""Measures a full run's memory as its trial measured it, from outside, at a cost below 0.5 % (benchmarks/cost/watching.py).
 
 CPU: VmData of each process above its base. A process that autofit holds to a budget tells its base itself (``processes``); another
 one's is taken to be that of its trial, which imported the same. CUDA: what the driver says is in use beyond what was before.

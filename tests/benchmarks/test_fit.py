@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from benchmarks import rows
+from benchmarks.common import rows
 from benchmarks.fit import least, play, table
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks.gpu_check import __main__ as gpu_check
-from benchmarks.gpu_check import cases, checks, facts, page, play, rows
+from benchmarks.gpu_check import cases, checks, facts, play, rows, table
 from launcher.ladder.rungs import Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import host, process
@@ -124,8 +124,8 @@ def test_all_five_cases_walk_on_a_stand_in_and_every_claim_about_them_holds(
     for case in cases.CASES:
         said = checks.of(case, [row for row in found if row["case"] == case.letter])
         assert [check.holds for check in said] == [True] * len(said), [f"{case.name}: {check}" for check in said]
-    text = page.render(found)
-    assert page.NOT_YET not in text and "FAILS" not in text and "a card of numbers, driver 600.00" in text
+    text = table.render(found)
+    assert table.NOT_YET not in text and "FAILS" not in text and "a card of numbers, driver 600.00" in text
     assert left == 0, "nothing is left on the card"
 
 
@@ -176,4 +176,4 @@ def test_the_full_run_is_long_enough_at_any_rung() -> None:
 
 
 def test_the_committed_page_is_made_of_the_committed_rows() -> None:
-    assert page.PAGE.read_text(encoding="utf-8") == page.render(rows.read())
+    assert table.PAGE.read_text(encoding="utf-8") == table.render(rows.read())

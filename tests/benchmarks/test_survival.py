@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmarks import rows as written
+from benchmarks.common import rows as written
 from benchmarks.survival import __main__ as survival
 from benchmarks.survival import cases, play, table
 from tests.helpers.places import ROOT

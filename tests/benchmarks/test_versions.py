@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import versions
+from benchmarks.versions import __main__ as versions
 
 
 def row(point: str, **more: object) -> versions.Row:

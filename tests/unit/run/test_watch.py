@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.watching_cost import job as script_job
+from benchmarks.cost.watching import job as script_job
 from launcher.adapter.progress import TRAIN, Progress
 from launcher.machine.devices import Budget
 from launcher.run.attempt import Ended

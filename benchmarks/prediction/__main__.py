@@ -20,9 +20,9 @@ from launcher.shared.trace import Trace, live
 from launcher.trainers.ultralytics import environment
 from launcher.trainers.ultralytics.tracing import DETERMINISTIC_BYTES, WANTED
 
-RESULTS = Path(__file__).parent / "results" / "prediction.jsonl"
-PAGE = Path(__file__).parents[1] / "docs" / "prediction.md"
-BEGIN, END = "<!-- made by benchmarks/prediction.py -->", "<!-- end -->"
+RESULTS = Path(__file__).parents[1] / "results" / "prediction.jsonl"
+PAGE = Path(__file__).parents[2] / "docs" / "prediction.md"
+BEGIN, END = "<!-- made by benchmarks/prediction/ -->", "<!-- end -->"
 LABELS = 20
 """In the densest image; not published for any of them."""
 MODULE = "launcher.trainers.ultralytics.inside.trace"

@@ -1,6 +1,6 @@
 """What watching a full run costs it: samples per second watched and unwatched, in turn, and the processor time of the watcher.
 
-    python -m benchmarks.watching_cost [--pairs 30] [--seconds 8] [--out benchmarks/results/watching_cost.json]
+    python -m benchmarks.cost.watching [--pairs 30] [--seconds 8] [--out benchmarks/results/watching_cost.json]
 
 The run is a loop of matrix products on all cores that prints a bar ten times a second and has two idle children. Watched: all of
 ``supervise.follow`` (memory, logs, progress, time series). Unwatched: the same process, waited for. Which goes first alternates, so that a
@@ -34,7 +34,7 @@ from launcher.run import supervise
 from launcher.trainers.suite import cpu_budget
 from launcher.trial.job import Job
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 WORK = """
 import subprocess, sys, time
 import numpy

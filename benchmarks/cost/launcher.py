@@ -1,6 +1,6 @@
 """What autofit itself costs: the time to answer --help, and its own share of a whole `train` beside the trials and the full run.
 
-    python benchmarks/launcher_overhead.py [--out benchmarks/results/launcher_overhead.json]
+    python benchmarks/cost/launcher.py [--out benchmarks/results/launcher_overhead.json]
 
 Both are taken in one run on one machine. Its own share is the wall time of the process less the seconds of the children that it
 waited for (each trial's and the run's, as recorded). The floor of any Python command, ``python -c pass``, is measured side by side.
@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 VERSIONS = ("autofit", "hydra-core", "omegaconf", "pydantic", "torch", "ultralytics")
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.third_party import __main__ as third_party
-from tests.third_party.cases import CASES
+from benchmarks.third_party import __main__ as third_party
+from benchmarks.third_party.cases import CASES
 
 ROW: third_party.Row = {
     "case": "mnist", "repo": "pytorch/examples", "command": "python main.py --batch-size 512", "status": "ok", "why": "", "touched": [],

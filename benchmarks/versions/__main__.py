@@ -30,7 +30,7 @@ from typing import Any
 
 from launcher.adapter import self_test
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "benchmarks" / "results" / "versions.jsonl"
 TABLE = ROOT / "docs" / "versions.md"
 RAN = ROOT / "launcher" / self_test.RAN

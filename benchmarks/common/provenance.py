@@ -10,7 +10,7 @@ import subprocess
 
 import psutil
 
-from benchmarks.rows import ROOT, Row
+from benchmarks.common.rows import ROOT, Row
 
 VERSIONS = ("autofit", "torch", "ultralytics", "transformers", "numpy")
 

@@ -1,8 +1,8 @@
 """Unpacked repositories of other people's -> a row for each of how autofit got on with it, and the table of them in docs/scripts.md.
 
-    python -m tests.third_party REPOS                    every case that has no row yet
-    python -m tests.third_party REPOS --only mnist       one of them, whether it has a row or not
-    python -m tests.third_party --table                  only the table
+    python -m benchmarks.third_party REPOS                    every case that has no row yet
+    python -m benchmarks.third_party REPOS --only mnist       one of them, whether it has a row or not
+    python -m benchmarks.third_party --table                  only the table
 
 REPOS holds the repositories, unpacked, as ``name``, ``owner+name`` or ``owner/name``. ``--python`` is the interpreter that has what they
 need (default: this one). Nothing of theirs is changed: each case works on copies, in WORK (default: a temporary folder).
@@ -24,8 +24,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.helpers.places import ROOT
-from tests.third_party.cases import CASES, Case
+from benchmarks.common.rows import ROOT
+from benchmarks.third_party.cases import CASES, Case
 
 DATA = ROOT / "benchmarks" / "results" / "third_party.jsonl"
 TABLE = ROOT / "docs" / "scripts.md"

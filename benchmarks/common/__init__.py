@@ -1,0 +1,1 @@
+"""What every benchmark shares: rows in a file, and where they were made."""

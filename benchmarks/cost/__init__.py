@@ -1,0 +1,1 @@
+"""What autofit itself costs: its launcher beside trainings, and watching a run."""

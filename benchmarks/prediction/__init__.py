@@ -1,0 +1,1 @@
+"""Published measurements of cards beside what is predicted of them."""

@@ -1,0 +1,1 @@
+"""What works with which versions of Ultralytics, transformers, Lightning, accelerate, torch and Python."""
