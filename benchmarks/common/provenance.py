@@ -12,7 +12,7 @@ import psutil
 
 from benchmarks.common.rows import ROOT, Row
 
-VERSIONS = ("autofit", "torch", "ultralytics", "transformers", "numpy")
+VERSIONS = ("autofit-launcher", "torch", "ultralytics", "transformers", "numpy")
 
 
 def versions(*more: str) -> dict[str, str]:

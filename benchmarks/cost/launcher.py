@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-VERSIONS = ("autofit", "hydra-core", "omegaconf", "pydantic", "torch", "ultralytics")
+VERSIONS = ("autofit-launcher", "hydra-core", "omegaconf", "pydantic", "torch", "ultralytics")
 
 
 def seconds(argv: list[str], cwd: Path) -> tuple[float, str]:

@@ -24,7 +24,8 @@ from pathlib import Path
 
 from benchmarks.common.rows import ROOT, read
 from benchmarks.fit import table
-from benchmarks.fit.play import ASKS, DATA, REFERENCE, SEARCHES, left, play, time_rungs
+from benchmarks.fit.cases import ASKS, REFERENCE, SEARCHES, left
+from benchmarks.fit.play import DATA, play, time_rungs
 
 
 def main() -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from benchmarks.common.rows import Row
-from benchmarks.fit.play import ASKS, DEEP
+from benchmarks.fit.cases import ASKS, DEEP
 from launcher.cli import suggestions
 from launcher.config import compose
 from launcher.engine import prepare

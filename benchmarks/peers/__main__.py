@@ -22,8 +22,8 @@ from pathlib import Path
 import yaml
 
 from benchmarks.common.rows import ROOT, Row, append, read
+from benchmarks.fit import cases, table
 from benchmarks.fit import play as fit
-from benchmarks.fit import table
 from launcher.trainers.transformers import environment
 
 EPOCHS = 3
@@ -45,17 +45,17 @@ _BATCH = re.compile(r"^attempt (\d+)|Total train batch size .* = ([\d,]+)", re.M
 NATIVE = ROOT / "launcher" / "trainers" / "transformers" / "native" / "hf_text.py"
 
 
-def left(rows: Sequence[Row]) -> Iterator[tuple[str, fit.Case, Row]]:
+def left(rows: Sequence[Row]) -> Iterator[tuple[str, cases.Case, Row]]:
     """(peer, case, what was measured of its ask) without a row."""
     measured = {row["ask"]: row for row in rows if row["what"] == "measured"}
     played = {(row["peer"], row["ask"], row["part"]) for row in rows if row["what"] == "peer"}
-    for case in fit.cases():
+    for case in cases.cases():
         for peer, asks in PEERS.items():
             if case.ask in asks and case.ask in measured and (peer, case.ask, case.part) not in played:
                 yield peer, case, measured[case.ask]
 
 
-def play(peer: str, case: fit.Case, asked: Row, folder: Path, python: str) -> Row:
+def play(peer: str, case: cases.Case, asked: Row, folder: Path, python: str) -> Row:
     place, budget = fit.Place.of(case.ask, folder), fit.budget_of(case, asked)
     words = _transformers(place) if peer == "transformers" else _separator(peer, place)
     argv = [python, *BUDGETED, "--bytes", str(budget), "--imports", ",".join(IMPORTS[peer]), *words]

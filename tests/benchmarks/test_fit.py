@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import rows
-from benchmarks.fit import least, play, table
+from benchmarks.fit import cases, least, table
 
 
 def row(search: str, rung: int, trials: int, *, ask: str = "text", part: float = 0.75, **more: Any) -> dict[str, Any]:
@@ -16,21 +16,21 @@ def row(search: str, rung: int, trials: int, *, ask: str = "text", part: float =
 
 
 def searched(rung: int, trials: dict[str, int], seconds: dict[str, float], **more: Any) -> list[dict[str, Any]]:
-    return [row(name, rung, trials.get(name, 0), seconds=seconds.get(name, 0.5), **more) for name in play.SEARCHES]
+    return [row(name, rung, trials.get(name, 0), seconds=seconds.get(name, 0.5), **more) for name in cases.SEARCHES]
 
 
 def test_there_are_more_than_sixty_cases_and_a_slice_has_something_of_each_ask() -> None:
-    all_of_them = list(play.cases())
+    all_of_them = list(cases.cases())
     assert len(all_of_them) == len({case.name for case in all_of_them}) >= 60
-    assert {case.ask for case in all_of_them[: len(play.ASKS)]} == set(play.ASKS)
+    assert {case.ask for case in all_of_them[: len(cases.ASKS)]} == set(cases.ASKS)
 
 
 def test_a_case_is_left_until_every_search_has_played_it() -> None:
-    case = next(play.cases())
+    case = next(cases.cases())
     played = searched(1, {}, {}, ask=case.ask, part=case.part)
-    assert next(play.left(played[:-1])) == case
-    assert case not in list(play.left(played))
-    assert {one.ask for one in play.left([], only="speech")} == {"speech", "speech-32", "speech-far"}
+    assert next(cases.left(played[:-1])) == case
+    assert case not in list(cases.left(played))
+    assert {one.ask for one in cases.left([], only="speech")} == {"speech", "speech-32", "speech-far"}
 
 
 def test_a_torn_last_row_is_as_if_it_had_not_been_written(tmp_path: Path) -> None:

@@ -4,45 +4,46 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.third_party import __main__ as third_party
+from benchmarks.common.rows import Row
+from benchmarks.third_party import play, table
 from benchmarks.third_party.cases import CASES
 
-ROW: third_party.Row = {
+ROW: Row = {
     "case": "mnist", "repo": "pytorch/examples", "command": "python main.py --batch-size 512", "status": "ok", "why": "", "touched": [],
     "understood": ["micro_batch 512 --batch-size (command line)", "accumulation 1 outside (no word for it was found)"],
     "asked": {"status": "done"},
     "tight": {
         "status": "done", "rung": {"micro_batch": 256}, "accumulation": 2, "effective_batch": 512, "outside": True,
         "trials": [{"verdict": "out_of_memory"}], "memory": {"run_peak_bytes": 99, "trial_peak_bytes": 100}, "steps": {"made": 40},
-        "same_training": {**dict.fromkeys(third_party.PARTS, "proven"), "cure": {}, "apart": 1e-7},
+        "same_training": {**dict.fromkeys(table.PARTS, "proven"), "cure": {}, "apart": 1e-7},
     },
     "key": {"batch": 512, "steps": 40, "refuses": ""},
 }  # fmt: skip
 
 
 def test_the_table_in_the_docs_is_the_one_that_its_rows_make() -> None:
-    text = third_party.TABLE.read_text(encoding="utf-8")
-    made = text.partition(third_party.BEGIN)[2].partition(third_party.END)[0].strip()
-    assert made == third_party.table(third_party.rows().values()).strip()
+    text = table.TABLE.read_text(encoding="utf-8")
+    made = text.partition(table.BEGIN)[2].partition(table.END)[0].strip()
+    assert made == table.table(table.rows().values()).strip()
 
 
 def test_a_row_tells_what_was_understood_and_what_came_of_it() -> None:
-    line = third_party.table([ROW]).splitlines()[-1]
+    line = table.table([ROW]).splitlines()[-1]
     assert "--batch-size 512, outside 1 | out_of_memory, then 256 x 2 from outside | 512 | proven, updates 1e-07 apart | 40 of 40 |" in line
     assert line.endswith("| done, 99% of its trial | untouched |")
     missing = {key: ROW[key] for key in ("case", "repo", "command")} | {"status": "not here", "why": "no pytorch/examples"}
-    assert "not here: no pytorch/examples" in third_party.table([missing])
+    assert "not here: no pytorch/examples" in table.table([missing])
 
 
 def test_rows_are_kept_in_the_order_of_the_cases_and_the_newest_counts(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     for name, status in (("imagenet", "ok"), ("mnist", "fault"), ("mnist", "ok")):
-        third_party.keep({**ROW, "case": name, "status": status}, path)
-    assert [(name, row["status"]) for name, row in third_party.rows(path).items()] == [("mnist", "ok"), ("imagenet", "ok")]
+        table.keep({**ROW, "case": name, "status": status}, path)
+    assert [(name, row["status"]) for name, row in table.rows(path).items()] == [("mnist", "ok"), ("imagenet", "ok")]
 
 
 def test_a_repository_that_is_not_there_is_no_failure(tmp_path: Path) -> None:
-    row = third_party.tried(CASES[0], tmp_path, "python", tmp_path / "work")
+    row = play.tried(CASES[0], tmp_path, "python", tmp_path / "work")
     assert row["status"] == "not here"
 
 
@@ -51,11 +52,11 @@ def test_a_repository_is_found_by_its_name_with_or_without_its_owner(tmp_path: P
         script = tmp_path / place / "mnist" / "main.py"
         script.parent.mkdir(parents=True)
         script.write_text("")
-        assert third_party.unpacked(CASES[0], tmp_path) == tmp_path / place
+        assert play.unpacked(CASES[0], tmp_path) == tmp_path / place
         script.unlink()
 
 
-def done(**how: object) -> third_party.Row:
+def done(**how: object) -> Row:
     return {"status": "done", "effective_batch": 64, "accumulation": 1, "said": "", **how}
 
 
@@ -65,15 +66,15 @@ REFUSED = next(case for case in CASES if case.refuses)
 
 def test_the_key_tells_what_was_misunderstood_or_not_said() -> None:
     proven = {"steps": "proven"}
-    assert third_party.differs(NANOGPT, done(), done(accumulation=2, steps={"made": 21}, same_training=proven)) == ""
-    assert "and 32 were understood" in third_party.differs(NANOGPT, done(effective_batch=32), done())
-    assert "said nothing of it" in third_party.differs(NANOGPT, done(), done(accumulation=2, steps={"made": 10}, same_training=proven))
+    assert play.differs(NANOGPT, done(), done(accumulation=2, steps={"made": 21}, same_training=proven)) == ""
+    assert "and 32 were understood" in play.differs(NANOGPT, done(effective_batch=32), done())
+    assert "said nothing of it" in play.differs(NANOGPT, done(), done(accumulation=2, steps={"made": 10}, same_training=proven))
     told = {"steps": "differs by 11: the run made 10 optimizer steps"}
-    assert third_party.differs(NANOGPT, done(), done(accumulation=2, steps={"made": 10}, same_training=told)) == ""
+    assert play.differs(NANOGPT, done(), done(accumulation=2, steps={"made": 10}, same_training=told)) == ""
 
 
 def test_the_key_tells_what_must_be_refused_and_why() -> None:
     right = {"status": "no_rung_fits", "said": "no", "same_training": {"refused": f"it is {REFUSED.refuses}"}}
-    assert third_party.differs(REFUSED, done(), right) == ""
-    assert third_party.differs(REFUSED, done(), {**right, "same_training": {"refused": "nobody knows"}}) == "no"
-    assert "should have been refused" in third_party.differs(REFUSED, done(), done(accumulation=2))
+    assert play.differs(REFUSED, done(), right) == ""
+    assert play.differs(REFUSED, done(), {**right, "same_training": {"refused": "nobody knows"}}) == "no"
+    assert "should have been refused" in play.differs(REFUSED, done(), done(accumulation=2))

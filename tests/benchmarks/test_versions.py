@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.versions import __main__ as versions
+from benchmarks.common.rows import Row
+from benchmarks.versions import play, table
+from benchmarks.versions.cases import POINTS
 
 
-def row(point: str, **more: object) -> versions.Row:
+def row(point: str, **more: object) -> Row:
     return {
         "point": point, "trainer": "ultralytics", "installed": True,
         "versions": {"python": "3.11.9", "ultralytics": "8.4.150", "numpy": "2"},
@@ -21,25 +23,25 @@ def row(point: str, **more: object) -> versions.Row:
 
 def test_a_point_tried_again_has_one_row_and_a_torn_line_is_none(tmp_path: Path) -> None:
     path = tmp_path / "versions.jsonl"
-    versions.write(path, row("yolo-8.4.150", run="it did not"))
+    table.write(path, row("yolo-8.4.150", run="it did not"))
     with path.open("a") as file:
         file.write('{"point": "yolo-8.')
-    versions.write(path, row("yolo-8.3.0"))
-    versions.write(path, row("yolo-8.4.150"))
-    assert {name: one["run"] for name, one in versions.read(path).items()} == {"yolo-8.4.150": "ended", "yolo-8.3.0": "ended"}
+    table.write(path, row("yolo-8.3.0"))
+    table.write(path, row("yolo-8.4.150"))
+    assert {name: one["run"] for name, one in table.read(path).items()} == {"yolo-8.4.150": "ended", "yolo-8.3.0": "ended"}
 
 
 def test_a_point_that_was_interrupted_is_tried_again() -> None:
-    assert not versions.finished(None)
-    assert not versions.finished(row("yolo-8.3.0"))
-    assert versions.finished(row("yolo-8.3.0", seconds=300))
-    assert versions.finished({"point": "yolo-8.3.0", "installed": False, "why": "no such version"})
+    assert not table.finished(None)
+    assert not table.finished(row("yolo-8.3.0"))
+    assert table.finished(row("yolo-8.3.0", seconds=300))
+    assert table.finished({"point": "yolo-8.3.0", "installed": False, "why": "no such version"})
 
 
 def test_the_table_says_what_fails_and_what_cannot_be_installed() -> None:
     failing = row("yolo-8.4.150", capabilities={"checkpointing": "no"}, tests={"passed": 8, "skipped": 0, "failed": ["a"]})
     gone = {"point": "yolo-8.3.0", "installed": False, "why": "no such version"}
-    lines = versions.table([failing, gone]).splitlines()[2:]
+    lines = table.table([failing, gone]).splitlines()[2:]
     assert lines == [
         "| yolo-8.3.0 | can't be installed: no such version | | | |",
         "| yolo-8.4.150 | python 3.11.9, ultralytics 8.4.150 | checkpointing: no | 8 passed, 1 failed: a "
@@ -49,22 +51,22 @@ def test_the_table_says_what_fails_and_what_cannot_be_installed() -> None:
 
 def test_the_summary_names_each_version_of_a_row_that_works_and_no_other() -> None:
     beside = {"torch": "2.8.0", "python": "3.11.9"}
-    assert versions.summary([]) == "No environment has been run to its end yet."
+    assert table.summary([]) == "No environment has been run to its end yet."
     rows = [
         row("yolo-8.3.100", seconds=9, versions={"ultralytics": "8.3.100", **beside}),
         row("yolo-8.3.2", seconds=9, versions={"ultralytics": "8.3.2", **beside, "python": "3.12.1"}),
         row("lightning-2.2.5", trainer="script", seconds=9, versions={"lightning": "2.2.5", "transformers": "5.0", **beside}),
         row("yolo-8.4.0", seconds=9, versions={"ultralytics": "8.4.0", **beside, "torch": "2.4.1"}, run="no end"),
     ]
-    assert versions.summary(rows) == (
+    assert table.summary(rows) == (
         "Everything passed in 3 environments: Ultralytics 8.3.2, 8.3.100; Lightning 2.2.5; torch 2.8.0; Python 3.11.9, 3.12.1."
     )
 
 
 def test_the_committed_table_is_that_of_the_committed_rows_and_names_no_machine() -> None:
-    rows = versions.read(versions.DATA)
-    text = versions.TABLE.read_text(encoding="utf-8")
-    assert versions.table(rows.values()) in text and versions.summary(rows.values()) in text
+    rows = table.read(table.DATA)
+    text = table.TABLE.read_text(encoding="utf-8")
+    assert table.table(rows.values()) in text and table.summary(rows.values()) in text
     assert "://" not in json.dumps(list(rows.values())) and "/home/" not in json.dumps(list(rows.values()))
 
 
@@ -82,11 +84,11 @@ def test_only_versions_in_which_all_of_it_works_are_shipped_as_working() -> None
         {"point": "e", "trainer": "ultralytics", "installed": False, "why": "no such version"},
     ]
     said = "torch 2.8.0, Python 3.11.9"
-    assert list(versions.ran(rows).items()) == [("ultralytics", {"8.3.2": said, "8.3.100": said})]
+    assert list(table.ran(rows).items()) == [("ultralytics", {"8.3.2": said, "8.3.100": said})]
 
 
 def test_the_versions_that_are_shipped_as_working_are_those_of_the_committed_rows() -> None:
-    assert json.loads(versions.RAN.read_text(encoding="utf-8")) == versions.ran(versions.read(versions.DATA).values())
+    assert json.loads(table.RAN.read_text(encoding="utf-8")) == table.ran(table.read(table.DATA).values())
 
 
 def verdict(trial: str) -> str:
@@ -94,21 +96,21 @@ def verdict(trial: str) -> str:
 
 
 def test_in_every_row_that_works_a_rung_failed_and_a_lower_one_was_trained_with_the_same_effective_batch() -> None:
-    for row in filter(versions.works, versions.read(versions.DATA).values()):
+    for row in filter(table.works, table.read(table.DATA).values()):
         fit = row["fit"]
         assert f"{fit['rung_index']}: fits" in fit["trials"] and set(map(verdict, fit["trials"])) == {"out_of_memory", "fits"}, row["point"]
         assert fit["rung_index"] > 0 and fit["rung"]["micro_batch"] * fit["accumulation"] == fit["effective_batch"], row["point"]
 
 
 def test_an_error_of_the_installer_is_kept_without_the_index_it_came_from() -> None:
-    assert versions._last_line("x\nno solution: see https://index.example/simple/torch for it\n\n") == "no solution: see (an index) for it"
+    assert play._last_line("x\nno solution: see https://index.example/simple/torch for it\n\n") == "no solution: see (an index) for it"
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", ["yolo-8.3.0", "yolo-8.4.150", "text-4.57.6"])
 def test_a_point_between_the_pinned_ones_fits_and_runs(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    found = versions.tried(versions.POINTS[name], tmp_path_factory.mktemp("versions"))
+    found = play.tried(POINTS[name], tmp_path_factory.mktemp("versions"))
     if not found["installed"]:
         pytest.skip(f"its environment can't be made here: {found['why']}")
     assert (found["capabilities"], found["tests"]["failed"], found["run"]) == ({}, [], "ended")
