@@ -1,4 +1,4 @@
-"""Where autofit's own files and state lie, and how a file is named to a person."""
+"""Where autofit's own files, its state and its cache lie, and how a file is named to a person."""
 
 from __future__ import annotations
 
@@ -15,14 +15,20 @@ def home() -> Path:
     return package if (package / "conf").is_dir() else package.parent
 
 
-def state() -> Path:
-    """Where the words of launches lie that no terminal shows."""
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "autofit"
+def state_folder() -> Path:
+    """What launches learn for later ones (``history.database``), and what detached ones print."""
+    return _folder("XDG_STATE_HOME", ".local/state")
 
 
-def data_folder() -> Path:
-    """What earlier trials have shown: data of the person's, which nothing makes anew."""
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "autofit"
+def cache_folder() -> Path:
+    """What can be made anew: traces, results of self-tests."""
+    return _folder("XDG_CACHE_HOME", ".cache")
+
+
+def _folder(variable: str, default: str) -> Path:
+    """autofit's folder below the one that a variable names, by platformdirs' rules; the variable counts where it is an absolute path."""
+    said = Path(os.environ.get(variable, ""))
+    return (said if said.is_absolute() else Path("~", default).expanduser()) / "autofit"
 
 
 def short(path: Path) -> str:
@@ -31,11 +37,6 @@ def short(path: Path) -> str:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
         return str(path)
-
-
-def cache_folder() -> Path:
-    """autofit's own, for what is worth keeping between launches."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autofit"
 
 
 LAUNCHED = "AUTOFIT_LAUNCHED"

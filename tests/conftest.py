@@ -77,7 +77,6 @@ def write_yolo_dataset(root: Path, *, train: int = 12, val: int = 6, size: int =
 def nothing_of_the_persons_is_learned_from(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What tests' trials keep is none of the person's; theirs steer no test."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
 
@@ -92,7 +91,6 @@ def turns_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyte
 def memory_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """A test's launches find no fit that another's have kept, and learn nothing from them."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
 
 
 @pytest.fixture

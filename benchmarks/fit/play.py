@@ -23,7 +23,7 @@ LONGEST_S = 3600.0
 
 
 class Place:
-    """Where one ask is played: its runs, autofit's fits, traces and corrections beside them; none of the person's are touched."""
+    """Where one ask is played: its runs, autofit's history and traces beside them; none of the person's are touched."""
 
     def __init__(self, path: Path, words: Sequence[str]) -> None:
         self.path, self._words = path, words
@@ -34,22 +34,23 @@ class Place:
         return cls(folder / ask, {**ASKS, **DEEP}[ask])
 
     def forget(self) -> None:
-        """Traces, and what trials have measured."""
+        """Traces, kept fits, and what trials have measured."""
         shutil.rmtree(self.path / "cache" / "autofit" / "traces", ignore_errors=True)
-        shutil.rmtree(self._learnt, ignore_errors=True)
-
-    @property
-    def _learnt(self) -> Path:
-        return self.path / "share" / "autofit"
+        shutil.rmtree(self.path / "state" / "autofit", ignore_errors=True)
 
     def answer(self, verb: str, *words: str) -> Row:
         """What autofit answers, in how many seconds (``took_s``), each trial's ``report``, and peaks beside forecasts (``seen``)."""
         env = {f"XDG_{name}_HOME": str(self.path / name.lower()) for name in ("STATE", "CACHE")}
-        env |= {"XDG_DATA_HOME": str(self.path / "share"), "OMP_WAIT_POLICY": "passive"}
         argv = [str(Path(sys.executable).parent / "autofit"), verb, "--json", *self._words, "device=cpu", *words]
         began = time.monotonic()
         ended = subprocess.run(
-            argv, cwd=self.path, env={**os.environ, **env}, capture_output=True, text=True, timeout=LONGEST_S, check=False
+            argv,
+            cwd=self.path,
+            env={**os.environ, **env, "OMP_WAIT_POLICY": "passive"},
+            capture_output=True,
+            text=True,
+            timeout=LONGEST_S,
+            check=False,
         )
         seconds = time.monotonic() - began
         try:

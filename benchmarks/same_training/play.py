@@ -129,7 +129,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _environment(folder: Path, place: Place, ballast: int) -> Mapping[str, str]:
     """One thread, no network, nothing of the person's own state."""
     home = folder.parent / "home"
-    places = {name: str(home / name.lower()) for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "YOLO_CONFIG_DIR")}
+    places = {name: str(home / name.lower()) for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "YOLO_CONFIG_DIR")}
     if ballast:
         places["XDG_STATE_HOME"] = str(folder / "state")  # nothing is learnt from one rung for the next
     return {

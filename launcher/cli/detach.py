@@ -30,7 +30,7 @@ def _detached(call: Call) -> Answer:
     from launcher import paths
     from launcher.machine import process
 
-    log = paths.state() / f"{call.verb}-{datetime.now():%Y%m%d-%H%M%S-%f}.log"
+    log = paths.state_folder() / f"{call.verb}-{datetime.now():%Y%m%d-%H%M%S-%f}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     launched = log.with_suffix(".launched")
     flags = sorted(call.flags - {DETACH})

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from launcher.cli import prose, tables
 from launcher.cli.tables import Column
-from launcher.history.kept_fits import Certificate, Disproof, day
+from launcher.history.kept_fits import KeptFit, RunFailure, day
 from launcher.history.runs import Run
 from launcher.shared.sizes import format_size
 
@@ -68,19 +68,19 @@ class Board:
             )
         tables.show(self._console, columns, rows)
 
-    def fits(self, kept: Sequence[Certificate], disproved: Sequence[Disproof], uses: Mapping[str, int]) -> None:
+    def fits(self, kept: Sequence[KeptFit], failures: Sequence[RunFailure], uses: Mapping[str, int]) -> None:
         """Fits that stand for the trials of a launch, and those that a run has shown to be wrong."""
         columns = [Column("fit"), Column("of", right=False), Column("rung", right=False), Column("device", right=False, shared=True)]
         columns += [Column(name) for name in ("peak", "holds at caps", "made", "used")]
         rows = []
         for one in kept:
             values = ", ".join(f"{name} {value}" for name, value in one.rung.items() if value not in (None, False))
-            cells = (str(one.id), one.subject, f"{one.rung_index}: {values}", one.device, format_size(one.peak_bytes), one.caps)
+            cells = (str(one.id), one.training, f"{one.rung_index}: {values}", one.device, format_size(one.peak_bytes), one.caps)
             rows.append([Text(cell) for cell in (*cells, day(one.made), str(uses.get(one.digest, 0)))])
         if rows:
             tables.show(self._console, columns, rows)
-        for wrong in disproved:
-            words = f"disproved on {day(wrong.at)}: {wrong.subject}, rung {wrong.rung_index}, in {wrong.run_dir}: {wrong.why}"
+        for wrong in failures:
+            words = f"disproved on {day(wrong.at)}: {wrong.training}, rung {wrong.rung_index}, in {wrong.run_dir}: {wrong.why}"
             self.say(words, style="yellow")
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Collects everything that a job's fit depends on, as facts in words. What isn't known to be the same counts as changed.
+"""Collects everything that a job's fit depends on, in words. What isn't known to be the same counts as changed.
 
 The budget is none of them: within which caps a fit holds is told by its trials (``history.kept_fits``).
 """
@@ -18,7 +18,7 @@ from launcher.adapter.inputs import Inputs, inputs_of
 from launcher.config.schema import Recipe
 from launcher.history import digests
 from launcher.history.digests import UnknownIdentity
-from launcher.history.kept_fits import Facts
+from launcher.history.kept_fits import Fingerprint
 from launcher.machine import nvml
 from launcher.machine.devices import Budget
 from launcher.trial.job import Job
@@ -33,13 +33,8 @@ _HOW = {"ladder": {"search"}, "trial": {"timeout_s", "fresh"}}
 """How a rung is looked for, not what it needs."""
 
 
-def subject(job: Job) -> str:
-    """What is trained, by name."""
-    return f"{job.recipe.name} ({job.adapter.name})"
-
-
-def of(job: Job, *, written: Iterable[str] = ()) -> Facts:
-    """The facts as they are now. Raises UnknownIdentity, with why, where they can't all be told.
+def of(job: Job, *, written: Iterable[str] = ()) -> Fingerprint:
+    """Everything as it is now. Raises UnknownIdentity, with why, where they can't all be told.
 
     ``written``: what trials of it were seen to write beside its code: what a run writes itself is none of what it hangs on.
     """
@@ -59,7 +54,7 @@ def of(job: Job, *, written: Iterable[str] = ()) -> Facts:
         **digests.system(),
         **_device(job.budget),
     }
-    return Facts(subject=subject(job), known=known)
+    return Fingerprint(training=job.training, depends_on=known)
 
 
 def _recipe(recipe: Recipe) -> dict[str, str]:

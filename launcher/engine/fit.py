@@ -55,7 +55,7 @@ def walk(result: Fit, screen: Screen) -> None:
         move, run_as = RungSearch(result, screen).run()
     _concluded(result, move, run_as, screen)
     result.trial_seconds = time.monotonic() - began
-    if result.chosen is not None and result.standing is not None:
+    if result.chosen is not None and result.standing is not None and result.same is not None:
         with doing("keeping the fit"):
             result.standing = reuse.keep(result.job, result.standing, result.trials, result.chosen, same=result.same)
         _known(result, screen)
@@ -119,7 +119,7 @@ def _as_kept(result: Fit, screen: Screen) -> bool:
             why = "no kept fit holds: its trials don't show that the command was read right"
             result.standing = stands = replace(stands, used=False, certificate=None, why=why)
     if stands.used and stands.certificate is not None:
-        result.same = SameTraining.of(stands.certificate.same or {})
+        result.same = SameTraining.of(stands.certificate.same)
         result.sames[stands.certificate.rung_index] = result.same
         _take(result, proof.with_cure(job, result.same.cure))
         job = result.job

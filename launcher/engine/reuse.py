@@ -14,8 +14,9 @@ from typing import Any
 
 from launcher.engine import fingerprint
 from launcher.history import kept_fits, owner, runs
+from launcher.history.database import HistoryUnusableError
 from launcher.history.digests import UnknownIdentity
-from launcher.history.kept_fits import Certificate, Disproof, Facts, Found, StoreUnusableError
+from launcher.history.kept_fits import Fingerprint, KeptFit, KeptFits, RunFailure
 from launcher.history.runs import Run
 from launcher.ladder.same_training import SameTraining
 from launcher.ladder.verdict import Kind
@@ -34,16 +35,16 @@ MARGIN = 1.01
 class Standing:
     """How a launch stands to the fits that are kept: what its record says."""
 
-    facts: Facts | None = None
-    """What its fit hangs on, as it was before any trial; None where that can't be told."""
-    certificate: Certificate | None = None
+    facts: Fingerprint | None = None
+    """What its fit depends on, as it was before any trial; None where that can't be told."""
+    certificate: KeptFit | None = None
     """The fit that holds: used without a trial, or just made."""
     used: bool = False
     why: str = ""
     """Why no kept fit was used, or none is kept."""
     said: Sequence[str] = ()
-    """What is wrong with the store."""
-    against: Sequence[Disproof] = ()
+    """What is wrong with the history."""
+    against: Sequence[RunFailure] = ()
     """What full runs of the same launch, with no less room, have shown: those rungs don't bear it, whatever a trial says."""
 
     def as_record(self) -> dict[str, Any]:
@@ -54,35 +55,29 @@ class Standing:
 
 def standing(job: Job) -> Standing:
     """Whether a kept fit holds for this launch, here and now."""
-    written, said = _written(job)
     try:
-        known = fingerprint.of(job, written=written)
+        with kept_fits.opened() as fits:
+            found = _looked_up(job, fits)
+            return replace(found, said=(fits.remark,)) if fits.remark else found
+    except HistoryUnusableError as unusable:
+        return Standing(why=f"no fit is kept, or used: {unusable}")
+
+
+def _looked_up(job: Job, fits: KeptFits) -> Standing:
+    try:
+        wanted = fingerprint.of(job, written=fits.written(job.training, folder=os.getcwd()))
     except (UnknownIdentity, OSError) as unknown:
         return Standing(why=f"no fit is kept, or used: {unknown}")
     if job.recipe.trial.fresh or job.recipe.ladder.search == "exhaustive":
-        return Standing(facts=known, why="trials are made whatever is kept, as trial.fresh or ladder.search says")
-    try:
-        with kept_fits.opened() as store:
-            found = store.find(known, cap_bytes=job.budget.cap_bytes)
-            if found.certificate is not None and (killed := _killed(store.not_ended(known.digest))):
-                found = Found(why=f"{killed[0]} relied on it and was killed together with autofit: nobody knows for want of what")
-            if found.certificate is not None and found.certificate.same is None:
-                found = Found(why="it is of a time when nobody asked whether its rung is the asked training")
-            if found.certificate is not None:
-                store.begin(known.digest, run_dir=str(job.folder.path))
-            why = f"no kept fit holds, {found.why}" if found.why else ""
-            against = [one for one in store.disproofs(known.digest) if one.holds_at(job.budget.cap_bytes)]
-            used = found.certificate is not None
-            return Standing(facts=known, certificate=found.certificate, used=used, why=why, said=(*said, *store.said), against=against)
-    except StoreUnusableError as unusable:
-        return Standing(facts=known, why=str(unusable))
-
-
-def _written(job: Job) -> tuple[Sequence[str], Sequence[str]]:
-    """What earlier trials of the same were seen to write beside its code; what is wrong with the store."""
-    with suppress(StoreUnusableError), kept_fits.opened() as store:
-        return store.written(fingerprint.subject(job), folder=os.getcwd()), store.said
-    return (), ()
+        return Standing(facts=wanted, why="trials are made whatever is kept, as trial.fresh or ladder.search says")
+    found = fits.find(wanted, cap_bytes=job.budget.cap_bytes)
+    if isinstance(found, KeptFit) and (killed := _killed(fits.not_ended(wanted.digest))):
+        found = f"{killed[0]} relied on it and was killed together with autofit: nobody knows for want of what"
+    if isinstance(found, KeptFit):
+        fits.begin(wanted.digest, run_dir=str(job.folder.path))
+        return Standing(facts=wanted, certificate=found, used=True)
+    against = [one for one in fits.failures(wanted.digest) if job.budget.cap_bytes <= one.cap_bytes]
+    return Standing(facts=wanted, why=f"no kept fit holds, {found}" if found else "", against=against)
 
 
 def _killed(folders: Sequence[str]) -> list[str]:
@@ -110,56 +105,61 @@ def _killed_for_something_else(run: Run) -> bool:
 def ended(job: Job, digest: str | None) -> None:
     """This launch is over, and what its end says of its fit has been written down."""
     if digest is not None:
-        with suppress(StoreUnusableError), kept_fits.opened() as store:
-            store.end(digest, run_dir=str(job.folder.path))
+        with suppress(HistoryUnusableError), kept_fits.opened() as fits:
+            fits.end(digest, run_dir=str(job.folder.path))
 
 
 def goes_on(job: Job, digest: str | None) -> None:
     """This launch is taken up again."""
     if digest is not None:
-        with suppress(StoreUnusableError), kept_fits.opened() as store:
-            store.begin(digest, run_dir=str(job.folder.path))
+        with suppress(HistoryUnusableError), kept_fits.opened() as fits:
+            fits.begin(digest, run_dir=str(job.folder.path))
 
 
-def trials_of(certificate: Certificate, job: Job) -> list[Trial]:
+def trials_of(kept: KeptFit, job: Job) -> list[Trial]:
     """The trials that were made then, with their reports in this launch's own folder: what goes on from there finds them."""
     made = []
-    for said in certificate.trials:
+    for said in kept.trials:
         folder = job.folder.trial(int(said["rung_index"]))
         job.folder.replace_json(folder / "report.json", said["report"])
-        made.append(trials.read(job.ladder, {**said, "folder": str(folder), "kept": certificate.made}))
+        made.append(trials.read(job.ladder, {**said, "folder": str(folder), "kept": kept.made}))
     return made
 
 
-def keep(job: Job, stands: Standing, made: Sequence[Trial], chosen: Trial, *, same: SameTraining | None = None) -> Standing:
+def keep(job: Job, stands: Standing, made: Sequence[Trial], chosen: Trial, *, same: SameTraining) -> Standing:
     """The fit that was just made, kept; or why it isn't."""
-    if stands.facts is None:
+    before = stands.facts
+    if before is None:
         return stands
-    known, _ = _written(job)
+    try:
+        with kept_fits.opened() as fits:
+            stands = replace(stands, said=(*stands.said, *filter(None, [fits.remark])))
+            return _kept(job, fits, stands, before, made, chosen, same)
+    except HistoryUnusableError as unusable:
+        return replace(stands, why=f"no fit is kept: {unusable}")
+
+
+def _kept(
+    job: Job, fits: KeptFits, stands: Standing, before: Fingerprint, made: Sequence[Trial], chosen: Trial, same: SameTraining
+) -> Standing:
+    known = fits.written(before.training, folder=os.getcwd())
     written = sorted({path for one in made for path in _written_in(one)}.difference(known))
     try:
         now = fingerprint.of(job, written=known)
         without = fingerprint.of(job, written=[*known, *written]) if written else now
     except (UnknownIdentity, OSError) as unknown:
         return replace(stands, why=f"no fit is kept: {unknown}")
-    if now.known.get(f"model {chosen.rung.values.get('model')}") == fingerprint.NOT_HERE:
+    if now.depends_on.get(f"model {chosen.rung.values.get('model')}") == fingerprint.NOT_HERE:
         return replace(stands, why="no fit is kept: where its model lies isn't known")
-    if changed := kept_fits.changes(_settled(stands.facts.known, now.known), now.known):
+    if changed := kept_fits.changes(_settled(before.depends_on, now.depends_on), now.depends_on):
         return replace(stands, why=f"no fit is kept: while the trials were made, {changed}")
-    now = without
-    try:
-        with kept_fits.opened() as store:
-            store.add_written(now.subject, written, folder=os.getcwd())
-            one = replace(_certificate(job, now, made, chosen), same=same.as_record() if same is not None else None)
-            number = store.keep(one, settled=_killed(store.not_ended(one.digest)))
-            said = (*stands.said, *store.said)
-    except StoreUnusableError as unusable:
-        return replace(stands, facts=now, why=f"no fit is kept: {unusable}")
+    fits.add_written(without.training, written, folder=os.getcwd())
+    fit = _fit(job, without, made, chosen, same)
+    number = fits.keep(fit, settled=_killed(fits.not_ended(fit.digest)))
     if number is None:
-        return replace(
-            stands, facts=now, why="no fit is kept: a run of the same launch ran out of memory at this very rung before", said=said
-        )
-    return replace(stands, facts=now, certificate=replace(one, id=number), said=said)
+        why = "no fit is kept: a run of the same launch ran out of memory at this very rung before"
+        return replace(stands, facts=without, why=why)
+    return replace(stands, facts=without, certificate=replace(fit, id=number))
 
 
 def _written_in(tried: Trial) -> list[str]:
@@ -175,23 +175,23 @@ def _settled(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str
     }
 
 
-def _certificate(job: Job, now: Facts, made: Sequence[Trial], chosen: Trial) -> Certificate:
+def _fit(job: Job, now: Fingerprint, made: Sequence[Trial], chosen: Trial, same: SameTraining) -> KeptFit:
     made = [one for one in made if one.verdict.kind is not Kind.CARD_TAKEN]
     failed = [one for one in made if not one.verdict.fits]
-    return Certificate(
+    cap = job.budget.cap_bytes
+    return KeptFit(
         made=kept_fits.now(),
-        subject=now.subject,
+        training=now.training,
         digest=now.digest,
-        facts=dict(now.known),
+        depends_on=dict(now.depends_on),
         device=str(job.budget),
         rung_index=chosen.rung.index,
         rung=dict(chosen.rung.values),
-        least_cap_bytes=min(int(chosen.verdict.peak_bytes * MARGIN), job.budget.cap_bytes),
-        most_cap_bytes=min((_failed_up_to(one, job) for one in failed), default=job.budget.cap_bytes)
-        if chosen.rung.index
-        else kept_fits.ANY_CAP,
+        least_cap_bytes=min(int(chosen.verdict.peak_bytes * MARGIN), cap),
+        most_cap_bytes=min((_failed_up_to(one, job) for one in failed), default=cap) if chosen.rung.index else kept_fits.ANY_CAP,
         trials=[{**plain(one.as_record()), "report": plain(one.report)} for one in made],
         run_dir=str(job.folder.path),
+        same=plain(same.as_record()),
     )
 
 
@@ -203,19 +203,19 @@ def _failed_up_to(failed: Trial, job: Job) -> int:
 
 
 def disproved(job: Job, digest: str | None, *, rung_index: int, why: str, for_good: bool = True) -> str:
-    """A run has failed at the rung that was proven for it: its fit is never used again. What is wrong with the store, if anything.
+    """A run has failed at the rung that was proven for it: its fit is never used again. What is wrong with the history, if anything.
 
     ``for_good``: it was for want of memory. Otherwise nobody knows, and new trials may prove it anew.
     """
     if digest is None:
         return ""
-    one = Disproof(
-        digest=digest, rung_index=rung_index, subject=job.recipe.name, at=kept_fits.now(), why=why, run_dir=str(job.folder.path),
+    failure = RunFailure(
+        digest=digest, rung_index=rung_index, training=job.training, at=kept_fits.now(), why=why, run_dir=str(job.folder.path),
         cap_bytes=job.budget.cap_bytes,
     )  # fmt: skip
     try:
-        with kept_fits.opened() as store:
-            store.disprove(one) if for_good else store.doubt(digest)
-    except StoreUnusableError as unusable:
+        with kept_fits.opened() as fits:
+            fits.strike_out(failure) if for_good else fits.doubt(digest)
+    except HistoryUnusableError as unusable:
         return f"the fit that this run has disproved could not be struck out: {unusable}; say trial.fresh=true next time"
     return ""

@@ -151,7 +151,7 @@ def _looking_ahead(job: Job, until_found: ExitStack) -> Ahead | None:
     from launcher.forecast.lookahead import Ahead
 
     with doing(FORESEEING):
-        return until_found.enter_context(Ahead(job.adapter, job.ladder, job.budget, earlier=past_trials.of(job)))
+        return until_found.enter_context(Ahead(job.adapter, job.ladder, job.budget, earlier=past_trials.measured(job)))
 
 
 def _foreseen(ahead: Ahead, job: Job, screen: Screen) -> Mapping[int, float | None]:

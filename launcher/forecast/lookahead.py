@@ -90,7 +90,7 @@ class Ahead:
     """What the rungs of one launch are foreseen to need, before any of its trials: what those measure, the search itself is led by.
 
     Made, it begins with the asked rung's trace, if that isn't kept; ``look`` waits for it. Left, it ends what nobody waits for any more.
-    A trace is held to what trials of ``past_trials`` launches measured (``past_trials.of``); where one of them fitted, none is waited for.
+    A trace is held to what earlier launches' trials measured (``past_trials``); where one of those fitted, none is waited for.
     """
 
     def __init__(self, adapter: Adapter, ladder: Ladder, budget: Budget, *, earlier: Sequence[extrapolation.Seen] = ()) -> None:

@@ -27,3 +27,8 @@ class Job:
     @property
     def recipe(self) -> Recipe:
         return self.adapter.recipe
+
+    @property
+    def training(self) -> str:
+        """What is trained, by name."""
+        return f"{self.recipe.name} ({self.adapter.name})"

@@ -27,7 +27,7 @@ WORDS = ("device=cpu", "device.memory=900MiB", "--json", "--", sys.executable, s
     ],
 )
 def test_a_hugging_face_trainer_that_hides_its_nan_is_not_done(tmp_path: Path, more: list[str], status: str, evidence: str) -> None:
-    env = {**os.environ, **{f"XDG_{name}_HOME": str(tmp_path / name) for name in ("STATE", "CACHE", "DATA")}}
+    env = {**os.environ, **{f"XDG_{name}_HOME": str(tmp_path / name) for name in ("STATE", "CACHE")}}
     argv = [sys.executable, "-m", "launcher", "run", *WORDS, *more]
     ended = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     said = json.loads(ended.stdout.splitlines()[-1])

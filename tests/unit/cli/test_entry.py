@@ -43,7 +43,7 @@ def place(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 def autofit(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONPATH": ".", **{f"XDG_{name}_HOME": str(place / name) for name in ("STATE", "CACHE", "DATA")}}
+    env = {**os.environ, "PYTHONPATH": ".", **{f"XDG_{name}_HOME": str(place / name) for name in ("STATE", "CACHE")}}
     return subprocess.run([sys.executable, *CONSOLE_SCRIPT, *words], cwd=place, env=env, capture_output=True, text=True, check=False)
 
 

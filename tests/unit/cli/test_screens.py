@@ -56,7 +56,7 @@ def place() -> Iterator[Path]:
 
 
 def told(place: Path, *words: str, columns: int = 80, status: int = 0) -> screens.Shown:
-    env = {f"XDG_{name}_HOME": str(place / name) for name in ("STATE", "CACHE", "DATA")}
+    env = {f"XDG_{name}_HOME": str(place / name) for name in ("STATE", "CACHE")}
     seen = screens.autofit(*words, columns=columns, cwd=place, env=env)
     assert seen.status == status, seen.text
     assert not seen.too_long, seen.too_long

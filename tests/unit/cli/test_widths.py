@@ -98,7 +98,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, trainer: str) -> Path:
 @pytest.mark.parametrize("columns", [*WIDTHS, None])
 def test_the_progress_of_a_whole_run_is_known(place: Path, trainer: str, columns: int | None) -> None:
     """One after another in a folder: the first makes the trials, the others go by its fit."""
-    env = {f"XDG_{name}_HOME": str(place / name) for name in ("STATE", "CACHE", "DATA")}
+    env = {f"XDG_{name}_HOME": str(place / name) for name in ("STATE", "CACHE")}
     if columns is None:
         argv = (sys.executable, "-m", "launcher", *LAUNCHES[trainer])
         status = subprocess.run(argv, cwd=place, env={**screens.plain_environment(), **env}, capture_output=True, check=False).returncode

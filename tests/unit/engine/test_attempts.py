@@ -236,11 +236,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
-@pytest.fixture(autouse=True)
-def peaks_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-
-
 def test_a_run_without_a_fault_has_one_attempt(tmp_path: Path) -> None:
     fit = run(tmp_path)
     assert fit.status is Status.DONE and told(fit) == ["done 8"] and len(fit.results["epochs"]) == 4

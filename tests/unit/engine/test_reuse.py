@@ -16,7 +16,7 @@ import pytest
 from launcher.cli import main
 from launcher.config import recipe_files
 from launcher.engine import resumption, reuse
-from launcher.history import digests, kept_fits, owner
+from launcher.history import database, digests, kept_fits, owner
 from launcher.history.series import Series
 from launcher.machine import host
 from launcher.shared.sizes import MIB
@@ -110,10 +110,10 @@ def test_a_fit_that_a_run_disproved_is_never_used_again_nor_kept_again(launches:
     launches.says = {"fresh": True}
     fit = launches.fit()
     assert launches.tried == [8, 4] and fit.standing is not None and fit.standing.certificate is None, "asked for anew: tried, never kept"
-    with kept_fits.opened() as store:
-        assert store.all() == [] and [one.rung_index for one in store.disproved()] == [1]
-        store.forget(None)
-        assert store.disproved(), "what a run has shown is not forgotten with the fits"
+    with kept_fits.opened() as fits:
+        assert fits.all() == [] and [one.rung_index for one in fits.all_failures()] == [1]
+        fits.forget(None)
+        assert fits.all_failures(), "what a run has shown is not forgotten with the fits"
 
 
 def test_a_rung_at_which_a_run_has_died_is_not_launched_again_with_no_more_room(launches: Launches) -> None:
@@ -181,8 +181,8 @@ def test_a_run_that_was_killed_by_nobody_known_is_proven_anew_and_that_is_said(l
 def test_a_launch_that_was_killed_with_autofit_itself_leaves_its_fit_in_doubt(launches: Launches) -> None:
     """As a scheduler's kill for want of memory takes all of a job: nobody is left to say what of."""
     first = launches.fit()
-    with kept_fits.opened() as store:
-        store.begin(str(first.digest), run_dir=str(first.job.folder.path))
+    with kept_fits.opened() as fits:
+        fits.begin(str(first.digest), run_dir=str(first.job.folder.path))
     (first.job.folder.path / "owner.json").unlink()
     assert "was killed together with autofit" in str(launches.looks().why)
     launches.fit()
@@ -205,8 +205,8 @@ def test_a_kill_of_autofit_that_was_not_for_want_of_memory_leaves_the_fit_in_for
 ) -> None:
     first = launches.fit()
     folder = first.job.folder
-    with kept_fits.opened() as store:
-        store.begin(str(first.digest), run_dir=str(folder.path))
+    with kept_fits.opened() as fits:
+        fits.begin(str(first.digest), run_dir=str(folder.path))
     folder.event("run_started", rung_index=1, command="true", oom_kills=3)
     if peak_bytes:
         Series(folder.series).add({"at": 1.0, "peak_bytes": peak_bytes})
@@ -260,79 +260,29 @@ def test_data_that_changes_while_trials_are_made_is_not_kept(launches: Launches,
     monkeypatch.setattr(trial, "run", meanwhile)
     fit = launches.fit()
     assert "while the trials were made, data" in launches.why(fit)
-    with kept_fits.opened() as store:
-        assert not store.all()
+    with kept_fits.opened() as fits:
+        assert not fits.all()
 
 
-# -- the store -----------------------------------------------------------------------------------------------------------------
-
-
-def test_a_torn_store_is_set_aside_and_what_can_be_read_is_kept(launches: Launches) -> None:
-    launches.fit()
-    path = kept_fits.store()
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
-    fit = launches.fit()
-    assert fit.standing is not None and "were torn" in fit.standing.said[0] and fit.chosen is not None
-    aside = [one for one in path.parent.iterdir() if ".torn-" in one.name]
-    assert len(aside) == 1 and aside[0].read_bytes() == whole[: len(whole) // 2]
-    launches.fit()
-    assert not launches.tried
-
-
-def test_a_file_that_is_no_store_is_set_aside(launches: Launches) -> None:
-    path = kept_fits.store()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("a person's notes, in the wrong place")
-    launches.fit()
-    assert launches.tried and any("notes" in one.read_text() for one in path.parent.glob("*.torn-*"))
-
-
-def test_a_fit_whose_row_was_changed_is_passed_over(launches: Launches) -> None:
-    launches.fit()
-    with sqlite3.connect(kept_fits.store()) as connection:
-        connection.execute("update fits set body = replace(body, '\"rung_index\": 1', '\"rung_index\": 0')")
-    connection.close()
-    launches.fit()
-    assert launches.tried == [8, 4]
-
-
-def test_a_store_of_a_later_autofit_is_left_alone(launches: Launches) -> None:
-    launches.fit()
-    with sqlite3.connect(kept_fits.store()) as connection:
-        connection.execute("pragma user_version = 99")
-    connection.close()
-    before = kept_fits.store().read_bytes()
-    fit = launches.fit()
-    assert launches.tried and "a later autofit has written it" in launches.why(fit) and kept_fits.store().read_bytes() == before
-
-
-def test_a_store_that_can_not_be_written_is_not_relied_on(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fit_is_not_relied_on_where_that_can_not_be_written_down(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> None:
     launches.fit()
 
     def full(*_: Any, **__: Any) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(kept_fits.Store, "begin", full)
+    monkeypatch.setattr(kept_fits.KeptFits, "begin", full)
+    fit = launches.fit()
+    assert launches.tried and "disk is full" in launches.why(fit), "what its run would show against it could not be written down either"
+
+
+def test_a_damaged_history_costs_a_launch_its_trials_and_is_told(launches: Launches) -> None:
     launches.fit()
-    assert launches.tried, "what the run would disprove could not be written down"
-
-
-def test_launches_at_once_keep_every_fit(tmp_path: Path) -> None:
-    code = """
-import sys
-from launcher.history import kept_fits
-from launcher.history.kept_fits import Certificate
-for number in range(5):
-    with kept_fits.opened() as store:
-        name = f"{sys.argv[1]} {number}"
-        store.keep(Certificate(made=kept_fits.now(), subject=name, digest=name, facts={}, device="", rung_index=0, rung={},
-                               least_cap_bytes=0, most_cap_bytes=1, trials=[], run_dir=""))
-"""
-    children = [subprocess.Popen([sys.executable, "-c", code, str(number)]) for number in range(3)]
-    assert [child.wait() for child in children] == [0, 0, 0]
-    with kept_fits.opened() as store:
-        assert len(store.all()) == 15
+    whole = database.file().read_bytes()
+    database.file().write_bytes(whole[: len(whole) // 2])
+    fit = launches.fit()
+    assert launches.tried and fit.standing is not None and "it is set aside as" in fit.standing.said[0] and fit.chosen is not None
+    launches.fit()
+    assert not launches.tried
 
 
 # -- identity ------------------------------------------------------------------------------------------------------------------

@@ -31,8 +31,7 @@ def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def job(cap: int = 10 * GIB, *, ladder: Ladder = LADDER, name: str = "mine") -> Job:
     made: Any = SimpleNamespace(
-        recipe=SimpleNamespace(name=name),
-        adapter=SimpleNamespace(name="script"),
+        training=f"{name} (script)",
         ladder=ladder,
         budget=replace(cpu_budget(), cap_bytes=cap),
     )
@@ -50,13 +49,13 @@ def fails(index: int, gib: float, cap: int = 10 * GIB, kind: Kind = Kind.OUT_OF_
 
 
 def known(of: Job) -> Mapping[int, float | None]:
-    return {one.rung.index: one.need for one in past_trials.of(of)}
+    return {one.rung.index: one.need for one in past_trials.measured(of)}
 
 
 def test_what_was_measured_is_a_part_of_the_cap_of_now() -> None:
     past_trials.keep(job(), fits(2, 8.0))
     assert known(job()) == {2: pytest.approx(0.8)} and known(job(5 * GIB)) == {2: pytest.approx(1.6)}
-    (seen,) = past_trials.of(job(5 * GIB))
+    (seen,) = past_trials.measured(job(5 * GIB))
     assert seen.fits and seen.by_phase == {"train": pytest.approx(1.6), "validate": pytest.approx(0.8)}
 
 
@@ -87,15 +86,10 @@ def test_a_rung_that_this_ladder_has_not_is_left_out() -> None:
     assert known(job(ladder=shorter)) == {}
 
 
-def test_a_torn_line_is_passed_over_and_a_folder_that_cannot_be_written_ends_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_history_that_cannot_be_used_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     past_trials.keep(job(), fits(2, 8.0))
-    with past_trials.file().open("a") as file:
-        file.write('{"training": "mi')
-    assert known(job()) == {2: pytest.approx(0.8)}
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "file"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     past_trials.keep(job(), fits(2, 8.0))
     assert known(job()) == {}
 
@@ -110,7 +104,7 @@ def test_a_launch_with_the_same_needs_makes_no_trial_but_the_proof_whatever_its_
 
     for tried in searched(surface(10 * GIB), "predicted").history:
         past_trials.keep(job(), tried)
-    expected = extrapolation.needs(LADDER.rungs, past_trials.of(job(cap)))
+    expected = extrapolation.needs(LADDER.rungs, past_trials.measured(job(cap)))
     found, walked = searched(surface(cap), "predicted", expected), searched(surface(cap), "walk")
     assert found.chosen == walked.chosen and found.trials == 2
 
@@ -119,6 +113,6 @@ def test_the_trials_of_a_plan_lead_the_run_that_follows() -> None:
     """A sixteenth and a quarter of the asked micro-batch were tried with all the room there is."""
     for index in (4, 2):
         past_trials.keep(job(100 * GIB), fits(index, 2 + 1.5 * LADDER.rungs[index].micro_batch, cap=100 * GIB))
-    expected = extrapolation.needs(LADDER.rungs, past_trials.of(job(15 * GIB)))
+    expected = extrapolation.needs(LADDER.rungs, past_trials.measured(job(15 * GIB)))
     move = search.next_move(LADDER, [], policy="predicted", predicted=expected)
     assert isinstance(move, search.Try) and move.rung.micro_batch == 16 and expected[1] is not None and expected[1] < 1 < (expected[0] or 0)
