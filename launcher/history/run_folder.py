@@ -14,7 +14,7 @@ runs/autofit/RECIPE-DATE-TIME/
   run/                 what the trainer itself wrote; run.attempt-N/ what attempt N had written where the run began anew after it
   run.stdout.log, run.stderr.log   of the first attempt; run.stdout.N.log, run.stderr.N.log of attempt N
   stalled.1.txt        (2, 3, ...) where the processes of an attempt stood when nothing had come from it for too long
-  series.jsonl         what the full run used and how far it had come, a line a second, thinned out as it grows (``series``)
+  series.jsonl         what the full run used and how far it had come, over time (``series``)
   record.json          the final record; the same that --json prints
 """
 

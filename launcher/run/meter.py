@@ -1,4 +1,4 @@
-"""Writes a running full run's time series, a line a second, from its memory and its output."""
+"""Writes a running full run's time series from its memory and its output."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ MOST_WORDS = 500
 
 
 class Meter:
-    """Told what the run says, and asked to look each second."""
+    """Told what the run says, and asked to look each second, and once more when it has ended."""
 
     def __init__(self, job: Job, rung: Rung, usage: Usage) -> None:
         self.rung = rung
         self._job, self._usage = job, usage
         self._series = series.Series(job.folder.series)
         self._pace = Pace()
+        self._highest_bytes = 0
         self._words: deque[str] = deque(maxlen=MOST_WORDS)
         self.progress = Progress()
         self.busy: float | None = None
@@ -36,15 +37,17 @@ class Meter:
     def said(self, line: str) -> None:
         self._words.append(line)
 
-    def look(self) -> None:
+    def look(self, *, ended: bool = False) -> None:
         words, self._words = self._words, deque(maxlen=MOST_WORDS)
         for line in words:
             with suppress(Exception):  # an adapter that stumbles over a line, or has no word for progress, ends no training
                 self.progress = self._job.adapter.progress(line, self.progress, rung=self.rung)
         self._pace.saw(self.progress, at=time.time())
-        used, peak, host = self._usage.now_bytes, self._usage.lately(), self._usage.host_bytes()
         self.busy = devices.busy(self._job.budget)
-        self._series.add(series_line(self.progress, self._pace, used_bytes=used, peak_bytes=peak, host_bytes=host, busy=self.busy))
+        if ended or self._usage.peak_bytes > self._highest_bytes or self._series.due(time.time()):
+            self._highest_bytes = self._usage.peak_bytes
+            used, peak, host = self._usage.now_bytes, self._usage.lately(), self._usage.host_bytes()
+            self._series.add(series_line(self.progress, self._pace, used_bytes=used, peak_bytes=peak, host_bytes=host, busy=self.busy))
 
 
 PACE_S = 60.0

@@ -148,7 +148,7 @@ class Watch:
     def look(self, *, ended: bool = False) -> bool:
         """What the run has said since the last look, and a line of its series; once more when it has ended. Whether it said anything."""
         grown = [log.look(ended=ended) for log in self._logs]
-        self._meter.look()
+        self._meter.look(ended=ended)
         if self._losses.since != self._diverges_since:
             self._diverges_since = self._losses.since
             if self._diverging is not None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from launcher.history import series
 from launcher.history.series import Series, seconds_left
 from launcher.run import meter
 from launcher.run.meter import Pace
+from launcher.trainers.suite import cpu_budget
 
 
 def line(at: float, **more: Any) -> dict[str, Any]:
@@ -45,25 +46,30 @@ def test_a_full_disk_ends_nothing(tmp_path: Path) -> None:
     kept.add(line(1.0))
 
 
-def test_a_week_is_kept_in_few_lines_evenly_with_its_peak_and_its_last_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(series, "MOST_LINES", 400)
-    monkeypatch.setattr(series, "FRESH_S", 60.0)
-    path, week = tmp_path / "series.jsonl", 20_000
+def test_a_line_a_second_in_the_first_hour_then_one_every_ten(tmp_path: Path) -> None:
+    path, began = tmp_path / "series.jsonl", 1e9
     kept = Series(path)
-    for second in range(week):
-        kept.add(line(float(second), peak_bytes=99 if second == 4321 else 1, step=second))
-    lines = series.read(path)
-    assert len(lines) <= 400 and path.stat().st_size < 400 * 80
-    assert max(one["peak_bytes"] for one in lines) == 99
-    assert [one["at"] for one in lines[-60:]] == [float(second) for second in range(week - 60, week)]
-    times = [one["at"] for one in lines]
-    assert times == sorted(times) and lines[0]["at"] < week / 50
-    assert max(later - earlier for earlier, later in itertools.pairwise(times)) < week / 25
+    for second in range(3700):
+        if second == 1800:
+            kept = Series(path)  # a later attempt: the run began with the first
+        if kept.due(began + second):
+            kept.add(line(began + second))
+    times = [one["at"] - began for one in series.read(path)]
+    assert times == [*map(float, range(3600)), *map(float, range(3609, 3700, 10))]
 
 
-def test_lines_that_all_came_in_the_last_minutes_are_bounded_too() -> None:
-    lines = [line(100.0) for _ in range(3 * series.MOST_LINES)]
-    assert len(series.thinned(lines, now=101.0)) <= series.MOST_LINES
+def test_a_new_peak_and_the_end_are_written_though_no_line_is_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, usage = [1e9], SimpleNamespace(now_bytes=5, peak_bytes=5, lately=lambda: usage.peak_bytes, host_bytes=lambda: 1)
+    monkeypatch.setattr(meter.time, "time", lambda: clock[0])
+    job: Any = SimpleNamespace(folder=SimpleNamespace(series=tmp_path / "series.jsonl"), budget=cpu_budget())
+    one = meter.Meter(job, rung=None, usage=usage)  # type: ignore[arg-type]
+    one.look()
+    for at, peak in ((4000, 5), (4001, 5), (4002, 9), (4003, 9), (4004, 9)):
+        clock[0], usage.peak_bytes = 1e9 + at, peak
+        one.look(ended=at == 4004)
+    assert [(told["at"] - 1e9, told["peak_bytes"]) for told in series.read(tmp_path / "series.jsonl")] == [
+        (0, 5), (4000, 5), (4002, 9), (4004, 9),
+    ]  # fmt: skip
 
 
 def paced(*told: tuple[float, int]) -> float | None:

@@ -26,7 +26,7 @@ def test_progress_is_read_from_before_all_that_a_run_says_at_its_end(tmp_path: P
     """All of a short run between two looks: its steps, then a validation and its table."""
     file = tmp_path / "series.jsonl"
     job: Any = SimpleNamespace(adapter=Reads(), folder=SimpleNamespace(series=file), budget=SimpleNamespace(kind="cpu"))
-    usage: Any = SimpleNamespace(now_bytes=0, lately=lambda: 0, host_bytes=lambda: 0)
+    usage: Any = SimpleNamespace(now_bytes=0, lately=lambda: 0, host_bytes=lambda: 0, peak_bytes=0)
     meter = Meter(cast(Job, job), cast(Rung, None), cast(Usage, usage))
     for line in ("epoch 1/1", "step 1/2 loss 0.9", "step 2/2 loss 0.5", *(f"class{number}  0.1 0.2" for number in range(100))):
         meter.said(line)
