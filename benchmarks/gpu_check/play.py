@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from launcher.cli import suggestions
 from launcher.config import compose
 from launcher.engine import fit as story
 from launcher.engine import prepare
+from launcher.history.events import Event
 from launcher.ladder.rungs import Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import devices, nvml, process
@@ -31,6 +32,7 @@ from launcher.shared.memory_failures import lost_in, memory_failure
 from launcher.shared.report import PhaseUse, TrialReport
 from launcher.shared.sizes import GIB
 from launcher.trial import trial
+from launcher.trial.events import TrialEnded
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
 
@@ -42,18 +44,11 @@ CAPS = (4, 8, 16, 24, 40, 80, 97)
 BACKENDS = {"native": "", "expandable": "expandable_segments:True", "async": "backend:cudaMallocAsync"}
 
 
-class Silent:
-    """A launch's screen: a line for each trial, and its row at once: a command may be cut off."""
-
-    def __init__(self, tell: Callable[[Trial, Job], object]) -> None:
-        self._tell = tell
-
-    def tried(self, trial: Trial, job: Job) -> None:
-        self._tell(trial, job)
-        print(f"  rung {trial.rung.index} {trial.verdict.kind.value}: {trial.verdict.why} ({trial.seconds:.0f} s)", flush=True)
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_, **__: None
+def _shown(event: Event) -> None:
+    """A line for each trial."""
+    if isinstance(event, TrialEnded):
+        tried = event.trial
+        print(f"  rung {tried.rung.index} {tried.verdict.kind.value}: {tried.verdict.why} ({tried.seconds:.0f} s)", flush=True)
 
 
 # ---- A: facts
@@ -137,7 +132,7 @@ def made(one: Case, place: Path, scale: float) -> Path:
 def prepared(one: Case, words: Sequence[str], place: Path, *, memory: str) -> Job:
     line = (*words, f"device.memory={memory}", "device.turns=false", "trial.fresh=true", f"run.root={place / 'runs'}")
     (draft,) = compose.drafts(line, program="gpu-check", advice=suggestions)
-    return prepare.prepare(draft)
+    return prepare.prepare(draft, _shown)
 
 
 def _fitted(rows: Rows, one: Case, words: Sequence[str], place: Path) -> None:
@@ -146,7 +141,14 @@ def _fitted(rows: Rows, one: Case, words: Sequence[str], place: Path) -> None:
         return
     job = prepared(one, words, place, memory=one.memory)
     print(f"{one.name}: trials", flush=True)
-    fit = story.fit(job, Silent(lambda trial, job: rows.add(one.letter, step, "trial", **_of_trial(trial, job))))
+
+    def row(event: Event) -> None:
+        """Of each trial at once: a command may be cut off."""
+        if isinstance(event, TrialEnded):
+            rows.add(one.letter, step, "trial", **_of_trial(event.trial, job))
+
+    job.listeners.append(row)
+    fit = story.fit(job)
     chosen = fit.chosen.rung.index if fit.chosen else None
     rows.add(one.letter, f"{one.name}: fitted", "fit", status=fit.status, rung_index=chosen, seconds=round(fit.trial_seconds, 1))
 
@@ -214,7 +216,7 @@ def _control(rows: Rows, one: Case, memory: str, words: Sequence[str], place: Pa
     """What is asked, on a card that can't hold it: its trial must say so, and a real run under the whole budget must die."""
     job = prepared(one, words, place, memory=memory)
     print(f"{one.name}: control on {memory}", flush=True)
-    tried = trial.recorded(job, job.ladder.asked)
+    tried = trial.run(job, job.ladder.asked)
     said = rows.add(one.letter, f"{one.name}: control trial", "trial", control=True, **_of_trial(tried, job))
     _run(rows, one, words, place, said, step="control", budget="whole", memory=memory)
 

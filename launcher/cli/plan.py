@@ -87,7 +87,7 @@ def _extrapolated(draft: Draft, gpus: list[str], terminal: Terminal) -> Answer:
     chosen, device = gpu_catalogue.named(gpus), draft.recipe.device
     if chosen and devices.identity(device.kind, index=device.index) == "cpu":
         raise BadInput([_elsewhere(gpus)])
-    job, trials = story.try_some(draft, terminal.display(), script_plan.to_try)
+    job, trials = story.try_some(draft, terminal.display().hear, script_plan.to_try)
     seen, last = search.seen_in([as_tried(one, job) for one in trials]), trials[-1].verdict
     made = None
     if sum(one.verdict.fits for one in trials) == script_plan.POINTS:

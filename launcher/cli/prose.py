@@ -7,11 +7,15 @@ is broken is still one: the shell goes on after a backslash. Elsewhere nothing i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from launcher.errors import Fault
 
 _SHELL_WORD = re.compile(r"""(?:[^\s'"\\]|'[^']*'|"(?:\\.|[^"\\])*"|\\.)+""", re.DOTALL)
 _WORD = re.compile(r"\S+")
@@ -69,3 +73,25 @@ def _continued(shell: str, columns: int) -> Iterator[str]:
             row = "   "
         row = f"{row} {word}"
     yield row
+
+
+def faults(console: Console, found: Iterable[Fault]) -> None:
+    """What is wrong with the input, one fault a paragraph."""
+    for fault in found:
+        place = ": ".join(part for part in (fault.where, fault.key) if part)
+        say(console, Text.assemble((f"{place}: " if place else "", "bold"), (fault.found, "red"), _then(fault)))
+
+
+def _then(fault: Fault) -> str:
+    """The cure behind what was found, each a sentence; a dot is never glued to a path that it would be copied with."""
+    end = " " if fault.found.endswith((".", "!", "?", ":")) else ". "
+    return f"{end}{fault.cure}" if fault.cure else ""
+
+
+def duration(seconds: float) -> str:
+    """For people: 45 s, 3 min 05 s, 2 h 10 min, 3 days."""
+    minutes, rest = divmod(round(max(0.0, seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours >= 48:
+        return f"{hours // 24} days"
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -247,7 +247,7 @@ def _resume(call: Call) -> Answer:
         call.terminal.say(f"{interrupted.folder.path} has come to its end already; nothing was changed")
         return Answer(status=ExitCode.DONE, record=interrupted.record)
     display = call.terminal.display()
-    result = train.go_on(interrupted, display, show=call.terminal.streams())
+    result = train.go_on(interrupted, display.hear, show=call.terminal.streams())
     if result.fit_only and result.command is not None:
-        display.launching(result)
+        display.command(result.command.shell())
     return Answer(status=result.exit_code, record=result.as_record())

@@ -47,7 +47,7 @@ class Board:
         columns += [Column("peak"), Column("budget", shared=True), Column("age")]
         rows = []
         for run in runs:
-            age = duration(time.time() - run.began) if run.began else "-"
+            age = prose.duration(time.time() - run.began) if run.began else "-"
             sizes = (_size(run.peak_bytes), _size(run.budget_bytes))
             rows.append([Text(run.name, style="bold"), _state(run), *map(Text, (_rung(run), _progress(run), *sizes, age))])
         tables.show(self._console, columns, rows)
@@ -183,7 +183,7 @@ def _rows(run: Run) -> Iterator[tuple[str, RenderableType]]:
         yield "card busy", Text(f"{told['busy']:.0%}")
     yield "speed", Text(_speed(told) or "-")
     if run.running_since is not None:
-        yield "time", Text(", ".join(filter(None, [f"{duration(time.time() - run.running_since)} so far", _left(run)])))
+        yield "time", Text(", ".join(filter(None, [f"{prose.duration(time.time() - run.running_since)} so far", _left(run)])))
     if run.remark:
         yield "note", Text(run.remark, style="yellow")
     if silence := _silence(run):
@@ -274,23 +274,14 @@ def _speed(told: Mapping[str, Any]) -> str:
 
 def _left(run: Run) -> str:
     left = run.seconds_left
-    return f"about {duration(left)} left" if left is not None else ""
+    return f"about {prose.duration(left)} left" if left is not None else ""
 
 
 def _silence(run: Run) -> str:
     """A run whose last sign is long ago: its process hangs, or its machine is gone."""
     silent = time.time() - run.last_sign if run.last_sign else 0.0
-    return f"nothing written for {duration(silent)}" if silent > SILENT_S else ""
+    return f"nothing written for {prose.duration(silent)}" if silent > SILENT_S else ""
 
 
 def _size(size: int) -> str:
     return format_size(size) if size else "-"
-
-
-def duration(seconds: float) -> str:
-    """For people: 45 s, 3 min 05 s, 2 h 10 min, 3 days."""
-    minutes, rest = divmod(round(max(0.0, seconds)), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours >= 48:
-        return f"{hours // 24} days"
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

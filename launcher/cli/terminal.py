@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from launcher.cli.spinner import Spinner
     from launcher.errors import Fault
     from launcher.forecast.plan import Plan
+    from launcher.ladder.rungs import Ladder
     from launcher.machine.bars import Redrawing
     from launcher.shared.activity import Activity
 
@@ -207,15 +208,21 @@ class Terminal:
 
     def faults(self, faults: Iterable[Fault]) -> None:
         """What is wrong with the input."""
-        from launcher.cli.launch_view import Display
+        from launcher.cli import prose
 
-        Display(self._console(stderr=True)).faults(faults)
+        prose.faults(self._console(stderr=True), faults)
 
     def display(self) -> Display:
         """The tables of a launch."""
         from launcher.cli.launch_view import Display
 
         return Display(self._console(stderr=self._as_json))
+
+    def ladder(self, ladder: Ladder) -> None:
+        """Every rung of it."""
+        from launcher.cli import rungs_view
+
+        rungs_view.ladder(ladder, self._console(stderr=self._as_json))
 
     def board(self) -> Board:
         """What is going on in runs."""

@@ -55,7 +55,7 @@ def train_draft(draft: Draft, terminal: Terminal) -> Answer:
     from launcher.engine import prepare, train
 
     display = terminal.display()
-    result = train.train(prepare.prepare(draft, queued=display.queued), display, show=terminal.streams())
+    result = train.train(prepare.prepare(draft, display.hear), show=terminal.streams())
     return Answer(status=result.exit_code, record=result.as_record())
 
 
@@ -64,9 +64,9 @@ def fit_draft(draft: Draft, terminal: Terminal) -> Answer:
     from launcher.engine import fit, prepare
 
     display = terminal.display()
-    result = fit.fit(prepare.prepare(draft, queued=display.queued), display)
+    result = fit.fit(prepare.prepare(draft, display.hear))
     if result.command is not None:
-        display.launching(result)
+        display.command(result.command.shell())
     return Answer(status=result.exit_code, record=result.as_record())
 
 
@@ -74,7 +74,7 @@ def _ladder(draft: Draft, terminal: Terminal) -> Answer:
     from launcher.engine import prepare
 
     ladder = prepare.ladder_of(draft)
-    terminal.display().ladder(ladder)
+    terminal.ladder(ladder)
     rungs = [{"rung_index": one.index, "rung": dict(one.values), "accumulation": one.accumulation} for one in ladder.rungs]
     return Answer(status=ExitCode.DONE, record={"status": "done", "effective_batch": ladder.effective_batch, "rungs": rungs})
 
@@ -82,7 +82,7 @@ def _ladder(draft: Draft, terminal: Terminal) -> Answer:
 def _trial(draft: Draft, terminal: Terminal) -> Answer:
     from launcher.engine import fit
 
-    tried, record = fit.try_one(draft, terminal.display())
+    tried, record = fit.try_one(draft, terminal.display().hear)
     status = ExitCode.DONE if tried.verdict.fits else ExitCode.NO_RUNG_FITS
     if not tried.verdict.fits and not tried.verdict.lower_rung_may_help:
         status = ExitCode.TRIAL_CRASHED

@@ -7,14 +7,12 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from launcher.adapter.commands import Checkpoint, Command
 from launcher.adapter.protocol import resuming
 from launcher.engine import reuse
-from launcher.engine.screen import Screen, Waits
+from launcher.engine.events import CardTaken, StepsCounted
 from launcher.engine.state import Fit, Status
 from launcher.engine.trials import make_trial
 from launcher.errors import AutofitError, Interrupted
@@ -28,7 +26,8 @@ from launcher.machine import devices, host
 from launcher.machine.process import Shows
 from launcher.run import start as launch
 from launcher.run import supervise
-from launcher.run.attempt import Attempt, Ended, GoOn, Move, Outcome, Stop, Wait, moved
+from launcher.run.attempt import Attempt, Ended, GoOn, Move, Outcome, Stop, Wait
+from launcher.run.events import AttemptEnded, AttemptStarted, Deviated, Recovering
 from launcher.run.recovery import MOST_WAITS, History, decide
 from launcher.shared.activity import doing
 from launcher.trial.job import Job
@@ -47,29 +46,28 @@ class _Launch:
     workers: int | None = None
 
 
-def see_through(result: Fit, screen: Screen, *, show: tuple[Shows, Shows]) -> None:
+def see_through(result: Fit, *, show: tuple[Shows, Shows]) -> None:
     """Launches the chosen rung, and again where it fails and something can be done, until it is done or nothing can.
 
     A run that has attempts already, which was interrupted or failed, is gone on with.
     """
     assert result.chosen is not None and result.command is not None
-    begin = _next(result, screen) if result.attempts else _Launch(result.chosen.rung, result.command)
+    begin = _next(result) if result.attempts else _Launch(result.chosen.rung, result.command)
     while begin is not None:
-        if not _card_is_free(result, screen):
+        if not _card_is_free(result):
             return
-        outcome = _attempt(result, begin, screen, show=show)
+        outcome = _attempt(result, begin, show=show)
         if outcome.done:
             result.status = Status.DONE
             _hold_to_what_was_due(result)
             with doing("reading what the run has achieved"):
                 result.results = dict(result.job.adapter.results(folder=result.job.folder.path))
             return
-        screen.failed_attempt(result, result.attempts[-1])
-        begin = _next(result, screen)
+        begin = _next(result)
     result.status = Status.DIVERGED if result.attempts[-1].ended is Ended.DIVERGED else Status.FAILED
 
 
-def _attempt(result: Fit, begin: _Launch, screen: Screen, *, show: tuple[Shows, Shows]) -> Outcome:
+def _attempt(result: Fit, begin: _Launch, *, show: tuple[Shows, Shows]) -> Outcome:
     """One launch of the trainer, to its end. Raises Interrupted where a signal ended it; that is written down, too."""
     assert result.chosen is not None
     number = len(result.attempts) + 1
@@ -79,24 +77,21 @@ def _attempt(result: Fit, begin: _Launch, screen: Screen, *, show: tuple[Shows, 
     )
     result.attempts.append(attempt)
     result.status, result.command = Status.RUNNING, begin.command
-    result.write()
-    screen.launching(result)
-    told: dict[str, Any] = {"oom_kills": host.oom_kills(), **({"attempt": number} if number > 1 else {})}
-    job.folder.event("run_started", rung_index=begin.rung.index, command=begin.command.shell(), checkpoint=begin.checkpoint, **told)
+    job.tell(AttemptStarted(attempt=attempt, oom_kills=host.oom_kills()))
     chosen = replace(result.chosen, rung=begin.rung)
     child = launch.start(job, chosen, begin.command, files, show=show)
     stalled = any(one.ended is Ended.STALLED for one in result.attempts[:-1])
     try:
         outcome = supervise.follow(
-            job, child, files, rung=begin.rung, base_bytes=chosen.report.base_bytes, told=screen.heartbeat, otherwise=screen.otherwise,
-            diverging=partial(_diverging, result), after_a_stall=stalled, due=result.due,
-        )  # fmt: skip
+            job, child, files, rung=begin.rung, base_bytes=chosen.report.base_bytes, after_a_stall=stalled, due=result.due
+        )
     except (Interrupted, KeyboardInterrupt):
         result.attempts[-1] = replace(result.attempts[-1], ended=Ended.INTERRUPTED, goes_on_from=_goes_on_from(result))
         raise
     result.outcome = outcome
-    result.attempts[-1] = result.attempts[-1].ended_as(outcome)
-    _strike_out(result, screen)
+    result.attempts[-1] = ended = result.attempts[-1].ended_as(outcome)
+    job.tell(AttemptEnded(attempt=ended, outcome=outcome, fit_wrong_by_bytes=ended.wrong_by(result.chosen.verdict.peak_bytes)))
+    _strike_out(result)
     return outcome
 
 
@@ -111,22 +106,16 @@ def _hold_to_what_was_due(result: Fit) -> None:
     result.sames[rung.index] = with_steps(same, result.steps)
     if result.same is not None and result.chosen is not None and rung.index == result.chosen.rung.index:
         result.same = result.sames[rung.index]
-    result.job.folder.event("steps", **result.steps.as_record())
     if result.steps.otherwise:
         result.status = Status.OTHER_TRAINING
-
-
-def _diverging(result: Fit, since: float | None) -> None:
-    """Written down at once: what ends the attempt later, autofit's own end included, makes no checkpoint after it a good one."""
-    result.attempts[-1] = replace(result.attempts[-1], not_finite_since=since)
-    result.write()
+    result.job.tell(StepsCounted(steps=result.steps))
 
 
 DISPROVES = (Ended.OUT_OF_MEMORY, Ended.HOST_MEMORY)
 """Ends that a fit should have kept a run from."""
 
 
-def _strike_out(result: Fit, screen: Screen) -> None:
+def _strike_out(result: Fit) -> None:
     """A run that failed for want of memory at the very rung that was proven for it, or lost something: its fit is never used again."""
     last, outcome = result.attempts[-1], result.outcome
     assert result.chosen is not None and outcome is not None
@@ -135,18 +124,18 @@ def _strike_out(result: Fit, screen: Screen) -> None:
         return
     why = outcome.lost_to_memory[0] if last.ended not in DISPROVES and outcome.lost_to_memory else last.evidence or last.ended.value
     if wrong := reuse.disproved(result.job, result.digest, rung_index=last.rung.index, why=why[:200], for_good=for_good):
-        screen.otherwise(wrong, "could not write down that its fit was wrong")
+        result.job.tell(Deviated(what="could not write down that its fit was wrong", evidence=wrong))
     elif result.digest is not None and not for_good:
-        screen.otherwise("", "was killed, and nobody knows for want of what: its kept fit is not used again before new trials")
+        what = "was killed, and nobody knows for want of what: its kept fit is not used again before new trials"
+        result.job.tell(Deviated(what=what))
 
 
-def _next(result: Fit, screen: Screen) -> _Launch | None:
+def _next(result: Fit) -> _Launch | None:
     """What to launch after the last attempt, which has ended; None where nothing more can be done."""
     move = _move(result)
-    while isinstance(move, GoOn) and _needs_a_trial(result, move) and not _proven(result, move.rung, screen):
+    while isinstance(move, GoOn) and _needs_a_trial(result, move) and not _proven(result, move.rung):
         move = _move(result)
-    result.job.folder.event("recovering", **moved(move))
-    screen.recovering(move)
+    result.job.tell(Recovering(move=move))
     if isinstance(move, Stop):
         return None
     go_on = move.then if isinstance(move, Wait) else move  # the card is waited for before every launch
@@ -244,11 +233,10 @@ def _needs_a_trial(result: Fit, move: GoOn) -> bool:
     return move.unproven or result.chosen.seconds * WORTH_A_TRIAL < result.attempts[-1].seconds
 
 
-def _proven(result: Fit, rung: Rung, screen: Screen) -> bool:
+def _proven(result: Fit, rung: Rung) -> bool:
     """A real trial of the rung. False only where memory ran out in it: what else may end a trial ends no run that has begun."""
-    tried = make_trial(result.job, rung, screen, number=len(result.trials) + 1)
+    tried = make_trial(result.job, rung, result.trials)
     result.job.folder.forget_cache()
-    result.trials.append(tried)
     return not tried.verdict.lower_rung_may_help
 
 
@@ -256,23 +244,21 @@ def _proven(result: Fit, rung: Rung, screen: Screen) -> bool:
 # The card
 
 
-def _card_is_free(result: Fit, screen: Screen) -> bool:
+def _card_is_free(result: Fit) -> bool:
     """Whether the card can be had, after waiting where the recipe says so; the status says it where it can't."""
     holder = devices.taken(result.job.budget)
-    if not holder or card_is_back(result.job, holder, screen):
+    if not holder or card_is_back(result.job, holder):
         return True
     result.status = Status.CARD_TAKEN
-    result.job.folder.event("card_taken", holder=holder)
-    screen.taken(holder)
+    result.job.tell(CardTaken(holder=holder, waits_s=None))
     return False
 
 
-def card_is_back(job: Job, holder: str, screen: Waits, *, waits: int = 0) -> bool:
+def card_is_back(job: Job, holder: str, *, waits: int = 0) -> bool:
     """Whether the card is ours again, after waiting for it where the recipe says so. ``waits``: times that it has been waited for."""
     device = job.recipe.device
     if device.when_taken == "stop" or waits > MOST_WAITS:
         return False
-    screen.waiting(holder, device.taken_timeout_s)
-    job.folder.event("card_taken", holder=holder)
+    job.tell(CardTaken(holder=holder, waits_s=device.taken_timeout_s))
     with doing("waiting for the card", told=True):
         return not devices.wait_for(job.budget, timeout_s=device.taken_timeout_s)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from launcher.engine.screen import Screen
 from launcher.engine.state import Fit
 from launcher.engine.trials import make_trial
 from launcher.errors import BadInput
@@ -17,7 +16,7 @@ MOST_BELOW = 4
 """Trials that look for a setting beyond the ladder which would fit."""
 
 
-def look_below(result: Fit, screen: Screen) -> None:
+def look_below(result: Fit) -> None:
     """Where only the effective batch keeps the micro-batch up: tries lower ones, so that the end can say which command would fit.
 
     Nothing of it is launched; the person may accept it (``ladder.keep_batch=false``).
@@ -30,10 +29,10 @@ def look_below(result: Fit, screen: Screen) -> None:
     fixed = type(job.adapter).general and len(micro.values) == 1
     if not job.recipe.ladder.keep_batch or not memory or not (refused or fixed):
         return
-    below, before = _below(job), len(result.trials)
-    for number, (freed, rung) in enumerate(below, start=before + 1):
-        why = "no rung fits; this one would change the effective batch, and is tried for advice alone"
-        tried = make_trial(freed, rung, screen, number=number, words={"most": before + len(below), "why": why})
+    below, made = _below(job), list(result.trials)  # a list of their own: the record's trials are those of the ladder
+    most, why = len(made) + len(below), "no rung fits; this one would change the effective batch, and is tried for advice alone"
+    for freed, rung in below:
+        tried = make_trial(freed, rung, made, most=most, why=why)
         if tried.verdict.fits:
             result.nearest, result.nearest_command = tried, job.adapter.full_run(rung, job.budget, folder=job.folder.path)
         if tried.verdict.fits or not tried.verdict.lower_rung_may_help:

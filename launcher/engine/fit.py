@@ -5,20 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from launcher.adapter.protocol import own_words_of
 from launcher.config import recipe as recipes
 from launcher.config.recipe import Draft
 from launcher.engine import reuse
 from launcher.engine.below import look_below
+from launcher.engine.events import Fitted, KeptFits, MisreadFound, Planned, TrialReported
 from launcher.engine.prepare import ladder_of, prepare
-from launcher.engine.screen import Screen
 from launcher.engine.search import RungSearch
 from launcher.engine.state import Fit, Status, recorded, status_of
 from launcher.engine.trials import make_trial, misread, misread_at_rung_0
 from launcher.errors import PLACE, BadInput, Fault
 from launcher.history import owner
+from launcher.history.events import Listener
 from launcher.ladder import build, search
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.ladder.same_training import SameTraining
@@ -26,50 +27,51 @@ from launcher.run import start
 from launcher.shared.activity import doing
 from launcher.trial import proof, rung_zero
 from launcher.trial.job import Job
+from launcher.trial.rung_zero import Misread
 from launcher.trial.trial import Trial, as_tried
 
-if TYPE_CHECKING:  # only a search that is led by it pays for a forecast
-    pass
 
-
-def fit(job: Job, screen: Screen) -> Fit:
+def fit(job: Job) -> Fit:
     """Tries rungs until one fits. The record is written as it happens, and says in the end what really happened."""
     result = Fit(job=job, fit_only=True)
     with job.turn, owner.owning(job.folder.path), recorded(result):
-        walk(result, screen)
-        screen.summary(result)
+        walk(result)
     return result
 
 
-def walk(result: Fit, screen: Screen) -> None:
+def walk(result: Fit) -> None:
     """Trials, one after another, until a rung fits or nothing is left to try; none where a fit of the very same launch is kept."""
     began = time.monotonic()
-    screen.plan(result.job)
-    if not result.trials and _as_kept(result, screen):
-        return
-    move, run_as = RungSearch(result, screen).run()
-    if result.misread is not None and not result.misread.believed and _made_anew(result, screen):
-        screen.plan(result.job)
-        if _as_kept(result, screen):
+    result.job.tell(Planned(job=result.job))
+    if result.trials or not _as_kept(result):
+        _search(result, began)
+    result.job.tell(Fitted(fit=result))
+
+
+def _search(result: Fit, began: float) -> None:
+    """Trials; of another ladder where the first one shows that this one was made of a misreading."""
+    move, run_as = RungSearch(result).run()
+    if result.misread is not None and not result.misread.believed and _made_anew(result):
+        result.job.tell(Planned(job=result.job))
+        if _as_kept(result):
             return
-        move, run_as = RungSearch(result, screen).run()
-    _concluded(result, move, run_as, screen)
+        move, run_as = RungSearch(result).run()
+    _concluded(result, move, run_as)
     result.trial_seconds = time.monotonic() - began
     if result.chosen is not None and result.standing is not None and result.same is not None:
         with doing("keeping the fit"):
             result.standing = reuse.keep(result.job, result.standing, result.trials, result.chosen, same=result.same)
-        _known(result, screen)
+        _known(result)
     if result.chosen is not None:
         _take(result, run_as)
-    result.job.folder.event("fitted", status=result.status, rung_index=result.chosen.rung.index if result.chosen else None)
 
 
-def _concluded(result: Fit, move: search.Move, run_as: Job, screen: Screen) -> None:
+def _concluded(result: Fit, move: search.Move, run_as: Job) -> None:
     """What the search has come to, and, where no rung fits, what would."""
     job, result.status = result.job, Status.NO_RUNG_FITS
     if result.misread is not None and not result.misread.believed:
         result.status = Status.MISREAD
-        job.folder.event("misread", **result.misread.as_record())
+        _tell_misread(job, result.misread)
     elif isinstance(move, search.Chosen):
         result.chosen = next(one for one in result.trials if one.rung.index == move.rung.index)
         result.command = start.native_command(run_as, move.rung)
@@ -78,10 +80,10 @@ def _concluded(result: Fit, move: search.Move, run_as: Job, screen: Screen) -> N
         result.status = status_of(result.trials[-1].verdict.kind)
     job.folder.forget_cache()
     if result.status is Status.NO_RUNG_FITS:
-        look_below(result, screen)
+        look_below(result)
 
 
-def _made_anew(result: Fit, screen: Screen) -> bool:
+def _made_anew(result: Fit) -> bool:
     """Whether what the command ran could be put in the place of what was read: the ladder is another one then, and nothing of it tried."""
     job, wrong, words = result.job, result.misread, own_words_of(result.job.adapter)
     believed = words.believing(wrong.ran) if words is not None and wrong is not None and wrong.read else None
@@ -91,12 +93,16 @@ def _made_anew(result: Fit, screen: Screen) -> bool:
     if adapter.check():
         return False
     result.misread = replace(wrong, believed=True)
-    screen.misread(result)
     result.trials.clear()
-    result.write()  # first: a trial of the other ladder says nothing of this one's rungs
+    _tell_misread(job, result.misread)  # first, the record with it: a trial of the other ladder says nothing of this one's rungs
     _take(result, replace(job, adapter=adapter, ladder=build.ladder_of(adapter)))
-    job.folder.event("misread", **result.misread.as_record())
     return True
+
+
+def _tell_misread(job: Job, wrong: Misread) -> None:
+    words = own_words_of(job.adapter)
+    assert words is not None
+    job.tell(MisreadFound(misread=wrong, words=rung_zero.words(wrong, words.place)))
 
 
 def _take(result: Fit, job: Job) -> None:
@@ -106,7 +112,7 @@ def _take(result: Fit, job: Job) -> None:
         result.job = job
 
 
-def _as_kept(result: Fit, screen: Screen) -> bool:
+def _as_kept(result: Fit) -> bool:
     """Takes the trials of an earlier launch for this one's, where nothing that they hang on has changed; whether it did."""
     job = result.job
     with doing("looking whether a kept fit holds: the data, the models, the packages"):
@@ -126,8 +132,7 @@ def _as_kept(result: Fit, screen: Screen) -> bool:
         result.chosen = next(one for one in result.trials if one.rung.index == stands.certificate.rung_index)
         result.command = start.native_command(job, result.chosen.rung)
         result.status = Status.DONE
-        job.folder.event("fitted", status=result.status, rung_index=result.chosen.rung.index, kept=stands.certificate.id)
-    _known(result, screen)
+    _known(result)
     return result.chosen is not None
 
 
@@ -138,15 +143,14 @@ def _unseen(job: Job, trials: Sequence[Trial]) -> bool:
     return not any(one.rung.index == 0 for one in trials) or misread(job, trials) is not None
 
 
-def _known(result: Fit, screen: Screen) -> None:
+def _known(result: Fit) -> None:
     """What is known of kept fits goes into the record, and is told."""
     assert result.standing is not None
     result.digest = result.standing.facts.digest if result.standing.facts is not None else None
-    result.write()
-    screen.kept(result)
+    result.job.tell(KeptFits(standing=result.standing))
 
 
-def try_one(draft: Draft, screen: Screen) -> tuple[Trial, dict[str, Any]]:
+def try_one(draft: Draft, screen: Listener) -> tuple[Trial, dict[str, Any]]:
     """Tries the one rung that the recipe names (``rung``). Returns the trial and the final record."""
     last = len(ladder_of(draft).rungs) - 1
     wanted = draft.recipe.rung if draft.recipe is not None else None
@@ -155,20 +159,20 @@ def try_one(draft: Draft, screen: Screen) -> tuple[Trial, dict[str, Any]]:
         cure = f"Give one from 0 to {last}; `autofit ladder` numbers them."
         raise BadInput([Fault(key="rung", found=found, cure=cure, where="command line")])
     job, (tried,) = try_some(draft, screen, lambda ladder, made: None if made else ladder.rungs[wanted])
-    screen.report(tried, job)
+    job.tell(TrialReported(job=job, trial=tried))
     record = {"status": "done", **tried.as_record(), "run_dir": str(job.folder.path), "report": tried.report}
     job.folder.replace_json(job.folder.final, record)
     return tried, record
 
 
-def try_some(draft: Draft, screen: Screen, choose: Callable[[Ladder, Sequence[search.Tried]], Rung | None]) -> tuple[Job, list[Trial]]:
+def try_some(draft: Draft, screen: Listener, choose: Callable[[Ladder, Sequence[search.Tried]], Rung | None]) -> tuple[Job, list[Trial]]:
     """Tries what is chosen of the ladder, by the trials before, until nothing is."""
-    job, made = prepare(draft, queued=screen.queued), list[Trial]()
-    screen.plan(job)
+    job, made = prepare(draft, screen), list[Trial]()
+    job.tell(Planned(job=job))
     with job.turn, owner.owning(job.folder.path):
         while (rung := choose(job.ladder, [as_tried(one, job) for one in made])) is not None:
-            made.append(make_trial(job, rung, screen, number=len(made) + 1))
-            if (wrong := misread_at_rung_0(job, made[-1])) is not None and (words := own_words_of(job.adapter)) is not None:
+            tried = make_trial(job, rung, made)
+            if (wrong := misread_at_rung_0(job, tried)) is not None and (words := own_words_of(job.adapter)) is not None:
                 raise BadInput([Fault(key="ask", found=rung_zero.words(wrong, words.place), cure=rung_zero.cure(wrong), where=PLACE)])
     job.folder.forget_cache()
     return job, made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
@@ -13,7 +13,9 @@ from launcher.adapter.registry import load_adapter
 from launcher.config import recipe as recipes
 from launcher.config.recipe import Draft
 from launcher.config.schema import Recipe
+from launcher.engine.events import Prepared, Queued
 from launcher.errors import COMMAND_LINE, BadInput, Fault
+from launcher.history.events import Listener
 from launcher.history.run_folder import RunFolder, no_run_folder
 from launcher.ladder import build
 from launcher.ladder.rungs import Ladder
@@ -42,17 +44,17 @@ def ladder_of(draft: Draft) -> Ladder:
     return ladder
 
 
-def prepare(draft: Draft, *, queued: Callable[[str], None] | None = None) -> Job:
+def prepare(draft: Draft, *listeners: Listener) -> Job:
     """Checks everything that can be checked without running the trainer, waits for the device's turn, then makes the run folder.
 
-    Raises BadInput with all faults; nothing has been launched then, except the recipe's own ``prepare`` command. ``queued`` hears which
-    other launch is waited for.
+    Raises BadInput with all faults; nothing has been launched then, except the recipe's own ``prepare`` command.
+    ``listeners`` hear all that happens to the launch.
     """
     recipe = draft.recipe
     if recipe is None:
         raise BadInput(draft.faults)
     with doing("checking the recipe, its data and the device"):
-        return _prepared(draft, recipe, queued)
+        return _prepared(draft, recipe, listeners)
 
 
 LEAST_DISK_BYTES = 512 * 2**20
@@ -70,7 +72,7 @@ def disk_faults(root: Path) -> list[Fault]:
     return [Fault(key="run.root", found=found, cure="Free space there, or set run.root to a folder on another disk.")]
 
 
-def _prepared(draft: Draft, recipe: Recipe, queued: Callable[[str], None] | None) -> Job:
+def _prepared(draft: Draft, recipe: Recipe, listeners: Sequence[Listener]) -> Job:
     faults = list(draft.faults)
     try:
         adapter = load_adapter(recipe.trainer.adapter)(recipe)
@@ -91,7 +93,7 @@ def _prepared(draft: Draft, recipe: Recipe, queued: Callable[[str], None] | None
         raise BadInput(draft.provenance.placed(faults))
     try:
         with ExitStack() as undone:
-            turn = undone.enter_context(turn_of(recipe, queued))
+            turn = undone.enter_context(turn_of(recipe, listeners))
             if budget is None or turn.waited:
                 budget = budget_in_turn(recipe, waited=turn.waited)
             folder = RunFolder.create(Path(recipe.run.root), recipe.name)
@@ -100,8 +102,9 @@ def _prepared(draft: Draft, recipe: Recipe, queued: Callable[[str], None] | None
         raise BadInput(draft.provenance.placed(refused.faults)) from refused
     folder.replace(folder.recipe, recipes.as_yaml(recipe))
     tell_launched(folder.path)
-    folder.event("prepared", recipe=recipe.name, device=budget, rungs=len(ladder.rungs), effective_batch=ladder.effective_batch)
-    return Job(adapter=adapter, ladder=ladder, budget=budget, folder=folder, turn=turn)
+    job = Job(adapter=adapter, ladder=ladder, budget=budget, folder=folder, turn=turn, listeners=[*listeners])
+    job.tell(Prepared(job=job))
+    return job
 
 
 def _collect(faults: list[Fault], make: Callable[[], T]) -> T | None:
@@ -129,14 +132,19 @@ GIVEN_BACK_S = 10.0
 """How long a card may take to give back what the launch before has held."""
 
 
-def turn_of(recipe: Recipe, queued: Callable[[str], None] | None = None) -> Turn:
-    """The launch's turn on its device, after waiting for others (``queued`` hears for which). Raises BadInput where it must not wait."""
+def turn_of(recipe: Recipe, listeners: Sequence[Listener] = ()) -> Turn:
+    """The launch's turn on its device, after waiting for others (the listeners hear for which). Raises BadInput where it must not wait."""
     device = recipe.device
     identity = devices.identity(device.kind, index=device.index)
     wanted = identity != "cpu" if device.turns is None else device.turns
     if not identity or not wanted:
         return Turn()
     launch = f"{recipe.name} in {Path(recipe.run.root).resolve()}"
+
+    def queued(holder: str) -> None:
+        for listener in listeners:
+            listener(Queued(holder=holder))
+
     with doing("waiting for this launch's turn on the device"):
         return device_lock.take(identity, share=device.share, wait=device.when_taken == "wait", launch=launch, told=queued)
 

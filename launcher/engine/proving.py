@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from launcher.engine.screen import Screen
+from launcher.engine.events import Proven
 from launcher.engine.state import Fit
 from launcher.ladder import course
 from launcher.ladder.rungs import Rung
@@ -14,19 +14,18 @@ from launcher.trial import proof
 from launcher.trial.proof import Proof
 
 
-def prove(result: Fit, rung: Rung, screen: Screen) -> Proof:
+def prove(result: Fit, rung: Rung) -> Proof:
     """Whether the rung is the asked training, shown by twins where it accumulates more than was asked; told and written down."""
     job = result.job
-    if not proof.needed(job, rung):
+    twins = proof.needed(job, rung)
+    if not twins:
         found = _by_its_trial(result, rung, Proof(same=as_asked(job.ladder, rung)))
     else:
         with doing(f"running the same rows in other layouts: is an update at rung {rung.index} the asked one?"):
             found = _by_its_trial(result, rung, proof.prove(job, rung))
-        job.folder.event("proven", rung_index=rung.index, **found.same.as_record(), refused=found.refused)
     result.same, result.refused = found.same, found.refused or result.refused
     result.sames[rung.index] = found.same
-    result.write()
-    screen.proven(found.same, rung, refused=found.refused)
+    job.tell(Proven(rung=rung, same=found.same, refused=found.refused, twins=twins))
     return found
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from launcher.adapter.protocol import own_words_of
 from launcher.engine import attempts, proving
-from launcher.engine.screen import Screen
+from launcher.engine.events import Foreseen, Timed
 from launcher.engine.state import Fit
 from launcher.engine.trials import make_trial, misread
 from launcher.forecast import past_trials
@@ -33,8 +33,8 @@ FORESEEING = "foreseeing what the rungs need (no memory is used for it)"
 class RungSearch:
     """Trials of one ladder until a rung fits and is the asked training, or nothing is left to try."""
 
-    def __init__(self, result: Fit, screen: Screen) -> None:
-        self._result, self._screen, self._job = result, screen, result.job
+    def __init__(self, result: Fit) -> None:
+        self._result, self._job = result, result.job
         self._history = [*_disproved(result), *(as_tried(one, self._job) for one in result.trials)]
         self._asked_first = own_words_of(self._job.adapter) is not None
         self._ahead: Ahead | None = None
@@ -48,7 +48,7 @@ class RungSearch:
                 rung = self._fastest(move.rung) if self._job.recipe.ladder.objective == "throughput" else move.rung
                 if self._is_misread():
                     break
-                found = proving.prove(self._result, rung, self._screen)
+                found = proving.prove(self._result, rung)
                 if not found.refused:
                     return search.Chosen(rung=rung), found.job or self._job
                 self._history = [_ruled_out(one, self._job.ladder, found.refused) for one in self._history]
@@ -70,24 +70,15 @@ class RungSearch:
         with doing(FORESEEING):
             if not self._ahead.at_hand(within_s=patience_s):
                 return move
-        return self._moved(predicted=_foreseen(self._ahead, self._job, self._screen))
+        return self._moved(predicted=_foreseen(self._ahead, self._job))
 
     def _moved(self, **foreseen: Any) -> search.Move:
         policy = self._job.recipe.ladder.search
         return search.next_move(self._job.ladder, self._history, policy=policy, asked_first=self._asked_first, **foreseen)
 
     def _try(self, move: search.Try) -> Trial:
-        tried = self._make(move.rung, {"most": self._most(), "why": move.why})
+        tried = make_trial(self._job, move.rung, self._result.trials, most=self._most(), why=move.why)
         self._history.append(as_tried(tried, self._job))
-        return tried
-
-    def _make(self, rung: Rung, words: Mapping[str, Any]) -> Trial:
-        """One trial, told with how long those before took, and written into the launch's record."""
-        made = [one.seconds for one in self._result.trials if not one.kept]
-        words = {**words, "seconds": sum(made) / len(made) if made else None}
-        tried = make_trial(self._job, rung, self._screen, number=len(self._result.trials) + 1, words=words)
-        self._result.trials.append(tried)
-        self._result.write()
         return tried
 
     def _most(self) -> int:
@@ -101,22 +92,21 @@ class RungSearch:
 
     def _card_is_back(self, tried: Trial) -> bool:
         waits = sum(one.verdict.kind is Kind.CARD_TAKEN for one in self._result.trials)
-        return attempts.card_is_back(self._job, tried.verdict.why, self._screen, waits=waits)
+        return attempts.card_is_back(self._job, tried.verdict.why, waits=waits)
 
     def _fastest(self, fitting: Rung) -> Rung:
         """Of the rungs that give up as much as the one that fits the fastest, by the trials that were made and a few more."""
         result, ladder = self._result, self._job.ladder
         before = len(result.trials)
         while (rung := throughput.worth_a_trial(ladder, fitting, _speeds(result), made=len(result.trials) - before)) is not None:
-            words = {"most": before + throughput.most_more(ladder), "why": "it may be faster, at the same effective batch"}
-            if not self._make(rung, words).verdict.fits:
+            most, why = before + throughput.most_more(ladder), "it may be faster, at the same effective batch"
+            if not make_trial(self._job, rung, result.trials, most=most, why=why).verdict.fits:
                 break
         speeds = _speeds(result)
         fastest = throughput.fastest(ladder, fitting, speeds)
         alike = (fitting, *throughput.alike(ladder, fitting))
         timed = {one.micro_batch: round(speeds[one.index], 3) for one in alike if one.index in speeds}
-        self._job.folder.event("timed", samples_per_second=timed, rung_index=fastest.index)
-        self._screen.timed(timed, fastest)
+        self._job.tell(Timed(samples_per_second=timed, fastest=fastest))
         return fastest
 
 
@@ -154,12 +144,19 @@ def _looking_ahead(job: Job, until_found: ExitStack) -> Ahead | None:
         return until_found.enter_context(Ahead(job.adapter, job.ladder, job.budget, earlier=past_trials.measured(job)))
 
 
-def _foreseen(ahead: Ahead, job: Job, screen: Screen) -> Mapping[int, float | None]:
+def _foreseen(ahead: Ahead, job: Job) -> Mapping[int, float | None]:
     """What the rungs are foreseen to need, told when it is first known."""
     if not ahead.parts:
         began = time.monotonic()
         with doing(FORESEEING):
             ahead.look()
-        job.folder.event("foreseen", parts=ahead.parts, why_not=ahead.why_not, seconds=round(time.monotonic() - began, 3))
-        screen.foreseen(ahead)
+        job.tell(
+            Foreseen(
+                parts=ahead.parts,
+                named=ahead.named,
+                by_trials=ahead.by_trials,
+                why_not=ahead.why_not,
+                seconds=round(time.monotonic() - began, 3),
+            )
+        )
     return ahead.parts

@@ -5,22 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from launcher.adapter.commands import Command
 from launcher.adapter.protocol import proving
 from launcher.engine import reuse
+from launcher.engine.events import Finished
 from launcher.engine.reuse import Standing
 from launcher.errors import ExitCode, Interrupted
 from launcher.history import runs
+from launcher.history.events import Event
 from launcher.ladder import course
 from launcher.ladder.rungs import Rung
 from launcher.ladder.same_training import SameTraining, unproven
 from launcher.ladder.verdict import Kind
 from launcher.machine import headroom
 from launcher.run.attempt import Attempt, Outcome
+from launcher.run.events import LossNotFinite
 from launcher.trial.job import Job
 from launcher.trial.rung_zero import Misread
 from launcher.trial.trial import Trial
@@ -116,6 +119,16 @@ class Fit:
     """How the full run ended: its last attempt."""
     results: dict[str, Any] = field(default_factory=dict)
     """What the full run achieved."""
+
+    def __post_init__(self) -> None:
+        self.job.listeners.insert(0, self.hear)  # before the screen: what is shown has been written down
+
+    def hear(self, event: Event) -> None:
+        """The record is the launch as it is after each thing that happens to it."""
+        if isinstance(event, LossNotFinite):
+            self.attempts[-1] = replace(self.attempts[-1], not_finite_since=event.since)
+        if event.recorded:
+            self.write()
 
     @property
     def exit_code(self) -> ExitCode:
@@ -269,27 +282,26 @@ class Memory:
 @contextmanager
 def recorded(result: Fit) -> Iterator[None]:
     """While open, the record says what is going on; whatever ends it, record and events have that end. A full disk ends nothing."""
-    folder = result.job.folder
     result.write()
     try:
         yield
     except KeyboardInterrupt as stopped:
         result.status = Status.INTERRUPTED
-        raise _of(result, Interrupted("SIGINT")) from stopped
+        raise _with_advice(result, Interrupted("SIGINT")) from stopped
     except Interrupted as stopped:
         result.status = Status.INTERRUPTED
-        raise _of(result, stopped) from None
+        raise _with_advice(result, stopped) from None
     except BaseException:
         result.status = Status.STOPPED
         raise
     finally:
-        folder.forget_cache()
-        result.write()
+        result.job.folder.forget_cache()
+        result.job.tell(Finished(fit=result))
         reuse.ended(result.job, result.digest)
-        folder.event("finished", status=result.status, memory=result.memory, results=result.results)
 
 
-def _of(result: Fit, stopped: Interrupted) -> Interrupted:
+def _with_advice(result: Fit, stopped: Interrupted) -> Interrupted:
+    """The signal, with how the launch that it has ended is gone on with."""
     stopped.run_dir = str(result.job.folder.path)
     trials = f"`autofit resume {stopped.run_dir}` goes on with its trials."
     stopped.how_to_go_on = runs.how_to_go_on(stopped.run_dir, result.attempts[-1].goes_on_from) if result.attempts else trials

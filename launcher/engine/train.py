@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from launcher.adapter.registry import load_adapter
 from launcher.engine import attempts, fit, reuse
+from launcher.engine.events import Resumed
 from launcher.engine.prepare import budget_in_turn, disk_faults, turn_of
 from launcher.engine.resumption import Interrupted as Interruption
-from launcher.engine.screen import Screen
 from launcher.engine.state import Fit, recorded
 from launcher.errors import BadInput, Fault
 from launcher.history import owner
+from launcher.history.events import Listener
 from launcher.ladder import build
 from launcher.ladder.same_training import SameTraining
 from launcher.machine import process
@@ -24,40 +26,34 @@ from launcher.shared.activity import doing
 from launcher.trial.job import Job
 
 
-def train(job: Job, screen: Screen, *, show: tuple[Shows, Shows]) -> Fit:
+def train(job: Job, *, show: tuple[Shows, Shows]) -> Fit:
     """Fits, then launches the full run at the rung that fits and sees it to its end."""
     result = Fit(job=job)
     with job.turn, owner.owning(job.folder.path), recorded(result):
-        fit.walk(result, screen)
-        screen.summary(result)
+        fit.walk(result)
         if result.chosen is not None and result.command is not None:
-            attempts.see_through(result, screen, show=show)
-    if result.outcome is not None:
-        screen.ended(result)
+            attempts.see_through(result, show=show)
     return result
 
 
-def go_on(interrupted: Interruption, screen: Screen, *, show: tuple[Shows, Shows]) -> Fit:
+def go_on(interrupted: Interruption, *listeners: Listener, show: tuple[Shows, Shows]) -> Fit:
     """Goes on with a launch: with its trials where no rung had been found, then with its full run unless only trials were asked for."""
     os.chdir(interrupted.cwd)
     with owner.owning(interrupted.folder.path), ExitStack() as until_the_end:
         with doing("looking at the recipe, its data, the device and what the run has left"):
-            result = _as_it_was(interrupted, screen, until_the_end)
+            result = _as_it_was(interrupted, listeners, until_the_end)
         tell_launched(interrupted.folder.path)
         reuse.goes_on(result.job, result.digest)
-        interrupted.folder.event("resumed", attempts=len(result.attempts), trials=len(result.trials))
+        result.job.tell(Resumed(attempts=len(result.attempts), trials=len(result.trials)))
         with recorded(result):
             if result.chosen is None:
-                fit.walk(result, screen)
-                screen.summary(result)
+                fit.walk(result)
             if result.chosen is not None and result.command is not None and not result.fit_only:
-                attempts.see_through(result, screen, show=show)
-    if result.outcome is not None:
-        screen.ended(result)
+                attempts.see_through(result, show=show)
     return result
 
 
-def _as_it_was(interrupted: Interruption, screen: Screen, until_the_end: ExitStack) -> Fit:
+def _as_it_was(interrupted: Interruption, listeners: Sequence[Listener], until_the_end: ExitStack) -> Fit:
     """The launch with everything that is in its folder; nothing is changed. Raises BadInput where it can't go on here and now."""
     recipe = interrupted.draft.recipe
     assert recipe is not None
@@ -72,8 +68,9 @@ def _as_it_was(interrupted: Interruption, screen: Screen, until_the_end: ExitSta
     if left:
         found = f"processes of it are still there: {', '.join(map(str, left))}"
         raise BadInput([Fault(key="", where=str(interrupted.folder.path), found=found, cure="End them, or wait until they have ended.")])
-    turn = until_the_end.enter_context(turn_of(recipe, screen.queued))
-    job = Job(adapter=adapter, ladder=ladder, budget=budget_in_turn(recipe, waited=turn.waited), folder=interrupted.folder, turn=turn)
+    turn = until_the_end.enter_context(turn_of(recipe, listeners))
+    budget = budget_in_turn(recipe, waited=turn.waited)
+    job = Job(adapter=adapter, ladder=ladder, budget=budget, folder=interrupted.folder, turn=turn, listeners=[*listeners])
     result = Fit(job=job, trials=interrupted.trials(ladder), attempts=made, forgiven=len(made), fit_only=interrupted.fit_only)
     result.digest = (interrupted.record.get("kept") or {}).get("digest")
     said = interrupted.record.get("same_training")

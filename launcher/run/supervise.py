@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from launcher.adapter.protocol import Weights, resuming
@@ -32,9 +31,6 @@ def follow(
     *,
     rung: Rung,
     base_bytes: int,
-    told: Callable[..., None] | None = None,
-    otherwise: Callable[[str, str], None] | None = None,
-    diverging: Callable[[float | None], None] | None = None,
     after_a_stall: bool = False,
     due: Due | None = None,
 ) -> Outcome:
@@ -42,12 +38,10 @@ def follow(
 
     Raises Interrupted once a signal has ended it. When this returns no process of the run is left, and its memory is back.
     ``files``: the attempt's own; ``rung``: the run's; ``base_bytes``: what libraries held in the trial's process when its budget was taken;
-    ``told`` hears (seconds, used bytes, peak bytes, job) with each heartbeat; ``otherwise`` hears (line, what it means) as soon as the
-    run says that it goes on otherwise than asked; ``diverging`` since when its loss is not finite (seconds since 1970), and None once it is
-    again. ``after_a_stall``: an attempt before was ended as standing still or hanging. ``due``: optimizer steps of the asked training.
+    ``after_a_stall``: an attempt before was ended as standing still or hanging. ``due``: optimizer steps of the asked training.
     """
     usage = Usage(child.pid, job.budget, files.processes, base_bytes=base_bytes)
-    watch = Watch(child, job, files, usage, Meter(job, rung, usage), told, otherwise, diverging, after_a_stall=after_a_stall, due=due)
+    watch = Watch(child, job, files, usage, Meter(job, rung, usage), after_a_stall=after_a_stall, due=due)
     kills, began = host.oom_kills() or 0, time.time()
     usage.start()
     try:
@@ -73,7 +67,7 @@ def follow(
         oom_kills=(host.oom_kills() or 0) - kills,
         taken="" if settled else devices.taken(job.budget),
     )
-    return _outcome(job, files, ending, cause.find(seen), watch, usage)
+    return _outcome(files, ending, cause.find(seen), watch, usage)
 
 
 def _weights(job: Job, *, since: float) -> Weights | None:
@@ -94,9 +88,9 @@ def _read_only(folder: Path) -> str:
     return f"its run folder {folder} can't be written any more: {error.strerror}" if error is not None else ""
 
 
-def _outcome(job: Job, files: AttemptFiles, ending: Ending, found: Cause, watch: Watch, usage: Usage) -> Outcome:
+def _outcome(files: AttemptFiles, ending: Ending, found: Cause, watch: Watch, usage: Usage) -> Outcome:
     lost = lost_in(files.stdout, files.stderr)
-    outcome = Outcome(
+    return Outcome(
         returncode=ending.returncode,
         seconds=ending.seconds,
         peak_resident_bytes=watch.peak_bytes,
@@ -109,5 +103,3 @@ def _outcome(job: Job, files: AttemptFiles, ending: Ending, found: Cause, watch:
         optimizer_steps=watch.optimizer_steps(),
         lost_to_memory=tuple(line for line in lost if found.failure is None or line != found.failure.line),
     )
-    job.folder.event("run_ended", attempt=files.number, outcome=outcome)
-    return outcome

@@ -18,6 +18,7 @@ from launcher.machine import devices, stack_dump
 from launcher.machine.process import Child
 from launcher.run import health
 from launcher.run.attempt import Ended
+from launcher.run.events import Deviated, Heartbeat, LossNotFinite
 from launcher.run.health import Look
 from launcher.run.losses import Losses, loss_report
 from launcher.run.memory_usage import Usage
@@ -94,9 +95,6 @@ class Watch:
         files: AttemptFiles,
         usage: Usage,
         meter: Meter,
-        told: Callable[..., None] | None,
-        otherwise: Callable[[str, str], None] | None = None,
-        diverging: Callable[[float | None], None] | None = None,
         *,
         after_a_stall: bool = False,
         due: Due | None = None,
@@ -108,10 +106,8 @@ class Watch:
         rules = job.recipe.recover
         self._losses, self._silence = Losses(rules.nan_reports), Silence(time.monotonic(), least_s=rules.stall_s)
         self._pace = Pacing(job, after_a_stall=after_a_stall)
-        self._otherwise, self._diverging = otherwise, diverging
         self._usage = usage
         self._meter = meter
-        self._tell = told
         self._began = self._sampled = self._told = time.monotonic()
         self._diverges_since: float | None = None
         self._logs = [Log(path, self._heard, self._tell_otherwise) for path in (files.stdout, files.stderr)]
@@ -140,10 +136,13 @@ class Watch:
             self.peak_device_bytes = max(self.peak_device_bytes, device)
             if now - self._told >= HEARTBEAT_S:
                 self._told = now
-                if self._tell is not None:
-                    self._tell(now - self._began, self._usage.now_bytes, self._usage.peak_bytes, self._job)
-                used = {"resident_bytes": resident, "device_bytes": device, "used_bytes": self._usage.now_bytes}
-                self._job.folder.event("heartbeat", **used, peak_bytes=self._usage.peak_bytes, log_bytes=_size(self._files.stdout))
+                self._job.tell(self._heartbeat(now - self._began, resident, device))
+
+    def _heartbeat(self, seconds: float, resident_bytes: int, device_bytes: int) -> Heartbeat:
+        return Heartbeat(
+            budget=self._job.budget, seconds=seconds, resident_bytes=resident_bytes, device_bytes=device_bytes,
+            used_bytes=self._usage.now_bytes, peak_bytes=self._usage.peak_bytes, log_bytes=_size(self._files.stdout),
+        )  # fmt: skip
 
     def look(self, *, ended: bool = False) -> bool:
         """What the run has said since the last look, and a line of its series; once more when it has ended. Whether it said anything."""
@@ -151,8 +150,7 @@ class Watch:
         self._meter.look(ended=ended)
         if self._losses.since != self._diverges_since:
             self._diverges_since = self._losses.since
-            if self._diverging is not None:
-                self._diverging(self._diverges_since)
+            self._job.tell(LossNotFinite(since=self._diverges_since))
         return any(grown)
 
     def _look_for_life(self, now: float, *, grew: bool) -> None:
@@ -229,9 +227,7 @@ class Watch:
         self._tell_otherwise(signal_name, grace)
 
     def _tell_otherwise(self, line: str, what: str) -> None:
-        self._job.folder.event("run_otherwise", what=what, line=line)
-        if self._otherwise is not None:
-            self._otherwise(line, what)
+        self._job.tell(Deviated(what=what, evidence=line))
 
 
 class Log:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from launcher.adapter.protocol import Adapter
 from launcher.config.schema import Recipe
+from launcher.history.events import Event, Listener
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.rungs import Ladder
 from launcher.machine.device_lock import Turn
@@ -23,6 +24,8 @@ class Job:
     folder: RunFolder
     turn: Turn = field(default_factory=Turn)
     """On the device; given back when the launch is over."""
+    listeners: list[Listener] = field(default_factory=list)
+    """Who hears what happens, beside events.jsonl: the launch's record, the screen."""
 
     @property
     def recipe(self) -> Recipe:
@@ -32,3 +35,10 @@ class Job:
     def training(self) -> str:
         """What is trained, by name."""
         return f"{self.recipe.name} ({self.adapter.name})"
+
+    def tell(self, event: Event) -> None:
+        """Hands what has happened to everyone who reads it."""
+        if event.name and (line := event.line()) is not None:
+            self.folder.event(event.name, **line)
+        for listener in self.listeners:
+            listener(event)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 from launcher.adapter.commands import Command, TrialPlan
 from launcher.config.schema import Value
 from launcher.errors import BadInput, Fault
+from launcher.history.events import Listener
 from launcher.ladder import search
 from launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder, Rung
 from launcher.ladder.verdict import Kind, Verdict
@@ -25,6 +26,7 @@ from launcher.shared.memory_failures import lost_in
 from launcher.shared.orders import Orders
 from launcher.shared.report import BUDGET_ERROR, CARD_TAKEN, SAID_ACCUMULATION, SAMPLES, Phase, TrialReport
 from launcher.trial.environment import allocator_environment
+from launcher.trial.events import PhaseEntered
 from launcher.trial.job import Job
 from launcher.trial.judge import Needs, judge
 from launcher.trial.silence import Course, Silence
@@ -101,11 +103,11 @@ def read(ladder: Ladder, said: Mapping[str, Any]) -> Trial:
     return Trial(rung=rung, verdict=verdict, report=report, seconds=said["seconds"], folder=folder, kept=said.get("kept", ""))
 
 
-def run(job: Job, rung: Rung, *, told: Callable[..., None] | None = None) -> Trial:
+def run(job: Job, rung: Rung) -> Trial:
     """Tries one rung in a process of its own, which is gone with all its children when this returns.
 
     The trainer's output goes to ``stdout.log`` and ``stderr.log`` of the trial's folder, what it writes to ``scratch/`` there,
-    which is removed. ``told`` hears (phase, seconds, new=) as the trial goes on. Raises Interrupted on a signal.
+    which is removed. Raises Interrupted on a signal.
     """
     place, budget, rules = job.folder.trial(rung.index), job.budget, job.recipe.trial
     if holder := devices.taken(budget):
@@ -122,21 +124,13 @@ def run(job: Job, rung: Rung, *, told: Callable[..., None] | None = None) -> Tri
     env = {**allocator_environment(budget, rung, shapes_vary=job.adapter.shapes_vary(rung)), **plan.env}
     command = process.python_module("launcher.worker", str(place / "orders.json"))
     child = process.start(command, env=env, stdout=place / "stdout.log", stderr=place / "stderr.log")
-    watch = Watch(child, orders, told or _nobody, stall_s=job.recipe.recover.stall_s)
+    watch = Watch(child, orders, job.tell, stall_s=job.recipe.recover.stall_s)
     with process.forward_signals(child, grace_s=1.0):
         ending = process.wait(child, timeout_s=rules.timeout_s, each_poll=watch, stderr=place / "stderr.log")
     ending = replace(ending, stood_still=watch.stood_still, computed=watch.computed)
     shutil.rmtree(orders.scratch, ignore_errors=True)
     settled = devices.settle(budget, idle_free_bytes=orders.idle_free_bytes or None)
     return _finished(job, rung, ending, orders, plan, taken="" if settled else devices.taken(budget))
-
-
-def recorded(job: Job, rung: Rung, **how: Any) -> Trial:
-    """As ``run``, with its beginning and its end among the launch's events."""
-    job.folder.event("trial_started", rung_index=rung.index, rung=dict(rung.values), accumulation=rung.accumulation)
-    tried = run(job, rung, **how)
-    job.folder.event("trial_ended", **tried.as_record())
-    return tried
 
 
 def _put_aside(place: Path) -> None:
@@ -161,8 +155,8 @@ class Watch:
     data that is cached, a model that is built. Everything else is at work, however long it takes (``trial.timeout_s``).
     """
 
-    def __init__(self, child: Child, orders: Orders, told: Callable[..., None], *, stall_s: float) -> None:
-        self._child, self._told, self._stall_s = child, told, stall_s
+    def __init__(self, child: Child, orders: Orders, tell: Listener, *, stall_s: float) -> None:
+        self._child, self._tell, self._stall_s = child, tell, stall_s
         self._report, self._stalled = orders.report_path, Path(orders.folder) / "stalled.txt"
         self._signs = [self._report, *(Path(orders.folder) / name for name in ("stdout.log", "stderr.log"))]
         self._seen: tuple[int, ...] = ()
@@ -186,7 +180,8 @@ class Watch:
         phase = report.phase if report is not None else Phase.START.value
         if still := self._look_for_life(now, phase):
             phase += still
-        self._told(phase, now - self._began, new=phase != self._phase)
+        if phase != self._phase:
+            self._tell(PhaseEntered(phase=phase, seconds=now - self._began))
         self._phase = phase
 
     def _look_for_life(self, now: float, phase: str) -> str:
@@ -225,10 +220,6 @@ def _changed(path: Path) -> int:
     with suppress(OSError):
         return path.stat().st_mtime_ns
     return 0
-
-
-def _nobody(*_: Any, **__: Any) -> None:
-    """Nobody is told."""
 
 
 def _fetched(command: Command, place: Path) -> None:

@@ -13,6 +13,7 @@ from rich.console import Console
 from launcher.cli.launch_view import Display
 from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, WheelRule
 from launcher.engine import attempts
+from launcher.engine.events import Finished
 from launcher.engine.state import Fit, Status
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
@@ -50,12 +51,12 @@ def ran(place: Path, *words: str, **lengths: int) -> tuple[Fit, str]:
         )
         for at, kind in enumerate((Kind.OUT_OF_MEMORY, Kind.FITS))
     ]  # fmt: skip
-    fit = Fit(job=job, trials=trials, chosen=trials[1], command=launch.native_command(job, job.ladder.rungs[1]))
     screen = Display(Console(file=(place / "screen").open("w"), width=200))
+    job.listeners.append(screen.hear)
+    fit = Fit(job=job, trials=trials, chosen=trials[1], command=launch.native_command(job, job.ladder.rungs[1]))
     with (place / "out").open("wb") as out:
-        attempts.see_through(fit, screen, show=(out, out))  # type: ignore[arg-type]
-    fit.write()
-    screen.ended(fit)
+        attempts.see_through(fit, show=(out, out))
+    job.tell(Finished(fit=fit))
     return fit, (place / "screen").read_text(encoding="utf-8")
 
 

@@ -17,6 +17,7 @@ from launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRul
 from launcher.engine import fit as story
 from launcher.engine import reuse, train
 from launcher.engine.state import Fit
+from launcher.history.events import Event
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import WheelSpec
 from launcher.ladder.rungs import Ladder, Rung, Wheel, build
@@ -72,17 +73,13 @@ class Few(Resumes):
         return {}
 
 
-class Screen:
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_, **__: None
-
-
 class Launches:
     """Launches of one training; counts the trials that are made."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
         self.tried: list[int] = []
+        self.heard: list[Event] = []
         self.data = place / "data"
         self.data.mkdir()
         (self.data / "a.jpg").write_bytes(b"image")
@@ -109,7 +106,7 @@ class Launches:
         adapter: Any = Few(mine, data=[self.data], code=[self.code], fault=self.fault)
         folder = RunFolder.create(self.place / "runs", "few")
         folder.replace(folder.recipe, recipe.as_yaml(mine))
-        return Job(adapter=adapter, ladder=LADDER, budget=self.budget, folder=folder)
+        return Job(adapter=adapter, ladder=LADDER, budget=self.budget, folder=folder, listeners=[self.heard.append])
 
     def trial(self, job: Job, rung: Rung, **_: Any) -> Trial:
         self.tried.append(rung.micro_batch)
@@ -126,14 +123,12 @@ class Launches:
 
     def fit(self) -> Fit:
         self.tried.clear()
-        screen: Any = Screen()
-        return story.fit(self.job(), screen)
+        return story.fit(self.job())
 
     def train(self) -> Fit:
         self.tried.clear()
-        screen: Any = Screen()
         with (self.place / "out").open("wb") as out:
-            return train.train(self.job(), screen, show=(out, out))
+            return train.train(self.job(), show=(out, out))
 
     def looks(self) -> reuse.Standing:
         return reuse.standing(self.job())

@@ -30,13 +30,6 @@ AMPLE = 3072 * MIB
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
-class Silent:
-    """Nobody looks on."""
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_, **__: None
-
-
 # ----------------------------------------------------------------------------------------------------------------------
 # Data
 
@@ -208,7 +201,7 @@ def launch(asked: Recipe, folder: Path) -> Fit:
     job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=budget, folder=RunFolder.create(folder, asked.name))
     with open("/dev/null", "wb") as nothing:
         show: tuple[BinaryIO, BinaryIO] = (nothing, nothing)
-        return train.train(job, Silent(), show=show)
+        return train.train(job, show=show)
 
 
 def told(seed: int, asked: Recipe, fit: Fit) -> dict[str, Any]:

@@ -32,13 +32,6 @@ pytestmark = pytest.mark.slow
 MIB = 2**20
 
 
-class Silent:
-    """Nobody looks on."""
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_, **__: None
-
-
 def job(asked: Recipe, folder: Path) -> Job:
     adapter = TransformersAdapter(asked)
     assert adapter.check() == []
@@ -77,12 +70,12 @@ def test_the_rung_is_the_one_found_by_trying_every_rung(
     asked = recipe({"speech": spoken, "text": sums}[task], task, ask={"checkpointing": False, **ask}, ladder=ladder, device=device)
     reference, kinds = job(asked, tmp_path), []
     for rung in reference.ladder.rungs:
-        kinds.append(trial.recorded(reference, rung).verdict.kind)
+        kinds.append(trial.run(reference, rung).verdict.kind)
         if kinds[-1] is Kind.FITS:
             break
     assert set(kinds) <= {Kind.FITS, Kind.OUT_OF_MEMORY}, kinds
     wanted = len(kinds) - 1 if kinds[-1] is Kind.FITS else None
-    result = story.fit(job(asked, tmp_path), Silent())
+    result = story.fit(job(asked, tmp_path))
     chosen = result.chosen.rung.index if result.chosen else None
     print(f"\n{task} {mib} MiB {ask}: rung {chosen}, {len(result.trials)} trials instead of {len(kinds)}")
     assert chosen == wanted, kinds
@@ -107,7 +100,7 @@ def test_a_demo_goes_down_a_real_ladder_trains_and_evaluates_to_the_end(name: st
 
 def test_the_printed_command_runs_without_autofit(sums: Path, tmp_path: Path) -> None:
     asked = recipe(sums, "text", device={"kind": "cpu", "memory": 2048 * MIB})
-    result = story.fit(job(asked, tmp_path), Silent())
+    result = story.fit(job(asked, tmp_path))
     assert result.command is not None
     assert "launcher" not in result.command.shell()
     python, script, *words = result.command.argv
@@ -126,7 +119,7 @@ def test_an_evaluation_said_to_overflow_really_does_and_one_said_to_fit_does_not
         ask = {"micro_batch": 2, "sequence_length": 64, "val_micro_batch": 8, "val_keeps": "logits"}
         asked = recipe(data, "text", ask=ask, device={"kind": "cpu", "memory": mib * MIB, "headroom": 0.0})
         one = job(asked, tmp_path)
-        verdict = trial.recorded(one, one.ladder.asked).verdict
+        verdict = trial.run(one, one.ladder.asked).verdict
         said[mib] = verdict.kind
         command = one.adapter.full_run(one.ladder.asked, one.budget, folder=tmp_path / f"full{mib}")
         for path, text in command.files.items():

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from launcher.cli import prose
 from launcher.cli.launch_view import Display
+from launcher.engine.events import Finished, Fitted, Planned
 from launcher.engine.state import Fit, Status
 from launcher.errors import Fault
 from launcher.history.run_folder import RunFolder
@@ -50,7 +52,7 @@ def test_the_table_shows_each_tried_rung_and_what_was_given_up(tmp_path: Path) -
         Trial(rung=here.ladder.rungs[0], verdict=failed, report=TrialReport(), seconds=8.8, folder=tmp_path),
         Trial(rung=here.ladder.rungs[1], verdict=fits, report=report, seconds=12.0, folder=tmp_path),
     ]
-    text = shown(lambda screen: screen.summary(Fit(job=here, trials=trials, chosen=trials[1], status=Status.DONE)))
+    text = shown(lambda screen: screen.hear(Fitted(fit=Fit(job=here, trials=trials, chosen=trials[1], status=Status.DONE))))
     assert "out_of_memory in train" in text and "900 MiB" in text
     assert "200.0 ms" in text, "0.4 s for a micro-batch of 2"
     assert "44 s" in text, "2 epochs x (50 x 0.4 + 2 x 1.0) s"
@@ -58,7 +60,7 @@ def test_the_table_shows_each_tried_rung_and_what_was_given_up(tmp_path: Path) -
 
 
 def test_no_rung_fits_says_what_could_be_done(tmp_path: Path) -> None:
-    text = shown(lambda screen: screen.summary(Fit(job=job(tmp_path), status=Status.NO_RUNG_FITS)))
+    text = shown(lambda screen: screen.hear(Fitted(fit=Fit(job=job(tmp_path), status=Status.NO_RUNG_FITS))))
     assert "No rung fits" in text and "Lower a floor, add a wheel, or give it more memory." in text
 
 
@@ -70,11 +72,11 @@ def test_where_nothing_fits_the_least_need_that_was_seen_is_told(tmp_path: Path)
         Trial(rung=rung, verdict=verdict, report=TrialReport(), seconds=1.0, folder=tmp_path)
         for rung, verdict in zip(here.ladder.rungs, (more, less), strict=False)
     ]
-    text = " ".join(shown(lambda screen: screen.summary(Fit(job=here, trials=trials, status=Status.NO_RUNG_FITS))).split())
+    text = " ".join(shown(lambda screen: screen.hear(Fitted(fit=Fit(job=here, trials=trials, status=Status.NO_RUNG_FITS)))).split())
     assert "Nearest: rung 1" in text and "needs 1.1 GiB in phase validate, which device.memory=1.1GiB holds" in text
     refused = replace(less, source="allocator", asked_bytes=100 * 2**20)
     trials[1] = replace(trials[1], verdict=refused)
-    text = " ".join(shown(lambda screen: screen.summary(Fit(job=here, trials=trials, status=Status.NO_RUNG_FITS))).split())
+    text = " ".join(shown(lambda screen: screen.hear(Fitted(fit=Fit(job=here, trials=trials, status=Status.NO_RUNG_FITS)))).split())
     assert "needs at least 1.2 GiB" in text and "at least device.memory=1.2GiB" in text
 
 
@@ -90,7 +92,7 @@ def test_a_batch_that_no_trial_saw_is_not_told_as_a_fact(tmp_path: Path) -> None
     ]:
         trial = Trial(rung=here.ladder.rungs[1], verdict=fits, report=report, seconds=12.0, folder=tmp_path)
         fit = Fit(job=here, trials=[trial], chosen=trial, status=Status.DONE)
-        text = shown(lambda screen, fit=fit: screen.summary(fit))
+        text = shown(lambda screen, fit=fit: screen.hear(Fitted(fit=fit)))
         assert ("(effective batch 64, as asked)" in text) is seen
         assert ("(effective batch 64 as told; the trial could not see it)" in text) is not seen
         assert fit.as_record()["effective_batch_seen"] is seen and trial.as_record()["effective_batch_seen"] is seen
@@ -101,7 +103,7 @@ def test_what_autofit_has_turned_in_vain_is_told_as_its_own_fault(tmp_path: Path
     why = "the trainer ran accumulation=1 instead of 32"
     ignored = Verdict(kind=Kind.ALTERED, phase="done", why=why, otherwise=("accumulation",))
     trials = [Trial(rung=rung, verdict=ignored, report=TrialReport(), seconds=1.0, folder=tmp_path) for rung in here.ladder.rungs[1:3]]
-    text = " ".join(shown(lambda screen: screen.summary(Fit(job=here, trials=trials, status=Status.NO_RUNG_FITS))).split())
+    text = " ".join(shown(lambda screen: screen.hear(Fitted(fit=Fit(job=here, trials=trials, status=Status.NO_RUNG_FITS)))).split())
     assert f"autofit turned accumulation, and {why}: it has mistaken how that is said; the script is not at fault" in text
     assert "Please report it, with" in text and "add a wheel" not in text
 
@@ -110,7 +112,7 @@ def test_a_trial_that_proved_nothing_is_no_fault_of_a_command_that_trains(tmp_pa
     here = job(tmp_path)
     nothing = Verdict(kind=Kind.VACUOUS, phase="train", why="the trial did only 0 of 1 validation batches")
     trial = Trial(rung=here.ladder.asked, verdict=nothing, report=TrialReport(), seconds=1.0, folder=tmp_path)
-    text = " ".join(shown(lambda screen: screen.summary(Fit(job=here, trials=[trial], status=Status.VACUOUS))).split())
+    text = " ".join(shown(lambda screen: screen.hear(Fitted(fit=Fit(job=here, trials=[trial], status=Status.VACUOUS)))).split())
     assert "the trial proved nothing" in text and "(the trial did only 0 of 1 validation batches)" in text
     assert "that is a fault of autofit's, not of the script: please report it, with" in text and "the trainer vacuous" not in text
 
@@ -120,17 +122,19 @@ def test_another_effective_batch_is_never_silent(tmp_path: Path) -> None:
     rung = replace(here.ladder.rungs[1], accumulation=here.ladder.asked.accumulation)
     fits = Verdict(kind=Kind.FITS, phase="done", why="fits", peak_bytes=700 * 2**20)
     trial = Trial(rung=rung, verdict=fits, report=TrialReport(), seconds=12.0, folder=tmp_path)
-    text = " ".join(shown(lambda screen: screen.summary(Fit(job=here, trials=[trial], chosen=trial, status=Status.DONE))).split())
+    text = " ".join(shown(lambda screen: screen.hear(Fitted(fit=Fit(job=here, trials=[trial], chosen=trial, status=Status.DONE)))).split())
     assert "effective batch 32 instead of 64" in text and "divide it by 2 for SGD, by 1.4 for Adam" in text
     seen = Trial(rung=here.ladder.asked, verdict=fits, report=TrialReport(facts={SAMPLES: 8}), seconds=12.0, folder=tmp_path)
-    text = shown(lambda screen: screen.summary(Fit(job=here, trials=[seen], chosen=seen, status=Status.DONE)))
+    text = shown(lambda screen: screen.hear(Fitted(fit=Fit(job=here, trials=[seen], chosen=seen, status=Status.DONE))))
     assert "effective batch 128, as the trial saw it; the command's words say 64" in text
 
 
 def test_words_of_the_persons_are_never_taken_for_markup(tmp_path: Path) -> None:
     here = job(tmp_path)
-    assert "odd [/red] words [bold]" in shown(lambda screen: screen.plan(here))
-    assert "[/x] found. cure [y]" in shown(lambda screen: screen.faults([Fault(key="a[0]", found="[/x] found", cure="cure [y]")]))
+    assert "odd [/red] words [bold]" in shown(lambda screen: screen.hear(Planned(job=here)))
+    console = Console(file=(out := io.StringIO()), width=160, highlight=False)
+    prose.faults(console, [Fault(key="a[0]", found="[/x] found", cure="cure [y]")])
+    assert "[/x] found. cure [y]" in out.getvalue()
 
 
 def failed(here: Job, tmp_path: Path) -> Fit:
@@ -145,11 +149,11 @@ def failed(here: Job, tmp_path: Path) -> Fit:
 
 def test_after_a_failed_run_the_checkpoint_left_and_how_to_go_on_are_said(tmp_path: Path) -> None:
     here = job(tmp_path)
-    assert "no checkpoint is left" in shown(lambda screen: screen.ended(failed(here, tmp_path)))
+    assert "no checkpoint is left" in shown(lambda screen: screen.hear(Finished(fit=failed(here, tmp_path))))
     last = here.folder.path / "run" / "weights" / "last.pt"
     last.parent.mkdir(parents=True)
     last.write_bytes(b"")
-    text = shown(lambda screen: screen.ended(failed(here, tmp_path)))
+    text = shown(lambda screen: screen.hear(Finished(fit=failed(here, tmp_path))))
     assert f"checkpoint left: {last}" in text
     (line,) = [line for line in text.splitlines() if line.startswith("to go on from it: ")]
     assert f"model={last}" in line and line.endswith("resume=True")
@@ -176,7 +180,7 @@ def test_how_a_full_run_failed_is_said_as_it_was(tmp_path: Path, how: dict[str, 
     fit = failed(job(tmp_path), tmp_path)
     assert fit.outcome is not None
     fit.outcome = replace(fit.outcome, **how)
-    text = " ".join(shown(lambda screen: screen.ended(fit)).split())
+    text = " ".join(shown(lambda screen: screen.hear(Finished(fit=fit))).split())
     assert words in text and "exit status -" not in text
 
 
@@ -184,5 +188,5 @@ def test_where_every_rung_fails_at_a_runs_end_the_advice_is_to_draw_no_figures(t
     here = job(tmp_path)
     no = Verdict(kind=Kind.OUT_OF_MEMORY, phase="finish", why="out of memory", peak_bytes=900 * 2**20)
     trials = [Trial(rung=rung, verdict=no, report=TrialReport(), seconds=1.0, folder=tmp_path) for rung in here.ladder.rungs]
-    text = shown(lambda screen: screen.summary(Fit(job=here, trials=trials, status=Status.NO_RUNG_FITS)))
+    text = shown(lambda screen: screen.hear(Fitted(fit=Fit(job=here, trials=trials, status=Status.NO_RUNG_FITS))))
     assert "trainer.args.plots=False" in text and "floor" not in text

@@ -165,19 +165,6 @@ class Few(Resumes):
         return replace(command, env={**command.env, "WORKERS": str(workers)})
 
 
-class Screen:
-    """Hears everything, remembers the moves."""
-
-    def __init__(self) -> None:
-        self.moves: list[Any] = []
-
-    def recovering(self, move: Any) -> None:
-        self.moves.append(move)
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_, **__: None
-
-
 LADDER = build(
     [Wheel(name="micro_batch", values=(8, 4, 2)), Wheel(name="val_micro_batch", values=(4, 2), acts_in="validation")], effective_batch=8
 )
@@ -197,7 +184,7 @@ def prepared(tmp_path: Path, *faults: str, **rules: Any) -> Job:
     return Job(adapter=adapter, ladder=LADDER, budget=replace(cpu_budget(), emulated=False), folder=folder)
 
 
-def fitted(fit: Fit, screen: Any = None) -> None:
+def fitted(fit: Fit) -> None:
     """What trials come to that fit as asked."""
     verdict = Verdict(kind=Kind.FITS, phase=Phase.DONE, why="fits", peak_bytes=2**20)
     fit.chosen = Trial(rung=LADDER.asked, verdict=verdict, report=TrialReport(), seconds=60.0, folder=fit.job.folder.path)
@@ -214,9 +201,8 @@ def run(tmp_path: Path, *faults: str, keeps: bool = True, workers: int | None = 
         adapter.keeps = lambda: None
     fit = Fit(job=job)
     fitted(fit)
-    screen: Any = Screen()
     with (tmp_path / "out").open("wb") as out:
-        attempts.see_through(fit, screen, show=(out, out))
+        attempts.see_through(fit, show=(out, out))
     fit.write()
     return fit
 
@@ -378,21 +364,20 @@ def gone_on(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: s
     faults = job.adapter.faults  # type: ignore[attr-defined]
     monkeypatch.setattr(train, "load_adapter", lambda name: lambda asked: Few(asked, faults))
     monkeypatch.chdir(tmp_path)
-    screen: Any = Screen()
     with (tmp_path / "out").open("ab") as out:
-        return train.go_on(resumption.read(job.folder.path, words), screen, show=(out, out))
+        return train.go_on(resumption.read(job.folder.path, words), show=(out, out))
 
 
 def test_an_interrupted_fit_is_gone_on_with_to_its_fit_and_never_becomes_a_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stopped(fit: Fit, screen: Any) -> None:
+    def stopped(fit: Fit) -> None:
         raise Interrupted("SIGTERM")
 
-    job, screen = prepared(tmp_path), Screen()
+    job = prepared(tmp_path)
     monkeypatch.setattr(story, "walk", stopped)
     with pytest.raises(Interrupted):
-        story.fit(job, screen)  # type: ignore[arg-type]
+        story.fit(job)
     monkeypatch.setattr(story, "walk", fitted)
     fit = gone_on(job, tmp_path, monkeypatch)
     assert fit.status is Status.DONE and fit.attempts == [] and not (job.folder.path / "run").exists()
@@ -418,9 +403,8 @@ def test_an_interrupted_run_says_what_it_can_be_gone_on_from(
         monkeypatch.setattr(Few, "keeps", lambda self: None)
     result = Fit(job=job)
     fitted(result)
-    screen: Any = Screen()
     with (tmp_path / "out").open("wb") as out, pytest.raises(Interrupted) as told, state.recorded(result):
-        attempts.see_through(result, screen, show=(out, out))
+        attempts.see_through(result, show=(out, out))
     assert result.attempts[-1].goes_on_from == goes_on_from == read(result.attempts[-1].as_record(0), LADDER).goes_on_from
     assert told.value.how_to_go_on == runs.how_to_go_on(job.folder.path, goes_on_from)
 

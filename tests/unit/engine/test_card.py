@@ -18,8 +18,10 @@ from launcher.adapter.commands import Command, TrialPlan, held_by
 from launcher.config.schema import DeviceRules, Recipe
 from launcher.engine import fit as story
 from launcher.engine import train
+from launcher.engine.events import CardTaken, Fitted
 from launcher.engine.state import Fit, Status
 from launcher.errors import BadInput
+from launcher.history.events import Event
 from launcher.history.run_folder import RunFolder
 from launcher.history.series import read as read_series
 from launcher.ladder.rungs import Wheel, build
@@ -27,6 +29,7 @@ from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import devices, process
 from launcher.machine.devices import Budget
 from launcher.run import start as launch
+from launcher.run.events import Deviated
 from launcher.run.memory_usage import Usage
 from launcher.run.meter import Meter
 from launcher.run.watch import Watch
@@ -66,16 +69,6 @@ class Adapter:
 
     def results(self, *, folder: Path) -> dict[str, Any]:
         return {}
-
-
-class Screen:
-    """Who hears what."""
-
-    def __init__(self) -> None:
-        self.heard: list[str] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_, **__: self.heard.append(name)
 
 
 @pytest.fixture
@@ -137,7 +130,8 @@ def test_a_trial_is_told_its_card_and_what_was_free_on_it(job: Job, card: FakeCa
 def test_the_walk_waits_for_a_taken_card_or_stops_as_the_recipe_says(
     card: FakeCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str, status: Status, trials: int
 ) -> None:
-    job, screen = make_job(tmp_path, when_taken=when), Screen()
+    job, heard = make_job(tmp_path, when_taken=when), list[Event]()
+    job.listeners.append(heard.append)
     monkeypatch.setattr(devices.time, "sleep", lambda _: setattr(card, "used", 0))
     kinds = iter([Kind.CARD_TAKEN, Kind.FITS])
 
@@ -146,10 +140,10 @@ def test_the_walk_waits_for_a_taken_card_or_stops_as_the_recipe_says(
         return tried(job, next(kinds), index=rung.index)
 
     monkeypatch.setattr(trial, "run", run)
-    fit = story.fit(job, screen)
+    fit = story.fit(job)
     assert (fit.status, len(fit.trials)) == (status, trials)
     assert [one.rung.index for one in fit.trials] == [0] * trials, "a taken card says nothing of the rung"
-    assert ("waiting" in screen.heard) is (when == "wait")
+    assert any(isinstance(one, CardTaken) and one.waits_s for one in heard) is (when == "wait")
     assert fit.exit_code == (0 if when == "wait" else 4)
 
 
@@ -158,13 +152,16 @@ def test_a_run_is_not_launched_on_a_card_that_others_have_come_to(card: FakeCard
     monkeypatch.setattr(trial, "run", lambda job, rung, **_: tried(job, Kind.FITS))
     monkeypatch.setattr(launch, "start", lambda *_, **__: pytest.fail("launched"))
 
-    class Coming(Screen):
-        def summary(self, fit: Fit) -> None:
+    heard: list[Event] = []
+
+    def hear(event: Event) -> None:
+        heard.append(event)
+        if isinstance(event, Fitted):
             card.used = 8 * GIB
 
-    screen = Coming()
-    fit = train.train(job, screen, show=(sys.stdout.buffer, sys.stderr.buffer))
-    assert fit.status is Status.CARD_TAKEN and fit.outcome is None and "taken" in screen.heard
+    job.listeners.append(hear)
+    fit = train.train(job, show=(sys.stdout.buffer, sys.stderr.buffer))
+    assert fit.status is Status.CARD_TAKEN and fit.outcome is None and any(isinstance(one, CardTaken) for one in heard)
 
 
 def test_words_of_a_trial_that_others_ended_are_not_held_against_the_next(job: Job) -> None:
@@ -259,11 +256,12 @@ def test_what_ultralytics_does_otherwise_is_known_by_its_words(line: str, what: 
 
 def test_a_run_that_goes_on_otherwise_is_told_the_moment_it_says_so(job: Job) -> None:
     heard: list[str] = []
+    job.listeners.append(lambda event: heard.append(event.what) if isinstance(event, Deviated) else None)
     usage = Usage(os.getpid(), job.budget, job.folder.attempt(1).processes, base_bytes=0)
     child = process.Child(process=SimpleNamespace(pid=os.getpid()), token="", started=0.0)  # type: ignore[arg-type]
     job.folder.attempt(1).stdout.touch()
     meter = Meter(job, job.ladder.asked, usage)
-    watch = Watch(child, job, job.folder.attempt(1), usage, meter, told=None, otherwise=lambda line, what: heard.append(what))
+    watch = Watch(child, job, job.folder.attempt(1), usage, meter)
     watch.look()
     with job.folder.attempt(1).stderr.open("w", encoding="utf-8") as file:
         for text in ("epoch 1\r  10%", "\r 20%\n", HALVED[:30], HALVED[30:] + "\n", HALVED + "\n", ASSIGNER + "\n"):

@@ -25,13 +25,6 @@ from launcher.trial import trial
 from launcher.trial.job import Job
 
 
-class Silent:
-    """A screen that shows nothing."""
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *_, **__: None
-
-
 class Foretold:
     """Stands for ``lookahead.Ahead``."""
 
@@ -70,7 +63,7 @@ def launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., t
     def launch(first_that_fits: int, *, at_hand: bool, takes_s: float = 0.0) -> tuple[list[int], Fit]:
         tried: list[int] = []
 
-        def recorded(job: Job, rung: Rung, **how: Any) -> trial.Trial:
+        def run(job: Job, rung: Rung) -> trial.Trial:
             tried.append(rung.index)
             kind = Kind.FITS if rung.index >= first_that_fits else Kind.OUT_OF_MEMORY
             verdict = Verdict(kind=kind, phase=Phase.DONE if kind is Kind.FITS else Phase.TRAIN, why="", peak_bytes=2**20)
@@ -80,7 +73,7 @@ def launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., t
         monkeypatch.setattr(lookahead, "Ahead", Foretold)
         monkeypatch.setattr(Foretold, "ready", at_hand, raising=False)
         monkeypatch.setattr(Foretold, "takes_s", takes_s, raising=False)
-        monkeypatch.setattr(trial, "recorded", recorded)
+        monkeypatch.setattr(trial, "run", run)
         spelled = {"micro_batch": "--b", "accumulation": "--a"}
         recipe = Recipe.model_validate(
             {
@@ -94,7 +87,7 @@ def launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., t
         adapter = ScriptAdapter(recipe)
         job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=cpu_budget(), folder=RunFolder.create(tmp_path / "runs", "mine"))
         result = Fit(job=job)
-        story.walk(result, Silent())  # type: ignore[arg-type]
+        story.walk(result)
         return tried, result
 
     return launch

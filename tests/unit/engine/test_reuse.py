@@ -19,11 +19,12 @@ from launcher.engine import resumption, reuse
 from launcher.history import database, digests, kept_fits, owner
 from launcher.history.series import Series
 from launcher.machine import host
+from launcher.run.events import Deviated
 from launcher.shared.sizes import MIB
 from launcher.trainers.ultralytics import models as yolo_models
 from launcher.trial import trial
 from launcher.trial.trial import Trial
-from tests.helpers.few import LADDER, Few, Launches, Screen
+from tests.helpers.few import LADDER, Few, Launches
 
 
 def test_the_same_launch_again_makes_no_trial_and_its_record_says_so(launches: Launches) -> None:
@@ -164,12 +165,11 @@ def test_a_run_that_fails_otherwise_disproves_nothing(launches: Launches) -> Non
     assert not launches.tried
 
 
-def test_a_run_that_was_killed_by_nobody_known_is_proven_anew_and_that_is_said(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(Screen, "otherwise", lambda self, line, what: said.append(what), raising=False)
+def test_a_run_that_was_killed_by_nobody_known_is_proven_anew_and_that_is_said(launches: Launches) -> None:
     launches.fault = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     launches.fit()
     launches.train()
+    said = [event.what for event in launches.heard if isinstance(event, Deviated)]
     assert any("was killed" in what and "its kept fit is not used again before new trials" in what for what in said)
     launches.fault = ""
     launches.fit()

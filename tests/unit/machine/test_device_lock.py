@@ -17,7 +17,9 @@ import pytest
 from launcher.config.recipe import Draft, Provenance
 from launcher.config.schema import DeviceRules, Recipe
 from launcher.engine import prepare
+from launcher.engine.events import Queued
 from launcher.errors import BadInput, Fault
+from launcher.history.events import Event
 from launcher.machine import device_lock, devices
 from tests.helpers.nvml_stand_in import GIB, FakeCard, FakeNvml
 from tests.helpers.places import ROOT
@@ -174,12 +176,14 @@ def test_a_launch_waits_for_the_card_of_another_and_budgets_what_is_free_then(ca
     heard: list[str] = []
     with another(card.uuid) as child:
 
-        def over(who: str) -> None:
-            heard.append(who)
+        def hear(event: Event) -> None:
+            if not isinstance(event, Queued):
+                return
+            heard.append(event.holder)
             card.used, card.processes = 0, [[]]
             child.kill()
 
-        job = prepare.prepare(draft(tmp_path), queued=over)
+        job = prepare.prepare(draft(tmp_path), hear)
     assert len(heard) == 1 and job.turn.waited
     assert job.budget.free_bytes == card.total - card.reserved
     with job.turn:

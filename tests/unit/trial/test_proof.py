@@ -15,6 +15,7 @@ from launcher.adapter.protocol import Proves
 from launcher.cli.launch_view import Display
 from launcher.config.schema import Recipe
 from launcher.engine import fit as story
+from launcher.engine.events import Fitted, Proven
 from launcher.engine.state import Fit, Status
 from launcher.ladder.rungs import Rung, Wheel, build
 from launcher.ladder.same_training import Finding, SameTraining, Twin, unproven
@@ -24,7 +25,7 @@ from launcher.trial import proof, trial
 from launcher.trial.job import Job
 from launcher.trial.proof import Proof
 from launcher.trial.trial import Trial
-from tests.helpers.few import Few, Launches, Screen
+from tests.helpers.few import Few, Launches
 from tests.helpers.updates import twin
 
 SAME = SameTraining(apart=1e-7, layouts=("4 x 1", "1 x 4"))
@@ -87,7 +88,7 @@ def test_a_refusal_leaves_no_rung_with_more_accumulation(
     assert fit.status is Status.NO_RUNG_FITS and fit.chosen is None and len(proofs.made) == 1
     assert record_of(fit)["same_training"]["refused"] == "its rows see each other"
     console = Console(record=True, width=400)
-    Display(console).summary(fit)
+    Display(console).hear(Fitted(fit=fit))
     said = console.export_text()
     assert "that is the asked training: with more accumulation its rows see each other" in said and "--allow-batch" in said, said
 
@@ -127,8 +128,7 @@ def test_a_refusal_sends_the_search_on_to_what_keeps_the_micro_batch(
 
     monkeypatch.setattr(trial, "run", tried)
     wheels = [Wheel(name="micro_batch", values=(8, 4, 2)), Wheel(name="image_size", values=(128, 64))]
-    job, screen = launches.job(), Screen()
-    fit = story.fit(replace(job, ladder=build(wheels, effective_batch=8)), screen)  # type: ignore[arg-type]
+    fit = story.fit(replace(launches.job(), ladder=build(wheels, effective_batch=8)))
     assert fit.rung is not None and (fit.rung.values["image_size"], fit.rung.accumulation) == (64, 1)
     assert len(proofs.made) == 1 and fit.same is not None and not fit.same.unproven, "what is launched is as asked, but for its images"
     assert fit.same.gradient == "differs by what is given up: image_size 64 instead of 128"
@@ -137,9 +137,9 @@ def test_a_refusal_sends_the_search_on_to_what_keeps_the_micro_batch(
 def test_only_what_is_proven_is_said_to_be_as_asked(tmp_path: Path) -> None:
     console = Console(record=True, width=200)
     rung = build([Wheel(name="micro_batch", values=(8, 4))], effective_batch=8).rungs[1]
-    Display(console).proven(unproven("its rows can't be seen"), rung, refused="")
-    Display(console).proven(SAME, rung, refused="")
-    Display(console).proven(SAME, rung, refused="its rows see each other")
+    Display(console).hear(Proven(rung=rung, same=unproven("its rows can't be seen"), refused="", twins=True))
+    Display(console).hear(Proven(rung=rung, same=SAME, refused="", twins=True))
+    Display(console).hear(Proven(rung=rung, same=SAME, refused="its rows see each other", twins=True))
     said = console.export_text()
     assert "not proven: gradient not comparable because its rows can't be seen" in said
     assert "updates at 4 x 1, 1 x 4 are 1e-07 apart" in said and "rung 1 is not the asked training: its rows see each other" in said

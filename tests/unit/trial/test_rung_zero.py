@@ -14,9 +14,11 @@ from rich.console import Console
 from launcher.cli.launch_view import Display
 from launcher.config.schema import LadderRules, Recipe, TrainerRules, TrialRules, WheelRule
 from launcher.engine import fit as story
+from launcher.engine.events import Fitted, MisreadFound
 from launcher.engine.state import Fit, Status
 from launcher.errors import ExitCode
 from launcher.forecast import past_trials
+from launcher.history.events import Event
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
 from launcher.ladder.rungs import Ladder, Rung
@@ -177,20 +179,10 @@ def test_a_trial_of_rung_0_leaves_an_accumulation_that_no_word_says_at_that(tmp_
 # The launch
 
 
-class Screen:
-    """Notes the names of what it is told."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_, **__: self.told.append(name)
-
-
-def launched(one: ScriptAdapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ran: int, fits_from: int) -> tuple[Fit, Screen]:
+def launched(one: ScriptAdapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ran: int, fits_from: int) -> tuple[Fit, list[Event]]:
     """A launch whose rung 0 runs ``ran`` samples, whatever was read; the others run what they are told. Fits at so many and less."""
 
-    def recorded(job: Job, rung: Rung, **_: Any) -> Trial:
+    def run(job: Job, rung: Rung) -> Trial:
         batch = ran if rung.index == 0 else rung.micro_batch
         if batch > fits_from:
             return tried(job.ladder, at=rung.index, kind=Kind.OUT_OF_MEMORY, micro_batch=batch, **{SAID_ACCUMULATION: rung.accumulation})
@@ -198,19 +190,21 @@ def launched(one: ScriptAdapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         facts = {"accumulation": rung.accumulation, SAMPLES: batch}
         return tried(job.ladder, at=rung.index, kind=kind, micro_batch=batch, **facts)
 
-    monkeypatch.setattr(trial, "recorded", recorded)
+    monkeypatch.setattr(trial, "run", run)
     folder = RunFolder.create(tmp_path / "runs", "mine")
-    result, screen = Fit(job=Job(adapter=one, ladder=ladder_of(one), budget=cpu_budget(), folder=folder)), Screen()
-    story.walk(result, screen)  # type: ignore[arg-type]
-    return result, screen
+    heard: list[Event] = []
+    result = Fit(job=Job(adapter=one, ladder=ladder_of(one), budget=cpu_budget(), folder=folder, listeners=[heard.append]))
+    story.walk(result)
+    return result, heard
 
 
 @pytest.mark.parametrize("fits_from", [16384, 4096])
 def test_the_ladder_is_made_anew_of_what_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fits_from: int) -> None:
-    result, screen = launched(adapter(tmp_path), tmp_path, monkeypatch, ran=16384, fits_from=fits_from)
+    result, heard = launched(adapter(tmp_path), tmp_path, monkeypatch, ran=16384, fits_from=fits_from)
     record = result.as_record()
     assert result.status is Status.DONE and result.chosen is not None and result.chosen.rung.micro_batch == fits_from
-    assert (record["effective_batch"], record["effective_batch_asked"]) == (16384, 16384) and screen.told.count("misread") == 1
+    assert (record["effective_batch"], record["effective_batch_asked"]) == (16384, 16384)
+    assert sum(isinstance(one, MisreadFound) for one in heard) == 1
     assert record["misread"] == {"rung_index": 0, "read": {"micro_batch": 32}, "ran": {"micro_batch": 16384}, "believed": True}
     assert all(one["rung"]["micro_batch"] <= 16384 and one["effective_batch"] == 16384 for one in record["trials"])
     kept = yaml.safe_load(result.job.folder.recipe.read_text())
@@ -223,7 +217,7 @@ def test_nothing_is_tried_below_a_reading_that_can_not_be_mended(tmp_path: Path,
     assert result.status is Status.MISREAD and result.exit_code is ExitCode.BAD_INPUT and len(result.trials) == 1
     assert result.command is None and result.as_record()["misread"]["ran"] == {"micro_batch": 12}
     out = io.StringIO()
-    Display(Console(file=out, width=200)).summary(result)
+    Display(Console(file=out, width=200)).hear(Fitted(fit=result))
     words = " ".join(out.getvalue().split())
     assert "Stopped, nothing was launched: the command as it stands ran micro_batch 12, and 32 (--batch-size) had been read" in words
     assert "as asked" not in words

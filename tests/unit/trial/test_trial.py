@@ -43,7 +43,7 @@ def watched(place: Path, code: str, *, stall_s: float, timeout_s: float) -> tupl
     argv = (sys.executable, "-c", code, str(orders.report_path))
     child = process.start(argv, env={}, stdout=place / "stdout.log", stderr=place / "stderr.log")
     said: list[str] = []
-    watch = trial.Watch(child, orders, lambda phase, seconds, new: said.append(phase) if new else None, stall_s=stall_s)
+    watch = trial.Watch(child, orders, lambda event: said.append(event.phase), stall_s=stall_s)
     return process.wait(child, timeout_s=timeout_s, each_poll=watch), watch, said
 
 

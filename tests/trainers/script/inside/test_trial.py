@@ -7,12 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from launcher.config.schema import DeviceRules, LadderRules, Recipe, RecoverRules, TrainerRules, TrialRules, WheelRule
+from launcher.history.events import Event, Listener
 from launcher.history.run_folder import RunFolder
 from launcher.ladder import course
 from launcher.ladder.build import ladder_of
@@ -25,6 +26,7 @@ from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.script.inside.probe.session import steady_growth
 from launcher.trainers.suite import cpu_budget, snapshot
 from launcher.trial import trial
+from launcher.trial.events import PhaseEntered
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
 from tests.helpers.places import EXAMPLES, SCRIPTS
@@ -51,7 +53,7 @@ def tried(
     cap: int = 512 * MIB,
     rung: int = 0,
     launcher: tuple[str, ...] = (),
-    told: Callable[..., None] | None = None,
+    listeners: Sequence[Listener] = (),
     **kwargs: object,
 ) -> Trial:
     """One rung of a script in tests/scripts (or a path), run in an empty folder of its own, with the runs in it as a person has them."""
@@ -66,11 +68,9 @@ def tried(
     os.chdir(place)
     try:
         assert adapter.check() == []
-        return trial.run(
-            Job(adapter=adapter, ladder=ladder, budget=cpu_budget(cap), folder=RunFolder.create(place / "runs", "test")),
-            ladder.rungs[rung],
-            told=told,
-        )
+        folder = RunFolder.create(place / "runs", "test")
+        job = Job(adapter=adapter, ladder=ladder, budget=cpu_budget(cap), folder=folder, listeners=[*listeners])
+        return trial.run(job, ladder.rungs[rung])
     finally:
         os.chdir(before)
 
@@ -148,11 +148,11 @@ def test_a_full_run_accumulates_without_autofit(tmp_path: Path) -> None:
 def test_an_endless_iterator_is_fast_forwarded_to_its_validation(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
 
-    def told(phase: str, seconds: float, *, new: bool) -> None:
-        if phase not in ("start", "setup"):
+    def hear(event: Event) -> None:
+        if isinstance(event, PhaseEntered) and event.phase not in ("start", "setup"):
             seen.touch()  # a phase of the script's own process is shown while it runs: what it waits for
 
-    done = tried("endless_iterator", tmp_path, "--until", str(seen), rung=1, told=told)
+    done = tried("endless_iterator", tmp_path, "--until", str(seen), rung=1, listeners=[hear])
     assert fits(done) and seen.exists()
     assert done.report.facts["forwarded"] and done.report.observed["micro_batch"] == 32
 

@@ -1,0 +1,117 @@
+"""Says why no rung fits and nothing is launched, what would help, and what would fit."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from launcher.adapter.protocol import own_words_of
+from launcher.cli import prose
+from launcher.cli.run import ALLOW_BATCH
+from launcher.cli.rungs_view import words
+from launcher.engine.state import Fit, Need, Status, least_need
+from launcher.ladder.verdict import Kind
+from launcher.machine import headroom
+from launcher.shared.report import Phase
+from launcher.shared.sizes import GIB, MIB, format_size
+from launcher.trial import rung_zero
+from launcher.trial.job import Job
+
+
+def show(console: Console, fit: Fit) -> None:
+    """Why nothing is launched, what would help, and what would fit."""
+    if fit.status is Status.CARD_TAKEN or fit.nearest is None or fit.nearest_command is None:
+        prose.say(console, _why_none(fit), style="red")
+        return
+    job, asked = fit.job, fit.job.ladder.effective_batch
+    prose.say(
+        console,
+        f"No rung fits {job.budget} with the effective batch of {asked}. Nearest that fits, really tried "
+        f"({format_size(fit.nearest.verdict.peak_bytes)}):", style="red",
+    )  # fmt: skip
+    prose.command(console, fit.nearest_command.shell(), before="  ")
+    accepts = f"autofit run {ALLOW_BATCH} -- ... (ladder.keep_batch=false in a recipe) accepts that. "
+    prose.say(console, accepts + learning_rate(asked, fit.nearest.effective_batch), style="red")
+
+
+def _why_none(fit: Fit) -> str:
+    """Why nothing is launched, and what would help."""
+    job = fit.job
+    if fit.status is Status.MISREAD and fit.misread is not None:
+        return f"Stopped, nothing was launched: {_misread(fit)}. {rung_zero.cure(fit.misread)}"
+    if fit.status is Status.CARD_TAKEN:
+        return f"Stopped: others hold the card ({fit.trials[-1].verdict.why}). Wait until it is free, or set device.share=true."
+    if fit.refused:
+        return _not_the_asked(fit)
+    if fit.trials and not fit.trials[-1].verdict.lower_rung_may_help:
+        return _stopped(fit)
+    disproved = "" if fit.standing is None or not fit.standing.against else ", full runs of this launch have ruled out some"
+    tried = f"{len(fit.trials)} of {len(job.ladder.rungs)} rungs tried{disproved}, the others ask as much as one that failed"
+    if any(trial.verdict.otherwise for trial in fit.trials):
+        return f"No rung fits {job.budget}: {tried}. {_memory_for(least_need(fit.trials), job)}{_not_turned(fit)}"
+    cure = _memory_for(least_need(fit.trials), job) + "Lower a floor, add a wheel, or give it more memory."
+    if fit.trials and all(trial.verdict.phase == Phase.FINISH for trial in fit.trials):
+        cure = "All of them failed at the end of a run (final validation, figures): set trainer.args.plots=False, or give it more memory."
+    return f"No rung fits {job.budget}: {tried}. {cure}"
+
+
+def _not_the_asked(fit: Fit) -> str:
+    """Rungs fit, and none of them is the asked training."""
+    return (
+        f"No rung fits {fit.job.budget} that is the asked training: with more accumulation {fit.refused}; without it none fits. "
+        f"Give it more memory, or another wheel (sizes, lengths, checkpointing); autofit run {ALLOW_BATCH} -- ... "
+        "(ladder.keep_batch=false in a recipe) accepts another effective batch."
+    )
+
+
+def _misread(fit: Fit) -> str:
+    """What was read of the command, and what it ran."""
+    own = own_words_of(fit.job.adapter)
+    assert fit.misread is not None and own is not None
+    return rung_zero.words(fit.misread, own.place)
+
+
+def _stopped(fit: Fit) -> str:
+    """A trial has ended in a way that no lower rung would cure: whose fault that is."""
+    last = fit.trials[-1]
+    if last.verdict.kind is not Kind.VACUOUS:
+        return f"Stopped: the trainer {fit.status} in a trial, which no lower rung would cure."
+    return (
+        f"Stopped: the trial proved nothing, which no lower rung would cure ({last.verdict.why}). If the command trains and validates by "
+        f"itself, that is a fault of autofit's, not of the script: please report it, with {fit.job.folder.path}."
+    )
+
+
+def _not_turned(fit: Fit) -> str:
+    """Rungs at which a setting did not run as autofit had told the trainer: nothing that the person did."""
+    names = dict.fromkeys(name for trial in fit.trials for name in trial.verdict.otherwise)
+    last = next(trial for trial in reversed(fit.trials) if trial.verdict.otherwise)
+    typed = "".join(f" trainer.args.spelled.{name}=..." for name in names) if type(fit.job.adapter).general else ""
+    cure = f" Say how it is really spelled, before --:{typed}." if typed else ""
+    return (
+        f"autofit turned {' and '.join(names)}, and {last.verdict.why}: it has mistaken how that is said; the script is not at fault."
+        f"{cure} Please report it, with {fit.job.folder.path}."
+    )
+
+
+def _memory_for(need: Need | None, job: Job) -> str:
+    """How much memory the cheapest rung that was tried would need, as it was seen."""
+    if need is None:
+        return ""
+    budget = headroom.budget_for(need.needed_bytes, job.budget.headroom, kind=job.budget.kind)
+    rounded = -(-budget // MIB) if budget < GIB else -(-budget * 10 // GIB) / 10
+    unit = "MiB" if budget < GIB else "GiB"
+    least = "" if need.measured else "at least "
+    return (
+        f"Nearest: rung {need.trial.rung.index} ({words(need.trial.rung)}) needs {least}{format_size(need.needed_bytes)} in phase "
+        f"{need.trial.verdict.phase}, which {least}device.memory={rounded:g}{unit} holds. "
+    )
+
+
+def learning_rate(asked: int, used: int) -> str:
+    """What another effective batch means for training."""
+    less = asked / used
+    return (
+        f"The effective batch is {used} instead of {asked}: an epoch has {less:g} times the optimizer steps, so that what is counted in "
+        f"steps (warm-up, schedules) ends {less:g} times as early, and the learning rate was chosen for another batch; as a rule divide it "
+        f"by {less:g} for SGD, by {less**0.5:.2g} for Adam. Nothing of that is done for you."
+    )

@@ -1,0 +1,182 @@
+"""Draws how a launch has ended: the ladder as far as it was walked, and the full run beside its trial."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from launcher.adapter.protocol import resuming
+from launcher.cli import no_fit_view, prose, tables
+from launcher.cli.rungs_view import setting, size
+from launcher.cli.tables import Column
+from launcher.engine.state import Fit
+from launcher.history.runs import how_to_go_on
+from launcher.ladder.same_training import SameTraining
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.run.attempt import Ended, Outcome
+from launcher.shared.sizes import format_size
+from launcher.trial.job import Job
+from launcher.trial.trial import Trial
+
+_COLOURS = {Kind.FITS: "green", Kind.OUT_OF_MEMORY: "red", Kind.SPILLED: "red", Kind.CARD_TAKEN: "yellow", Kind.ALTERED: "yellow"}
+
+
+def colour(verdict: Verdict) -> str:
+    """Of its kind."""
+    return _COLOURS.get(verdict.kind, "magenta")
+
+
+def summary(console: Console, fit: Fit) -> None:
+    """The ladder as far as it was walked, and what was given up."""
+    job = fit.job
+    columns = [Column("rung"), *(Column(wheel.name, shared=True) for wheel in job.ladder.wheels), Column("accum", shared=True)]
+    columns += [Column(name) for name in ("peak", "per sample", "full run", "trial")] + [Column("verdict", right=False)]
+    rows = [[_cell(cell, bold=trial.verdict.fits) for cell in _row(trial, job)] for trial in fit.trials]
+    if rows:
+        tables.show(console, columns, rows, title=f"{job.recipe.name} on {job.budget}")
+    if fit.chosen is None:
+        no_fit_view.show(console, fit)
+        return
+    given_up = job.ladder.given_up(fit.chosen.rung)
+    text = ", ".join(f"{name} {setting(used)} instead of {setting(asked)}" for name, (asked, used) in given_up.items())
+    batch, asked_batch = fit.chosen.effective_batch, job.ladder.effective_batch
+    prose.say(console, _given_up(text, _batch_words(fit.chosen, asked_batch), fit.same), hang=10)
+    if fit.chosen.rung.effective_batch != asked_batch:
+        prose.say(console, no_fit_view.learning_rate(asked_batch, batch), style="yellow")
+
+
+def _row(trial: Trial, job: Job) -> Iterable[str | Text]:
+    report, verdict = trial.report, trial.verdict
+    per_sample = report.step_seconds / trial.rung.micro_batch if report.step_seconds else None
+    estimate = job.adapter.estimate_seconds(trial.rung, report) if verdict.fits else None
+    yield str(trial.rung.index)
+    yield from (setting(trial.rung.values[wheel.name]) for wheel in job.ladder.wheels)
+    yield str(trial.rung.accumulation)
+    yield size(verdict.peak_bytes)
+    yield f"{per_sample * 1000:.1f} ms" if per_sample else "-"
+    yield prose.duration(estimate) if estimate else "-"
+    yield f"{trial.seconds:.1f} s" if not trial.kept else "kept"
+    where = "" if verdict.fits else f" in {verdict.phase}"
+    yield Text.assemble((verdict.kind.value, colour(verdict)), where)
+
+
+def ended(console: Console, fit: Fit) -> None:
+    """How the full run has ended, and what can be done where it failed."""
+    outcome = fit.outcome
+    assert outcome is not None
+    if outcome.done:
+        seconds = sum(one.seconds for one in fit.attempts)
+        times = f" in {len(fit.attempts)} attempts" if len(fit.attempts) > 1 else ""
+        as_asked = fit.steps is None or not fit.steps.otherwise
+        how = ("done", "green") if as_asked else ("at its end, but not done: it is another training than asked", "red")
+        prose.say(console, Text.assemble(how, f"{times} in {prose.duration(seconds)}; record: {fit.job.folder.final}"))
+        _steps(console, fit)
+        for name, value in _flat(fit.results):
+            prose.say(console, f"  {name:<28} {value}")
+    else:
+        prose.say(console, _failure(outcome), style="red")
+        files = fit.job.folder.attempt(max(1, len(fit.attempts)))
+        prose.say(console, f"its words: {files.stderr} and {files.stdout}")
+        _going_on(console, fit)
+    _memory(console, fit)
+
+
+def _steps(console: Console, fit: Fit) -> None:
+    """The run's optimizer steps against those due; and a run that ended at a rung that nobody compared."""
+    steps, same = fit.steps, fit.certificate(fit.rung) if fit.rung is not None else None
+    if steps is not None and steps.line == "proven":
+        prose.say(console, f"  {'optimizer steps':<28} {steps.made}, as due by {steps.due.by}", hang=31)
+    elif steps is not None:
+        prose.say(console, f"  {'optimizer steps':<28} {steps.line}", style="red" if steps.otherwise else "dim", hang=31)
+    if fit.rung is not None and fit.chosen is not None and fit.rung.index != fit.chosen.rung.index and same is not None:
+        short = "; ".join(dict.fromkeys(line.split(" ", 1)[1] for line in same.unproven))
+        if short:
+            prose.say(console, f"it ended at rung {fit.rung.index}, which isn't proven the same training: {short}", style="yellow", hang=2)
+
+
+def _going_on(console: Console, fit: Fit) -> None:
+    """What a failed run has left, and how to go on from there."""
+    if fit.attempts and fit.attempts[-1].left:
+        prose.say(console, f"checkpoint left: {fit.attempts[-1].left[0]}")
+        prose.command(console, f"autofit resume {shlex.quote(str(fit.job.folder.path))}", before="to go on from it: ")
+        return
+    if fit.chosen is None or fit.command is None:
+        return
+    if fit.attempts and resuming(fit.job.adapter).keeps() is not None:  # it was looked for, and what is there is none
+        prose.say(console, how_to_go_on(fit.job.folder.path, fit.attempts[-1].goes_on_from))
+        return
+    left = fit.job.adapter.going_on(fit.chosen.rung, fit.command, folder=fit.job.folder.path)
+    if left is None:
+        prose.say(console, "no checkpoint is left to go on from")
+        return
+    prose.say(console, f"checkpoint left: {left.checkpoint}")
+    prose.command(console, left.command.shell(), before="to go on from it: ")
+
+
+def _memory(console: Console, fit: Fit) -> None:
+    """The run held against its trial, and what it lost to memory on the way."""
+    memory, lost = fit.memory, fit.outcome.lost_to_memory if fit.outcome is not None else ()
+    if memory is not None and memory.ratio is not None:
+        run, trial, cap, budget = map(format_size, (memory.run_peak_bytes, memory.trial_peak_bytes, memory.cap_bytes, memory.budget_bytes))
+        prose.say(console, f"  {'memory':<28} run {run}, trial {trial} ({memory.ratio:.1%}), cap {cap}, budget {budget}", hang=31)
+        if memory.above_trial:
+            more = "the run needed more than its trial had shown: please report this, with"
+            prose.say(console, f"{more} {fit.job.folder.path}", style="yellow")
+    for line in lost:
+        prose.say(console, f"lost to memory, and the trainer went on: {line}", style="yellow")
+
+
+def _batch_words(trial: Trial, asked: int) -> str:
+    if trial.rung.effective_batch != asked:
+        return f"effective batch {trial.effective_batch} instead of {asked}"
+    if trial.effective_batch != asked:
+        return f"effective batch {trial.effective_batch}, as the trial saw it; the command's words say {asked}"
+    return f"effective batch {asked}, as asked" if trial.batch_seen else f"effective batch {asked} as told; the trial could not see it"
+
+
+def _given_up(text: str, batch: str, same: SameTraining | None) -> str:
+    """What the rung gives up; that it gives up nothing, or is as asked, only where that is proven."""
+    if same is None or not same.unproven:
+        return f"given up: {text or 'nothing'} ({batch})"
+    short = "; ".join(dict.fromkeys(line.split(" ", 1)[1] for line in same.unproven))
+    unsaid = batch.removesuffix(", as asked")
+    return f"given up: {f'{text} ' if text else ''}({unsaid}; not proven the same training: {short})"
+
+
+def _cell(cell: str | Text, *, bold: bool) -> Text:
+    text = cell if isinstance(cell, Text) else Text(cell)
+    text.style = "bold" if bold else text.style
+    return text
+
+
+def _failure(outcome: Outcome) -> str:
+    """How a full run failed, in a sentence. The exit status says something only where the run ended by itself."""
+    evidence = f": {outcome.evidence}" if outcome.evidence else ""
+    if outcome.ended is Ended.DIVERGED and outcome.returncode == 0:
+        return f"the full run came to its end, but is not done: it has diverged{evidence}"
+    by_autofit = {
+        Ended.DIVERGED: "diverged (its loss was not finite)", Ended.STALLED: "stood still", Ended.SPILLED: "spilled out of the card",
+    }  # fmt: skip
+    if outcome.ended in by_autofit:
+        return f"the full run {by_autofit[outcome.ended]} and was ended{evidence}"
+    if outcome.ended in (Ended.DISK_FULL, Ended.READ_ONLY):
+        return f"the full run failed since it could not write{evidence}"
+    reason = f": {outcome.memory_failure.line}" if outcome.memory_failure else ""
+    if outcome.returncode < 0:
+        return f"the full run was ended by {signal.Signals(-outcome.returncode).name}{reason}"
+    return f"the full run failed with exit status {outcome.returncode}{reason}"
+
+
+def _flat(results: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    for name, value in results.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value)
+        elif isinstance(value, (list, tuple)):
+            yield name, ", ".join(map(str, value))
+        elif value is not None:
+            yield name, f"{value:.4f}" if isinstance(value, float) else str(value)

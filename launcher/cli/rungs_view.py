@@ -1,0 +1,65 @@
+"""Draws rungs: a ladder as a table, one trial phase by phase, and the words for a rung, a setting and a size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from launcher.cli import prose, tables
+from launcher.cli.tables import Column
+from launcher.shared.sizes import format_size
+
+if TYPE_CHECKING:
+    from launcher.ladder.rungs import Ladder, Rung
+    from launcher.machine.devices import Budget
+    from launcher.trial.trial import Trial
+
+
+def ladder(ladder: Ladder, console: Console) -> None:
+    """Every rung, numbered."""
+    columns = [
+        Column("rung"),
+        *(Column(wheel.name, shared=True) for wheel in ladder.wheels),
+        Column("accum"),
+        Column("effective", shared=True),
+    ]
+    rows = [
+        [Text(cell) for cell in (str(rung.index), *map(setting, rung.values.values()), str(rung.accumulation), str(rung.effective_batch))]
+        for rung in ladder.rungs
+    ]
+    tables.show(console, columns, rows)
+
+
+def report(trial: Trial, budget: Budget, console: Console) -> None:
+    """One trial, phase by phase."""
+    sizes = ("allocated", "reserved", "outside", "device")
+    columns = [
+        Column("phase", right=False),
+        *(Column(name) for name in ("batches", "seconds")),
+        *(Column(name, shared=True) for name in sizes),
+    ]
+    rows = []
+    for use in trial.report.uses:
+        peaks = (use.allocated_bytes, use.reserved_bytes, use.outside_bytes, use.device_bytes)
+        rows.append([Text(cell) for cell in (use.phase, str(use.batches), f"{use.seconds:.2f}", *map(size, peaks))])
+    if rows:
+        tables.show(console, columns, rows, title=f"rung {trial.rung.index}: {words(trial.rung)}")
+    prose.say(console, f"cap {format_size(budget.cap_bytes)}; {trial.report.optimizer_steps} optimizer steps")
+
+
+def words(rung: Rung) -> str:
+    """Its settings."""
+    values = {name: value for name, value in rung.values.items() if value not in (None, False)}
+    return ", ".join(f"{name} {setting(value)}" for name, value in values.items()) + f", accumulation {rung.accumulation}"
+
+
+def setting(value: object) -> str:
+    """One of them, for people."""
+    return {True: "on", False: "off", None: "-"}.get(value, str(value)) if isinstance(value, bool) or value is None else str(value)
+
+
+def size(bytes_: int) -> str:
+    """A peak; a dash where none was seen."""
+    return format_size(bytes_) if bytes_ else "-"
