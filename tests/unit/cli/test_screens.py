@@ -177,7 +177,9 @@ def test_a_run_that_is_watched_until_it_is_stopped_leaves_no_box_on_the_screen(p
     run = run_of(place)
 
     def stops() -> None:
-        while not (run / "series.jsonl").exists() or '"step"' not in (run / "series.jsonl").read_text(encoding="utf-8"):
+        until = time.monotonic() + 250  # it is stopped whether it tells steps or not: nothing of it outlives the test
+        told = run / "series.jsonl"
+        while time.monotonic() < until and not (told.exists() and '"step"' in told.read_text(encoding="utf-8")):
             time.sleep(0.5)
         subprocess.run(
             [sys.executable, "-m", "launcher", "stop", str(run)], env=screens.plain_environment(), capture_output=True, check=True

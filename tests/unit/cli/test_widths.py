@@ -77,10 +77,12 @@ def test_a_trainers_own_bar_is_read_whole_and_seen_on_one_row(tmp_path: Path, tr
 # Whole launches
 
 
+ROOM = "device.memory=3GiB"
+STEPS = ("max_steps=8", "warmup_steps=2", "eval_steps=4", "save_steps=4", "logging_steps=2")
 LAUNCHES = {
-    "ultralytics": ("train", "recipe=yolo_demo", "trainer.args.epochs=1", "device.memory=3GiB"),
-    "transformers": ("train", "recipe=whisper_demo", "device.memory=3GiB"),
-    "script": ("train", "recipe=separator_demo", "device.memory=3GiB"),
+    "ultralytics": ("recipe=yolo_demo", ROOM, "ask.image_size=96", "trainer.args.epochs=1", "trainer.args.fraction=0.2"),
+    "transformers": ("recipe=whisper_demo", ROOM, *(f"trainer.args.{step}" for step in STEPS)),
+    "script": ("recipe=separator_demo", ROOM, r"trainer.args.set={config\:training.epochs:2,config\:training.samples_per_epoch:48}"),
 }
 
 
@@ -100,10 +102,10 @@ def test_the_progress_of_a_whole_run_is_known(place: Path, trainer: str, columns
     """One after another in a folder: the first makes the trials, the others go by its fit."""
     env = {f"XDG_{name}_HOME": str(place / name) for name in ("STATE", "CACHE")}
     if columns is None:
-        argv = (sys.executable, "-m", "launcher", *LAUNCHES[trainer])
+        argv = (sys.executable, "-m", "launcher", "train", *LAUNCHES[trainer])
         status = subprocess.run(argv, cwd=place, env={**screens.plain_environment(), **env}, capture_output=True, check=False).returncode
     else:
-        status = screens.autofit(*LAUNCHES[trainer], columns=columns, cwd=place, env=env, timeout_s=550).status
+        status = screens.autofit("train", *LAUNCHES[trainer], columns=columns, cwd=place, env=env, timeout_s=550).status
     assert status == 0
     run = max((place / "runs" / "autofit").iterdir(), key=lambda path: path.stat().st_mtime)
     lines = [json.loads(line) for line in (run / "series.jsonl").read_text(encoding="utf-8").splitlines()]
