@@ -99,9 +99,30 @@ CASES: tuple[Case, ...] = (
         batch=64, steps=6,
     ),
     Case(
+        name="run_glue_no_trainer", repo="huggingface/transformers", folder="examples/pytorch/text-classification",
+        script="examples/pytorch/text-classification/run_glue_no_trainer.py", data="sentences_in_classes", data_at="accuracy",
+        needs=("torch", "transformers", "datasets", "evaluate", "accelerate"),
+        command=_words(
+            "python run_glue_no_trainer.py --model_name_or_path {data}/model --train_file {data}/train.csv --max_length 64 "
+            "--validation_file {data}/val.csv --per_device_train_batch_size 128 --num_train_epochs 1 --seed 1 --output_dir out"
+        ),
+        batch=128, steps=6,  # its own accumulation makes a step of the first micro-batch alone
+    ),
+    Case(
+        name="unconditional", repo="huggingface/diffusers", script="examples/unconditional_image_generation/train_unconditional.py",
+        folder="examples/unconditional_image_generation", data="denoised",
+        needs=("torch", "torchvision", "datasets", "accelerate", "diffusers", "tensorboard"),
+        command=_words(
+            "accelerate launch --cpu --num_processes 1 train_unconditional.py --train_data_dir {data}/train --resolution 32 "
+            "--model_config_name_or_path {data}/unet --train_batch_size 64 --num_epochs 1 --ddpm_num_inference_steps 2 --eval_batch_size 4 "
+            "--output_dir out"
+        ),
+        batch=64, steps=6,
+    ),
+    Case(
         name="word_language_model", repo="pytorch/examples", script="word_language_model/main.py", folder="word_language_model",
         data="wikitext", data_at="data/wikitext-2",
-        command=_words("python main.py --epochs 1 --batch_size 64 --emsize 64 --nhid 64 --bptt 64 --dropout 0.0"),
+        command=_words("python main.py --epochs 1 --batch_size 64 --emsize 256 --nhid 256 --bptt 64 --dropout 0.0"),
         batch=64, refuses="not a loop over a data loader",
     ),
     Case(

@@ -113,6 +113,44 @@ def masked(folder: Path) -> None:
     config.save_pretrained(folder / "model")
 
 
+def sentences_in_classes(folder: Path) -> None:
+    """FOLDER/{train,val}.csv, a small BERT in FOLDER/model, and the metric that `evaluate` would download: FOLDER/accuracy.py."""
+    from transformers import BertConfig, BertForSequenceClassification
+
+    masked(folder)
+    for name, count in (("train", 768), ("val", 64)):
+        rows = "".join(f"{one},{at % 2}\n" for at, one in enumerate(sentences(count)))
+        (folder / f"{name}.csv").write_text(f"sentence,label\n{rows}")
+    config = BertConfig.from_pretrained(folder / "model", num_labels=2)
+    BertForSequenceClassification(config).save_pretrained(folder / "model")
+    (folder / "accuracy.py").write_text(ACCURACY)
+
+
+ACCURACY = """import datasets
+import evaluate
+
+
+class Accuracy(evaluate.Metric):
+    def _info(self):
+        features = datasets.Features({name: datasets.Value("int32") for name in ("predictions", "references")})
+        return evaluate.MetricInfo(description="", citation="", features=features)
+
+    def _compute(self, predictions, references):
+        return {"accuracy": sum(map(int.__eq__, map(int, predictions), map(int, references))) / len(references)}
+"""
+
+
+def denoised(folder: Path) -> None:
+    """``pictures``, and a small U-Net's configuration: FOLDER/unet/config.json."""
+    pictures(folder, size=32)
+    (folder / "unet").mkdir()
+    config = {
+        "_class_name": "UNet2DModel", "sample_size": 32, "layers_per_block": 1, "block_out_channels": [32, 64], "norm_num_groups": 8,
+        "down_block_types": ["DownBlock2D", "AttnDownBlock2D"], "up_block_types": ["AttnUpBlock2D", "UpBlock2D"],
+    }  # fmt: skip
+    (folder / "unet" / "config.json").write_text(json.dumps(config))
+
+
 def wikitext(folder: Path) -> None:
     """FOLDER/{train,valid,test}.txt."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -186,8 +224,11 @@ def prompts(folder: Path) -> None:
 
 KINDS = {
     one.__name__: one
-    for one in (mnist, whole_mnist, twice_mnist, pictures, masks, characters, text, masked, wikitext, boxes, stems, prompts)
-}
+    for one in (
+        mnist, whole_mnist, twice_mnist, pictures, masks, characters, text, masked, sentences_in_classes, denoised, wikitext, boxes, stems,
+        prompts,
+    )
+}  # fmt: skip
 
 if __name__ == "__main__":
     KINDS[sys.argv[1]](Path(sys.argv[2]))
