@@ -19,7 +19,7 @@ from launcher.history import runs
 from launcher.history.events import Event
 from launcher.ladder import course
 from launcher.ladder.rungs import Rung
-from launcher.ladder.same_training import SameTraining, unproven
+from launcher.ladder.same_training import PROVEN, SameTraining, unproven
 from launcher.ladder.verdict import Kind
 from launcher.machine import headroom
 from launcher.run.attempt import Attempt, Outcome
@@ -167,11 +167,13 @@ class Fit:
     @property
     def due(self) -> course.Due | None:
         """Optimizer steps of the asked training; None where they aren't known, or the run's rung gives some up. Of the asked rung none are
-        due: its steps are those asked, whatever their number."""
-        asked, adapter, rung = self.trial_of(0), proving(self.job.adapter), self.rung
-        if asked is None or rung is None or not rung.index or rung.effective_batch != self.job.ladder.effective_batch:
+        due: its steps are those asked, whatever their number. Where it wasn't tried, a rung that was proven to make as many tells them."""
+        adapter, rung = proving(self.job.adapter), self.rung
+        if rung is None or not rung.index or rung.effective_batch != self.job.ladder.effective_batch:
             return None
-        if self.certificate(rung).steps.startswith("differs"):
+        steps = self.certificate(rung).steps
+        asked = self.trial_of(0) or (self.trial_of(rung.index) if steps == PROVEN else None)
+        if asked is None or steps.startswith("differs"):
             return None
         length = adapter.length() if adapter is not None else None
         return course.due(course.shown(asked.report, asked.rung), batch=asked.effective_batch, length=length)

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.shared.orders import Orders
-from launcher.shared.report import Phase
+from launcher.shared.report import SAID_ACCUMULATION, UPDATES, Phase
 from launcher.trainers.ultralytics.arguments import saved_in
 from launcher.trainers.ultralytics.environment import IMPORTS
 from launcher.trainers.ultralytics.images import cached_bytes
@@ -144,6 +144,8 @@ class Plan:
     cache_folder: Path
     accumulation: int
     """Micro-batches per optimizer step here: min(the rung's, 2); the second micro-batch of the second step is the peak."""
+    real_accumulation: int
+    """The rung's."""
     steps: int
     validation_batches: int
     steps_after: int
@@ -179,6 +181,7 @@ class Plan:
             asked_nbs=payload["asked_nbs"],
             cache_folder=cache_folder,
             accumulation=min(max(orders.accumulation, 1), 2),
+            real_accumulation=orders.accumulation,
             steps=max(orders.steps, 2),
             validation_batches=max(orders.validation_batches, MOST_SHAPES + EQUALS if orders.device == "cuda" else 2),
             steps_after=max(orders.steps_after, 1),
@@ -479,6 +482,7 @@ def _trial_class(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[tupl
                 f"worst data: the densest training image has {most} labels; {self._label_envelope} allowed for after augmentation"
             )
             _say_facts(recorder, self, self._optimizer_asked, scans)
+            recorder.fact(**{SAID_ACCUMULATION: plan.real_accumulation, UPDATES: self.updates_in_all()})
             self._watch_validator()
             if self.device.type == "cpu" and not self._ballast:
                 _fill_mosaic_buffer(dataset, self.train_loader.batch_sampler.now[0])

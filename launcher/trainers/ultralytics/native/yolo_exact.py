@@ -6,9 +6,9 @@ Everything after the options goes to Ultralytics unchanged, so native arguments 
 
 --asked-batch B0, --asked-nbs N0
     The run that was asked for. It would take one optimizer step per ``E = B0 * max(round(N0 / B0), 1)`` images, after a
-    warm-up that ramps the accumulation from 1. This run's ``batch`` is a micro-batch that divides ``E``: it accumulates ``E / batch``,
-    and at every point of the warm-up as many images as the asked run (nearest integer where ``batch`` does not divide that), with the
-    asked run's learning rates.
+    warm-up that ramps the accumulation from 1. This run's ``batch`` is a micro-batch that divides ``E``: it steps after the same images
+    as the asked run, in the warm-up and at the end of a pass, too (after the micro-batch in which they end, where ``batch`` does not
+    divide ``B0``), with the asked run's learning rates.
     Leave ``nbs`` and ``weight_decay`` as asked: the applied decay then is the asked run's, to the last bit.
     ``optimizer=auto`` is resolved as the asked run would resolve it. Defaults: this run's own ``batch`` and ``nbs``.
 --accumulation-scale K
@@ -320,6 +320,37 @@ class _Whole(type(Path())):  # type: ignore[misc]
         return written
 
 
+class Asked:
+    """The asked run, micro-batch by micro-batch: where it takes an optimizer step."""
+
+    def __init__(self, start: int, *, ramp: Callable[[int], int]) -> None:
+        """``ramp``: iteration -> micro-batches per step."""
+        self._at, self._last, self._ramp = start, start - 1, ramp
+        self._due = False
+
+    def steps_at(self, iteration: int) -> bool:
+        """Whether it has stepped since ``stepped``, once it has trained on so many micro-batches."""
+        while self._at < iteration:
+            self._due = self._steps() or self._due
+        return self._due
+
+    def steps_in_all(self, iterations: int, *, warmup: int) -> int:
+        """Of a run of so many micro-batches that is not ended early. ``warmup``: after so many its accumulation stays as it is."""
+        made = sum(self._steps() for _ in range(min(warmup, iterations)))
+        return made + max(iterations - 1 - self._last, 0) // self._ramp(warmup)
+
+    def _steps(self) -> bool:
+        """Trains on one more micro-batch; whether it steps then."""
+        steps = self._at - self._last >= self._ramp(self._at)
+        if steps:
+            self._last = self._at
+        self._at += 1
+        return steps
+
+    def stepped(self) -> None:
+        self._due = False
+
+
 def exact(base: Any) -> Any:
     """A trainer class that does what ``base`` does, with this process's ``settings``.
 
@@ -329,14 +360,12 @@ def exact(base: Any) -> Any:
     class Exact(base):  # type: ignore[misc]
         _asked_cap: int | None = None
         """Ultralytics never accumulates more than the asked run has micro-batches; known once the loaders are built."""
-        _stepped = False
-        """Whether an optimizer step has been taken since the start, or the resumption, of this run."""
-        _since_start = 0
-        """Micro-batches since then."""
         _begun: int | None = None
         """Micro-batches begun in this epoch; None before the first."""
         _own: tuple[int, int, Fraction] | None = None
         """(micro-batches per epoch, iterations of warm-up, end of the ramp) as Ultralytics' own loop has them; None before it begins."""
+        _asked: Asked | None = None
+        """The asked run, as far as this one has come; None before it begins."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
@@ -402,17 +431,23 @@ def exact(base: Any) -> Any:
                 )
 
         def _accumulation(self) -> int:
-            if not self._begun or self._stepped:
-                return self._exact_accumulation()
-            # Ultralytics believes that the last step was before micro-batch 0: its first step would come after a single one in a run
-            # that is resumed. It compares micro-batches since then (``ni - last_opt_step``, which is -1) with what is returned here.
-            since = int(self._begun + len(self.train_loader) * self.epoch)
-            return since if self._since_start >= self._exact_accumulation() else since + 1
+            """In the loop, so many that Ultralytics, which compares them with micro-batches since its last step (``ni - last_opt_step``),
+            steps after this one where the asked run has stepped on the same images, the last ones of a pass included, and else doesn't."""
+            if not self._begun or self._asked is None:
+                return max(1, math.floor(Fraction(self._asked_batch, self.batch_size) * self._asked_accumulation() + Fraction(1, 2)))
+            return 1 if self._asked.steps_at(self._asked_iteration()) else self._begun + len(self.train_loader) * self.epoch + 1
+
+        def _asked_iteration(self) -> int:
+            """Micro-batches that the asked run has trained on when it has seen as many images as this one."""
+            begun, batches = self._begun or 0, self._asked_batches()
+            of_pass = batches if begun == len(self.train_loader) else min(begun * self.batch_size // self._asked_batch, batches)
+            return int(batches * self.epoch + of_pass)
 
         def optimizer_step(self) -> Any:
-            self._stepped = True
             if self._begun and self._own is not None and self.batch_size != self._asked_batch:
                 self._warm(self._begun - 1 + self._own[0] * self.epoch)
+            if self._asked is not None:
+                self._asked.stepped()
             return super().optimizer_step()
 
         def _warm(self, iteration: int) -> None:
@@ -420,7 +455,7 @@ def exact(base: Any) -> Any:
             own, warmup = self._own[1] if self._own else 0, self._warmup_iterations(self._asked_batches())
             if not own or not warmup or iteration > self._ramp.last(own):
                 return
-            there = min(iteration * self.batch_size // self._asked_batch, self._ramp.last(warmup))
+            there = min(max(self._asked_iteration() - 1, 0), self._ramp.last(warmup))
             groups = self.optimizer.param_groups
             named = any("param_group" in group for group in groups)
             for number, group in enumerate(groups):
@@ -435,25 +470,27 @@ def exact(base: Any) -> Any:
             if "momentum" in group:
                 yield "momentum", self.args.warmup_momentum, self.args.momentum
 
-        def _exact_accumulation(self) -> int:
-            exactly = Fraction(self._asked_batch, self.batch_size) * self._asked_accumulation_now()
-            return max(1, math.floor(exactly + Fraction(1, 2)))
-
-        def _asked_accumulation_now(self) -> int:
-            """``accumulate`` of the asked run when it has seen as many images as this one."""
+        def _asked_accumulation(self) -> int:
+            """Of the asked run, after its warm-up."""
             final = asked_accumulation(self._asked_batch, self._asked_nbs)
-            if self._asked_cap is not None:
-                final = min(final, self._asked_cap)
-            if not self._begun:
-                return final
-            here = self._begun - 1 + len(self.train_loader) * self.epoch
-            there = here * self.batch_size // self._asked_batch
-            batches = self._asked_batches()
-            warmup = self._warmup_iterations(batches)
-            if not warmup or batches * self.start_epoch > self._ramp.last(warmup):  # a resumed run has passed its warm-up
-                return final
+            return final if self._asked_cap is None else min(final, self._asked_cap)
+
+        def asked_run(self, start: int = 0) -> Asked:
+            """The asked run from an iteration on."""
+            final = self._asked_accumulation()
+            warmup = self._warmup_iterations(self._asked_batches())
             end = Fraction(final) if self._ramp.capped else Fraction(self._asked_nbs, self._asked_batch)
-            return self._ramp.at(there, warmup=warmup, end=end)
+            ramps = bool(warmup) and start <= self._ramp.last(warmup)  # a resumed run has passed its warm-up
+            return Asked(start, ramp=lambda at: self._ramp.at(at, warmup=warmup, end=end) if ramps else final)
+
+        def updates_in_all(self) -> int | None:
+            """Optimizer steps of the asked run, and so of this one; None where they hang on the clock, or where two of them may come in one
+            micro-batch."""
+            batches = self._asked_batches()
+            if self.args.time or self._asked_batch % self.batch_size:
+                return None
+            warmup = self._warmup_iterations(batches)
+            return self.asked_run().steps_in_all(batches * self.epochs, warmup=self._ramp.last(warmup) + 1 if warmup else 0)
 
         def _warmup_iterations(self, batches: int) -> int:
             """Iterations of the warm-up of a run with so many per epoch; 0 where it has none."""
@@ -497,6 +534,7 @@ def exact(base: Any) -> Any:
             self.args.warmup_epochs = self._warmup_epochs
             end = Fraction(self.accumulate) if self._ramp.capped else Fraction(self.args.nbs, self.batch_size)
             self._own = (batches, warmup, end)
+            self._asked = self.asked_run(self._asked_batches() * self.start_epoch)
 
         def epoch_begins(self) -> None:
             """Before the first micro-batch of an epoch."""
@@ -507,7 +545,6 @@ def exact(base: Any) -> Any:
             """Called once for every micro-batch, before its forward pass."""
             if self._begun is not None:
                 self._begun += 1
-                self._since_start += 1
             if self.batch_size != self._own_batch:
                 raise RuntimeError(
                     f"out of memory: Ultralytics goes on with batch={self.batch_size} instead of {self._own_batch}, which is another run"

@@ -65,6 +65,8 @@ def test_a_trial_that_fits_did_its_steps_on_the_worst_data_and_wrote_nothing_of_
     assert report.facts["optimizer"] == "AdamW"
     assert report.facts["optimizer_was_auto"] is True
     assert (report.facts["accumulation"], report.facts["effective_batch"], report.facts["images_ignored"]) == (4, 16, 0)
+    # the asked run: 600 micro-batches of 8, steps at 0, 1, 2, 4 and 6 while the accumulation rises to 2, then at every second
+    assert (report.facts["updates_in_all"], report.facts["said_accumulation"]) == (301, 2)
     assert report.cap_bytes == 3000 * MIB
     assert report.step_seconds > 0
     assert report.validation_batch_seconds > 0

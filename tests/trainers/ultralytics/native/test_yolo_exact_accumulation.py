@@ -25,6 +25,8 @@ class Steps:
     """Images that went into each optimizer step."""
     weight_decay: float
     optimizer: str
+    reckoned: int | None
+    """Steps in all as the exact trainer has worked them out before the first."""
     rates: list[list[tuple[float, float]]]
     """Learning rate and momentum of each group, step by step."""
 
@@ -74,8 +76,9 @@ def train(base: Any, data: ShapesData, folder: Path, *, killed_after: int | None
 
     trainer = build(RecordingTrainer, data, folder, **overrides)
     trainer.train()
+    reckoned = trainer.updates_in_all() if hasattr(trainer, "updates_in_all") else None
     decay = max(group["weight_decay"] for group in trainer.optimizer.param_groups)
-    return Steps(images=seen, weight_decay=decay, optimizer=type(trainer.optimizer).__name__, rates=rates)
+    return Steps(images=seen, reckoned=reckoned, weight_decay=decay, optimizer=type(trainer.optimizer).__name__, rates=rates)
 
 
 @pytest.fixture(scope="session")
@@ -91,8 +94,10 @@ def data(shapes: Callable[..., ShapesData]) -> ShapesData:
         ({"batch": 12, "nbs": 4}, (6, 3)),  # the asked batch is above nbs
         ({"batch": 6, "nbs": 16}, (3, 2)),  # round(16/6) = 3: 18 images per step, not 16
         ({"batch": 8, "nbs": 64}, (4,)),  # capped: the asked run has only 12 micro-batches
+        ({"batch": 10, "nbs": 10}, (5, 2)),  # the last micro-batch of a pass has four images, and a step of its own
+        ({"batch": 10, "nbs": 20}, (5, 2)),  # the same, and a step goes on into the next pass
     ],
-    ids=["ramp", "none", "above-nbs", "rounded", "capped"],
+    ids=["ramp", "none", "above-nbs", "rounded", "capped", "remainder", "over-the-end"],
 )
 def test_every_step_of_a_rung_takes_as_many_images_as_the_asked_run(
     exact: Any, data: ShapesData, tmp_path: Path, asked: dict[str, int], micro_batches: tuple[int, ...]
@@ -104,6 +109,7 @@ def test_every_step_of_a_rung_takes_as_many_images_as_the_asked_run(
         exact.configure(exact.Settings(asked_batch=asked["batch"], asked_nbs=asked["nbs"]))
         rung = train(exact.ExactDetectionTrainer, data, tmp_path / f"rung{micro_batch}", batch=micro_batch, nbs=asked["nbs"])
         assert rung.images == wanted.images
+        assert rung.reckoned in (len(wanted.images), None) and (rung.reckoned is None) is bool(asked["batch"] % micro_batch)
         assert rung.rates == wanted.rates, "those of the asked run's micro-batch at which it steps"
         assert rung.weight_decay == pytest.approx(wanted.weight_decay, rel=1e-12)
 
