@@ -20,7 +20,6 @@ from launcher.history.runs import BEGINNING, CHECKPOINT, NOTHING
 from launcher.ladder import course
 from launcher.ladder.course import with_steps
 from launcher.ladder.rungs import Rung
-from launcher.ladder.same_training import PROVEN
 from launcher.ladder.search import Tried
 from launcher.machine import devices, host
 from launcher.machine.process import Shows
@@ -102,7 +101,8 @@ def _hold_to_what_was_due(result: Fit) -> None:
     if outcome is None or outcome.optimizer_steps is None or due is None or last.checkpoint is not None:
         return
     same, times = result.certificate(rung), rung.accumulation / result.job.ladder.asked.accumulation
-    result.steps = course.judged(outcome.optimizer_steps, due, times=times, proven=same.steps == PROVEN)
+    proven = course.makes_as_many(same, due)
+    result.steps = course.judged(outcome.optimizer_steps, due, times=times, proven=proven, stopped=outcome.stopped_early)
     result.sames[rung.index] = with_steps(same, result.steps)
     if result.same is not None and result.chosen is not None and rung.index == result.chosen.rung.index:
         result.same = result.sames[rung.index]

@@ -139,6 +139,8 @@ class Due:
     """By what that is known."""
     sure: bool
     """The trainer reckons so itself; False: it is worked out of the command's words."""
+    of_passes: bool = False
+    """By passes over the data, which a script doesn't count in micro-batches."""
 
     @property
     def words(self) -> str:
@@ -155,7 +157,7 @@ def due(asked: Course, *, batch: int, length: Length | None) -> Due | None:
         return None
     least, most = max(asked.samples // batch, 1), math.ceil(asked.samples / batch)
     by = f"{length.word} {length.passes:g} over {asked.samples} samples"
-    return Due(least=math.floor(least * length.passes), most=math.ceil(most * length.passes), by=by, sure=False)
+    return Due(least=math.floor(least * length.passes), most=math.ceil(most * length.passes), by=by, sure=False, of_passes=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -173,23 +175,30 @@ class RunSteps:
         return {"made": self.made, "due": [self.due.least, self.due.most], "due_by": self.due.by, "line": self.line}
 
 
-def judged(made: int, due: Due, *, times: float, proven: bool = False) -> RunSteps:
+def judged(made: int, due: Due, *, times: float, proven: bool = False, stopped: str = "") -> RunSteps:
     """A run's steps against those due. ``times``: how much more its rung accumulates than was asked; ``proven``: twins, or the trainer's
-    own reckoning, have shown that it makes as many.
+    own reckoning, have shown that it makes as many; ``stopped``: its words that it stopped early.
 
     Fewer than due isn't another training by itself: trainings stop early. A k-th of them, at a rung that accumulates k times as much, is,
-    unless it was proven.
+    unless it was proven or the run says that it stopped early.
     """
     if due.least <= made <= due.most:
         return RunSteps(made=made, due=due, line=PROVEN, otherwise=False)
     apart = due.least - made if made < due.least else made - due.most
     more = made > due.most and (due.sure or _by_accumulation(made, due, times))
-    if more or (made < due.least and not proven and _by_accumulation(made, due, times)):
+    if more or (made < due.least and not (proven or stopped) and _by_accumulation(made, due, times)):
         line = f"differs by {apart}: the run made {made} optimizer steps, {due.words} are due by {due.by}"
         return RunSteps(made=made, due=due, line=line, otherwise=True)
-    what = "it ended by itself before its length" if made < due.least else "what its words count isn't known"
+    early = f"it says “{stopped}”" if stopped else "it ended by itself before its length"
+    what = early if made < due.least else "what its words count isn't known"
     line = f"not comparable because the run made {made} optimizer steps where {due.words} are due by {due.by}: {what}"
     return RunSteps(made=made, due=due, line=line, otherwise=False)
+
+
+def makes_as_many(same: SameTraining, due: Due) -> bool:
+    """Whether it was proven that a rung makes the steps due, unless it stops early: by their number, or by the samples of a pass where
+    passes say the length."""
+    return same.steps == PROVEN or (due.of_passes and same.samples == PROVEN)
 
 
 def with_steps(same: SameTraining, made: RunSteps) -> SameTraining:

@@ -55,6 +55,8 @@ class Outcome:
     """By which words that is known."""
     optimizer_steps: int | None = None
     """That it made, as far as that could be seen from outside."""
+    stopped_early: str = ""
+    """Its own words at its end that it did."""
     lost_to_memory: tuple[str, ...] = ()
     """Memory failures that the run's logs speak of and that it got over: a figure was not drawn, say."""
 

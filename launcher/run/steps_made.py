@@ -15,6 +15,12 @@ from launcher.adapter.progress import Progress
 from launcher.ladder.course import Due
 from launcher.shared.orders import STEPS
 
+LAST_LINES = 400
+"""So near its end a run says that it stopped early; what its beginning says of that is a setting."""
+_STOPPED_EARLY = re.compile(r"\bearly[ _-]?stopp(ing|ed)\b|\bstopp(ed|ing)( \w+)? early\b", re.IGNORECASE)
+_NOT_YET = re.compile(
+    r"counter|patience\W{0,2}[=:]|no early|without early|enabled|disabled|stopping\W*[=:]\W*(true|false|none|null|\d)", re.IGNORECASE
+)
 _ACCUMULATED = re.compile(r"^accumulate: \d+ micro-batches, (\d+) optimizer steps")
 
 
@@ -25,9 +31,14 @@ class StepsMade:
         """``processes``: the the folder in which its processes tell what they hold themselves to."""
         self._processes = processes
         self._said: int | None = None
+        self._lines = 0
+        self._stopped: tuple[int, str] | None = None
 
     def heard(self, line: str) -> None:
         """A line of the run's."""
+        self._lines += 1
+        if _STOPPED_EARLY.search(line) and not _NOT_YET.search(line):
+            self._stopped = self._lines, line.strip()[:120]
         if (found := _ACCUMULATED.match(line)) is not None:
             self._said = int(found[1])
 
@@ -35,6 +46,11 @@ class StepsMade:
         """Of the process that made most of them; None where none tells, or where several optimizers step there."""
         most = max((_read(path) for path in self._processes.glob(f"*{STEPS}")), key=sum, default=[]) if self._processes.is_dir() else []
         return most[0] if len(most) == 1 else None
+
+    @property
+    def stopped_early(self) -> str:
+        """Its words that it stopped before its length, where they are among its last."""
+        return self._stopped[1] if self._stopped is not None and self._lines - self._stopped[0] < LAST_LINES else ""
 
     def in_all(self, progress: Progress, due: Due | None) -> int | None:
         """When the run has ended. A bar tells it where its length is the trainer's own reckoning."""

@@ -101,5 +101,6 @@ def _outcome(files: AttemptFiles, ending: Ending, found: Cause, watch: Watch, us
         phase=found.phase,
         evidence=watch.evidence or found.evidence,
         optimizer_steps=watch.optimizer_steps(),
+        stopped_early=watch.stopped_early,
         lost_to_memory=tuple(line for line in lost if found.failure is None or line != found.failure.line),
     )

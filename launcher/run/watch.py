@@ -188,6 +188,11 @@ class Watch:
         """That it has made, once it has ended."""
         return self._steps.in_all(self._meter.progress, self._due)
 
+    @property
+    def stopped_early(self) -> str:
+        """Its words at its end that it stopped before its length."""
+        return self._steps.stopped_early
+
     def _look_at_limit(self) -> None:
         """Whether the run's process has nearly all of the data segments that it may have; once it has ended, as it was before."""
         with contextlib.suppress(OSError, ValueError):

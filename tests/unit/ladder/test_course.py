@@ -13,7 +13,7 @@ from launcher.ladder import course
 from launcher.ladder.course import Course, Due, Length
 from launcher.ladder.rungs import Wheel, build
 from launcher.ladder.same_training import PROVEN, SameTraining, unproven
-from launcher.run.steps_made import StepsMade
+from launcher.run.steps_made import LAST_LINES, StepsMade
 from launcher.shared.report import EVALUATES_EVERY, PASS_SAMPLES, SAID_ACCUMULATION, UPDATES, TrialReport
 
 LADDER = build([Wheel(name="micro_batch", values=(8, 4, 2)), Wheel(name="sequence_length", values=(128, 64))], effective_batch=8)
@@ -115,6 +115,18 @@ def test_half_of_the_steps_of_what_was_proven_to_make_all_of_them_is_an_early_en
     assert course.judged(80, SURE, times=2, proven=True).otherwise, "more are never an early end"
 
 
+def test_a_k_th_of_the_steps_is_an_early_end_where_the_run_says_so() -> None:
+    found = course.judged(10, WORDS, times=4, stopped="Early stopping at epoch 2")
+    assert not found.otherwise and found.line.endswith("it says “Early stopping at epoch 2”")
+    assert course.judged(160, WORDS, times=4, stopped="Early stopping at epoch 2").otherwise, "more are never an early end"
+
+
+def test_passes_of_the_same_samples_are_not_counted_in_micro_batches() -> None:
+    of_passes, pass_seen = replace(WORDS, of_passes=True), replace(unproven("its end was not reached"), samples=PROVEN)
+    assert course.makes_as_many(pass_seen, of_passes) and not course.makes_as_many(pass_seen, WORDS)
+    assert course.makes_as_many(SameTraining(), WORDS) and not course.makes_as_many(unproven("rows unseen"), of_passes)
+
+
 @pytest.mark.parametrize(
     ("made", "due", "times"), [(21, SURE, 2), (25, SURE, 1), (10, SURE, 1), (25, WORDS, 4), (37, WORDS, 4), (90, WORDS, 4)]
 )
@@ -140,6 +152,31 @@ def test_the_process_that_made_most_steps_tells_them(tmp_path: Path) -> None:
     assert steps.counted() == 12
     (tmp_path / "8.steps").write_text(json.dumps({"steps": [12, 12], "ended": True}))
     assert steps.counted() is None, "whose steps are meant isn't known where several optimizers step"
+
+
+@pytest.mark.parametrize(
+    ("line", "stops"),
+    [
+        ("Epoch 3: early stopping", True),
+        ("EarlyStopping: Training stopped early as no improvement observed in last 5 epochs.", True),
+        ("INFO stopping training early", True),
+        ("EarlyStopping counter: 3 out of 5", False),
+        ("early_stopping_patience: 5", False),
+        ("early stopping enabled", False),
+        ('  "early_stopping": true,', False),
+        ("Namespace(early_stop=True, patience=3)", False),
+        ("the early bird stops", False),
+    ],
+)
+def test_a_run_that_stops_early_says_so_in_its_last_words(tmp_path: Path, line: str, stops: bool) -> None:
+    steps = StepsMade(tmp_path)
+    steps.heard(f"{line}\n")
+    for _ in range(10):
+        steps.heard("best checkpoint saved")
+    assert steps.stopped_early == (line if stops else "")
+    for _ in range(LAST_LINES):
+        steps.heard("epoch 4: loss 0.3")
+    assert not steps.stopped_early, "it went on"
 
 
 def test_without_a_process_of_ours_what_accumulates_and_a_trainers_bar_tell_them(tmp_path: Path) -> None:
