@@ -461,7 +461,9 @@ def but_for_the_last_step(same: SameTraining, found: Finding, first: Twin, other
     if found.kind is Kind.UNCOMPARABLE:
         return replace(same, samples=f"not comparable {ends}, because {found.why}")
     if found.kind is not Kind.SAME:
-        return replace(same, samples=f"differs by {found.apart or 0:.2g} {ends}: {found.why}")
+        otherwise = "it weighs its micro-batches otherwise than the large batch does"
+        why = otherwise if found.kind in (Kind.DIFFERENT, Kind.SCALE) else found.why
+        return replace(same, samples=f"differs by {found.apart or 0:.2g} {ends}: {why}")
     if first.ended == other.ended == "exit" and first.updates != other.updates:
         steps = f"{other.updates} steps at {other.layout} in all, {first.updates} at {first.layout}"
         return replace(same, steps=f"differs by {abs(other.updates - first.updates)} {ends}: {steps}")

@@ -122,7 +122,7 @@ class _Proving:
                     return put_right
             return Proof(same=same, refused=refused)
         if finding.kind is Kind.SAME and twins[0].ragged:
-            same = self._to_the_end_of_a_pass(adapter, same, layouts)
+            same = self._to_the_end_of_a_pass(adapter, same, layouts, whole=twins[0].whole)
         if (finding.kind is Kind.SAME or own) and any(twin.batch_norm for twin in twins):
             same = self._with_batch_norm(adapter, same, layouts, own)
         return self._with_points(adapter, same, layouts) if finding.kind is Kind.SAME else Proof(same=same)
@@ -152,11 +152,17 @@ class _Proving:
         changed = {key: value for key, value in recipe.trainer.args.items() if self._job.recipe.trainer.args.get(key) != value}
         return with_cure(self._job, changed), changed
 
-    def _to_the_end_of_a_pass(self, adapter: Proves, same: SameTraining, layouts: Sequence[tuple[int, int]]) -> SameTraining:
-        """What becomes of the last, smaller step of a pass: usually it is not the asked one, which is told."""
-        micro, accumulation = layouts[0]
+    def _to_the_end_of_a_pass(
+        self, adapter: Proves, same: SameTraining, layouts: Sequence[tuple[int, int]], *, whole: int | None
+    ) -> SameTraining:
+        """What becomes of the last, smaller step of a pass: usually not the asked one, which is told. It is as large a part of a step,
+        in as many micro-batches, as in the pass over the data (``whole`` samples), where four rows can show that."""
+        (micro, accumulation), many = layouts[0], self._rung.effective_batch
+        times = self._rung.accumulation // self._job.ladder.asked.accumulation
+        other = (micro // times, accumulation * times) if micro % times == 0 else layouts[-1]
         samples = micro * accumulation
-        twins = self._run(adapter, [layouts[0], layouts[-1]], pass_samples=2 * samples + max(samples // 2, 1))
+        left = min(max(round(samples * (whole % many if whole else many // 2) / many), 1), max(samples - 1, 1))
+        twins = self._run(adapter, [layouts[0], other], pass_samples=2 * samples + left)
         return same_training.but_for_the_last_step(same, same_training.compare(twins[0], twins[1:]), twins[0], twins[1])
 
     def _with_batch_norm(self, adapter: Proves, same: SameTraining, layouts: Sequence[tuple[int, int]], own: str) -> SameTraining:

@@ -293,7 +293,7 @@ def test_batch_norm_and_the_end_of_a_pass_get_twins_of_their_own(played: Callabl
         return replace(made, batch_norm=True, ragged=True)
 
     found, rounds = played(says)
-    assert rounds[1:] == ["4x1 1x4 pass_samples", "4x1 2x2 batch_norm_trains"] and not found.refused
+    assert rounds[1:] == ["4x1 2x2 pass_samples", "4x1 2x2 batch_norm_trains"] and not found.refused
     assert found.same.gradient.startswith("differs by 0.2 in batch norm alone") and "at the end of each pass" in found.same.samples
 
 
