@@ -4,9 +4,10 @@ It is the launcher's side. A trainer's trial runs in the trainer's own process a
 subclass ``launcher.trainers.suite.AdapterSuite``. Other modules may move without notice; the names in ``__all__`` stay.
 """
 
-from launcher.adapter import checkpoint_files, progress
+from launcher.adapter import checkpoint_files, log_line, progress
 from launcher.adapter.commands import Checkpoint, Command, GoingOn, TrialPlan, budgeted, held_by
 from launcher.adapter.inputs import Inputs, package_folder
+from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import Progress
 from launcher.adapter.protocol import Adapter, OwnWords, Proves, Resumes, Weights
 from launcher.adapter.recognised import Belief, Doubt, Understood, typed
@@ -38,6 +39,7 @@ __all__ = [
     "Ladder",
     "LadderRules",
     "Length",
+    "LogLine",
     "OwnWords",
     "Progress",
     "Proves",
@@ -46,6 +48,7 @@ __all__ = [
     "Rung",
     "Tracing",
     "TrainerRules",
+    "TrainerWords",
     "TrialPlan",
     "TrialReport",
     "TrialRules",
@@ -59,6 +62,7 @@ __all__ = [
     "checkpoint_files",
     "did_you_mean",
     "held_by",
+    "log_line",
     "package_folder",
     "progress",
     "typed",

@@ -7,9 +7,6 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
-from launcher.adapter.protocol import Adapter
-from launcher.ladder.rungs import Ladder
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inputs:
@@ -36,13 +33,6 @@ class Inputs:
     """Anything else, in words."""
     unknown: str = ""
     """Why it can't be told, in words: no fit is kept then."""
-
-
-def inputs_of(adapter: Adapter, ladder: Ladder) -> Inputs:
-    """What this adapter's trials hang on (its method ``inputs``); unknown for one that doesn't say."""
-    said = getattr(adapter, "inputs", None)
-    found: Inputs = said(ladder) if said is not None else Inputs(unknown=f"the adapter {adapter.name} doesn't say what its trials hang on")
-    return found
 
 
 def package_folder(name: str) -> Path | None:

@@ -5,6 +5,7 @@ What is known comes in pieces: a progress bar tells the step, another line the e
 
 from __future__ import annotations
 
+import math
 import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -91,9 +92,9 @@ class Progress:
         return bool(later.epoch is None and self.steps and later.steps and later.steps < self.steps)
 
 
-_NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"
+_NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
 _COUNT = r"(?P<step>\d+)\s*(?:/|\bof\b)\s*(?P<steps>\d+)(?!\d|[./]\d|\s*[kMG]i?B\b)"
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _FILLED = "━╸╺─█▉▊▋▌▍▎▏░▒▓"
 _DRAWN = rf"(?:\[[#=>.\-*█░▒▓ ]{{8,}}\]|[|\[]?[{_FILLED}][{_FILLED} ]{{3,}}[|\]]?)"
 _BARS = tuple(
@@ -125,6 +126,8 @@ _STEP = re.compile(
 _IN_BRACKETS = re.compile(rf"\[\s*{_COUNT}\s*(?:\(\s*\d+%\s*\))?\s*\]")
 """PyTorch's tutorials': ``loss: 2.303494  [   64/60000]``."""
 _LOSS = re.compile(rf"loss(?:[\s/_]+train)?\b['\"]?[\s:='\"(]*({_NUMBER})(?!\w|\.\d|/)", re.IGNORECASE)
+_WHOLE = re.compile(r"(?:^|\W)(?:train(?:ing)?[_ /.-]?)?$", re.IGNORECASE)
+"""What stands before the word "loss" where it is all of the training loss."""
 _WORD_BEFORE = 12
 """Characters before "loss" that say whose it is."""
 _NOT_TRAINING = re.compile(r"val|eval|test|dev", re.IGNORECASE)
@@ -143,7 +146,7 @@ def read(line: str) -> Progress | None:
 
     A loss is of training unless its own word says otherwise; bars of other work (loading, tokenizing) are nobody's progress.
     """
-    line = _ANSI.sub("", line) if "\x1b" in line else line
+    line = ANSI.sub("", line) if "\x1b" in line else line
     bar, its_loss = _bar(line), loss(line)
     if bar is not None and _of_other_work(line, bar):
         return None
@@ -204,10 +207,18 @@ def _step(line: str, *, told: bool) -> re.Match[str] | None:
 
 
 def loss(line: str) -> float | None:
-    """The training loss that a line tells; None where it tells none, or only that of a validation."""
+    """The training loss that a line tells; None where it tells none, or only that of a validation.
+
+    The loss itself (``loss``, ``train_loss``) comes before one of its parts or a mean of it (``box_loss``), which only counts as a number.
+    """
+    part = None
     for match in _LOSS.finditer(line):
         before = re.split(r"[\s,;{(]", line[max(0, match.start() - _WORD_BEFORE) : match.start()].rstrip())[-1]
-        if not _NOT_TRAINING.search(before):
-            with suppress(ValueError):
-                return float(match[1])
-    return None
+        if _NOT_TRAINING.search(before):
+            continue
+        with suppress(ValueError):
+            value = float(match[1])
+            if _WHOLE.search(line[max(0, match.start() - _WORD_BEFORE) : match.start()]):
+                return value
+            part = value if part is None and math.isfinite(value) else part
+    return part

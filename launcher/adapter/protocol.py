@@ -1,25 +1,31 @@
 """The seam between autofit and a trainer. An adapter translates; it never runs, searches, judges or supervises.
 
-Adding a trainer is one folder (or one installed package) with a class that implements ``Adapter``, named in the entry-point group
+Adding a trainer is one folder (or one installed package) with a class that inherits ``Adapter``, named in the entry-point group
 ``autofit.adapters``; ``launcher.trainers.suite`` says what it owes and tests it.
+
+Whatever an adapter may leave out has a body in the class that it inherits. A whole ability is a class of its own, to be inherited beside
+``Adapter``: ``Resumes``, ``Proves``, ``OwnWords`` and ``Foreseen``. An adapter has one exactly if it is an instance of it (``ability``).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, TypeVar
 
-from launcher.adapter import progress
+from launcher.adapter import log_line
 from launcher.adapter.commands import Checkpoint, Command, GoingOn, TrialPlan
+from launcher.adapter.inputs import Inputs
+from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import Progress
 from launcher.adapter.recognised import Understood
 from launcher.config.schema import Recipe, Value
 from launcher.errors import Fault
 from launcher.ladder.build import WheelSpec
 from launcher.ladder.course import Length
-from launcher.ladder.rungs import Rung
+from launcher.ladder.rungs import Ladder, Rung
 from launcher.ladder.same_training import Finding
 from launcher.machine.devices import Budget
 from launcher.shared.report import TrialReport
@@ -27,8 +33,10 @@ from launcher.shared.report import TrialReport
 NOT_FINITE = "its weights are not finite"
 """What is wrong with a checkpoint that a diverged training has saved, as people read it."""
 
+A = TypeVar("A")
 
-class Adapter(Protocol):
+
+class Adapter(ABC):
     """One trainer's translator, bound to one recipe: a rung in the trainer's own words, and its results back.
 
     The class says what it knows of any recipe; an instance is made for one and answers for that. No method depends on another
@@ -38,11 +46,14 @@ class Adapter(Protocol):
     name: ClassVar[str]
     """As it stands in ``trainer.adapter``, and in the entry point."""
     wheels: ClassVar[Mapping[str, WheelSpec]]
-    general: ClassVar[bool]
+    general: ClassVar[bool] = False
     """True: any command is taken for this trainer's; it is asked only where no other adapter knows one."""
+    words: ClassVar[TrainerWords] = TrainerWords()
+    """What the trainer's own messages mean."""
     recipe: Recipe
 
-    def __init__(self, recipe: Recipe) -> None: ...
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
 
     @classmethod
     def recognise(cls, words: Sequence[str]) -> Understood | None:
@@ -50,10 +61,13 @@ class Adapter(Protocol):
 
         Raises BadInput where it is this trainer's and trains nothing, or can't be followed.
         """
+        return None
 
+    @abstractmethod
     def check(self) -> list[Fault]:
         """Everything wrong with the recipe's trainer arguments and data, found without running anything. Writes nothing."""
 
+    @abstractmethod
     def accumulation(self) -> int:
         """Gradient accumulation steps of the asked configuration, where the recipe doesn't say."""
 
@@ -65,9 +79,11 @@ class Adapter(Protocol):
         """What this trainer can fall back to from ``asked``, best first, down to ``floor`` (smaller models, say); empty where it
         knows nothing. Raises ValueError, in words, for a floor that means nothing to it.
         """
+        return ()
 
     def notes(self) -> Sequence[str]:
         """What a person should know before anything is tried (weights that will be trained from scratch, say)."""
+        return ()
 
     def unavailable(self) -> Mapping[str, str]:
         """Wheels that the installed version of the trainer doesn't turn truthfully, each with why; they stay as asked.
@@ -76,27 +92,38 @@ class Adapter(Protocol):
         """
         return {}
 
+    def inputs(self, ladder: Ladder) -> Inputs:
+        """All that its trials depend on, so that a fit can be kept."""
+        return Inputs(unknown=f"the adapter {self.name} doesn't say what its trials hang on")
+
     def fetch(self, rung: Rung) -> Command | None:
         """What must be downloaded before this rung can be tried without a network; None where everything is here."""
+        return None
 
+    @abstractmethod
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         """The trial of one rung. ``folder`` is the trial's own, ``cache`` is shared by all trials of a launch."""
 
+    @abstractmethod
     def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         """The full run at ``rung``, as the trainer's own native command. ``folder`` is the launch's own."""
 
+    @abstractmethod
     def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
         """The same full run, held to ``budget`` where the device itself wouldn't (a smaller card, a CPU's budget). See ``budgeted``."""
 
+    @abstractmethod
     def shapes_vary(self, rung: Rung) -> bool:
         """Whether the run's batches differ in shape (sizes drawn, lengths padded, rectangles): a card's memory breaks into pieces then."""
 
-    def progress(self, line: str, known: Progress, *, rung: Rung) -> Progress:
-        """How far the full run has come, after one more line of its output; ``known`` was known before. ``progress.read`` knows what
-        most loops print.
-        """
-        return known.then(progress.read(line))
+    def read_log(self, line: str, known: Progress, *, rung: Rung) -> LogLine:
+        """What one more line of the full run's output says; ``known`` is how far the run had come before it.
 
+        As it stands here, what most loops print (``log_line.read``).
+        """
+        return log_line.read(line, known)
+
+    @abstractmethod
     def results(self, *, folder: Path) -> Mapping[str, Any]:
         """What the finished run achieved, read from what the trainer wrote: metrics, where the checkpoints lie."""
 
@@ -105,9 +132,16 @@ class Adapter(Protocol):
 
         None where it left none, or where going on can't be said. For people, who are told; ``Resumes`` is for autofit itself.
         """
+        return None
 
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         """Estimated time of the full run, from the trial's step times; None where the trial can't say."""
+        return None
+
+
+def ability(adapter: object, kind: type[A]) -> A | None:
+    """The adapter, where it has that ability: ``Proves``, ``OwnWords``, ``Resumes``, ``Foreseen``."""
+    return adapter if isinstance(adapter, kind) else None
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -174,7 +208,7 @@ class Resumes:
 
 def resuming(adapter: object) -> Resumes:
     """How this adapter's runs are gone on from."""
-    return adapter if isinstance(adapter, Resumes) else Resumes()
+    return ability(adapter, Resumes) or Resumes()
 
 
 def aside(place: Path, attempt: int) -> None:
@@ -239,11 +273,6 @@ class Proves:
         return ""
 
 
-def proving(adapter: object) -> Proves | None:
-    """How this adapter's rungs are proven; None where it doesn't say."""
-    return adapter if isinstance(adapter, Proves) else None
-
-
 # ----------------------------------------------------------------------------------------------------------------------
 # Settings that are read, not told
 
@@ -265,8 +294,3 @@ class OwnWords:
         """The recipe with what rung 0 ran, by the name of the setting, in the place of what was read; None where it isn't known then how it
         is turned."""
         return None
-
-
-def own_words_of(adapter: object) -> OwnWords | None:
-    """Who knows what was read of the person's own command; None where rung 0 is told like any other."""
-    return adapter if isinstance(adapter, OwnWords) else None

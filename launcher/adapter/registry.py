@@ -6,6 +6,8 @@ import logging
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 
+from launcher.adapter import log_line
+from launcher.adapter.log_line import TrainerWords
 from launcher.adapter.protocol import Adapter
 from launcher.errors import BadInput, Fault, did_you_mean
 
@@ -29,6 +31,13 @@ def adapters() -> Iterator[type[Adapter]]:
             log.warning("%s", refused)
 
 
+def words_of(adapter: Adapter) -> TrainerWords:
+    """What its trainer's messages mean. A general adapter's command may run any trainer: those of all that are installed."""
+    if not adapter.general:
+        return adapter.words
+    return log_line.joined([adapter.words, *(other.words for other in adapters() if other.name != adapter.name)])
+
+
 def load_adapter(name: str) -> type[Adapter]:
     """The adapter of that name.
 
@@ -44,4 +53,7 @@ def load_adapter(name: str) -> type[Adapter]:
     except Exception as error:  # a package of somebody else's: whatever it raises while it is imported
         wrong = f"the adapter {name!r} ({found[0].value}) can't be loaded: {type(error).__name__}: {error}"
         raise BadInput([Fault(key="trainer.adapter", found=wrong, cure="Reinstall or remove its package.")]) from error
+    if not (isinstance(adapter, type) and issubclass(adapter, Adapter)):
+        wrong = f"the adapter {name!r} ({found[0].value}) is no class that inherits Adapter of launcher.adapter"
+        raise BadInput([Fault(key="trainer.adapter", found=wrong, cure="Update or remove its package.")])
     return adapter

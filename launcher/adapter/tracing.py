@@ -58,16 +58,12 @@ class Foreseen:
 
     def tracing(self, rung: Rung, *, cuda: bool) -> Tracing:
         """Raises Untraceable. ``cuda``: as on a card, whether there is one or not."""
-        raise Untraceable(f"the trainer {getattr(self, 'name', '')} has nothing that traces it without memory")
+        raise Untraceable("this trainer has nothing that traces it without memory")
 
 
 def tracing_of(adapter: object) -> Foreseen:
     """How this adapter's runs are foreseen."""
-    if isinstance(adapter, Foreseen):
-        return adapter
-    nothing = Foreseen()
-    nothing.name = getattr(adapter, "name", "")  # type: ignore[attr-defined]
-    return nothing
+    return adapter if isinstance(adapter, Foreseen) else Foreseen()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

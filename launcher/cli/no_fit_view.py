@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from launcher.adapter.protocol import own_words_of
+from launcher.adapter.protocol import OwnWords, ability
 from launcher.cli import prose
 from launcher.cli.run import ALLOW_BATCH
 from launcher.cli.rungs_view import words
@@ -65,7 +65,7 @@ def _not_the_asked(fit: Fit) -> str:
 
 def _misread(fit: Fit) -> str:
     """What was read of the command, and what it ran."""
-    own = own_words_of(fit.job.adapter)
+    own = ability(fit.job.adapter, OwnWords)
     assert fit.misread is not None and own is not None
     return rung_zero.words(fit.misread, own.place)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher import paths
-from launcher.adapter.inputs import Inputs, inputs_of
+from launcher.adapter.inputs import Inputs
 from launcher.config.schema import Recipe
 from launcher.history import digests
 from launcher.history.digests import UnknownIdentity
@@ -38,7 +38,7 @@ def of(job: Job, *, written: Iterable[str] = ()) -> Fingerprint:
 
     ``written``: what trials of it were seen to write beside its code: what a run writes itself is none of what it hangs on.
     """
-    inputs = inputs_of(job.adapter, job.ladder)
+    inputs = job.adapter.inputs(job.ladder)
     inputs = replace(inputs, written=[*inputs.written, *map(Path, written)])
     if inputs.unknown:
         raise UnknownIdentity(inputs.unknown)

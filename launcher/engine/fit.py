@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from launcher.adapter.protocol import own_words_of
+from launcher.adapter.protocol import OwnWords, ability
 from launcher.config import recipe as recipes
 from launcher.config.recipe import Draft
 from launcher.engine import reuse
@@ -85,7 +85,7 @@ def _concluded(result: Fit, move: search.Move, run_as: Job) -> None:
 
 def _made_anew(result: Fit) -> bool:
     """Whether what the command ran could be put in the place of what was read: the ladder is another one then, and nothing of it tried."""
-    job, wrong, words = result.job, result.misread, own_words_of(result.job.adapter)
+    job, wrong, words = result.job, result.misread, ability(result.job.adapter, OwnWords)
     believed = words.believing(wrong.ran) if words is not None and wrong is not None and wrong.read else None
     if believed is None or wrong is None:
         return False
@@ -100,7 +100,7 @@ def _made_anew(result: Fit) -> bool:
 
 
 def _tell_misread(job: Job, wrong: Misread) -> None:
-    words = own_words_of(job.adapter)
+    words = ability(job.adapter, OwnWords)
     assert words is not None
     job.tell(MisreadFound(misread=wrong, words=rung_zero.words(wrong, words.place)))
 
@@ -138,7 +138,7 @@ def _as_kept(result: Fit) -> bool:
 
 def _unseen(job: Job, trials: Sequence[Trial]) -> bool:
     """Whether the trials of a person's own command don't show what was read of it, or disprove it."""
-    if own_words_of(job.adapter) is None:
+    if ability(job.adapter, OwnWords) is None:
         return False
     return not any(one.rung.index == 0 for one in trials) or misread(job, trials) is not None
 
@@ -172,7 +172,7 @@ def try_some(draft: Draft, screen: Listener, choose: Callable[[Ladder, Sequence[
     with job.turn, owner.owning(job.folder.path):
         while (rung := choose(job.ladder, [as_tried(one, job) for one in made])) is not None:
             tried = make_trial(job, rung, made)
-            if (wrong := misread_at_rung_0(job, tried)) is not None and (words := own_words_of(job.adapter)) is not None:
+            if (wrong := misread_at_rung_0(job, tried)) is not None and (words := ability(job.adapter, OwnWords)) is not None:
                 raise BadInput([Fault(key="ask", found=rung_zero.words(wrong, words.place), cure=rung_zero.cure(wrong), where=PLACE)])
     job.folder.forget_cache()
     return job, made

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from launcher.adapter.protocol import own_words_of
+from launcher.adapter.protocol import OwnWords, ability
 from launcher.engine import attempts, proving
 from launcher.engine.events import Foreseen, Timed
 from launcher.engine.state import Fit
@@ -36,7 +36,7 @@ class RungSearch:
     def __init__(self, result: Fit) -> None:
         self._result, self._job = result, result.job
         self._history = [*_disproved(result), *(as_tried(one, self._job) for one in result.trials)]
-        self._asked_first = own_words_of(self._job.adapter) is not None
+        self._asked_first = ability(self._job.adapter, OwnWords) is not None
         self._ahead: Ahead | None = None
 
     def run(self) -> tuple[search.Move, Job]:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from launcher.adapter.commands import Command
-from launcher.adapter.protocol import proving
+from launcher.adapter.protocol import Proves, ability
 from launcher.engine import reuse
 from launcher.engine.events import Finished
 from launcher.engine.reuse import Standing
@@ -168,7 +168,7 @@ class Fit:
     def due(self) -> course.Due | None:
         """Optimizer steps of the asked training; None where they aren't known, or the run's rung gives some up. Of the asked rung none are
         due: its steps are those asked, whatever their number. Where it wasn't tried, a rung that was proven to make as many tells them."""
-        adapter, rung = proving(self.job.adapter), self.rung
+        adapter, rung = ability(self.job.adapter, Proves), self.rung
         if rung is None or not rung.index or rung.effective_batch != self.job.ladder.effective_batch:
             return None
         steps = self.certificate(rung).steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from launcher.adapter.protocol import own_words_of
+from launcher.adapter.protocol import OwnWords, ability
 from launcher.forecast import past_trials
 from launcher.ladder.rungs import Rung
 from launcher.trial import rung_zero, trial
@@ -32,11 +32,11 @@ def make_trial(job: Job, rung: Rung, made: list[Trial], *, most: int | None = No
 
 def misread(job: Job, trials: Sequence[Trial]) -> Misread | None:
     """Where the trials of a person's own command disprove what was read of it."""
-    words = own_words_of(job.adapter)
+    words = ability(job.adapter, OwnWords)
     return rung_zero.found(trials, job.ladder, unsaid=words.unsaid()) if words is not None else None
 
 
 def misread_at_rung_0(job: Job, tried: Trial) -> Misread | None:
     """The same of one trial, which tells something only where it is rung 0's."""
-    words = own_words_of(job.adapter)
+    words = ability(job.adapter, OwnWords)
     return rung_zero.at_rung_0(tried, unsaid=words.unsaid()) if words is not None else None

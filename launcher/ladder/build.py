@@ -20,6 +20,8 @@ class HasWheels(Protocol):
     recipe: Recipe
 
     def accumulation(self) -> int: ...
+    def world_size(self) -> int: ...
+    def unavailable(self) -> Mapping[str, str]: ...
     def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]: ...
 
 
@@ -29,7 +31,7 @@ def ladder_of(adapter: HasWheels) -> Ladder:
     Raises BadInput with all faults of ``ask`` and ``ladder``: unknown wheels, wrong types, impossible floors, values off their grid.
     """
     recipe = adapter.recipe
-    without = _unavailable(adapter)
+    without = adapter.unavailable()
     faults = _ask_faults(adapter) + [
         Fault(key=f"ask.{name}", found=f"{recipe.ask[name]!r}: the installed version can't: {why}", cure=f"Leave ask.{name} out.")
         for name, why in without.items()
@@ -42,7 +44,7 @@ def ladder_of(adapter: HasWheels) -> Ladder:
         micro_batch = recipe.ask[MICRO_BATCH]
         assert isinstance(micro_batch, int) and isinstance(accumulation, int)
         effective = micro_batch * accumulation
-        world_size = _world_size(adapter)
+        world_size = adapter.world_size()
         for name in _turning(recipe):
             try:
                 fixed = Wheel(name=name, values=(recipe.ask[name],), acts_in=adapter.wheels[name].acts_in) if name in without else None
@@ -52,18 +54,6 @@ def ladder_of(adapter: HasWheels) -> Ladder:
     if faults:
         raise BadInput(faults)
     return build(wheels, effective_batch=effective * world_size, world_size=world_size, keep_batch=recipe.ladder.keep_batch)
-
-
-def _world_size(adapter: HasWheels) -> int:
-    """Processes that train together, as far as the adapter can tell before any trial."""
-    said = getattr(adapter, "world_size", None)
-    return int(said()) if said is not None else 1
-
-
-def _unavailable(adapter: HasWheels) -> Mapping[str, str]:
-    """What the adapter's trainer can't do; nothing where an adapter of somebody else's doesn't say."""
-    said = getattr(adapter, "unavailable", None)
-    return said() if said is not None else {}
 
 
 _WHEEL_CURE = "Correct the floor, the grid or the values (on the command line, say, ladder.wheels.{name}.floor=...)."

@@ -19,8 +19,6 @@ _VALIDATES = frozenset({"val", "validate", "validation", "validating", "valid", 
 _ENDS = frozenset({"final", "finish", "finalize"})
 _FULL_DISK = re.compile(r"No space left on device|Disk quota exceeded|File too large|file write failed|PytorchStreamWriter failed writing")
 _READ_ONLY = re.compile(r"Read-only file system")
-_DIVERGED = re.compile(r"NaN persisted for \d+ epochs|Loss NaN/Inf detected but no valid|corrupted with NaN/Inf weights")
-"""Ultralytics, where its own recoveries are used up (engine/trainer.py of 8.4.190)."""
 _HOST_SOURCES = ("workers", "pinned")
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
 _DEATHS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
@@ -37,6 +35,8 @@ class Seen:
     """Why autofit itself ended it; None where it didn't."""
     not_finite: str = ""
     """Its last report of its loss, where that is not finite."""
+    divergence: str = ""
+    """The trainer's own word that it has diverged."""
     gradients: str = ""
     """Its last report of its gradients, where that is not finite."""
     weights: Weights | None = None
@@ -81,8 +81,8 @@ def find(seen: Seen) -> Cause:
     if (unwritten := _unwritten(seen)) is not None:
         ended, evidence = unwritten
         return Cause(ended=ended, phase=phase, evidence=evidence)
-    if diverged := _line(_DIVERGED, seen.words):
-        return Cause(ended=Ended.DIVERGED, phase=phase, evidence=diverged)
+    if seen.divergence:
+        return Cause(ended=Ended.DIVERGED, phase=phase, evidence=seen.divergence)
     if (number := _signal_of(seen.returncode)) in _FROM_OUTSIDE:
         return Cause(ended=Ended.KILLED, phase=phase, evidence=f"{number.name} from outside; the kernel counts no kill for want of memory")
     return Cause(ended=Ended.CRASHED, phase=phase, evidence=_last_line(seen.words))

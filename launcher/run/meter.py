@@ -7,6 +7,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
+from launcher.adapter.log_line import LogLine
 from launcher.adapter.progress import VALIDATE, Progress
 from launcher.history import series
 from launcher.ladder.rungs import Rung
@@ -14,14 +15,9 @@ from launcher.machine import devices
 from launcher.run.memory_usage import Usage
 from launcher.trial.job import Job
 
-MOST_WORDS = 500
-"""Lines of output between two looks that are read for progress, the last ones of a run that says more. Reading one takes 12 microseconds
-(one of 500 characters up to 80); a short run's end alone, a validation's bar and its table, is dozens of them.
-"""
-
 
 class Meter:
-    """Told what the run says, and asked to look each second, and once more when it has ended."""
+    """Reads what the run says, and is asked to look each second, and once more when it has ended."""
 
     def __init__(self, job: Job, rung: Rung, usage: Usage) -> None:
         self.rung = rung
@@ -29,19 +25,19 @@ class Meter:
         self._series = series.Series(job.folder.series)
         self._pace = Pace()
         self._highest_bytes = 0
-        self._words: deque[str] = deque(maxlen=MOST_WORDS)
         self.progress = Progress()
         self.busy: float | None = None
         """Part of the last moment in which the card computed; None: there is none, or its driver doesn't tell."""
 
-    def said(self, line: str) -> None:
-        self._words.append(line)
+    def read(self, line: str) -> LogLine:
+        """What the run's next line says."""
+        said = LogLine(progress=self.progress)
+        with suppress(Exception):  # an adapter that stumbles over a line ends no training
+            said = self._job.adapter.read_log(line, self.progress, rung=self.rung)
+        self.progress = said.progress
+        return said
 
     def look(self, *, ended: bool = False) -> None:
-        words, self._words = self._words, deque(maxlen=MOST_WORDS)
-        for line in words:
-            with suppress(Exception):  # an adapter that stumbles over a line, or has no word for progress, ends no training
-                self.progress = self._job.adapter.progress(line, self.progress, rung=self.rung)
         self._pace.saw(self.progress, at=time.time())
         self.busy = devices.busy(self._job.budget)
         if ended or self._usage.peak_bytes > self._highest_bytes or self._series.due(time.time()):

@@ -11,6 +11,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+from launcher.adapter.log_line import LogLine
 from launcher.adapter.progress import Progress
 from launcher.ladder.course import Due
 from launcher.shared.orders import STEPS
@@ -21,26 +22,25 @@ _STOPPED_EARLY = re.compile(r"\bearly[ _-]?stopp(ing|ed)\b|\bstopp(ed|ing)( \w+)
 _NOT_YET = re.compile(
     r"counter|patience\W{0,2}[=:]|no early|without early|enabled|disabled|stopping\W*[=:]\W*(true|false|none|null|\d)", re.IGNORECASE
 )
-_ACCUMULATED = re.compile(r"^accumulate: \d+ micro-batches, (\d+) optimizer steps")
 
 
 class StepsMade:
     """Of one attempt."""
 
     def __init__(self, processes: Path) -> None:
-        """``processes``: the the folder in which its processes tell what they hold themselves to."""
+        """``processes``: the folder in which its processes tell what they hold themselves to."""
         self._processes = processes
         self._said: int | None = None
         self._lines = 0
         self._stopped: tuple[int, str] | None = None
 
-    def heard(self, line: str) -> None:
+    def heard(self, line: str, said: LogLine) -> None:
         """A line of the run's."""
         self._lines += 1
         if _STOPPED_EARLY.search(line) and not _NOT_YET.search(line):
             self._stopped = self._lines, line.strip()[:120]
-        if (found := _ACCUMULATED.match(line)) is not None:
-            self._said = int(found[1])
+        if said.optimizer_steps is not None:
+            self._said = said.optimizer_steps
 
     def counted(self) -> int | None:
         """Of the process that made most of them; None where none tells, or where several optimizers step there."""

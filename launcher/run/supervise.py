@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from launcher.adapter.protocol import Weights, resuming
+from launcher.adapter.registry import words_of
 from launcher.history.run_folder import AttemptFiles
 from launcher.ladder.course import Due
 from launcher.ladder.rungs import Rung
@@ -53,9 +55,11 @@ def follow(
     with doing("waiting until the device has its memory back"):
         settled = devices.settle(job.budget)
     went_well = ending.returncode == 0 and watch.ended_for is None and not watch.not_finite
+    words, tail = words_of(job.adapter), f"{child.tail(files.stdout)}\n{ending.stderr_tail}"
     seen = Seen(
         returncode=ending.returncode,
-        words=f"{child.tail(files.stdout)}\n{ending.stderr_tail}",
+        words=tail,
+        divergence=words.divergence(tail),
         disk=_disk(job.folder.path) if ending.returncode else "",
         read_only=_read_only(job.folder.path) if ending.returncode else "",
         ended_for=watch.ended_for,
@@ -67,7 +71,8 @@ def follow(
         oom_kills=(host.oom_kills() or 0) - kills,
         taken="" if settled else devices.taken(job.budget),
     )
-    return _outcome(files, ending, cause.find(seen), watch, usage)
+    lost = lost_in(files.stdout, files.stderr, also=words.loses_memory)
+    return _outcome(lost, ending, cause.find(seen), watch, usage)
 
 
 def _weights(job: Job, *, since: float) -> Weights | None:
@@ -88,8 +93,7 @@ def _read_only(folder: Path) -> str:
     return f"its run folder {folder} can't be written any more: {error.strerror}" if error is not None else ""
 
 
-def _outcome(files: AttemptFiles, ending: Ending, found: Cause, watch: Watch, usage: Usage) -> Outcome:
-    lost = lost_in(files.stdout, files.stderr)
+def _outcome(lost: Sequence[str], ending: Ending, found: Cause, watch: Watch, usage: Usage) -> Outcome:
     return Outcome(
         returncode=ending.returncode,
         seconds=ending.seconds,

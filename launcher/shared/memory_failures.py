@@ -6,7 +6,7 @@ Sources of the texts: strings of PyTorch 1.x to 2.15, CUDA, NCCL and glibc, real
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,8 +44,6 @@ _SIGNATURES: tuple[tuple[Source, re.Pattern[str]], ...] = tuple(
         ("allocator", r"MPS backend out of memory"),
         ("allocator", r"would exceed allowed memory"),
         ("allocator", r"memory allocation failed with OOM on device|memory mapping failed with OOM on device"),
-        ("allocator", r"[A-Z]+ (out of memory|backend memory error) with batch="),  # Ultralytics, halving its batch
-        ("allocator", r"out of memory in TaskAlignedAssigner"),  # Ultralytics, going on image by image
         ("allocator", r"Evaluation hit an out-of-memory error|No executable batch size found, reached zero"),
         ("driver", r"(CUDA|HIP)( driver)? error: out of memory|cuda runtime error \(2\) : out of memory|cudaErrorMemoryAllocation"),
         ("driver", r"CUDA ran out of memory outside PyTorch's allocator"),
@@ -115,13 +113,16 @@ def memory_failures(lines: Iterable[str]) -> list[MemoryFailure]:
     return list(found.values())
 
 
-def lost_in(*logs: Path) -> tuple[str, ...]:
-    """The memory failures that a trainer's logs speak of: what it went on without. Files that aren't there say nothing."""
-    found: list[MemoryFailure] = []
+def lost_in(*logs: Path, also: Callable[[str], bool] = lambda line: False) -> tuple[str, ...]:
+    """The memory failures that a trainer's logs speak of: what it went on without. Files that aren't there say nothing.
+
+    ``also``: whether a line speaks of one in words of the trainer's own.
+    """
+    found: list[str] = []
     for log in logs:
         with suppress(OSError), log.open(encoding="utf-8", errors="replace") as lines:
-            found += memory_failures(lines)
-    return tuple(dict.fromkeys(failure.line for failure in found))
+            found += [line.strip()[:500] for line in lines if memory_failures([line]) or also(line)]
+    return tuple(dict.fromkeys(found))
 
 
 def maybe_memory(text: str) -> str | None:
@@ -135,20 +136,3 @@ def _asked_bytes(text: str) -> int | None:
             scale = unit if unit is not None else UNITS.get(match.group(2), 1)
             return int(float(match.group(1)) * scale)
     return None
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# What a run says while it goes on
-
-_OTHERWISE = (
-    (re.compile(r"(CUDA|MPS) (out of memory|backend memory error) with batch=\d+\. Reducing to batch=\d+"), "halved its own batch"),
-    (re.compile(r"CUDA backend memory error with batch="), "halved its own batch"),
-    (re.compile(r"TaskAlignedAssigner"), "assigns labels image by image, many times slower"),
-    (re.compile(r"AMP: .*checks failed"), "trains in fp32, not in the mixed precision of its trial"),
-)
-"""What Ultralytics says where it goes on otherwise than asked (engine/trainer.py, utils/tal.py, utils/checks.py of 8.4.190)."""
-
-
-def gone_otherwise(line: str) -> str:
-    """What a trainer's log line says that it now does otherwise than asked, or nothing."""
-    return next((what for pattern, what in _OTHERWISE if pattern.search(line)), "")

@@ -23,7 +23,6 @@ from typing import ClassVar
 
 import pytest
 
-from launcher.adapter.inputs import inputs_of
 from launcher.adapter.protocol import Adapter, resuming
 from launcher.adapter.registry import load_adapter
 from launcher.adapter.tracing import Untraceable, tracing_of
@@ -114,8 +113,8 @@ class AdapterSuite:
         assert held.argv[-len(command.argv) + 1 :] == command.argv[1:] and str(cpu_budget().budget_bytes) in held.argv
 
     def test_it_tells_alike_each_time_what_a_fit_hangs_on_or_why_it_cant(self, adapter: Adapter, recipe: Recipe, ladder: Ladder) -> None:
-        inputs = inputs_of(adapter, ladder)
-        assert inputs == inputs_of(self.adapter_type(recipe), ladder)
+        inputs = adapter.inputs(ladder)
+        assert inputs == self.adapter_type(recipe).inputs(ladder)
         assert inputs.unknown or inputs.data or inputs.code, "a fit that hangs on nothing would be kept for ever"
 
     def test_it_says_of_every_rung_whether_its_shapes_vary(self, adapter: Adapter, ladder: Ladder) -> None:

@@ -308,8 +308,7 @@ def _out_of_memory_words(failed: MemoryFailure, phase: str) -> str:
 
 _CURES: Mapping[str, str] = {
     "workers": " (fewer data loader workers or a larger /dev/shm cure this, not a smaller batch)",
-    "pinned": " (page-locked host memory, which WSL has little of: pin_memory=False cures this, not a smaller batch; Ultralytics pins "
-    "unless PIN_MEMORY=false, Trainer unless dataloader_pin_memory=False)",
+    "pinned": " (page-locked host memory, which WSL has little of: pin_memory=False cures this, not a smaller batch)",
 }
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.adapter.commands import Command
-from launcher.adapter.protocol import Proves, proving
+from launcher.adapter.protocol import Proves, ability
 from launcher.config.schema import Recipe
 from launcher.errors import BadInput
 from launcher.ladder import same_training
@@ -81,7 +81,7 @@ class _Proving:
         self._single = True
 
     def proof(self) -> Proof:
-        adapter, limit_s = proving(self._job.adapter), self._job.recipe.trial.proof_timeout_s
+        adapter, limit_s = ability(self._job.adapter, Proves), self._job.recipe.trial.proof_timeout_s
         if adapter is None:
             return Proof(same=same_training.unproven(f"the adapter {self._job.adapter.name} doesn't say how its runs are made small"))
         if not limit_s:
@@ -138,7 +138,7 @@ class _Proving:
             if not (otherwise := same_training.evaluated_otherwise(*twins)):
                 return Proof(same=same)
             job, changed = self._with(recipe)
-            mended = proving(job.adapter)
+            mended = ability(job.adapter, Proves)
             assert mended is not None
             if same_training.evaluated_otherwise(*self._run(mended, [layouts[0], layouts[-1]], points=True)):
                 return Proof(same=replace(same, schedule=otherwise))
@@ -180,7 +180,7 @@ class _Proving:
         if recipe is None:
             return None
         job, changed = self._with(recipe)
-        mended = proving(job.adapter)
+        mended = ability(job.adapter, Proves)
         assert mended is not None
         again = self._compared(mended, layouts)
         if again.refused or again.same.verdict != Kind.SAME:

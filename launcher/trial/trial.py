@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.adapter.commands import Command, TrialPlan
+from launcher.adapter.registry import words_of
 from launcher.config.schema import Value
 from launcher.errors import BadInput, Fault
 from launcher.history.events import Listener
@@ -283,7 +284,10 @@ def _finished(job: Job, rung: Rung, ending: Ending, orders: Orders, plan: TrialP
         raise fault
     needs = Needs(optimizer_steps=orders.steps, validation_batches=1, observed={**plan.expects, "device": job.budget.kind})
     logs = [Path(orders.folder) / name for name in ("stdout.log", "stderr.log")]
-    verdict = judge(report, ending, rung=rung, needs=needs, lost=lost_in(*logs), taken=taken)
+    words = words_of(job.adapter)
+    verdict = judge(report, ending, rung=rung, needs=needs, lost=lost_in(*logs, also=words.loses_memory), taken=taken)
+    if verdict.source is not None and verdict.source in words.cures:
+        verdict = replace(verdict, why=f"{verdict.why}; {words.cures[verdict.source]}")
     trial = Trial(
         rung=rung, verdict=verdict, report=report or TrialReport(), seconds=ending.seconds, folder=Path(orders.folder), expects=plan.expects
     )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from launcher.adapter.commands import Command
 from launcher.adapter.inputs import Inputs
-from launcher.adapter.progress import Progress
 from launcher.adapter.protocol import Resumes
 from launcher.config import recipe
 from launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRules, TrialRules
@@ -19,7 +18,6 @@ from launcher.engine import reuse, train
 from launcher.engine.state import Fit
 from launcher.history.events import Event
 from launcher.history.run_folder import RunFolder
-from launcher.ladder.build import WheelSpec
 from launcher.ladder.rungs import Ladder, Rung, Wheel, build
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine.devices import Budget
@@ -28,6 +26,7 @@ from launcher.shared.sizes import MIB
 from launcher.trainers.suite import cpu_budget
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
+from tests.helpers.stand_in import StandIn
 
 LADDER = build([Wheel(name="micro_batch", values=(8, 4, 2))], effective_batch=8)
 
@@ -35,12 +34,10 @@ LADDER = build([Wheel(name="micro_batch", values=(8, 4, 2))], effective_batch=8)
 NEED = {8: 900 * MIB, 4: 500 * MIB, 2: 300 * MIB}
 
 
-class Few(Resumes):
+class Few(StandIn, Resumes):
     """A trainer that trains nothing; ``fault`` is what its run ends with."""
 
     name: ClassVar[str] = "few"
-    general: ClassVar[bool] = False
-    wheels: ClassVar[Mapping[str, WheelSpec]] = {"micro_batch": WheelSpec(type=int, help="samples")}
 
     def __init__(self, recipe: Recipe, *, data: Sequence[Path] = (), code: Sequence[Path] = (), fault: str = "") -> None:
         self.recipe, self.data, self.code, self.fault = recipe, data, code, fault
@@ -48,29 +45,8 @@ class Few(Resumes):
     def inputs(self, ladder: Ladder) -> Inputs:
         return Inputs(data=self.data, code=self.code)
 
-    def notes(self) -> list[str]:
-        return []
-
-    def shapes_vary(self, rung: Rung) -> bool:
-        return False
-
-    def estimate_seconds(self, rung: Rung, report: TrialReport) -> None:
-        return None
-
     def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         return Command(argv=(sys.executable, "-c", f"{self.fault}"))
-
-    def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
-        return command
-
-    def going_on(self, rung: Rung, command: Command, *, folder: Path) -> None:
-        return None
-
-    def progress(self, line: str, known: Progress, *, rung: Rung) -> Progress:
-        return known
-
-    def results(self, *, folder: Path) -> Mapping[str, Any]:
-        return {}
 
 
 class Launches:

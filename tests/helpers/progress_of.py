@@ -16,7 +16,7 @@ def of_trainer(recipe: Recipe, lines: Iterable[str]) -> list[Progress]:
     rung: Rung = ladder_of(adapter).asked
     known, all_of_it = Progress(), []
     for line in lines:
-        known = adapter.progress(line, known, rung=rung)
+        known = adapter.read_log(line, known, rung=rung).progress
         all_of_it.append(known)
     return all_of_it
 

@@ -11,7 +11,7 @@ import math
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,14 +19,14 @@ from autofit_sentence_transformers import environment, recognise
 from autofit_sentence_transformers.files import read_json
 from autofit_sentence_transformers.native import train_embeddings as script
 from launcher.adapter import (
+    Adapter,
     Budget,
     Command,
     Fault,
-    GoingOn,
     Inputs,
     Ladder,
+    LogLine,
     Progress,
-    Recipe,
     Rung,
     TrialPlan,
     TrialReport,
@@ -36,8 +36,8 @@ from launcher.adapter import (
     WheelSpec,
     budgeted,
     did_you_mean,
+    log_line,
     package_folder,
-    progress,
 )
 
 ELSEWHERE: Mapping[str, str] = {
@@ -58,11 +58,10 @@ _OPTIONS = {"model": "model", "val_micro_batch": "eval_batch_size", "sequence_le
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
-class SentenceTransformersAdapter:
+class SentenceTransformersAdapter(Adapter):
     """Embedding models by sentence-transformers' own trainer."""
 
     name: ClassVar[str] = "sentence-transformers"
-    general: ClassVar[bool] = False
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Rows in memory at once; of a ranking loss a part of the batch, whose negatives stay."),
         "sequence_length": WheelSpec(
@@ -75,9 +74,6 @@ class SentenceTransformersAdapter:
         "precision": WheelSpec(type=str, help=f"{' or '.join(script.PRECISIONS)} (autocast; the weights stay as they are)."),
         "model": WheelSpec(type=str, help="A folder with model and tokenizer, or a name on the hub."),
     }
-
-    def __init__(self, recipe: Recipe) -> None:
-        self.recipe = recipe
 
     @classmethod
     def recognise(cls, words: Sequence[str]) -> Understood | None:
@@ -228,8 +224,12 @@ class SentenceTransformersAdapter:
 
     # -- what came of it --------------------------------------------------------------------------------------------------
 
-    def progress(self, line: str, known: Progress, *, rung: Rung) -> Progress:
-        return known.then(progress.read(line))  # transformers' own bar and its lines of words
+    def read_log(self, line: str, known: Progress, *, rung: Rung) -> LogLine:
+        """transformers' bar and its lines of words. The summary at the end repeats the mean loss of all steps, which is no news."""
+        said = log_line.read(line, known)
+        if "'train_runtime'" in line:
+            return LogLine(progress=known)
+        return replace(said, progress=replace(said.progress, batch=rung.effective_batch))
 
     def results(self, *, folder: Path) -> Mapping[str, Any]:
         """The last evaluation's metrics and the steps done, from what the trainer wrote."""
@@ -238,9 +238,6 @@ class SentenceTransformersAdapter:
         if not metrics:
             return {"output_dir": str(output)}
         return {"output_dir": str(output), "steps": state.get("global_step"), "metrics": metrics}
-
-    def going_on(self, rung: Rung, command: Command, *, folder: Path) -> GoingOn | None:
-        return None  # the script has no word for it
 
     def shapes_vary(self, rung: Rung) -> bool:
         return True  # texts have lengths

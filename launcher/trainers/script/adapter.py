@@ -10,6 +10,7 @@ import csv
 import glob
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,11 +18,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher.adapter import progress, wheel_names
+from launcher.adapter import log_line, wheel_names
 from launcher.adapter.commands import Checkpoint, Command, GoingOn, TrialPlan, held_by
 from launcher.adapter.inputs import Inputs
+from launcher.adapter.log_line import LogLine
 from launcher.adapter.progress import Progress
-from launcher.adapter.protocol import OwnWords, Proves, Resumes, Weights
+from launcher.adapter.protocol import Adapter, OwnWords, Proves, Resumes, Weights
 from launcher.adapter.recognised import Understood
 from launcher.adapter.tracing import Foreseen, Tracing, Untraceable
 from launcher.config import recipe_files
@@ -47,9 +49,11 @@ SHORT_POINTS = 2
 """Optimizer steps, or micro-batches, after which a twin evaluates, where it is to show which of them it counts."""
 MOST_ACCUMULATION = 4
 """Micro-batches per optimizer step in a trial."""
+_ACCUMULATED = re.compile(r"accumulate: \d+ micro-batches, (\d+) optimizer steps")
+"""The last word of what accumulates from outside (``native/accumulate``)."""
 
 
-class ScriptAdapter(Resumes, Foreseen, Proves, OwnWords):
+class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
     """Any command that trains with PyTorch."""
 
     name: ClassVar[str] = "script"
@@ -362,9 +366,13 @@ class ScriptAdapter(Resumes, Foreseen, Proves, OwnWords):
 
     # -- what came of it --------------------------------------------------------------------------------------------------
 
-    def progress(self, line: str, known: Progress, *, rung: Rung) -> Progress:
-        """As most loops print. How long it is, where no line tells: by the command, in epochs, or in steps as the script counts them."""
-        known, said = known.then(progress.read(line)), self._said_length(rung)
+    def read_log(self, line: str, known: Progress, *, rung: Rung) -> LogLine:
+        said, steps = log_line.read(line, known), _ACCUMULATED.match(line)
+        return replace(said, progress=self._with_length(said.progress, rung), optimizer_steps=int(steps[1]) if steps is not None else None)
+
+    def _with_length(self, known: Progress, rung: Rung) -> Progress:
+        """How long it is, where no line tells: by the command, in epochs, or in steps as the script counts them."""
+        said = self._said_length(rung)
         told_short = known.from_zero and known.epochs is not None and known.epochs + 1 == said.passes  # epochs 0/9 to 9/9
         if said.passes is not None and (known.epochs is None or told_short) and known.epoch is not None and known.epoch <= said.passes:
             return replace(known, epochs=said.passes)

@@ -19,12 +19,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher.adapter import progress, self_test
+from launcher.adapter import log_line, progress, self_test
 from launcher.adapter.commands import Checkpoint, Command, GoingOn, TrialPlan, budgeted
 from launcher.adapter.inputs import Inputs, package_folder
+from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import TRAIN, VALIDATE, Progress
-from launcher.adapter.protocol import Proves, Resumes, aside
-from launcher.adapter.recognised import Understood
+from launcher.adapter.protocol import Adapter, Proves, Resumes, aside
 from launcher.adapter.tracing import Foreseen, Tracing
 from launcher.config.schema import Recipe, Value, WheelRule
 from launcher.errors import BadInput, Fault, did_you_mean
@@ -66,11 +66,11 @@ SHORT_PASSES = 2
 """How long a twin's training is."""
 
 
-class TransformersAdapter(Resumes, Foreseen, Proves):
+class TransformersAdapter(Adapter, Resumes, Foreseen, Proves):
     """Whisper-shaped speech models and causal language models, by transformers' own trainers."""
 
     name: ClassVar[str] = "transformers"
-    general: ClassVar[bool] = False
+    words: ClassVar[TrainerWords] = TrainerWords(cures={"pinned": "Trainer pins unless dataloader_pin_memory=False"})
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass; per_device_train_batch_size."),
         "label_length": WheelSpec(
@@ -107,13 +107,6 @@ class TransformersAdapter(Resumes, Foreseen, Proves):
             help="Kept per sample until the end of an evaluation: logits (Trainer's own way), tokens, or sums (metrics batch by batch).",
         ),
     }
-
-    def __init__(self, recipe: Recipe) -> None:
-        self.recipe = recipe
-
-    @classmethod
-    def recognise(cls, words: Sequence[str]) -> Understood | None:
-        return None  # its commands are scripts of our own, launched from recipes; another's script is the script adapter's
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 
@@ -361,7 +354,11 @@ class TransformersAdapter(Resumes, Foreseen, Proves):
 
     # -- what came of it --------------------------------------------------------------------------------------------------
 
-    def progress(self, line: str, known: Progress, *, rung: Rung) -> Progress:
+    def read_log(self, line: str, known: Progress, *, rung: Rung) -> LogLine:
+        said = log_line.read(line, known)
+        return replace(said, progress=self._progress(line, known, rung))
+
+    def _progress(self, line: str, known: Progress, rung: Rung) -> Progress:
         """Trainer's bar, and without one ``hf_run``'s lines, count optimizer steps of the whole run; an evaluation's bar stands below
         it, or comes after it. Trainer's lines of words tell epochs done and the loss.
         """

@@ -19,14 +19,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from launcher.adapter import self_test
+from launcher.adapter import log_line, self_test
 from launcher.adapter.commands import Checkpoint, Command, GoingOn, TrialPlan, budgeted
 from launcher.adapter.inputs import Inputs
+from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import TRAIN, VALIDATE, Progress
-from launcher.adapter.protocol import Proves, Resumes, aside
+from launcher.adapter.protocol import Adapter, Proves, Resumes, aside
 from launcher.adapter.recognised import Understood
 from launcher.adapter.tracing import Foreseen, Tracing
-from launcher.config.schema import Recipe, Value, WheelRule
+from launcher.config.schema import Value, WheelRule
 from launcher.errors import BadInput, Fault
 from launcher.ladder.build import WheelSpec
 from launcher.ladder.rungs import Ladder, Rung
@@ -55,13 +56,24 @@ _VALIDATION = re.compile(r"Class\s+Images\s+Instances.*\d+%")
 _STRIDE = 32  # of every YOLO detector up to P5; P6 models have 64, for which Ultralytics rounds up itself
 _SUFFIX_TASK = {"-seg": "segment", "-pose": "pose", "-obb": "obb", "-cls": "classify", "-sem": "semantic", "-depth": "depth"}
 _NOT_CHECKPOINTED = ("rtdetr", "world", "yoloe")
+WORDS = TrainerWords(
+    out_of_memory=r"[A-Z]+ (out of memory|backend memory error) with batch=|out of memory in TaskAlignedAssigner",
+    diverged=r"NaN persisted for \d+ epochs|Loss NaN/Inf detected but no valid|corrupted with NaN/Inf weights",
+    deviations={
+        r"(CUDA|MPS) (out of memory|backend memory error) with batch=": "halved its own batch",
+        r"TaskAlignedAssigner": "assigns labels image by image, many times slower",
+        r"AMP: .*checks failed": "trains in fp32, not in the mixed precision of its trial",
+    },
+    cures={"pinned": "Ultralytics pins unless PIN_MEMORY=false"},
+)
+"""Its messages (engine/trainer.py, utils/tal.py, utils/checks.py of 8.4.190)."""
 
 
-class UltralyticsAdapter(Resumes, Foreseen, Proves):
+class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
     """Detect, segment, pose and obb training by Ultralytics."""
 
     name: ClassVar[str] = "ultralytics"
-    general: ClassVar[bool] = False
+    words: ClassVar[TrainerWords] = WORDS
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass; Ultralytics' batch on one GPU."),
         "image_size": WheelSpec(
@@ -87,9 +99,6 @@ class UltralyticsAdapter(Resumes, Foreseen, Proves):
             help="At most so many samples per validation batch; unset, it is Ultralytics' own: twice the micro-batch (obb: once).",
         ),
     }
-
-    def __init__(self, recipe: Recipe) -> None:
-        self.recipe = recipe
 
     @classmethod
     def recognise(cls, words: Sequence[str]) -> Understood | None:
@@ -438,7 +447,11 @@ class UltralyticsAdapter(Resumes, Foreseen, Proves):
 
     # -- what came of it --------------------------------------------------------------------------------------------------
 
-    def progress(self, line: str, known: Progress, *, rung: Rung) -> Progress:
+    def read_log(self, line: str, known: Progress, *, rung: Rung) -> LogLine:
+        said = log_line.read(line, known)
+        return replace(said, progress=self._progress(line, known, rung))
+
+    def _progress(self, line: str, known: Progress, rung: Rung) -> Progress:
         """One bar an epoch: ``1/6  0G  3.55 3.33 2.12  45  160: 3%  1/30``, which is epoch, memory, losses, instances, image size, batches.
 
         Labels are told below a validation's bar, whose line begins with Class.

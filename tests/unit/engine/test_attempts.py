@@ -13,9 +13,10 @@ from typing import Any, ClassVar
 
 import pytest
 
+from launcher.adapter import log_line
 from launcher.adapter.commands import Checkpoint, Command
+from launcher.adapter.log_line import LogLine
 from launcher.adapter.progress import Progress
-from launcher.adapter.progress import read as read_progress
 from launcher.adapter.protocol import Resumes
 from launcher.cli import runs as folder_verbs
 from launcher.config import recipe
@@ -37,6 +38,7 @@ from launcher.shared.report import Phase, TrialReport
 from launcher.trainers.suite import cpu_budget
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
+from tests.helpers.stand_in import StandIn
 
 TRAINER = """
 import json, os, signal, sys, time
@@ -96,11 +98,10 @@ for epoch in range(first, 4):
 MIB = 2**20
 
 
-class Few(Resumes):
+class Few(StandIn, Resumes):
     """Its checkpoints are files of a few bytes."""
 
     name: ClassVar[str] = "few"
-    general: ClassVar[bool] = False
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="samples"),
         "val_micro_batch": WheelSpec(type=int, help="samples", rule=WheelRule(values=(4, 2)), acts_in="validation"),
@@ -110,34 +111,14 @@ class Few(Resumes):
     def __init__(self, recipe: Recipe, faults: Sequence[str]) -> None:
         self.recipe, self.faults = recipe, list(faults)
 
-    def check(self) -> list[Any]:
-        return []
-
-    def accumulation(self) -> int:
-        return 1
-
-    def notes(self) -> list[str]:
-        return []
-
-    def estimate_seconds(self, rung: Rung, report: TrialReport) -> None:
-        return None
-
-    def going_on(self, rung: Rung, command: Command, *, folder: Path) -> None:
-        return None
-
     def full_run(self, rung: Rung, budget: Budget, *, folder: Path, first: int = 0) -> Command:
         return Command(
             argv=(sys.executable, "-c", TRAINER, str(folder / "run"), str(rung.micro_batch), str(first), json.dumps(self.faults))
         )
 
-    def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
-        return command
-
-    def shapes_vary(self, rung: Rung) -> bool:
-        return False
-
-    def progress(self, line: str, known: Progress, *, rung: Rung) -> Progress:
-        return known.then(replace(read_progress(line) or Progress(), epochs=4)) if line.startswith("epoch") else known
+    def read_log(self, line: str, known: Progress, *, rung: Rung) -> LogLine:
+        said = log_line.read(line, known)
+        return replace(said, progress=replace(said.progress, epochs=4)) if line.startswith("epoch") else replace(said, progress=known)
 
     def results(self, *, folder: Path) -> Mapping[str, Any]:
         return {"epochs": [json.loads(path.read_text()) for path in sorted((folder / "run").glob("*.json"))]}
@@ -225,7 +206,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_run_without_a_fault_has_one_attempt(tmp_path: Path) -> None:
     fit = run(tmp_path)
     assert fit.status is Status.DONE and told(fit) == ["done 8"] and len(fit.results["epochs"]) == 4
-    assert json.loads(fit.job.folder.series.read_text().splitlines()[-1])["epoch"] == 3, "what it says is read for the series"
+    assert json.loads(fit.job.folder.series.read_text().splitlines()[-1])["epoch"] == 4, "what it says is read for the series, from 1"
 
 
 def test_every_failure_is_answered_and_all_of_it_is_written_down(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from launcher.adapter.commands import Command, TrialPlan, held_by
+from launcher.adapter.commands import Command, held_by
 from launcher.config.schema import DeviceRules, Recipe
 from launcher.engine import fit as story
 from launcher.engine import train
@@ -34,20 +34,21 @@ from launcher.run.memory_usage import Usage
 from launcher.run.meter import Meter
 from launcher.run.watch import Watch
 from launcher.shared import allocator
-from launcher.shared.memory_failures import gone_otherwise
 from launcher.shared.report import Failure, PhaseUse, TrialReport
+from launcher.trainers.ultralytics.adapter import WORDS
 from launcher.trial import trial
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
 from tests.helpers.nvml_stand_in import GIB, MIB, FakeCard, FakeNvml
+from tests.helpers.stand_in import StandIn
 
 RECIPE = {"name": "mine", "ask": {"micro_batch": 8}, "trainer": {"adapter": "ultralytics"}, "ladder": {"order": ("micro_batch",)}}
 
 
-class Adapter:
+class Adapter(StandIn):
     """A trainer in as few words as a launch asks for."""
 
-    name = "stand-in"
+    words = WORDS
 
     def __init__(self, recipe: Recipe, argv: tuple[str, ...] = (sys.executable, "train.py")) -> None:
         self.recipe, self.argv = recipe, argv
@@ -55,20 +56,11 @@ class Adapter:
     def shapes_vary(self, rung: Any) -> bool:
         return True
 
-    def fetch(self, rung: Any) -> None:
-        return None
-
-    def trial(self, rung: Any, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
-        return TrialPlan(module="tests.none", payload={})
-
     def full_run(self, rung: Any, budget: Budget, *, folder: Path) -> Command:
         return Command(argv=self.argv)
 
     def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
         return held_by("launcher.worker.budgeted", command, budget)
-
-    def results(self, *, folder: Path) -> dict[str, Any]:
-        return {}
 
 
 @pytest.fixture
@@ -251,7 +243,7 @@ AMP = "AMP: checks failed ❌. AMP training on NVIDIA GeForce may lead to NaN lo
     ids=["halved", "backend", "assigner", "amp", "epoch", "amp fine"],
 )  # fmt: skip
 def test_what_ultralytics_does_otherwise_is_known_by_its_words(line: str, what: str) -> None:
-    assert (what in gone_otherwise(line)) if what else gone_otherwise(line) == ""
+    assert (what in WORDS.deviation(line)) if what else WORDS.deviation(line) == ""
 
 
 def test_a_run_that_goes_on_otherwise_is_told_the_moment_it_says_so(job: Job) -> None:
@@ -409,7 +401,7 @@ def test_a_runs_series_tells_its_card_and_nvml_is_open_all_the_while(job: Job, c
 
 def test_a_card_that_does_not_tell_how_busy_it_is_has_a_series_without_that(job: Job) -> None:
     meter = Meter(job, job.ladder.asked, Usage(os.getpid(), job.budget, job.folder.attempt(1).processes, base_bytes=0))
-    meter.said("an adapter without a word for progress stumbles over this")
+    meter.read("this tells no progress")
     meter.look()
     (line,) = read_series(job.folder.series)
     assert "busy" not in line and "step" not in line

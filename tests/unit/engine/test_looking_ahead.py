@@ -112,7 +112,7 @@ def test_one_that_takes_longer_than_half_a_trial_is_not_waited_for(launched: Cal
 
 def test_a_forecast_that_is_at_hand_leads_from_the_first_trial_on(launched: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (searching, trials):
-        monkeypatch.setattr(module, "own_words_of", lambda adapter: None)  # a trainer whose rung 0 is told like any other
+        monkeypatch.setattr(module, "ability", lambda adapter, kind: None)  # a trainer whose rung 0 is told like any other
     tried, _ = launched(2, at_hand=True)
     assert tried == [1, 2], "the failure just above the answer closes what asks more"
 

@@ -8,15 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from launcher.adapter.log_line import LogLine
 from launcher.adapter.progress import Progress
+from launcher.adapter.registry import load_adapter
 from launcher.ladder import course
 from launcher.ladder.course import Course, Due, Length
 from launcher.ladder.rungs import Wheel, build
 from launcher.ladder.same_training import PROVEN, SameTraining, unproven
 from launcher.run.steps_made import LAST_LINES, StepsMade
 from launcher.shared.report import EVALUATES_EVERY, PASS_SAMPLES, SAID_ACCUMULATION, UPDATES, TrialReport
+from tests.helpers import progress_of
 
 LADDER = build([Wheel(name="micro_batch", values=(8, 4, 2)), Wheel(name="sequence_length", values=(128, 64))], effective_batch=8)
+NOTHING = LogLine(progress=Progress())
 ASKED = Course(updates=40, samples=320, points={"evaluation": 10.0})
 SURE = Due(least=40, most=40, by="its trainer's own reckoning", sure=True)
 WORDS = Due(least=38, most=40, by="--epochs 2 over 155 samples", sure=False)
@@ -170,12 +174,12 @@ def test_the_process_that_made_most_steps_tells_them(tmp_path: Path) -> None:
 )
 def test_a_run_that_stops_early_says_so_in_its_last_words(tmp_path: Path, line: str, stops: bool) -> None:
     steps = StepsMade(tmp_path)
-    steps.heard(f"{line}\n")
+    steps.heard(f"{line}\n", NOTHING)
     for _ in range(10):
-        steps.heard("best checkpoint saved")
+        steps.heard("best checkpoint saved", NOTHING)
     assert steps.stopped_early == (line if stops else "")
     for _ in range(LAST_LINES):
-        steps.heard("epoch 4: loss 0.3")
+        steps.heard("epoch 4: loss 0.3", NOTHING)
     assert not steps.stopped_early, "it went on"
 
 
@@ -183,5 +187,7 @@ def test_without_a_process_of_ours_what_accumulates_and_a_trainers_bar_tell_them
     steps, bar = StepsMade(tmp_path), Progress(step=40, steps=40)
     assert steps.in_all(bar, SURE) == 40 and steps.in_all(bar, WORDS) is None
     assert steps.in_all(replace(bar, steps=80), SURE) is None and steps.in_all(replace(bar, of_epoch=True), SURE) is None
-    steps.heard("accumulate: 24 micro-batches, 6 optimizer steps (4 micro-batches in each)")
+    script = load_adapter("script")(progress_of.recipe("script", command=["python", "t.py"], spelled={"micro_batch": "-b"}))
+    for line in ("accumulate: 24 micro-batches, 6 optimizer steps (4 micro-batches in each)", "bye"):
+        steps.heard(line, script.read_log(line, bar, rung=LADDER.asked))
     assert steps.in_all(bar, SURE) == 6

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.run.losses import Losses, loss_report
+from launcher.adapter import log_line
+from launcher.adapter.progress import Progress
+from launcher.run.losses import Losses
 from launcher.trial.silence import Silence
+
+
+def saw(losses: Losses, line: str, *, at: float) -> str:
+    return losses.saw(line, log_line.read(line, Progress()), at=at)
 
 
 @pytest.mark.parametrize(
@@ -21,41 +27,47 @@ from launcher.trial.silence import Silence
         ("step 100: loss 0.25", ("", True)),
         ("epoch 3 | val loss: nan", None),
         ("epoch 3 | val loss: nan | train loss 0.3", ("", True)),
+        ("epoch 1 best_loss: inf", None),
+        ("step 3 box_loss: nan loss: 0.4", ("", True)),
+        ("step 3 box_loss: 0.4 loss: nan", ("", False)),
+        ("loss: infinity", ("", False)),
+        ("Computing: 45%|###| 45/100 [00:12<00:10, 3.0it/s, loss=nan]", ("", False)),
         ("lossless compression of nan", None),
         ("", None),
     ],
 )
 def test_a_loss_report_is_known_in_the_words_of_trainers(line: str, report: tuple[str, bool] | None) -> None:
-    assert loss_report(line) == report
+    said = log_line.read(line, Progress())
+    assert said.loss_finite is None if report is None else (said.loss_of, said.loss_finite) == report
 
 
 def test_reports_in_a_row_count_and_a_finite_one_begins_anew() -> None:
     losses = Losses(3)
-    said = [losses.saw(f"loss: {value}", at=0.0) for value in ("nan", "nan", "1.0", "nan", "nan", "nan", "nan")]
+    said = [saw(losses, f"loss: {value}", at=0.0) for value in ("nan", "nan", "1.0", "nan", "nan", "nan", "nan")]
     assert said == ["first", "", "", "first", "", "enough", ""]
 
 
 def test_the_last_report_of_the_gradients_is_kept_where_the_losses_hide_it() -> None:
     losses = Losses(3)
     hidden = "{'loss': '0', 'grad_norm': 'nan', 'learning_rate': '1.563e-06', 'epoch': '1'}"
-    assert losses.saw(hidden, at=0.0) == "" and losses.gradients == hidden and not losses.line
-    losses.saw("{'train_runtime': '0.5441', 'train_loss': '0.5485', 'epoch': '1'}", at=0.0)
+    assert saw(losses, hidden, at=0.0) == "" and losses.gradients == hidden and not losses.line
+    saw(losses, "{'train_runtime': '0.5441', 'train_loss': '0.5485', 'epoch': '1'}", at=0.0)
     assert losses.gradients == hidden, "what tells no gradients changes nothing"
-    losses.saw("step 4 loss 0.3 grad norm: 2.5", at=0.0)
+    saw(losses, "step 4 loss 0.3 grad norm: 2.5", at=0.0)
     assert losses.gradients == ""
 
 
 def test_the_rows_of_one_epoch_are_one_report() -> None:
     losses = Losses(2)
     row = "  {}/4  0G  nan  nan  nan  24  96: 50%"
-    assert [losses.saw(row.format(epoch), at=0.0) for epoch in (1, 1, 1, 2)] == ["first", "", "", "enough"]
+    assert [saw(losses, row.format(epoch), at=0.0) for epoch in (1, 1, 1, 2)] == ["first", "", "", "enough"]
 
 
 def test_a_loss_is_not_finite_since_the_first_report_of_those_that_nothing_finite_has_followed() -> None:
     losses = Losses(3)
     seen = []
     for at, value in enumerate(("1.0", "inf", "0.9", "nan", "nan")):
-        losses.saw(f"loss: {value}", at=float(at))
+        saw(losses, f"loss: {value}", at=float(at))
         seen.append((losses.since, losses.line))
     assert seen == [(None, ""), (1.0, "loss: inf"), (None, ""), (3.0, "loss: nan"), (3.0, "loss: nan")]
 

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from launcher.adapter import log_line
+from launcher.adapter.log_line import LogLine
+from launcher.adapter.progress import Progress
 from launcher.run import watch
+
+
+def read(line: str) -> LogLine:
+    return log_line.read(line, Progress())
 
 
 def test_a_line_was_printed_after_the_last_look_and_lines_that_were_held_back_after_the_last_that_came(
@@ -17,7 +24,7 @@ def test_a_line_was_printed_after_the_last_look_and_lines_that_were_held_back_af
     path = tmp_path / "run.stdout.log"
     path.touch()
     heard: list[tuple[str, float]] = []
-    log = watch.Log(path, lambda line, at: heard.append((line, at)), lambda line, what: None)
+    log = watch.Log(path, read, lambda line, said, at: heard.append((line, at)))
 
     def comes(words: str, *, at: float) -> list[float]:
         with path.open("a") as file:
@@ -38,7 +45,7 @@ def test_the_last_line_counts_though_nothing_ends_it(tmp_path: Path) -> None:
     path = tmp_path / "run.stdout.log"
     path.write_text("epoch 1 loss: nan")
     heard: list[str] = []
-    log = watch.Log(path, lambda line, at: heard.append(line), lambda line, what: None)
+    log = watch.Log(path, read, lambda line, said, at: heard.append(line))
     log.look()
     assert heard == []
     log.look(ended=True)

@@ -77,8 +77,6 @@ CPU = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't 
         ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "driver", None),
         ("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED", "driver", None),
         ("WARNING ⚠️ CUDA out of memory with batch=16. Reducing to batch=8 and retrying (1/3).", "allocator", None),
-        ("WARNING ⚠️ CPU out of memory with batch=16. Reducing to batch=8 and retrying (1/3).", "allocator", None),
-        ("WARNING ⚠️ CUDA backend memory error with batch=16. Reducing to batch=8 and retrying (1/3).", "allocator", None),
         ("WARNING ⚠️ CUDA out of memory in TaskAlignedAssigner with batch_size=4 and max_num_obj=9; retrying", "allocator", None),
         ("WARNING ⚠️ ConfusionMatrix plot failure: Unable to allocate 18.6 MiB for an array", "host", int(18.6 * 2**20)),
         ("NCCL: Failed to CUDA calloc 4194304 bytes", "driver", None),

@@ -1,0 +1,92 @@
+"""Reads what one line of a full run's output says: how far it is, whether its loss and gradients are finite. Pure.
+
+``read`` knows what most training loops print, the table of YOLO trainings and their many forks included. An adapter's ``read_log`` knows
+more of its own trainer's lines.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from launcher.adapter import progress
+from launcher.adapter.progress import ANSI, Progress
+from launcher.shared.memory_failures import Source
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogLine:
+    """What one line says. A field that is not given: the line says nothing of it."""
+
+    progress: Progress
+    """How far the run has come, this line included."""
+    loss_finite: bool | None = None
+    """Whether the training loss that the line reports is a finite number."""
+    loss_of: str = ""
+    """What the report is about: reports about the same thing (an epoch) count once. Each report about nothing named counts."""
+    gradients_finite: bool | None = None
+    """Whether the norm of the gradients that the line reports is a finite number."""
+    optimizer_steps: int | None = None
+    """That the run has made in all, by its own last word."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainerWords:
+    """What a trainer's messages mean, as regular expressions, and its own cures. PyTorch's, CUDA's and common messages are known."""
+
+    out_of_memory: str = ""
+    """It has lost something to memory, and goes on."""
+    diverged: str = ""
+    """It has ended because its loss or its weights are not finite."""
+    deviations: Mapping[str, str] = field(default_factory=dict)
+    """Expression -> how it goes on otherwise than asked, to be told at once."""
+    cures: Mapping[Source, str] = field(default_factory=dict)
+    """Source of a memory failure -> which of the trainer's own settings prevents it."""
+
+    def loses_memory(self, line: str) -> bool:
+        return bool(self.out_of_memory and re.search(self.out_of_memory, line))
+
+    def divergence(self, text: str) -> str:
+        """The first line in which the trainer says that it has diverged; empty where none does."""
+        if not self.diverged:
+            return ""
+        return next((line.strip()[:400] for line in text.splitlines() if re.search(self.diverged, line)), "")
+
+    def deviation(self, line: str) -> str:
+        """How the trainer goes on otherwise than asked, by what it says; empty where it doesn't."""
+        return next((what for expression, what in self.deviations.items() if re.search(expression, line)), "")
+
+
+def joined(words: Iterable[TrainerWords]) -> TrainerWords:
+    """The words of several trainers: a command of a person's may run any of them."""
+    every = list(words)
+    sources = dict.fromkeys(source for one in every for source in one.cures)
+    return TrainerWords(
+        out_of_memory="|".join(f"(?:{one.out_of_memory})" for one in every if one.out_of_memory),
+        diverged="|".join(f"(?:{one.diverged})" for one in every if one.diverged),
+        deviations={expression: what for one in every for expression, what in one.deviations.items()},
+        cures={source: "; ".join(one.cures[source] for one in every if source in one.cures) for source in sources},
+    )
+
+
+_TABLE = re.compile(r"^\s*(?P<epoch>\d+)/\d+\s+[\d.]+[GM]\s+(?P<figures>.+)")
+"""A row of the table that YOLO trainings print: epoch, memory, means of the losses, instances, size. NaN stays until the epoch ends."""
+_GRADIENTS = re.compile(
+    r"\bgrad(?:ient)?s?[_ ]?norm['\"]?\s*[:=]?\s*['\"]?(?P<norm>[-+]?(?:nan|inf(?:inity)?|\d[\d.]*(?:e[-+]?\d+)?))\b", re.IGNORECASE
+)
+_NOT_FINITE = re.compile(r"[-+]?(nan|inf(inity)?)", re.IGNORECASE)
+
+
+def read(line: str, known: Progress) -> LogLine:
+    """What most training loops' lines say. ``known``: how far the run had come before."""
+    plain = ANSI.sub("", line)
+    said = progress.read(plain)
+    norm = _GRADIENTS.search(plain)
+    gradients = not _NOT_FINITE.fullmatch(norm["norm"]) if norm is not None else None
+    if (row := _TABLE.match(plain)) is not None:
+        finite = not any(_NOT_FINITE.fullmatch(word) for word in row["figures"].split())
+        return LogLine(progress=known.then(said), loss_finite=finite, loss_of=row["epoch"], gradients_finite=gradients)
+    loss = said.loss if said is not None else progress.loss(plain)
+    return LogLine(progress=known.then(said), loss_finite=None if loss is None else math.isfinite(loss), gradients_finite=gradients)

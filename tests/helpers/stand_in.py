@@ -1,0 +1,37 @@
+"""An adapter in whose place a test says only what it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from launcher.adapter import Adapter, Budget, Command, Fault, Rung, TrialPlan, WheelSpec
+
+
+class StandIn(Adapter):
+    """Trains nothing."""
+
+    name: ClassVar[str] = "stand-in"
+    wheels: ClassVar[Mapping[str, WheelSpec]] = {"micro_batch": WheelSpec(type=int, help="samples")}
+
+    def check(self) -> list[Fault]:
+        return []
+
+    def accumulation(self) -> int:
+        return 1
+
+    def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
+        return TrialPlan(module="tests.none", payload={})
+
+    def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
+        raise NotImplementedError
+
+    def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
+        return command
+
+    def shapes_vary(self, rung: Rung) -> bool:
+        return False
+
+    def results(self, *, folder: Path) -> Mapping[str, Any]:
+        return {}

@@ -1,0 +1,100 @@
+"""What an adapter reads of its trainer's log, and what its trainer's messages mean, reaches all that follows a run."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from launcher.adapter import LogLine, Progress, Rung, TrainerWords, log_line, registry
+from launcher.errors import BadInput
+from launcher.history import series
+from launcher.run import start, supervise
+from launcher.run.recovery import Ended
+from launcher.run.supervise import Outcome
+from launcher.shared.memory_failures import lost_in
+from launcher.trainers.script.adapter import ScriptAdapter
+from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
+from launcher.trial.job import Job
+from tests.helpers.few import Few, Launches
+
+ROUND = re.compile(r"round (\d+) of (\d+) \| L (\S+)")
+
+
+class Plugin(Few):
+    """A trainer of somebody else's, that prints like nobody else."""
+
+    words: ClassVar[TrainerWords] = TrainerWords(
+        out_of_memory="the heap is exhausted", diverged="gone to pieces", deviations={"switching to small rounds": "takes smaller rounds"}
+    )
+
+    def read_log(self, line: str, known: Progress, *, rung: Rung) -> LogLine:
+        if (said := ROUND.match(line)) is None:
+            return log_line.read(line, known)
+        progress = replace(known, step=int(said[1]), steps=int(said[2]))
+        return LogLine(progress=progress, loss_finite=said[3] != "?")
+
+
+@pytest.fixture
+def ran(launches: Launches) -> Any:
+    """How a full run of the plug-in's ended, and the launch it was of."""
+
+    def run(program: str) -> tuple[Outcome, Job]:
+        job = launches.job()
+        job = replace(job, adapter=Plugin(job.recipe, fault=program), budget=replace(job.budget, emulated=False))
+        rung, files = job.ladder.asked, job.folder.attempt(1)
+        command = job.adapter.full_run(rung, job.budget, folder=job.folder.path)
+        with open("/dev/null", "wb") as nobody:
+            child = start.start(job, launches.trial(job, rung), command, files, show=(nobody, nobody))
+            return supervise.follow(job, child, files, rung=rung, base_bytes=0), job
+
+    return run
+
+
+def test_progress_and_a_lost_loss_are_read_by_the_adapter(ran: Any) -> None:
+    outcome, job = ran("for n in range(1, 10): print(f'round {n} of 9 | L ?')")
+    assert outcome.ended is Ended.DIVERGED and outcome.evidence == "round 3 of 9 | L ?"
+    assert [line["step"] for line in series.read(job.folder.series)][-1:] == [9]
+
+
+def test_its_messages_mean_what_the_adapter_says(ran: Any) -> None:
+    outcome, job = ran("print('switching to small rounds'); print('the heap is exhausted, going on'); raise SystemExit('gone to pieces')")
+    assert outcome.ended is Ended.DIVERGED and "gone to pieces" in outcome.evidence
+    assert outcome.lost_to_memory == ("the heap is exhausted, going on",)
+    events = [json.loads(line) for line in job.folder.events.read_text().splitlines()]
+    assert "takes smaller rounds" in [one.get("what") for one in events]
+
+
+def test_a_line_over_which_the_adapter_stumbles_ends_no_training(ran: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Plugin, "read_log", lambda *_, **__: 1 / 0)
+    assert ran("print('round 1 of 9 | L 3')")[0].done
+
+
+# ---- a command of a person's may run any trainer
+
+
+def test_the_messages_of_every_trainer_are_known_of_a_command(tmp_path: Path, launches: Launches) -> None:
+    words = registry.words_of(ScriptAdapter(launches.job().recipe))
+    assert words.divergence("x\nTraining failed: NaN persisted for 4 epochs\n") == "Training failed: NaN persisted for 4 epochs"
+    assert words.deviation("CUDA out of memory with batch=16. Reducing to batch=8") == "halved its own batch"
+    assert "PIN_MEMORY=false" in words.cures["pinned"] and "dataloader_pin_memory=False" in words.cures["pinned"]
+    said = "WARNING ⚠️ CPU out of memory with batch=16. Reducing to batch=8 and retrying (1/3)."
+    (tmp_path / "log").write_text(f"{said}\nepoch 1\n")
+    assert lost_in(tmp_path / "log") == () and lost_in(tmp_path / "log", also=words.loses_memory) == (said,)
+    assert registry.words_of(UltralyticsAdapter(launches.job().recipe)).cures == {"pinned": "Ultralytics pins unless PIN_MEMORY=false"}
+
+
+@pytest.mark.parametrize("named", ["launcher.adapter:Rung", "launcher.adapter:log_line"])
+def test_what_is_no_adapter_is_refused_by_name(named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def installed(*, group: str) -> Iterator[EntryPoint]:
+        return iter([EntryPoint(name="odd", value=named, group=group)])
+
+    monkeypatch.setattr(registry, "entry_points", installed)
+    with pytest.raises(BadInput, match=r"inherits Adapter of launcher\.adapter"):
+        registry.load_adapter("odd")
