@@ -1,19 +1,20 @@
-"""Micro-batches per optimizer step -> the environment and the files by which a script accumulates without hearing of it.
+"""Writes the environment and the files by which a script accumulates without hearing of it, or has its update put right.
 
-The file is ``native/accumulate.py``, loaded by every Python process of the command through its ``sitecustomize``; both need nothing of
+The files are those of ``native/``, loaded by every Python process of the command through a ``sitecustomize``; they need nothing of
 autofit, so that command.sh carries them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _LOADS = Path(__file__).parents[2] / "worker" / "shim" / "sitecustomize.py"
-_UPDATE = Path(__file__).parent / "native" / "update.py"
-_ACCUMULATE = Path(__file__).parent / "native" / "accumulate.py"
-_IMPORTED = Path(__file__).parent / "native" / "imported.py"
+_NATIVE = Path(__file__).parent / "native"
+_ACCUMULATE = ("accumulate.py", "hooks.py", "steps.py", "loaders.py", "backward.py", "notes.py", "imported.py")
+_UPDATE = ("update.py", "backward.py", "imported.py")
+"""Files of ``native``, the one that is begun with first."""
 VARIABLE = "ACCUMULATE"
 LOSS = "ACCUMULATE_LOSS"
 SPLIT = "ACCUMULATE_SPLIT"
@@ -44,7 +45,8 @@ def put_right(update: str, *, times: float, place: Path, env: Mapping[str, str])
     return variables, _files(folder, _UPDATE)
 
 
-def _files(folder: Path, native: Path) -> dict[Path, str]:
-    """A folder that loads a file of ``native`` into every Python process that has it first on PYTHONPATH."""
-    named = {"sitecustomize.py": _LOADS, f"_autofit_{native.name}": native, _IMPORTED.name: _IMPORTED}
+def _files(folder: Path, names: Sequence[str]) -> dict[Path, str]:
+    """A folder that loads files of ``native`` into every Python process that has it first on PYTHONPATH."""
+    first, *beside = names
+    named = {"sitecustomize.py": _LOADS, f"_autofit_{first}": _NATIVE / first, **{name: _NATIVE / name for name in beside}}
     return {folder / name: path.read_text(encoding="utf-8") for name, path in named.items()}

@@ -198,7 +198,8 @@ def test_a_script_without_a_word_for_accumulation_is_given_it_from_outside(tmp_p
     assert "ACCUMULATE" not in asked.env and not any(path.name == "sitecustomize.py" for path in asked.files)
     place = tmp_path / "run" / "native" / "accumulate"
     assert lower.env["ACCUMULATE"] == "2" and lower.env["PYTHONPATH"].split(":")[0] == str(place)
-    names = {"sitecustomize.py", "_autofit_accumulate.py", "imported.py"}
+    beside = {"hooks.py", "steps.py", "loaders.py", "backward.py", "notes.py", "imported.py"}
+    names = {"sitecustomize.py", "_autofit_accumulate.py", *beside}
     assert {path for path in lower.files if path.parent == place} == {place / name for name in names}
     assert not any("import launcher" in text or "from launcher" in text for text in lower.files.values()), "the run needs no autofit"
     trial = adapter.trial(ladder_of(adapter).rungs[1], cpu_budget(), folder=tmp_path / "trial", cache=tmp_path)

@@ -10,7 +10,7 @@ counts by its targets, so that those of an optimizer step come to the mean over 
 divides its loss by: 4 where it divides by four, 1 where it doesn't.
 UPDATE_LOGGED=N: what transformers' Trainer logs as its training loss is divided by N, where it adds up N averages.
 That it is exact is seen by whoever sets it: autofit does, by short runs of the same rows.
-This file needs nothing but torch, and ``imported.py`` beside it.
+It needs nothing but torch, and the files beside it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ import functools
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from .backward import weighted
 from .imported import after_import
 
 VARIABLE = "UPDATE"
@@ -54,7 +55,7 @@ class Update:
             self._depth += 1
             try:
                 scale = self._scale(tensors) if outermost else 1.0
-                backward(tensors, _weighted(tensors, grad_tensors, scale), *args, **kwargs)
+                backward(tensors, weighted(tensors, grad_tensors, scale), *args, **kwargs)
             finally:
                 self._depth -= 1
 
@@ -109,17 +110,6 @@ def _targets(root: Any) -> float:
             return float(weight)
         waiting += [one for one, _ in getattr(node, "next_functions", ()) if one is not None]
     return 1.0
-
-
-def _weighted(tensors: Any, given: Any, scale: float) -> Any:
-    """Gradients of the roots of a backward pass, so that all that comes of it is multiplied by ``scale``."""
-    import torch
-
-    roots: Sequence[Any] = tuple(tensors) if isinstance(tensors, (list, tuple)) else (tensors,)
-    given = (None,) * len(roots) if given is None else tuple(given) if isinstance(given, (list, tuple)) else (given,)
-    if scale == 1.0 or any(one is None and root.numel() != 1 for one, root in zip(given, roots, strict=False)):
-        return None if all(one is None for one in given) else given
-    return tuple(torch.full_like(root, scale) if one is None else one * scale for one, root in zip(given, roots, strict=True))
 
 
 def log_the_mean(number: int) -> None:

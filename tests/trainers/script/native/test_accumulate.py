@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from launcher.trainers.script import outside
-from launcher.trainers.script.native.accumulate import Outside
+from launcher.trainers.script.native.loaders import Lengths
 from tests.helpers.places import SCRIPTS
 
 WAYS = {
@@ -103,12 +103,12 @@ class Loader:
 
 
 def test_a_shuffled_loader_tells_its_length_in_optimizer_steps_until_its_first_pass() -> None:
-    one, frame = Outside(4), sys._getframe()
-    assert one.told_length(Loader(), 13, frame) == 4 and one.told_length(Loader(drop_last=True), 13, frame) == 3
-    assert one.told_length(Loader(shuffles=False), 13, frame) == 13, "a validation's"
+    one, frame = Lengths(4, str), sys._getframe()
+    assert one.told(Loader(), 13, frame) == 4 and one.told(Loader(drop_last=True), 13, frame) == 3
+    assert one.told(Loader(shuffles=False), 13, frame) == 13, "a validation's"
     begun = Loader()
-    one._iterated.add(begun)
-    assert one.told_length(begun, 13, frame) == 13
+    one.begins(begun)
+    assert one.told(begun, 13, frame) == 13
 
 
 @pytest.fixture(scope="module")

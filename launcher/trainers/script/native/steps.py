@@ -1,0 +1,267 @@
+"""Holds back optimizer steps until all micro-batches of a large batch are in, and weights their gradients. Beside ``accumulate``."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from .backward import reductions
+from .loaders import Lengths, Pass
+from .notes import Notes, NotExact, refuse_trainers
+
+LOSS = "ACCUMULATE_LOSS"
+
+
+class Held:
+    """What is known of one optimizer."""
+
+    def __init__(self) -> None:
+        self.pending = 0
+        """Steps held back since the last real one."""
+        self.backwards = 0
+        """Backward passes since the last call of ``step``."""
+        self.marks: list[tuple[Any, int, int]] = []
+        self.hyper: Any = None
+        self.inside = False
+        self.batch = -1
+        """Number of the batch after which it stepped last."""
+
+
+class Outside(Notes):
+    """The accumulation of one process."""
+
+    def __init__(self, every: int, loss: str = "", split: tuple[int, int] | None = None) -> None:
+        """``split``: batch size of the script's own loader, and the micro-batch that it shall have."""
+        super().__init__()
+        self.every, self.loss_is, self.split = every, loss, split
+        self.paused = False
+        """Set while somebody else stands in for training: nothing is held, counted or checked."""
+        self.lengths = Lengths(every, self.note)
+        self.batch_norm = self.in_backward = self.scaler_held = False
+        self.optimizers: weakref.WeakKeyDictionary[Any, Held] = weakref.WeakKeyDictionary()
+        self.deferred: weakref.WeakKeyDictionary[Any, Callable[[], Any]] = weakref.WeakKeyDictionary()
+        """Scheduler -> its last step in the middle of a group: done after it, where none came with the group's own step."""
+        self._drawn: Pass | None = None
+        """Of which a batch was drawn last."""
+        self._pass: Pass | None = None
+        """Of which a batch was trained last."""
+        self._batch = 0
+        """Batches that were trained."""
+        self._weight = 0.0
+        """Micro-batches of this group before the one that is under way, the last of a pass by its samples."""
+        self._counted = -1
+        """The last batch that was counted as one of its group."""
+
+    def ended(self) -> None:
+        """The process ends."""
+        if self.micro_batches:
+            self.on_note.clear()
+            self.note(f"{self.micro_batches} micro-batches, {self.steps} optimizer steps ({self.every} micro-batches in each)")
+
+    def resumes(self, on: bool) -> None:
+        """``paused`` from outside, or training for real again."""
+        self.paused = on
+        for held in self.optimizers.values():
+            held.batch, held.marks = -1, []
+            held.backwards = 0
+        if self._drawn is not None:
+            self._drawn.trained = self._drawn.position
+
+    # -- batches
+
+    def begun(self, loader: Any, batches: Any) -> Any:
+        """A pass over a loader has begun."""
+        self.lengths.begins(loader)
+        if self.paused or isinstance(batches, Pass):
+            return batches
+        return Pass(loader, batches, every=self.every, count=self.lengths.of(loader), drawn=self._draws)
+
+    def _draws(self, one: Pass) -> None:
+        self._drawn = one
+
+    @property
+    def due(self) -> bool:
+        """Whether the batch that is trained completes a group."""
+        return self._pass is None or self._pass.completes_a_step
+
+    @property
+    def pending(self) -> bool:
+        """Whether an optimizer's step is held back."""
+        return any(held.pending for held in self.optimizers.values())
+
+    # -- backward passes
+
+    def backward_begins(self, roots: Any) -> float:
+        """What the gradients of this backward pass are multiplied by."""
+        one = self._drawn
+        if one is None or (self.strict and not one.in_a_loop):
+            self.trouble(
+                "the batches don't come of a loop over a data loader, so the script counts its steps itself and would take "
+                f"{self.every} times too few"
+            )
+            return 1.0 / self.every
+        if any(held.pending and _changed(held.marks) for held in self.optimizers.values()):
+            self.trouble("gradients are changed or thrown away between two batches by something that can't be seen (a clipping by hand)")
+        if one.position != one.trained:
+            self._next(one)
+            self._say_loss(roots)
+            if self.due and self.loss_is != "sum":
+                self._weigh(one)
+        return self._scale(one)
+
+    def _next(self, one: Pass) -> None:
+        """The first backward pass of a batch begins."""
+        left = self._pass
+        if one.position > one.trained + 1:
+            self.trouble("batches are fetched ahead of their training, or skipped")
+        if left is not None and left is not one and not left.ended and not left.last and self.pending:
+            self.trouble("a pass over the data is left before its end, in the middle of an optimizer step")
+        if not self.pending:
+            deferred, self.deferred = list(self.deferred.values()), weakref.WeakKeyDictionary()
+            for step in deferred:
+                step()
+        one.trained = one.position
+        self._pass = one
+        self._batch += 1
+        self.micro_batches += 1
+        if one.sizes_unknown:
+            self.note("the loader makes batches of its own sizes: each counts as much as the others")
+
+    def _say_loss(self, roots: Any) -> None:
+        """Looks at how the loss of the first batches was computed; a sum over the batch can't be averaged by us."""
+        if self.loss_is or not self.strict:
+            return
+        found = reductions(roots[0] if isinstance(roots, (list, tuple)) else roots)
+        if "sum" in found:
+            self.trouble(
+                f"the loss is a sum over the batch ({found['sum']}), or averaged by the script in a way that can't be seen: say which with "
+                f"{LOSS}=sum or {LOSS}=mean (in a recipe: trainer.args.env.{LOSS})"
+            )
+        if "unevenly" in found:
+            self.note(
+                "the loss leaves out targets, or weights them: each micro-batch is averaged by itself, so those with fewer targets count "
+                "as much as the others"
+            )
+
+    def _weigh(self, one: Pass) -> None:
+        """Gives the gradients that are there the weight they have in this group, which may be smaller than the others."""
+        factor = self.every / (self._weight + one.weight)
+        if abs(factor - 1) < 1e-9:
+            return
+        for optimizer, held in self.optimizers.items():
+            for parameter in _parameters(optimizer) if held.pending else ():
+                if parameter.grad is not None:
+                    parameter.grad.mul_(factor)
+
+    def _scale(self, one: Pass) -> float:
+        if self.loss_is == "sum":
+            return 1.0
+        if self.due:
+            return one.weight / (self._weight + one.weight)
+        return one.weight / self.every
+
+    def backward_done(self) -> None:
+        for optimizer, held in self.optimizers.items():
+            held.backwards += 1
+            held.marks = [] if self.due else [(p, id(p.grad), p.grad._version) for p in _parameters(optimizer) if p.grad is not None]
+
+    # -- optimizers
+
+    def made(self, optimizer: Any) -> None:
+        self.optimizers.setdefault(optimizer, Held())
+
+    def holds(self, optimizer: Any) -> bool:
+        """Whether the step that comes is held back."""
+        return not self.paused and not self.due and optimizer in self.optimizers
+
+    def step(self, optimizer: Any, really: Callable[[], Any], closure: Any) -> Any:
+        """Steps, or holds the step back."""
+        held = self.optimizers.get(optimizer)
+        if self.paused or held is None or held.inside:
+            return really()
+        if closure is not None:
+            raise NotExact(
+                "the optimizer is given a closure, which computes the gradients anew in each step (LBFGS), or belongs to a trainer "
+                "(Lightning) that accumulates itself: use its own word for it"
+            )
+        self._check(held, optimizer)
+        held.batch, held.backwards = self._batch, 0
+        if not self.due:
+            self._hold(held, optimizer)
+            return None
+        return self._steps(held, really)
+
+    def step_by_scaler(self, optimizer: Any, really: Callable[[], Any], closure: Any) -> Any:
+        """As ``step``, by a GradScaler, whose step includes the optimizer's. One that is left out for an overflow is one that the large
+        batch leaves out."""
+        self.scaler_held = not self.due
+        return self.step(optimizer, really, closure if self.scaler_held else None)
+
+    def _steps(self, held: Held, really: Callable[[], Any]) -> Any:
+        held.inside = True
+        try:
+            return really()
+        finally:
+            held.inside = False
+            held.pending = 0
+            if self._counted != self._batch:
+                self._counted = self._batch
+                self._weight = 0.0
+                self.steps += 1
+
+    def _check(self, held: Held, optimizer: Any) -> None:
+        if not held.backwards:
+            self.trouble("a step came without a backward pass before it")
+        if held.batch >= 0 and self._batch - held.batch != 1:
+            self.trouble(
+                "an optimizer doesn't step after every batch: the script accumulates itself, or trains with several optimizers in turn"
+            )
+        if held.pending and held.hyper != _hyper(optimizer):
+            self.trouble("the script sets the learning rate (or another setting of the optimizer) itself at every batch")
+        if self.steps == 0 and not held.pending:
+            refuse_trainers(sys._getframe(1))
+
+    def _hold(self, held: Held, optimizer: Any) -> None:
+        if self.steps == 0 and not held.pending:
+            self.note(
+                f"{self.every} micro-batches are in each optimizer step; what the script does at every batch itself it does at each of them"
+            )
+            if self.batch_norm:
+                self.note("batch norm takes its statistics from micro-batches, not from the large batch")
+        held.pending += 1
+        held.hyper = _hyper(optimizer)
+        if self._counted != self._batch and self._pass is not None:  # once, however many optimizers step after this batch
+            self._counted = self._batch
+            self._weight += self._pass.weight
+
+    def cleared(self, held: Held) -> bool:
+        """Whether a ``zero_grad`` may be done: not while micro-batches are held."""
+        if self.paused or not held.pending:
+            return True
+        if held.backwards:
+            self.trouble("the script throws gradients away after a backward pass (several losses or models in turn)")
+            held.pending, self._weight = 0, 0.0
+            return True
+        return False
+
+    def owner(self, parameters: Any) -> Held | None:
+        """The first optimizer with pending micro-batches that trains one of the parameters."""
+        wanted = {id(one) for one in parameters}
+        for optimizer, held in self.optimizers.items():
+            if held.pending and any(id(one) in wanted for one in _parameters(optimizer)):
+                return held
+        return None
+
+
+def _parameters(optimizer: Any) -> Iterator[Any]:
+    return (one for group in optimizer.param_groups for one in group["params"])
+
+
+def _hyper(optimizer: Any) -> Any:
+    return [{key: str(value) for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
+
+
+def _changed(marks: Sequence[tuple[Any, int, int]]) -> bool:
+    return any(one.grad is None or id(one.grad) != which or one.grad._version != version for one, which, version in marks)
