@@ -48,6 +48,8 @@ _CHECKED = ("8.4.190",)
 """What the test suite runs against (constraints.txt); a test holds it against ``yolo_exact.CHECKED``."""
 _SELF_TEST = "launcher.trainers.ultralytics.inside.capabilities"
 _EXACT = "yolo_exact.py"
+_BESIDE = ("accumulation_ramp.py", "checked_versions.py", "exact_settings.py", "exact_trainer.py", "layer_checkpointing.py")
+"""What it needs."""
 _BAR = re.compile(
     r"(?P<epoch>\d+)/(?P<epochs>\d+)\s+[\d.]+G(?P<losses>(?:\s+(?:[\d.]+(?:e[-+]?\d+)?|nan|inf))*)\s+\d+\s+\d+:"
     r"\s*\d+%\D*?(?P<step>\d+)/(?P<steps>\d+)"
@@ -385,9 +387,9 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
         return self._exactly(options, words, folder=folder)
 
     def _exactly(self, options: Sequence[str], words: Sequence[str], *, folder: Path) -> Command:
-        script = folder / "native" / _EXACT
-        text = (Path(environment.__file__).parent / "native" / _EXACT).read_text(encoding="utf-8")
-        return Command(argv=(sys.executable, str(script), *options, self._task(), "train", *words), files={script: text})
+        ours, place = Path(__file__).parent / "native", folder / "native"
+        files = {place / name: (ours / name).read_text(encoding="utf-8") for name in (_EXACT, *_BESIDE)}
+        return Command(argv=(sys.executable, str(place / _EXACT), *options, self._task(), "train", *words), files=files)
 
     def _options(self, rung: Rung) -> tuple[str, ...]:
         options: list[str] = []

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,13 +35,23 @@ def quiet_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str
 
 @pytest.fixture(scope="session")
 def yolo_exact(quiet_environment: dict[str, str]) -> Any:
-    """The module under test, imported once: Ultralytics reads its settings and asks for the network at import."""
+    """The names of ``yolo_exact`` and the files beside it, imported once: Ultralytics reads its settings at import, and asks
+    for the network."""
     with pytest.MonkeyPatch.context() as patch:
         for key, value in quiet_environment.items():
             if key.startswith("YOLO_") or key == "MPLCONFIGDIR":
                 patch.setenv(key, value)
-        from launcher.trainers.ultralytics.native import yolo_exact
-    return yolo_exact
+        from launcher.trainers.ultralytics.native import (
+            accumulation_ramp,
+            checked_versions,
+            exact_settings,
+            exact_trainer,
+            layer_checkpointing,
+            yolo_exact,
+        )
+    modules = (yolo_exact, exact_trainer, exact_settings, accumulation_ramp, checked_versions)
+    names = {name: value for module in modules for name, value in vars(module).items() if not name.startswith("__")}
+    return SimpleNamespace(**names, checkpointing=layer_checkpointing)
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ def test_every_treatment_says_why() -> None:
 
 
 def test_what_runs_in_the_trial_as_asked_really_reaches_it(tmp_path: Path) -> None:
-    from launcher.trainers.ultralytics.inside.trial import Plan
+    from launcher.trainers.ultralytics.inside.plan import Plan
 
     asked = {key: f"asked {key}" for key, one in TABLE.items() if one.kind is Kind.RUNS}
     payload = {"model": "m", "args": asked, "asked_batch": 8, "asked_nbs": 16, "cache_dir": str(tmp_path / "cache")}

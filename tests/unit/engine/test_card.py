@@ -340,19 +340,18 @@ def test_what_amp_is_checked_with_is_fetched_before_a_trial_on_a_card(
 
 
 def test_validation_growth_on_a_card_is_told_from_three_batches_alike() -> None:
-    from launcher.trainers.ultralytics.inside.trial import growth_of
+    from launcher.trainers.ultralytics.inside.validation import growth_of
 
     assert growth_of([100, 90, 130]) == 0
     assert growth_of([100, 110, 130]) == 10
 
 
 def test_half_micro_batches_end_the_trial_of_a_driver_that_spills() -> None:
-    from launcher.trainers.ultralytics.inside.trial import _with_halves
-    from launcher.trainers.ultralytics.inside.worst import Draw
+    from launcher.trainers.ultralytics.inside.worst import Draw, with_halves
 
     whole = Draw((0, 1, 2, 3), 640)
-    assert _with_halves([[whole], [whole]], 2) == [[whole], [whole, Draw((0, 1), 640), Draw((0, 1), 640)]]
-    assert _with_halves([[whole], [whole]], 0) == [[whole], [whole]]
+    assert with_halves([[whole], [whole]], 2) == [[whole], [whole, Draw((0, 1), 640), Draw((0, 1), 640)]]
+    assert with_halves([[whole], [whole]], 0) == [[whole], [whole]]
 
 
 # ---- 2, 11: shapes and figures of a trial on a card
@@ -370,7 +369,7 @@ def test_shapes_of_a_detector_on_a_card_come_largest_small_odd_and_largest_again
 def test_figures_are_drawn_in_a_trial_on_a_card_too(tmp_path: Path) -> None:
     """The threads that draw them hold on to batches on the card."""
     from launcher.shared.orders import Orders
-    from launcher.trainers.ultralytics.inside.trial import Plan
+    from launcher.trainers.ultralytics.inside.plan import Plan
 
     payload = {"model": "m", "args": {"plots": True, "batch": 8}, "asked_batch": 8, "asked_nbs": 64, "cache_dir": str(tmp_path)}
     for device in ("cuda", "cpu"):

@@ -34,20 +34,20 @@ def main(out: Path) -> None:
     """Tries all of them. A capability that raises can't be had, whatever it raises."""
     try:
         from launcher.trainers.ultralytics.inside import imports, trial  # noqa: F401
-        from launcher.trainers.ultralytics.native import yolo_exact
+        from launcher.trainers.ultralytics.native import checked_versions, exact_trainer  # noqa: F401
 
-        yolo_exact.check_ultralytics()
+        checked_versions.check_ultralytics()
     except Exception as error:
         out.write_text(json.dumps({"import": said(error)}), encoding="utf-8")
         return
     logging.getLogger("ultralytics").setLevel(logging.ERROR)
     data = _data(Path.cwd() / "data")
-    tests: dict[str, Callable[[Any, Path], str]] = {
+    tests: dict[str, Callable[[Path], str]] = {
         "accumulation": accumulation,
         "checkpointing": checkpointing,
         "val_micro_batch": val_micro_batch,
     }
-    found = {name: _tried(test, yolo_exact, data) for name, test in tests.items()}
+    found = {name: _tried(test, data) for name, test in tests.items()}
     out.write_text(json.dumps(found), encoding="utf-8")
 
 
@@ -57,21 +57,27 @@ def said(error: BaseException) -> str:
     return f"{type(error).__name__}: {text[0] if text else ''}"[:300]
 
 
-def _tried(test: Callable[[Any, Path], str], exact: Any, data: Path) -> str:
+def _tried(test: Callable[[Path], str], data: Path) -> str:
+    from launcher.trainers.ultralytics.native import exact_settings
+
     try:
-        return test(exact, data)
+        return test(data)
     except Exception as error:
         return said(error)
     finally:
-        exact.configure(exact.Settings())
+        exact_settings.configure(exact_settings.Settings())
 
 
-def accumulation(exact: Any, data: Path) -> str:
+def accumulation(data: Path) -> str:
     """A rung of half the micro-batch steps after as many images as the plain run, with the same decay, through the warm-up."""
+    from ultralytics.models.yolo.detect import DetectionTrainer
+
+    from launcher.trainers.ultralytics.native import exact_settings, exact_trainer
+
     asked = {"batch": 4, "nbs": 8}
-    plain = _trained(exact.DetectionTrainer, data, "plain", **asked)
-    exact.configure(exact.Settings(asked_batch=4, asked_nbs=8))
-    rung = _trained(exact.ExactDetectionTrainer, data, "rung", batch=2, nbs=8)
+    plain = _trained(DetectionTrainer, data, "plain", **asked)
+    exact_settings.configure(exact_settings.Settings(asked_batch=4, asked_nbs=8))
+    rung = _trained(exact_trainer.ExactDetectionTrainer, data, "rung", batch=2, nbs=8)
     if plain[0] != rung[0]:
         return f"a rung steps after {rung[0]} images where the plain run does after {plain[0]}"
     if not plain[0]:
@@ -108,17 +114,19 @@ def _trained(base: Any, data: Path, name: str, **arguments: Any) -> tuple[list[i
     return steps, max(group["weight_decay"] for group in trainer.optimizer.param_groups)
 
 
-def checkpointing(exact: Any, data: Path) -> str:
+def checkpointing(data: Path) -> str:
     """A checkpointed step has the plain step's gradients and statistics, and runs its layers twice."""
     import torch
 
-    trainer = _built(exact.ExactDetectionTrainer, data, "checkpointing", batch=4)
-    exact.set_up(trainer)
+    from launcher.trainers.ultralytics.native import exact_trainer, layer_checkpointing
+
+    trainer = _built(exact_trainer.ExactDetectionTrainer, data, "checkpointing", batch=4)
+    exact_trainer.set_up(trainer)
     trainer.model.train()
     batch = trainer.preprocess_batch(next(iter(trainer.train_loader)))
     plain, checkpointed = trainer.model, copy.deepcopy(trainer.model)
     results = []
-    for model, switch in ((plain, exact.disable_checkpointing), (checkpointed, exact.enable_checkpointing)):
+    for model, switch in ((plain, layer_checkpointing.disable), (checkpointed, layer_checkpointing.enable)):
         switch()
         calls: list[int] = []
         model.model[0].register_forward_pre_hook(lambda *_, calls=calls: calls.append(1))  # a recomputation may stop before its end
@@ -136,11 +144,13 @@ def checkpointing(exact: Any, data: Path) -> str:
     return "" if gradients else "no gradient was seen"
 
 
-def val_micro_batch(exact: Any, data: Path) -> str:
+def val_micro_batch(data: Path) -> str:
     """The validation loader takes the batch that it is given."""
-    exact.configure(exact.Settings(val_batch=3))
-    trainer = _built(exact.ExactDetectionTrainer, data, "validation", batch=4)
-    exact.set_up(trainer)
+    from launcher.trainers.ultralytics.native import exact_settings, exact_trainer
+
+    exact_settings.configure(exact_settings.Settings(val_batch=3))
+    trainer = _built(exact_trainer.ExactDetectionTrainer, data, "validation", batch=4)
+    exact_trainer.set_up(trainer)
     size = trainer.test_loader.batch_size
     if size != 3 or trainer.validator.dataloader is not trainer.test_loader:
         return f"validation ran batches of {size} instead of 3"

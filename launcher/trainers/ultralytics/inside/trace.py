@@ -1,7 +1,7 @@
 """``python -m launcher.trainers.ultralytics.inside.trace ORDERS``: traces of YOLO trainings. Nothing is computed, no data is read.
 
-Model, loss, label assigner and optimizer are Ultralytics' own, checkpointing is ``yolo_exact``'s; what ``engine/trainer.py`` (8.4.190) does
-around them is said again here, in its order. Only what counts labels is replaced: a trace has none.
+Model, loss, label assigner and optimizer are Ultralytics' own, checkpointing is ``layer_checkpointing``'s; what ``engine/trainer.py``
+(8.4.190) does around them is said again here, in its order. Only what counts labels is replaced: a trace has none.
 
 Payload: ``model`` (.yaml or .pt), ``classes``, ``channels``, ``labels`` (most in one image), ``optimizer``, ``automatic``
 (the trainer chooses it), ``amp``, ``freeze``, ``checkpointing``, ``cuda`` (bool), ``wanted`` (images, side, val_images, val_side: sizes
@@ -44,9 +44,9 @@ def main(orders: Path) -> None:
 
 def trace(payload: Mapping[str, Any]) -> Trace:
     """One training: a micro-batch with its step, two validation batches, a micro-batch of an accumulated batch with its step."""
-    from launcher.trainers.ultralytics.native import yolo_exact
+    from launcher.trainers.ultralytics.native import layer_checkpointing
 
-    (yolo_exact.enable_checkpointing if payload["checkpointing"] else yolo_exact.disable_checkpointing)()
+    (layer_checkpointing.enable if payload["checkpointing"] else layer_checkpointing.disable)()
     real = _built(payload)
     sizes = tracing.primes(payload["wanted"], beside={*tracing.dimensions(real), payload["classes"], payload["labels"], MOST_BOXES})
     average = _sharing_copy(real).eval()

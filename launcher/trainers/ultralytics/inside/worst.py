@@ -1,4 +1,4 @@
-"""A loader and what a run draws -> the micro-batches of a trial: the densest images, the largest shapes, and as many others as count.
+"""Chooses the micro-batches of a trial: the densest images, the largest shapes, and as many others as count.
 
 **Variety.** Where shapes vary, the largest, a small and an odd one are run, and the largest again: on a card that shows what fragments
 cost. On a CPU what is cached by shape is bounded (``allocator.PRIMITIVES``).
@@ -7,9 +7,12 @@ cost. On a CPU what is cached by shape is bounded (``allocator.PRIMITIVES``).
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from launcher.trainers.ultralytics.inside.isolation import module
 
 FIGURES = 3
 """Ultralytics draws the first three batches of a validation."""
@@ -174,3 +177,32 @@ def pad_labels(batch: dict[str, Any], wanted: int, overlap_masks: bool) -> int:
             copies = value[source : source + 1].expand(missing, *value.shape[1:])
             batch[key] = torch.cat((value[:place], copies, value[place:]))
     return wanted
+
+
+def with_halves(epochs: Sequence[Sequence[Draw]], halves: int) -> list[list[Draw]]:
+    """The epochs, the last of which ends with so many micro-batches of half the images of its last."""
+    largest = epochs[-1][-1]
+    half = largest.few(max(1, len(largest.images) // 2))
+    return [*map(list, epochs[:-1]), [*epochs[-1], *[half] * halves]]
+
+
+class Sizes:
+    """multi_scale draws the size of each micro-batch by ``random.randrange(least, most + 1)``; the trial says which it gets.
+
+    In 8.4.0 it is the part of micro-batches whose size is drawn at all (``random.random() < multi_scale``): here each. Whatever else a
+    version asks of chance it gets.
+    """
+
+    def __init__(self) -> None:
+        self.wanted: int | None = None
+        """None: the largest."""
+        module("ultralytics.models.yolo.detect.train").random = self
+
+    def randrange(self, least: int, past: int) -> int:
+        return past - 1 if self.wanted is None else min(max(self.wanted, least), past - 1)
+
+    def random(self) -> float:
+        return 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(random, name)

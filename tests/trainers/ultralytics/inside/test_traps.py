@@ -26,7 +26,8 @@ import pytest
 from launcher.shared.orders import Orders
 from launcher.shared.report import Phase
 from launcher.trainers.ultralytics.arguments import saved_in
-from launcher.trainers.ultralytics.inside.trial import Hooks, Plan, TrialDone
+from launcher.trainers.ultralytics.inside.hooks import Hooks
+from launcher.trainers.ultralytics.inside.plan import Plan, TrialDone
 from tests.helpers.shapes import ShapesData, make_shapes
 from tests.helpers.yolo_exact import set_up
 from tests.trainers.ultralytics.conftest import RunTrial, contents
@@ -113,13 +114,13 @@ def test_the_users_epochs_and_what_hangs_on_them_are_kept(tmp_path: Path) -> Non
 
 
 def test_loggers_find_the_full_runs_trainer_and_not_the_trials(exact: Any, tmp_path: Path) -> None:
-    from launcher.trainers.ultralytics.inside.trial import _trial_class
+    from launcher.trainers.ultralytics.inside.trial_trainer import trial
 
     trainer = exact.ExactDetectionTrainer
     assert "Trainer" in trainer.__name__
-    assert (trainer.__module__, trainer.__qualname__) == (exact.__name__, "ExactDetectionTrainer")
-    trial = _trial_class(trainer, Plan.of(orders(tmp_path, {})), recorder=None, scans=(), hooks=Hooks())  # type: ignore[arg-type]
-    assert "Trainer" not in trial.__name__
+    assert (trainer.__module__, trainer.__qualname__) == ("launcher.trainers.ultralytics.native.exact_trainer", "ExactDetectionTrainer")
+    made = trial(trainer, Plan.of(orders(tmp_path, {})), recorder=None, scans=(), hooks=Hooks())  # type: ignore[arg-type]
+    assert "Trainer" not in made.__name__
 
 
 def test_a_trial_never_resumes(tmp_path: Path) -> None:

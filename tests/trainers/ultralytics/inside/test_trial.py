@@ -22,7 +22,10 @@ from launcher.shared.ending import Ending
 from launcher.shared.report import Phase
 from launcher.trainers.ultralytics import environment as ultralytics_env
 from launcher.trainers.ultralytics.images import cached_bytes
-from launcher.trainers.ultralytics.inside.trial import _ballast, _passing, _Sizes
+from launcher.trainers.ultralytics.inside.cached_images import ballast
+from launcher.trainers.ultralytics.inside.plan import NotCovered, refuse_uncovered
+from launcher.trainers.ultralytics.inside.validation import passing
+from launcher.trainers.ultralytics.inside.worst import Sizes
 from launcher.trial.judge import Needs, judge
 from tests.helpers.nasty import make_nasty
 from tests.helpers.shapes import ShapesData
@@ -134,7 +137,7 @@ def test_a_ballast_takes_what_cached_images_take_and_twice_that_while_they_are_p
     size, before, seen = cached_bytes(files, 1280), procfs.data_bytes(), []
     recorder = SimpleNamespace(note=lambda text: None, sample=lambda: seen.append(procfs.data_bytes() - before))
 
-    kept = _ballast(SimpleNamespace(im_files=files, channels=3), 1280, recorder, "train")  # type: ignore[arg-type]
+    kept = ballast(SimpleNamespace(im_files=files, channels=3), 1280, recorder, "train")  # type: ignore[arg-type]
 
     assert kept.nbytes == size > 50 * MIB
     assert seen[0] >= 2 * size
@@ -199,10 +202,8 @@ def test_a_full_run_lives_within_what_its_trial_proved(
 
 @pytest.mark.parametrize("task", ["classify", "semantic"])
 def test_a_task_that_is_not_covered_is_said(task: str) -> None:
-    from launcher.trainers.ultralytics.inside.trial import NotCovered, _refuse_uncovered
-
     with pytest.raises(NotCovered, match=f"task '{task}' is not covered.*Covered: detect, segment, pose, obb"):
-        _refuse_uncovered(task)
+        refuse_uncovered(task)
 
 
 class TestEnvironment:
@@ -250,7 +251,7 @@ def test_a_model_whose_scores_are_no_numbers_still_passes_its_validation() -> No
 
     validator = SimpleNamespace(nc=1, args=SimpleNamespace(conf=0.01), postprocess=lambda predictions: predictions)
     for scores, expected in ((torch.full((2, 6, 50), torch.nan), 0.0), (torch.linspace(0, 1, 50).repeat(2, 6, 1), 39 / 49)):
-        _passing(10, validator)(scores)
+        passing(10, validator)(scores)
         assert validator.args.conf == pytest.approx(expected)
 
 
@@ -259,7 +260,7 @@ def test_a_version_that_draws_whether_to_draw_a_size_draws_always(monkeypatch: p
     from ultralytics.models.yolo.detect import train
 
     monkeypatch.setattr(train, "random", train.random)  # it takes its place
-    sizes = _Sizes()
+    sizes = Sizes()
     assert train.random is sizes
     assert sizes.random() < 0.1 and not sizes.random() < 0.0
     assert sizes.randrange(32, 97) == 96 and 0 <= sizes.uniform(0, 1) <= 1, "whatever else is asked of chance"

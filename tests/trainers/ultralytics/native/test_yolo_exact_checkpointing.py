@@ -41,9 +41,9 @@ def test_a_checkpointed_step_has_the_same_gradients_and_statistics(
     plain, batch = trained_batch(exact, task, f"{family}{SUFFIXES[task]}.yaml", shapes(task), tmp_path / "run")
     checkpointed = copy.deepcopy(plain)
     before = tracked(dict(plain.named_buffers()))  # one before Ultralytics 8.4, which finds a model's stride while it trains
-    exact.disable_checkpointing()
+    exact.checkpointing.disable()
     gradients, buffers = one_step(plain, batch)
-    exact.enable_checkpointing()
+    exact.checkpointing.enable()
     gradients_again, buffers_again = one_step(checkpointed, batch)
 
     assert len(gradients) > 50
@@ -68,15 +68,15 @@ def test_checkpointing_really_keeps_less_for_backward(exact: Any, shapes: Callab
         del outputs
         return sum(kept.values())
 
-    exact.disable_checkpointing()
+    exact.checkpointing.disable()
     plain = kept_bytes()
-    exact.enable_checkpointing()
+    exact.checkpointing.enable()
     assert kept_bytes() < 0.4 * plain
 
 
 def test_evaluation_is_not_checkpointed(exact: Any, shapes: Callable[..., ShapesData], tmp_path: Path) -> None:
     model, batch = trained_batch(exact, "detect", "yolov8n.yaml", shapes(), tmp_path / "run")
-    exact.enable_checkpointing()
+    exact.checkpointing.enable()
     with torch.no_grad():
         outputs = model.eval()(batch["img"])
     assert outputs[0].shape[0] == 4
@@ -88,7 +88,7 @@ def test_models_with_a_forward_loop_of_their_own_are_refused(exact: Any, name: s
 
     model = getattr(tasks, name).__new__(getattr(tasks, name))
     assert (
-        exact.why_not_checkpointed(model)
+        exact.checkpointing.why_not(model)
         == f"{name} cannot be checkpointed: it runs its layers in a loop of its own (RT-DETR, World and YOLOE do)"
     )
 
@@ -130,7 +130,8 @@ def test_a_checkpoint_of_a_checkpointed_run_loads_where_autofit_is_not(exact_run
     program = (
         "import sys; from ultralytics import YOLO; model = YOLO(sys.argv[1]); model.model.float();"
         "import torch; model.model.train()(torch.zeros(2, 3, 64, 64));"
-        "assert not [name for name in sys.modules if name.startswith(('launcher', 'yolo_exact'))]; print('loaded', model.task)"
+        "ours = ('launcher', 'yolo_exact', 'exact_', 'layer_checkpointing');"
+        "assert not [name for name in sys.modules if name.startswith(ours)]; print('loaded', model.task)"
     )
     env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "YOLO_EXACT")}
     env |= {"YOLO_CONFIG_DIR": str(tmp_path), "YOLO_OFFLINE": "1"}
@@ -147,15 +148,15 @@ def test_a_multi_gpu_worker_gets_trainer_and_patch_by_unpickling(exact_run: Path
     native = exact_run / "native"
     pickled = exact_run / "trainer.pkl"
     parent = (
-        f"import sys; sys.path.insert(0, {str(native)!r}); import yolo_exact, cloudpickle, pathlib;"
-        "yolo_exact.configure(yolo_exact.Settings(checkpointing=True, asked_batch=64));"
-        f"pathlib.Path({str(pickled)!r}).write_bytes(cloudpickle.dumps(yolo_exact.ExactDetectionTrainer))"
+        f"import sys; sys.path.insert(0, {str(native)!r}); import exact_settings, exact_trainer, cloudpickle, pathlib;"
+        "exact_settings.configure(exact_settings.Settings(checkpointing=True, asked_batch=64));"
+        f"pathlib.Path({str(pickled)!r}).write_bytes(cloudpickle.dumps(exact_trainer.ExactDetectionTrainer))"
     )
     worker = (
         f"import sys; sys.path.insert(0, {str(native)!r}); import pickle, pathlib; from ultralytics.nn.tasks import BaseModel;"
         "assert BaseModel._predict_once.__module__ == 'ultralytics.nn.tasks';"
-        f"trainer = pickle.loads(pathlib.Path({str(pickled)!r}).read_bytes()); import yolo_exact;"
-        "print(trainer.__module__, trainer.__name__, BaseModel._predict_once.__module__, yolo_exact.settings.asked_batch)"
+        f"trainer = pickle.loads(pathlib.Path({str(pickled)!r}).read_bytes()); import exact_settings;"
+        "print(trainer.__module__, trainer.__name__, BaseModel._predict_once.__module__, exact_settings.settings.asked_batch)"
     )
     env = {key: value for key, value in quiet_environment.items() if key != "PYTHONPATH"}
     subprocess.run([sys.executable, "-I", "-c", parent], env=env, cwd=exact_run, check=True)
@@ -163,4 +164,4 @@ def test_a_multi_gpu_worker_gets_trainer_and_patch_by_unpickling(exact_run: Path
     ran = subprocess.run(
         [sys.executable, "-I", "-c", worker], env={**env, "YOLO_EXACT": options}, cwd=exact_run, capture_output=True, text=True, check=False
     )
-    assert ran.stdout.split() == ["yolo_exact", "ExactDetectionTrainer", "yolo_exact", "64"], ran.stderr
+    assert ran.stdout.split() == ["exact_trainer", "ExactDetectionTrainer", "layer_checkpointing", "64"], ran.stderr

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 pytest.importorskip("ultralytics")
-from launcher.trainers.ultralytics.native import yolo_exact
+from ultralytics.engine.trainer import BaseTrainer
+
+from launcher.trainers.ultralytics.native import exact_trainer
 
 
-class Saves:
+class Saves(BaseTrainer):  # type: ignore[misc]
     """Saves as Ultralytics does (engine/trainer.py, 8.4.190)."""
 
     def __init__(self, place: Path) -> None:
@@ -28,7 +30,7 @@ class Saves:
 
 @pytest.fixture
 def trainer(tmp_path: Path) -> Any:
-    made = object.__new__(yolo_exact.exact(Saves))
+    made = object.__new__(exact_trainer.exact(Saves))
     Saves.__init__(made, tmp_path)
     return made
 

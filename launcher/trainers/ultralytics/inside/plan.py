@@ -1,0 +1,94 @@
+"""The orders of a trial, read: what is asked of Ultralytics and how much of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from launcher.shared.orders import Orders
+from launcher.trainers.ultralytics.arguments import saved_in
+
+COVERED = ("detect", "segment", "pose", "obb")
+
+MOST_SHAPES = 4
+"""Validation batches of a trial on a card before the largest comes again: the largest, the densest, a small and an odd one."""
+EQUALS = 3
+"""Validation batches alike, in a row, before what each keeps can be told from the noise of a card's allocator."""
+HALVES = 2
+"""The first warms up."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """One trial."""
+
+    model: str
+    task: str | None
+    arguments: dict[str, Any]
+    """Native arguments of this rung, with everything that is written going to the trial's scratch folder."""
+    user_arguments: dict[str, Any]
+    run_folder: Path
+    checkpointing: bool
+    val_batch: int | None
+    asked_batch: int
+    asked_nbs: int
+    cache_folder: Path
+    accumulation: int
+    """Micro-batches per optimizer step here: min(the rung's, 2); the second micro-batch of the second step is the peak."""
+    real_accumulation: int
+    """The rung's."""
+    steps: int
+    validation_batches: int
+    steps_after: int
+    halves: int = 0
+    """Micro-batches of half the images at the end, where the driver may spill: what they take per image is held against whole ones."""
+
+    @classmethod
+    def of(cls, orders: Orders) -> Plan:
+        payload = orders.payload
+        asked_for = dict(payload["args"])
+        run_folder = orders.scratch / "run"
+        cache_folder = Path(payload["cache_dir"])
+        cache_folder.mkdir(parents=True, exist_ok=True)
+        quiet = {
+            "project": None,  # Ultralytics Platform uploads only with a project
+            "name": None,
+            "exist_ok": True,
+            **saved_in(run_folder),
+            "save": True,  # save=False still saves the last epoch; on a card, saving copies model and optimizer there
+            "val": True,  # val=False still validates the last epoch
+            "cache": False,  # would write .npy files beside the images; what it holds in memory is held by a ballast
+            "resume": False,
+        }
+        return cls(
+            model=payload["model"],
+            task=payload.get("task"),
+            arguments={**asked_for, **quiet},
+            user_arguments=asked_for,
+            run_folder=run_folder,
+            checkpointing=bool(payload.get("checkpointing", False)),
+            val_batch=payload.get("val_batch"),
+            asked_batch=payload["asked_batch"],
+            asked_nbs=payload["asked_nbs"],
+            cache_folder=cache_folder,
+            accumulation=min(max(orders.accumulation, 1), 2),
+            real_accumulation=orders.accumulation,
+            steps=max(orders.steps, 2),
+            validation_batches=max(orders.validation_batches, MOST_SHAPES + EQUALS if orders.device == "cuda" else 2),
+            steps_after=max(orders.steps_after, 1),
+            halves=HALVES if orders.may_spill and int(asked_for.get("batch", 1)) > 1 else 0,
+        )
+
+
+class NotCovered(ValueError):
+    """This trial cannot say anything true about such a run. The message says which, and what is covered."""
+
+
+def refuse_uncovered(task: str) -> None:
+    if task not in COVERED:
+        raise NotCovered(f"a trial of task {task!r} is not covered: its data has another shape. Covered: {', '.join(COVERED)}")
+
+
+class TrialDone(BaseException):
+    """Everything was seen. A BaseException, so that no handler of Ultralytics' or of a callback keeps the run going."""

@@ -1,0 +1,292 @@
+"""Ultralytics' own training loop, cut short: the worst images, few batches, and the end of a real run. Loads Ultralytics."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from launcher.shared.report import SAID_ACCUMULATION, UPDATES, Phase
+from launcher.trainers.ultralytics.inside import worst
+from launcher.trainers.ultralytics.inside.cached_images import ballast, fill_mosaic_buffer
+from launcher.trainers.ultralytics.inside.figures import Figures
+from launcher.trainers.ultralytics.inside.hooks import Hooks
+from launcher.trainers.ultralytics.inside.isolation import Scan
+from launcher.trainers.ultralytics.inside.plan import EQUALS, NotCovered, Plan, TrialDone
+from launcher.trainers.ultralytics.inside.validation import growth_of, kept_bytes, whole_statistics, worst_nms
+from launcher.trainers.ultralytics.inside.worst import Draw, Script, Sizes, label_factor, pad_labels, with_halves
+from launcher.trainers.ultralytics.native.exact_trainer import Exact
+from launcher.worker.recorder import Recorder
+
+
+class TrialTrainer(Exact):
+    """Trains what its script says, validates, trains again and ends as a run does. ``trial`` joins it with one of Ultralytics' trainers."""
+
+    plan: Plan
+    recorder: Recorder
+    hooks: Hooks
+    scans: Sequence[Scan]
+    epochs: int
+    _validated = False
+    _whole = True
+    """Whether the batch under way has all its images; one that hasn't tells nothing of the run's pace."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._expected: dict[str, int] = {}
+        self._sizes, self._figures = Sizes(), Figures()
+        self._ballast: list[Any] = []
+        self._micro_batch = 0
+        super().__init__(*args, **kwargs)
+        if Path(self.save_dir).resolve() != self.plan.run_folder.resolve():
+            raise NotCovered(f"Ultralytics writes into {self.save_dir} instead of the folder it was given; nothing was trained there")
+        self._optimizer_asked = str(self.args.optimizer)
+        self.callbacks.clear()
+        self.callbacks["on_train_batch_end"].append(type(self)._batch_ended)
+        self.callbacks["on_val_batch_end"].append(self._validation_batch_ended)
+        self.callbacks["on_train_end"].append(type(self)._ended)
+
+    # -- the worst data
+
+    def get_dataloader(self, dataset_path: Any, batch_size: int = 16, rank: int = 0, mode: str = "train") -> Any:
+        loader = super().get_dataloader(dataset_path, batch_size=batch_size, rank=rank, mode=mode)
+        asked = batch_size if mode == "train" else self.plan.val_batch or batch_size
+        _say_samples(self.recorder, loader, mode, asked)
+        self._expected.setdefault(mode, min(asked, len(loader.dataset)))
+        if self.plan.user_arguments.get("cache") in (True, "ram") and self.device.type == "cpu":
+            self._ballast.append(ballast(loader.dataset, self.args.imgsz, self.recorder, mode))
+        script = self._training_script(loader) if mode == "train" else self._validation_script(loader)
+        object.__setattr__(loader, "batch_sampler", script)  # DataLoader forbids a plain assignment
+        if getattr(loader, "iterator", None) is not None:  # made with the loader (before 8.4.150): it has the old sampler
+            loader.reset()
+        return loader
+
+    def _training_script(self, loader: Any) -> Script:
+        multi_scale = 0.5 if self.args.multi_scale is True else self.args.multi_scale  # a flag in 8.3: from half to one and a half
+        sizes = worst.drawn_sizes(self.args.imgsz, multi_scale, self.stride) if multi_scale else None
+        epochs = worst.training(
+            worst.shapes_of(loader, sizes, last_kept=not loader.drop_last),
+            dense=worst.dense_draw(loader, sizes[-1] if sizes else None),
+            steps=self.plan.steps,
+            steps_after=self.plan.steps_after,
+            accumulation=self.plan.accumulation,
+            closes=0 < self.args.close_mosaic < self.epochs,
+        )
+        return Script(*with_halves(epochs, self.plan.halves))
+
+    def _validation_script(self, loader: Any) -> Script:
+        shapes, dense = worst.shapes_of(loader), worst.dense_draw(loader, None)
+        return Script(worst.validation(shapes, dense=dense, least=self.plan.validation_batches, total=len(loader)))
+
+    def preprocess_batch(self, batch: Any) -> Any:
+        script = self.train_loader.batch_sampler.now
+        draw = script[min(self._micro_batch, len(script) - 1)]
+        self.hooks.seen("training batches", _same_images(batch, self.train_loader.dataset, draw))
+        self._micro_batch += 1
+        if self.plan.halves and self._micro_batch == len(script) - self.plan.halves + 1 and self._last_epoch():
+            self.recorder.halves_begin()
+        self._sizes.wanted = draw.size
+        batch = super().preprocess_batch(batch)
+        self._whole = len(batch["img"]) >= self._expected["train"]
+        pad_labels(batch, self._label_envelope, self.args.overlap_mask)
+        height, width = batch["img"].shape[-2:]
+        images = int(self.plan.arguments["batch"]) if self._whole else len(batch["img"])
+        _observe_input(self.recorder, images, max(height, width), batch["img"].device.type)
+        return batch
+
+    def _last_epoch(self) -> bool:
+        """Whether whole micro-batches are over: those of half the images end the last epoch."""
+        return bool(self.epoch >= self.epochs - 1)
+
+    # -- how much of it
+
+    def _accumulation(self) -> int:
+        """The real, exact accumulation outside the loop; the trial's own inside it."""
+        return self.plan.accumulation if self._begun is not None else int(super()._accumulation())
+
+    def _setup_train(self, *world_size: Any) -> None:
+        super()._setup_train(*world_size)
+        if self.scans:
+            self.hooks.seen("labels")
+        dataset = self.train_loader.dataset
+        most = max((len(label["cls"]) for label in dataset.labels), default=0)
+        self._label_envelope = most * label_factor(self.args, bool(dataset.rect))
+        self.recorder.note(
+            f"worst data: the densest training image has {most} labels; {self._label_envelope} allowed for after augmentation"
+        )
+        _say_facts(self.recorder, self, self._optimizer_asked, self.scans)
+        self.recorder.fact(**{SAID_ACCUMULATION: self.plan.real_accumulation, UPDATES: self.updates_in_all()})
+        self._watch_validator()
+        if self.device.type == "cpu" and not self._ballast:
+            fill_mosaic_buffer(dataset, self.train_loader.batch_sampler.now[0])
+        self._only_epoch = self.epochs == 1
+        self._as_many_epochs_as_the_script_has()
+
+    def _as_many_epochs_as_the_script_has(self) -> None:
+        """Mosaic closes for the last of them where the run closes it on its way, and from the start where the run does."""
+        scripted = len(self.train_loader.batch_sampler.epochs)
+        if self.args.close_mosaic:
+            self.args.close_mosaic = scripted if self.args.close_mosaic >= self.epochs else 1
+        self.epochs = scripted
+        self.stopper.patience = math.inf
+
+    def epoch_begins(self) -> None:
+        super().epoch_begins()
+        self.train_loader.batch_sampler.epoch = self.epoch
+        self._micro_batch = 0
+        if self.epoch == 0:
+            self._phase(Phase.TRAIN)
+
+    def optimizer_step(self) -> None:
+        super().optimizer_step()
+        self.recorder.optimizer_step()
+
+    def _batch_ended(self) -> None:
+        self.recorder.batch(timed=self._whole)
+        finite = bool(self.loss.isfinite().all())
+        self.recorder.loss(finite=finite)
+        if not finite:  # Ultralytics would go back to its last checkpoint three times, and then give up
+            raise TrialDone
+
+    def _phase(self, phase: Phase) -> None:
+        self.recorder.phase(phase)
+        self._figures.let_go()
+
+    # -- how a run ends
+
+    def final_eval(self) -> None:
+        """The best checkpoint is loaded beside everything else, fused and validated."""
+        if self.recorder.report().phase != Phase.FINISH:  # else the figures of the last validation are still being drawn
+            self._phase(Phase.FINISH)
+        with _said(self.recorder, bool(self.args.plots)):
+            super().final_eval()
+        self.hooks.seen("end")
+
+    def plot_metrics(self) -> None:
+        with _said(self.recorder, bool(self.args.plots)):
+            super().plot_metrics()
+
+    def _ended(self) -> None:
+        self._figures.wait()
+        for loader in (self.train_loader, self.test_loader):
+            if hasattr(loader, "close"):
+                loader.close()
+        raise TrialDone
+
+    # -- validation
+
+    def _watch_validator(self) -> None:
+        validator, preprocess = self.validator, self.validator.preprocess
+        worst_nms(self, self.recorder)
+        whole_statistics(validator, self.hooks)
+        self._kept: list[int] = []
+
+        def watched(batch: Any) -> Any:
+            batch = preprocess(batch)
+            images, _, height, width = batch["img"].shape
+            script = validator.dataloader.batch_sampler
+            if isinstance(script, Script) and any(_same_images(batch, validator.dataloader.dataset, draw) for draw in script.now):
+                self.hooks.seen("validation batches")
+            self._whole = images >= self._expected["val"]
+            if self.plan.val_batch and images == self._expected["val"]:
+                images = self.plan.val_batch  # a validation set smaller than its batch alters nothing
+            _observe_validation_input(self.recorder, images, max(height, width))
+            return batch
+
+        validator.preprocess = watched
+
+    def _validation_batch_ended(self, validator: Any) -> None:
+        if self._validated:
+            self.recorder.sample()
+            return
+        self.recorder.batch(timed=self._whole)
+        if self.device.type != "cuda":  # really gathered in full at the end (``whole_statistics``)
+            return
+        self._kept.append(kept_bytes())
+        if len(self._kept) >= EQUALS:
+            self.recorder.measured(growth_bytes_per_batch=growth_of(self._kept[-EQUALS:]))
+
+    def validate(self) -> Any:
+        if self._validated:
+            return self._validate_at_the_end()
+        self._phase(Phase.VALIDATE)
+        epochs = self.epochs
+        self.epochs = 1 if self._only_epoch else epochs  # figures are drawn in the validation of a last epoch
+        result = super().validate()
+        self.epochs = epochs
+        self._validated = True
+        self._phase(Phase.TRAIN_AGAIN)
+        return result
+
+    def _validate_at_the_end(self) -> Any:
+        """The last epoch's validation draws figures, and the final one comes upon what they left."""
+        if self.epoch < self.epochs - 1:
+            return dict(self.metrics), self.fitness
+        self._phase(Phase.FINISH)
+        return super().validate()
+
+
+def trial(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[Scan], hooks: Hooks) -> Any:
+    """The trainer of this trial, upon the exact trainer ``base``. No "Trainer" in its name: no loggers."""
+    return type("Trial", (TrialTrainer, base), {"plan": plan, "recorder": recorder, "scans": scans, "hooks": hooks})
+
+
+def _say_samples(recorder: Recorder, loader: Any, mode: str, asked: int) -> None:
+    samples = len(loader.dataset)
+    if mode == "train":
+        recorder.measured(train_samples=samples)
+    else:
+        recorder.measured(validation_samples=samples, validation_batches_total=len(loader))
+    if loader.batch_size != asked:
+        recorder.note(f"{mode}: {samples} images are fewer than a batch of {asked}; Ultralytics runs batches of {loader.batch_size}")
+
+
+def _same_images(batch: Mapping[str, Any], dataset: Any, draw: Draw) -> bool:
+    """Whether ``batch`` holds the images that were drawn. Mosaic and the like name the image they began with."""
+    return [str(name) for name in batch["im_file"]] == [str(dataset.im_files[index]) for index in draw.images]
+
+
+def _observe_input(recorder: Recorder, images: int, side: int, device: str) -> None:
+    """The largest micro-batch and the largest side that came. A data set smaller than the micro-batch alters nothing: it is noted."""
+    seen = recorder.observed
+    recorder.observe(
+        micro_batch=max(images, seen.get("micro_batch", 0)), largest_input=max(side, seen.get("largest_input", side)), device=device
+    )
+
+
+def _observe_validation_input(recorder: Recorder, images: int, side: int) -> None:
+    """The largest validation batch and the largest side that came: the last batch of a data set may be smaller."""
+    seen = recorder.observed
+    recorder.observe(
+        val_micro_batch=max(images, seen.get("val_micro_batch", 0)), largest_val_input=max(side, seen.get("largest_val_input", 0))
+    )
+
+
+def _say_facts(recorder: Recorder, trainer: Any, optimizer_asked: str, scans: Sequence[Scan]) -> None:
+    groups = trainer.optimizer.param_groups
+    recorder.observe(image_size=trainer.args.imgsz)
+    recorder.fact(
+        optimizer=type(trainer.optimizer).__name__,
+        optimizer_was_auto=optimizer_asked.lower() == "auto",
+        lr0=trainer.args.lr0,
+        warmup_bias_lr=trainer.args.warmup_bias_lr,
+        weight_decay_applied=max(group["weight_decay"] for group in groups),
+        accumulation=trainer.accumulate,
+        effective_batch=trainer.accumulate * trainer.batch_size,
+        amp=bool(trainer.amp),
+        max_det=trainer.args.max_det,
+        parameters=sum(parameter.numel() for parameter in trainer.model.parameters()),
+        images_ignored=sum(scan[3] for scan in scans),
+        images_without_labels=sum(scan[1] + scan[2] for scan in scans),
+    )
+
+
+@contextlib.contextmanager
+def _said(recorder: Recorder, plots: bool) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        figures = " and the figures; plots=False needs less memory" if plots else ""
+        recorder.note(f"training and validation went through; what failed is the end of a run: the final validation{figures}")
+        raise

@@ -1,0 +1,87 @@
+"""Makes the few validation batches of a trial need what the whole set does: suppression at its worst, metrics of all images."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from launcher.trainers.ultralytics.inside.hooks import Hooks
+from launcher.worker.recorder import Recorder
+
+ANCHORS_PER_OBJECT = 10
+"""Anchors that Ultralytics' assigner trains for each object (``topk``): about what a half-trained model fires per object."""
+
+
+def growth_of(kept: Sequence[int]) -> float:
+    """Bytes that each of these batches, all alike, has kept for good, where every one of them added something; else 0.
+
+    ``kept``: live memory after each; a card's goes up and down by itself.
+    """
+    return float(max(0, min(after - before for before, after in itertools.pairwise(kept))))
+
+
+def kept_bytes() -> int:
+    """What validation on a card holds on to after a batch."""
+    import torch
+
+    return int(torch.cuda.memory_allocated())
+
+
+def whole_statistics(validator: Any, hooks: Hooks) -> None:
+    """The metrics, and the curves drawn of them, are worked out of the predictions on every image of the validation set.
+
+    A trial validates a few batches of it; before the metrics come what these gave is repeated until it is as much.
+    """
+    get_stats = validator.get_stats
+
+    def of_all_images() -> Any:
+        images = len(validator.dataloader.dataset)
+        kept = getattr(validator.metrics, "stats", None) or validator.stats  # the validator's own before 8.3.200
+        if kept:
+            hooks.seen("statistics")
+        for gathered in kept.values():
+            if seen := len(gathered):
+                gathered.extend(gathered[i % seen] for i in range(seen, images))
+        if validator.jdict and validator.seen:
+            validator.jdict = (validator.jdict * math.ceil(images / validator.seen))[
+                : math.ceil(len(validator.jdict) * images / validator.seen)
+            ]
+        return get_stats()
+
+    validator.get_stats = of_all_images
+
+
+def worst_nms(trainer: Any, recorder: Recorder) -> None:
+    """An untrained model passes hardly a box on to NMS, a half-trained one up to 30,000 per image; here ``conf=0`` passes them all.
+
+    Costs 0.17 s per image of 80 classes at 640 px on one CPU core; Ultralytics itself ends it after 2 s + 0.05 s per image.
+    Oriented boxes are compared all with all (``TorchNMS.fast_nms``: 30,000 boxes take tens of GB and 150 s on a CPU), which is why
+    Ultralytics raises ``conf`` for them. There, as many boxes go through as a trained model fires on the densest image.
+    """
+    validator = trainer.validator
+    if trainer.args.task != "obb":
+        validator.args.conf = 0.0
+    else:
+        most = max((len(label["cls"]) for label in trainer.test_loader.dataset.labels), default=0)
+        boxes = max(validator.args.max_det, ANCHORS_PER_OBJECT * most)
+        validator.postprocess = passing(boxes, validator)
+        recorder.note(
+            f"non-maximum suppression of oriented boxes saw {boxes} boxes per image: {ANCHORS_PER_OBJECT} per object of the densest"
+        )
+
+
+def passing(boxes: int, validator: Any) -> Callable[[Any], Any]:
+    """The validator's own ``postprocess`` at the confidence that lets about ``boxes`` boxes of every image through."""
+    postprocess = validator.postprocess
+
+    def at_that_confidence(predictions: Any) -> Any:
+        found = predictions[0] if isinstance(predictions, list | tuple) else predictions
+        if not getattr(validator, "end2end", False):
+            scores = found[:, 4 : 4 + validator.nc].flatten(1).nan_to_num()  # RMSProp can leave such weights
+            kth = scores.kthvalue(max(1, scores.shape[1] - boxes), dim=1).values
+            validator.args.conf = float(kth.min().clamp(0, 1))
+        return postprocess(predictions)
+
+    return at_that_confidence

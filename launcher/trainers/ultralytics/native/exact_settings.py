@@ -1,0 +1,61 @@
+"""What was asked of an exact run, and how that travels to the processes it starts. Beside ``yolo_exact.py``."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+
+if __package__:
+    from . import layer_checkpointing
+else:  # copied beside yolo_exact.py
+    import layer_checkpointing  # type: ignore[import-not-found,no-redef]
+
+ENVIRONMENT_VARIABLE = "YOLO_EXACT"
+
+
+class Refused(ValueError):
+    """The run cannot be done exactly as asked. The message says why and what would work."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The options of this run. ``None`` means: as Ultralytics itself would do it."""
+
+    asked_batch: int | None = None
+    """``batch`` of the asked run, over all GPUs."""
+    asked_nbs: int | None = None
+    """``nbs`` of the asked run."""
+    accumulation_scale: str | None = None
+    """``asked_batch / batch`` as text ("4", "3/2"); for callers who think in factors."""
+    checkpointing: bool = False
+    val_batch: int | None = None
+    """Validation images per batch and GPU."""
+
+    @classmethod
+    def from_environment(cls) -> Settings:
+        return cls(**json.loads(os.environ.get(ENVIRONMENT_VARIABLE, "{}")))
+
+    def asked(self, batch: int, nbs: int) -> tuple[int, int]:
+        """(batch, nbs) of the asked run, where this run's own are ``batch`` and ``nbs``."""
+        asked_batch = self.asked_batch or batch
+        if self.accumulation_scale is not None:
+            exact_batch = Fraction(self.accumulation_scale) * batch
+            if exact_batch.denominator != 1 or exact_batch < 1:
+                raise Refused(
+                    f"--accumulation-scale {self.accumulation_scale} x batch={batch} is {float(exact_batch):g}, not a whole batch."
+                )
+            asked_batch = int(exact_batch)
+        return asked_batch, self.asked_nbs or nbs
+
+
+def configure(new: Settings) -> None:
+    """Makes ``new`` the settings of this process and of every process it starts."""
+    global settings
+    settings = new
+    os.environ[ENVIRONMENT_VARIABLE] = json.dumps(asdict(new))
+    (layer_checkpointing.enable if new.checkpointing else layer_checkpointing.disable)()
+
+
+settings = Settings()
