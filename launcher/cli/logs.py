@@ -86,7 +86,7 @@ def _trial(run: Run, number: int) -> Said:
     made = _of_rungs(run)
     if not 0 < number <= len(made):
         there = f"It has made {len(made)}: --trial 1{f' to {len(made)}' if len(made) > 1 else ''}." if made else "It has made none."
-        relies = not made and (run.record.get("kept") or {}).get("used")
+        relies = not made and run.record is not None and run.record.kept.used
         kept = " The fit that it relies on was kept by an earlier launch." if relies else ""
         raise BadInput([Fault(key="", where=str(run.folder.path), found=f"there is no trial {number}", cure=f"{there}{kept}")])
     return made[number - 1]

@@ -96,7 +96,7 @@ def _removed(call: Call, old: Old) -> bool:
 
 
 def _old(run: Run) -> Old:
-    size, checkpoint = 0, any(made.get("left") for made in run.record.get("attempts") or ())
+    size, checkpoint = 0, run.record is not None and run.record.may_name_checkpoints
     for path in _files(run.folder.path):
         size += os.lstat(path).st_size
         checkpoint = checkpoint or path.endswith(_WEIGHTS)

@@ -97,10 +97,9 @@ def _peaks(call: Call, found: list[Run]) -> Answer:
 
 
 def _pair(run: Run) -> dict[str, Any] | None:
-    memory = run.record.get("memory") or {}
-    if not memory.get("run_peak_bytes") or not memory.get("trial_peak_bytes"):
+    if not run.memory.run_peak_bytes or not run.memory.trial_peak_bytes:
         return None
-    sizes = {key: memory.get(key, 0) for key in ("trial_peak_bytes", "run_peak_bytes", "cap_bytes", "budget_bytes")}
+    sizes = run.memory.model_dump(include={"trial_peak_bytes", "run_peak_bytes", "cap_bytes", "budget_bytes"})
     return {"run": run.name, "recipe": run.recipe, "state": run.state, "rung_index": run.rung_index, "device": run.device, **sizes}
 
 
@@ -245,7 +244,7 @@ def _resume(call: Call) -> Answer:
     interrupted = resumption.read(known.find(place), words)
     if interrupted.done:
         call.terminal.say(f"{interrupted.folder.path} has come to its end already; nothing was changed")
-        return Answer(status=ExitCode.DONE, record=interrupted.record)
+        return Answer(status=ExitCode.DONE, record=interrupted.record.written())
     display = call.terminal.display()
     result = train.go_on(interrupted, display.hear, show=call.terminal.streams())
     if result.fit_only and result.command is not None:

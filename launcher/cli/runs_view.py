@@ -102,9 +102,8 @@ class Board:
             f"{run.name}: ", (_words(run.state), _colour(run)), f"  {_progress(run)}" if run.lines or run.state == "done" else ""
         )
         prose.say(self._console, line, hang=2)
-        memory = run.record.get("memory") or {}
         if run.peak_bytes and run.budget_bytes:
-            beside = f", its trial {format_size(run.trial_peak_bytes)}" if memory.get("run_peak_bytes") and run.trial_peak_bytes else ""
+            beside = f", its trial {format_size(run.trial_peak_bytes)}" if run.memory.run_peak_bytes and run.trial_peak_bytes else ""
             self.say(f"  peak {format_size(run.peak_bytes)} of {format_size(run.budget_bytes)}{beside}")
         self.say(f"  {run.folder.path}")
 

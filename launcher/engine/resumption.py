@@ -5,20 +5,19 @@ Raises BadInput, with what is wrong, for anything that can't be gone on with.
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from launcher.config.recipe import Draft, Provenance, from_plain, without_withdrawn
-from launcher.engine.state import FORMAT, Status
+from launcher.engine.state import Status
 from launcher.errors import BadInput, Fault
 from launcher.history import owner
 from launcher.history.owner import State
+from launcher.history.records import FORMAT, Record
 from launcher.history.run_folder import RunFolder
 from launcher.history.runs import WITHOUT_A_RECORD
 from launcher.ladder.rungs import Ladder
@@ -38,28 +37,28 @@ class Interrupted:
 
     folder: RunFolder
     draft: Draft
-    record: Mapping[str, Any]
+    record: Record
     cwd: Path
     """Where it was launched: relative paths count from there."""
 
     @property
     def done(self) -> bool:
-        return bool(self.record["status"] in (Status.DONE, Status.OTHER_TRAINING) and self.record["attempts"])
+        return bool(self.record.status in (Status.DONE, Status.OTHER_TRAINING) and self.record.attempts)
 
     @property
     def fit_only(self) -> bool:
         """Only the trials were asked for. A record that doesn't say is an older autofit's, which launched the full run."""
-        return bool(self.record.get("fit_only", False))
+        return bool(self.record.fit_only)
 
     def trials(self, ladder: Ladder) -> list[Trial]:
         """The trials that it made, from their own folders."""
-        return [trial.read(ladder, said) for said in self.record["trials"]]
+        return [trial.of_record(said, ladder) for said in self.record.trials]
 
     def attempts(self, ladder: Ladder) -> list[Attempt]:
         """Its attempts at the full run. Raises BadInput where the ladder isn't the one it was launched on."""
         try:
-            return [attempt.read(said, ladder) for said in self.record["attempts"]]
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+            return [attempt.of_record(said, ladder) for said in self.record.attempts]
+        except (ValueError, IndexError) as error:
             raise _refused(self.folder.path, f"its attempts aren't those of its recipe's ladder: {error}", _ANEW) from error
 
 
@@ -72,24 +71,24 @@ def read(place: str | Path, words: Sequence[str] = ()) -> Interrupted:
     record = _record(path)
     if (found := owner.who(path)).state in (State.RUNNING, State.ELSEWHERE):
         raise BadInput([owner.refusal(path, found)])
-    if record.get("format") != FORMAT:
-        was = f"its record has the format {record.get('format', 1)}, and this autofit goes on with format {FORMAT}"
+    if record.format != FORMAT:
+        was = f"its record has the format {record.format}, and this autofit goes on with format {FORMAT}"
         raise _refused(path, was, _ANEW)
-    if record["status"] in _OVER and not record["attempts"]:
-        raise _refused(path, f"it never came to a full run: {record['status']}", "Launch it anew, with what its trials have told.")
-    if record["status"] == Status.DONE and not record["attempts"] and record.get("fit_only", True):
+    if record.status in _OVER and not record.attempts:
+        raise _refused(path, f"it never came to a full run: {record.status}", "Launch it anew, with what its trials have told.")
+    if record.status == Status.DONE and not record.attempts and record.fit_only is not False:
         raise _refused(path, "only trials were asked of it (autofit fit)", f"Its full run is launched by {path / 'command.sh'}.")
-    cwd = Path(str(record.get("cwd", "")))
+    cwd = Path(record.cwd)
     if not cwd.is_dir():
         raise _refused(path, f"the folder it was launched in is gone: {cwd}", "Put it back: relative paths count from there.")
     return Interrupted(folder=RunFolder(path), draft=_draft(path, words), record=record, cwd=cwd)
 
 
-def _record(path: Path) -> Mapping[str, Any]:
+def _record(path: Path) -> Record:
     if not path.is_dir():
         raise _refused(path, "there is no such folder", "Give the folder of a run: runs/autofit/NAME-DATE-TIME.")
     try:
-        record = json.loads((path / "record.json").read_text(encoding="utf-8"))
+        record = Record.model_validate_json((path / "record.json").read_bytes())
     except (OSError, ValueError) as error:
         if (path / "record.json").is_file() and (path / "recipe.yaml").is_file():
             raise _refused(
@@ -97,7 +96,7 @@ def _record(path: Path) -> Mapping[str, Any]:
             ) from error
         cure = "Give the folder of a run: runs/autofit/NAME-DATE-TIME."
         raise _refused(path, f"it isn't a run of autofit: no record.json that can be read ({error})", cure) from error
-    if not isinstance(record, dict) or "status" not in record or not (path / "recipe.yaml").is_file():
+    if not record.status or not (path / "recipe.yaml").is_file():
         raise _refused(path, "it isn't a run of autofit that can be gone on with", _ANEW)
     return record
 

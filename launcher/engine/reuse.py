@@ -17,15 +17,15 @@ from launcher.history import kept_fits, owner, runs
 from launcher.history.database import HistoryUnusableError
 from launcher.history.digests import UnknownIdentity
 from launcher.history.kept_fits import Fingerprint, KeptFit, KeptFits, RunFailure
+from launcher.history.records import TrialRecord
 from launcher.history.runs import Run
 from launcher.ladder.same_training import SameTraining
 from launcher.ladder.verdict import Kind
 from launcher.machine import host
 from launcher.shared.files import plain
 from launcher.shared.report import WRITTEN
-from launcher.trial import trial as trials
 from launcher.trial.job import Job
-from launcher.trial.trial import Trial
+from launcher.trial.trial import Trial, of_record
 
 MARGIN = 1.01
 """A kept trial's peak stays this far below a cap: a verdict within about 1 % of it can differ from one process to the next."""
@@ -122,7 +122,7 @@ def trials_of(kept: KeptFit, job: Job) -> list[Trial]:
     for said in kept.trials:
         folder = job.folder.trial(int(said["rung_index"]))
         job.folder.replace_json(folder / "report.json", said["report"])
-        made.append(trials.read(job.ladder, {**said, "folder": str(folder), "kept": kept.made}))
+        made.append(of_record(TrialRecord.model_validate({**said, "folder": str(folder), "kept": kept.made}), job.ladder))
     return made
 
 

@@ -17,6 +17,7 @@ from launcher.engine.reuse import Standing
 from launcher.errors import ExitCode, Interrupted
 from launcher.history import runs
 from launcher.history.events import Event
+from launcher.history.records import FORMAT, DeviceRecord, KeptRecord, Record, SameTrainingRecord
 from launcher.ladder import course
 from launcher.ladder.rungs import Rung
 from launcher.ladder.same_training import PROVEN, SameTraining, unproven
@@ -24,12 +25,10 @@ from launcher.ladder.verdict import Kind
 from launcher.machine import headroom
 from launcher.run.attempt import Attempt, Outcome
 from launcher.run.events import LossNotFinite
+from launcher.shared.files import plain
 from launcher.trial.job import Job
 from launcher.trial.rung_zero import Misread
 from launcher.trial.trial import Trial
-
-FORMAT = 2
-"""Of the record. 1, which says no format, knew no attempts and can't be gone on with."""
 
 
 class Status(StrEnum):
@@ -159,11 +158,6 @@ class Fit:
             budget_bytes=budget.budget_bytes,
         )
 
-    def _nearest_record(self) -> dict[str, Any]:
-        if self.nearest is None or self.nearest_command is None:
-            return {}
-        return {"nearest": {**self.nearest.as_record(), "command": self.nearest_command.shell()}}
-
     @property
     def due(self) -> course.Due | None:
         """Optimizer steps of the asked training; None where they aren't known, or the run's rung gives some up. Of the asked rung none are
@@ -192,43 +186,51 @@ class Fit:
             return unproven("this rung was not compared with the asked one")
         return unproven("another rung was taken" if tried.verdict.fits else f"its trial ended otherwise ({tried.verdict.kind.value})")
 
-    def _same_record(self) -> dict[str, Any] | None:
-        refused = {"refused": self.refused} if self.refused else {}
-        return {**self.same.as_record(), **refused} if self.same is not None else None
-
     def as_record(self) -> dict[str, Any]:
         """The record, which is also what ``--json`` prints."""
-        rung, job = self.rung, self.job
-        trial_peak = self.chosen.verdict.peak_bytes if self.chosen is not None else 0
-        given_up = {name: {"asked": asked, "used": used} for name, (asked, used) in job.ladder.given_up(rung).items()} if rung else None
-        steps = {"steps": self.steps.as_record()} if self.steps is not None else {}
-        ran = {"run": self.outcome, **steps, "memory": self.memory, "results": self.results} if self.outcome is not None else {}
-        return {
-            "format": FORMAT,
-            "status": self.status,
-            "fit_only": self.fit_only,
-            "recipe": job.recipe.name,
-            "rung": dict(rung.values) if rung else None,
-            "rung_index": rung.index if rung else None,
-            "accumulation": rung.accumulation if rung else None,
-            "effective_batch": self.chosen.effective_batch if self.chosen else None,
-            "effective_batch_seen": self.chosen.batch_seen if self.chosen else False,
-            "effective_batch_asked": job.ladder.effective_batch,
-            "given_up": given_up,
-            "trials": [{**one.as_record(), "same_training": self.certificate(one.rung).as_record()} for one in self.trials],
-            "attempts": [{**one.as_record(trial_peak), "same_training": self.certificate(one.rung).as_record()} for one in self.attempts],
-            "same_training": self._same_record(),
-            "chosen_rung_index": self.chosen.rung.index if self.chosen is not None else None,
-            "cwd": self.cwd,
-            "run_dir": str(job.folder.path),
-            "command": self.command.shell() if self.command else None,
-            "device": job.budget,
-            "trial_seconds": self.trial_seconds,
-            "kept": {"digest": self.digest, **(self.standing.as_record() if self.standing is not None else {})},
-            **({"misread": self.misread.as_record()} if self.misread is not None else {}),
-            **self._nearest_record(),
-            **ran,
-        }
+        rung, job, chosen = self.rung, self.job, self.chosen
+        same = self.same.as_record() if self.same is not None else None
+        return Record(
+            format=FORMAT,
+            status=self.status.value,
+            fit_only=self.fit_only,
+            recipe=job.recipe.name,
+            rung=dict(rung.values) if rung else None,
+            rung_index=rung.index if rung else None,
+            accumulation=rung.accumulation if rung else None,
+            effective_batch=chosen.effective_batch if chosen else None,
+            effective_batch_seen=chosen.batch_seen if chosen else False,
+            effective_batch_asked=job.ladder.effective_batch,
+            given_up={name: {"asked": asked, "used": used} for name, (asked, used) in job.ladder.given_up(rung).items()} if rung else None,
+            trials=[one.record(same_training=self.certificate(one.rung).as_record()) for one in self.trials],
+            attempts=[one.record(self._trial_peak, same_training=self.certificate(one.rung).as_record()) for one in self.attempts],
+            same_training=SameTrainingRecord(**same, **({"refused": self.refused} if self.refused else {})) if same else None,
+            chosen_rung_index=chosen.rung.index if chosen else None,
+            cwd=self.cwd,
+            run_dir=str(job.folder.path),
+            command=self.command.shell() if self.command else None,
+            device=DeviceRecord(**plain(job.budget)),
+            trial_seconds=self.trial_seconds,
+            kept=KeptRecord(**{"digest": self.digest, **(self.standing.as_record() if self.standing is not None else {})}),
+            **self._where_it_is_so(),
+        ).written()
+
+    @property
+    def _trial_peak(self) -> int:
+        return self.chosen.verdict.peak_bytes if self.chosen is not None else 0
+
+    def _where_it_is_so(self) -> dict[str, Any]:
+        """What only some records have."""
+        found: dict[str, Any] = {}
+        if self.misread is not None:
+            found["misread"] = self.misread.as_record()
+        if self.nearest is not None and self.nearest_command is not None:
+            found["nearest"] = {**self.nearest.as_record(), "command": self.nearest_command.shell()}
+        if self.outcome is not None:
+            found["run"] = plain(self.outcome)
+            found |= {"steps": self.steps.as_record()} if self.steps is not None else {}
+            found |= {"memory": plain(self.memory), "results": plain(self.results)}
+        return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -72,12 +72,10 @@ def _as_it_was(interrupted: Interruption, listeners: Sequence[Listener], until_t
     budget = budget_in_turn(recipe, waited=turn.waited)
     job = Job(adapter=adapter, ladder=ladder, budget=budget, folder=interrupted.folder, turn=turn, listeners=[*listeners])
     result = Fit(job=job, trials=interrupted.trials(ladder), attempts=made, forgiven=len(made), fit_only=interrupted.fit_only)
-    result.digest = (interrupted.record.get("kept") or {}).get("digest")
-    said = interrupted.record.get("same_training")
-    result.same = SameTraining.of(said) if said is not None else None
-    said_of = {one["rung_index"]: one["same_training"] for one in interrupted.record.get("trials", ()) if "same_training" in one}
-    result.sames = {index: SameTraining.of(same) for index, same in said_of.items()}
-    chosen = interrupted.record["chosen_rung_index"]
+    record = interrupted.record
+    result.digest, chosen = record.kept.digest, record.chosen_rung_index
+    result.same = SameTraining.of(record.same_training.written()) if record.same_training is not None else None
+    result.sames = {one.rung_index: SameTraining.of(one.same_training.written()) for one in record.trials if one.same_training is not None}
     if chosen is not None:
         result.chosen = next(one for one in reversed(result.trials) if one.rung.index == chosen)
         result.command = start.native_command(job, result.chosen.rung)

@@ -14,9 +14,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.history import owner, series
 from launcher.history.owner import Ownership, State
+from launcher.history.records import DeviceRecord, MemoryRecord, Record
 from launcher.history.run_folder import RunFolder
 
 ROOT = Path("runs/autofit")
@@ -31,8 +34,8 @@ class Run:
 
     folder: RunFolder
     ownership: Ownership
-    record: Mapping[str, Any]
-    """``record.json``; empty where there is none, or none that can be read."""
+    record: Record | None
+    """``record.json``; None where there is none, or none that can be read."""
     events: Mapping[str, Mapping[str, Any]]
     """The last event of each name."""
     lines: tuple[Mapping[str, Any], ...] = field(repr=False)
@@ -48,14 +51,14 @@ class Run:
 
     @property
     def recipe(self) -> str:
-        return str(self.record.get("recipe") or self.events.get("prepared", {}).get("recipe") or self.name)
+        return str((self.record and self.record.recipe) or self.events.get("prepared", {}).get("recipe") or self.name)
 
     @property
     def state(self) -> str:
         """One word: ``trying`` and ``running`` only while a process of this machine is at it, else how it ended (``fitted``: trials only),
         ``killed`` where the process is gone, ``elsewhere`` on another machine, ``unknown`` where nobody wrote down who runs it.
         """
-        told = str(self.record.get("status") or ("trying" if self.events else "unknown"))
+        told = str((self.record and self.record.status) or ("trying" if self.events else "unknown"))
         if told == "done" and "run_started" not in self.events:
             return "fitted"
         if told not in AT_WORK:
@@ -68,37 +71,42 @@ class Run:
 
     @property
     def budget_bytes(self) -> int:
-        return int(self._device.get("budget_bytes") or 0)
+        return self._device.budget_bytes
 
     @property
     def cap_bytes(self) -> int:
-        return int(self._device.get("cap_bytes") or 0)
+        return self._device.cap_bytes
 
     @property
     def device(self) -> str:
         device = self._device
-        place = f"cuda:{device.get('index', 0)}" if device.get("kind") == "cuda" else str(device.get("kind", ""))
-        return f"{place} ({device['name']})" if device.get("name") else place
+        place = f"cuda:{device.index}" if device.kind == "cuda" else device.kind
+        return f"{place} ({device.name})" if device.name else place
 
     @property
-    def _device(self) -> Mapping[str, Any]:
-        found = self.record.get("device") or self.events.get("prepared", {}).get("device")
-        return found if isinstance(found, Mapping) else {}
+    def _device(self) -> DeviceRecord:
+        if self.record is not None and self.record.device is not None:
+            return self.record.device
+        with suppress(ValidationError):
+            return DeviceRecord.model_validate(self.events.get("prepared", {}).get("device") or {})
+        return DeviceRecord()
 
     @property
     def rung_index(self) -> int | None:
         """The rung of the full run, or the one being tried."""
-        for told in (self.events.get("run_started"), self.events.get("fitted"), self.events.get("trial_started"), self.record):
-            if told and told.get("rung_index") is not None:
-                return int(told["rung_index"])
-        return None
+        for name in ("run_started", "fitted", "trial_started"):
+            if (told := self.events.get(name, {}).get("rung_index")) is not None:
+                return int(told)
+        return self.record.rung_index if self.record is not None else None
 
     @property
     def rung(self) -> Mapping[str, Any]:
         """Its wheels' values."""
-        for told in (self.record, self.events.get("trial_started", {})):
-            if isinstance(told.get("rung"), Mapping) and told.get("rung_index") == self.rung_index:
-                return {**told["rung"], "accumulation": told.get("accumulation")}
+        if self.record is not None and self.record.rung is not None and self.record.rung_index == self.rung_index:
+            return {**self.record.rung, "accumulation": self.record.accumulation}
+        tried = self.events.get("trial_started", {})
+        if isinstance(tried.get("rung"), Mapping) and tried.get("rung_index") == self.rung_index:
+            return {**tried["rung"], "accumulation": tried.get("accumulation")}
         return {}
 
     @property
@@ -124,16 +132,19 @@ class Run:
     @property
     def trial_peak_bytes(self) -> int:
         """Of the trial that fits."""
-        memory = self.record.get("memory") or {}
         ended = self.events.get("trial_ended", {})
-        return int(memory.get("trial_peak_bytes") or (ended.get("peak_bytes", 0) if ended.get("verdict") == "fits" else 0) or 0)
+        return self.memory.trial_peak_bytes or int((ended.get("peak_bytes") if ended.get("verdict") == "fits" else 0) or 0)
+
+    @property
+    def memory(self) -> MemoryRecord:
+        """What a full run that has ended said of its peak; zeros before that."""
+        return (self.record and self.record.memory) or MemoryRecord()
 
     @property
     def peak_bytes(self) -> int:
         """Most that the full run has used, as its trial counts it; before it, that of the last trial."""
-        memory = self.record.get("memory") or {}
         peaks = [int(told.get("peak_bytes") or 0) for told in (*self.lines, self.events.get("heartbeat", {}))]
-        return max(int(memory.get("run_peak_bytes") or 0), *peaks) or self.trial_peak_bytes
+        return max(self.memory.run_peak_bytes, *peaks) or self.trial_peak_bytes
 
     @property
     def seconds_left(self) -> float | None:
@@ -156,10 +167,9 @@ class Run:
     @property
     def goes_on_from(self) -> str:
         """What it can be gone on from, where that was seen when its last attempt ended; ``TORN`` where its record can't be read."""
-        if not self.record and (self.folder.path / "record.json").is_file():
-            return TORN
-        attempts = self.record.get("attempts") or [{}]
-        return str(attempts[-1].get("goes_on_from") or "")
+        if self.record is None:
+            return TORN if self.folder.final.is_file() else ""
+        return self.record.attempts[-1].goes_on_from if self.record.attempts else ""
 
     @property
     def waits_for(self) -> str:
@@ -302,7 +312,7 @@ class Reader:
         return Run(
             folder=self._folder,
             ownership=ownership,
-            record=_json(self._folder.final),
+            record=Record.read(self._folder.final),
             events=dict(self._last),
             lines=tuple(line for line in self._lines if "at" in line),
             tried=self._tried,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from launcher.adapter.commands import Checkpoint
+from launcher.history.records import AttemptRecord, CheckpointRecord
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.machine import headroom
 from launcher.shared.files import plain
@@ -160,22 +161,16 @@ class Attempt:
         wrong = self.peak_bytes + (self.asked_bytes or 0) - trial_peak_bytes
         return wrong if wrong > headroom.LEAST_BYTES else min(wrong, 0)
 
-    def as_record(self, trial_peak_bytes: int) -> dict[str, Any]:
-        record = {name: plain(getattr(self, name)) for name in _PLAIN}
+    def record(self, trial_peak_bytes: int, **more: Any) -> AttemptRecord:
+        """As the launch's record has it."""
+        own = {name: plain(getattr(self, name)) for name in AttemptRecord.model_fields if name in _OWN}
         rung = {"rung_index": self.rung.index, "rung": dict(self.rung.values), "accumulation": self.rung.accumulation}
-        wrong = self.wrong_by(trial_peak_bytes)
-        then = {"next": moved(self.then)} if self.then is not None else {}
-        return {**record, **rung, "effective_batch": self.rung.effective_batch, "fit_wrong_by_bytes": wrong, **then}
+        wrong, then = self.wrong_by(trial_peak_bytes), {"next": moved(self.then)} if self.then is not None else {}
+        return AttemptRecord(**own, **rung, effective_batch=self.rung.effective_batch, fit_wrong_by_bytes=wrong, **then, **more)
 
 
-_PLAIN = (
-    "number", "command",
-    "began", "checkpoint", "workers", "ended", "phase", "evidence", "source", "asked_bytes", "peak_bytes", "seconds", "left",
-    "goes_on_from", "not_finite_since",
-)  # fmt: skip
-
-_LATER = ("goes_on_from", "not_finite_since")
-"""Of those, what the first records of this format did not say."""
+_OWN = {field.name for field in fields(Attempt)} - {"rung", "then"}
+"""What a record says by the same name."""
 
 
 def moved(move: Move) -> dict[str, Any]:
@@ -188,16 +183,15 @@ def moved(move: Move) -> dict[str, Any]:
     return {"move": kind, **told}
 
 
-def read(said: Mapping[str, Any], ladder: Ladder) -> Attempt:
-    """An attempt out of a record. Raises KeyError, TypeError, ValueError or IndexError where it isn't one of this ladder's."""
-    rung = ladder.rungs[said["rung_index"]]
-    if dict(rung.values) != said["rung"]:
-        raise ValueError(f"rung {rung.index} is {dict(rung.values)} now, and was {said['rung']}")
-    kept = {name: said[name] for name in _PLAIN if name not in ("checkpoint", "ended", "left", *_LATER)}
-    kept |= {name: said[name] for name in _LATER if name in said}
-    checkpoint = _checkpoint(said["checkpoint"]) if said["checkpoint"] is not None else None
-    return Attempt(rung=rung, checkpoint=checkpoint, ended=Ended(said["ended"]), left=tuple(map(_checkpoint, said["left"])), **kept)
+def of_record(said: AttemptRecord, ladder: Ladder) -> Attempt:
+    """An attempt out of a record. Raises ValueError or IndexError where it isn't one of this ladder's."""
+    rung = ladder.rungs[said.rung_index]
+    if dict(rung.values) != said.rung:
+        raise ValueError(f"rung {rung.index} is {dict(rung.values)} now, and was {said.rung}")
+    own: dict[str, Any] = {name: getattr(said, name) for name in _OWN - {"checkpoint", "ended", "left"}}
+    checkpoint = _checkpoint(said.checkpoint) if said.checkpoint is not None else None
+    return Attempt(rung=rung, checkpoint=checkpoint, ended=Ended(said.ended), left=tuple(map(_checkpoint, said.left)), **own)
 
 
-def _checkpoint(said: Mapping[str, Any]) -> Checkpoint:
-    return Checkpoint(**{**said, "path": Path(said["path"])})
+def _checkpoint(said: CheckpointRecord) -> Checkpoint:
+    return Checkpoint(path=Path(said.path), done=said.done, unit=said.unit, finished=said.finished)

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from launcher.adapter.commands import Command, TrialPlan
 from launcher.adapter.registry import words_of
 from launcher.config.schema import Value
 from launcher.errors import BadInput, Fault
 from launcher.history.events import Listener
+from launcher.history.records import TrialRecord
 from launcher.ladder import search
 from launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder, Rung
 from launcher.ladder.verdict import Kind, Verdict
@@ -23,7 +24,7 @@ from launcher.machine.process import Child
 from launcher.shared import procfs
 from launcher.shared.activity import doing
 from launcher.shared.ending import Ending
-from launcher.shared.memory_failures import lost_in
+from launcher.shared.memory_failures import Source, lost_in
 from launcher.shared.orders import Orders
 from launcher.shared.report import BUDGET_ERROR, CARD_TAKEN, SAID_ACCUMULATION, SAMPLES, Phase, TrialReport
 from launcher.trial.environment import allocator_environment
@@ -54,25 +55,20 @@ class Trial:
     kept: str = ""
     """When it was made, for one of a launch before this (``engine.reuse``); empty for one that was made now."""
 
+    def record(self, **more: Any) -> TrialRecord:
+        """As the launch's record has it."""
+        verdict, rung = self.verdict, self.rung
+        told = {"otherwise": list(verdict.otherwise), "kept": self.kept, **more}
+        return TrialRecord(
+            rung_index=rung.index, rung=dict(rung.values), accumulation=rung.accumulation, effective_batch=self.effective_batch,
+            effective_batch_seen=self.batch_seen, verdict=verdict.kind.value, phase=str(verdict.phase), peak_bytes=verdict.peak_bytes,
+            seconds=round(self.seconds, 3), why=verdict.why, source=verdict.source, asked_bytes=verdict.asked_bytes,
+            folder=str(self.folder), **{key: value for key, value in told.items() if value},
+        )  # fmt: skip
+
     def as_record(self) -> dict[str, Any]:
         """As ``--json`` prints it."""
-        return {
-            "rung_index": self.rung.index,
-            "rung": dict(self.rung.values),
-            "accumulation": self.rung.accumulation,
-            "effective_batch": self.effective_batch,
-            "effective_batch_seen": self.batch_seen,
-            "verdict": self.verdict.kind,
-            "phase": self.verdict.phase,
-            "peak_bytes": self.verdict.peak_bytes,
-            "seconds": round(self.seconds, 3),
-            "why": self.verdict.why,
-            "source": self.verdict.source,
-            "asked_bytes": self.verdict.asked_bytes,
-            "folder": str(self.folder),
-            **({"otherwise": list(self.verdict.otherwise)} if self.verdict.otherwise else {}),
-            **({"kept": self.kept} if self.kept else {}),
-        }
+        return self.record().written()
 
     @property
     def effective_batch(self) -> int:
@@ -92,16 +88,15 @@ class Trial:
         return (ACCUMULATION in observed or SAID_ACCUMULATION in facts) if SAMPLES in facts else MICRO_BATCH in observed
 
 
-def read(ladder: Ladder, said: Mapping[str, Any]) -> Trial:
-    """A trial out of a record, with the report in its folder."""
-    folder = Path(said["folder"])
+def of_record(said: TrialRecord, ladder: Ladder) -> Trial:
+    """A trial out of a record, with the report in its folder. Raises ValueError or IndexError where it isn't one of this ladder's."""
+    folder = Path(said.folder)
     verdict = Verdict(
-        kind=Kind(said["verdict"]), phase=said["phase"], why=said["why"], source=said["source"], asked_bytes=said["asked_bytes"],
-        peak_bytes=said["peak_bytes"], otherwise=tuple(said.get("otherwise", ())),
+        kind=Kind(said.verdict), phase=said.phase, why=said.why, source=cast(Source | None, said.source), asked_bytes=said.asked_bytes,
+        peak_bytes=said.peak_bytes, otherwise=tuple(said.otherwise),
     )  # fmt: skip
     report = TrialReport.read(folder / "report.json") or TrialReport()
-    rung = ladder.rungs[said["rung_index"]]
-    return Trial(rung=rung, verdict=verdict, report=report, seconds=said["seconds"], folder=folder, kept=said.get("kept", ""))
+    return Trial(rung=ladder.rungs[said.rung_index], verdict=verdict, report=report, seconds=said.seconds, folder=folder, kept=said.kept)
 
 
 def run(job: Job, rung: Rung) -> Trial:

@@ -26,6 +26,7 @@ from launcher.engine import fit as story
 from launcher.engine.state import Fit, Status
 from launcher.errors import BadInput, Interrupted
 from launcher.history import runs
+from launcher.history.records import AttemptRecord
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import WheelSpec
 from launcher.ladder.rungs import Rung, Wheel, build
@@ -33,7 +34,7 @@ from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine.devices import Budget
 from launcher.machine.process import Child
 from launcher.run import health
-from launcher.run.attempt import Attempt, Ended, read
+from launcher.run.attempt import Attempt, Ended, of_record
 from launcher.shared.report import Phase, TrialReport
 from launcher.trainers.suite import cpu_budget
 from launcher.trial.job import Job
@@ -217,7 +218,9 @@ def test_every_failure_is_answered_and_all_of_it_is_written_down(tmp_path: Path)
     record = json.loads((folder / "record.json").read_text())
     assert [one["effective_batch"] for one in record["attempts"]] == [8, 8, 8]
     assert record["attempts"][0]["next"]["why"].startswith("out of memory in train") and record["rung"]["micro_batch"] == 4
-    assert [read(one, LADDER) for one in record["attempts"]] == [replace(made, then=None) for made in fit.attempts]
+    assert [of_record(AttemptRecord.model_validate(one), LADDER) for one in record["attempts"]] == [
+        replace(made, then=None) for made in fit.attempts
+    ]
     assert "MemoryError" in (folder / "run.stderr.log").read_text() and (folder / "run.stdout.3.log").read_text().startswith("epoch 1")
     assert (folder / "native" / "attempt-3.sh").exists() and "'0'" not in (folder / "native" / "attempt-3.sh").read_text()
     events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
@@ -276,7 +279,7 @@ def test_what_was_saved_after_the_first_loss_that_was_not_finite_is_not_gone_on_
 ) -> None:
     fit = run(tmp_path, "nan_from_the_middle", nan_reports=9)
     assert told(fit) == ["diverged 8"] and [one.done for one in fit.attempts[0].left] == [2, 1]
-    assert fit.attempts[0].as_record(0)["next"]["checkpoint"]["done"] == 2, "what is advised"
+    assert fit.attempts[0].record(0).written()["next"]["checkpoint"]["done"] == 2, "what is advised"
     fit = gone_on(fit.job, tmp_path, monkeypatch)
     assert told(fit) == ["diverged 8", "done 8"] and fit.attempts[1].checkpoint is not None and fit.attempts[1].checkpoint.done == 2
 
@@ -290,13 +293,13 @@ def test_where_everything_was_saved_too_late_it_is_not_begun_anew_without_a_word
     fit = run(tmp_path, "nan", on_nan="go_on", nan_reports=9)
     assert told(fit) == ["diverged 8"] and not fit.attempts[0].left
     fit = gone_on(fit.job, tmp_path, monkeypatch)
-    why = fit.attempts[0].as_record(0)["next"]["why"]
+    why = fit.attempts[0].record(0).written()["next"]["why"]
     assert told(fit) == ["diverged 8"] and "3.json: it was written after the first loss that was not finite (and 3 older)" in why
 
 
 def test_a_torn_only_checkpoint_is_not_taken_for_none_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fit = run(tmp_path, "torn")
-    why = fit.attempts[0].as_record(0)["next"]["why"]
+    why = fit.attempts[0].record(0).written()["next"]["why"]
     assert told(fit) == ["killed 8"] and fit.status is Status.FAILED
     assert "0.json: it is torn" in why and "recover.allow_restart=true would begin anew" in why
     assert told(gone_on(fit.job, tmp_path, monkeypatch)) == ["killed 8"], "on a person's word neither"
@@ -313,7 +316,7 @@ def test_shared_memory_costs_workers_before_it_costs_a_rung(tmp_path: Path) -> N
 @pytest.mark.parametrize(("fault", "words"), [("crash", "not for want of memory"), ("disk", "the disk is full")])
 def test_what_starting_again_would_not_cure_stops_with_a_report(tmp_path: Path, fault: str, words: str) -> None:
     fit = run(tmp_path, fault)
-    last = fit.attempts[-1].as_record(0)["next"]
+    last = fit.attempts[-1].record(0).written()["next"]
     assert len(fit.attempts) == 1 and fit.status is Status.FAILED and words in last["why"] and last["checkpoint"]["done"] == 1
 
 
@@ -323,7 +326,7 @@ def test_a_full_disk_is_named_though_no_word_of_the_trainers_says_so(small_disk:
     assert (made.ended, fit.status) == (Ended.DISK_FULL, Status.FAILED)
     assert made.evidence.startswith(f"no room is left on the disk of its run folder, {fit.job.folder.path}")
     assert "unexpected pos 64 vs 0" in made.evidence, "its last words are known though its log could not take them"
-    assert "the disk is full" in made.as_record(0)["next"]["why"]
+    assert "the disk is full" in made.record(0).written()["next"]["why"]
 
 
 def test_a_trainer_that_cant_resume_is_begun_anew_only_with_consent_and_nothing_of_it_is_removed(tmp_path: Path) -> None:
@@ -337,7 +340,7 @@ def test_a_trainer_that_cant_resume_is_begun_anew_only_with_consent_and_nothing_
 
 def test_restarts_are_counted(tmp_path: Path) -> None:
     fit = run(tmp_path, "killed", "killed", "killed", restarts=0)
-    assert told(fit) == ["killed 8"] and "recover.restarts=0" in fit.attempts[0].as_record(0)["next"]["why"]
+    assert told(fit) == ["killed 8"] and "recover.restarts=0" in fit.attempts[0].record(0).written()["next"]["why"]
 
 
 def gone_on(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> Fit:
@@ -386,7 +389,7 @@ def test_an_interrupted_run_says_what_it_can_be_gone_on_from(
     fitted(result)
     with (tmp_path / "out").open("wb") as out, pytest.raises(Interrupted) as told, state.recorded(result):
         attempts.see_through(result, show=(out, out))
-    assert result.attempts[-1].goes_on_from == goes_on_from == read(result.attempts[-1].as_record(0), LADDER).goes_on_from
+    assert result.attempts[-1].goes_on_from == goes_on_from == of_record(result.attempts[-1].record(0), LADDER).goes_on_from
     assert told.value.how_to_go_on == runs.how_to_go_on(job.folder.path, goes_on_from)
 
 

@@ -15,9 +15,9 @@ import pytest
 from launcher.config import recipe
 from launcher.config.schema import LadderRules, Recipe, TrainerRules
 from launcher.engine import resumption
-from launcher.engine.state import FORMAT
 from launcher.errors import BadInput
 from launcher.history import owner
+from launcher.history.records import FORMAT
 from launcher.trainers.suite import snapshot
 from tests.helpers.places import ROOT
 

@@ -1,0 +1,275 @@
+"""The shape of ``record.json``, which is also what ``--json`` prints; docs/record.schema.json is made of it.
+
+Every key has a default: an older autofit's record lacks some, and is read all the same. Keys that a later one has are kept as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
+
+FORMAT = 2
+"""Of the record. 1, which says no format, knew no attempts and can't be gone on with."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="allow", frozen=True, ser_json_inf_nan="constants", use_attribute_docstrings=True)
+
+    def written(self) -> dict[str, Any]:
+        """As it stands in a file: the keys that were said."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+class CheckpointRecord(_Part):
+    """A whole checkpoint of a run."""
+
+    path: str
+    done: float = 0.0
+    """How far it has come, in ``unit``."""
+    unit: str = ""
+    finished: bool = False
+
+
+class SameTrainingRecord(_Part):
+    """Whether a rung is the same training as the asked one: per aspect proven, different, or not comparable."""
+
+    gradient: str = ""
+    steps: str = ""
+    schedule: str = ""
+    samples: str = ""
+    verdict: str = ""
+    apart: float | None = None
+    layouts: list[str] = []
+    cure: dict[str, Any] = {}
+    notes: list[str] = []
+    seconds: float = 0.0
+    refused: str = ""
+    """Why rungs with more accumulation than asked were left out."""
+
+
+class RungRecord(_Part):
+    """One configuration on the ladder."""
+
+    rung_index: int = 0
+    rung: dict[str, Any] = {}
+    """Its wheels' values."""
+    accumulation: int = 1
+    effective_batch: int = 0
+
+
+class TrialRecord(RungRecord):
+    """One rung, really tried."""
+
+    effective_batch_seen: bool = False
+    """The trial saw what an optimizer step is made of."""
+    verdict: str = ""
+    phase: str = ""
+    peak_bytes: int = 0
+    seconds: float = 0.0
+    why: str = ""
+    source: str | None = None
+    """For memory failures: who refused."""
+    asked_bytes: int | None = None
+    """How much the failing allocation asked for."""
+    folder: str = ""
+    otherwise: list[str] = []
+    """Settings that ran otherwise than told."""
+    kept: str = ""
+    """When it was made, for one of a launch before this."""
+    same_training: SameTrainingRecord | None = None
+
+
+class NearestRecord(TrialRecord):
+    """A setting beyond the ladder that fits, where no rung does."""
+
+    command: str = ""
+
+
+class MoveRecord(_Part):
+    """What was done after an attempt."""
+
+    move: str = ""
+    """go_on, wait or stop."""
+    why: str = ""
+    rung_index: int | None = None
+    checkpoint: CheckpointRecord | None = None
+    workers: int | None = None
+
+
+class AttemptRecord(_Part):
+    """One launch of the full run's trainer."""
+
+    number: int = 1
+    command: str = ""
+    began: float = 0.0
+    """Seconds since 1970."""
+    checkpoint: CheckpointRecord | None = None
+    """What it went on from."""
+    workers: int | None = None
+    ended: str = "interrupted"
+    phase: str = ""
+    evidence: str = ""
+    source: str | None = None
+    asked_bytes: int | None = None
+    peak_bytes: int = 0
+    seconds: float = 0.0
+    left: list[CheckpointRecord] = []
+    """What it could be gone on from, newest first."""
+    goes_on_from: str = ""
+    """checkpoint, beginning or nothing; empty: nobody has looked."""
+    not_finite_since: float | None = None
+    rung_index: int = 0
+    rung: dict[str, Any] = {}
+    accumulation: int = 1
+    effective_batch: int = 0
+    fit_wrong_by_bytes: int | None = None
+    next: MoveRecord | None = None
+    same_training: SameTrainingRecord | None = None
+
+
+class DeviceRecord(_Part):
+    """The device a launch gets, and how much of its memory. Sizes are bytes."""
+
+    kind: str = ""
+    index: int = 0
+    uuid: str = ""
+    name: str = ""
+    total_bytes: int = 0
+    free_bytes: int = 0
+    budget_bytes: int = 0
+    cap_bytes: int = 0
+    """What a trial is held to."""
+    ceiling_bytes: int = 0
+    headroom: float = 0.0
+    neighbours: list[dict[str, Any]] = []
+    emulated: bool = False
+    notes: list[str] = []
+    may_spill: bool = False
+
+
+class KeptRecord(_Part):
+    """How the launch stands to the fits that are kept."""
+
+    digest: str | None = None
+    used: bool = False
+    id: int | None = None
+    made: str | None = None
+    made_in: str | None = None
+    why: str = ""
+
+
+class MisreadRecord(_Part):
+    """What was read of a command beside what its trial ran."""
+
+    rung_index: int = 0
+    read: dict[str, int] = {}
+    ran: dict[str, int] = {}
+    samples_per_step: dict[str, int] | None = None
+    believed: bool = False
+
+
+class RunRecord(_Part):
+    """How the full run's last attempt ended."""
+
+    returncode: int = 0
+    seconds: float = 0.0
+    peak_resident_bytes: int = 0
+    peak_device_bytes: int = 0
+    peak_bytes: int = 0
+    memory_failure: dict[str, Any] | None = None
+    ended: str = ""
+    phase: str = ""
+    evidence: str = ""
+    optimizer_steps: int | None = None
+    lost_to_memory: list[str] = []
+
+
+class StepsRecord(_Part):
+    """A full run's optimizer steps against those due."""
+
+    made: int = 0
+    due: list[int] = []
+    """At least and at most."""
+    due_by: str = ""
+    line: str = ""
+
+
+class MemoryRecord(_Part):
+    """The full run's peak beside its trial's."""
+
+    trial_peak_bytes: int = 0
+    run_peak_bytes: int = 0
+    cap_bytes: int = 0
+    budget_bytes: int = 0
+
+
+class Record(_Part):
+    """One launch."""
+
+    format: int = 1
+    status: str = ""
+    fit_only: bool | None = None
+    """Only trials were asked for; null: an older autofit's record, which doesn't say."""
+    recipe: str = ""
+    rung: dict[str, Any] | None = None
+    """Where the full run stands, or ended; before it the rung that fits."""
+    rung_index: int | None = None
+    accumulation: int | None = None
+    effective_batch: int | None = None
+    effective_batch_seen: bool = False
+    effective_batch_asked: int | None = None
+    given_up: dict[str, Any] | None = None
+    """Wheel -> asked and used."""
+    trials: list[TrialRecord] = []
+    attempts: list[AttemptRecord] = []
+    same_training: SameTrainingRecord | None = None
+    chosen_rung_index: int | None = None
+    cwd: str = ""
+    run_dir: str = ""
+    command: str | None = None
+    device: DeviceRecord | None = None
+    trial_seconds: float = 0.0
+    kept: KeptRecord = KeptRecord()
+    misread: MisreadRecord | None = None
+    nearest: NearestRecord | None = None
+    run: RunRecord | None = None
+    steps: StepsRecord | None = None
+    memory: MemoryRecord | None = None
+    results: dict[str, Any] = {}
+    """What the full run achieved."""
+    _unread: frozenset[str] = PrivateAttr(default=frozenset())
+
+    @classmethod
+    def read(cls, path: Path) -> Self | None:
+        """What a file says, as far as it can be understood; None where there is none, or it is torn."""
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except OSError:
+            return None
+        except ValidationError as wrong:
+            return cls._of_what_is_understood(path, wrong)
+
+    @classmethod
+    def _of_what_is_understood(cls, path: Path, wrong: ValidationError) -> Self | None:
+        """Another autofit's: without the keys that have another shape there."""
+        unread = {error["loc"][0] for error in wrong.errors() if error["loc"]}
+        if not unread:
+            return None
+        said: Mapping[str, Any] = json.loads(path.read_bytes())
+        record = cls.model_validate({key: value for key, value in said.items() if key not in unread})
+        record._unread = frozenset(map(str, unread))
+        return record
+
+    @property
+    def may_name_checkpoints(self) -> bool:
+        """Whether an attempt has left one, or what attempts have left can't be understood."""
+        return "attempts" in self._unread or any(attempt.left for attempt in self.attempts)
+
+
+def schema() -> str:
+    """The JSON schema of a record, as docs/record.schema.json has it."""
+    return json.dumps(Record.model_json_schema(), indent=2) + "\n"

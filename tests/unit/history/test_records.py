@@ -1,0 +1,64 @@
+"""A launch's record, as this autofit and older ones have written it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from launcher.history import records
+from launcher.history.records import FORMAT, Record
+from launcher.history.runs import TORN, read
+from tests.helpers.places import ROOT
+
+RECORDS = ROOT / "tests" / "data" / "records"
+
+
+def parts(of: BaseModel) -> Iterator[BaseModel]:
+    """It, and every part of it."""
+    yield of
+    for _, value in of:
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, BaseModel):
+                yield from parts(one)
+
+
+@pytest.mark.parametrize("name", ["format_1", "format_2"])
+def test_a_record_is_read_and_written_again_with_every_key_that_it_had(name: str) -> None:
+    path = RECORDS / f"{name}.json"
+    record = Record.read(path)
+    assert record is not None and record.written() == json.loads(path.read_text(encoding="utf-8"))
+    assert [one.model_extra for one in parts(record)] == [{}] * len(list(parts(record))), "no key is without a name in the schema"
+
+
+def test_what_is_known_of_older_records(tmp_path: Path) -> None:
+    first, second = (Record.read(RECORDS / f"format_{number}.json") for number in (1, 2))
+    assert first is not None and second is not None and (first.format, second.format) == (1, FORMAT)
+    assert first.memory is not None and first.memory.run_peak_bytes == 429916160 and first.trials[0].verdict == "fits"
+    assert [one.ended for one in second.attempts] == ["out_of_memory", "killed", "done"] and first.attempts == []
+    assert second.attempts[0].next is not None and second.attempts[0].next.rung_index == 1
+    (tmp_path / "trials").mkdir()
+    (tmp_path / "record.json").write_text((RECORDS / "format_1.json").read_text(encoding="utf-8"), encoding="utf-8")
+    run = read(tmp_path)
+    assert (run.recipe, run.rung, run.trial_peak_bytes) == ("few", {"micro_batch": 8, "accumulation": 1}, 400 * 2**20)
+
+
+def test_a_key_of_another_shape_is_left_out_and_a_torn_record_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    path.write_text('{"status": "done", "rung_index": "lowest", "memory": [1], "of_a_later_one": {"a": 1}}', encoding="utf-8")
+    record = Record.read(path)
+    assert record is not None and record.written() == {"status": "done", "of_a_later_one": {"a": 1}}
+    path.write_text('{"status": "failed", "attempts": [{"left": "checkpoint-3"}]}', encoding="utf-8")
+    assert (record := Record.read(path)) is not None and record.may_name_checkpoints, "`autofit runs --prune` keeps its folder"
+    for torn in ('{"status": "do', "[]", ""):
+        path.write_text(torn, encoding="utf-8")
+        assert Record.read(path) is None and read(tmp_path).goes_on_from == TORN
+    assert Record.read(tmp_path / "nowhere.json") is None
+
+
+def test_the_published_schema_is_that_of_the_record() -> None:
+    published = (ROOT / "docs" / "record.schema.json").read_text(encoding="utf-8")
+    assert published == records.schema(), "make schema"
