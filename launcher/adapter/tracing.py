@@ -42,6 +42,8 @@ class Tracing:
     """By phase: what a CPU's process takes beside."""
     expandable: bool = False
     """A card's segments are expandable at this rung."""
+    emptied_above: float = 1.0
+    """The trainer gives cached segments back before a validation where more than this part of the card is reserved; 1: never."""
     cublas_bytes: int = 0
     """What the trainer sets cuBLAS' workspace to; 0: PyTorch's own."""
     kept: Mapping[str, int] = field(default_factory=dict)

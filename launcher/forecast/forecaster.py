@@ -197,9 +197,10 @@ class Family:
             return False, False
         found = self.events(tracing.sizes, accumulates=accumulates)
         low, high = bounds(self.card, tracing)
-        if goes_through(found, high, capacity, expandable=tracing.expandable):
+        how: Any = {"expandable": tracing.expandable, "emptied_above": tracing.emptied_above}
+        if goes_through(found, high, capacity, **how):
             return True, True
-        return False, goes_through(found, low, capacity, expandable=tracing.expandable)
+        return False, goes_through(found, low, capacity, **how)
 
 
 def bounds(card: Card, tracing: Tracing) -> tuple[Workspaces, Workspaces]:

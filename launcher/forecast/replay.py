@@ -13,9 +13,6 @@ from launcher.forecast.caching_allocator import Full, Segments
 from launcher.shared.report import Phase
 from launcher.shared.trace import Began, Convolved, Event, Gave, Took
 
-EMPTIED_ABOVE = 0.5
-"""Ultralytics gives cached segments back before validation where more than half of the card is in use (engine/trainer.py, 8.4.190)."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workspaces:
@@ -38,8 +35,10 @@ class Use:
     reserved_bytes: int
 
 
-def replay(events: Sequence[Event], workspaces: Workspaces, *, capacity: int | None = None, expandable: bool = False) -> list[Use]:
-    """What each phase uses, in order. Raises Full where ``capacity`` isn't enough.
+def replay(
+    events: Sequence[Event], workspaces: Workspaces, *, capacity: int | None = None, expandable: bool = False, emptied_above: float = 1.0
+) -> list[Use]:
+    """What each phase uses, in order. Raises Full where ``capacity`` isn't enough. ``emptied_above``: see ``Tracing``.
 
     Without one, each phase begins with no segment that holds nothing: what it uses is then its own need, and not what the phase before
     had left lying about.
@@ -56,7 +55,7 @@ def replay(events: Sequence[Event], workspaces: Workspaces, *, capacity: int | N
         elif isinstance(event, Began):
             uses.append(Use(phase=phase, allocated_bytes=card.peak_allocated, reserved_bytes=max(highest, card.reserved)))
             phase, highest, card.peak_allocated = event.phase, 0, card.allocated
-            if capacity is None or (phase == Phase.VALIDATE and card.reserved > EMPTIED_ABOVE * capacity):
+            if capacity is None or (phase == Phase.VALIDATE and card.reserved > emptied_above * capacity):
                 card.empty_cache()
         elif isinstance(event, Convolved):
             _workspace(card, event, workspaces)
@@ -77,11 +76,11 @@ def _workspace(card: Segments, event: Convolved, workspaces: Workspaces) -> None
             card.release("workspace")
 
 
-def goes_through(events: Sequence[Event], workspaces: Workspaces, capacity: int, *, expandable: bool) -> bool:
+def goes_through(events: Sequence[Event], workspaces: Workspaces, capacity: int, *, expandable: bool, emptied_above: float = 1.0) -> bool:
     """Whether the run goes through with so many bytes for the allocator. Reserved without end is not the need: an allocator that has
     room keeps what it could give back."""
     try:
-        replay(events, workspaces, capacity=capacity, expandable=expandable)
+        replay(events, workspaces, capacity=capacity, expandable=expandable, emptied_above=emptied_above)
     except Full:
         return False
     return True

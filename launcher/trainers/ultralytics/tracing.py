@@ -88,6 +88,7 @@ def of(
         environment=environment.prepare,
         rests=RESTS,
         expandable=True,  # shapes always vary: see the adapter
+        emptied_above=0.5,  # engine/trainer.py, 8.4.190
         cublas_bytes=DETERMINISTIC_BYTES if args("deterministic") else 0,
         left_out=LEFT_OUT,
     )

@@ -49,3 +49,15 @@ def test_reserved_without_a_cap_is_more_than_the_need() -> None:
 def test_a_card_that_is_too_small_is_full() -> None:
     with pytest.raises(Full):
         replay(traces.of_a_detector().at(traces.sizes(8, 20)), LOW, capacity=64 * MIB)
+
+
+def test_a_trainer_that_empties_the_cache_before_validation_goes_through_with_less() -> None:
+    run: list[Event] = [
+        Began(Phase.TRAIN),
+        *(Took(key, 21 * MIB) for key in range(3)),
+        *(Gave(key) for key in range(3)),
+        Began(Phase.VALIDATE),
+    ]
+    kept = of(Phase.VALIDATE, replay(run, NOTHING, capacity=100 * MIB)).reserved_bytes
+    emptied = of(Phase.VALIDATE, replay(run, NOTHING, capacity=100 * MIB, emptied_above=0.5)).reserved_bytes
+    assert emptied < kept
