@@ -26,7 +26,7 @@ from launcher.errors import Fault
 from launcher.ladder.build import WheelSpec
 from launcher.ladder.course import Length
 from launcher.ladder.rungs import Ladder, Rung
-from launcher.ladder.same_training import Finding
+from launcher.ladder.twins import Finding
 from launcher.machine.devices import Budget
 from launcher.shared.report import TrialReport
 

@@ -1,4 +1,4 @@
-"""Proves a rung that fits to be the asked training, by running twins of it. ``ladder.same_training`` judges what they saw.
+"""Proves a rung that fits to be the asked training, by running twins of it. ``ladder.twins`` compares what they saw.
 
 Once per launch, where the rung that was found accumulates more than was asked; what comes of it is kept with the fit.
 """
@@ -6,33 +6,24 @@ Once per launch, where the rung that was found accumulates more than was asked; 
 from __future__ import annotations
 
 import contextlib
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from launcher.adapter.commands import Command
 from launcher.adapter.protocol import Proves, ability
 from launcher.config.schema import Recipe
 from launcher.errors import BadInput
 from launcher.ladder import same_training
-from launcher.ladder.rungs import MICRO_BATCH, Rung
-from launcher.ladder.same_training import Finding, Kind, SameTraining, Twin
-from launcher.machine import process
-from launcher.shared.orders import Orders
-from launcher.trial.environment import allocator_environment
+from launcher.ladder.rungs import Rung
+from launcher.ladder.same_training import SameTraining
+from launcher.ladder.twins import Finding, FindingKind, Twin, compare, with_one_row
 from launcher.trial.job import Job
+from launcher.trial.twins import OutOfTime, Twins
 
-MODULE = "launcher.trainers.script.inside.same.run"
-PASS_STEPS = 4
-"""Optimizer steps that a pass over the data is cut to."""
 MOST_ROWS = 64
 """Of a micro-batch by which a factor is confirmed."""
-LEAST_S = 5.0
-"""With less left no more twins are begun."""
-REFUSED = frozenset({Kind.SCALE, Kind.WEIGHTED, Kind.ROWS_SEE, Kind.SETTINGS, Kind.SAMPLES, Kind.DIFFERENT})
+REFUSED = frozenset(FindingKind) - {FindingKind.SAME, FindingKind.UNCOMPARABLE}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,18 +58,11 @@ def with_cure(job: Job, cure: Mapping[str, Any]) -> Job:
     return replace(job, adapter=type(job.adapter)(recipe))
 
 
-class _OutOfTime(Exception):
-    """The twins took longer than they may."""
-
-
 class _Proving:
     """One proof under way."""
 
     def __init__(self, job: Job, rung: Rung, *, until: float) -> None:
-        self._job, self._rung, self._until = job, rung, until
-        self._place = job.folder.trials / "twins"
-        self._rounds = 0
-        self._single = True
+        self._job, self._rung, self._twins = job, rung, Twins(job, rung, until=until)
 
     def proof(self) -> Proof:
         adapter, limit_s = ability(self._job.adapter, Proves), self._job.recipe.trial.proof_timeout_s
@@ -95,10 +79,10 @@ class _Proving:
             return self._compared(adapter, layouts)
         except (BadInput, OSError, ValueError) as error:
             return self._unproven(adapter, f"its twins could not be run: {error}")
-        except _OutOfTime:
+        except OutOfTime:
             return self._unproven(adapter, f"it took longer than {limit_s:g} s (trial.proof_timeout_s)")
         finally:
-            self._forget()
+            self._twins.forget()
 
     def _unproven(self, adapter: Proves, why: str) -> Proof:
         """Nothing could be compared: launched all the same, save where it would be shorter than asked."""
@@ -107,9 +91,9 @@ class _Proving:
 
     def _compared(self, adapter: Proves, layouts: Sequence[tuple[int, int]]) -> Proof:
         finding, twins = self._found(adapter, layouts)
-        if finding.kind is Kind.UNCOMPARABLE and layouts[0][0] == 4:
+        if finding.kind is FindingKind.UNCOMPARABLE and layouts[0][0] == 4:
             again, fewer = self._found(adapter, _other(layouts, four=bool(twins[0].steps)))
-            if again.kind is not Kind.UNCOMPARABLE:
+            if again.kind is not FindingKind.UNCOMPARABLE:
                 finding, twins = again, fewer
         if doubt := adapter.doubted(finding):
             return self._unproven(adapter, doubt)
@@ -117,15 +101,15 @@ class _Proving:
         own = adapter.told(finding)
         layouts = [(twin.micro_batch, twin.accumulation) for twin in twins]
         if refused := _refusal(finding, same, told=own) or _too_short(adapter, same):
-            with contextlib.suppress(_OutOfTime):  # what is known to differ isn't launched for want of time
+            with contextlib.suppress(OutOfTime):  # what is known to differ isn't launched for want of time
                 if (put_right := self._cured(adapter, finding, layouts, refused)) is not None:
                     return put_right
             return Proof(same=same, refused=refused)
-        if finding.kind is Kind.SAME and twins[0].ragged:
+        if finding.kind is FindingKind.SAME and twins[0].ragged:
             same = self._to_the_end_of_a_pass(adapter, same, layouts, whole=twins[0].whole)
-        if (finding.kind is Kind.SAME or own) and any(twin.batch_norm for twin in twins):
+        if (finding.kind is FindingKind.SAME or own) and any(twin.batch_norm for twin in twins):
             same = self._with_batch_norm(adapter, same, layouts, own)
-        return self._with_points(adapter, same, layouts) if finding.kind is Kind.SAME else Proof(same=same)
+        return self._with_points(adapter, same, layouts) if finding.kind is FindingKind.SAME else Proof(same=same)
 
     def _with_points(self, adapter: Proves, same: SameTraining, layouts: Sequence[tuple[int, int]]) -> Proof:
         """Whether it evaluates at the same optimizer steps, where a word says how often; turned along where that puts it right. It is told
@@ -134,15 +118,15 @@ class _Proving:
         if recipe is None:
             return Proof(same=same)
         try:
-            twins = self._run(adapter, [layouts[0], layouts[-1]], points=True)
+            twins = self._twins.run(adapter, [layouts[0], layouts[-1]], points=True)
             if not (otherwise := same_training.evaluated_otherwise(*twins)):
                 return Proof(same=same)
             job, changed = self._with(recipe)
             mended = ability(job.adapter, Proves)
             assert mended is not None
-            if same_training.evaluated_otherwise(*self._run(mended, [layouts[0], layouts[-1]], points=True)):
+            if same_training.evaluated_otherwise(*self._twins.run(mended, [layouts[0], layouts[-1]], points=True)):
                 return Proof(same=replace(same, schedule=otherwise))
-        except _OutOfTime:
+        except OutOfTime:
             return Proof(same=same)
         note = f"as it stands its schedule {otherwise}; put right from outside, and shown so"
         return Proof(same=replace(same, cure={**same.cure, **changed}, notes=(*same.notes, note)), job=job)
@@ -162,52 +146,52 @@ class _Proving:
         other = (micro // times, accumulation * times) if micro % times == 0 else layouts[-1]
         samples = micro * accumulation
         left = min(max(round(samples * (whole % many if whole else many // 2) / many), 1), max(samples - 1, 1))
-        twins = self._run(adapter, [layouts[0], other], pass_samples=2 * samples + left)
-        return same_training.but_for_the_last_step(same, same_training.compare(twins[0], twins[1:]), twins[0], twins[1])
+        twins = self._twins.run(adapter, [layouts[0], other], pass_samples=2 * samples + left)
+        return same_training.but_for_the_last_step(same, compare(twins[0], twins[1:]), twins[0], twins[1])
 
     def _with_batch_norm(self, adapter: Proves, same: SameTraining, layouts: Sequence[tuple[int, int]], own: str) -> SameTraining:
         """By how much statistics of micro-batches change the update (and what else the trainer's own accumulation changes), when all else
         is the same."""
         (micro, accumulation), *_ = layouts
         half = (micro // 2, 2 * accumulation) if micro > 2 else layouts[-1]  # statistics of one row say nothing of the rung's own
-        twins = self._run(adapter, [layouts[0], half], batch_norm_trains=True)
-        apart = same_training.compare(twins[0], twins[1:]).apart
+        twins = self._twins.run(adapter, [layouts[0], half], batch_norm_trains=True)
+        apart = compare(twins[0], twins[1:]).apart
         return same_training.but_for_batch_norm(same, apart, twins, own=own)
 
     def _cured(self, adapter: Proves, finding: Finding, layouts: Sequence[tuple[int, int]], refused: str) -> Proof | None:
         """With what the finding names as its cure, where there is one and it is proven; one may follow another."""
-        recipe = adapter.course_of() if finding.kind in (Kind.SAME, Kind.SAMPLES) else adapter.cured(finding)
+        recipe = adapter.course_of() if finding.kind in (FindingKind.SAME, FindingKind.SAMPLES) else adapter.cured(finding)
         if recipe is None:
             return None
         job, changed = self._with(recipe)
         mended = ability(job.adapter, Proves)
         assert mended is not None
         again = self._compared(mended, layouts)
-        if again.refused or again.same.verdict != Kind.SAME:
+        if again.refused or again.same.verdict != FindingKind.SAME:
             return None
-        if finding.kind is Kind.SCALE and (why := self._only_of_few(mended, layouts)):
+        if finding.kind is FindingKind.SCALE and (why := self._only_of_few(mended, layouts)):
             return self._unproven(adapter, why)
         note = f"as it stands {refused}; put right from outside, and proven so"
         return Proof(same=replace(again.same, cure={**changed, **again.same.cure}, notes=(note, *again.same.notes)), job=again.job or job)
 
     def _found(self, adapter: Proves, layouts: Sequence[tuple[int, int]]) -> tuple[Finding, list[Twin]]:
         """What twins of these layouts come to; of one row, repeated, where that tells why they differ."""
-        twins = self._run(adapter, layouts)
+        twins = self._twins.run(adapter, layouts)
         if any(twin.widened and not twin.steps for twin in twins):  # what it computes itself stays of half precision
-            self._single = False
-            twins = self._run(adapter, layouts)
+            self._twins.single = False
+            twins = self._twins.run(adapter, layouts)
         if not all(twin.steps for twin in twins):  # made as short as that, it may have nothing to do
-            twins = self._run(adapter, layouts, short=False)
-        finding = same_training.compare(twins[0], twins[1:])
+            twins = self._twins.run(adapter, layouts, short=False)
+        finding = compare(twins[0], twins[1:])
         if finding.rows_differ and twins[0].indices:
-            again = self._run(adapter, layouts, rows=list(twins[0].indices), rows_of=twins[0].dataset)
-            forced = same_training.compare(again[0], again[1:])
-            if forced.kind is not Kind.UNCOMPARABLE:
+            again = self._twins.run(adapter, layouts, rows=list(twins[0].indices), rows_of=twins[0].dataset)
+            forced = compare(again[0], again[1:])
+            if forced.kind is not FindingKind.UNCOMPARABLE:
                 twins, finding = again, forced
-        if finding.kind is Kind.DIFFERENT:
-            with contextlib.suppress(_OutOfTime):  # why they differ isn't known then; that they do is
-                one = self._run(adapter, [layouts[0], layouts[-1]], same_row=True)
-                finding = same_training.with_one_row(finding, one[0], one[1])
+        if finding.kind is FindingKind.DIFFERENT:
+            with contextlib.suppress(OutOfTime):  # why they differ isn't known then; that they do is
+                one = self._twins.run(adapter, [layouts[0], layouts[-1]], same_row=True)
+                finding = with_one_row(finding, one[0], one[1])
         return finding, twins
 
     def _only_of_few(self, mended: Proves, layouts: Sequence[tuple[int, int]]) -> str:
@@ -217,83 +201,9 @@ class _Proving:
         if most <= layouts[0][0]:
             return ""
         many, twins = self._found(mended, [(most, asked), (most // 4, 4 * asked)])
-        if many.kind in (Kind.SAME, Kind.UNCOMPARABLE):
+        if many.kind in (FindingKind.SAME, FindingKind.UNCOMPARABLE):
             return ""
         return f"its gradients differ by a factor on {layouts[0][0]} rows and otherwise on {twins[0].micro_batch}: {many.why}"
-
-    # -- running
-
-    def _run(
-        self, adapter: Proves, layouts: Sequence[tuple[int, int]], *, short: bool = True, points: bool = False, **told: Any
-    ) -> list[Twin]:
-        """Twins of these layouts, the first of which the others are held against."""
-        self._rounds += 1
-        left = self._until - time.monotonic()
-        if left < LEAST_S:
-            raise _OutOfTime
-        place = self._place / str(self._rounds)
-        shutil.rmtree(place, ignore_errors=True)  # of an earlier beginning of the same launch
-        place.mkdir(parents=True)
-        names = [f"{micro}x{accumulation}" for micro, accumulation in layouts]
-        twins = []
-        for name, (micro, accumulation) in zip(names, layouts, strict=True):
-            rung = replace(self._rung, values={**self._rung.values, MICRO_BATCH: micro}, accumulation=accumulation)
-            command = adapter.twin(rung, self._job.budget, folder=place / name, short=short, points=points)
-            samples = micro * accumulation
-            more = {
-                "samples": samples,
-                "micro_batch": micro,
-                "pass_samples": PASS_STEPS * samples,
-                "seconds": left / 4,
-                "whole_batch": self._rung.effective_batch,
-                "single": self._single,
-                **told,
-            }
-            twins.append(_twin(name, command, against="" if name == names[0] else names[0], told=more))
-        self._child(place, {"twins": twins, "at_once": self._at_once, "limit_s": left / 2})
-        return [
-            same_training.read(place / name, micro_batch=micro, accumulation=accumulation)
-            for name, (micro, accumulation) in zip(names, layouts, strict=True)
-        ]
-
-    @property
-    def _at_once(self) -> int:
-        """Two, on a CPU with room for both."""
-        budget = self._job.budget
-        return 2 if budget.kind == "cpu" and 2 * budget.ceiling_bytes < budget.free_bytes else 1
-
-    def _child(self, place: Path, payload: dict[str, Any]) -> None:
-        budget = self._job.budget
-        orders = Orders(
-            module=MODULE, folder=str(place), device=budget.kind, device_uuid=budget.uuid, may_spill=budget.may_spill,
-            cap_bytes=budget.cap_bytes, ceiling_bytes=budget.ceiling_bytes, accumulation=self._rung.accumulation, payload=payload,
-        )  # fmt: skip
-        orders.scratch.mkdir(exist_ok=True)
-        orders.write(place / "orders.json")
-        child = process.start(
-            process.python_module("launcher.worker", str(place / "orders.json")),
-            env=allocator_environment(budget, self._rung, shapes_vary=self._job.adapter.shapes_vary(self._rung)),
-            stdout=place / "stdout.log",
-            stderr=place / "stderr.log",
-        )
-        with process.forward_signals(child, grace_s=1.0):
-            ending = process.wait(child, timeout_s=max(self._until - time.monotonic(), 1.0), stderr=place / "stderr.log")
-        if ending.timed_out:
-            raise _OutOfTime
-
-    def _forget(self) -> None:
-        """Gradients are large, and of no use afterwards; what each twin said stays."""
-        for path in self._place.glob("**/gradients-*.pt"):
-            path.unlink(missing_ok=True)
-        for path in self._place.glob("*/scratch"):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _twin(name: str, command: Command, *, against: str, told: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "name": name, "argv": list(command.argv), "env": dict(command.env), "told": {**told, "against": against},
-        "files": {str(path): text for path, text in command.files.items()},
-    }  # fmt: skip
 
 
 def _other(layouts: Sequence[tuple[int, int]], *, four: bool) -> list[tuple[int, int]]:

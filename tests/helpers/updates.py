@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher.ladder.same_training import Figures, Step, Twin
+from launcher.ladder.twins import Figures, Step, Twin
 
 
 def twin(

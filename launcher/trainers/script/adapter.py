@@ -32,8 +32,7 @@ from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder.build import WheelSpec
 from launcher.ladder.course import Length
 from launcher.ladder.rungs import Ladder, Rung, divisors_down
-from launcher.ladder.same_training import Finding
-from launcher.ladder.same_training import Kind as FindingKind
+from launcher.ladder.twins import Finding, FindingKind
 from launcher.machine import devices
 from launcher.machine.devices import Budget
 from launcher.shared.report import WORLD_SIZE, TrialReport

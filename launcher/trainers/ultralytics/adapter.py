@@ -31,8 +31,7 @@ from launcher.config.schema import Value, WheelRule
 from launcher.errors import BadInput, Fault
 from launcher.ladder.build import WheelSpec
 from launcher.ladder.rungs import Ladder, Rung
-from launcher.ladder.same_training import Finding
-from launcher.ladder.same_training import Kind as FindingKind
+from launcher.ladder.twins import Finding, FindingKind
 from launcher.machine import devices, host, process
 from launcher.machine.devices import Budget
 from launcher.shared.report import TrialReport

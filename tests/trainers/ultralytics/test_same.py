@@ -11,7 +11,8 @@ import pytest
 from launcher.config.schema import TrialRules
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
-from launcher.ladder.same_training import PROVEN, Finding, Kind
+from launcher.ladder.same_training import PROVEN
+from launcher.ladder.twins import Finding, FindingKind
 from launcher.trainers.suite import cpu_budget, snapshot
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from launcher.trial import proof
@@ -62,19 +63,19 @@ def test_an_update_differs_by_what_ultralytics_own_accumulation_makes_differ_alo
 @pytest.mark.parametrize(
     ("finding", "doubted"),
     [
-        (Finding(kind=Kind.DIFFERENT, why="0.3 apart"), True),  # no time was left to see why
-        (Finding(kind=Kind.ROWS_SEE, why="its rows see each other"), True),
-        (Finding(kind=Kind.SCALE, why="a quarter", power=-1), True),  # four images of which no target counts are divided by one
-        (Finding(kind=Kind.SCALE, why="four times", power=1), False),
-        (Finding(kind=Kind.SETTINGS, why="another learning rate"), False),
-        (Finding(kind=Kind.SAMPLES, why="other samples"), False),
-        (Finding(kind=Kind.WEIGHTED, why="weights of images"), False),  # told by its figure
+        (Finding(kind=FindingKind.DIFFERENT, why="0.3 apart"), True),  # no time was left to see why
+        (Finding(kind=FindingKind.ROWS_SEE, why="its rows see each other"), True),
+        (Finding(kind=FindingKind.SCALE, why="a quarter", power=-1), True),  # four images of which no target counts are divided by one
+        (Finding(kind=FindingKind.SCALE, why="four times", power=1), False),
+        (Finding(kind=FindingKind.SETTINGS, why="another learning rate"), False),
+        (Finding(kind=FindingKind.SAMPLES, why="other samples"), False),
+        (Finding(kind=FindingKind.WEIGHTED, why="weights of images"), False),  # told by its figure
     ],
 )
 def test_only_what_weights_of_images_can_not_make_differ_is_refused(tmp_path: Path, finding: Finding, doubted: bool) -> None:
     adapter = UltralyticsAdapter(make(tmp_path / "data.yaml"))
     assert (finding.why in adapter.doubted(finding)) is doubted
-    assert bool(adapter.told(finding)) is (finding.kind is Kind.WEIGHTED)
+    assert bool(adapter.told(finding)) is (finding.kind is FindingKind.WEIGHTED)
 
 
 def test_data_with_too_few_images_that_show_something_is_not_made_smaller(shapes: Callable[..., ShapesData]) -> None:

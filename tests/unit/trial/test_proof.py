@@ -18,13 +18,15 @@ from launcher.engine import fit as story
 from launcher.engine.events import Fitted, Proven
 from launcher.engine.state import Fit, Status
 from launcher.ladder.rungs import Rung, Wheel, build
-from launcher.ladder.same_training import Finding, SameTraining, Twin, unproven
+from launcher.ladder.same_training import SameTraining, unproven
+from launcher.ladder.twins import Finding, Twin
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.report import SAID_ACCUMULATION, UPDATES, Phase, PhaseUse, TrialReport
 from launcher.trial import proof, trial
 from launcher.trial.job import Job
 from launcher.trial.proof import Proof
 from launcher.trial.trial import Trial
+from launcher.trial.twins import OutOfTime, Twins
 from tests.helpers.few import Few, Launches
 from tests.helpers.updates import twin
 
@@ -178,7 +180,7 @@ def played(launches: Launches, monkeypatch: pytest.MonkeyPatch) -> Callable[[Say
             rounds.append(" ".join([*(f"{micro}x{accumulation}" for micro, accumulation in layouts), *sorted(told)]))
             return [says(adapter.recipe.trainer.args, micro, accumulation, told) for micro, accumulation in layouts]
 
-        monkeypatch.setattr(proof._Proving, "_run", ran)
+        monkeypatch.setattr(Twins, "run", ran)
         job = launches.job()
         job = replace(job, adapter=Mendable(job.recipe))  # type: ignore[arg-type]
         return proof.prove(job, job.ladder.rungs[1]), rounds
@@ -219,7 +221,7 @@ def test_a_cure_that_does_not_help_is_not_taken(played: Callable[[Says], tuple[P
 def test_what_is_known_to_differ_is_refused_though_no_time_is_left_to_say_why(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
     def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
         if told or "update" in args:
-            raise proof._OutOfTime
+            raise OutOfTime
         return twin(micro, accumulation, apart=None if accumulation == 1 else 0.5, rest=0.5)
 
     found, _ = played(says)
@@ -228,7 +230,7 @@ def test_what_is_known_to_differ_is_refused_though_no_time_is_left_to_say_why(pl
 
 def test_nothing_is_refused_for_want_of_time_alone(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
     def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
-        raise proof._OutOfTime
+        raise OutOfTime
 
     found, _ = played(says)
     assert not found.refused and "it took longer than 300 s" in found.same.gradient
@@ -239,7 +241,7 @@ def test_what_a_trainer_doubts_is_launched_and_told_as_not_comparable(
 ) -> None:
     def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
         if told:
-            raise proof._OutOfTime
+            raise OutOfTime
         return twin(micro, accumulation, apart=None if accumulation == 1 else 0.5, rest=0.5)
 
     monkeypatch.setattr(Mendable, "doubted", lambda self, finding: f"{finding.why}, in doubt")

@@ -1,0 +1,300 @@
+"""Twins of a training: what each saw, and whether they did the same. Pure.
+
+Twins are short runs of the person's own command: the same rows in two layouts of one optimizer step (4 x 1 and 1 x 4), random
+things at rest. What is the same lies at 1e-8 to 4e-7 in single precision, what isn't above 2e-2: docs/decisions/020.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+APART = 1e-4
+"""Relative distance of gradients, before clipping, up to which the first step is the same."""
+APART_LATER = 1e-2
+"""Of the steps after it, which begin at weights that differ by rounding."""
+ROUNDED = 2.5
+"""Times the rounding of the weights' kind of number, where that is more (2e-2 of bfloat16): not all can be compared in single precision."""
+ALMOST = 1e-3
+"""A factor this near k or 1/k is that."""
+
+
+class FindingKind(StrEnum):
+    """What the twins of a rung came to."""
+
+    SAME = "same"
+    SCALE = "scale"  # every gradient is k times, or a k-th of, the asked one's
+    WEIGHTED = "weighted"  # each micro-batch is averaged by itself, whatever its number of targets
+    ROWS_SEE = "rows_see_each_other"  # a loss or a layer that looks across the batch
+    SETTINGS = "other_settings"  # learning rate, or another number of the optimizer
+    SAMPLES = "other_samples"  # an optimizer step is made of another number of samples
+    DIFFERENT = "different"
+    UNCOMPARABLE = "not_comparable"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Figures:
+    """How one twin's gradients lie to the first's."""
+
+    apart: float = 0.0
+    """|g - g1| / |g1|."""
+    factor: float = 1.0
+    """The best c of g = c g1."""
+    rest: float = 0.0
+    """|g - c g1| / |g|."""
+    length: float = 0.0
+    length_first: float = 0.0
+    mismatch: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """One optimizer step of a twin."""
+
+    optimizer: int
+    """Number, as they were made."""
+    rows: int
+    """That had been drawn by then."""
+    backwards: int
+    settings: tuple[Mapping[str, float], ...]
+    """Numbers of each parameter group, the learning rate above all."""
+    passes: int = 0
+    against: Figures | None = None
+    weights: str = ""
+    epsilon: float = 0.0
+    """Rounding of the kind of number that the weights are; of an optimizer's first step."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Twin:
+    """What one twin saw."""
+
+    micro_batch: int
+    accumulation: int
+    steps: tuple[Step, ...] = ()
+    ended: str = ""
+    """exit: by itself; limit: it was long enough; failed; steps: it was cut off; empty: there is nothing of it."""
+    why: str = ""
+    """Of a failure, or of there being nothing."""
+    rows: tuple[str, ...] = ()
+    """Digests in the order in which they were drawn."""
+    indices: tuple[str, ...] = ()
+    dataset: int = 0
+    whole: int | None = None
+    """Samples of a whole pass, by its loader's own length."""
+    ragged: bool = False
+    """A pass over the real data ends with a smaller optimizer step."""
+    batch_norm: bool = False
+    evaluations: int = 0
+    """Passes over data that is never trained on."""
+    mixed: bool = False
+    """An order of a micro-batch's rows was drawn while it was trained on."""
+    widened: bool = False
+    """Its weights of half precision were turned to single."""
+    beside: float = 0.0
+    """How far what is kept of the weights beside them lies from the first twin's, in parts of its distance to the weights."""
+
+    @property
+    def layout(self) -> str:
+        return f"{self.micro_batch} x {self.accumulation}"
+
+    @property
+    def samples(self) -> int:
+        return self.micro_batch * self.accumulation
+
+    def of(self, optimizer: int) -> list[Step]:
+        return [step for step in self.steps if step.optimizer == optimizer]
+
+    @property
+    def optimizers(self) -> list[int]:
+        return sorted({step.optimizer for step in self.steps})
+
+    @property
+    def updates(self) -> int:
+        """Steps of the optimizer that stepped most."""
+        return max(Counter(step.optimizer for step in self.steps).values(), default=0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """What the comparison came to."""
+
+    kind: FindingKind
+    why: str = ""
+    """A sentence for people; empty where it is the same."""
+    apart: float | None = None
+    """Greatest relative distance of the first step's gradients."""
+    power: int = 0
+    """1 where gradients grow with the accumulation, -1 where they shrink, of one row that is repeated for ``WEIGHTED``."""
+    rows_differ: bool = False
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The comparison
+
+
+def compare(first: Twin, others: Sequence[Twin]) -> Finding:
+    """The decision tree: what can't be compared, then settings, then gradients."""
+    for check in (_unseen, _repeats, _samples, _passes, _rows, settings_apart):
+        for other in others:
+            if (found := check(first, other)) is not None:
+                return found
+    found = _gradients(others, first)
+    if found.kind is FindingKind.DIFFERENT and first.mixed:
+        return _uncomparable("rows of a micro-batch are mixed in an order that is drawn (mixup), and a smaller one has fewer of them")
+    return found
+
+
+def _uncomparable(why: str, **more: Any) -> Finding:
+    return Finding(kind=FindingKind.UNCOMPARABLE, why=why, **more)
+
+
+def _unseen(first: Twin, other: Twin) -> Finding | None:
+    for twin in (first, other):
+        if not twin.steps:
+            return _uncomparable(f"of {twin.layout} nothing was seen: {twin.why}")
+    if first.optimizers != other.optimizers:
+        return _uncomparable(f"{len(other.optimizers)} optimizers step at {other.layout}, {len(first.optimizers)} at {first.layout}")
+    if any(first.of(one)[0].weights != other.of(one)[0].weights for one in first.optimizers):
+        return _uncomparable("its weights begin differently each time")
+    if not first.rows or not other.rows:
+        return _uncomparable("its rows can't be seen: no data loader of torch's gives them, nor does its model take them one by one")
+    return None
+
+
+def _samples(first: Twin, other: Twin) -> Finding | None:
+    """Whether each step is made of as many samples as the first twin's. One batch may have been fetched ahead."""
+    for optimizer in first.optimizers:
+        asked, got = first.of(optimizer), other.of(optimizer)
+        ahead = max(asked[0].rows - first.samples, 0)
+        if asked[0].rows < first.samples:
+            return _uncomparable(f"an optimizer step is made of {asked[0].rows} samples at {first.layout}, not of {first.samples}")
+        for number, (a, b) in enumerate(zip(asked[:3], got[:3], strict=False)):
+            if b.rows < a.rows - ahead:
+                made, told = b.rows - (got[number - 1].rows if number else 0), a.rows - (asked[number - 1].rows if number else 0)
+                words = f"an optimizer step is made of {made} samples at {other.layout}, not of {told if number else first.samples}"
+                return Finding(kind=FindingKind.SAMPLES, why=words)
+    return None
+
+
+def _repeats(first: Twin, other: Twin) -> Finding | None:
+    """Whether a loader gives each batch once for every micro-batch that is made of it (GRPO's): its passes can't be cut alike then."""
+    many, times = first.samples, other.accumulation // first.accumulation
+    begun = Counter(first.rows[:many])
+    if (
+        times < 2
+        or len(set(first.rows)) < 2
+        or Counter(other.rows[: many * times]) != Counter({row: n * times for row, n in begun.items()})
+    ):
+        return None
+    return _uncomparable(f"its data loader gives each of its batches {times} times at {other.layout}")
+
+
+def _passes(first: Twin, other: Twin) -> Finding | None:
+    """As many samples in a pass over the data: one that is so many micro-batches long is another data set."""
+    if first.whole is None or other.whole is None or abs(first.whole - other.whole) < first.samples:
+        return None
+    why = f"a pass takes {other.whole} samples at {other.layout}, {first.whole} at {first.layout}"
+    return Finding(kind=FindingKind.SAMPLES, why=why)
+
+
+def _rows(first: Twin, other: Twin) -> Finding | None:
+    """The same rows in each of the first steps, whatever their order."""
+    steps = min(len(first.of(first.optimizers[0])), len(other.of(first.optimizers[0])), 3)
+    for number in range(steps):
+        part = slice(number * first.samples, (number + 1) * first.samples)
+        if Counter(first.rows[part]) != Counter(other.rows[part]):
+            return _uncomparable(f"other rows are drawn at {other.layout} than at {first.layout}", rows_differ=True)
+    return None
+
+
+def settings_apart(first: Twin, other: Twin) -> Finding | None:
+    """Learning rates and the like, bitwise, at every step that both made."""
+    found = next(_differing(first, other), None)
+    if found is None:
+        return None
+    number, key, asked, got = found
+    name = {"lr": "learning rate"}.get(key, key)
+    why = f"the {name} of step {number + 1} is {got:g} at {other.layout}, {asked:g} at {first.layout}"
+    return Finding(kind=FindingKind.SETTINGS, why=why)
+
+
+def _differing(first: Twin, other: Twin) -> Iterator[tuple[int, str, float, float]]:
+    for optimizer in first.optimizers:
+        for number, (a, b) in enumerate(zip(first.of(optimizer), other.of(optimizer), strict=False)):
+            for one, two in zip(a.settings, b.settings, strict=False):
+                for key in one:
+                    if one[key] != two.get(key) and not (math.isnan(one[key]) and math.isnan(two.get(key, 0.0))):
+                        yield number, key, one[key], two.get(key, math.nan)
+
+
+def _held(twin: Twin, step: int) -> list[tuple[Figures, float]]:
+    """Of every optimizer's step of that number, where it was held against the first twin's; and what their numbers' rounding may make."""
+    steps = [twin.of(one)[step] for one in twin.optimizers if len(twin.of(one)) > step]
+    return [(one.against, ROUNDED * twin.of(one.optimizer)[0].epsilon) for one in steps if one.against is not None]
+
+
+def _gradients(others: Sequence[Twin], first: Twin) -> Finding:
+    begun = [one for other in others for one in _held(other, 0)]
+    if len(begun) < len(others) * len(first.optimizers):
+        return _uncomparable("its first gradients could not be held against one another")
+    if mismatch := next((figures.mismatch for figures, _ in begun if figures.mismatch), ""):
+        return _uncomparable(mismatch)
+    if not all(math.isfinite(figures.length) and math.isfinite(figures.length_first) for figures, _ in begun):
+        return _uncomparable("its gradients are not finite on so few rows")
+    if not any(figures.length_first for figures, _ in begun):
+        return _uncomparable("its gradients are zero")
+    worst = max(figures.apart for figures, _ in begun)
+    if all(figures.apart <= max(APART, rounding) for figures, rounding in begun):
+        later = [(figures.apart, rounding) for other in others for step in (1, 2) for figures, rounding in _held(other, step)]
+        if all(apart <= max(APART_LATER, rounding) for apart, rounding in later):
+            return Finding(kind=FindingKind.SAME, apart=worst)
+        apart = max(apart for apart, _ in later)
+        why = f"the first update is the same, those after it are not ({apart:.1%} apart)"
+        return Finding(kind=FindingKind.DIFFERENT, why=why, apart=apart)
+    powers = {_power(*held, other.accumulation / first.accumulation) for other in others for held in _held(other, 0)}
+    last = max(others, key=lambda other: other.accumulation)
+    if len(powers) == 1 and (power := powers.pop()):
+        what = "adds up its micro-batches' gradients" if power > 0 else "divides its micro-batches' gradients by their number"
+        factor = _held(last, 0)[0][0].factor
+        why = f"it {what}: at {last.layout} they are {factor:.4g} times those at {first.layout}"
+        return Finding(kind=FindingKind.SCALE, why=why, apart=worst, power=power)
+    return Finding(
+        kind=FindingKind.DIFFERENT, why=f"its gradients at {last.layout} are {worst:.1%} apart from those at {first.layout}", apart=worst
+    )
+
+
+def _power(figures: Figures, rounding: float, times: float) -> int:
+    """1 where gradients are k times the asked ones, -1 where a k-th, 0 otherwise."""
+    if figures.rest > max(APART, rounding):
+        return 0
+    if abs(figures.factor / times - 1) < max(ALMOST, rounding):
+        return 1
+    return -1 if abs(figures.factor * times - 1) < max(ALMOST, rounding) else 0
+
+
+def with_one_row(different: Finding, first: Twin, other: Twin) -> Finding:
+    """What differs, after twins of one row, repeated: where they agree, up to a factor, only unequal rows make the difference."""
+    held = _held(other, 0)
+    if not held or different.kind is not FindingKind.DIFFERENT:
+        return different
+    if any(figures.length_first and figures.length <= APART * figures.length_first for figures, _ in held):
+        return _see_each_other(different)
+    if all(figures.rest <= max(APART, rounding) for figures, rounding in held):
+        why = (
+            f"each micro-batch is averaged by itself, so that those with fewer targets, other weights or more padding count as much as the "
+            f"others ({different.apart or 0:.1%} apart)"
+        )
+        powers = {_power(*one, other.accumulation / first.accumulation) for one in held}
+        return Finding(kind=FindingKind.WEIGHTED, why=why, apart=different.apart, power=powers.pop() if len(powers) == 1 else 0)
+    return _see_each_other(different)
+
+
+def _see_each_other(different: Finding) -> Finding:
+    apart = f"{different.apart or 0:.1%} apart"
+    why = f"its rows see each other: the loss, or a layer, looks across the micro-batch (a contrastive loss does; {apart})"
+    return Finding(kind=FindingKind.ROWS_SEE, why=why, apart=different.apart)

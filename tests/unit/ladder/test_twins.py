@@ -1,0 +1,147 @@
+"""The decision tree of twins: the figures that a prototype measured of some thirty trainings (decision 020), and the verdict on each."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from launcher.ladder import same_training
+from launcher.ladder.twins import Finding, FindingKind, Twin, compare, with_one_row
+from tests.helpers.updates import twin
+
+
+def first(**how: object) -> Twin:
+    return twin(4, 1, **how)  # type: ignore[arg-type]
+
+
+def judged(*others: tuple[int, float, float, float], **how: object) -> Finding:
+    """The finding on twins at so much accumulation, with (apart, factor, rest) of their first step."""
+    made = [twin(4 // k, k, apart=apart, factor=factor, rest=rest, **how) for k, apart, factor, rest in others]  # type: ignore[arg-type]
+    return compare(first(), made)
+
+
+@pytest.mark.parametrize(
+    ("k2", "k4", "kind"),
+    [
+        ((2e-7, 1.0, 2e-7), (2e-7, 1.0, 2e-7), FindingKind.SAME),  # a mean, divided by k
+        ((0.5, 0.5, 2e-7), (0.75, 0.25, 2e-7), FindingKind.SCALE),  # a sum, divided by k
+        ((1.0, 2.0, 2e-7), (3.0, 4.0, 2e-7), FindingKind.SCALE),  # a mean, not divided
+        ((1.0, 2.0, 1e-7), (3.2, 4.05, 0.20), FindingKind.DIFFERENT),  # BERT: at k = 2 its weights are equal by luck
+        ((0.25, 1.006, 0.245), (0.52, 0.79, 0.52), FindingKind.DIFFERENT),  # class weights
+        ((0.45, 0.9, 0.4), (1.0, 0.0, 0.0), FindingKind.DIFFERENT),  # contrastive: a micro-batch of one has no gradient
+        ((7.4e-2, 1.0, 7.4e-2), (9e-2, 1.0, 9e-2), FindingKind.DIFFERENT),  # a batch's standard deviation
+    ],
+)
+def test_the_kinds_of_the_table(k2: tuple[float, float, float], k4: tuple[float, float, float], kind: FindingKind) -> None:
+    assert judged((2, *k2), (4, *k4)).kind is kind
+
+
+def test_a_factor_has_its_direction() -> None:
+    assert judged((2, 1.0, 2.0, 1e-7), (4, 3.0, 4.0, 1e-7)).power == 1
+    assert judged((2, 0.5, 0.5, 1e-7), (4, 0.75, 0.25, 1e-7)).power == -1
+
+
+@pytest.mark.parametrize(
+    ("rest", "length", "kind"), [(1e-7, 4.0, FindingKind.WEIGHTED), (0.4, 1.0, FindingKind.ROWS_SEE), (0.0, 0.0, FindingKind.ROWS_SEE)]
+)
+def test_one_row_repeated_tells_weights_from_rows_that_see_each_other(rest: float, length: float, kind: FindingKind) -> None:
+    different = judged((4, 0.5, 0.8, 0.5))
+    repeated = twin(1, 4, apart=1.0, factor=4.0, rest=rest, length=length)
+    assert with_one_row(different, first(), repeated).kind is kind
+
+
+def test_a_learning_rate_that_hangs_on_the_batch_is_named_with_both_numbers() -> None:
+    found = compare(first(), [twin(1, 4, apart=1e-7, rates=(0.025, 0.025, 0.025))])
+    assert found.kind is FindingKind.SETTINGS and "0.025 at 1 x 4, 0.1 at 4 x 1" in found.why
+    schedule = same_training.certificate(found, first(), [twin(1, 4, apart=1e-7, rates=(0.025, 0.025, 0.025))]).schedule
+    assert schedule.startswith("differs by the learning rate")
+
+
+def test_gradients_that_are_not_finite_are_neither_same_nor_different() -> None:
+    found = judged((4, math.nan, math.nan, math.nan), length=math.nan)
+    assert found.kind is FindingKind.UNCOMPARABLE and "not finite" in found.why
+
+
+def test_batches_that_come_several_times_are_neither_same_nor_different() -> None:
+    asked, other = first(), twin(1, 4, apart=0.4, rest=0.4)
+    other = replace(other, rows=tuple(row for at in range(0, 12, 4) for row in asked.rows[at : at + 4] * 4), whole=512)
+    found = compare(replace(asked, whole=128), [other])
+    assert found.kind is FindingKind.UNCOMPARABLE and "each of its batches 4 times at 1 x 4" in found.why
+
+
+def test_rows_that_are_mixed_in_a_drawn_order_are_neither_same_nor_different() -> None:
+    mixed = replace(first(), mixed=True)
+    found = compare(mixed, [twin(1, 4, apart=0.4, rest=0.4)])
+    assert found.kind is FindingKind.UNCOMPARABLE and "mixup" in found.why
+    assert compare(mixed, [twin(1, 4, apart=1e-7)]).kind is FindingKind.SAME, "an order that changes nothing"
+
+
+def test_what_is_drawn_otherwise_is_neither_same_nor_different() -> None:
+    other = replace(twin(1, 4, apart=1e-7), rows=("z",) * 12)
+    found = compare(first(), [other])
+    assert found.kind is FindingKind.UNCOMPARABLE and found.rows_differ
+    certificate = same_training.certificate(found, first(), [other])
+    assert not certificate.proven and all(line.startswith("not comparable because other rows") for line in certificate.lines.values())
+
+
+def test_rows_in_another_order_within_a_step_are_the_same_rows() -> None:
+    plain = twin(1, 4, apart=1e-7)
+    turned = replace(plain, rows=(*reversed(plain.rows[:4]), *plain.rows[4:]))
+    assert compare(first(), [turned]).kind is FindingKind.SAME
+    moved = replace(plain, rows=(plain.rows[4], *plain.rows[1:4], plain.rows[0], *plain.rows[5:]))
+    assert compare(first(), [moved]).kind is FindingKind.UNCOMPARABLE
+
+
+def test_a_script_that_ignores_its_accumulation_takes_other_samples() -> None:
+    ignoring = twin(1, 4, apart=0.5, rest=0.5, rows_each=1)
+    found = compare(first(), [ignoring])
+    assert found.kind is FindingKind.SAMPLES and "made of 1 samples at 1 x 4, not of 4" in found.why
+
+
+def test_gradients_that_are_never_cleared_show_in_the_second_step() -> None:
+    assert compare(first(), [twin(1, 4, apart=1e-7, later=0.9)]).kind is FindingKind.DIFFERENT
+    assert compare(first(), [twin(1, 4, apart=1e-7, later=2e-3)]).kind is FindingKind.SAME
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "apart", "kind"),
+    [
+        (2**-7, 4e-3, FindingKind.SAME),  # bfloat16
+        (2**-7, 3e-2, FindingKind.DIFFERENT),
+        (2**-10, 1e-3, FindingKind.SAME),  # float16
+        (2**-10, 4e-3, FindingKind.DIFFERENT),
+        (2**-23, 1e-3, FindingKind.DIFFERENT),
+    ],
+)
+def test_weights_that_are_rounded_more_are_held_to_less(epsilon: float, apart: float, kind: FindingKind) -> None:
+    found = compare(first(epsilon=epsilon), [twin(1, 4, apart=apart, rest=apart, epsilon=epsilon)])
+    assert found.kind is kind
+
+
+def test_a_factor_is_known_in_spite_of_rounding() -> None:
+    made = [twin(4 // k, k, apart=k - 1.0, factor=k * 1.002, rest=3e-3, epsilon=2**-7) for k in (2, 4)]
+    found = compare(first(epsilon=2**-7), made)
+    assert found.kind is FindingKind.SCALE and found.power == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (Twin(micro_batch=1, accumulation=4, why="no optimizer of torch's made a step"), "no optimizer of torch's made a step"),
+        (replace(twin(1, 4, apart=1e-7), rows=()), "its rows can't be seen"),
+        (twin(1, 4, apart=1e-7, weights="other"), "its weights begin differently"),
+        (twin(1, 4, apart=1e-7, mismatch="2 parameters instead of 3"), "2 parameters instead of 3"),
+    ],
+)
+def test_what_cant_be_compared_is_said_with_its_reason(changed: Twin, said: str) -> None:
+    found = compare(first(), [changed])
+    assert found.kind is FindingKind.UNCOMPARABLE and said in found.why
+
+
+def test_a_step_that_ends_a_pass_early_is_held_against_the_first_twins_own() -> None:
+    ragged = replace(first(), steps=tuple(replace(one, rows=rows) for one, rows in zip(first().steps, (4, 8, 10), strict=True)))
+    other = twin(1, 4, apart=1e-7)
+    other = replace(other, steps=tuple(replace(one, rows=rows) for one, rows in zip(other.steps, (4, 8, 10), strict=True)))
+    assert compare(ragged, [other]).kind is FindingKind.SAME
