@@ -12,11 +12,11 @@ from typing import Any
 from tests.helpers.places import ROOT
 
 
-def autofit(*words: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+def autofit(*words: str, cwd: Path, timeout: float = 300, **env: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "launcher", *words]
     root = str(ROOT)
     return subprocess.run(
-        argv, cwd=cwd, env={**os.environ, "PYTHONPATH": root, **env}, capture_output=True, text=True, timeout=300, check=False
+        argv, cwd=cwd, env={**os.environ, "PYTHONPATH": root, **env}, capture_output=True, text=True, timeout=timeout, check=False
     )
 
 

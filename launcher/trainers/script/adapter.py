@@ -39,7 +39,7 @@ from launcher.shared.report import WORLD_SIZE, TrialReport
 from launcher.trainers.script import batches, configs, outside, recognise, resuming, rules, said_lengths, weight_files
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.said_lengths import SaidLength
-from launcher.trainers.script.spelling import ITSELF, NOMINAL, OUTSIDE, Line, kind
+from launcher.trainers.script.spelling import CALL, ITSELF, NOMINAL, OUTSIDE, Line, kind
 
 SHORT_STEPS = 4
 SHORT_PASSES = 2
@@ -251,6 +251,10 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
             variables, more = outside.put_right(self.args.update, times=times, place=place, env=line.env)
             line.env |= variables
             files = {**files, **more}
+        if line.fields:
+            variables, more = outside.set_fields(self._given(), line.fields, place=place, env=line.env)
+            line.env |= variables
+            files = {**files, **more}
         by_file: dict[str, dict[str, Any]] = {}
         for key, value in line.config.items():
             path = configs.last_with(self.args.config, key) or next(iter(self.args.config), None)
@@ -263,6 +267,11 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
             files = {**files, copy: configs.edited(source.read_text(encoding="utf-8"), source.suffix, changes, new=new)}
             line.words = [*line.words[: line.begin], *(_replaced(word, path, str(copy)) for word in line.words[line.begin :])]
         return line, files
+
+    def _given(self) -> dict[str, Any]:
+        """What the script's source gives to the fields of its TrainingArguments."""
+        says = {self.args.spelled[wheel]: value for wheel, value in self.args.says.items() if wheel in self.args.spelled}
+        return {batches.name(one): value for one, value in {**self.args.lengths, **says}.items() if one.startswith(CALL)}
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         run = folder / "scratch" / "run"

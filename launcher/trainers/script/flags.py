@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from launcher.trainers.script import constants
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Flag:
@@ -79,14 +81,14 @@ def globals_of(tree: ast.Module, file: str) -> list[Flag]:
 
 def loaders_of(tree: ast.Module) -> list[int]:
     """Batch sizes of the data loaders that shuffle: ``DataLoader(data, batch_size=64, shuffle=True)``."""
-    named = {flag.spelling.strip("-="): flag.default for flag in globals_of(tree, "")}
+    known = constants.Constants(tree)
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "DataLoader":
             said = {keyword.arg: keyword.value for keyword in node.keywords}
             if "shuffle" in said and literal(said["shuffle"]) is not False:  # one that is computed may be true
                 size = said.get("batch_size") or next(iter(node.args[1:2]), None)
-                value = named.get(size.id) if isinstance(size, ast.Name) else literal(size)
+                value = known.value(size) if size is not None else None
                 if isinstance(value, int) and not isinstance(value, bool) and value > 0:
                     found.append(value)
     return found

@@ -6,14 +6,17 @@ autofit, so that command.sh carries them.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 _LOADS = Path(__file__).parents[2] / "worker" / "shim" / "sitecustomize.py"
 _NATIVE = Path(__file__).parent / "native"
 _ACCUMULATE = ("accumulate.py", "hooks.py", "steps.py", "loaders.py", "backward.py", "notes.py", "imported.py")
 _UPDATE = ("update.py", "backward.py", "imported.py")
+_TRAINING_ARGUMENTS = ("training_arguments.py", "imported.py")
 """Files of ``native``, the one that is begun with first."""
 VARIABLE = "ACCUMULATE"
 LOSS = "ACCUMULATE_LOSS"
@@ -43,6 +46,17 @@ def put_right(update: str, *, times: float, place: Path, env: Mapping[str, str])
     if update in ("average", "targets"):
         variables["UPDATE_LOGGED"] = str(round(times))
     return variables, _files(folder, _UPDATE)
+
+
+def set_fields(
+    given: Mapping[str, Any], wanted: Mapping[str, Any], *, place: Path, env: Mapping[str, str]
+) -> tuple[dict[str, str], dict[Path, str]]:
+    """(variables, files) by which fields of transformers' TrainingArguments that hold the ``given`` values get the ``wanted`` ones."""
+    folder = place / "training_arguments"
+    before = env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    orders = json.dumps({name: [given.get(name), value] for name, value in wanted.items()})
+    variables = {"PYTHONPATH": os.pathsep.join(filter(None, [str(folder.absolute()), before])), "TRAINING_ARGUMENTS": orders}
+    return variables, _files(folder, _TRAINING_ARGUMENTS)
 
 
 def _files(folder: Path, names: Sequence[str]) -> dict[Path, str]:

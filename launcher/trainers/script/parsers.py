@@ -59,7 +59,7 @@ _NOMINAL = (
 
 def nominal_batch(path: Path) -> int | None:
     """The batch up to which the script, or a local module that it imports, accumulates by itself; None where it says none."""
-    for file in (path, *dict.fromkeys(_imported(path, path.parent))):
+    for file in files_of(path):
         source, _ = parsed(file)
         if "accumulate" in source and (found := next((match for one in _NOMINAL if (match := one.search(source))), None)):
             return int(found[1]) or None
@@ -69,7 +69,7 @@ def nominal_batch(path: Path) -> int | None:
 def batch_in_source(path: Path) -> tuple[int, str] | None:
     """(batch size, file) of the loaders that shuffle, where it stands in the script's source, or else in a local module that it imports,
     as a number or a name that is one; None where there is no such loader, or where a file has different ones."""
-    for file in (path, *dict.fromkeys(_imported(path, path.parent))):
+    for file in files_of(path):
         _, tree = parsed(file)
         sizes = flags.loaders_of(tree) if tree is not None else []
         if sizes:
@@ -122,6 +122,11 @@ def _inside(node: ast.expr, prefix: str) -> Iterator[tuple[str, Any]]:
         yield prefix, value
     for name, inner in pairs:
         yield from _inside(inner, f"{prefix}.{name}")
+
+
+def files_of(path: Path) -> Sequence[Path]:
+    """The script, and the local modules that it imports itself."""
+    return (path, *dict.fromkeys(_imported(path, path.parent)))
 
 
 def _imported(path: Path, root: Path) -> Iterator[Path]:

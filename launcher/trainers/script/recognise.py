@@ -12,7 +12,7 @@ from typing import Any
 from launcher.adapter import wheel_names
 from launcher.adapter.recognised import Belief, Doubt, Understood, typed
 from launcher.errors import PLACE, BadInput, Fault
-from launcher.trainers.script import batches, configs, flags, groups, parsers, said_lengths, schedules
+from launcher.trainers.script import batches, configs, flags, groups, parsers, said_lengths, schedules, training_arguments
 from launcher.trainers.script.spelling import NOMINAL, OUTSIDE, YACS
 
 COMMAND_LINE = "command line"
@@ -45,6 +45,10 @@ def understand(words: Sequence[str]) -> Understood:
     if (belief := beliefs.get("micro_batch")) is not None and not _usable(belief):
         text = f"{belief.spelling} says {belief.value}, which is no number of samples: say one, as in autofit run ask.micro_batch=16 -- ..."
         doubts.append(Doubt(wheel="micro_batch", text=text))
+    given = training_arguments.in_source(parsers.files_of(script)) if script is not None else []
+    if given and not doubts:
+        beliefs = {**training_arguments.beliefs(given), **beliefs}
+        doubts.extend(filter(None, [training_arguments.doubt(given)]))
     if "micro_batch" not in beliefs and not doubts and "accumulation" not in beliefs and script is not None:
         beliefs |= _in_source(script)
     if "micro_batch" not in beliefs and not doubts and (unspelled := _unspelled(config, python)) is not None:
@@ -55,7 +59,7 @@ def understand(words: Sequence[str]) -> Understood:
     if not unknown and "accumulation" not in beliefs and (batch := beliefs.get("micro_batch")) is not None and _usable(batch):
         unknown = _accumulation(beliefs, settled, script)
     counted_out = partial(said_lengths.counted_out, words[begin:], declared, python, held)
-    lengths, points = counted_out(said_lengths.is_length), counted_out(wheel_names.counts_points)
+    lengths, points = counted_out(said_lengths.is_length) or training_arguments.lengths(given), counted_out(wheel_names.counts_points)
     return _recipe(words, beliefs, doubts, config, unknown=unknown, lengths=lengths, points=points)
 
 

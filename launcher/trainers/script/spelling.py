@@ -8,7 +8,7 @@ from typing import Any
 
 FORMS = (
     "--flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, config+:key, key= or ++key= (Hydra), SECTION.KEY (yacs), "
-    "env:NAME, "
+    "env:NAME, call:field (of transformers' TrainingArguments), "
     "outside (accumulation, and with it a micro_batch that stands in the source), itself, nominal:64 (accumulation)"
 )
 
@@ -21,6 +21,9 @@ YACS = re.compile(r"[A-Z][A-Z0-9_]*(\.[A-Z][A-Z0-9_]*)+")
 
 ITSELF = "itself"
 """Spelling of accumulation where the script takes as many micro-batches as its whole batch needs, by itself."""
+
+CALL = "call:"
+"""Spelling of a field of transformers' TrainingArguments that the script's source gives: it is set as the Trainer takes it."""
 
 NOMINAL = "nominal"
 """``nominal:64``: the script accumulates by itself up to a batch of 64, and not above; what is beyond that is done from outside."""
@@ -36,6 +39,8 @@ class Line:
     env: dict[str, str] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
     """Dotted key -> value, for the copy of the configuration file."""
+    fields: dict[str, Any] = field(default_factory=dict)
+    """Field of transformers' TrainingArguments -> value that it is set to where it arrives."""
     outside: int = 1
     """Micro-batches per optimizer step that the script isn't told of (``outside.placed``)."""
     split: tuple[int, int] | None = None
@@ -49,6 +54,8 @@ class Line:
             self.env[name] = _text(value)
         elif form == "config":
             self.config[name] = value
+        elif form == "call":
+            self.fields[name] = value
         elif form in (OUTSIDE, NOMINAL):
             self.outside = int(value)
         elif form == ITSELF:
@@ -123,7 +130,7 @@ _PLUSES = ("", "+", "++")
 
 
 def kind(spelling: str) -> tuple[str, str]:
-    """(form, name) of a spelling: flag, joined (--flag=), switch, config, env, word (key=), outside, itself or nominal.
+    """(form, name) of a spelling: flag, joined (--flag=), switch, config, env, call, word (key=), outside, itself or nominal.
 
     Raises ValueError for anything else.
     """
@@ -131,7 +138,7 @@ def kind(spelling: str) -> tuple[str, str]:
         return spelling, ""
     if nominal := re.fullmatch(rf"{NOMINAL}:([1-9]\d*)", spelling):
         return NOMINAL, nominal[1]
-    for prefix in ("switch", "config", "config+", "env"):
+    for prefix in ("switch", "config", "config+", "env", "call"):
         if spelling.startswith(f"{prefix}:") and len(spelling) > len(prefix) + 1:
             return prefix.rstrip("+"), spelling.split(":", 1)[1]
     if re.fullmatch(r"-[\w.-]+=", spelling):

@@ -1,0 +1,113 @@
+"""Values that a Python source spells out: ``CONFIG["batch"]``, ``Config.batch_size``, ``BATCH * 2``. Read, never run.
+
+A name counts where it is bound once in the file, or always to the same value.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+
+class _Unknown:
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+
+UNKNOWN: Final = _Unknown()
+"""The value of an expression that only running it would tell."""
+_OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Mult: operator.mul, ast.Add: operator.add, ast.Sub: operator.sub, ast.FloorDiv: operator.floordiv,
+}  # fmt: skip
+_DEEPEST = 8
+"""Names that are followed from one to the next."""
+
+
+class Constants:
+    """The values of one file."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self._bound: dict[str, list[ast.expr]] = {}
+        self._attributes: dict[str, dict[str, ast.expr]] = {}
+        for name, value in _bindings(tree):
+            self._bound.setdefault(name, []).append(value)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                own = [one for one in node.body if isinstance(one, (ast.Assign, ast.AnnAssign))]
+                self._attributes[node.name] = dict(_bindings(ast.Module(body=list(own), type_ignores=[])))
+
+    def value(self, node: ast.expr, depth: int = 0) -> Any:
+        """What an expression comes to, or UNKNOWN."""
+        if depth > _DEEPEST:
+            return UNKNOWN
+        match node:
+            case ast.Constant():
+                return node.value
+            case ast.Name(id=name):
+                return self._name(name, depth + 1)
+            case ast.Dict():
+                return self._dict(node, depth + 1)
+            case ast.Call(func=ast.Name(id="dict"), args=[]) if all(keyword.arg for keyword in node.keywords):
+                return {str(keyword.arg): self.value(keyword.value, depth + 1) for keyword in node.keywords}
+            case ast.Call(func=ast.Attribute(value=held, attr="get"), args=[key, *_]):
+                return self._item(self.value(held, depth + 1), self.value(key, depth + 1))
+            case ast.Subscript(value=held, slice=key):
+                return self._item(self.value(held, depth + 1), self.value(key, depth + 1))
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute):
+                return self._attribute(name, attribute, depth + 1)
+            case ast.BinOp(left=left, op=op, right=right):
+                return _computed(op, self.value(left, depth + 1), self.value(right, depth + 1))
+        return UNKNOWN
+
+    def _name(self, name: str, depth: int) -> Any:
+        values = [self.value(one, depth) for one in self._bound.get(name, ())]
+        same = bool(values) and all(type(one) is type(values[0]) and one == values[0] for one in values)
+        return values[0] if same else UNKNOWN
+
+    def _dict(self, node: ast.Dict, depth: int) -> Any:
+        held: dict[Any, Any] = {}
+        for key, value in zip(node.keys, node.values, strict=True):
+            inner = self.value(value, depth)
+            if key is None:  # {**defaults, "batch": 8}
+                if not isinstance(inner, dict):
+                    return UNKNOWN
+                held |= inner
+            elif isinstance(key, ast.Constant):
+                held[key.value] = inner
+        return held
+
+    @staticmethod
+    def _item(held: Any, key: Any) -> Any:
+        return held.get(key, UNKNOWN) if isinstance(held, dict) and isinstance(key, str) else UNKNOWN
+
+    def _attribute(self, name: str, attribute: str, depth: int) -> Any:
+        """Of a class, or of a name that is bound to an instance of one: ``cfg = Config()``."""
+        made = [one.func.id for one in self._bound.get(name, ()) if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)]
+        for cls in (name, *(made if len(set(made)) == 1 else ())):
+            if attribute in self._attributes.get(cls, ()):
+                return self.value(self._attributes[cls][attribute], depth)
+        return UNKNOWN
+
+
+def _bindings(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Every assignment to a plain name, wherever it stands; one that changes a name in place binds it to what can't be told."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    yield target.id, node.value
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            yield node.target.id, node.value
+        elif isinstance(node, (ast.AugAssign, ast.NamedExpr)) and isinstance(node.target, ast.Name):
+            yield node.target.id, ast.Name(id="", ctx=ast.Load())
+        elif isinstance(node, ast.arg):
+            yield node.arg, ast.Name(id="", ctx=ast.Load())
+
+
+def _computed(op: ast.operator, left: Any, right: Any) -> Any:
+    """Of whole numbers alone."""
+    act = _OPERATORS.get(type(op))
+    numbers = all(isinstance(one, int) and not isinstance(one, bool) for one in (left, right))
+    return act(left, right) if act is not None and numbers and not (act is operator.floordiv and not right) else UNKNOWN

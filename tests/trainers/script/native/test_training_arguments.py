@@ -1,0 +1,79 @@
+"""Fields of transformers' TrainingArguments are set where they arrive: all of them or none, once however often they are met."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher.trainers.script import outside
+from launcher.trainers.script.native.training_arguments import Orders
+
+BATCH, ACCUMULATION = "per_device_train_batch_size", "gradient_accumulation_steps"
+
+
+class Arguments:
+    def __init__(self, batch: int, accumulation: int, **more: object) -> None:
+        self.__dict__ |= {BATCH: batch, ACCUMULATION: accumulation, **more}
+
+    @property
+    def both(self) -> tuple[int, int]:
+        return getattr(self, BATCH), getattr(self, ACCUMULATION)
+
+
+ORDERS = Orders({BATCH: [32, 8], ACCUMULATION: [2, 8]})
+
+
+def test_what_was_given_is_set_once_and_what_is_set_stays() -> None:
+    arguments = Arguments(32, 2, auto_find_batch_size=True)
+    assert ORDERS.set(arguments) and ORDERS.set(arguments)
+    assert arguments.both == (8, 8) and arguments.auto_find_batch_size is False  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("held", [(32, 1), (8, 2), (16, 4)])
+def test_other_arguments_are_left_whole_and_told(held: tuple[int, int]) -> None:
+    arguments = Arguments(*held)
+    assert not ORDERS.set(arguments) and arguments.both == held
+    assert "per_device_train_batch_size" in ORDERS.told(arguments) and "is left as it is" in ORDERS.told(arguments)
+
+
+def test_generations_of_grpo_stay_as_large_as_they_were() -> None:
+    arguments = Arguments(32, 2, steps_per_generation=2)
+    assert ORDERS.set(arguments) and arguments.steps_per_generation == 8  # type: ignore[attr-defined]
+
+
+SCRIPT = """
+import dataclasses, torch
+from transformers import Trainer, TrainingArguments
+{arguments}
+print(args.per_device_train_batch_size, args.gradient_accumulation_steps, end=" ")
+Trainer(model=torch.nn.Linear(2, 2), args=args)
+print(args.per_device_train_batch_size, args.gradient_accumulation_steps)
+"""
+PLAIN = f"args = TrainingArguments('out', {BATCH}=32, {ACCUMULATION}=2, report_to=[], use_cpu=True)"
+OWN = f"""
+@dataclasses.dataclass
+class Mine(TrainingArguments):
+    def __post_init__(self):
+        super().__post_init__()
+        self.{BATCH} *= 2
+args = Mine('out', {BATCH}=16, {ACCUMULATION}=2, report_to=[], use_cpu=True)
+"""
+
+
+@pytest.mark.parametrize("arguments", [PLAIN, OWN], ids=["transformers' own", "a class of the person's that computes its batch"])
+def test_the_script_computes_with_its_own_numbers_until_the_trainer_is_made(arguments: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT.format(arguments=arguments))
+    variables, files = outside.set_fields({BATCH: 32, ACCUMULATION: 2}, {BATCH: 8, ACCUMULATION: 8}, place=tmp_path, env={})
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert json.loads(variables["TRAINING_ARGUMENTS"]) == {BATCH: [32, 8], ACCUMULATION: [2, 8]}
+    done = subprocess.run(
+        [sys.executable, "train.py"], cwd=tmp_path, env={**os.environ, **variables}, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["32", "2", "8", "8"], done.stderr[-2000:]
