@@ -109,7 +109,7 @@ def masked(folder: Path) -> None:
         (folder / "model" / name).unlink(missing_ok=True)
     words = json.loads((folder / "model" / "tokenizer_config.json").read_text())
     (folder / "model" / "tokenizer_config.json").write_text(json.dumps({**words, "mask_token": "<unk>"}))
-    config = BertConfig(vocab_size=len(WORDS) + 2, hidden_size=128, num_hidden_layers=2, num_attention_heads=4, intermediate_size=256)
+    config = BertConfig(vocab_size=len(WORDS) + 2, hidden_size=256, num_hidden_layers=4, num_attention_heads=4, intermediate_size=512)
     config.save_pretrained(folder / "model")
 
 
