@@ -1,4 +1,4 @@
-"""A configuration file's text and a dotted key -> its value; and the text with another value there, all else byte for byte.
+"""Configuration files in YAML, JSON, TOML and Python: their keys and values; and their text with another value, all else byte for byte.
 
 YAML and JSON values are found by the parser's own marks and replaced in the text, so comments, order, anchors and numbers that
 another parser reads otherwise (1e-4) stay as they are. TOML is edited by line.
@@ -6,6 +6,7 @@ another parser reads otherwise (1e-4) stay as they are. TOML is edited by line.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import json
 import re
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from launcher.trainers.script.sources import literal, numbers, parsed
 
 SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 
@@ -196,3 +199,33 @@ def says(path: str, key: str) -> bool:
 def last_with(paths: Sequence[str], key: str) -> str | None:
     """Of several files the one whose value of a key counts: the last that has it."""
     return next((path for path in reversed(paths) if says(path, key)), None)
+
+
+# ---- files in Python
+
+
+def numbers_in_python(path: Path) -> dict[str, Any]:
+    """The names that a nanoGPT-like file sets, spelled as the command line would (``--batch_size=``)."""
+    _, tree = parsed(path)
+    return {f"--{name}=": value for name, value in numbers(tree).items()} if tree is not None else {}
+
+
+def in_python(path: Path) -> Iterator[tuple[str, Any]]:
+    """Dotted keys and numbers of a configuration file in Python as mmengine has it: ``train_dataloader = dict(batch_size=32)``."""
+    _, tree = parsed(path)
+    for node in tree.body if tree is not None else ():
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            yield from _inside(node.value, node.targets[0].id)
+
+
+def _inside(node: ast.expr, prefix: str) -> Iterator[tuple[str, Any]]:
+    """The same of one value, which may be a ``dict(...)`` or a display."""
+    pairs: list[tuple[str, ast.expr]] = []
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
+        pairs = [(keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg]
+    elif isinstance(node, ast.Dict):
+        pairs = [(str(key.value), value) for key, value in zip(node.keys, node.values, strict=True) if isinstance(key, ast.Constant)]
+    elif (value := literal(node)) is not None:
+        yield prefix, value
+    for name, inner in pairs:
+        yield from _inside(inner, f"{prefix}.{name}")

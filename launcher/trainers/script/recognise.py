@@ -1,22 +1,34 @@
-"""Words of any command -> what each of its settings is believed to mean. The script is read, never run."""
+"""Recognises what each setting of a command means, by its words, its configuration files and its source. Nothing is run."""
 
 from __future__ import annotations
 
-import contextlib
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from launcher.adapter import wheel_names
-from launcher.adapter.recognised import Belief, Doubt, Understood, typed
+from launcher.adapter.recognised import Belief, Doubt, Understood
 from launcher.errors import PLACE, BadInput, Fault
-from launcher.trainers.script import batches, configs, flags, groups, parsers, said_lengths, schedules, training_arguments
-from launcher.trainers.script.spelling import NOMINAL, OUTSIDE, YACS
+from launcher.trainers.script import batches, configs, hydra_groups, said_lengths, source_facts, training_arguments
+from launcher.trainers.script.candidates import (
+    COMMAND_LINE,
+    believed,
+    counts_otherwise,
+    defaults,
+    held_files,
+    in_config,
+    in_python,
+    later_files,
+    meaning,
+    on_the_line,
+    other_unit,
+    trained_with,
+)
+from launcher.trainers.script.declared import of_script
+from launcher.trainers.script.sources import files_of
+from launcher.trainers.script.spelling import NOMINAL, OUTSIDE
 
-COMMAND_LINE = "command line"
-"""Where a belief was found that the command itself says."""
 _ORDER = ("val_micro_batch", "micro_batch", "checkpointing", "segment", "sequence_length", "image_size", "model")
 _LENGTHS = ("segment", "sequence_length", "image_size")
 _REMARKS = (
@@ -31,21 +43,21 @@ def understand(words: Sequence[str]) -> Understood:
     if script is not None and not script.is_file():
         raise BadInput([Fault(key=PLACE, found=f"there is no script {script} in {Path.cwd()}", cure="Give its path.")])
     config = configs.named(words[begin:])  # what stands before the script is its launcher's
-    held = _held(config)
-    declared = [*parsers.of_script(script), *groups.settings(script, words[begin:])] if script is not None else []
+    held = held_files(config)
+    declared = [*of_script(script), *hydra_groups.settings(script, words[begin:])] if script is not None else []
     python = [Path(word) for word in words[begin:] if word.endswith(".py") and Path(word).is_file()]
-    later = _later(words, begin, held) if script is not None and parsers.in_order(script) else {}
-    found = [*_on_the_line(words, begin, declared, later), *_in_config(held), *_in_python(python), *_declared(declared, words[begin:])]
-    settled = batches.settled(found, ranks=ranks(words), in_tokens=partial(parsers.in_tokens, script))
-    beliefs, doubts = _believed(settled)
-    if (unit := _other_unit(found)) is not None and (belief := beliefs.pop("micro_batch", None)) is not None:
-        doubts.append(Doubt(wheel="micro_batch", text=_counts_otherwise(belief, unit)))
+    later = later_files(words, begin, held) if script is not None and source_facts.in_order(script) else {}
+    found = [*on_the_line(words, begin, declared, later), *in_config(held), *in_python(python), *defaults(declared, words[begin:])]
+    settled = batches.settled(found, ranks=ranks(words), in_tokens=partial(source_facts.in_tokens, script))
+    beliefs, doubts = believed(settled)
+    if (unit := other_unit(found)) is not None and (belief := beliefs.pop("micro_batch", None)) is not None:
+        doubts.append(Doubt(wheel="micro_batch", text=counts_otherwise(belief, unit)))
     if any(belief.source == COMMAND_LINE for wheel, belief in beliefs.items() if wheel in _LENGTHS):  # then no other length is meant
         beliefs = {wheel: one for wheel, one in beliefs.items() if wheel not in _LENGTHS or not one.source.endswith("'s default")}
     if (belief := beliefs.get("micro_batch")) is not None and not _usable(belief):
         text = f"{belief.spelling} says {belief.value}, which is no number of samples: say one, as in autofit run ask.micro_batch=16 -- ..."
         doubts.append(Doubt(wheel="micro_batch", text=text))
-    given = training_arguments.in_source(parsers.files_of(script)) if script is not None else []
+    given = training_arguments.in_source(files_of(script)) if script is not None else []
     if given and not doubts:
         beliefs = {**training_arguments.beliefs(given), **beliefs}
         doubts.extend(filter(None, [training_arguments.doubt(given)]))
@@ -65,13 +77,13 @@ def understand(words: Sequence[str]) -> Understood:
 
 def _accumulation(beliefs: dict[str, Belief], settled: Sequence[Belief], script: Path | None) -> str:
     """Adds the accumulation of a script that has no word for it; or says why it can't be known."""
-    nominal = parsers.nominal_batch(script) if script is not None else None
+    nominal = source_facts.nominal_batch(script) if script is not None else None
     if nominal is not None:
         return _nominal(beliefs, nominal, script)
     if (whole := next((one for one in settled if one.wheel == batches.WHOLE), None)) is not None:
         said = f"{whole.spelling} {whole.value} is the batch of a step"
         return f"{said}, and in how many parts the script takes it isn't known, so the micro-batch is not turned"
-    if script is not None and (counted := schedules.counted_by_batch(script)):
+    if script is not None and (counted := source_facts.counted_by_batch(script)):
         return f"no word for it was found, and a schedule is counted by the batch size ({counted}), so the micro-batch is not turned"
     beliefs["accumulation"] = Belief(wheel="accumulation", value=1, spelling=OUTSIDE, source="no word for it was found")
     return ""
@@ -97,11 +109,11 @@ def _no_batch(words: Sequence[str], held: Mapping[str, Any], script: Path | None
 def _unspelled(config: Sequence[str], python: Sequence[Path]) -> Belief | None:
     """A batch that is known, and not how the command would say it: in a file that a configuration takes in, or in one in Python."""
     taken_in = [(key, *found) for path in config for key, found in configs.included(path).items()]
-    in_python = [(key, value, str(path)) for path in python for key, value in parsers.keywords_of(path)]
+    of_python = [(key, value, str(path)) for path in python for key, value in configs.in_python(path)]
     said = {
         key: Belief(wheel="micro_batch", value=value, spelling=key, source=source)
-        for key, value, source in (*taken_in, *in_python)
-        if _trained_with(key, _meaning(key)) in ("micro_batch", batches.WHOLE) and said_lengths.positive(value)
+        for key, value, source in (*taken_in, *of_python)
+        if trained_with(key, meaning(key)) in ("micro_batch", batches.WHOLE) and said_lengths.positive(value)
     }
     trained = [belief for key, belief in said.items() if "train" in key.lower()] or list(said.values())
     return trained[-1] if trained else None
@@ -118,7 +130,7 @@ def _only_its_word_is_missing(belief: Belief) -> str:
 
 def _in_source(script: Path) -> dict[str, Belief]:
     """The batch that stands in the script's source: its loader can be made with a smaller one."""
-    batch = parsers.batch_in_source(script)
+    batch = source_facts.batch_in_source(script)
     if batch is None:
         return {}
     return {"micro_batch": Belief(wheel="micro_batch", value=batch[0], spelling=OUTSIDE, source=f"{batch[1]}'s DataLoader")}
@@ -252,132 +264,3 @@ def ranks(words: Sequence[str]) -> int:
         if name in _RANKS and said.isdecimal():
             product *= max(int(said), 1)
     return product
-
-
-def _believed(candidates: Sequence[Belief]) -> tuple[dict[str, Belief], list[Doubt]]:
-    """For each wheel the candidate from the most telling place; a doubt where that place says two things."""
-    beliefs: dict[str, Belief] = {}
-    doubts = []
-    for wheel in wheel_names.NAMES:
-        found = [belief for belief in candidates if belief.wheel == wheel]
-        if not found:
-            continue
-        place = [belief for belief in found if _rank(belief) == _rank(found[0])]
-        best = [belief for belief in place if _is_usual(belief)] or place
-        if len({belief.spelling for belief in best}) > 1:
-            said = " or ".join(f"{belief.spelling} ({belief.value})" for belief in best)
-            cure = f"say trainer.args.spelled.{wheel}=SPELLING ask.{wheel}=VALUE before --"
-            doubts.append(Doubt(wheel=wheel, text=f"{wheel} could be {said}: {cure}"))
-            continue
-        beliefs[wheel] = best[-1 if best[0].source == COMMAND_LINE else 0]  # a word that is said twice means what it says last
-    return beliefs, doubts
-
-
-def _is_usual(belief: Belief) -> bool:
-    """Whether its name is one that is always used for the wheel, not only one made of the same words."""
-    return wheel_names.usual(batches.name(belief.spelling)) == belief.wheel
-
-
-def _rank(belief: Belief) -> int:
-    return {COMMAND_LINE: 0}.get(belief.source, 1 if belief.spelling.startswith("config:") or belief.source.endswith(" (config)") else 2)
-
-
-def _meaning(spelling: str) -> str | None:
-    """The wheel that a flag or key means by its last name, or the whole batch."""
-    last = batches.name(spelling)
-    if wheel_names.unit(last):
-        return batches.UNIT
-    return batches.WHOLE if wheel_names.whole(last) else wheel_names.meaning(last)
-
-
-def _on_the_line(words: Sequence[str], begin: int, declared: Sequence[flags.Flag], later: Mapping[str, int]) -> Iterator[Belief]:
-    """Settings that the command itself says. ``later``: keys of configuration files with their places; behind a flag, they overrule it."""
-    known = {name: flag for flag in declared for name in (*flag.names, flag.spelling.removeprefix("switch:").split("/")[0])}
-    for at, word in enumerate(words[begin:], start=begin):
-        name, equals, value = word.partition("=")
-        glued = re.fullmatch(r"(-[A-Za-z])(\d[\d.]*)", word)
-        if glued is not None:
-            name, value = glued.groups()
-        wheel = _trained_with(name, _meaning(name))
-        flag = known.get(name)
-        if flag is not None and wheel is None:
-            wheel = _meaning(flag.spelling)
-        if wheel is None or not (name.startswith("-") or equals or YACS.fullmatch(name)) or later.get(name.lstrip("-"), -1) > at:
-            continue
-        if glued is not None:
-            yield Belief(wheel=wheel, value=typed(value), spelling=name, source=COMMAND_LINE)
-        elif not equals and flag is not None and flag.spelling.startswith("switch:"):
-            yield Belief(wheel=wheel, value=True, spelling=flag.spelling, source=COMMAND_LINE)
-        elif equals:
-            yield Belief(wheel=wheel, value=typed(value), spelling=f"{name.lstrip('+')}=", source=COMMAND_LINE)
-        elif at + 1 < len(words) and not words[at + 1].startswith("--"):
-            yield Belief(wheel=wheel, value=typed(words[at + 1]), spelling=name, source=COMMAND_LINE)
-
-
-def _other_unit(found: Sequence[Belief]) -> Belief | None:
-    """What says that batches are counted in frames or tokens: the last word of the most telling place."""
-    units = [one for one in found if one.wheel == batches.UNIT]
-    said = [one for one in units if _rank(one) == min(map(_rank, units))]
-    return said[-1] if said and wheel_names.other_unit(said[-1].value) else None
-
-
-def _counts_otherwise(belief: Belief, unit: Belief) -> str:
-    counted, said = str(unit.value).removesuffix("s"), f"{unit.spelling} {unit.value}, {unit.source}"
-    return (
-        f"{belief.spelling} {belief.value} counts {counted}s and not samples ({said}): they hold a varying number of samples, which "
-        "autofit can't keep at one effective batch. Count them in samples, where the script can, or launch it without autofit"
-    )
-
-
-_ELSEWHERE = re.compile(r"(^|[._])(val|valid|validation|eval|evaluation|test|infer|inference|predict)([._]|$)")
-
-
-def _trained_with(key: str, wheel: str | None) -> str | None:
-    """What a key's last name means under its section: in one of validation the micro-batch is the validation's, and the rest is nothing."""
-    if wheel is None or wheel == "val_micro_batch" or key.startswith("-") or not _ELSEWHERE.search(key.lower().lstrip("+")):
-        return wheel
-    return "val_micro_batch" if wheel == "micro_batch" else None
-
-
-def _held(config: Sequence[str]) -> dict[str, Any]:
-    """Path -> what the file holds, of those that can be read, in the command's order."""
-    found = {}
-    for path in config:
-        with contextlib.suppress(ValueError):
-            found[path] = configs.held(path)
-    return found
-
-
-def _in_config(held: Mapping[str, Any]) -> Iterator[Belief]:
-    """Keys of the configuration files; of several that say a key the last counts. A validation section's batch is the validation's."""
-    said = {key: (value, path) for path, values in held.items() for key, value in configs.leaves(values)}
-    for key, (value, path) in said.items():
-        wheel = _trained_with(key, _meaning(key))
-        if wheel is not None and (isinstance(value, (bool, int, float)) or wheel == batches.UNIT):
-            yield Belief(wheel=wheel, value=value, spelling=f"config:{key}", source=path)
-
-
-def _later(words: Sequence[str], begin: int, held: Mapping[str, Any]) -> dict[str, int]:
-    """Key -> where the last configuration file stands that says it, for a parser that takes flags and files in their order."""
-    places = {path: at for at, word in enumerate(words) if at >= begin for path in held if word == path or word.endswith(f"={path}")}
-    return {key: places[path] for path, values in held.items() for key, _ in configs.leaves(values)}
-
-
-def _in_python(files: Sequence[Path]) -> Iterator[Belief]:
-    """What configuration files of nanoGPT's kind, which are Python among the arguments, say over the script's own names."""
-    for path in files:
-        for flag in parsers.of_config(path):
-            wheel = _meaning(flag.spelling)
-            if wheel is not None:
-                yield Belief(wheel=wheel, value=flag.default, spelling=flag.spelling, source=f"{path} (config)")
-
-
-def _declared(declared: Sequence[flags.Flag], arguments: Sequence[str]) -> Iterator[Belief]:
-    """Flags that the script has, at their defaults. A parser that got all of its arguments from one JSON file takes no flag beside it."""
-    alone = arguments[0] if len(arguments) == 1 and arguments[0].endswith(".json") else None
-    for flag in declared:
-        name = flag.spelling.removeprefix("switch:").split("/")[0].rstrip("=")
-        wheel = _meaning(name)
-        if wheel is not None and (isinstance(flag.default, (bool, int, float)) or (wheel == batches.UNIT and flag.default is not None)):
-            spelling = f"config+:{name.lstrip('-')}" if alone is not None else flag.spelling
-            yield Belief(wheel=wheel, value=flag.default, spelling=spelling, source=f"{flag.where}'s default")

@@ -11,16 +11,17 @@ from typing import Any
 
 from launcher.adapter import wheel_names
 from launcher.adapter.recognised import typed
-from launcher.trainers.script import batches, configs, flags, parsers
+from launcher.trainers.script import batches, configs
+from launcher.trainers.script.declared import Flag
 from launcher.trainers.script.spelling import YACS, Line
 
 
 def counted_out(
-    words: Sequence[str], declared: Sequence[flags.Flag], python: Sequence[Path], held: Mapping[str, Any], meant: Callable[[str], bool]
+    words: Sequence[str], declared: Sequence[Flag], python: Sequence[Path], held: Mapping[str, Any], meant: Callable[[str], bool]
 ) -> dict[str, int]:
     """Spelling -> a number of steps, of whichever kind, or of passes over the data, wherever it is said. ``meant``: which names do."""
     found: dict[str, Any] = {flag.spelling: flag.default for flag in declared}
-    found |= {flag.spelling: flag.default for path in python for flag in parsers.of_config(path) if flag.spelling in found}
+    found |= {name: value for path in python for name, value in configs.numbers_in_python(path).items() if name in found}
     found |= {f"config:{key}": value for values in held.values() for key, value in configs.leaves(values)}
     found = _with_words(found, words)
     numbers = {spelled: value for spelled, value in found.items() if meant(batches.name(spelled)) and positive(value)}

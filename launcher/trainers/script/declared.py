@@ -1,12 +1,122 @@
-"""Functions and dataclasses of a script -> the flags that fire, typer, tyro, HfArgumentParser and their like make of them. Pure."""
+"""The flags that a script declares, in its own source or in the nearest local modules that it imports. Read, never run.
+
+Options of argparse, click, typer and absl; parameters and fields of which fire, tyro, HfArgumentParser, LightningCLI and their like make
+options; names that a configurator as nanoGPT's sets.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from launcher.trainers.script.flags import Flag, literal
+from launcher.trainers.script.sources import imported, literal, numbers, parsed
+
+HF_DEFAULTS: Mapping[str, Any] = {
+    "--per_device_train_batch_size": 8,
+    "--per_device_eval_batch_size": 8,
+    "--gradient_accumulation_steps": 1,
+    "--gradient_checkpointing": False,
+}
+"""What TrainingArguments says where the command line doesn't (transformers 5)."""
+
+_MOST_FILES = 200
+"""Local modules that are looked at, at most."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Flag:
+    """A setting that a script understands."""
+
+    spelling: str
+    """In the words of ``spelling``."""
+    default: Any = None
+    where: str = ""
+    names: tuple[str, ...] = ()
+    """Every name it goes by, such as -b beside --batch-size."""
+
+
+def of_script(path: Path) -> list[Flag]:
+    """What the script declares. Where it has no parser of its own (``from options import get_args``), what the modules that it imports
+    do, the nearest ones: theirs is the command line then."""
+    seen, layer = {path.resolve()}, [path]
+    while layer and len(seen) <= _MOST_FILES:
+        found = [flag for file in layer for flag in _of_source(file)]
+        if found:
+            return found
+        below = [near for file in layer for near in imported(file, path.parent)]
+        layer = [near for near in dict.fromkeys(below) if near not in seen]
+        seen.update(layer)
+    return []
+
+
+def _of_source(path: Path) -> list[Flag]:
+    """Every flag that one file declares: options of argparse, click, typer and absl, parameters and fields that become some,
+    TrainingArguments, and a nanoGPT-like configurator's names."""
+    source, tree = parsed(path)
+    if tree is None:
+        return []
+    found = [flag for node in ast.walk(tree) if isinstance(node, ast.Call) and (flag := _of_call(node, path.name)) is not None]
+    found += _of_signatures(tree, path.name)
+    if re.search(r"\b(Seq2Seq)?TrainingArguments\b", source) and re.search(r"HfArgumentParser|TrlParser", source):
+        found += [
+            Flag(spelling=_switch_or(name, default), default=default, where="TrainingArguments") for name, default in HF_DEFAULTS.items()
+        ]
+    if "LightningCLI" in source:
+        accumulation = Flag(spelling="--trainer.accumulate_grad_batches", default=1, where="Lightning")
+        found += [accumulation, *_of_lightning(tree, path.name)]
+    if _configurable(source):
+        found += [Flag(spelling=f"--{name}=", default=value, where=path.name) for name, value in numbers(tree).items()]
+    return found
+
+
+def _switch_or(name: str, default: Any) -> str:
+    return f"switch:{name}" if default is False else name
+
+
+def _configurable(source: str) -> bool:
+    """Whether the command line sets the script's own names, as nanoGPT's configurator does."""
+    return "configurator.py" in source or re.search(r"\bfor \w+ in sys\.argv\[1:\]", source) is not None
+
+
+# ---- calls
+
+
+def _of_call(node: ast.Call, file: str) -> Flag | None:
+    """The flag that a call declares: argparse's, click's, typer's or absl's; None where it declares none."""
+    function = node.func
+    name = function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+    if name.startswith("DEFINE_"):
+        return _absl(node, name.removeprefix("DEFINE_"), file)
+    if name not in ("add_argument", "option", "Option"):
+        return None
+    flags = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str) and arg.value.startswith("-")]
+    if not flags:
+        return None
+    chosen = max(flags, key=len)
+    keywords = {keyword.arg: keyword.value for keyword in node.keywords}
+    action = keywords.get("action")
+    action_name = action.value if isinstance(action, ast.Constant) else action.attr if isinstance(action, ast.Attribute) else ""
+    if action_name == "store_true" or "is_flag" in keywords:
+        return Flag(spelling=f"switch:{chosen.split('/')[0]}", default=False, where=file, names=tuple(flags))
+    if action_name == "BooleanOptionalAction":
+        return Flag(spelling=f"switch:{chosen}/--no-{chosen.lstrip('-')}", default=literal(keywords.get("default")), where=file)
+    return Flag(spelling=chosen, default=literal(keywords.get("default")), where=file, names=tuple(flags))
+
+
+def _absl(node: ast.Call, kind: str, file: str) -> Flag | None:
+    """``flags.DEFINE_integer("batch_size", 64, "...")``"""
+    said = [literal(argument) for argument in node.args[:2]]
+    if len(said) < 2 or not isinstance(said[0], str):
+        return None
+    switch = kind in ("bool", "boolean")
+    return Flag(spelling=f"switch:--{said[0]}/--no{said[0]}" if switch else f"--{said[0]}", default=said[1], where=file)
+
+
+# ---- functions and dataclasses
 
 _FUNCTIONS = frozenset(("fire.Fire", "Fire", "typer.run", "jsonargparse.CLI", "jsonargparse.auto_cli", "CLI", "auto_cli", "tyro.cli"))
 """Calls that make a command line of what they are given first."""
@@ -20,7 +130,7 @@ _SWITCHED = frozenset(("typer.run", "tyro.cli", "command"))
 """Those in whose words a truth is ``--name`` and ``--no-name``."""
 
 
-def flags_of(tree: ast.Module, file: str) -> list[Flag]:
+def _of_signatures(tree: ast.Module, file: str) -> list[Flag]:
     """Every parameter or field with a default that a command line may say, spelled as its maker does."""
     defined = {node.name: node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
     found: list[Flag] = []
@@ -95,7 +205,7 @@ def _flag(maker: str, name: str, default: Any, file: str) -> Flag:
 _SECTIONS = {"DataModule": "data", "LightningModule": "model"}
 
 
-def of_lightning(tree: ast.Module, file: str) -> list[Flag]:
+def _of_lightning(tree: ast.Module, file: str) -> list[Flag]:
     """What LightningCLI makes of the parameters of a data module (``--data.batch_size``) and of a model."""
     found = []
     for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""A script of Hydra's and the words it is given -> what its configuration says, as settings in Hydra's own words. Read, never composed.
+"""What the configuration of a script that uses Hydra says, as settings in Hydra's own words. Read, never composed.
 
 The primary configuration's defaults list is followed one level down, with the options that the command line picks and those that a file of
 the global package (``experiment=mine``) puts in their place; what comes later wins, as in Hydra. Interpolations are left out. A Lightning
@@ -16,7 +16,7 @@ from typing import Any
 
 from launcher.adapter.wheel_names import meaning, unit
 from launcher.trainers.script import configs
-from launcher.trainers.script.flags import Flag
+from launcher.trainers.script.declared import Flag
 from launcher.trainers.script.sources import parsed
 
 ACCUMULATION = "accumulate_grad_batches"

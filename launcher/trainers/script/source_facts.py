@@ -1,0 +1,115 @@
+"""What a script's source says of its batches beside its flags: in which unit, in how many parts, by which schedule. Read, never run."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from launcher.adapter import wheel_names
+from launcher.trainers.script import constants
+from launcher.trainers.script.sources import files_of, literal, parsed
+
+
+def in_tokens(path: Path | None, name: str) -> bool:
+    """Whether a line of the script that speaks of a setting speaks of tokens, too: ``help="total batch size in tokens"``."""
+    source = parsed(path)[0] if path is not None else ""
+    spelled = re.compile(rf"\b{'[-_]'.join(map(re.escape, re.split('[-_]', name.strip('-'))))}\b")
+    return any("token" in line.lower() and spelled.search(line) for line in source.splitlines())
+
+
+def in_order(path: Path) -> bool:
+    """Whether the script's parser takes flags and configuration files in their order, so that a file overrules a flag before it."""
+    return any(word in parsed(path)[0] for word in ("LightningCLI", "jsonargparse"))
+
+
+_NOMINAL = (
+    re.compile(r"^\s*(?:self\.)?(?:nbs|nominal_batch(?:_size)?)\s*=\s*(\d+)", re.MULTILINE),
+    re.compile(r"accumulate\w*\s*=.*\bround\(\s*(\d+)\s*/\s*(?:\w+\.)*\w*batch_?size\s*\)"),
+)
+"""How scripts of YOLOv5's kind say the batch up to which they accumulate by themselves."""
+
+
+def nominal_batch(path: Path) -> int | None:
+    """The batch up to which the script, or a local module that it imports, accumulates by itself; None where it says none."""
+    for file in files_of(path):
+        source, _ = parsed(file)
+        if "accumulate" in source and (found := next((match for one in _NOMINAL if (match := one.search(source))), None)):
+            return int(found[1]) or None
+    return None
+
+
+def batch_in_source(path: Path) -> tuple[int, str] | None:
+    """(batch size, file) of the loaders that shuffle, where it stands in the script's source, or else in a local module that it imports,
+    as a number or a name that is one; None where there is no such loader, or where a file has different ones."""
+    for file in files_of(path):
+        _, tree = parsed(file)
+        sizes = _loaders_of(tree) if tree is not None else []
+        if sizes:
+            return (sizes[0], file.name) if len(set(sizes)) == 1 else None
+    return None
+
+
+def _loaders_of(tree: ast.Module) -> list[int]:
+    """Batch sizes of the data loaders that shuffle: ``DataLoader(data, batch_size=64, shuffle=True)``."""
+    known = constants.Constants(tree)
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "DataLoader":
+            said = {keyword.arg: keyword.value for keyword in node.keywords}
+            if "shuffle" in said and literal(said["shuffle"]) is not False:  # one that is computed may be true
+                size = said.get("batch_size") or next(iter(node.args[1:2]), None)
+                value = known.value(size) if size is not None else None
+                if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                    found.append(value)
+    return found
+
+
+_SCHEDULE = re.compile(r"LR$|[Ss]chedule|OneCycle|[Ww]armup")
+"""What the last name of a call says that makes a schedule."""
+
+
+def counted_by_batch(path: Path) -> str:
+    """The place of a schedule that is made of a division by the batch size, such as ``train.py, line 57``; nothing where there is none.
+
+    ``steps = epochs * len(data) // args.batch_size; CosineAnnealingLR(optimizer, T_max=steps)``: told a micro-batch, such a script makes a
+    schedule that is as many times too long as there are micro-batches in a step. ``len(loader)`` is told right (``native/accumulate.py``).
+    """
+    _, tree = parsed(path)
+    if tree is None:
+        return ""
+    counted = _names_counted_so(tree)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _SCHEDULE.search(ast.unparse(node.func).rpartition(".")[2])]
+    for call in calls:
+        if any(_counts(argument, counted) for argument in (*call.args, *(keyword.value for keyword in call.keywords))):
+            return f"{path.name}, line {call.lineno}"
+    return ""
+
+
+def _names_counted_so(tree: ast.Module) -> frozenset[str]:
+    """Names that are given a value of such a division, or of another of those names."""
+    counted: frozenset[str] = frozenset()
+    given = [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
+    while True:
+        more = {name for node in given if _counts(node.value, counted) for target in node.targets if (name := _name(target))}
+        if more <= counted:
+            return counted
+        counted |= more
+
+
+def _counts(value: ast.expr, counted: frozenset[str]) -> bool:
+    for node in ast.walk(value):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv)) and _is_batch(node.right):
+            return True
+        if isinstance(node, (ast.Name, ast.Attribute)) and _name(node) in counted:
+            return True
+    return False
+
+
+def _is_batch(divisor: ast.expr) -> bool:
+    return any(wheel_names.meaning(_name(node).rpartition(".")[2]) == "micro_batch" for node in ast.walk(divisor) if _name(node))
+
+
+def _name(node: ast.AST) -> str:
+    """``steps`` and ``self.steps``; nothing for what is no name."""
+    return ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
