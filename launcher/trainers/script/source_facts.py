@@ -6,8 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from launcher.adapter import wheel_names
-from launcher.trainers.script import constants
+from launcher.adapter import constants, wheel_names
 from launcher.trainers.script.sources import files_of, literal, parsed
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from launcher.adapter import constants
 from launcher.adapter.recognised import Belief, Doubt
-from launcher.trainers.script import constants
 from launcher.trainers.script.sources import parsed
 from launcher.trainers.script.spelling import CALL
 

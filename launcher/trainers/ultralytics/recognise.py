@@ -9,6 +9,7 @@ from typing import Any
 
 from launcher.adapter.recognised import Belief, Understood, typed
 from launcher.errors import PLACE, BadInput, Fault
+from launcher.trainers.ultralytics import in_source
 
 PROGRAMS = ("yolo", "ultralytics")
 _TASKS = ("detect", "segment", "classify", "pose", "obb", "semantic", "depth")
@@ -18,8 +19,10 @@ _ORDER = ("micro_batch", "image_size", "checkpointing", "multi_scale", "model")
 
 
 def understand(words: Sequence[str]) -> Understood | None:
-    """What a yolo command trains; None for another program. Raises BadInput where it trains nothing, or guesses its batch."""
+    """What a yolo command trains; None for another program. Raises BadInput where it trains nothing, or guesses its batch; and for a
+    script that gives Ultralytics its batch in the source."""
     if Path(words[0]).name not in PROGRAMS:
+        in_source.refuse(words)
         return None
     pairs, task, mode = _read(words[1:])
     if mode != "train":

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from launcher.trainers.script.constants import UNKNOWN, Constants
+from launcher.adapter.constants import UNKNOWN, Constants
 
 SOURCE = """
 BATCH = 16
@@ -33,6 +33,9 @@ def train(given): ...
     ("expression", "value"),
     [
         ("64", 64),
+        ("-1", -1),
+        ("[0, BATCH]", [0, 16]),
+        ("[0, nowhere]", UNKNOWN),
         ("BATCH", 16),
         ("BATCH * 2 * 1", 32),
         ("CONFIG['batch']", 64),

@@ -47,6 +47,11 @@ class Constants:
                 return node.value
             case ast.Name(id=name):
                 return self._name(name, depth + 1)
+            case ast.List(elts=inner) | ast.Tuple(elts=inner):
+                held = [self.value(one, depth + 1) for one in inner]
+                return UNKNOWN if UNKNOWN in held else held
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
+                return -number
             case ast.Dict():
                 return self._dict(node, depth + 1)
             case ast.Call(func=ast.Name(id="dict"), args=[]) if all(keyword.arg for keyword in node.keywords):
