@@ -114,24 +114,27 @@ def run(job: Job, rung: Rung) -> Trial:
             _fetched(fetch, place)
     plan = job.adapter.trial(rung, budget, folder=place, cache=job.folder.cache)
     orders = _orders(job, rung, plan, place)
-    _put_aside(place)
-    orders.scratch.mkdir(exist_ok=True)
+    _put_aside(place, orders.scratch)
+    orders.scratch.mkdir()
     orders.write(place / "orders.json")
     env = {**allocator_environment(budget, rung, shapes_vary=job.adapter.shapes_vary(rung)), **plan.env}
     command = process.python_module("launcher.worker", str(place / "orders.json"))
     child = process.start(command, env=env, stdout=place / "stdout.log", stderr=place / "stderr.log")
     watch = Watch(child, orders, job.tell, stall_s=job.recipe.recover.stall_s)
-    with process.forward_signals(child, grace_s=1.0):
-        ending = process.wait(child, timeout_s=rules.timeout_s, each_poll=watch, stderr=place / "stderr.log")
+    try:
+        with process.forward_signals(child, grace_s=1.0):
+            ending = process.wait(child, timeout_s=rules.timeout_s, each_poll=watch, stderr=place / "stderr.log")
+    finally:
+        shutil.rmtree(orders.scratch, ignore_errors=True)
     ending = replace(ending, stood_still=watch.stood_still, computed=watch.computed)
-    shutil.rmtree(orders.scratch, ignore_errors=True)
     settled = devices.settle(budget, idle_free_bytes=orders.idle_free_bytes or None)
     return _finished(job, rung, ending, orders, plan, taken="" if settled else devices.taken(budget))
 
 
-def _put_aside(place: Path) -> None:
-    """What an earlier trial of this rung left, which others' memory ended: this one isn't judged by its words."""
+def _put_aside(place: Path, scratch: Path) -> None:
+    """What an earlier trial of this rung left, which others' memory ended, or the launch's own end: this one isn't judged by its words."""
     (place / "report.json").unlink(missing_ok=True)
+    shutil.rmtree(scratch, ignore_errors=True)  # reports of its processes, too
     for name in ("stdout.log", "stderr.log"):
         if (place / name).exists():
             (place / name).replace(place / f"{name}.before")

@@ -171,7 +171,7 @@ def test_a_signal_ends_the_trial_and_everything(place: Path, number: signal.Sign
     assert running.returncode == status, err
     assert json.loads(out)["status"] == "interrupted"
     assert recorded(place) == ("interrupted", "finished")
-    assert not left_over(place)
+    assert not left_over(place) and not list(place.glob("runs/autofit/*/trials/*/scratch"))
 
 
 @pytest.mark.slow

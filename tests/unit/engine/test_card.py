@@ -159,7 +159,7 @@ def test_a_run_is_not_launched_on_a_card_that_others_have_come_to(card: FakeCard
 def test_words_of_a_trial_that_others_ended_are_not_held_against_the_next(job: Job) -> None:
     place = job.folder.trial(0)
     (place / "stderr.log").write_text("CUDA out of memory")
-    trial._put_aside(place)
+    trial._put_aside(place, place / "scratch")
     assert not (place / "stderr.log").exists() and (place / "stderr.log.before").exists()
 
 

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.ladder.rungs import Wheel, build
+from launcher.adapter.commands import TrialPlan
+from launcher.config.schema import LadderRules, Recipe, TrainerRules
+from launcher.history.run_folder import RunFolder
+from launcher.ladder.rungs import Rung, Wheel, build
 from launcher.ladder.verdict import Kind
 from launcher.machine import process
 from launcher.machine.devices import Budget
@@ -17,24 +20,27 @@ from launcher.shared.orders import Orders
 from launcher.shared.report import TrialReport
 from launcher.trainers.suite import cpu_budget
 from launcher.trial import trial
+from launcher.trial.job import Job
 from launcher.trial.judge import Needs, judge
+from tests.helpers.few import Few
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 WRITES = "import time\nwhile True: print('a word', flush=True); time.sleep(0.2)"
 READS = "while True: open('/proc/self/stat').read()"
 FILLS = "import mmap\nwhile True: mmap.mmap(-1, 2**22).write(bytes(2**22))"
-BATCHES = """
-import os, sys, time
-open(sys.argv[1], 'w').write('{}')
+REPORTS = "import os, sys, time\ndef report(): open(f'{sys.argv[1]}.new', 'w').write('{}'); os.replace(f'{sys.argv[1]}.new', sys.argv[1])\n"
+"""As a recorder writes: whoever reads it meanwhile finds it whole."""
+BATCHES = f"""{REPORTS}
+report()
 before = time.time()
 while True:
     if time.time() > before + 0.3:
         os.utime(sys.argv[1])
         before = time.time()
 """
-PREPARED = "import os, sys, time\nopen(sys.argv[1], 'w').write('{}')\nfor _ in range(8): time.sleep(0.2); os.utime(sys.argv[1])\n"
+PREPARED = f"{REPORTS}report()\nfor _ in range(8): time.sleep(0.2); os.utime(sys.argv[1])\n"
 """Its report is there, and has been touched by batches."""
-PHASES = "import os, sys, time\nwhile True: open(sys.argv[1], 'w').write('{}'); time.sleep(0.2)"
+PHASES = f"{REPORTS}while True: report(); time.sleep(0.2)"
 
 
 def watched(place: Path, code: str, *, stall_s: float, timeout_s: float) -> tuple[Ending, trial.Watch, list[str]]:
@@ -91,3 +97,36 @@ def test_the_verdict_on_one_that_stood_still_says_where() -> None:
         verdict = judge(report, ending, rung=rung, needs=needs)
         assert verdict.kind is Kind.STALLED and "stood still" in verdict.why and "futex_wait" in verdict.evidence
         assert not verdict.lower_rung_may_help
+
+
+LOOKS = """
+import json, os
+from pathlib import Path
+def run(orders, recorder):
+    (Path(orders.folder) / "seen").write_text(json.dumps(os.listdir(orders.scratch)))
+"""
+
+
+class Looks(Few):
+    """Its trial says what it finds in the folder that it writes to."""
+
+    def fetch(self, rung: Rung) -> None:
+        return None
+
+    def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
+        return TrialPlan(module="looks", payload={}, env={"PYTHONPATH": str(self.code[0])})
+
+
+def test_what_a_trial_left_that_was_killed_is_no_word_of_the_next(tmp_path: Path) -> None:
+    """A report of its processes, say: that of a Ctrl-C was taken for a crash of the next, and one that had come through would have been
+    taken for a rung that fits."""
+    (tmp_path / "looks.py").write_text(LOOKS, encoding="utf-8")
+    made = Recipe(name="mine", ask={"micro_batch": 8}, trainer=TrainerRules(adapter="few"), ladder=LadderRules(order=("micro_batch",)))
+    ladder = build([Wheel(name="micro_batch", values=(8,))], effective_batch=8)
+    folder = RunFolder.create(tmp_path / "runs", "mine")
+    left = folder.trial(0) / "scratch" / "cut" / "records" / "7"
+    left.mkdir(parents=True)
+    TrialReport(phase="done").write(left / "report.json")
+    job = Job(adapter=Looks(made, code=[tmp_path]), ladder=ladder, budget=cpu_budget(), folder=folder)
+    assert trial.run(job, ladder.asked).verdict.kind is not Kind.FITS
+    assert (folder.trial(0) / "seen").read_text() == "[]" and not (folder.trial(0) / "scratch").exists()
