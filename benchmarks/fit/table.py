@@ -169,8 +169,9 @@ REASONS = """\
 The goals were 2 trials in the median and 3 in 95 % of cases, a quarter of the walk's time, and one second for the same launch again.
 
 - A later launch meets the goal for trials.
-- A first launch doesn't, where the answer is far down the ladder. It tries the asked rung while its trace is being made, which costs a
-  trial and saves waiting. If the trace takes longer than half a trial, as with small models on two cores, the search goes on without it.
+- A first launch doesn't, where the answer is far down the ladder. These rows were made while the asked rung's trace was begun with its
+  trial; now a trace is begun after two failures ([decision 015](decisions/015-a-forecast-leads-and-trials-decide.md)). If it takes
+  longer than half a trial, as with small models on two cores, the search goes on without it.
 - No search can reach a quarter of the time in most of these cases. Their walks have two or three trials, and every search must make these:
   the failing ones above the answer, and the answer. Where the walk is long, it can."""
 

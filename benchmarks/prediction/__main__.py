@@ -86,7 +86,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     asks = {point: ask(*point[:2]) for point in POINTS}
-    found = trace_store.of(asks.values(), environments={MODULE: environment.prepare})
+    found = trace_store.traces(asks.values(), environments={MODULE: environment.prepare})
     rows = []
     for point, one in asks.items():
         trace = found[one.key]

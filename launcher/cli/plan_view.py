@@ -9,7 +9,7 @@ from rich.text import Text
 
 from launcher.cli import prose, tables
 from launcher.cli.tables import Column
-from launcher.forecast.plan import On, Plan, Word
+from launcher.forecast.plan import OnCard, Plan, Word
 from launcher.forecast.prediction import Forecast, worst
 from launcher.ladder.rungs import Rung
 from launcher.shared.sizes import GIB, format_size
@@ -72,7 +72,7 @@ def _value(value: object) -> str:
     return "-" if value is None else ("off", "on")[value] if isinstance(value, bool) else str(value)
 
 
-def _cell(on: On, rung: Rung) -> Text:
+def _cell(on: OnCard, rung: Rung) -> Text:
     word, phases = on.words[rung.index], on.forecasts.get(rung.index)
     text = _range(worst(list(phases.values()))) if phases else ""
     return Text(f"{text} {SIGNS[word]:<2}", style=COLOURS[word])
@@ -84,7 +84,7 @@ def _range(forecast: Forecast) -> str:
     return f"{middle} ({low} to {high})"
 
 
-def _choice(on: On, plan: Plan) -> Text:
+def _choice(on: OnCard, plan: Plan) -> Text:
     to_fit, edge = on.first(Word.TO_FIT, plan.ladder), on.edge(plan.ladder)
     usable, cap = format_size(on.usable_bytes), format_size(on.cap_bytes)
     head = f" ({on.title}, {usable} usable, {cap} with the headroom)"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from launcher.adapter.protocol import OwnWords, ability
 from launcher.engine import attempts, proving
@@ -23,8 +22,11 @@ from launcher.trial.job import Job
 from launcher.trial.trial import Trial, as_tried
 
 if TYPE_CHECKING:  # only a search that is led by it pays for a forecast
-    from launcher.forecast.lookahead import Ahead
+    from launcher.forecast.lookahead import Lookahead
 
+FAILED, LONG_WALK = 2, 6
+"""Traces are made once so many rungs have really failed, where the walk may take so many trials: they don't shorten a shorter one, and
+cost seconds (decision 015)."""
 WORTH_WAITING = 0.5
 """Part of the last trial's seconds that a trace is waited for: on a busy machine it comes late, and trials lead meanwhile."""
 FORESEEING = "foreseeing what the rungs need (no memory is used for it)"
@@ -37,7 +39,7 @@ class RungSearch:
         self._result, self._job = result, result.job
         self._history = [*_disproved(result), *(as_tried(one, self._job) for one in result.trials)]
         self._asked_first = ability(self._job.adapter, OwnWords) is not None
-        self._ahead: Ahead | None = None
+        self._ahead: Lookahead | None = None
 
     def run(self) -> tuple[search.Move, Job]:
         """The move that ended the search, which is the last trial where that disproves what the ladder was made of; and the launch with
@@ -62,19 +64,24 @@ class RungSearch:
         return move
 
     def _next_move(self) -> search.Move:
-        """What the verdicts so far say; led by the forecast once that is at hand."""
-        move = self._moved()
-        if self._ahead is None or not isinstance(move, search.Try):
-            return move
-        patience_s = WORTH_WAITING * self._result.trials[-1].seconds if self._result.trials else 0.0
-        with doing(FORESEEING):
-            if not self._ahead.at_hand(within_s=patience_s):
-                return move
-        return self._moved(predicted=_foreseen(self._ahead, self._job))
+        """What the verdicts so far say; led by what is foreseen, as far as that is known."""
+        if self._ahead is not None and isinstance(self._moved(), search.Try):
+            self._look_ahead(self._ahead)
+        return self._moved()
 
-    def _moved(self, **foreseen: Any) -> search.Move:
-        policy = self._job.recipe.ladder.search
-        return search.next_move(self._job.ladder, self._history, policy=policy, asked_first=self._asked_first, **foreseen)
+    def _moved(self) -> search.Move:
+        policy, foreseen = self._job.recipe.ladder.search, self._ahead.needs if self._ahead is not None else None
+        return search.next_move(self._job.ladder, self._history, policy=policy, predicted=foreseen, asked_first=self._asked_first)
+
+    def _look_ahead(self, ahead: Lookahead) -> None:
+        """Takes in what is newly foreseen; has traces made where the walk has begun to be long, and may become so."""
+        began, trials = time.monotonic(), self._result.trials
+        with doing(FORESEEING):
+            if ahead.look(within_s=WORTH_WAITING * trials[-1].seconds if trials else 0.0):
+                self._job.tell(_foreseen(ahead, seconds=time.monotonic() - began))
+        failed = sum(one.verdict.lower_rung_may_help for one in trials)
+        if failed >= FAILED and len(trials) + search.most_left(self._job.ladder, self._history, policy="walk") >= LONG_WALK:
+            ahead.begin()
 
     def _try(self, move: search.Try) -> Trial:
         tried = make_trial(self._job, move.rung, self._result.trials, most=self._most(), why=move.why)
@@ -133,30 +140,16 @@ def _disproved(result: Fit) -> list[search.Tried]:
     ]
 
 
-def _looking_ahead(job: Job, until_found: ExitStack) -> Ahead | None:
-    """Where the search is led by a forecast and there is more than one rung. Its first trace, where it isn't kept, is made while the asked
-    rung is tried: most launches fit as they are asked, and wait for nothing then."""
+def _looking_ahead(job: Job, until_found: ExitStack) -> Lookahead | None:
+    """Where the search is led by a forecast and there is more than one rung."""
     if job.recipe.ladder.search != "predicted" or len(job.ladder.rungs) == 1:
         return None
-    from launcher.forecast.lookahead import Ahead
+    from launcher.forecast.lookahead import Lookahead
 
     with doing(FORESEEING):
-        return until_found.enter_context(Ahead(job.adapter, job.ladder, job.budget, earlier=past_trials.measured(job)))
+        return until_found.enter_context(Lookahead(job.adapter, job.ladder, job.budget, earlier=past_trials.measured(job)))
 
 
-def _foreseen(ahead: Ahead, job: Job) -> Mapping[int, float | None]:
-    """What the rungs are foreseen to need, told when it is first known."""
-    if not ahead.parts:
-        began = time.monotonic()
-        with doing(FORESEEING):
-            ahead.look()
-        job.tell(
-            Foreseen(
-                parts=ahead.parts,
-                named=ahead.named,
-                by_trials=ahead.by_trials,
-                why_not=ahead.why_not,
-                seconds=round(time.monotonic() - began, 3),
-            )
-        )
-    return ahead.parts
+def _foreseen(ahead: Lookahead, *, seconds: float) -> Foreseen:
+    named, by_trials = ahead.first, ahead.by_trials
+    return Foreseen(parts=ahead.needs, named=named, by_trials=by_trials, why_not=ahead.why_not, seconds=round(seconds, 3))

@@ -15,9 +15,8 @@ from typing import Any
 from launcher.adapter import tracing
 from launcher.adapter.protocol import Adapter
 from launcher.adapter.tracing import Tracing, Untraceable, tracing_of
-from launcher.forecast import live_peaks as profiles
-from launcher.forecast import trace_store
-from launcher.forecast.gpu_catalogue import Card
+from launcher.forecast import live_peaks, trace_store
+from launcher.forecast.gpu_catalogue import GpuModel
 from launcher.forecast.prediction import Forecast, on_cpu, worst
 from launcher.forecast.replay import Use, Workspaces, goes_through, replay
 from launcher.ladder.rungs import Ladder, Rung
@@ -32,10 +31,10 @@ BAND_BELOW, BAND_ABOVE = 0.02, 0.05
 to 1.2 % above it; trainings on RTX 30xx need up to 4.7 % more than the low bound (docs/prediction.md)."""
 
 
-class Foresight:
+class Forecaster:
     """Forecasts of one ladder's rungs on one device. Traces are made when they are first needed; ``gather`` makes many at once."""
 
-    def __init__(self, adapter: Adapter, ladder: Ladder, card: Card | None, *, patience_s: float = trace_store.LONGEST_S) -> None:
+    def __init__(self, adapter: Adapter, ladder: Ladder, card: GpuModel | None, *, patience_s: float = trace_store.LONGEST_S) -> None:
         """``card``: None for the host's memory. ``patience_s``: what takes longer to trace has no forecast."""
         self._patience_s = patience_s
         self.adapter, self.ladder, self.card = adapter, ladder, card
@@ -48,7 +47,7 @@ class Foresight:
         family = self._family(rung)
         return family if isinstance(family, str) else ""
 
-    def of(self, rung: Rung) -> dict[Phase, Forecast] | None:
+    def forecasts(self, rung: Rung) -> dict[Phase, Forecast] | None:
         """Phase (training, validation) -> its forecast; None where there is none."""
         family, tracing = self._family(rung), self.tracing(rung)
         if isinstance(family, str) or isinstance(tracing, str):
@@ -58,7 +57,7 @@ class Foresight:
 
     def peak(self, rung: Rung) -> Forecast | None:
         """Of the phase that needs most."""
-        found = self.of(rung)
+        found = self.forecasts(rung)
         return worst(list(found.values())) if found else None
 
     def goes_through(self, rung: Rung, cap_bytes: int) -> tuple[bool, bool] | None:
@@ -67,7 +66,7 @@ class Foresight:
         family, tracing = self._family(rung), self.tracing(rung)
         if isinstance(family, str) or isinstance(tracing, str):
             return None
-        keeping = [one for phase, one in (self.of(rung) or {}).items() if tracing.kept.get(phase)]
+        keeping = [one for phase, one in (self.forecasts(rung) or {}).items() if tracing.kept.get(phase)]
         if any(one.low_bytes + one.context_bytes > cap_bytes for one in keeping):  # no replay holds what is kept
             return False, False
         return family.goes_through(tracing, cap_bytes - family.context_bytes, accumulates=rung.accumulation > 1)
@@ -84,7 +83,7 @@ class Foresight:
             self._keep(self._making.found())
             self._making = None
         asks, environments = self._wanted(rungs)
-        self._keep(trace_store.of(asks, environments=environments, patience_s=self._patience_s))
+        self._keep(trace_store.traces(asks, environments=environments, patience_s=self._patience_s))
 
     def _wanted(self, rungs: Iterable[Rung]) -> tuple[list[tracing.Ask], dict[str, Any]]:
         """The traces that aren't there yet, and module -> what makes its children's variables."""
@@ -94,15 +93,22 @@ class Foresight:
 
     def _keep(self, found: Mapping[str, Trace | str]) -> None:
         for key, trace in found.items():
-            self._families[key] = trace if isinstance(trace, str) else Family(trace=trace, card=self.card, profile=profiles.of(trace))
+            self._families[key] = (
+                trace if isinstance(trace, str) else Family(trace=trace, card=self.card, profile=live_peaks.profile(trace))
+            )
+
+    def is_kept(self, rung: Rung) -> bool:
+        """Whether the rung's trace was made by an earlier launch."""
+        tracing = self.tracing(rung)
+        return isinstance(tracing, Tracing) and trace_store.is_kept(tracing.ask())
 
     def gathered(self, rung: Rung) -> bool:
         """Whether the rung's trace is there, or it is known that there is none."""
         tracing = self.tracing(rung)
         return isinstance(tracing, str) or tracing.ask().key in self._families
 
-    def share(self, other: Foresight) -> None:
-        """Takes the traces that another card's foresight has made."""
+    def share(self, other: Forecaster) -> None:
+        """Takes the traces that another card's forecaster has made."""
         self._tracings |= other._tracings
         for key, family in other._families.items():
             self._families[key] = family if isinstance(family, str) else family.on(self.card)
@@ -134,11 +140,11 @@ class Family:
     """One trace, and what is asked of it on one card."""
 
     trace: Trace
-    card: Card | None
-    profile: profiles.Profile
+    card: GpuModel | None
+    profile: live_peaks.Profile
     _shares: dict[tuple[Workspaces, bool, bool], Shares] = field(default_factory=dict)
 
-    def on(self, card: Card | None) -> Family:
+    def on(self, card: GpuModel | None) -> Family:
         """The same on another card; what is replayed hangs on the workspaces alone."""
         return Family(trace=self.trace, card=card, profile=self.profile, _shares=self._shares)
 
@@ -165,8 +171,8 @@ class Family:
             return {phase: on_cpu(size, tracing.rests[phase]) for phase, size in live.items()}
         return {phase: self._on_card(size, phase, tracing, self.card, accumulates) for phase, size in live.items()}
 
-    def _on_card(self, live: int, phase: Phase, tracing: Tracing, card: Card, accumulates: bool) -> Forecast:
-        low, high = (self.shares(one, tracing, accumulates=accumulates).of(live, phase) for one in bounds(card, tracing))
+    def _on_card(self, live: int, phase: Phase, tracing: Tracing, card: GpuModel, accumulates: bool) -> Forecast:
+        low, high = (self.shares(one, tracing, accumulates=accumulates).at(live, phase) for one in bounds(card, tracing))
         high = max(low, high)
         return Forecast(
             live_bytes=live,
@@ -203,7 +209,7 @@ class Family:
         return False, goes_through(found, low, capacity, **how)
 
 
-def bounds(card: Card, tracing: Tracing) -> tuple[Workspaces, Workspaces]:
+def bounds(card: GpuModel, tracing: Tracing) -> tuple[Workspaces, Workspaces]:
     """(low, high), with the trainer's own word on cuBLAS."""
     return card.bounds(least_cublas_bytes=tracing.cublas_bytes)
 
@@ -224,7 +230,7 @@ class Shares:
 
     points: Mapping[Phase, tuple[tuple[float, float], ...]]
 
-    def of(self, live: int, phase: Phase) -> float:
+    def at(self, live: int, phase: Phase) -> float:
         """Between two points in proportion, beyond them as the nearest."""
         points, at = self.points[phase], math.log(live)
         place = bisect_left(points, (at, 0.0))

@@ -19,7 +19,7 @@ from launcher.shared.sizes import MIB
 KEY = "gpu"
 
 
-class Card(BaseModel):
+class GpuModel(BaseModel):
     """One kind of card. Each figure's source stands beside it in its file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
@@ -66,7 +66,7 @@ def known() -> list[str]:
     return sorted(path.stem for path in folder().glob("*.yaml"))
 
 
-def named(names: Sequence[str]) -> list[Card]:
+def named(names: Sequence[str]) -> list[GpuModel]:
     """The cards of these names, each once. Raises BadInput with every one that isn't there."""
     there = known()
     unknown = [name for name in dict.fromkeys(names) if name not in there]
@@ -75,18 +75,18 @@ def named(names: Sequence[str]) -> list[Card]:
     return [read(folder() / f"{name}.yaml") for name in dict.fromkeys(names)]
 
 
-def like(title: str) -> Card | None:
+def like(title: str) -> GpuModel | None:
     """The card that a driver calls so, for a real one; None where the catalogue has none."""
     cards = [read(folder() / f"{name}.yaml") for name in known()]
     plain = _plain(title)
     return next((card for card in cards if _plain(card.title) == plain), None)
 
 
-def read(path: Path) -> Card:
+def read(path: Path) -> GpuModel:
     """Raises BadInput naming the file and what is wrong in it."""
     try:
         said: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return Card.model_validate({**said, "convolution": tuple(said["convolution"]), "name": path.stem})
+        return GpuModel.model_validate({**said, "convolution": tuple(said["convolution"]), "name": path.stem})
     except (OSError, yaml.YAMLError, ValidationError, KeyError, TypeError) as error:
         found = " ".join(str(error).split())
         raise BadInput([Fault(key=KEY, where=paths.short(path), found=found, cure="Compare it with the other files there.")]) from error

@@ -36,7 +36,7 @@ class Profile:
         }
 
 
-def of(trace: Trace) -> Profile:
+def profile(trace: Trace) -> Profile:
     primes = list(trace.traced_at.values())
     known = {size: grows(size, primes) for size in {event.size for event in trace.events if isinstance(event, Took)}}
     terms = sorted({one.powers for one in known.values()})

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from launcher.adapter.protocol import Adapter
-from launcher.forecast import gpu_catalogue
-from launcher.forecast.forecaster import Foresight
-from launcher.forecast.gpu_catalogue import Card
+from launcher.forecast import gpu_catalogue, trace_store
+from launcher.forecast.forecaster import Forecaster
+from launcher.forecast.gpu_catalogue import GpuModel
 from launcher.ladder import extrapolation
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.machine.devices import Budget
@@ -20,16 +20,16 @@ PATIENCE_S = 120.0
 """A launch that would wait longer for a trace is led by its trials alone."""
 
 
-def foresight(adapter: Adapter, ladder: Ladder, budget: Budget) -> Foresight:
+def forecaster_for(adapter: Adapter, ladder: Ladder, budget: Budget) -> Forecaster:
     """Forecasts for the very device of a launch."""
-    return Foresight(adapter, ladder, card_of(budget) if budget.kind == "cuda" else None, patience_s=PATIENCE_S)
+    return Forecaster(adapter, ladder, card_of(budget) if budget.kind == "cuda" else None, patience_s=PATIENCE_S)
 
 
-def card_of(budget: Budget) -> Card:
+def card_of(budget: Budget) -> GpuModel:
     known = gpu_catalogue.like(budget.name)
     if known is not None:
         return known
-    return Card(
+    return GpuModel(
         title=budget.name,
         architecture="ampere",
         usable_mib=budget.total_bytes // MIB,
@@ -40,20 +40,20 @@ def card_of(budget: Budget) -> Card:
     )
 
 
-def parts(sight: Foresight, cap_bytes: int) -> dict[int, float | None]:
+def needs(forecaster: Forecaster, cap_bytes: int) -> dict[int, float | None]:
     """Rung index -> its likeliest peak over the cap; None where it can't be foreseen, or needn't be.
 
     Traces are made one after another down the ladder, as far as the first rung that is foreseen to fit: those of smaller models and of
     checkpointed ones are needed only where all above is too large.
     """
     found: dict[int, float | None] = {}
-    for rung in sight.ladder.rungs:
-        if not sight.gathered(rung) and any(part is not None and part <= 1 for part in found.values()):
+    for rung in forecaster.ladder.rungs:
+        if not forecaster.gathered(rung) and any(need is not None and need <= 1 for need in found.values()):
             found[rung.index] = None
             continue
-        peak = sight.peak(rung)
+        peak = forecaster.peak(rung)
         found[rung.index] = peak.peak_bytes / cap_bytes if peak is not None else None
-    return found | _replayed(sight, found, cap_bytes)
+    return found | _replayed(forecaster, found, cap_bytes)
 
 
 EDGE = 1.3
@@ -62,58 +62,69 @@ MOST_REPLAYED = 6
 """Rungs that are, at a second or two each."""
 
 
-def _replayed(sight: Foresight, parts: Mapping[int, float | None], cap_bytes: int) -> dict[int, float]:
+def _replayed(forecaster: Forecaster, needs: Mapping[int, float | None], cap_bytes: int) -> dict[int, float]:
     """On a card what is reserved where there is room isn't the need: down to the first rung that goes through under the cap."""
     found: dict[int, float] = {}
-    for rung in sight.ladder.rungs if sight.card is not None else ():
-        part = parts[rung.index]
-        if part is None or part > EDGE:
+    for rung in forecaster.ladder.rungs if forecaster.card is not None else ():
+        need = needs[rung.index]
+        if need is None or need > EDGE:
             continue
-        if part < 1 / EDGE or len(found) == MOST_REPLAYED:
+        if need < 1 / EDGE or len(found) == MOST_REPLAYED:
             break
-        goes = sight.goes_through(rung, cap_bytes)
+        goes = forecaster.goes_through(rung, cap_bytes)
         if goes is None:
             continue
         with_most, with_least = goes
-        found[rung.index] = min(part, 1.0) if with_most else part if with_least else max(part, 1.0 + 1e-6)
+        found[rung.index] = min(need, 1.0) if with_most else need if with_least else max(need, 1.0 + 1e-6)
         if with_most:
             break
     return found
 
 
-def why_not(sight: Foresight) -> tuple[str, ...]:
+def why_not(forecaster: Forecaster) -> tuple[str, ...]:
     """Why rungs can't be foreseen, each reason once."""
-    return tuple(dict.fromkeys(why for rung in sight.ladder.rungs if sight.gathered(rung) and (why := sight.why_not(rung))))
+    return tuple(dict.fromkeys(why for rung in forecaster.ladder.rungs if forecaster.gathered(rung) and (why := forecaster.why_not(rung))))
 
 
-class Ahead:
-    """What the rungs of one launch are foreseen to need, before any of its trials: what those measure, the search itself is led by.
+class Lookahead:
+    """What the rungs of one launch are foreseen to need, before any of its own trials: those lead the search by themselves.
 
-    Made, it begins with the asked rung's trace, if that isn't kept; ``look`` waits for it. Left, it ends what nobody waits for any more.
-    A trace is held to what earlier launches' trials measured (``past_trials``); where one of those fitted, none is waited for.
+    By what trials of earlier launches measured (``past_trials``), and by traces where they are kept, or once they are made. Left, it ends
+    what nobody waits for any more.
     """
 
     def __init__(self, adapter: Adapter, ladder: Ladder, budget: Budget, *, earlier: Sequence[extrapolation.Seen] = ()) -> None:
-        self._sight, self._budget, self._earlier = foresight(adapter, ladder, budget), budget, earlier
-        self._making = self._sight.begin([ladder.asked])
-        self.parts: dict[int, float | None] = {}
-        """Rung index -> its need as a part of the cap (``parts``); empty before ``look``."""
+        self._forecaster, self._ladder, self._budget, self._earlier = forecaster_for(adapter, ladder, budget), ladder, budget, earlier
+        self._making: trace_store.Making | None = None
+        self._traced = False
+        self.needs: dict[int, float | None] = {}
+        """Rung index -> its need as a part of the cap; empty where nothing is known yet."""
+        if self._forecaster.is_kept(ladder.asked):
+            self.begin()
 
-    def __enter__(self) -> Ahead:
+    def __enter__(self) -> Lookahead:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._making.__exit__()
+        if self._making is not None:
+            self._making.__exit__()
 
-    def at_hand(self, *, within_s: float = 0.0) -> bool:
-        """Whether nothing has to be waited for any more that the asked rung hangs on, after waiting so long at most. Raises Interrupted
-        on a signal."""
-        return self.by_trials or self._making.over_within(within_s)
+    def begin(self) -> None:
+        """Begins with the asked rung's trace; ``look`` waits for it."""
+        if self._making is None:
+            self._making = self._forecaster.begin([self._ladder.asked])
 
-    def look(self) -> None:
-        """Waits for what traces are needed. Raises Interrupted on a signal."""
-        traced = parts(self._sight, self._budget.cap_bytes) if not self.by_trials or self._making.over else {}
-        self.parts = extrapolation.needs(self._sight.ladder.rungs, self._earlier, traced) if self._earlier else traced
+    def look(self, *, within_s: float = 0.0) -> bool:
+        """Whether ``needs`` is news, after waiting so long at most for a trace that was begun. Raises Interrupted on a signal."""
+        patience_s = 0.0 if self.by_trials else within_s
+        if self._making is not None and not self._traced and self._making.over_within(patience_s):
+            self._traced, traced = True, needs(self._forecaster, self._budget.cap_bytes)
+        elif self.by_trials and not self.needs:
+            traced = {}
+        else:
+            return False
+        self.needs = extrapolation.needs(self._ladder.rungs, self._earlier, traced) if self._earlier else traced
+        return True
 
     @property
     def by_trials(self) -> bool:
@@ -123,9 +134,9 @@ class Ahead:
     @property
     def why_not(self) -> tuple[str, ...]:
         """Why rungs can't be foreseen."""
-        return why_not(self._sight)
+        return why_not(self._forecaster)
 
     @property
-    def named(self) -> Rung | None:
+    def first(self) -> Rung | None:
         """The first rung that is foreseen to fit."""
-        return next((rung for rung in self._sight.ladder.rungs if (part := self.parts.get(rung.index)) is not None and part <= 1), None)
+        return next((rung for rung in self._ladder.rungs if (need := self.needs.get(rung.index)) is not None and need <= 1), None)

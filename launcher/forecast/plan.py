@@ -18,8 +18,8 @@ from launcher.config.recipe import Draft
 from launcher.config.schema import Recipe
 from launcher.errors import COMMAND_LINE, BadInput, Fault
 from launcher.forecast import gpu_catalogue
-from launcher.forecast.forecaster import Foresight
-from launcher.forecast.gpu_catalogue import Card
+from launcher.forecast.forecaster import Forecaster
+from launcher.forecast.gpu_catalogue import GpuModel
 from launcher.forecast.prediction import Forecast, worst
 from launcher.ladder import build
 from launcher.ladder.rungs import Ladder, Rung
@@ -47,7 +47,7 @@ class Word(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class On:
+class OnCard:
     """The ladder on one card."""
 
     name: str
@@ -76,7 +76,7 @@ class Plan:
 
     name: str
     ladder: Ladder
-    cards: tuple[On, ...]
+    cards: tuple[OnCard, ...]
     why_not: Mapping[int, str]
     """Why a rung has no forecast."""
     versions: Mapping[str, str]
@@ -98,7 +98,7 @@ class Plan:
             "left_out": self.left_out,
         }
 
-    def _card(self, on: On) -> dict[str, Any]:
+    def _card(self, on: OnCard) -> dict[str, Any]:
         to_fit, edge = on.first(Word.TO_FIT, self.ladder), on.edge(self.ladder)
         return {
             "gpu": on.name,
@@ -120,7 +120,7 @@ class Plan:
 def planned(draft: Draft, gpus: Sequence[str]) -> Plan:
     """Raises BadInput with all faults: of the recipe, of the cards, or why its training can't be traced."""
     faults = [fault for fault in draft.faults if fault.key != "data"]  # a plan needs no data
-    chosen: list[Card] = []
+    chosen: list[GpuModel] = []
     try:
         chosen = gpu_catalogue.named(gpus)
     except BadInput as refused:
@@ -160,20 +160,20 @@ def _is_of_a_plan(key: str) -> bool:
     return key.startswith(("ask.", "trainer.task", "trainer.args.")) and key not in HERE
 
 
-def _foreseen(adapter: Adapter, ladder: Ladder, chosen: Sequence[Card]) -> Plan:
-    sights = [Foresight(adapter, ladder, card) for card in chosen]
-    first = sights[0]
+def _foreseen(adapter: Adapter, ladder: Ladder, chosen: Sequence[GpuModel]) -> Plan:
+    forecasters = [Forecaster(adapter, ladder, card) for card in chosen]
+    first = forecasters[0]
     first.gather(ladder.rungs)
     why_not = {rung.index: why for rung in ladder.rungs if (why := first.why_not(rung))}
     if len(why_not) == len(ladder.rungs):
         raise BadInput([_untraceable(adapter, why_not[ladder.asked.index])])
-    for other in sights[1:]:
+    for other in forecasters[1:]:
         other.share(first)
     traces, tracings = first.traces(), [one for rung in ladder.rungs if isinstance(one := first.tracing(rung), Tracing)]
     return Plan(
         name=adapter.recipe.name,
         ladder=ladder,
-        cards=tuple(_on(sight, adapter.recipe) for sight in sights),
+        cards=tuple(_on(forecaster, adapter.recipe) for forecaster in forecasters),
         why_not=why_not,
         versions=dict(sorted({item for trace in traces for item in trace.versions.items()})),
         assumed=_once(sentence for trace in traces for sentence in trace.assumed),
@@ -193,28 +193,28 @@ def _untraceable(adapter: Adapter, why: str) -> Fault:
     return Fault(key="ask.model", found=f"there is no forecast: {why}", cure=cure)
 
 
-def _on(sight: Foresight, recipe: Recipe) -> On:
-    card = sight.card
+def _on(forecaster: Forecaster, recipe: Recipe) -> OnCard:
+    card = forecaster.card
     assert card is not None
     cap = cap_on(card, recipe)
-    forecasts = {rung.index: found for rung in sight.ladder.rungs if (found := sight.of(rung)) is not None}
-    words = {rung.index: said(forecasts.get(rung.index), cap) for rung in sight.ladder.rungs}
-    return On(
+    forecasts = {rung.index: found for rung in forecaster.ladder.rungs if (found := forecaster.forecasts(rung)) is not None}
+    words = {rung.index: word_for(forecasts.get(rung.index), cap) for rung in forecaster.ladder.rungs}
+    return OnCard(
         name=card.name,
         title=card.title,
         usable_bytes=card.usable_bytes,
         cap_bytes=cap,
         forecasts=forecasts,
-        words=words | _replayed(sight, words, forecasts, cap),
+        words=words | _replayed(forecaster, words, forecasts, cap),
     )
 
 
-def cap_on(card: Card, recipe: Recipe) -> int:
+def cap_on(card: GpuModel, recipe: Recipe) -> int:
     """What a trial on the card would be held to."""
     return int(min(card.usable_bytes, recipe.device.memory or card.usable_bytes) * (1 - recipe.device.headroom))
 
 
-def said(phases: Mapping[Phase, Forecast] | None, cap_bytes: int) -> Word:
+def word_for(phases: Mapping[Phase, Forecast] | None, cap_bytes: int) -> Word:
     """By the bounds alone."""
     if not phases:
         return Word.UNKNOWN
@@ -226,14 +226,14 @@ def said(phases: Mapping[Phase, Forecast] | None, cap_bytes: int) -> Word:
     return Word.EDGE if max(one.low_bytes for one in phases.values()) + need.context_bytes <= cap_bytes else Word.TOO_LARGE
 
 
-def _replayed(sight: Foresight, words: Mapping[int, Word], forecasts: Mapping[int, Any], cap: int) -> dict[int, Word]:
+def _replayed(forecaster: Forecaster, words: Mapping[int, Word], forecasts: Mapping[int, Any], cap: int) -> dict[int, Word]:
     """The rungs above the first that is predicted to fit, replayed under the cap: what is reserved without one isn't the need."""
     found: dict[int, Word] = {}
-    for rung in sight.ladder.rungs:
+    for rung in forecaster.ladder.rungs:
         word = words[rung.index]
         if word is Word.TO_FIT or len(found) == MOST_REPLAYED:
             break
-        if word in (Word.EDGE, Word.TOO_LARGE) and (goes := sight.goes_through(rung, cap)) is not None:
+        if word in (Word.EDGE, Word.TOO_LARGE) and (goes := forecaster.goes_through(rung, cap)) is not None:
             found[rung.index] = Word.TO_FIT if goes[0] else Word.EDGE if goes[1] else Word.TOO_LARGE
             if goes[0]:
                 break

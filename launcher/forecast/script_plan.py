@@ -12,8 +12,8 @@ from dataclasses import replace
 from itertools import product
 
 from launcher.config.schema import Recipe
-from launcher.forecast.gpu_catalogue import Card
-from launcher.forecast.plan import On, Plan, cap_on, said
+from launcher.forecast.gpu_catalogue import GpuModel
+from launcher.forecast.plan import OnCard, Plan, cap_on, word_for
 from launcher.forecast.prediction import Forecast
 from launcher.ladder import extrapolation
 from launcher.ladder.extrapolation import Seen, Side
@@ -54,7 +54,7 @@ def to_try(ladder: Ladder, made: Sequence[Tried]) -> Rung | None:
     return next((rung for rung in left if rung.micro_batch <= most), left[-1] if left else None)
 
 
-def planned(recipe: Recipe, ladder: Ladder, seen: Sequence[Seen], budget: Budget, chosen: Sequence[Card]) -> Plan:
+def planned(recipe: Recipe, ladder: Ladder, seen: Sequence[Seen], budget: Budget, chosen: Sequence[GpuModel]) -> Plan:
     """``seen``: trials that fit, as parts of the budget's cap. ``chosen``: the cards to plan for; without any, the device itself."""
     forecasts = _forecasts(ladder, seen, budget.cap_bytes)
     there = [(card.name, card.title, card.usable_bytes, cap_on(card, recipe)) for card in chosen]
@@ -65,13 +65,13 @@ def planned(recipe: Recipe, ladder: Ladder, seen: Sequence[Seen], budget: Budget
         name=recipe.name,
         ladder=ladder,
         cards=tuple(
-            On(
+            OnCard(
                 name=name,
                 title=title,
                 usable_bytes=usable,
                 cap_bytes=cap,
                 forecasts=forecasts,
-                words={rung.index: said(forecasts.get(rung.index), cap) for rung in ladder.rungs},
+                words={rung.index: word_for(forecasts.get(rung.index), cap) for rung in ladder.rungs},
             )
             for name, title, usable, cap in there or here
         ),

@@ -34,7 +34,11 @@ def folder() -> Path:
     return paths.cache_folder() / "traces"
 
 
-def of(asks: Iterable[Ask], *, environments: Mapping[str, Any], patience_s: float = LONGEST_S) -> dict[str, Trace | str]:
+def is_kept(ask: Ask) -> bool:
+    return _place(ask.key).is_file()
+
+
+def traces(asks: Iterable[Ask], *, environments: Mapping[str, Any], patience_s: float = LONGEST_S) -> dict[str, Trace | str]:
     """Key -> its trace, or in words why there is none. ``environments``: module -> what makes its children's variables in a folder."""
     with Making(asks, environments=environments, patience_s=patience_s) as making:
         return making.found()

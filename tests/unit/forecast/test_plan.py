@@ -12,8 +12,8 @@ import pytest
 from launcher.adapter.tracing import Ask
 from launcher.cli import main
 from launcher.forecast import gpu_catalogue, trace_store
-from launcher.forecast.forecaster import Foresight
-from launcher.forecast.plan import Word, said
+from launcher.forecast.forecaster import Forecaster
+from launcher.forecast.plan import Word, word_for
 from launcher.forecast.prediction import Forecast
 from launcher.ladder import build
 from launcher.shared import trace as events
@@ -130,7 +130,7 @@ def test_a_trainers_own_command_is_planned(capsys: pytest.CaptureFixture[str], t
 
 def test_a_trace_that_cannot_be_made_says_why_and_is_asked_for_once(tmp_path: Path) -> None:
     ask = Ask(module="launcher.trainers.nobody", payload={}, packages=())
-    found = trace_store.of([ask], environments={ask.module: lambda folder: {}})
+    found = trace_store.traces([ask], environments={ask.module: lambda folder: {}})
     assert "No module named launcher.trainers.nobody" in str(found[ask.key])
 
 
@@ -145,16 +145,16 @@ def test_another_version_or_another_question_is_another_trace() -> None:
     assert len({one.key, *(other.key for other in others)}) == 4
 
 
-def foresight(card: str) -> Foresight:
+def forecaster(card: str) -> Forecaster:
     one = adapter()
     ladder = build.ladder_of(one)
     keep_traces(one, ladder)
-    return Foresight(one, ladder, gpu_catalogue.named([card])[0])
+    return Forecaster(one, ladder, gpu_catalogue.named([card])[0])
 
 
 def test_a_rung_that_accumulates_keeps_its_gradients_beside() -> None:
-    sight = foresight("a100_80gb")
-    family = sight._family(sight.ladder.asked)
+    one_card = forecaster("a100_80gb")
+    family = one_card._family(one_card.ladder.asked)
     assert not isinstance(family, str)
     at = traces.sizes(1, 1)
     alone, accumulated = (family.live(at, accumulates=one)[Phase.TRAIN] for one in (False, True))
@@ -165,15 +165,15 @@ def test_on_a_cpu_the_rest_is_added_to_what_is_alive() -> None:
     one = adapter()
     ladder = build.ladder_of(one)
     keep_traces(one, ladder, cuda=False)
-    foreseen = Foresight(one, ladder, None).of(ladder.asked)
+    foreseen = Forecaster(one, ladder, None).forecasts(ladder.asked)
     assert foreseen is not None
     train = foreseen[Phase.TRAIN]
     assert train.live_bytes < train.low_bytes < train.middle_bytes < train.high_bytes and train.context_bytes == 0
 
 
 def test_what_is_reserved_grows_with_what_is_alive() -> None:
-    sight = foresight("rtx_3090")
-    peaks = [peak.middle_bytes for rung in sight.ladder.rungs[:5] if (peak := sight.peak(rung)) is not None]
+    one_card = forecaster("rtx_3090")
+    peaks = [peak.middle_bytes for rung in one_card.ladder.rungs[:5] if (peak := one_card.peak(rung)) is not None]
     assert peaks == sorted(peaks, reverse=True) and len(peaks) == 5
 
 
@@ -185,8 +185,8 @@ def test_what_is_said_of_a_rung_follows_its_bounds(live: int, low: int, high: in
     forecast = Forecast(
         live_bytes=live * GIB, low_bytes=low * GIB, high_bytes=high * GIB, middle_bytes=(low + high) * GIB // 2, context_bytes=GIB // 2
     )
-    assert said({Phase.TRAIN: forecast}, 10 * GIB) is word
-    assert said(None, 10 * GIB) is Word.UNKNOWN
+    assert word_for({Phase.TRAIN: forecast}, 10 * GIB) is word
+    assert word_for(None, 10 * GIB) is Word.UNKNOWN
 
 
 def test_a_trace_of_nothing_has_no_phase_to_foresee() -> None:

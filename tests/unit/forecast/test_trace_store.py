@@ -52,6 +52,6 @@ def test_what_is_kept_is_at_hand(environments: Mapping[str, object]) -> None:
 
 def test_a_trace_that_takes_too_long_is_none_and_one_that_fails_says_why(environments: Mapping[str, object]) -> None:
     began = time.monotonic()
-    found = trace_store.of([ask(600)], environments=environments, patience_s=0.5)
+    found = trace_store.traces([ask(600)], environments=environments, patience_s=0.5)
     assert time.monotonic() - began < 600 and "no end in the time it was given" in str(found[ask(600).key])
-    assert trace_store.of([ask(0)], environments=environments) == {ask(0).key: "no memory for this"}
+    assert trace_store.traces([ask(0)], environments=environments) == {ask(0).key: "no memory for this"}

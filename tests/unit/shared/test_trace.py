@@ -33,11 +33,11 @@ def test_a_trace_at_other_sizes_is_the_run_of_those_sizes() -> None:
 @pytest.mark.parametrize(("images", "side"), [(1, 10), (2, 20), (16, 20), (64, 60)])
 def test_the_profile_has_the_peaks_of_the_events_at_every_size(images: int, side: int) -> None:
     trace, at = traces.of_a_detector(), traces.sizes(images, side)
-    assert live_peaks.of(trace).at(at) == events.live(trace.at(at))
+    assert live_peaks.profile(trace).at(at) == events.live(trace.at(at))
 
 
 def test_few_moments_are_left_of_a_long_trace() -> None:
-    kept = live_peaks.of(traces.of_a_detector(layers=500)).phases
+    kept = live_peaks.profile(traces.of_a_detector(layers=500)).phases
     assert len(kept[Phase.TRAIN]) < 5 and len(kept[ACCUMULATE]) < 5
 
 
