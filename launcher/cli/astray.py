@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from launcher.cli import verbs as table
+from launcher.cli import verbs
 from launcher.cli.call import Call, Takes
 from launcher.errors import COMMAND_LINE, Fault
 
@@ -17,13 +17,13 @@ _WITH_A_COMMAND = {"fit": "run --fit-only", "ladder": "init", "trial": "init"}
 
 def fault(call: Call) -> Fault | None:
     """What is wrong with the words as a whole; None where the verb may look at them."""
-    verb = table.find(call.verb)
+    verb = verbs.find(call.verb)
     words = (call.verb, *call.words) if verb is None else call.words
     if (command := _command(words)) and not (verb is not None and verb.takes in (Takes.FOLDER, Takes.NAME, Takes.NOTHING)):
         return _meant(call.verb, command, takes_one=verb is not None and verb.takes in (Takes.COMMAND, Takes.EITHER))
     flags = [word for word in call.words if word.startswith("--") and (verb is None or word not in verb.flags)]
     for flag in flags:
-        if takers := [one.name for one in table.VERBS if flag in one.flags]:
+        if takers := [one.name for one in verbs.VERBS if flag in one.flags]:
             found = f"autofit {call.verb} has no {flag}"
             return Fault(key="", where=COMMAND_LINE, found=found, cure=f"It is for {', '.join(takers)}.")
     if verb is not None and verb.takes is Takes.NOTHING and verb.flags == () and call.words:
@@ -43,5 +43,5 @@ def _meant(verb: str, command: Sequence[str], *, takes_one: bool) -> Fault:
     said = shlex.join(command) if list(command) != ["..."] else "..."
     if takes_one:
         return Fault(key="", where=COMMAND_LINE, found="the command stands behind --", cure=f"autofit {verb} -- {said}")
-    found = f"autofit {verb} takes a recipe, and this is a command" if table.find(verb) else "this is a command"
+    found = f"autofit {verb} takes a recipe, and this is a command" if verbs.find(verb) else "this is a command"
     return Fault(key="", where=COMMAND_LINE, found=found, cure=f"Did you mean autofit {_WITH_A_COMMAND.get(verb, 'run')} -- {said}?")

@@ -36,10 +36,10 @@ def logs(call: Call) -> Iterator[Task]:
 
 def _logs(call: Call) -> Answer:
     """The newest run's, where none is named."""
-    from launcher.history import runs as known
+    from launcher.history.runs import Reader, find, newest
 
     name, trial = _asked(call)
-    reader = known.Reader(known.find(name) if name else known.newest())
+    reader = Reader(find(name) if name else newest())
     run = reader.now()
     said = _trial(run, trial) if trial is not None else _now(run)
     pages = _Pages(call.terminal.streams()[0])

@@ -18,8 +18,7 @@ from types import FrameType
 from typing import TypeVar
 
 from launcher import __version__
-from launcher.cli import astray
-from launcher.cli import verbs as table
+from launcher.cli import astray, verbs
 from launcher.cli.call import Answer, Call, Takes, Task, Verb
 from launcher.cli.terminal import Streams, Terminal
 from launcher.config import compose
@@ -47,7 +46,7 @@ def main() -> None:
 def run(argv: Sequence[str]) -> int:
     """Runs one command line; returns the exit status."""
     name = next((word for word in argv if word != _JSON), "")
-    verb = table.find(name)
+    verb = verbs.find(name)
     words, command = _split(argv, verb)
     terminal = Terminal(as_json=_JSON in words)
     words = [word for word in words if word != _JSON]
@@ -57,8 +56,8 @@ def run(argv: Sequence[str]) -> int:
         terminal.say(f"autofit {__version__}")
         return ExitCode.DONE
     if name in ("", "help", *_HELP) or (verb is not None and _HELP & set(words)):
-        of = verb or next(filter(None, map(table.find, words[1:])), None)
-        terminal.say(table.page(of) if of is not None else table.help_text())
+        of = verb or next(filter(None, map(verbs.find, words[1:])), None)
+        terminal.say(verbs.page(of) if of is not None else verbs.help_text())
         return ExitCode.DONE
     flags = frozenset(words).intersection(verb.flags if verb is not None else ())
     rest = tuple(word for word in words[1:] if word not in flags)
@@ -90,7 +89,7 @@ def _jobs(call: Call) -> Iterable[Task]:
     """Raises BadInput for words that another verb would take, before this one looks at them."""
     if wrong := astray.fault(call):
         raise BadInput([wrong])
-    return table.named(call.verb).run(call)
+    return verbs.named(call.verb).run(call)
 
 
 def _stopped(stopped: Interrupted, terminal: Terminal) -> Answer:
@@ -153,7 +152,7 @@ def _refused(refused: BadInput, terminal: Terminal) -> Answer:
 def _complete(words: Sequence[str], terminal: Terminal) -> int:
     """Tab completion: the verb and its flags by the table, overrides by Hydra, which never learns of the verb."""
     line = os.environ.get("COMP_LINE", "")
-    if any(word.startswith("query=") for word in words) and (offered := table.completions(line)) is not None:
+    if any(word.startswith("query=") for word in words) and (offered := verbs.completions(line)) is not None:
         terminal.say(" ".join(offered))
         return ExitCode.DONE
     typed = line.split()

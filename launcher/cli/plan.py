@@ -53,14 +53,14 @@ def _drafted(call: Call) -> Mapping[str, str] | None:
 
 
 def _plan(draft: Draft, terminal: Terminal, *, gpus: list[str]) -> Answer:
-    from launcher.forecast import plan as plans
+    from launcher.forecast.plan import planned
 
     if _takes_any_command(draft):
         return _extrapolated(draft, gpus, terminal)
     if not gpus:
         raise BadInput([_no_card()])
     with doing("tracing the trainer's own model, without its memory"):
-        made = plans.planned(draft, gpus)
+        made = planned(draft, gpus)
     terminal.plan(made)
     return Answer(status=ExitCode.DONE, record=made.record())
 
@@ -75,10 +75,10 @@ def _takes_any_command(draft: Draft) -> bool:
 
 def _extrapolated(draft: Draft, gpus: list[str], terminal: Terminal) -> Answer:
     """A training that can't be traced, by two small real trials on the device that is here."""
-    from launcher.engine import fit as story
     from launcher.engine import state
+    from launcher.engine.fit import try_some
     from launcher.forecast import gpu_catalogue, script_plan
-    from launcher.forecast import plan as plans
+    from launcher.forecast.plan import for_cards
     from launcher.ladder import search
     from launcher.machine import devices
     from launcher.trial.trial import as_tried
@@ -87,11 +87,11 @@ def _extrapolated(draft: Draft, gpus: list[str], terminal: Terminal) -> Answer:
     chosen, device = gpu_catalogue.named(gpus), draft.recipe.device
     if chosen and devices.identity(device.kind, index=device.index) == "cpu":
         raise BadInput([_elsewhere(gpus)])
-    job, trials = story.try_some(draft, terminal.display().hear, script_plan.to_try)
+    job, trials = try_some(draft, terminal.display().hear, script_plan.to_try)
     seen, last = search.seen_in([as_tried(one, job) for one in trials]), trials[-1].verdict
     made = None
     if sum(one.verdict.fits for one in trials) == script_plan.POINTS:
-        made = script_plan.planned(plans.for_cards(draft), job.ladder, seen, job.budget, chosen)
+        made = script_plan.planned(for_cards(draft), job.ladder, seen, job.budget, chosen)
         terminal.plan(made)
     status = state.Status.DONE if last.fits else state.status_of(last.kind)
     record = {"status": status, "trials": [one.as_record() for one in trials], "run_dir": str(job.folder.path)}

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from launcher.cli import prose, tables
+from launcher.cli.rungs_view import setting, words
 from launcher.cli.tables import Column
 from launcher.forecast.plan import OnCard, Plan, Word
 from launcher.forecast.prediction import Forecast, worst
@@ -62,14 +63,13 @@ def _ladder(plan: Plan, shown: Iterable[Rung], console: Console) -> None:
     columns = [Column("rung"), *(Column(wheel.name, shared=True) for wheel in plan.ladder.wheels), Column("accum", shared=True)]
     columns += [Column(on.name) for on in plan.cards]
     rows = [
-        [*map(Text, (str(rung.index), *map(_value, rung.values.values()), str(rung.accumulation))), *(_cell(on, rung) for on in plan.cards)]
+        [
+            *map(Text, (str(rung.index), *map(setting, rung.values.values()), str(rung.accumulation))),
+            *(_cell(on, rung) for on in plan.cards),
+        ]
         for rung in shown
     ]
     tables.show(console, columns, rows)
-
-
-def _value(value: object) -> str:
-    return "-" if value is None else ("off", "on")[value] if isinstance(value, bool) else str(value)
 
 
 def _cell(on: OnCard, rung: Rung) -> Text:
@@ -88,16 +88,11 @@ def _choice(on: OnCard, plan: Plan) -> Text:
     to_fit, edge = on.first(Word.TO_FIT, plan.ladder), on.edge(plan.ladder)
     usable, cap = format_size(on.usable_bytes), format_size(on.cap_bytes)
     head = f" ({on.title}, {usable} usable, {cap} with the headroom)"
-    said = f"rung {to_fit.index} is the first predicted to fit: {_words(to_fit)}" if to_fit else "no rung is predicted to fit"
+    said = f"rung {to_fit.index} is the first predicted to fit: {words(to_fit)}" if to_fit else "no rung is predicted to fit"
     if to_fit is not None:
         forecast = worst(list(on.forecasts[to_fit.index].values()))
         said += f"; {_range(forecast)} GiB"
         said += f" and about {format_size(forecast.context_bytes)} for the context" if forecast.context_bytes else ""
     if edge is not None:
-        said += f"; rung {edge.index} is on the edge: {_words(edge)}"
+        said += f"; rung {edge.index} is on the edge: {words(edge)}"
     return Text.assemble((on.name, "bold"), f"{head}: {said}")
-
-
-def _words(rung: Rung) -> str:
-    values = {name: value for name, value in rung.values.items() if value not in (None, False)}
-    return ", ".join(f"{name} {'on' if value is True else value}" for name, value in values.items()) + f", accumulation {rung.accumulation}"

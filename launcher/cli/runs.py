@@ -65,16 +65,16 @@ def _word(call: Call, what: str) -> str:
 
 def _runs(call: Call) -> Answer:
     """A line for each run, the newest first."""
-    from launcher.history import runs as known
+    from launcher.history.runs import ROOT, below, run_in
 
     said = _word(call, "folder")
     if prune.PRUNE not in call.flags and (lone := sorted(call.flags & {prune.CHECKPOINTS, prune.YES})):
         raise BadInput([Fault(key="", where=COMMAND_LINE, found=f"{lone[0]} goes with {prune.PRUNE}", cure=f"autofit runs {prune.PRUNE}.")])
-    root = Path(said) if said else known.ROOT
+    root = Path(said) if said else ROOT
     if said and not root.is_dir():
         raise BadInput([Fault(key="", where=said, found="it is not a folder", cure="Name the folder that holds the runs (run.root).")])
     with doing("reading the runs"):
-        found = sorted((known.read(path) for path in known.below(root)), key=lambda run: run.began or 0.0, reverse=True)
+        found = sorted((run_in(path) for path in below(root)), key=lambda run: run.began or 0.0, reverse=True)
     if not found:
         call.terminal.say(f"no run in {root}")
     elif PEAKS in call.flags:
@@ -109,11 +109,11 @@ def _pair(run: Run) -> dict[str, Any] | None:
 
 def _watch(call: Call) -> Answer:
     """Shows a run until it ends; with --json what it is at now, once. The exit status is the run's own once it has ended."""
-    from launcher.history import runs as known
+    from launcher.history.runs import Reader, find, newest
 
     said = _word(call, "run")
-    path = known.find(said) if said else known.newest()
-    reader = known.Reader(path)
+    path = find(said) if said else newest()
+    reader = Reader(path)
     run = reader.now()
     _refuse_older(run)
     if call.terminal.as_json:
@@ -181,12 +181,12 @@ def _status(run: Run) -> ExitCode:
 def _stop(call: Call) -> Answer:
     """Asks the process that runs it to stop, waits for its end, and says what happened and how to go on."""
     from launcher.history import owner
-    from launcher.history import runs as known
+    from launcher.history.runs import Reader, find
 
     said = _word(call, "run")
     if not said:
         raise BadInput([Fault(key="", where=COMMAND_LINE, found="no run is named", cure="autofit stop RUN; `autofit runs` lists them.")])
-    reader = known.Reader(known.find(said))
+    reader = Reader(find(said))
     run = reader.now()
     _refuse_older(run)
     board = call.terminal.board()
@@ -238,15 +238,15 @@ def _awaited(reader: Reader) -> Run:
 def _resume(call: Call) -> Answer:
     """Goes on with a run that was interrupted, or failed. One that is done stays as it is."""
     from launcher.engine import resumption, train
-    from launcher.history import runs as known
+    from launcher.history.runs import find
 
     place, *words = call.words
-    interrupted = resumption.read(known.find(place), words)
-    if interrupted.done:
-        call.terminal.say(f"{interrupted.folder.path} has come to its end already; nothing was changed")
-        return Answer(status=ExitCode.DONE, record=interrupted.record.written())
+    launch = resumption.resumable(find(place), words)
+    if launch.done:
+        call.terminal.say(f"{launch.folder.path} has come to its end already; nothing was changed")
+        return Answer(status=ExitCode.DONE, record=launch.record.written())
     display = call.terminal.display()
-    result = train.go_on(interrupted, display.hear, show=call.terminal.streams())
+    result = train.go_on(launch, display.hear, show=call.terminal.streams())
     if result.fit_only and result.command is not None:
         display.command(result.command.shell())
     return Answer(status=result.exit_code, record=result.as_record())

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from launcher.cli import prose, tables
+from launcher.cli.rungs_view import size
 from launcher.cli.tables import Column
 from launcher.history.kept_fits import KeptFit, RunFailure, day
 from launcher.history.runs import Run
@@ -48,7 +49,7 @@ class Board:
         rows = []
         for run in runs:
             age = prose.duration(time.time() - run.began) if run.began else "-"
-            sizes = (_size(run.peak_bytes), _size(run.budget_bytes))
+            sizes = (size(run.peak_bytes), size(run.budget_bytes))
             rows.append([Text(run.name, style="bold"), _state(run), *map(Text, (_rung(run), _progress(run), *sizes, age))])
         tables.show(self._console, columns, rows)
 
@@ -59,9 +60,7 @@ class Board:
         rows = []
         for pair in pairs:
             ratio = pair["run_peak_bytes"] / pair["trial_peak_bytes"]
-            trial, run, cap, budget = (
-                Text(_size(pair[key])) for key in ("trial_peak_bytes", "run_peak_bytes", "cap_bytes", "budget_bytes")
-            )
+            trial, run, cap, budget = (Text(size(pair[key])) for key in ("trial_peak_bytes", "run_peak_bytes", "cap_bytes", "budget_bytes"))
             above = Text(f"{ratio:.1%}", style="yellow" if ratio > 1 else "")
             rows.append(
                 [Text(pair["run"], style="bold"), *map(Text, (pair["state"], str(pair["rung_index"]))), trial, run, above, cap, budget]
@@ -280,7 +279,3 @@ def _silence(run: Run) -> str:
     """A run whose last sign is long ago: its process hangs, or its machine is gone."""
     silent = time.time() - run.last_sign if run.last_sign else 0.0
     return f"nothing written for {prose.duration(silent)}" if silent > SILENT_S else ""
-
-
-def _size(size: int) -> str:
-    return format_size(size) if size else "-"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 
+import rich.spinner
 from rich.console import Console
 from rich.live import Live
-from rich.spinner import Spinner as Wheel
 from rich.text import Text
 
 from launcher.shared.activity import Activity
@@ -40,7 +40,11 @@ class Spinner:
             self._live = None
         elif activity is not None and self._live is None:
             self._live = Live(
-                Wheel("dots", _Words(self)), console=self._console, transient=True, redirect_stdout=False, redirect_stderr=False
+                rich.spinner.Spinner("dots", _Words(self)),
+                console=self._console,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
             )
             self._live.start()
 

@@ -34,7 +34,7 @@ _SECTIONS: dict[str, type[Part]] = {
 }
 
 
-def of(words: Iterable[str]) -> list[str]:
+def without_a_key(words: Iterable[str]) -> list[str]:
     """Those of the overrides that say no key of a recipe, or no value."""
     return [word for word in words if not _has_a_place(word)]
 

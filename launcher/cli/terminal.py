@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from launcher.shared import activity as doing
+from launcher.shared import activity
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -161,7 +161,7 @@ class Terminal:
         self._as_json = as_json
         self._consoles: dict[bool, Console] = {}
         self._spinner: Spinner | None = None
-        doing.listen(self._doing)
+        activity.listen(self._doing)
 
     @property
     def as_json(self) -> bool:

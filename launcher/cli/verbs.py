@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from launcher.cli import library, logs, plan, prune
-from launcher.cli import run as command
-from launcher.cli import runs as folder
-from launcher.cli import train as recipe
+from launcher.cli import library, logs, plan, prune, run, runs, train
 from launcher.cli.call import Takes, Verb
 from launcher.cli.detach import DETACH
 from launcher.errors import BadInput, Fault, did_you_mean
@@ -32,7 +29,7 @@ VERBS: tuple[Verb, ...] = (
         usage="recipe=NAME [data=...] [KEY=VALUE ...]",
         help="find what fits by really trying, then train with it",
         takes=Takes.RECIPE,
-        run=recipe.train,
+        run=train.train,
         flags=(DETACH,),
         more="Trials run down the ladder until a rung fits; the full run is launched there, and seen through to its end.",
         examples=("autofit train recipe=yolo_demo", "autofit train recipe=yolov8x_a100 data=datasets/all/dataset.yaml device=0"),
@@ -42,7 +39,7 @@ VERBS: tuple[Verb, ...] = (
         usage="recipe=NAME [data=...] [KEY=VALUE ...]",
         help="trials only: the rung that fits, the native command",
         takes=Takes.RECIPE,
-        run=recipe.fit,
+        run=train.fit,
         examples=("autofit fit recipe=yolo_demo ask.micro_batch=16", "autofit fit recipe=yolo_demo device.memory=2GiB"),
     ),
     Verb(
@@ -50,7 +47,7 @@ VERBS: tuple[Verb, ...] = (
         usage="recipe=NAME [KEY=VALUE ...]",
         help="every rung it may fall back to; nothing is run",
         takes=Takes.RECIPE,
-        run=recipe.ladder,
+        run=train.ladder,
         examples=("autofit ladder recipe=yolo_demo ladder=keep_quality",),
     ),
     Verb(
@@ -67,17 +64,17 @@ VERBS: tuple[Verb, ...] = (
         usage="recipe=NAME [data=...] rung=7",
         help="one rung, really tried, phase by phase",
         takes=Takes.RECIPE,
-        run=recipe.trial,
+        run=train.trial,
         more="`autofit ladder` numbers them.",
         examples=("autofit trial recipe=yolo_demo rung=2",),
     ),
     Verb(
         name="run",
-        usage=f"[{command.FIT_ONLY}] [{command.ALLOW_BATCH}] [KEY=VALUE ...] -- COMMAND",
+        usage=f"[{run.FIT_ONLY}] [{run.ALLOW_BATCH}] [KEY=VALUE ...] -- COMMAND",
         help="the same for a command you have, without a recipe",
         takes=Takes.COMMAND,
-        run=command.run,
-        flags=(command.FIT_ONLY, command.ALLOW_BATCH, DETACH),
+        run=run.run,
+        flags=(run.FIT_ONLY, run.ALLOW_BATCH, DETACH),
         more="The script is not edited. What stands behind -- is yours, byte for byte.",
         examples=(
             "autofit run -- python train.py --batch-size 64",
@@ -89,7 +86,7 @@ VERBS: tuple[Verb, ...] = (
         usage="-- COMMAND",
         help="what was understood of it, as a recipe of your own",
         takes=Takes.COMMAND,
-        run=command.init,
+        run=run.init,
         more="It goes into ./recipes, never over one that is there.",
         examples=("autofit init -- python train.py --batch-size 64",),
     ),
@@ -98,7 +95,7 @@ VERBS: tuple[Verb, ...] = (
         usage="RUN [recover.KEY=VALUE ...]",
         help="go on with a run that was interrupted or failed",
         takes=Takes.FOLDER,
-        run=folder.resume,
+        run=runs.resume,
         flags=(DETACH,),
         more="From its last whole checkpoint, or with its trials where no rung had been found.",
         examples=("autofit resume yolo_demo-20261122-101500", "autofit resume RUN recover.on_nan=roll_back"),
@@ -106,11 +103,11 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb(
         name="runs",
-        usage=f"[{folder.PEAKS} | {prune.PRUNE}] [FOLDER]",
+        usage=f"[{runs.PEAKS} | {prune.PRUNE}] [FOLDER]",
         help="every launch: its state, rung, progress, peak, age",
         takes=Takes.FOLDER,
-        run=folder.runs,
-        flags=(folder.PEAKS, prune.PRUNE, prune.CHECKPOINTS, prune.YES),
+        run=runs.runs,
+        flags=(runs.PEAKS, prune.PRUNE, prune.CHECKPOINTS, prune.YES),
         examples=("autofit runs", f"autofit runs {prune.PRUNE} {prune.YES}"),
     ),
     Verb(
@@ -127,10 +124,10 @@ VERBS: tuple[Verb, ...] = (
         usage="[RUN]",
         help="one live, from another terminal, until it ends",
         takes=Takes.FOLDER,
-        run=folder.watch,
+        run=runs.watch,
         more="The newest by itself. Its exit status is the run's.",
     ),
-    Verb(name="stop", usage="RUN", help="end one, its checkpoint kept, and say how to go on", takes=Takes.FOLDER, run=folder.stop),
+    Verb(name="stop", usage="RUN", help="end one, its checkpoint kept, and say how to go on", takes=Takes.FOLDER, run=runs.stop),
     Verb(
         name="fits",
         usage=f"[{library.FORGET} ID|all]",
@@ -143,9 +140,9 @@ VERBS: tuple[Verb, ...] = (
 
 FLAGS: Mapping[str, str] = {
     DETACH: "go on in the background when this terminal is closed; `autofit watch` shows it",
-    command.FIT_ONLY: "trials only, as `autofit fit`",
-    command.ALLOW_BATCH: "accept another effective batch than the asked one, where the command has no word for accumulation",
-    folder.PEAKS: "each full run's peak beside its trial's",
+    run.FIT_ONLY: "trials only, as `autofit fit`",
+    run.ALLOW_BATCH: "accept another effective batch than the asked one, where the command has no word for accumulation",
+    runs.PEAKS: "each full run's peak beside its trial's",
     prune.PRUNE: "remove runs that are over: lists them and asks; what holds a checkpoint stays",
     prune.CHECKPOINTS: f"({prune.PRUNE}) those with checkpoints, too",
     prune.YES: f"({prune.PRUNE}) without asking",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Advice(Protocol):
     """What words without a place in a recipe probably mean. Trainers are asked for theirs, so it comes from above (``cli.suggestions``)."""
 
-    def of(self, words: Iterable[str]) -> list[str]: ...
+    def without_a_key(self, words: Iterable[str]) -> list[str]: ...
     def dashed(self, flags: Iterable[str]) -> list[Fault]: ...
     def faults(self, words: Sequence[str], *, recipe: Recipe | None, recipes: Iterable[str]) -> list[Fault]: ...
     def in_recipe(self, draft: Draft) -> list[Fault]: ...
@@ -42,7 +42,7 @@ def drafts(words: Sequence[str], *, program: str, advice: Advice, drafted: Mappi
     line = _line(words)
     texts = dict(drafted or {})
     names = {*recipe_files(), *texts}
-    lost = advice.of(line.overrides)
+    lost = advice.without_a_key(line.overrides)
     refused = [*advice.dashed(line.unknown), *_several_cards(line)] or _unknown_recipes(line, known=names)
     if refused or (lost and line.only_shows):
         raise BadInput([*refused, *advice.faults(lost, recipe=None, recipes=names)])

@@ -23,8 +23,7 @@ from launcher.ladder.rungs import Rung
 from launcher.ladder.search import Tried
 from launcher.machine import devices, host
 from launcher.machine.process import Shows
-from launcher.run import start as launch
-from launcher.run import supervise
+from launcher.run import start, supervise
 from launcher.run.attempt import Attempt, Ended, GoOn, Move, Outcome, Stop, Wait
 from launcher.run.events import AttemptEnded, AttemptStarted, Deviated, Recovering
 from launcher.run.recovery import MOST_WAITS, History, decide
@@ -78,7 +77,7 @@ def _attempt(result: Fit, begin: _Launch, *, show: tuple[Shows, Shows]) -> Outco
     result.status, result.command = Status.RUNNING, begin.command
     job.tell(AttemptStarted(attempt=attempt, oom_kills=host.oom_kills()))
     chosen = replace(result.chosen, rung=begin.rung)
-    child = launch.start(job, chosen, begin.command, files, show=show)
+    child = start.start(job, chosen, begin.command, files, show=show)
     stalled = any(one.ended is Ended.STALLED for one in result.attempts[:-1])
     try:
         outcome = supervise.follow(
@@ -142,7 +141,7 @@ def _next(result: Fit) -> _Launch | None:
     adapter, number = resuming(result.job.adapter), len(result.attempts) + 1
     if go_on.checkpoint is None:
         adapter.put_aside(folder=result.job.folder.path, attempt=number - 1)
-    command = launch.command_of_attempt(result.job, go_on, attempt=number)
+    command = start.command_of_attempt(result.job, go_on, attempt=number)
     return _Launch(go_on.rung, command, go_on.checkpoint, go_on.workers)
 
 

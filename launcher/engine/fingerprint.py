@@ -33,7 +33,7 @@ _HOW = {"ladder": {"search"}, "trial": {"timeout_s", "fresh"}}
 """How a rung is looked for, not what it needs."""
 
 
-def of(job: Job, *, written: Iterable[str] = ()) -> Fingerprint:
+def fingerprint_of(job: Job, *, written: Iterable[str] = ()) -> Fingerprint:
     """Everything as it is now. Raises UnknownIdentity, with why, where they can't all be told.
 
     ``written``: what trials of it were seen to write beside its code: what a run writes itself is none of what it hangs on.

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from launcher.adapter.protocol import OwnWords, ability
-from launcher.config import recipe as recipes
-from launcher.config.recipe import Draft
+from launcher.config.recipe import Draft, as_yaml
 from launcher.engine import reuse
 from launcher.engine.below import look_below
 from launcher.engine.events import Fitted, KeptFits, MisreadFound, Planned, TrialReported
@@ -108,7 +107,7 @@ def _tell_misread(job: Job, wrong: Misread) -> None:
 def _take(result: Fit, job: Job) -> None:
     """The launch goes on with this job; what is taken up again later begins with its recipe."""
     if job is not result.job:
-        job.folder.replace(job.folder.recipe, recipes.as_yaml(job.recipe))
+        job.folder.replace(job.folder.recipe, as_yaml(job.recipe))
         result.job = job
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from launcher.adapter.registry import load_adapter
-from launcher.config import recipe as recipes
-from launcher.config.recipe import Draft
+from launcher.config.recipe import Draft, as_yaml
 from launcher.config.schema import Recipe
 from launcher.engine.events import Prepared, Queued
 from launcher.errors import COMMAND_LINE, BadInput, Fault
@@ -100,7 +99,7 @@ def _prepared(draft: Draft, recipe: Recipe, listeners: Sequence[Listener]) -> Jo
             undone.pop_all()
     except BadInput as refused:
         raise BadInput(draft.provenance.placed(refused.faults)) from refused
-    folder.replace(folder.recipe, recipes.as_yaml(recipe))
+    folder.replace(folder.recipe, as_yaml(recipe))
     tell_launched(folder.path)
     job = Job(adapter=adapter, ladder=ladder, budget=budget, folder=folder, turn=turn, listeners=[*listeners])
     job.tell(Prepared(job=job))

@@ -32,7 +32,7 @@ _OVER = (Status.NO_RUNG_FITS, Status.CRASHED, Status.STALLED, Status.VACUOUS, St
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Interrupted:
+class Resumable:
     """A launch that can be gone on with."""
 
     folder: RunFolder
@@ -65,7 +65,7 @@ class Interrupted:
 _ANEW = "Launch it anew; its command.sh still runs by itself."
 
 
-def read(place: str | Path, words: Sequence[str] = ()) -> Interrupted:
+def resumable(place: str | Path, words: Sequence[str] = ()) -> Resumable:
     """The launch in ``place``. ``words``: overrides of the ``SECTIONS``, as ``recover.allow_restart=true``."""
     path = Path(place).expanduser().resolve()
     record = _record(path)
@@ -81,7 +81,7 @@ def read(place: str | Path, words: Sequence[str] = ()) -> Interrupted:
     cwd = Path(record.cwd)
     if not cwd.is_dir():
         raise _refused(path, f"the folder it was launched in is gone: {cwd}", "Put it back: relative paths count from there.")
-    return Interrupted(folder=RunFolder(path), draft=_draft(path, words), record=record, cwd=cwd)
+    return Resumable(folder=RunFolder(path), draft=_draft(path, words), record=record, cwd=cwd)
 
 
 def _record(path: Path) -> Record:

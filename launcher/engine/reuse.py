@@ -65,7 +65,7 @@ def standing(job: Job) -> Standing:
 
 def _looked_up(job: Job, fits: KeptFits) -> Standing:
     try:
-        wanted = fingerprint.of(job, written=fits.written(job.training, folder=os.getcwd()))
+        wanted = fingerprint.fingerprint_of(job, written=fits.written(job.training, folder=os.getcwd()))
     except (UnknownIdentity, OSError) as unknown:
         return Standing(why=f"no fit is kept, or used: {unknown}")
     if job.recipe.trial.fresh or job.recipe.ladder.search == "exhaustive":
@@ -83,7 +83,7 @@ def _looked_up(job: Job, fits: KeptFits) -> Standing:
 def _killed(folders: Sequence[str]) -> list[str]:
     """Of launches that have not said their end those that aren't under way either: a kill for want of memory may take all of a job."""
     gone = [folder for folder in folders if owner.who(Path(folder)).state is not owner.State.RUNNING]
-    return [folder for folder in gone if not _killed_for_something_else(runs.read(Path(folder)))]
+    return [folder for folder in gone if not _killed_for_something_else(runs.run_in(Path(folder)))]
 
 
 def _killed_for_something_else(run: Run) -> bool:
@@ -145,8 +145,8 @@ def _kept(
     known = fits.written(before.training, folder=os.getcwd())
     written = sorted({path for one in made for path in _written_in(one)}.difference(known))
     try:
-        now = fingerprint.of(job, written=known)
-        without = fingerprint.of(job, written=[*known, *written]) if written else now
+        now = fingerprint.fingerprint_of(job, written=known)
+        without = fingerprint.fingerprint_of(job, written=[*known, *written]) if written else now
     except (UnknownIdentity, OSError) as unknown:
         return replace(stands, why=f"no fit is kept: {unknown}")
     if now.depends_on.get(f"model {chosen.rung.values.get('model')}") == fingerprint.NOT_HERE:

@@ -1,4 +1,4 @@
-"""Fits, then sees the full run to its end; or goes on with a launch that was interrupted."""
+"""Fits, then sees the full run to its end; or goes on with a launch that was launch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from launcher.adapter.registry import load_adapter
 from launcher.engine import attempts, fit, reuse
 from launcher.engine.events import Resumed
 from launcher.engine.prepare import budget_in_turn, disk_faults, turn_of
-from launcher.engine.resumption import Interrupted as Interruption
+from launcher.engine.resumption import Resumable
 from launcher.engine.state import Fit, recorded
 from launcher.errors import BadInput, Fault
 from launcher.history import owner
@@ -36,13 +36,13 @@ def train(job: Job, *, show: tuple[Shows, Shows]) -> Fit:
     return result
 
 
-def go_on(interrupted: Interruption, *listeners: Listener, show: tuple[Shows, Shows]) -> Fit:
+def go_on(launch: Resumable, *listeners: Listener, show: tuple[Shows, Shows]) -> Fit:
     """Goes on with a launch: with its trials where no rung had been found, then with its full run unless only trials were asked for."""
-    os.chdir(interrupted.cwd)
-    with owner.owning(interrupted.folder.path), ExitStack() as until_the_end:
+    os.chdir(launch.cwd)
+    with owner.owning(launch.folder.path), ExitStack() as until_the_end:
         with doing("looking at the recipe, its data, the device and what the run has left"):
-            result = _as_it_was(interrupted, listeners, until_the_end)
-        tell_launched(interrupted.folder.path)
+            result = _as_it_was(launch, listeners, until_the_end)
+        tell_launched(launch.folder.path)
         reuse.goes_on(result.job, result.digest)
         result.job.tell(Resumed(attempts=len(result.attempts), trials=len(result.trials)))
         with recorded(result):
@@ -53,26 +53,26 @@ def go_on(interrupted: Interruption, *listeners: Listener, show: tuple[Shows, Sh
     return result
 
 
-def _as_it_was(interrupted: Interruption, listeners: Sequence[Listener], until_the_end: ExitStack) -> Fit:
+def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: ExitStack) -> Fit:
     """The launch with everything that is in its folder; nothing is changed. Raises BadInput where it can't go on here and now."""
-    recipe = interrupted.draft.recipe
+    recipe = launch.draft.recipe
     assert recipe is not None
     adapter = load_adapter(recipe.trainer.adapter)(recipe)
     ladder = build.ladder_of(adapter)
-    made = interrupted.attempts(ladder)
+    made = launch.attempts(ladder)
     full = disk_faults(Path(recipe.run.root)) + [fault for fault in adapter.check() if fault.key not in OWN_FOLDER]
     if full:
-        raise BadInput(interrupted.draft.provenance.placed(full))
+        raise BadInput(launch.draft.provenance.placed(full))
     with doing("waiting for the processes of the run to end"):
-        left = process.wait_for_leftovers(interrupted.folder.path)
+        left = process.wait_for_leftovers(launch.folder.path)
     if left:
         found = f"processes of it are still there: {', '.join(map(str, left))}"
-        raise BadInput([Fault(key="", where=str(interrupted.folder.path), found=found, cure="End them, or wait until they have ended.")])
+        raise BadInput([Fault(key="", where=str(launch.folder.path), found=found, cure="End them, or wait until they have ended.")])
     turn = until_the_end.enter_context(turn_of(recipe, listeners))
     budget = budget_in_turn(recipe, waited=turn.waited)
-    job = Job(adapter=adapter, ladder=ladder, budget=budget, folder=interrupted.folder, turn=turn, listeners=[*listeners])
-    result = Fit(job=job, trials=interrupted.trials(ladder), attempts=made, forgiven=len(made), fit_only=interrupted.fit_only)
-    record = interrupted.record
+    job = Job(adapter=adapter, ladder=ladder, budget=budget, folder=launch.folder, turn=turn, listeners=[*listeners])
+    result = Fit(job=job, trials=launch.trials(ladder), attempts=made, forgiven=len(made), fit_only=launch.fit_only)
+    record = launch.record
     result.digest, chosen = record.kept.digest, record.chosen_rung_index
     result.same = SameTraining.of(record.same_training.written()) if record.same_training is not None else None
     result.sames = {one.rung_index: SameTraining.of(one.same_training.written()) for one in record.trials if one.same_training is not None}

@@ -93,7 +93,7 @@ class Lookahead:
     what nobody waits for any more.
     """
 
-    def __init__(self, adapter: Adapter, ladder: Ladder, budget: Budget, *, earlier: Sequence[extrapolation.Seen] = ()) -> None:
+    def __init__(self, adapter: Adapter, ladder: Ladder, budget: Budget, *, earlier: Sequence[extrapolation.Measured] = ()) -> None:
         self._forecaster, self._ladder, self._budget, self._earlier = forecaster_for(adapter, ladder, budget), ladder, budget, earlier
         self._making: trace_store.Making | None = None
         self._traced = False

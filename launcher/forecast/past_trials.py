@@ -15,7 +15,7 @@ from typing import Any
 
 from launcher.history import database
 from launcher.history.database import HistoryUnusableError
-from launcher.ladder.extrapolation import Seen
+from launcher.ladder.extrapolation import Measured
 from launcher.ladder.search import Tried, seen_in
 from launcher.trial.job import Job
 
@@ -42,7 +42,7 @@ class PastTrial:
     failed_in: str
 
 
-def measured(job: Job) -> list[Seen]:
+def measured(job: Job) -> list[Measured]:
     """As parts of this launch's cap. A failure under a cap that was lower than this one's is left out: it bounds nothing here."""
     cap, newest = job.budget.cap_bytes, {_key(one.rung): one for one in reversed(_newest(job))}
     found = []
@@ -50,7 +50,7 @@ def measured(job: Job) -> list[Seen]:
         one = newest.get(_key(rung.values))
         if one is not None and (one.fits or one.need_bytes >= cap):
             by_phase = {phase: need / cap for phase, need in one.by_phase.items()}
-            found.append(Seen(rung=rung, need=one.need_bytes / cap, fits=one.fits, by_phase=by_phase, failed_in=one.failed_in))
+            found.append(Measured(rung=rung, need=one.need_bytes / cap, fits=one.fits, by_phase=by_phase, failed_in=one.failed_in))
     return found
 
 

@@ -16,7 +16,7 @@ from launcher.forecast.gpu_catalogue import GpuModel
 from launcher.forecast.plan import OnCard, Plan, cap_on, word_for
 from launcher.forecast.prediction import Forecast
 from launcher.ladder import extrapolation
-from launcher.ladder.extrapolation import Seen, Side
+from launcher.ladder.extrapolation import Measured, Side
 from launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung
 from launcher.ladder.search import Tried
 from launcher.machine.devices import Budget
@@ -54,7 +54,7 @@ def to_try(ladder: Ladder, made: Sequence[Tried]) -> Rung | None:
     return next((rung for rung in left if rung.micro_batch <= most), left[-1] if left else None)
 
 
-def planned(recipe: Recipe, ladder: Ladder, seen: Sequence[Seen], budget: Budget, chosen: Sequence[GpuModel]) -> Plan:
+def planned(recipe: Recipe, ladder: Ladder, seen: Sequence[Measured], budget: Budget, chosen: Sequence[GpuModel]) -> Plan:
     """``seen``: trials that fit, as parts of the budget's cap. ``chosen``: the cards to plan for; without any, the device itself."""
     forecasts = _forecasts(ladder, seen, budget.cap_bytes)
     there = [(card.name, card.title, card.usable_bytes, cap_on(card, recipe)) for card in chosen]
@@ -83,7 +83,7 @@ def planned(recipe: Recipe, ladder: Ladder, seen: Sequence[Seen], budget: Budget
     )
 
 
-def _forecasts(ladder: Ladder, seen: Sequence[Seen], cap: int) -> dict[int, dict[Phase, Forecast]]:
+def _forecasts(ladder: Ladder, seen: Sequence[Measured], cap: int) -> dict[int, dict[Phase, Forecast]]:
     found: dict[int, dict[Phase, Forecast]] = {}
     for phase, side in _SIDES.items():
         off = [_off(seen, side, NOISE_BYTES / cap, larger, smaller) for larger, smaller in product((1, -1), repeat=2)]
@@ -95,13 +95,13 @@ def _forecasts(ladder: Ladder, seen: Sequence[Seen], cap: int) -> dict[int, dict
     return found
 
 
-def _off(seen: Sequence[Seen], side: Side, noise: float, larger: int, smaller: int) -> list[Seen]:
+def _off(seen: Sequence[Measured], side: Side, noise: float, larger: int, smaller: int) -> list[Measured]:
     """The trials as their noise may have had them at worst: more (1) or less (-1), the one with most work and the others."""
     most = max(extrapolation.load(one.rung, side) for one in seen)
     return [_moved(one, noise, larger if extrapolation.load(one.rung, side) == most else smaller) for one in seen]
 
 
-def _moved(one: Seen, noise: float, way: int) -> Seen:
+def _moved(one: Measured, noise: float, way: int) -> Measured:
     def moved(need: float) -> float:
         return max(0.0, need + way * (NOISE * need + noise))
 

@@ -278,7 +278,7 @@ def below(root: Path, *, levels: int = 2) -> Iterator[Path]:
                     yield from below(Path(entry.path), levels=levels - 1)
 
 
-def read(path: Path) -> Run:
+def run_in(path: Path) -> Run:
     """The run in a folder, with the end of its series only: who lists many runs waits for all of them."""
     return Reader(path, series_bytes=TAIL_BYTES).now()
 

@@ -27,7 +27,7 @@ Side = str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Seen:
+class Measured:
     """What a real trial of a rung held, as a part of its cap."""
 
     rung: Rung
@@ -59,7 +59,7 @@ def _side(phase: str) -> Side:
     return "validation" if phase in _IN_VALIDATION else "training"
 
 
-def needs(rungs: Sequence[Rung], seen: Sequence[Seen], predicted: Mapping[int, float | None] | None = None) -> dict[int, float | None]:
+def needs(rungs: Sequence[Rung], seen: Sequence[Measured], predicted: Mapping[int, float | None] | None = None) -> dict[int, float | None]:
     """Rung index -> its need as a part of the cap; None where nothing is known that would tell it.
 
     ``predicted``: the same as it was predicted before any trial, of all rungs it is known of.
@@ -74,7 +74,7 @@ def asks_as_much(more: Rung, less: Rung) -> bool:
     return all(map(le, more.position, less.position))
 
 
-def _between(rung: Rung, need: float | None, seen: Sequence[Seen]) -> float | None:
+def _between(rung: Rung, need: float | None, seen: Sequence[Measured]) -> float | None:
     """No less than a rung that asks less was seen to need, no more than one that asks more."""
     if need is None:
         return None
@@ -87,7 +87,7 @@ def _between(rung: Rung, need: float | None, seen: Sequence[Seen]) -> float | No
 # A prediction, held to what was measured
 
 
-def _corrected(rungs: Sequence[Rung], predicted: Mapping[int, float | None], seen: Sequence[Seen]) -> dict[int, float]:
+def _corrected(rungs: Sequence[Rung], predicted: Mapping[int, float | None], seen: Sequence[Measured]) -> dict[int, float]:
     """Scaled by what was measured, and lifted by what failed. A failure in validation says nothing of what is validated otherwise."""
     there = {index: need for index, need in predicted.items() if need is not None and need > 0}
     pairs = [(there[one.rung.index], one) for one in seen if one.rung.index in there]
@@ -119,13 +119,13 @@ def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 # Trials alone
 
 
-def _own(rungs: Sequence[Rung], seen: Sequence[Seen]) -> dict[int, float]:
+def _own(rungs: Sequence[Rung], seen: Sequence[Measured]) -> dict[int, float]:
     """From trials of the same model (all wheels but those that are an amount of work): the larger of the two sides."""
     training, validation = on_one_side(rungs, seen, "training"), on_one_side(rungs, seen, "validation")
     return {index: max(need, validation.get(index, 0.0)) for index, need in training.items()}
 
 
-def on_one_side(rungs: Sequence[Rung], seen: Sequence[Seen], side: Side) -> dict[int, float]:
+def on_one_side(rungs: Sequence[Rung], seen: Sequence[Measured], side: Side) -> dict[int, float]:
     """Rung index -> its need on one side, by trials of the same model there; rungs of which they tell nothing are left out."""
     points: dict[object, list[tuple[float, float, bool]]] = {}
     for one in seen:

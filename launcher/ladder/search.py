@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from launcher.ladder import extrapolation
-from launcher.ladder.extrapolation import Seen, asks_as_much
+from launcher.ladder.extrapolation import Measured, asks_as_much
 from launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.report import Phase
@@ -336,10 +336,10 @@ def _far(tried: Tried, predicted: float | None) -> bool:
     return bool(tried.verdict.fits and tried.need and predicted and not 1 / FAR <= tried.need / predicted <= FAR)
 
 
-def seen_in(real: Sequence[Tried]) -> list[Seen]:
+def seen_in(real: Sequence[Tried]) -> list[Measured]:
     """What the trials that measured something of their rung say of the others'."""
     return [
-        Seen(
+        Measured(
             rung=tried.rung,
             need=tried.need if tried.verdict.fits else max(tried.need, 1.0),
             fits=tried.verdict.fits,

@@ -25,8 +25,8 @@ _DEATHS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Seen:
-    """What was seen of a run from outside."""
+class RunEnd:
+    """What was seen of a run and of its end, from outside."""
 
     returncode: int
     words: str
@@ -64,77 +64,77 @@ class Cause:
     failure: MemoryFailure | None = None
 
 
-def find(seen: Seen) -> Cause:
+def find(end: RunEnd) -> Cause:
     """The cause. A memory failure that others' memory explains is theirs."""
-    phase = phase_of(seen.words)
-    if seen.returncode == 0 and seen.ended_for is None and seen.not_finite:
-        return Cause(ended=Ended.DIVERGED, phase=phase, evidence=seen.not_finite)
-    if seen.returncode == 0 and seen.ended_for is None and (hidden := _hidden(seen)):
+    phase = phase_of(end.words)
+    if end.returncode == 0 and end.ended_for is None and end.not_finite:
+        return Cause(ended=Ended.DIVERGED, phase=phase, evidence=end.not_finite)
+    if end.returncode == 0 and end.ended_for is None and (hidden := _hidden(end)):
         return Cause(ended=Ended.DIVERGED, phase=phase, evidence=hidden)
-    if seen.returncode == 0 and seen.ended_for is None:
+    if end.returncode == 0 and end.ended_for is None:
         return Cause(ended=Ended.DONE, phase=Phase.DONE)
-    if seen.ended_for is not None:
-        others = seen.ended_for is Ended.SPILLED and seen.taken and seen.on_card
-        return Cause(ended=Ended.CARD_TAKEN if others else seen.ended_for, phase=phase)
-    if (failure := _failure(seen)) is not None:
-        return Cause(ended=_of_memory(failure, seen), phase=phase, evidence=failure.line, failure=failure)
-    if (unwritten := _unwritten(seen)) is not None:
+    if end.ended_for is not None:
+        others = end.ended_for is Ended.SPILLED and end.taken and end.on_card
+        return Cause(ended=Ended.CARD_TAKEN if others else end.ended_for, phase=phase)
+    if (failure := _failure(end)) is not None:
+        return Cause(ended=_of_memory(failure, end), phase=phase, evidence=failure.line, failure=failure)
+    if (unwritten := _unwritten(end)) is not None:
         ended, evidence = unwritten
         return Cause(ended=ended, phase=phase, evidence=evidence)
-    if seen.divergence:
-        return Cause(ended=Ended.DIVERGED, phase=phase, evidence=seen.divergence)
-    if (number := _signal_of(seen.returncode)) in _FROM_OUTSIDE:
+    if end.divergence:
+        return Cause(ended=Ended.DIVERGED, phase=phase, evidence=end.divergence)
+    if (number := _signal_of(end.returncode)) in _FROM_OUTSIDE:
         return Cause(ended=Ended.KILLED, phase=phase, evidence=f"{number.name} from outside; the kernel counts no kill for want of memory")
-    return Cause(ended=Ended.CRASHED, phase=phase, evidence=_last_line(seen.words))
+    return Cause(ended=Ended.CRASHED, phase=phase, evidence=_last_line(end.words))
 
 
-def _hidden(seen: Seen) -> str:
+def _hidden(end: RunEnd) -> str:
     """By what a run has diverged whose reported losses are finite all the same; empty where it hasn't. Its weights have the last word."""
-    if seen.weights is None:
-        return seen.gradients
-    return "" if seen.weights.finite else f"the weights that it saved last are not finite: {seen.weights.path}"
+    if end.weights is None:
+        return end.gradients
+    return "" if end.weights.finite else f"the weights that it saved last are not finite: {end.weights.path}"
 
 
-def _unwritten(seen: Seen) -> tuple[Ended, str] | None:
+def _unwritten(end: RunEnd) -> tuple[Ended, str] | None:
     """What could not be written, and by what that is known: the file system itself, whose trouble libraries tell in many words, or theirs.
 
     A run that a signal has ended from outside didn't end of it.
     """
-    said = _line(_READ_ONLY, seen.words) or _line(_FULL_DISK, seen.words)
-    from_outside = _signal_of(seen.returncode) in _FROM_OUTSIDE
-    if seen.read_only and not from_outside:
-        return Ended.READ_ONLY, f"{seen.read_only}; its last words: {said or _last_line(seen.words)}"
-    if seen.disk and not from_outside:
-        return Ended.DISK_FULL, f"{seen.disk}; its last words: {said or _last_line(seen.words)}"
-    if full := _line(_FULL_DISK, seen.words):
+    said = _line(_READ_ONLY, end.words) or _line(_FULL_DISK, end.words)
+    from_outside = _signal_of(end.returncode) in _FROM_OUTSIDE
+    if end.read_only and not from_outside:
+        return Ended.READ_ONLY, f"{end.read_only}; its last words: {said or _last_line(end.words)}"
+    if end.disk and not from_outside:
+        return Ended.DISK_FULL, f"{end.disk}; its last words: {said or _last_line(end.words)}"
+    if full := _line(_FULL_DISK, end.words):
         return Ended.DISK_FULL, full
-    if read_only := _line(_READ_ONLY, seen.words):
+    if read_only := _line(_READ_ONLY, end.words):
         return Ended.READ_ONLY, read_only
     return None
 
 
-def _of_memory(failure: MemoryFailure, seen: Seen) -> Ended:
-    if seen.taken and seen.on_card:
+def _of_memory(failure: MemoryFailure, end: RunEnd) -> Ended:
+    if end.taken and end.on_card:
         return Ended.CARD_TAKEN
-    if failure.source in _HOST_SOURCES or (seen.on_card and failure.source == "host"):
+    if failure.source in _HOST_SOURCES or (end.on_card and failure.source == "host"):
         return Ended.HOST_MEMORY
     return Ended.OUT_OF_MEMORY
 
 
-def _failure(seen: Seen) -> MemoryFailure | None:
+def _failure(end: RunEnd) -> MemoryFailure | None:
     """The memory failure that ended it, where one did: the last one that it speaks of, or a death with all memory in use."""
-    if found := memory_failure(_last_chain(seen.words), last=True):
+    if found := memory_failure(_last_chain(end.words), last=True):
         return found
-    number = _signal_of(seen.returncode)
-    if number is signal.SIGKILL and seen.oom_kills:
+    number = _signal_of(end.returncode)
+    if number is signal.SIGKILL and end.oom_kills:
         return MemoryFailure(
             source="host", line="killed (SIGKILL) by the kernel for want of memory (/proc/vmstat oom_kill)", asked_bytes=None
         )
-    if not seen.at_limit:
+    if not end.at_limit:
         return None
     if number in _DEATHS:
         return MemoryFailure(source="host", line=f"{number.name} with all of its memory in use", asked_bytes=None)
-    if (maybe := maybe_memory(seen.words)) and not _line(_FULL_DISK, seen.words) and not seen.disk:
+    if (maybe := maybe_memory(end.words)) and not _line(_FULL_DISK, end.words) and not end.disk:
         return MemoryFailure(source="host", line=maybe[:400], asked_bytes=None)
     return None
 

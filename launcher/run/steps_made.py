@@ -44,7 +44,8 @@ class StepsMade:
 
     def counted(self) -> int | None:
         """Of the process that made most of them; None where none tells, or where several optimizers step there."""
-        most = max((_read(path) for path in self._processes.glob(f"*{STEPS}")), key=sum, default=[]) if self._processes.is_dir() else []
+        told = self._processes.glob(f"*{STEPS}") if self._processes.is_dir() else ()
+        most: list[int] = max(map(_steps_told, told), key=sum, default=[])
         return most[0] if len(most) == 1 else None
 
     @property
@@ -62,7 +63,7 @@ class StepsMade:
         return progress.step if by_bar else None
 
 
-def _read(path: Path) -> list[int]:
+def _steps_told(path: Path) -> list[int]:
     with suppress(OSError, ValueError, KeyError, TypeError):
         return [int(one) for one in json.loads(path.read_text(encoding="utf-8"))["steps"]]
     return []

@@ -16,7 +16,7 @@ from launcher.machine import devices, host, process
 from launcher.machine.process import Child
 from launcher.run import cause
 from launcher.run.attempt import Outcome
-from launcher.run.cause import Cause, Seen
+from launcher.run.cause import Cause, RunEnd
 from launcher.run.memory_usage import Usage
 from launcher.run.meter import Meter
 from launcher.run.watch import NEAR_LIMIT, POLL_S, Watch
@@ -56,7 +56,7 @@ def follow(
         settled = devices.settle(job.budget)
     went_well = ending.returncode == 0 and watch.ended_for is None and not watch.not_finite
     words, tail = words_of(job.adapter), f"{child.tail(files.stdout)}\n{ending.stderr_tail}"
-    seen = Seen(
+    end = RunEnd(
         returncode=ending.returncode,
         words=tail,
         divergence=words.divergence(tail),
@@ -72,7 +72,7 @@ def follow(
         taken="" if settled else devices.taken(job.budget),
     )
     lost = lost_in(files.stdout, files.stderr, also=words.loses_memory)
-    return _outcome(lost, ending, cause.find(seen), watch, usage)
+    return _outcome(lost, ending, cause.find(end), watch, usage)
 
 
 def _weights(job: Job, *, since: float) -> Weights | None:

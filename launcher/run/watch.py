@@ -33,7 +33,7 @@ from launcher.trial.silence import Silence
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Remark:
     """Something about the pace."""
 
     what: str
@@ -50,23 +50,23 @@ class Pacing:
         self._cliffs = health.Cliffs()
         self._fell = False
 
-    def look(self, look: Look) -> Iterator[Found]:
+    def look(self, look: Look) -> Iterator[Remark]:
         if hangs := self._steps.look(look):
-            yield Found(hangs, Ended.STALLED)
+            yield Remark(hangs, Ended.STALLED)
         if (cliff := self._cliffs.look(look)) is not None and not self._fell:
             self._fell = True
             yield self._of_cliff(cliff, look)
 
-    def _of_cliff(self, cliff: tuple[float, float], look: Look) -> Found:
+    def _of_cliff(self, cliff: tuple[float, float], look: Look) -> Remark:
         budget = self._job.budget
         evidence = health.spilled(
             cliff, used_bytes=look.used_bytes, cap_bytes=budget.cap_bytes, budget_bytes=budget.budget_bytes, may_spill=budget.may_spill
         )
         if evidence:
-            return Found(f"spills out of the card: {evidence}", Ended.SPILLED)
+            return Remark(f"spills out of the card: {evidence}", Ended.SPILLED)
         memory = f"; {format_size(look.used_bytes)} of {format_size(budget.budget_bytes)} in use" if look.used_bytes else ""
         card = f", the card {look.busy:.0%} busy" if look.busy is not None else ""
-        return Found(f"has slowed down: {health.steeper(cliff)}{memory}{card}")
+        return Remark(f"has slowed down: {health.steeper(cliff)}{memory}{card}")
 
 
 HEARTBEAT_S = 30.0

@@ -62,7 +62,7 @@ def test_a_detached_launch_goes_on_without_its_terminal_and_can_be_watched_and_s
     assert f"autofit stop {path}" in done.stderr
     assert answer(autofit("watch", "--json", str(path), cwd=place))["state"] == "trying"
     assert autofit("stop", str(path), cwd=place).returncode == 0
-    assert owner.who(path).state is State.ENDED and runs.read(path).state == "interrupted"
+    assert owner.who(path).state is State.ENDED and runs.run_in(path).state == "interrupted"
     assert "interrupted" in Path(said["log"]).read_text()
 
 
@@ -83,4 +83,4 @@ def test_a_run_is_gone_on_with_in_the_background(place: Path) -> None:
     assert found.state is State.RUNNING and found.owner is not None and found.owner.pid == said["pid"]
     again = autofit("resume", "--detach", str(path), cwd=place)
     assert again.returncode == 1 and "runs it just now" in again.stdout + again.stderr, "a second one is refused here, not in a log"
-    assert autofit("stop", str(path), cwd=place).returncode == 0 and runs.read(path).state == "interrupted"
+    assert autofit("stop", str(path), cwd=place).returncode == 0 and runs.run_in(path).state == "interrupted"

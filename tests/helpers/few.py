@@ -13,7 +13,7 @@ from launcher.adapter.inputs import Inputs
 from launcher.adapter.protocol import Resumes
 from launcher.config import recipe
 from launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRules, TrialRules
-from launcher.engine import fit as story
+from launcher.engine import fit as engine_fit
 from launcher.engine import reuse, train
 from launcher.engine.state import Fit
 from launcher.history.events import Event
@@ -99,7 +99,7 @@ class Launches:
 
     def fit(self) -> Fit:
         self.tried.clear()
-        return story.fit(self.job())
+        return engine_fit.fit(self.job())
 
     def train(self) -> Fit:
         self.tried.clear()

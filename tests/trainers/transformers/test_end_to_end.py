@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("transformers")
 
 from launcher.config.schema import Recipe
-from launcher.engine import fit as story
+from launcher.engine import fit as engine_fit
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
 from launcher.ladder.verdict import Kind
@@ -75,7 +75,7 @@ def test_the_rung_is_the_one_found_by_trying_every_rung(
             break
     assert set(kinds) <= {Kind.FITS, Kind.OUT_OF_MEMORY}, kinds
     wanted = len(kinds) - 1 if kinds[-1] is Kind.FITS else None
-    result = story.fit(job(asked, tmp_path))
+    result = engine_fit.fit(job(asked, tmp_path))
     chosen = result.chosen.rung.index if result.chosen else None
     print(f"\n{task} {mib} MiB {ask}: rung {chosen}, {len(result.trials)} trials instead of {len(kinds)}")
     assert chosen == wanted, kinds
@@ -100,7 +100,7 @@ def test_a_demo_goes_down_a_real_ladder_trains_and_evaluates_to_the_end(name: st
 
 def test_the_printed_command_runs_without_autofit(sums: Path, tmp_path: Path) -> None:
     asked = recipe(sums, "text", device={"kind": "cpu", "memory": 2048 * MIB})
-    result = story.fit(job(asked, tmp_path))
+    result = engine_fit.fit(job(asked, tmp_path))
     assert result.command is not None
     assert "launcher" not in result.command.shell()
     python, script, *words = result.command.argv

@@ -77,7 +77,7 @@ def told(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 def test_a_run_at_work_tells_rung_progress_memory_and_the_time_left(tmp_path: Path) -> None:
     with running(tmp_path) as (path, child):
-        run = runs.read(path)
+        run = runs.run_in(path)
         assert run.state == "running" and run.ownership.owner is not None and run.ownership.owner.pid == child.pid
         assert run.rung_index == 1 and run.rung == {**RUNG, "accumulation": 2}
         assert run.peak_bytes == 410 * MIB and run.trial_peak_bytes == 400 * MIB and run.budget_bytes == 900 * MIB
@@ -88,13 +88,13 @@ def test_what_is_waited_for_and_what_a_run_does_otherwise_is_told_while_it_is_so
     with running(tmp_path) as (path, _):
         folder = RunFolder(path)
         folder.event("run_otherwise", what="halves its own batch", line="...")
-        assert runs.read(path).remark == "the run halves its own batch" and "halves its own batch" in runs_view.line(runs.read(path))
+        assert runs.run_in(path).remark == "the run halves its own batch" and "halves its own batch" in runs_view.line(runs.run_in(path))
         time.sleep(0.01)
         folder.event("card_taken", holder="python (pid 7)")
-        assert runs.read(path).waits_for == "python (pid 7)" and "waiting" in runs_view.line(runs.read(path))
+        assert runs.run_in(path).waits_for == "python (pid 7)" and "waiting" in runs_view.line(runs.run_in(path))
         time.sleep(0.01)
         folder.event("run_started", rung_index=2, attempt=2)
-        again = runs.read(path)
+        again = runs.run_in(path)
         assert (again.waits_for, again.remark, again.attempt, again.rung_index) == ("", "", 2, 2)
 
 
@@ -102,22 +102,22 @@ def test_a_run_whose_process_was_killed_is_killed_whatever_its_record_says(tmp_p
     with running(tmp_path) as (path, child):
         child.send_signal(signal.SIGKILL)
         child.wait()
-        assert json.loads((path / "record.json").read_text())["status"] == "running" and runs.read(path).state == "killed"
+        assert json.loads((path / "record.json").read_text())["status"] == "running" and runs.run_in(path).state == "killed"
 
 
 def test_states_of_runs_that_are_over(tmp_path: Path) -> None:
-    assert runs.read(ended(tmp_path, "failed")).state == "failed"
-    assert runs.read(ended(tmp_path, "running")).state == "stopped", "its process ended without a last word"
-    assert runs.read(without_an_owner(ended(tmp_path, "running"))).state == "unknown"
-    assert runs.read(without_an_owner(ended(tmp_path, "done"))).state == "done", "an older record that says its end is believed"
+    assert runs.run_in(ended(tmp_path, "failed")).state == "failed"
+    assert runs.run_in(ended(tmp_path, "running")).state == "stopped", "its process ended without a last word"
+    assert runs.run_in(without_an_owner(ended(tmp_path, "running"))).state == "unknown"
+    assert runs.run_in(without_an_owner(ended(tmp_path, "done"))).state == "done", "an older record that says its end is believed"
     fitted = RunFolder.create(tmp_path, "demo")
     with owner.owning(fitted.path):
         tell(fitted, status="trying")
-        assert runs.read(fitted.path).state == "trying" and runs.read(fitted.path).phase == "start"
+        assert runs.run_in(fitted.path).state == "trying" and runs.run_in(fitted.path).phase == "start"
         (fitted.trial(1) / "report.json").write_text('{"phase": "validate"}')
-        assert runs.read(fitted.path).phase == "validate"
+        assert runs.run_in(fitted.path).phase == "validate"
         tell(fitted, status="done")
-    assert runs.read(fitted.path).state == "fitted"
+    assert runs.run_in(fitted.path).state == "fitted"
 
 
 def test_what_is_no_run_is_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +152,7 @@ def test_of_a_long_series_the_end_is_enough_to_list_a_run_and_its_peak_is_known_
     with (path / "series.jsonl").open("w") as file:
         file.writelines(json.dumps({"at": float(at), "peak_bytes": 5, "step": at}) + "\n" for at in range(5000))
     RunFolder(path).event("heartbeat", peak_bytes=777 * MIB)
-    run = runs.read(path)
+    run = runs.run_in(path)
     assert run.last["step"] == 4999 and len(run.lines) < 2500 and run.peak_bytes == 777 * MIB
     assert len(runs.Reader(path).now().lines) == 5000
 
@@ -266,8 +266,8 @@ def test_watch_on_a_terminal_shows_all_that_is_known(tmp_path: Path) -> None:
     console = Console(record=True, width=100, force_terminal=True, file=open(os.devnull, "w"))  # noqa: SIM115
     with running(tmp_path) as (path, child):
         with runs_view.Board(console).live() as show:
-            show(runs.read(path))
-        console.print(runs_view._panel(runs.read(path)))
+            show(runs.run_in(path))
+        console.print(runs_view._panel(runs.run_in(path)))
     text = console.export_text()
     for part in (path.name, "running", "1: micro_batch 4", "epoch 2/6  step 10/30", "training", "300 MiB of 900 MiB", "1.1 GiB", "█"):
         assert part in text, text
@@ -341,7 +341,7 @@ def test_stop_needs_a_run_and_leaves_another_machines_alone(tmp_path: Path, caps
     path = ended(tmp_path, "running")
     file = path / owner.NAME
     file.write_text(json.dumps({**json.loads(file.read_text()), "host": "node7", "boot": "another", "ended": ""}) + "\n")
-    assert runs.read(path).state == "elsewhere"
+    assert runs.run_in(path).state == "elsewhere"
     assert main.run(["stop", str(path)]) == 1 and "See to it on node7" in capsys.readouterr().err
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cli import verbs as table
+from launcher.cli import verbs
 from tests.helpers import screens
 
 SCRIPT = """
@@ -64,7 +64,7 @@ def told(place: Path, *words: str, columns: int = 80, status: int = 0) -> screen
     return seen
 
 
-@pytest.mark.parametrize("verb", ["", *(verb.name for verb in table.VERBS)])
+@pytest.mark.parametrize("verb", ["", *(verb.name for verb in verbs.VERBS)])
 def test_the_help_of_each_verb(place: Path, verb: str) -> None:
     assert "autofit" in told(place, *filter(None, [verb]), "--help").text
 
@@ -196,4 +196,4 @@ def test_a_run_that_is_watched_until_it_is_stopped_leaves_no_box_on_the_screen(p
 def test_every_verb_is_seen_here() -> None:
     """A new verb is added to this file, too."""
     text = Path(__file__).read_text(encoding="utf-8")
-    assert not [verb.name for verb in table.VERBS if f'"{verb.name}"' not in text]
+    assert not [verb.name for verb in verbs.VERBS if f'"{verb.name}"' not in text]

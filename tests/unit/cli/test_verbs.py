@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cli import main
-from launcher.cli import verbs as table
+from launcher.cli import main, verbs
 from launcher.cli.call import Answer, Call, Takes, Task, Verb
 from launcher.config.schema import DeviceRules, RecoverRules, RunRules, TrialRules
 from launcher.errors import ExitCode
@@ -26,18 +25,18 @@ def juggle(call: Call) -> Iterator[Task]:
 
 def juggling(takes: Takes) -> tuple[Verb, ...]:
     new = Verb(name="juggle", usage="--high THINGS", help="keeps three in the air", takes=takes, run=juggle, flags=("--high",))
-    return (*table.VERBS, new)
+    return (*verbs.VERBS, new)
 
 
 def test_a_verb_added_to_the_table_is_in_help_completion_and_the_message_on_an_unknown_verb(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(table, "VERBS", juggling(Takes.FOLDER))
+    monkeypatch.setattr(verbs, "VERBS", juggling(Takes.FOLDER))
     main.run(["--help"])
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "autofit juggle keeps three in the air" in lines
-    monkeypatch.setattr(table, "FLAGS", {**table.FLAGS, "--high": "higher than that"})
+    monkeypatch.setattr(verbs, "FLAGS", {**verbs.FLAGS, "--high": "higher than that"})
     for words in (["juggle", "--help"], ["help", "juggle"]):
         assert main.run(words) == 0
         lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
@@ -59,36 +58,36 @@ def test_a_verb_added_to_the_table_is_in_help_completion_and_the_message_on_an_u
 def test_a_verb_gets_its_flags_its_words_and_its_command_and_each_job_answers_for_itself(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(table, "VERBS", juggling(Takes.COMMAND))
+    monkeypatch.setattr(verbs, "VERBS", juggling(Takes.COMMAND))
     assert main.run(["juggle", "--json", "a=b", "--high", "--", "x", "--json", "--high"]) == 5
     line = '{"flags": ["--high"], "words": ["a=b"], "command": ["x", "--json", "--high"]}\n'
     assert capsys.readouterr().out == 2 * line
 
 
 def test_every_line_of_the_help_is_about_a_verb_that_is_there() -> None:
-    for verb in table.VERBS:
-        assert f"  autofit {verb.name} " in table.help_text() and verb.help in table.help_text()
+    for verb in verbs.VERBS:
+        assert f"  autofit {verb.name} " in verbs.help_text() and verb.help in verbs.help_text()
         assert "\n" not in verb.help, "one line"
-    assert all(len(line) <= 80 for line in table.help_text().splitlines())
+    assert all(len(line) <= 80 for line in verbs.help_text().splitlines())
 
 
-@pytest.mark.parametrize("verb", table.VERBS, ids=lambda verb: verb.name)
+@pytest.mark.parametrize("verb", verbs.VERBS, ids=lambda verb: verb.name)
 def test_each_verb_has_a_page_of_its_own_within_80_columns(verb: Verb) -> None:
-    page = table.page(verb)
+    page = verbs.page(verb)
     assert page.startswith(f"autofit {verb.name}") and verb.help in " ".join(page.split())
-    assert set(verb.flags) <= table.FLAGS.keys() and all(flag in page for flag in verb.flags)
+    assert set(verb.flags) <= verbs.FLAGS.keys() and all(flag in page for flag in verb.flags)
     assert all(example in page for example in verb.examples)
     assert [line for line in page.splitlines() if len(line) > 80] == []
 
 
 def test_a_page_tells_each_key_of_a_recipe_with_its_default_and_what_the_schema_says_of_it() -> None:
-    page = " ".join(table.page(table.named("train")).split())
+    page = " ".join(verbs.page(verbs.named("train")).split())
     for name, part in {"device": DeviceRules, "recover": RecoverRules, "trial": TrialRules, "run": RunRules}.items():
         for key, field in part.model_fields.items():
             assert f"{name}.{key}" in page and " ".join(str(field.description).replace("``", "").split()) in page
     assert "recover.restarts = 5 Times that a run is started again" in page and "device.share = false True: accept a card" in page
     assert "ask.micro_batch" not in page.partition("Keys")[0] and "ultralytics: checkpointing, image_size, micro_batch" in page
-    resume = table.page(table.named("resume"))
+    resume = verbs.page(verbs.named("resume"))
     assert "recover.on_nan = stop" in resume and "device.memory" not in resume
 
 

@@ -22,7 +22,7 @@ from launcher.cli import runs as folder_verbs
 from launcher.config import recipe
 from launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRules, WheelRule
 from launcher.engine import attempts, resumption, state, train
-from launcher.engine import fit as story
+from launcher.engine import fit as engine_fit
 from launcher.engine.state import Fit, Status
 from launcher.errors import BadInput, Interrupted
 from launcher.history import runs
@@ -263,7 +263,7 @@ def test_a_run_whose_last_report_is_not_finite_is_not_done(tmp_path: Path) -> No
     record = json.loads(fit.job.folder.final.read_text())
     assert record["status"] == "diverged" and record["attempts"][0]["evidence"] == "epoch 3 loss: nan"
     assert record["attempts"][0]["not_finite_since"] >= record["attempts"][0]["began"]
-    state = runs.read(fit.job.folder.path)
+    state = runs.run_in(fit.job.folder.path)
     assert state.state == "diverged" and folder_verbs._status(state) == 5 and "autofit resume" in folder_verbs._after(state)
     allowed = run(tmp_path, "nan_at_the_end", on_nan="go_on")
     assert allowed.status is Status.DIVERGED, "that it may go on does not make it done"
@@ -349,7 +349,7 @@ def gone_on(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *words: s
     monkeypatch.setattr(train, "load_adapter", lambda name: lambda asked: Few(asked, faults))
     monkeypatch.chdir(tmp_path)
     with (tmp_path / "out").open("ab") as out:
-        return train.go_on(resumption.read(job.folder.path, words), show=(out, out))
+        return train.go_on(resumption.resumable(job.folder.path, words), show=(out, out))
 
 
 def test_an_interrupted_fit_is_gone_on_with_to_its_fit_and_never_becomes_a_training(
@@ -359,14 +359,14 @@ def test_an_interrupted_fit_is_gone_on_with_to_its_fit_and_never_becomes_a_train
         raise Interrupted("SIGTERM")
 
     job = prepared(tmp_path)
-    monkeypatch.setattr(story, "walk", stopped)
+    monkeypatch.setattr(engine_fit, "walk", stopped)
     with pytest.raises(Interrupted):
-        story.fit(job)
-    monkeypatch.setattr(story, "walk", fitted)
+        engine_fit.fit(job)
+    monkeypatch.setattr(engine_fit, "walk", fitted)
     fit = gone_on(job, tmp_path, monkeypatch)
     assert fit.status is Status.DONE and fit.attempts == [] and not (job.folder.path / "run").exists()
     with pytest.raises(BadInput, match="only trials were asked of it"):
-        resumption.read(job.folder.path)
+        resumption.resumable(job.folder.path)
 
 
 @pytest.mark.parametrize(
@@ -405,4 +405,4 @@ def test_a_failed_run_is_gone_on_with_from_its_folder_alone(tmp_path: Path, monk
     assert fit.status is Status.DONE and told(fit) == ["killed 8", "killed 8", "done 8"], "a person's word gives new restarts"
     assert fit.attempts[2].checkpoint is not None and fit.attempts[2].checkpoint.done == 1
     record = json.loads((before.job.folder.path / "record.json").read_text())
-    assert record["status"] == "done" and len(record["attempts"]) == 3 and resumption.read(before.job.folder.path).done
+    assert record["status"] == "done" and len(record["attempts"]) == 3 and resumption.resumable(before.job.folder.path).done

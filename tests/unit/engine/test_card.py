@@ -16,7 +16,7 @@ import pytest
 
 from launcher.adapter.commands import Command, held_by
 from launcher.config.schema import DeviceRules, Recipe
-from launcher.engine import fit as story
+from launcher.engine import fit as engine_fit
 from launcher.engine import train
 from launcher.engine.events import CardTaken, Fitted
 from launcher.engine.state import Fit, Status
@@ -132,7 +132,7 @@ def test_the_walk_waits_for_a_taken_card_or_stops_as_the_recipe_says(
         return tried(job, next(kinds), index=rung.index)
 
     monkeypatch.setattr(trial, "run", run)
-    fit = story.fit(job)
+    fit = engine_fit.fit(job)
     assert (fit.status, len(fit.trials)) == (status, trials)
     assert [one.rung.index for one in fit.trials] == [0] * trials, "a taken card says nothing of the rung"
     assert any(isinstance(one, CardTaken) and one.waits_s for one in heard) is (when == "wait")

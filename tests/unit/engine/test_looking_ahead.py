@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from launcher.config.schema import Recipe
-from launcher.engine import fit as story
+from launcher.engine import fit as engine_fit
 from launcher.engine import search as searching
 from launcher.engine import trials
 from launcher.engine.state import Fit, Status
@@ -93,7 +93,7 @@ def launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., t
         adapter = ScriptAdapter(recipe)
         job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=cpu_budget(), folder=RunFolder.create(tmp_path / "runs", "mine"))
         result = Fit(job=job)
-        story.walk(result)
+        engine_fit.walk(result)
         assert result.status is Status.DONE and result.chosen is not None and result.chosen.rung.index == fits
         return made[0], result
 

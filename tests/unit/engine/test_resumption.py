@@ -41,14 +41,14 @@ def run_folder(place: Path, **record: Any) -> Path:
 def refusal(folder: Path, *words: str) -> str:
     before = snapshot(folder) if folder.is_dir() else {}
     with pytest.raises(BadInput) as refused:
-        resumption.read(str(folder), words)
+        resumption.resumable(str(folder), words)
     assert (snapshot(folder) if folder.is_dir() else {}) == before
     assert len(refused.value.faults) == 1
     return str(refused.value)
 
 
 def test_an_interrupted_run_is_read_as_it_was_launched(tmp_path: Path) -> None:
-    found = resumption.read(str(run_folder(tmp_path)), ["recover.allow_restart=true", "device.memory=2GiB"])
+    found = resumption.resumable(str(run_folder(tmp_path)), ["recover.allow_restart=true", "device.memory=2GiB"])
     assert found.draft.recipe is not None and found.cwd == tmp_path and not found.done
     assert found.draft.recipe.recover.allow_restart and found.draft.recipe.device.memory == 2**31
     assert found.draft.recipe.model_copy(update={"recover": RECIPE.recover, "device": RECIPE.device}) == RECIPE
@@ -60,7 +60,7 @@ def test_a_recipe_of_a_version_with_keys_that_are_gone_is_still_read(tmp_path: P
     older = written.replace("trial:\n", "trial:\n  standby: true\n").replace("headroom: 0.1", "headroom: auto")
     assert "standby: true" in older and "headroom: auto" in older
     (folder / "recipe.yaml").write_text(older)
-    assert resumption.read(str(folder), []).draft.recipe == RECIPE
+    assert resumption.resumable(str(folder), []).draft.recipe == RECIPE
     assert "There is no auto any more" in refusal(folder, "device.headroom=auto"), "what is typed now is told"
 
 
@@ -112,7 +112,7 @@ with owner.owning(Path({str(folder)!r})):
             assert f"process {other.pid} runs it just now" in refusal(folder)
         finally:
             other.kill()
-    assert resumption.read(str(folder)), "its owner was killed"
+    assert resumption.resumable(str(folder)), "its owner was killed"
 
 
 def test_a_run_of_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +139,7 @@ def test_attempts_of_another_ladder(tmp_path: Path) -> None:
     from launcher.ladder.build import ladder_of
 
     attempt = {"rung_index": 0, "rung": {"micro_batch": 64}}
-    found = resumption.read(str(run_folder(tmp_path, attempts=[attempt])))
+    found = resumption.resumable(str(run_folder(tmp_path, attempts=[attempt])))
     with pytest.raises(BadInput, match="aren't those of its recipe's ladder"):
         found.attempts(ladder_of(load_adapter("script")(RECIPE)))
 

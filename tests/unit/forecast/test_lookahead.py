@@ -13,7 +13,7 @@ from launcher.config.schema import Recipe
 from launcher.forecast import lookahead, trace_store
 from launcher.forecast.forecaster import Forecaster
 from launcher.ladder import build
-from launcher.ladder.extrapolation import Seen
+from launcher.ladder.extrapolation import Measured
 from launcher.ladder.rungs import Rung
 from launcher.shared.trace import Trace
 from launcher.trainers.script.adapter import ScriptAdapter
@@ -122,7 +122,7 @@ def test_where_earlier_trials_are_known_no_trace_is_waited_for(monkeypatch: pyte
     one = adapter()
     ladder = build.ladder_of(one)
     keep_traces(one, ladder, cuda=False)
-    seen = [Seen(rung=ladder.rungs[0], need=2.4, fits=False, failed_in="train"), Seen(rung=ladder.rungs[2], need=0.7, fits=True)]
+    seen = [Measured(rung=ladder.rungs[0], need=2.4, fits=False, failed_in="train"), Measured(rung=ladder.rungs[2], need=0.7, fits=True)]
     with monkeypatch.context() as patch:
         patch.setattr(trace_store.Making, "over", False)
         for too_little in ([], seen[:1]):
@@ -141,7 +141,7 @@ def test_a_trace_that_is_there_is_held_to_what_earlier_trials_measured() -> None
     budget = cpu_budget()
     needs = lookahead.needs(lookahead.forecaster_for(one, ladder, budget), budget.cap_bytes)
     measured = 1.3 * (needs[2] or 0)
-    ahead = lookahead.Lookahead(one, ladder, budget, earlier=[Seen(rung=ladder.rungs[2], need=measured, fits=True)])
+    ahead = lookahead.Lookahead(one, ladder, budget, earlier=[Measured(rung=ladder.rungs[2], need=measured, fits=True)])
     ahead.look()
     assert ahead.needs[2] == pytest.approx(measured) and ahead.needs[1] == pytest.approx(1.3 * (needs[1] or 0))
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from launcher.history import records
 from launcher.history.records import FORMAT, Record
-from launcher.history.runs import TORN, read
+from launcher.history.runs import TORN, run_in
 from tests.helpers.places import ROOT
 
 RECORDS = ROOT / "tests" / "data" / "records"
@@ -42,7 +42,7 @@ def test_what_is_known_of_older_records(tmp_path: Path) -> None:
     assert second.attempts[0].next is not None and second.attempts[0].next.rung_index == 1
     (tmp_path / "trials").mkdir()
     (tmp_path / "record.json").write_text((RECORDS / "format_1.json").read_text(encoding="utf-8"), encoding="utf-8")
-    run = read(tmp_path)
+    run = run_in(tmp_path)
     assert (run.recipe, run.rung, run.trial_peak_bytes) == ("few", {"micro_batch": 8, "accumulation": 1}, 400 * 2**20)
 
 
@@ -55,7 +55,7 @@ def test_a_key_of_another_shape_is_left_out_and_a_torn_record_is_none(tmp_path: 
     assert (record := Record.read(path)) is not None and record.may_name_checkpoints, "`autofit runs --prune` keeps its folder"
     for torn in ('{"status": "do', "[]", ""):
         path.write_text(torn, encoding="utf-8")
-        assert Record.read(path) is None and read(tmp_path).goes_on_from == TORN
+        assert Record.read(path) is None and run_in(tmp_path).goes_on_from == TORN
     assert Record.read(tmp_path / "nowhere.json") is None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.ladder.extrapolation import Seen, load, needs
+from launcher.ladder.extrapolation import Measured, load, needs
 from launcher.ladder.rungs import Ladder, Wheel, build
 from launcher.shared.report import Phase
 
@@ -24,12 +24,12 @@ def rung(**values: object):  # type: ignore[no-untyped-def]
     return next(one for one in LADDER.rungs if one.values == wanted)
 
 
-def seen(train: float, validate: float = 0.0, *, fits: bool = True, failed_in: str = "", **values: object) -> Seen:
+def seen(train: float, validate: float = 0.0, *, fits: bool = True, failed_in: str = "", **values: object) -> Measured:
     by_phase = {Phase.TRAIN: train, **({Phase.VALIDATE: validate} if validate else {})}
-    return Seen(rung=rung(**values), need=max(train, validate), fits=fits, by_phase=by_phase, failed_in=failed_in)
+    return Measured(rung=rung(**values), need=max(train, validate), fits=fits, by_phase=by_phase, failed_in=failed_in)
 
 
-def known(*trials: Seen, predicted: dict[int, float | None] | None = None, ladder: Ladder = LADDER) -> dict[int, float | None]:
+def known(*trials: Measured, predicted: dict[int, float | None] | None = None, ladder: Ladder = LADDER) -> dict[int, float | None]:
     return needs(ladder.rungs, trials, predicted)
 
 

@@ -237,7 +237,7 @@ def test_what_runs_otherwise_in_training_does_so_at_every_batch_of_validation() 
 
 @pytest.mark.parametrize("phase", ["setup", "train"])
 def test_no_batch_of_validation_is_turned_where_training_ran_out(phase: str) -> None:
-    """Seen: 32 ran out in training; then 16 with validation's batch at 2, 4 and 8, of which only the last was needed."""
+    """Measured: 32 ran out in training; then 16 with validation's batch at 2, 4 and 8, of which only the last was needed."""
     ladder = of_a_script()
     history: list[Tried] = []
     while isinstance(move := next_move(ladder, history, policy="predicted"), Try):

@@ -9,7 +9,7 @@ import pytest
 
 from launcher.adapter.protocol import Weights
 from launcher.run.attempt import Ended
-from launcher.run.cause import Seen, find, phase_of
+from launcher.run.cause import RunEnd, find, phase_of
 
 OOM = "RuntimeError: err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 3276800 bytes. Error code 12"
 
@@ -36,7 +36,7 @@ def test_the_phase_is_told_by_the_functions_of_the_last_traceback(frames: tuple[
 
 def test_a_run_that_got_over_a_memory_failure_and_crashed_later_did_not_run_out_of_memory() -> None:
     words = f"{OOM}\nit went on\n{traceback('train', error='KeyError: x')}"
-    assert find(Seen(returncode=1, words=words)).ended is Ended.CRASHED
+    assert find(RunEnd(returncode=1, words=words)).ended is Ended.CRASHED
 
 
 @pytest.mark.parametrize(
@@ -54,49 +54,52 @@ def test_a_run_whose_losses_hide_that_it_diverged_is_told_by_its_weights_and_els
     gradients: str, finite: bool | None, ended: Ended
 ) -> None:
     weights = Weights(path=Path("out/model.safetensors"), finite=finite) if finite is not None else None
-    cause = find(Seen(returncode=0, words="", gradients=gradients, weights=weights))
+    cause = find(RunEnd(returncode=0, words="", gradients=gradients, weights=weights))
     assert cause.ended is ended
     assert (gradients in cause.evidence or "out/model.safetensors" in cause.evidence) if ended is Ended.DIVERGED else not cause.evidence
 
 
 def test_a_memory_failure_that_clean_up_fails_after_is_still_one() -> None:
     chained = f"{traceback('train')}\n\nDuring handling of the above exception, another exception occurred:\n\n"
-    assert find(Seen(returncode=1, words=chained + traceback("close", error="RuntimeError: closed"))).ended is Ended.OUT_OF_MEMORY
+    assert find(RunEnd(returncode=1, words=chained + traceback("close", error="RuntimeError: closed"))).ended is Ended.OUT_OF_MEMORY
 
 
 @pytest.mark.parametrize(
     ("seen", "ended"),
     [
-        (Seen(returncode=0, words=""), Ended.DONE),
-        (Seen(returncode=1, words=traceback("train")), Ended.OUT_OF_MEMORY),
-        (Seen(returncode=1, words=traceback("train"), on_card=True), Ended.HOST_MEMORY),
-        (Seen(returncode=1, words=traceback("f", error="torch.OutOfMemoryError: CUDA out of memory."), on_card=True), Ended.OUT_OF_MEMORY),
+        (RunEnd(returncode=0, words=""), Ended.DONE),
+        (RunEnd(returncode=1, words=traceback("train")), Ended.OUT_OF_MEMORY),
+        (RunEnd(returncode=1, words=traceback("train"), on_card=True), Ended.HOST_MEMORY),
         (
-            Seen(returncode=1, words=traceback("f", error="torch.OutOfMemoryError: CUDA out of memory."), on_card=True, taken="pid 7"),
+            RunEnd(returncode=1, words=traceback("f", error="torch.OutOfMemoryError: CUDA out of memory."), on_card=True),
+            Ended.OUT_OF_MEMORY,
+        ),
+        (
+            RunEnd(returncode=1, words=traceback("f", error="torch.OutOfMemoryError: CUDA out of memory."), on_card=True, taken="pid 7"),
             Ended.CARD_TAKEN,
         ),
-        (Seen(returncode=1, words=traceback("f", error="RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error.")),
+        (RunEnd(returncode=1, words=traceback("f", error="RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error.")),
          Ended.HOST_MEMORY),
-        (Seen(returncode=-signal.SIGKILL, words=""), Ended.KILLED),
-        (Seen(returncode=143, words=""), Ended.KILLED),
-        (Seen(returncode=-signal.SIGKILL, words="", oom_kills=1), Ended.OUT_OF_MEMORY),
-        (Seen(returncode=-signal.SIGKILL, words="", oom_kills=1, on_card=True), Ended.HOST_MEMORY),
-        (Seen(returncode=-signal.SIGSEGV, words="", at_limit=True), Ended.OUT_OF_MEMORY),
-        (Seen(returncode=-signal.SIGSEGV, words=""), Ended.CRASHED),
-        (Seen(returncode=1, words=traceback("f", error="OSError: [Errno 28] No space left on device: 'last.pt'")), Ended.DISK_FULL),
-        (Seen(returncode=1, words=traceback("f"), divergence="NaN persisted for 4 epochs"), Ended.OUT_OF_MEMORY),
-        (Seen(returncode=1, words=traceback("f", error="RuntimeError: x"), divergence="NaN persisted for 4 epochs"), Ended.DIVERGED),
-        (Seen(returncode=1, words=traceback("f", error="RuntimeError: unexpected pos 64 vs 0"), disk="no room is left"), Ended.DISK_FULL),
-        (Seen(returncode=-signal.SIGKILL, words="", disk="no room is left"), Ended.KILLED),
-        (Seen(returncode=1, words=traceback("f", error="RuntimeError: Parent directory x does not exist."), read_only="can't be written"),
+        (RunEnd(returncode=-signal.SIGKILL, words=""), Ended.KILLED),
+        (RunEnd(returncode=143, words=""), Ended.KILLED),
+        (RunEnd(returncode=-signal.SIGKILL, words="", oom_kills=1), Ended.OUT_OF_MEMORY),
+        (RunEnd(returncode=-signal.SIGKILL, words="", oom_kills=1, on_card=True), Ended.HOST_MEMORY),
+        (RunEnd(returncode=-signal.SIGSEGV, words="", at_limit=True), Ended.OUT_OF_MEMORY),
+        (RunEnd(returncode=-signal.SIGSEGV, words=""), Ended.CRASHED),
+        (RunEnd(returncode=1, words=traceback("f", error="OSError: [Errno 28] No space left on device: 'last.pt'")), Ended.DISK_FULL),
+        (RunEnd(returncode=1, words=traceback("f"), divergence="NaN persisted for 4 epochs"), Ended.OUT_OF_MEMORY),
+        (RunEnd(returncode=1, words=traceback("f", error="RuntimeError: x"), divergence="NaN persisted for 4 epochs"), Ended.DIVERGED),
+        (RunEnd(returncode=1, words=traceback("f", error="RuntimeError: unexpected pos 64 vs 0"), disk="no room is left"), Ended.DISK_FULL),
+        (RunEnd(returncode=-signal.SIGKILL, words="", disk="no room is left"), Ended.KILLED),
+        (RunEnd(returncode=1, words=traceback("f", error="RuntimeError: Parent directory x does not exist."), read_only="can't be written"),
          Ended.READ_ONLY),
-        (Seen(returncode=1, words=traceback("f", error="OSError: [Errno 30] Read-only file system: 'last.pt'")), Ended.READ_ONLY),
-        (Seen(returncode=1, words=traceback("train"), disk="no room is left"), Ended.OUT_OF_MEMORY),
-        (Seen(returncode=0, words="", not_finite="epoch 9 loss: nan"), Ended.DIVERGED),
-        (Seen(returncode=-signal.SIGTERM, words="", ended_for=Ended.STALLED), Ended.STALLED),
+        (RunEnd(returncode=1, words=traceback("f", error="OSError: [Errno 30] Read-only file system: 'last.pt'")), Ended.READ_ONLY),
+        (RunEnd(returncode=1, words=traceback("train"), disk="no room is left"), Ended.OUT_OF_MEMORY),
+        (RunEnd(returncode=0, words="", not_finite="epoch 9 loss: nan"), Ended.DIVERGED),
+        (RunEnd(returncode=-signal.SIGTERM, words="", ended_for=Ended.STALLED), Ended.STALLED),
     ],
 )  # fmt: skip
-def test_what_ended_a_run(seen: Seen, ended: Ended) -> None:
+def test_what_ended_a_run(seen: RunEnd, ended: Ended) -> None:
     assert find(seen).ended is ended
 
 
@@ -107,12 +110,12 @@ SAVING = "ValueError: I/O operation on closed file."
 def test_a_checkpoint_that_could_not_be_written_is_memory_only_at_the_limit_and_with_room_on_the_disk() -> None:
     words = traceback("save_model", "torch_save", error=SAVING)
     full = f"RuntimeError: PytorchStreamWriter failed writing file data/0: file write failed\n{words}"
-    assert find(Seen(returncode=1, words=words, at_limit=True)).ended is Ended.OUT_OF_MEMORY
-    assert find(Seen(returncode=1, words=words)).ended is Ended.CRASHED
-    assert find(Seen(returncode=1, words=full, at_limit=True)).ended is Ended.DISK_FULL
+    assert find(RunEnd(returncode=1, words=words, at_limit=True)).ended is Ended.OUT_OF_MEMORY
+    assert find(RunEnd(returncode=1, words=words)).ended is Ended.CRASHED
+    assert find(RunEnd(returncode=1, words=full, at_limit=True)).ended is Ended.DISK_FULL
 
 
 def test_a_disk_that_is_full_is_named_with_the_last_words_whatever_they_are() -> None:
     words = traceback("save", error="RuntimeError: [enforce fail at inline_container.cc:664] . unexpected pos 64 vs 0")
-    found = find(Seen(returncode=1, words=words, disk="no room is left on the disk of its run folder, /runs/x", at_limit=True))
+    found = find(RunEnd(returncode=1, words=words, disk="no room is left on the disk of its run folder, /runs/x", at_limit=True))
     assert found.evidence.startswith("no room is left on the disk of its run folder, /runs/x") and "unexpected pos 64" in found.evidence

@@ -10,7 +10,7 @@ from launcher.adapter.progress import TRAIN, Progress
 from launcher.machine.devices import Budget
 from launcher.run.attempt import Ended
 from launcher.run.health import Look
-from launcher.run.watch import Found, Pacing
+from launcher.run.watch import Pacing, Remark
 from launcher.shared.sizes import GIB
 
 
@@ -27,7 +27,7 @@ def look(step: int, now: float, *, used: int = 22 * GIB) -> Look:
     return Look(now=now, progress=Progress(phase=TRAIN, step=step, steps=10**6), used_bytes=used, busy=0.9, grew=True)
 
 
-def walked(pace: Pacing, *, slow_from: int, slow_s: float, steps: int) -> list[Found]:
+def walked(pace: Pacing, *, slow_from: int, slow_s: float, steps: int) -> list[Remark]:
     found, now = [], 0.0
     for step in range(1, steps):
         now += slow_s if step >= slow_from else 1.0
@@ -43,4 +43,4 @@ def test_a_cliff_over_the_cap_ends_an_attempt_where_the_driver_spills(tmp_path: 
 def test_elsewhere_a_cliff_is_told_once_with_what_was_seen(tmp_path: Path) -> None:
     (found,) = walked(pace(tmp_path), slow_from=300, slow_s=10.0, steps=400)
     told = "has slowed down: a step takes 10.00 s, 10.0 times the 1.00 s that it took; 22.0 GiB of 24.0 GiB in use, the card 90% busy"
-    assert found == Found(told)
+    assert found == Remark(told)
