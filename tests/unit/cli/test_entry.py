@@ -86,8 +86,8 @@ def test_the_installed_modules_that_the_launcher_imports_are_named() -> None:
 
 @pytest.fixture
 def shadowed(tmp_path: Path) -> Path:
-    """A folder with a module of the name of each that autofit imports; ``hydra`` is a package."""
-    for name in (*autofit_launcher.DEPENDENCIES - {"hydra", "typing_extensions"}, "statistics", "secrets"):
+    """A folder with a module of the name of each that autofit imports, and torch does without; ``hydra`` is a package."""
+    for name in (*autofit_launcher.DEPENDENCIES - {"hydra", "typing_extensions"}, "statistics"):
         (tmp_path / f"{name}.py").write_text("SETTINGS = {'out': 64}\n", encoding="utf-8")
     (tmp_path / "hydra").mkdir()
     (tmp_path / "hydra" / "__init__.py").touch()
