@@ -262,6 +262,11 @@ class Proves:
         It is proven before it is used."""
         return None
 
+    def from_outside(self) -> Recipe | None:
+        """The recipe with its optimizer steps held back from outside, after twins have shown that the trainer's own accumulation makes
+        a step of other samples; None where that isn't done. It is proven, and the rung tried again, before it is used."""
+        return None
+
     def told(self, finding: Finding) -> str:
         """What makes its update another one, where that is how this trainer accumulates by itself: told by how much, and not refused.
         Empty: refused."""

@@ -72,7 +72,7 @@ def _concluded(result: Fit, move: search.Move, run_as: Job) -> None:
         result.status = Status.MISREAD
         _tell_misread(job, result.misread)
     elif isinstance(move, search.Chosen):
-        result.chosen = next(one for one in result.trials if one.rung.index == move.rung.index)
+        result.chosen = result.trial_of(move.rung.index)
         result.command = start.native_command(run_as, move.rung)
         result.status = Status.DONE
     elif isinstance(move, search.Try) or move.why == "not_memory":
@@ -128,7 +128,8 @@ def _as_kept(result: Fit) -> bool:
         result.sames[stands.certificate.rung_index] = result.same
         _take(result, proof.with_cure(job, result.same.cure))
         job = result.job
-        result.chosen = next(one for one in result.trials if one.rung.index == stands.certificate.rung_index)
+        result.chosen = result.trial_of(stands.certificate.rung_index)
+        assert result.chosen is not None
         result.command = start.native_command(job, result.chosen.rung)
         result.status = Status.DONE
     _known(result)

@@ -19,6 +19,7 @@ from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.activity import doing
 from launcher.shared.report import Phase
 from launcher.trial.job import Job
+from launcher.trial.proof import Proof
 from launcher.trial.trial import Trial, as_tried
 
 if TYPE_CHECKING:  # only a search that is led by it pays for a forecast
@@ -51,10 +52,20 @@ class RungSearch:
                 if self._is_misread():
                     break
                 found = proving.prove(self._result, rung)
-                if not found.refused:
+                refused = found.refused or self._does_not_fit(found, rung)
+                if not refused:
                     return search.Chosen(rung=rung), found.job or self._job
-                self._history = [_ruled_out(one, self._job.ladder, found.refused) for one in self._history]
+                self._history = [_ruled_out(one, self._job.ladder, refused) for one in self._history]
         return move, self._job
+
+    def _does_not_fit(self, found: Proof, rung: Rung) -> str:
+        """Why what makes a rung the asked training doesn't fit, where it accumulates otherwise than the rung's trial did."""
+        if not found.anew or found.job is None:
+            return ""
+        tried = make_trial(found.job, rung, self._result.trials, most=self._most() + 1, why="it is accumulated from outside now")
+        if not tried.verdict.fits:
+            self._result.refused = f"it is the asked training only if it is accumulated from outside, and then: {tried.verdict.why}"
+        return self._result.refused if not tried.verdict.fits else ""
 
     def _try_until_one_fits(self) -> search.Move:
         while isinstance(move := self._next_move(), search.Try):

@@ -136,7 +136,7 @@ def evaluated_otherwise(first: Twin, other: Twin) -> str:
 def _gradient_line(finding: Finding) -> str:
     if finding.kind is FindingKind.SAME:
         return PROVEN
-    if finding.kind in (FindingKind.UNCOMPARABLE, FindingKind.SAMPLES, FindingKind.SETTINGS):
+    if finding.kind in (FindingKind.UNCOMPARABLE, FindingKind.SAMPLES, FindingKind.PASSES, FindingKind.SETTINGS):
         return f"not comparable because {finding.why}"
     return f"differs by {finding.apart or 0:.2g}: {finding.why}"
 
@@ -163,4 +163,4 @@ def _schedule_line(first: Twin, others: Sequence[Twin]) -> str:
 
 
 def _samples_line(finding: Finding) -> str:
-    return f"differs by their number: {finding.why}" if finding.kind is FindingKind.SAMPLES else PROVEN
+    return f"differs by their number: {finding.why}" if finding.kind in (FindingKind.SAMPLES, FindingKind.PASSES) else PROVEN

@@ -32,6 +32,7 @@ class FindingKind(StrEnum):
     ROWS_SEE = "rows_see_each_other"  # a loss or a layer that looks across the batch
     SETTINGS = "other_settings"  # learning rate, or another number of the optimizer
     SAMPLES = "other_samples"  # an optimizer step is made of another number of samples
+    PASSES = "other_passes"  # a pass over the data takes another number of them
     DIFFERENT = "different"
     UNCOMPARABLE = "not_comparable"
 
@@ -175,8 +176,9 @@ def _samples(first: Twin, other: Twin) -> Finding | None:
             return _uncomparable(f"an optimizer step is made of {asked[0].rows} samples at {first.layout}, not of {first.samples}")
         for number, (a, b) in enumerate(zip(asked[:3], got[:3], strict=False)):
             if b.rows < a.rows - ahead:
-                made, told = b.rows - (got[number - 1].rows if number else 0), a.rows - (asked[number - 1].rows if number else 0)
-                words = f"an optimizer step is made of {made} samples at {other.layout}, not of {told if number else first.samples}"
+                made = b.rows - (got[number - 1].rows if number else min(other.micro_batch, b.rows - 1) if ahead else 0)
+                told = a.rows - asked[number - 1].rows if number else first.samples
+                words = f"an optimizer step is made of {made} samples at {other.layout}, not of {told}"
                 return Finding(kind=FindingKind.SAMPLES, why=words)
     return None
 
@@ -199,7 +201,7 @@ def _passes(first: Twin, other: Twin) -> Finding | None:
     if first.whole is None or other.whole is None or abs(first.whole - other.whole) < first.samples:
         return None
     why = f"a pass takes {other.whole} samples at {other.layout}, {first.whole} at {first.layout}"
-    return Finding(kind=FindingKind.SAMPLES, why=why)
+    return Finding(kind=FindingKind.PASSES, why=why)
 
 
 def _rows(first: Twin, other: Twin) -> Finding | None:

@@ -35,6 +35,8 @@ class Proof:
     """Why no rung with more accumulation than asked may be launched; empty where this one may."""
     job: Job | None = None
     """The launch with what cures it, where that was needed."""
+    anew: bool = False
+    """That accumulates in another way than the rung's trial did: it is to be tried again with it."""
 
 
 def needed(job: Job, rung: Rung) -> bool:
@@ -101,7 +103,7 @@ class _Proving:
         own = adapter.told(finding)
         layouts = [(twin.micro_batch, twin.accumulation) for twin in twins]
         if refused := _refusal(finding, same, told=own) or _too_short(adapter, same):
-            with contextlib.suppress(OutOfTime):  # what is known to differ isn't launched for want of time
+            with contextlib.suppress(OutOfTime, BadInput, OSError, ValueError):  # what is known to differ isn't launched for want of a cure
                 if (put_right := self._cured(adapter, finding, layouts, refused)) is not None:
                     return put_right
             return Proof(same=same, refused=refused)
@@ -160,7 +162,7 @@ class _Proving:
 
     def _cured(self, adapter: Proves, finding: Finding, layouts: Sequence[tuple[int, int]], refused: str) -> Proof | None:
         """With what the finding names as its cure, where there is one and it is proven; one may follow another."""
-        recipe = adapter.course_of() if finding.kind in (FindingKind.SAME, FindingKind.SAMPLES) else adapter.cured(finding)
+        recipe = _cure(adapter, finding)
         if recipe is None:
             return None
         job, changed = self._with(recipe)
@@ -172,7 +174,8 @@ class _Proving:
         if finding.kind is FindingKind.SCALE and (why := self._only_of_few(mended, layouts)):
             return self._unproven(adapter, why)
         note = f"as it stands {refused}; put right from outside, and proven so"
-        return Proof(same=replace(again.same, cure={**changed, **again.same.cure}, notes=(note, *again.same.notes)), job=again.job or job)
+        same = replace(again.same, cure={**changed, **again.same.cure}, notes=(note, *again.same.notes))
+        return Proof(same=same, job=again.job or job, anew=finding.kind is FindingKind.SAMPLES or again.anew)
 
     def _found(self, adapter: Proves, layouts: Sequence[tuple[int, int]]) -> tuple[Finding, list[Twin]]:
         """What twins of these layouts come to; of one row, repeated, where that tells why they differ."""
@@ -204,6 +207,12 @@ class _Proving:
         if many.kind in (FindingKind.SAME, FindingKind.UNCOMPARABLE):
             return ""
         return f"its gradients differ by a factor on {layouts[0][0]} rows and otherwise on {twins[0].micro_batch}: {many.why}"
+
+
+def _cure(adapter: Proves, finding: Finding) -> Recipe | None:
+    if finding.kind is FindingKind.SAMPLES:
+        return adapter.from_outside()
+    return adapter.course_of() if finding.kind in (FindingKind.SAME, FindingKind.PASSES) else adapter.cured(finding)
 
 
 def _other(layouts: Sequence[tuple[int, int]], *, four: bool) -> list[tuple[int, int]]:

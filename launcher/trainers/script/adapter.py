@@ -331,6 +331,11 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
             return self._with(update="average" if finding.power > 0 else "add")
         return self._with(update="targets" if finding.power > 0 else "targets_divided")
 
+    def from_outside(self) -> Recipe | None:
+        if _form(self.args) in ("", OUTSIDE, ITSELF, NOMINAL) or self._asked_accumulation != 1:
+            return None
+        return self._with(spelled={**self.args.spelled, "accumulation": OUTSIDE})
+
     def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True, points: bool = False) -> Command:
         line, files = self._placed(rung, place=folder / "native", run=folder / "run", short=short, points=points)
         return Command(argv=tuple(line.words), env={**line.env, **_hidden_cards(budget)}, files=files)

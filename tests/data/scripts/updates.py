@@ -63,7 +63,7 @@ for epoch in range(10**6 if args.steps else args.epochs):
         loss = loss_of(batch, target)
         (loss if args.kind in ("adds_up", "sum") else loss / args.accum).backward()
         batches += 1
-        if batches % args.accum == 0:
+        if (batches - 1 if args.kind == "first_alone" else batches) % args.accum == 0:  # as counted from 0
             nn.utils.clip_grad_norm_(net.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad()

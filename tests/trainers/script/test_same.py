@@ -98,6 +98,16 @@ def test_what_accumulates_from_outside_goes_through_the_same(tmp_path: Path, mon
 
 
 @pytest.mark.slow
+def test_a_script_that_steps_after_its_first_micro_batch_alone_is_accumulated_from_outside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``step % accumulation == 0`` with steps counted from 0, as many examples have it."""
+    found = proven(tmp_path, monkeypatch, "first_alone")
+    assert found.same.proven and found.anew and found.same.cure["spelled"]["accumulation"] == "outside", found
+    assert "an optimizer step is made of 1 samples at 1 x 4, not of 4" in found.same.notes[0]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "counts"), [("counts_batches", ["--steps"]), ("pass_of_steps", ["--steps"]), ("mean", [])])
 def test_a_length_in_steps_that_counts_micro_batches_is_turned_along(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, counts: list[str]

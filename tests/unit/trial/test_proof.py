@@ -73,6 +73,33 @@ def test_what_puts_an_update_right_is_in_the_run_its_recipe_and_the_kept_fit(lau
     assert len(proofs.made) == 1 and launches.tried == []
 
 
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_rung_that_accumulates_in_another_way_than_it_was_tried_is_tried_again(
+    launches: Launches, proofs: Proofs, monkeypatch: pytest.MonkeyPatch, fits: bool
+) -> None:
+    proofs.found = Proof(same=replace(SAME, cure={"spelled": "outside"}), anew=True)
+    monkeypatch.setattr(Few, "check", lambda self: ["it trains at no other batch"], raising=False)
+    needs: list[int] = []
+
+    def tried(job: Job, rung: Rung, **_: Any) -> Trial:
+        one = launches.trial(job, rung)
+        if "spelled" not in job.recipe.trainer.args:
+            return one
+        needs.append(rung.index)
+        kind = Kind.FITS if fits else Kind.OUT_OF_MEMORY
+        return replace(one, verdict=replace(one.verdict, kind=kind, why="" if fits else "no room", peak_bytes=123))
+
+    monkeypatch.setattr(trial, "run", tried)
+    fit = launches.fit()
+    assert needs == [proofs.made[0]], "once, with what makes it the asked training"
+    if not fits:
+        assert fit.status is Status.NO_RUNG_FITS and "accumulated from outside, and then: no room" in fit.refused
+        return
+    assert fit.chosen is not None and fit.chosen.verdict.peak_bytes == 123 and fit.job.recipe.trainer.args["spelled"] == "outside"
+    again = launches.fit()
+    assert again.chosen is not None and again.chosen.verdict.peak_bytes == 123 and len(needs) == 1, "the kept fit is of that trial"
+
+
 def test_where_nothing_is_turned_nothing_has_to_be_proven(launches: Launches, proofs: Proofs) -> None:
     launches.budget = replace(launches.budget, cap_bytes=10**9)
     fit = launches.fit()
@@ -152,13 +179,16 @@ def test_only_what_is_proven_is_said_to_be_as_asked(tmp_path: Path) -> None:
 
 
 class Mendable(Few, Proves):
-    """A trainer of which two cures are known: one for an update, one for a length."""
+    """A trainer of which three cures are known: for an update, for a length, for what a step is made of."""
 
     def cured(self, finding: Finding) -> Recipe | None:
         return self._with(update="average") if "update" not in self.recipe.trainer.args else None
 
     def course_of(self) -> Recipe | None:
         return self._with(counts=True) if "counts" not in self.recipe.trainer.args else None
+
+    def from_outside(self) -> Recipe | None:
+        return self._with(spelled="outside") if "spelled" not in self.recipe.trainer.args else None
 
     def _with(self, **more: Any) -> Recipe:
         rules = self.recipe.trainer
@@ -207,6 +237,18 @@ def test_one_cure_may_follow_another_and_each_is_proven(played: Callable[[Says],
     assert found.same.proven and not found.refused and found.same.cure == {"update": "average", "counts": True}, found
     assert found.job is not None and found.job.recipe.trainer.args["update"] == "average" and found.job.recipe.trainer.args["counts"]
     assert len(found.same.notes) == 2 and "adds up" in found.same.notes[0]
+
+
+def test_steps_made_of_other_samples_are_held_back_from_outside_and_the_rung_is_to_be_tried_again(
+    played: Callable[[Says], tuple[Proof, list[str]]],
+) -> None:
+    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
+        by_itself = twin(micro, accumulation, apart=0.5, rest=0.5, rows_each=1)
+        return by_itself if accumulation > 1 and "spelled" not in args else same_or_first(micro, accumulation)
+
+    found, _ = played(says)
+    assert found.anew and not found.refused and found.same.proven and found.same.cure == {"spelled": "outside"}, found
+    assert "made of 1 samples at 1 x 4, not of 4; put right from outside" in found.same.notes[0]
 
 
 def test_a_cure_that_does_not_help_is_not_taken(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
