@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from launcher.history.events import Event
 from launcher.ladder.course import RunSteps
@@ -19,18 +18,15 @@ if TYPE_CHECKING:
     from launcher.engine.state import Fit
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Queued(Event):
     """Another launch has the device; its end is waited for."""
 
     holder: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Prepared(Event):
+class Prepared(Event, name="prepared"):
     """The run folder is made."""
 
-    name: ClassVar[str] = "prepared"
     job: Job
 
     def line(self) -> Mapping[str, Any]:
@@ -39,35 +35,28 @@ class Prepared(Event):
         return {"recipe": job.recipe.name, "device": job.budget, **ladder}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Resumed(Event):
+class Resumed(Event, name="resumed"):
     """A launch is taken up again, with so many attempts and trials behind it."""
 
-    name: ClassVar[str] = "resumed"
     attempts: int
     trials: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Planned(Event):
     """The ladder on which a rung will be looked for."""
 
     job: Job
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class KeptFits(Event):
+class KeptFits(Event, recorded=True):
     """What is known of fits that were kept: one is used, one was kept just now, or why none."""
 
-    recorded: ClassVar[bool] = True
     standing: Standing
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Foreseen(Event):
+class Foreseen(Event, name="foreseen"):
     """Which rung is looked at first, and why; nothing of it is proven."""
 
-    name: ClassVar[str] = "foreseen"
     parts: Mapping[int, float | None]
     """Rung index -> what it is foreseen to need, as a part of the cap."""
     named: Rung | None
@@ -82,12 +71,9 @@ class Foreseen(Event):
         return {"parts": self.parts, "why_not": self.why_not, "seconds": self.seconds}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MisreadFound(Event):
+class MisreadFound(Event, name="misread", recorded=True):
     """The command ran another batch than was read of it."""
 
-    name: ClassVar[str] = "misread"
-    recorded: ClassVar[bool] = True
     misread: Misread
     words: str
 
@@ -95,11 +81,9 @@ class MisreadFound(Event):
         return self.misread.as_record()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Timed(Event):
+class Timed(Event, name="timed"):
     """Of the rungs that give up as much as the one that fits, which is taken for its speed."""
 
-    name: ClassVar[str] = "timed"
     samples_per_second: Mapping[int, float]
     """By micro-batch."""
     fastest: Rung
@@ -108,12 +92,9 @@ class Timed(Event):
         return {"samples_per_second": self.samples_per_second, "rung_index": self.fastest.index}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Proven(Event):
+class Proven(Event, name="proven", recorded=True):
     """Whether a rung that fits is the asked training."""
 
-    name: ClassVar[str] = "proven"
-    recorded: ClassVar[bool] = True
     rung: Rung
     same: SameTraining
     refused: str
@@ -124,11 +105,9 @@ class Proven(Event):
         return {"rung_index": self.rung.index, **self.same.as_record(), "refused": self.refused} if self.twins else None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Fitted(Event):
+class Fitted(Event, name="fitted"):
     """The search is over, whether a rung fits or none does."""
 
-    name: ClassVar[str] = "fitted"
     fit: Fit
 
     def line(self) -> Mapping[str, Any]:
@@ -137,7 +116,6 @@ class Fitted(Event):
         return {"status": fit.status, "rung_index": fit.chosen.rung.index if fit.chosen else None, **kept}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class TrialReported(Event):
     """The one trial that was asked for (``autofit trial``), with all its phases."""
 
@@ -145,12 +123,9 @@ class TrialReported(Event):
     trial: Trial
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CardTaken(Event):
+class CardTaken(Event, name="card_taken", recorded=True):
     """Others hold the card."""
 
-    name: ClassVar[str] = "card_taken"
-    recorded: ClassVar[bool] = True
     holder: str
     waits_s: float | None
     """It is waited for so long at most; None: it isn't, or was in vain, and nothing is launched."""
@@ -159,24 +134,18 @@ class CardTaken(Event):
         return {"holder": self.holder}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StepsCounted(Event):
+class StepsCounted(Event, name="steps", recorded=True):
     """A run's optimizer steps against those that were due."""
 
-    name: ClassVar[str] = "steps"
-    recorded: ClassVar[bool] = True
     steps: RunSteps
 
     def line(self) -> Mapping[str, Any]:
         return self.steps.as_record()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Finished(Event):
+class Finished(Event, name="finished", recorded=True):
     """The launch is over, whatever ended it."""
 
-    name: ClassVar[str] = "finished"
-    recorded: ClassVar[bool] = True
     fit: Fit
 
     def line(self) -> Mapping[str, Any]:

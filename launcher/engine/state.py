@@ -300,8 +300,10 @@ def recorded(result: Fit) -> Iterator[None]:
         raise
     finally:
         result.job.folder.forget_cache()
-        result.job.tell(Finished(fit=result))
-        reuse.ended(result.job, result.digest)
+        try:
+            result.job.tell(Finished(fit=result))
+        finally:  # whatever becomes of its last words
+            reuse.ended(result.job, result.digest)
 
 
 def _with_advice(result: Fit, stopped: Interrupted) -> Interrupted:

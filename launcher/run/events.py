@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from launcher.history.events import Event
 from launcher.machine.devices import Budget
 from launcher.run.attempt import Attempt, Move, Outcome, moved
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AttemptStarted(Event):
-    name: ClassVar[str] = "run_started"
-    recorded: ClassVar[bool] = True
+class AttemptStarted(Event, name="run_started", recorded=True):
     attempt: Attempt
     oom_kills: int | None
     """That the kernel has counted by now; None: it doesn't tell."""
@@ -25,11 +21,9 @@ class AttemptStarted(Event):
         return {**told, **({"attempt": one.number} if one.number > 1 else {})}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Heartbeat(Event):
+class Heartbeat(Event, name="heartbeat"):
     """Twice a minute. Sizes are bytes."""
 
-    name: ClassVar[str] = "heartbeat"
     budget: Budget
     seconds: float
     """Since the attempt's start."""
@@ -44,11 +38,9 @@ class Heartbeat(Event):
         return {key: getattr(self, key) for key in ("resident_bytes", "device_bytes", "used_bytes", "peak_bytes", "log_bytes")}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Deviated(Event):
+class Deviated(Event, name="run_otherwise"):
     """The run goes on otherwise than asked, or is dealt with otherwise."""
 
-    name: ClassVar[str] = "run_otherwise"
     what: str
     """As the end of a sentence that begins with "the run"."""
     evidence: str = ""
@@ -58,19 +50,14 @@ class Deviated(Event):
         return {"what": self.what, "line": self.evidence}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LossNotFinite(Event):
+class LossNotFinite(Event, recorded=True):
     """Written down at once: what ends the attempt later, autofit's own end included, makes no checkpoint after it a good one."""
 
-    recorded: ClassVar[bool] = True
     since: float | None
     """Seconds since 1970; None: it is finite again."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AttemptEnded(Event):
-    name: ClassVar[str] = "run_ended"
-    recorded: ClassVar[bool] = True
+class AttemptEnded(Event, name="run_ended", recorded=True):
     attempt: Attempt
     outcome: Outcome
     fit_wrong_by_bytes: int | None
@@ -79,12 +66,9 @@ class AttemptEnded(Event):
         return {"attempt": self.attempt.number, "outcome": self.outcome}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Recovering(Event):
+class Recovering(Event, name="recovering", recorded=True):
     """What is done after an attempt has failed."""
 
-    name: ClassVar[str] = "recovering"
-    recorded: ClassVar[bool] = True
     move: Move
 
     def line(self) -> Mapping[str, Any]:

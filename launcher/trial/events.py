@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from launcher.history.events import Event
 from launcher.ladder.rungs import Rung
@@ -14,9 +13,7 @@ if TYPE_CHECKING:
     from launcher.trial.trial import Trial
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TrialStarted(Event):
-    name: ClassVar[str] = "trial_started"
+class TrialStarted(Event, name="trial_started"):
     rung: Rung
     number: int
     """Of the launch's trials, from 1."""
@@ -31,7 +28,6 @@ class TrialStarted(Event):
         return {"rung_index": self.rung.index, "rung": dict(self.rung.values), "accumulation": self.rung.accumulation}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseEntered(Event):
     """The trial under way is in this phase, so many seconds after its start."""
 
@@ -39,10 +35,7 @@ class PhaseEntered(Event):
     seconds: float
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TrialEnded(Event):
-    name: ClassVar[str] = "trial_ended"
-    recorded: ClassVar[bool] = True
+class TrialEnded(Event, name="trial_ended", recorded=True):
     trial: Trial
     budget: Budget
 
