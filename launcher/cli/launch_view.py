@@ -79,15 +79,15 @@ class Display:
     @hear.register
     def _kept_fits(self, event: KeptFits) -> None:
         """Whether the trials of an earlier launch stand for this one's, what has changed since, or why none can be kept."""
-        stands = event.standing
-        for line in stands.said:
+        found = event.reuse
+        for line in found.remarks:
             self._once(line, style="yellow")
-        if stands.used and stands.certificate is not None:
-            made = day(stands.certificate.made)
+        if found.used and found.fit is not None:
+            made = day(found.fit.made)
             used = f"kept fit of {made}: nothing that it hangs on has changed, no trial is made (trial.fresh=true makes them)"
             self._once(used, style="green")
-        elif stands.why:
-            self._once(stands.why, style="dim")
+        elif found.why:
+            self._once(found.why, style="dim")
 
     @hear.register
     def _foreseen(self, event: Foreseen) -> None:

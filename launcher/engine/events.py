@@ -14,7 +14,7 @@ from launcher.trial.rung_zero import Misread
 from launcher.trial.trial import Trial
 
 if TYPE_CHECKING:
-    from launcher.engine.reuse import Standing
+    from launcher.engine.reuse import Reuse
     from launcher.engine.state import Fit
 
 
@@ -51,7 +51,7 @@ class Planned(Event):
 class KeptFits(Event, recorded=True):
     """What is known of fits that were kept: one is used, one was kept just now, or why none."""
 
-    standing: Standing
+    reuse: Reuse
 
 
 class Foreseen(Event, name="foreseen"):
@@ -112,7 +112,7 @@ class Fitted(Event, name="fitted"):
 
     def line(self) -> Mapping[str, Any]:
         fit = self.fit
-        kept = {"kept": fit.standing.certificate.id} if fit.standing and fit.standing.used and fit.standing.certificate else {}
+        kept = {"kept": fit.reuse.fit.id} if fit.reuse and fit.reuse.used and fit.reuse.fit else {}
         return {"status": fit.status, "rung_index": fit.chosen.rung.index if fit.chosen else None, **kept}
 
 

@@ -83,7 +83,7 @@ def _named(recipe: Recipe) -> dict[str, str]:
         if place is not None and place.is_file():
             found[f"file {word}"] = digests.content(place)
         elif place is not None and os.path.abspath(place) != os.getcwd():
-            found[f"file {word}"] = digests.of(place, most=MOST_NAMED)
+            found[f"file {word}"] = digests.files(place, most=MOST_NAMED)
     return found
 
 
@@ -109,21 +109,21 @@ def _place(word: str) -> Path | None:
 
 
 def _inputs(inputs: Inputs) -> dict[str, str]:
-    data = {"data": digests.of(*inputs.data)} if inputs.data else {}
-    models = {f"model {name}": digests.of(path) if path is not None else NOT_HERE for name, path in inputs.models.items()}
+    data = {"data": digests.files(*inputs.data)} if inputs.data else {}
+    models = {f"model {name}": digests.files(path) if path is not None else NOT_HERE for name, path in inputs.models.items()}
     texts = {f"file {path}": digests.content(path) for path in inputs.texts}
-    code = {"code": digests.of(*inputs.code, suffixes=digests.CODE, without=inputs.written)} if inputs.code else {}
+    code = {"code": digests.files(*inputs.code, suffixes=digests.CODE, without=inputs.written)} if inputs.code else {}
     return {**data, **models, **texts, **code, **inputs.more}
 
 
 def _programs(inputs: Inputs, *, written: Sequence[Path]) -> dict[str, str]:
     """autofit by its own files, every installed package, and the trainer's by theirs: people edit those."""
     package = Path(paths.__file__).parent
-    ours = {"autofit": digests.of(package, paths.home() / "conf", suffixes=(*digests.CODE, ".json"))}
+    ours = {"autofit": digests.files(package, paths.home() / "conf", suffixes=(*digests.CODE, ".json"))}
     folders = digests.site_folders_of(inputs.program) if inputs.program else digests.site_folders()
     shadowing = [Path(place) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
-    shadows = {"PYTHONPATH": digests.of(*shadowing, suffixes=digests.CODE, without=written)} if shadowing else {}
-    edited = {f"files of {path.name}": digests.of(path, suffixes=digests.CODE) for path in inputs.packages}
+    shadows = {"PYTHONPATH": digests.files(*shadowing, suffixes=digests.CODE, without=written)} if shadowing else {}
+    edited = {f"files of {path.name}": digests.files(path, suffixes=digests.CODE) for path in inputs.packages}
     installed = {f"package {name}": value for name, value in digests.packages(folders, without=written).items() if name != DISTRIBUTION}
     program = {"program": shutil.which(inputs.program) or ""} if inputs.program else {}
     return {**ours, **program, **installed, **shadows, **edited}

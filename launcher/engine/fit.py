@@ -13,6 +13,7 @@ from launcher.engine import reuse
 from launcher.engine.below import look_below
 from launcher.engine.events import Fitted, KeptFits, MisreadFound, Planned, TrialReported
 from launcher.engine.prepare import ladder_of, prepare
+from launcher.engine.reuse import Proven
 from launcher.engine.search import RungSearch
 from launcher.engine.state import Fit, Status, recorded, status_of
 from launcher.engine.trials import make_trial, misread, misread_at_rung_0
@@ -57,9 +58,9 @@ def _search(result: Fit, began: float) -> None:
         move, run_as = RungSearch(result).run()
     _concluded(result, move, run_as)
     result.trial_seconds = time.monotonic() - began
-    if result.chosen is not None and result.standing is not None and result.same is not None:
+    if result.chosen is not None and result.reuse is not None and result.same is not None:
         with doing("keeping the fit"):
-            result.standing = reuse.keep(result.job, result.standing, result.trials, result.chosen, same=result.same)
+            result.reuse = reuse.keep(result.job, result.reuse, Proven(trials=result.trials, chosen=result.chosen, same=result.same))
         _known(result)
     if result.chosen is not None:
         _take(result, run_as)
@@ -115,20 +116,20 @@ def _as_kept(result: Fit) -> bool:
     """Takes the trials of an earlier launch for this one's, where nothing that they hang on has changed; whether it did."""
     job = result.job
     with doing("looking whether a kept fit holds: the data, the models, the packages"):
-        stands = reuse.standing(job)
-    result.standing = stands
-    if stands.used and stands.certificate is not None:
-        result.trials = reuse.trials_of(stands.certificate, job)
+        found = reuse.look_up(job)
+    result.reuse = found
+    if found.used and found.fit is not None:
+        result.trials = reuse.trials_of(found.fit, job)
         if _unseen(job, result.trials):
             result.trials.clear()
             why = "no kept fit holds: its trials don't show that the command was read right"
-            result.standing = stands = replace(stands, used=False, certificate=None, why=why)
-    if stands.used and stands.certificate is not None:
-        result.same = SameTraining.of(stands.certificate.same)
-        result.sames[stands.certificate.rung_index] = result.same
+            result.reuse = found = replace(found, used=False, fit=None, why=why)
+    if found.used and found.fit is not None:
+        result.same = SameTraining.from_record(found.fit.same)
+        result.sames[found.fit.rung_index] = result.same
         _take(result, proof.with_cure(job, result.same.cure))
         job = result.job
-        result.chosen = result.trial_of(stands.certificate.rung_index)
+        result.chosen = result.trial_of(found.fit.rung_index)
         assert result.chosen is not None
         result.command = start.native_command(job, result.chosen.rung)
         result.status = Status.DONE
@@ -145,9 +146,9 @@ def _unseen(job: Job, trials: Sequence[Trial]) -> bool:
 
 def _known(result: Fit) -> None:
     """What is known of kept fits goes into the record, and is told."""
-    assert result.standing is not None
-    result.digest = result.standing.facts.digest if result.standing.facts is not None else None
-    result.job.tell(KeptFits(standing=result.standing))
+    assert result.reuse is not None
+    result.digest = result.reuse.fingerprint.digest if result.reuse.fingerprint is not None else None
+    result.job.tell(KeptFits(reuse=result.reuse))
 
 
 def try_one(draft: Draft, screen: Listener) -> tuple[Trial, dict[str, Any]]:

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from launcher.engine import fingerprint
+from launcher.engine.fingerprint import NOT_HERE, fingerprint_of
 from launcher.history import kept_fits, owner, runs
 from launcher.history.database import HistoryUnusableError
 from launcher.history.digests import UnknownIdentity
-from launcher.history.kept_fits import Fingerprint, KeptFit, KeptFits, RunFailure
+from launcher.history.kept_fits import Fingerprint, FitHistory, KeptFit, RunFailure
 from launcher.history.records import TrialRecord
 from launcher.history.runs import Run
 from launcher.ladder.same_training import SameTraining
@@ -32,52 +32,52 @@ MARGIN = 1.01
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Standing:
-    """How a launch stands to the fits that are kept: what its record says."""
+class Reuse:
+    """What a launch has found among the kept fits, or has kept itself: what its record says."""
 
-    facts: Fingerprint | None = None
+    fingerprint: Fingerprint | None = None
     """What its fit depends on, as it was before any trial; None where that can't be told."""
-    certificate: KeptFit | None = None
+    fit: KeptFit | None = None
     """The fit that holds: used without a trial, or just made."""
     used: bool = False
     why: str = ""
     """Why no kept fit was used, or none is kept."""
-    said: Sequence[str] = ()
+    remarks: Sequence[str] = ()
     """What is wrong with the history."""
-    against: Sequence[RunFailure] = ()
+    failures: Sequence[RunFailure] = ()
     """What full runs of the same launch, with no less room, have shown: those rungs don't bear it, whatever a trial says."""
 
     def as_record(self) -> dict[str, Any]:
-        one = self.certificate
+        one = self.fit
         kept = {"id": one.id, "made": one.made, "made_in": one.run_dir} if one is not None else {}
-        return {"used": self.used, "digest": self.facts.digest if self.facts is not None else None, **kept, "why": self.why}
+        return {"used": self.used, "digest": self.fingerprint.digest if self.fingerprint is not None else None, **kept, "why": self.why}
 
 
-def standing(job: Job) -> Standing:
+def look_up(job: Job) -> Reuse:
     """Whether a kept fit holds for this launch, here and now."""
     try:
         with kept_fits.opened() as fits:
             found = _looked_up(job, fits)
-            return replace(found, said=(fits.remark,)) if fits.remark else found
+            return replace(found, remarks=(fits.remark,)) if fits.remark else found
     except HistoryUnusableError as unusable:
-        return Standing(why=f"no fit is kept, or used: {unusable}")
+        return Reuse(why=f"no fit is kept, or used: {unusable}")
 
 
-def _looked_up(job: Job, fits: KeptFits) -> Standing:
+def _looked_up(job: Job, fits: FitHistory) -> Reuse:
     try:
-        wanted = fingerprint.fingerprint_of(job, written=fits.written(job.training, folder=os.getcwd()))
+        wanted = fingerprint_of(job, written=fits.written(job.training, folder=os.getcwd()))
     except (UnknownIdentity, OSError) as unknown:
-        return Standing(why=f"no fit is kept, or used: {unknown}")
+        return Reuse(why=f"no fit is kept, or used: {unknown}")
     if job.recipe.trial.fresh or job.recipe.ladder.search == "exhaustive":
-        return Standing(facts=wanted, why="trials are made whatever is kept, as trial.fresh or ladder.search says")
+        return Reuse(fingerprint=wanted, why="trials are made whatever is kept, as trial.fresh or ladder.search says")
     found = fits.find(wanted, cap_bytes=job.budget.cap_bytes)
     if isinstance(found, KeptFit) and (killed := _killed(fits.not_ended(wanted.digest))):
         found = f"{killed[0]} relied on it and was killed together with autofit: nobody knows for want of what"
     if isinstance(found, KeptFit):
         fits.begin(wanted.digest, run_dir=str(job.folder.path))
-        return Standing(facts=wanted, certificate=found, used=True)
-    against = [one for one in fits.failures(wanted.digest) if job.budget.cap_bytes <= one.cap_bytes]
-    return Standing(facts=wanted, why=f"no kept fit holds, {found}" if found else "", against=against)
+        return Reuse(fingerprint=wanted, fit=found, used=True)
+    failures = [one for one in fits.failures(wanted.digest) if job.budget.cap_bytes <= one.cap_bytes]
+    return Reuse(fingerprint=wanted, why=f"no kept fit holds, {found}" if found else "", failures=failures)
 
 
 def _killed(folders: Sequence[str]) -> list[str]:
@@ -109,7 +109,7 @@ def ended(job: Job, digest: str | None) -> None:
             fits.end(digest, run_dir=str(job.folder.path))
 
 
-def goes_on(job: Job, digest: str | None) -> None:
+def resumed(job: Job, digest: str | None) -> None:
     """This launch is taken up again."""
     if digest is not None:
         with suppress(HistoryUnusableError), kept_fits.opened() as fits:
@@ -126,40 +126,47 @@ def trials_of(kept: KeptFit, job: Job) -> list[Trial]:
     return made
 
 
-def keep(job: Job, stands: Standing, made: Sequence[Trial], chosen: Trial, *, same: SameTraining) -> Standing:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Proven:
+    """A fit that was just proven."""
+
+    trials: Sequence[Trial]
+    chosen: Trial
+    same: SameTraining
+
+
+def keep(job: Job, found: Reuse, proven: Proven) -> Reuse:
     """The fit that was just made, kept; or why it isn't."""
-    before = stands.facts
+    before = found.fingerprint
     if before is None:
-        return stands
+        return found
     try:
         with kept_fits.opened() as fits:
-            stands = replace(stands, said=(*stands.said, *filter(None, [fits.remark])))
-            return _kept(job, fits, stands, before, made, chosen, same)
+            found = replace(found, remarks=(*found.remarks, *filter(None, [fits.remark])))
+            return _kept(job, fits, found, before, proven)
     except HistoryUnusableError as unusable:
-        return replace(stands, why=f"no fit is kept: {unusable}")
+        return replace(found, why=f"no fit is kept: {unusable}")
 
 
-def _kept(
-    job: Job, fits: KeptFits, stands: Standing, before: Fingerprint, made: Sequence[Trial], chosen: Trial, same: SameTraining
-) -> Standing:
+def _kept(job: Job, fits: FitHistory, found: Reuse, before: Fingerprint, proven: Proven) -> Reuse:
     known = fits.written(before.training, folder=os.getcwd())
-    written = sorted({path for one in made for path in _written_in(one)}.difference(known))
+    written = sorted({path for one in proven.trials for path in _written_in(one)}.difference(known))
     try:
-        now = fingerprint.fingerprint_of(job, written=known)
-        without = fingerprint.fingerprint_of(job, written=[*known, *written]) if written else now
+        now = fingerprint_of(job, written=known)
+        without = fingerprint_of(job, written=[*known, *written]) if written else now
     except (UnknownIdentity, OSError) as unknown:
-        return replace(stands, why=f"no fit is kept: {unknown}")
-    if now.depends_on.get(f"model {chosen.rung.values.get('model')}") == fingerprint.NOT_HERE:
-        return replace(stands, why="no fit is kept: where its model lies isn't known")
+        return replace(found, why=f"no fit is kept: {unknown}")
+    if now.depends_on.get(f"model {proven.chosen.rung.values.get('model')}") == NOT_HERE:
+        return replace(found, why="no fit is kept: where its model lies isn't known")
     if changed := kept_fits.changes(_settled(before.depends_on, now.depends_on), now.depends_on):
-        return replace(stands, why=f"no fit is kept: while the trials were made, {changed}")
+        return replace(found, why=f"no fit is kept: while the trials were made, {changed}")
     fits.add_written(without.training, written, folder=os.getcwd())
-    fit = _fit(job, without, made, chosen, same)
+    fit = _fit(job, without, proven)
     number = fits.keep(fit, settled=_killed(fits.not_ended(fit.digest)))
     if number is None:
         why = "no fit is kept: a run of the same launch ran out of memory at this very rung before"
-        return replace(stands, facts=without, why=why)
-    return replace(stands, facts=without, certificate=replace(fit, id=number))
+        return replace(found, fingerprint=without, why=why)
+    return replace(found, fingerprint=without, fit=replace(fit, id=number))
 
 
 def _written_in(tried: Trial) -> list[str]:
@@ -169,14 +176,12 @@ def _written_in(tried: Trial) -> list[str]:
 
 def _settled(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
     """What was known before, with the models that the trials themselves have fetched."""
-    return {
-        key: now[key] if value == fingerprint.NOT_HERE and key.startswith("model ") and key in now else value
-        for key, value in before.items()
-    }
+    return {key: now[key] if value == NOT_HERE and key.startswith("model ") and key in now else value for key, value in before.items()}
 
 
-def _fit(job: Job, now: Fingerprint, made: Sequence[Trial], chosen: Trial, same: SameTraining) -> KeptFit:
-    made = [one for one in made if one.verdict.kind is not Kind.CARD_TAKEN]
+def _fit(job: Job, now: Fingerprint, proven: Proven) -> KeptFit:
+    chosen = proven.chosen
+    made = [one for one in proven.trials if one.verdict.kind is not Kind.CARD_TAKEN]
     failed = [one for one in made if not one.verdict.fits]
     cap = job.budget.cap_bytes
     return KeptFit(
@@ -191,7 +196,7 @@ def _fit(job: Job, now: Fingerprint, made: Sequence[Trial], chosen: Trial, same:
         most_cap_bytes=min((_failed_up_to(one, job) for one in failed), default=cap) if chosen.rung.index else kept_fits.ANY_CAP,
         trials=[{**plain(one.as_record()), "report": plain(one.report)} for one in made],
         run_dir=str(job.folder.path),
-        same=plain(same.as_record()),
+        same=plain(proven.same.as_record()),
     )
 
 
@@ -202,7 +207,7 @@ def _failed_up_to(failed: Trial, job: Job) -> int:
     return max(cap, int(verdict.peak_bytes / MARGIN)) if measured else cap
 
 
-def disproved(job: Job, digest: str | None, *, rung_index: int, why: str, for_good: bool = True) -> str:
+def strike_out(job: Job, digest: str | None, *, rung_index: int, why: str, for_good: bool = True) -> str:
     """A run has failed at the rung that was proven for it: its fit is never used again. What is wrong with the history, if anything.
 
     ``for_good``: it was for want of memory. Otherwise nobody knows, and new trials may prove it anew.

@@ -143,10 +143,10 @@ def _ruled_out(tried: search.Tried, ladder: Ladder, why: str) -> search.Tried:
 
 def _disproved(result: Fit) -> list[search.Tried]:
     """Rungs at which a full run of this very launch has run out of memory, whatever their trials said: they count as failed."""
-    rungs, against = result.job.ladder.rungs, result.standing.against if result.standing is not None else ()
+    rungs, failures = result.job.ladder.rungs, result.reuse.failures if result.reuse is not None else ()
     return [
         search.Tried(rung=rungs[one.rung_index], verdict=Verdict(kind=Kind.OUT_OF_MEMORY, phase=Phase.FINISH, why=one.why))
-        for one in against
+        for one in failures
         if one.rung_index < len(rungs)
     ]
 

@@ -13,7 +13,7 @@ from launcher.adapter.commands import Command
 from launcher.adapter.protocol import Proves, ability
 from launcher.engine import reuse
 from launcher.engine.events import Finished
-from launcher.engine.reuse import Standing
+from launcher.engine.reuse import Reuse
 from launcher.errors import ExitCode, Interrupted
 from launcher.history import runs
 from launcher.history.events import Event
@@ -103,7 +103,7 @@ class Fit:
     status: Status = Status.TRYING
     misread: Misread | None = None
     """Where a trial of the command showed another batch than was read of it."""
-    standing: Standing | None = None
+    reuse: Reuse | None = None
     """To the fits that are kept; None before that was asked."""
     digest: str | None = None
     """Of what its fit hangs on, once that is known: what a run disproves by running out of memory."""
@@ -211,7 +211,7 @@ class Fit:
             command=self.command.shell() if self.command else None,
             device=DeviceRecord(**plain(job.budget)),
             trial_seconds=self.trial_seconds,
-            kept=KeptRecord(**{"digest": self.digest, **(self.standing.as_record() if self.standing is not None else {})}),
+            kept=KeptRecord(**{"digest": self.digest, **(self.reuse.as_record() if self.reuse is not None else {})}),
             **self._where_it_is_so(),
         ).written()
 

@@ -43,7 +43,7 @@ def go_on(launch: Resumable, *listeners: Listener, show: tuple[Shows, Shows]) ->
         with doing("looking at the recipe, its data, the device and what the run has left"):
             result = _as_it_was(launch, listeners, until_the_end)
         tell_launched(launch.folder.path)
-        reuse.goes_on(result.job, result.digest)
+        reuse.resumed(result.job, result.digest)
         result.job.tell(Resumed(attempts=len(result.attempts), trials=len(result.trials)))
         with recorded(result):
             if result.chosen is None:
@@ -74,8 +74,10 @@ def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: 
     result = Fit(job=job, trials=launch.trials(ladder), attempts=made, forgiven=len(made), fit_only=launch.fit_only)
     record = launch.record
     result.digest, chosen = record.kept.digest, record.chosen_rung_index
-    result.same = SameTraining.of(record.same_training.written()) if record.same_training is not None else None
-    result.sames = {one.rung_index: SameTraining.of(one.same_training.written()) for one in record.trials if one.same_training is not None}
+    result.same = SameTraining.from_record(record.same_training.written()) if record.same_training is not None else None
+    result.sames = {
+        one.rung_index: SameTraining.from_record(one.same_training.written()) for one in record.trials if one.same_training is not None
+    }
     if chosen is not None:
         result.chosen = next(one for one in reversed(result.trials) if one.rung.index == chosen)
         result.command = start.native_command(job, result.chosen.rung)

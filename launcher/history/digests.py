@@ -36,7 +36,7 @@ def short(text: str | bytes) -> str:
     return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()[:12]
 
 
-def of(*places: Path, suffixes: tuple[str, ...] = (), without: Iterable[Path] = (), most: int = MOST_FILES) -> str:
+def files(*places: Path, suffixes: tuple[str, ...] = (), without: Iterable[Path] = (), most: int = MOST_FILES) -> str:
     """Files, and everything below folders, in words: "6260 files, 1.2 GiB [3f2a...]". What is missing counts as missing.
 
     ``suffixes``: only files that end so, and no folders that hold none of a person's code. Raises UnknownIdentity.
@@ -52,8 +52,8 @@ def of(*places: Path, suffixes: tuple[str, ...] = (), without: Iterable[Path] = 
             count, size = count + 1, size + status.st_size
         stamp = (status.st_size, status.st_mtime_ns, status.st_ctime_ns) if status is not None else "missing"
         all_of_it.update(f"{path}\0{stamp}\n".encode(errors="surrogateescape"))
-    files = "1 file" if count == 1 else f"{count} files" if count else "nothing is there"
-    return f"{files}, {format_size(size)} [{all_of_it.hexdigest()[:12]}]"
+    number = "1 file" if count == 1 else f"{count} files" if count else "nothing is there"
+    return f"{number}, {format_size(size)} [{all_of_it.hexdigest()[:12]}]"
 
 
 def _below(places: Sequence[Path], suffixes: tuple[str, ...], left_out: set[str]) -> Iterator[tuple[str, os.stat_result | None]]:
@@ -93,9 +93,9 @@ def _counts(entry: os.DirEntry[str], suffixes: tuple[str, ...]) -> bool:
 
 
 def content(path: Path) -> str:
-    """A small file by its content, a large one as ``of`` does."""
+    """A small file by its content, a large one as ``files`` does."""
     try:
-        return short(path.read_bytes()) if path.stat().st_size <= SMALL_BYTES else of(path)
+        return short(path.read_bytes()) if path.stat().st_size <= SMALL_BYTES else files(path)
     except FileNotFoundError:
         return "it isn't there"
     except OSError as error:
@@ -127,7 +127,7 @@ def _installed(metadata: Path, without: Iterable[Path]) -> str:
     record = next((metadata / name for name in ("RECORD", "METADATA", "PKG-INFO") if (metadata / name).is_file()), metadata)
     stamp = record.stat()
     edited = _edited_in_place(metadata)
-    return f"{stamp.st_size} {stamp.st_mtime_ns} {of(edited, suffixes=CODE, without=without) if edited is not None else ''}"
+    return f"{stamp.st_size} {stamp.st_mtime_ns} {files(edited, suffixes=CODE, without=without) if edited is not None else ''}"
 
 
 def _edited_in_place(metadata: Path) -> Path | None:

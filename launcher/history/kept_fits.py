@@ -75,7 +75,7 @@ class RunFailure:
     """Of the trials that had fitted."""
 
 
-class KeptFits:
+class FitHistory:
     """The fits, and what full runs have shown against them."""
 
     def __init__(self, database: Database) -> None:
@@ -183,10 +183,10 @@ class KeptFits:
 
 
 @contextmanager
-def opened() -> Iterator[KeptFits]:
+def opened() -> Iterator[FitHistory]:
     """Raises HistoryUnusableError where the history can't be used."""
     with database.opened() as history:
-        yield KeptFits(history)
+        yield FitHistory(history)
 
 
 def day(at: str) -> str:

@@ -58,7 +58,7 @@ class SameTraining:
         }  # fmt: skip
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> SameTraining:
+    def from_record(cls, said: Mapping[str, Any]) -> SameTraining:
         said = {key: value for key, value in said.items() if key != "refused"}
         return cls(**{**said, "layouts": tuple(said.get("layouts", ())), "notes": tuple(said.get("notes", ()))})
 

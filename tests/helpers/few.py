@@ -106,9 +106,9 @@ class Launches:
         with (self.place / "out").open("wb") as out:
             return train.train(self.job(), show=(out, out))
 
-    def looks(self) -> reuse.Standing:
-        return reuse.standing(self.job())
+    def looks(self) -> reuse.Reuse:
+        return reuse.look_up(self.job())
 
     def why(self, fit: Fit) -> str:
-        assert fit.standing is not None
-        return fit.standing.why
+        assert fit.reuse is not None
+        return fit.reuse.why

@@ -72,8 +72,8 @@ def test_what_has_changed_is_told_in_one_line_and_the_trials_are_made(
     monkeypatch.delenv("MY_SECRET_SAUCE", raising=False)
     launches.fit()
     looked: list[str] = []
-    standing = reuse.standing
-    monkeypatch.setattr(reuse, "standing", lambda job: (looked.append((found := standing(job)).why), found)[1])
+    look_up = reuse.look_up
+    monkeypatch.setattr(reuse, "look_up", lambda job: (looked.append((found := look_up(job)).why), found)[1])
     change(launches)
     try:
         launches.fit()
@@ -110,7 +110,7 @@ def test_a_fit_that_a_run_disproved_is_never_used_again_nor_kept_again(launches:
     launches.fault = ""
     launches.says = {"fresh": True}
     fit = launches.fit()
-    assert launches.tried == [8, 4] and fit.standing is not None and fit.standing.certificate is None, "asked for anew: tried, never kept"
+    assert launches.tried == [8, 4] and fit.reuse is not None and fit.reuse.fit is None, "asked for anew: tried, never kept"
     with kept_fits.opened() as fits:
         assert fits.all() == [] and [one.rung_index for one in fits.all_failures()] == [1]
         fits.forget(None)
@@ -214,8 +214,8 @@ def test_a_kill_of_autofit_that_was_not_for_want_of_memory_leaves_the_fit_in_for
         held = (folder.path / "owner.json").read_bytes()
     (folder.path / "owner.json").write_bytes(held)  # as a process that was killed leaves it
     monkeypatch.setattr(host, "oom_kills", lambda: 3 + kills_since)
-    stands = launches.looks()
-    assert why in stands.why and stands.used is (why == "")
+    found = launches.looks()
+    assert why in found.why and found.used is (why == "")
 
 
 def test_a_recipe_that_is_new_beside_a_script_is_none_of_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,7 +270,7 @@ def test_a_fit_is_not_relied_on_where_that_can_not_be_written_down(launches: Lau
     def full(*_: Any, **__: Any) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(kept_fits.KeptFits, "begin", full)
+    monkeypatch.setattr(kept_fits.FitHistory, "begin", full)
     fit = launches.fit()
     assert launches.tried and "disk is full" in launches.why(fit), "what its run would show against it could not be written down either"
 
@@ -280,7 +280,7 @@ def test_a_damaged_history_costs_a_launch_its_trials_and_is_told(launches: Launc
     whole = database.file().read_bytes()
     database.file().write_bytes(whole[: len(whole) // 2])
     fit = launches.fit()
-    assert launches.tried and fit.standing is not None and "it is set aside as" in fit.standing.said[0] and fit.chosen is not None
+    assert launches.tried and fit.reuse is not None and "it is set aside as" in fit.reuse.remarks[0] and fit.chosen is not None
     launches.fit()
     assert not launches.tried
 
@@ -291,22 +291,22 @@ def test_a_damaged_history_costs_a_launch_its_trials_and_is_told(launches: Launc
 def test_code_is_told_by_its_files_and_not_by_what_runs_write(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text("width = 8")
     (tmp_path / "runs").mkdir()
-    before = digests.of(tmp_path, suffixes=digests.CODE, without=[tmp_path / "runs"])
+    before = digests.files(tmp_path, suffixes=digests.CODE, without=[tmp_path / "runs"])
     (tmp_path / "runs" / "recipe.yaml").write_text("x")
     (tmp_path / "weights.pt").write_bytes(b"x")
-    assert digests.of(tmp_path, suffixes=digests.CODE, without=[tmp_path / "runs"]) == before
+    assert digests.files(tmp_path, suffixes=digests.CODE, without=[tmp_path / "runs"]) == before
     (tmp_path / "layers.py").write_text("")
-    assert digests.of(tmp_path, suffixes=digests.CODE, without=[tmp_path / "runs"]) != before
+    assert digests.files(tmp_path, suffixes=digests.CODE, without=[tmp_path / "runs"]) != before
 
 
 def test_a_file_that_was_put_in_the_place_of_another_with_its_size_and_time_is_noticed(tmp_path: Path) -> None:
     one = tmp_path / "a.jpg"
     one.write_bytes(b"small")
-    stamp, before = one.stat(), digests.of(tmp_path)
+    stamp, before = one.stat(), digests.files(tmp_path)
     one.unlink()
     one.write_bytes(b"other")
     os.utime(one, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-    assert digests.of(tmp_path) != before
+    assert digests.files(tmp_path) != before
 
 
 def test_secrets_of_the_environment_are_not_kept() -> None:

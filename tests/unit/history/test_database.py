@@ -14,7 +14,7 @@ import pytest
 from launcher import paths
 from launcher.history import database, kept_fits
 from launcher.history.database import HistoryUnusableError
-from launcher.history.kept_fits import KeptFit, KeptFits
+from launcher.history.kept_fits import FitHistory, KeptFit
 
 FIT = KeptFit(
     made=kept_fits.now(),
@@ -112,7 +112,7 @@ def test_what_another_launch_has_begun_anew_is_not_set_aside_once_more() -> None
         with pytest.raises(HistoryUnusableError, match="was set aside"):
             kept()
         keep()
-        KeptFits(slower).all()
+        FitHistory(slower).all()
     assert len(kept()) == 1 and len(aside()) == 1
 
 
