@@ -97,9 +97,10 @@ def differences(found: Measured, case: Case) -> dict[str, str]:
         parts["steps"] = f"{found.steps[1]} optimizer steps instead of {found.steps[0]}"
     if found.rates:
         parts["schedule"] = f"learning rates, {found.rates}"
-    if abs(found.rows[0] - found.rows[1]) >= WHOLE or not found.same_rows:
-        parts["samples"] = f"{found.rows[1]} rows instead of {found.rows[0]}" if found.same_rows else "other rows"
     moved = max(found.weights, found.kept or 0.0)
+    others = abs(found.rows[0] - found.rows[1]) >= WHOLE or not found.same_rows
+    if others and (parts or moved > case.gradient):  # else they were fetched and left out, as the end of a pass is by drop_last
+        parts["samples"] = f"{found.rows[1]} rows instead of {found.rows[0]}" if found.same_rows else "other rows"
     if not parts and (moved > case.weights or found.start > 0):
         parts["weights"] = f"the weights at the end by {moved:.1e}" if found.start == 0 else "the weights before the first step"
     return parts

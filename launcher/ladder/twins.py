@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -139,12 +139,16 @@ class Finding:
 
 
 def compare(first: Twin, others: Sequence[Twin]) -> Finding:
-    """The decision tree: what can't be compared, then settings, then gradients."""
-    for check in (_unseen, _repeats, _samples, _passes, _rows, settings_apart):
-        for other in others:
-            if (found := check(first, other)) is not None:
-                return found
+    """The decision tree: what can't be compared, then settings, then gradients. Where those are the same, so were the rows, whatever else
+    was drawn and left out (the end of a pass that is dropped)."""
     found = _gradients(others, first)
+    checks: list[Callable[[Twin, Twin], Finding | None]] = [_unseen, _repeats, _samples, _passes, settings_apart]
+    if found.kind is not FindingKind.SAME:
+        checks.insert(-1, _rows)
+    for check in checks:
+        for other in others:
+            if (otherwise := check(first, other)) is not None:
+                return otherwise
     if found.kind is FindingKind.DIFFERENT and first.mixed:
         return _uncomparable("rows of a micro-batch are mixed in an order that is drawn (mixup), and a smaller one has fewer of them")
     return found

@@ -79,8 +79,8 @@ def test_the_memory_lies_between_this_rungs_need_and_the_next_larger_ones() -> N
         ({"gradient": 1.0, "factor": 2.0, "residue": 1e-7}, "gradient"),
         ({"steps": (12, 3)}, "steps"),
         ({"rates": "step 1: 0.1 and 0.025"}, "schedule"),
-        ({"rows": (96, 24)}, "samples"),
-        ({"same_rows": False}, "samples"),
+        ({"rows": (96, 24), "weights": 1e-3}, "samples"),
+        ({"same_rows": False, "weights": 1e-3}, "samples"),
         ({"weights": 0.3}, "weights"),
         ({"kept": 0.3}, "weights"),
         ({"start": 1e-3}, "weights"),
@@ -95,6 +95,10 @@ def test_a_difference_that_nobody_spoke_of_is_silent_and_one_that_was_told_is_no
     assert verdict(differing, screen="accumulate: batch norm takes its statistics from micro-batches") == judge.TOLD
     told = "gradient" if part == "weights" else part
     assert verdict(differing, same_training={**PROVEN, told: "differs by 4.0 times"}) == judge.TOLD
+
+
+def test_rows_that_were_fetched_and_of_which_nothing_came_are_no_difference() -> None:
+    assert verdict(measured(same_rows=False, rows=(80, 84)), same_training=PROVEN) == judge.SAME
 
 
 def test_a_proof_that_denies_another_part_leaves_the_difference_silent() -> None:

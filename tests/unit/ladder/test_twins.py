@@ -79,7 +79,7 @@ def test_rows_that_are_mixed_in_a_drawn_order_are_neither_same_nor_different() -
 
 
 def test_what_is_drawn_otherwise_is_neither_same_nor_different() -> None:
-    other = replace(twin(1, 4, apart=1e-7), rows=("z",) * 12)
+    other = replace(twin(1, 4, apart=0.5, rest=0.5), rows=("z",) * 12)
     found = compare(first(), [other])
     assert found.kind is FindingKind.UNCOMPARABLE and found.rows_differ
     certificate = same_training.certificate(found, first(), [other])
@@ -87,11 +87,17 @@ def test_what_is_drawn_otherwise_is_neither_same_nor_different() -> None:
 
 
 def test_rows_in_another_order_within_a_step_are_the_same_rows() -> None:
-    plain = twin(1, 4, apart=1e-7)
+    plain = twin(1, 4, apart=0.5, rest=0.5)
     turned = replace(plain, rows=(*reversed(plain.rows[:4]), *plain.rows[4:]))
-    assert compare(first(), [turned]).kind is FindingKind.SAME
+    assert compare(first(), [turned]).kind is FindingKind.DIFFERENT
     moved = replace(plain, rows=(plain.rows[4], *plain.rows[1:4], plain.rows[0], *plain.rows[5:]))
     assert compare(first(), [moved]).kind is FindingKind.UNCOMPARABLE
+
+
+def test_rows_that_are_drawn_and_left_out_at_the_end_of_a_pass_change_nothing() -> None:
+    plain = twin(1, 4, apart=1e-7)
+    dropping = replace(plain, rows=(*plain.rows[:8], "left out", *plain.rows[8:]))
+    assert compare(first(), [dropping]).kind is FindingKind.SAME
 
 
 def test_a_script_that_ignores_its_accumulation_takes_other_samples() -> None:

@@ -344,7 +344,8 @@ def test_batch_norm_and_the_end_of_a_pass_get_twins_of_their_own(played: Callabl
 def test_other_rows_are_given_the_first_twins_indices(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
     def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
         made = replace(same_or_first(micro, accumulation), indices=("7", "3"))
-        return replace(made, rows=("z",) * 12) if accumulation > 1 and "rows" not in told else made
+        drawn = replace(twin(micro, accumulation, apart=0.5, rest=0.5), rows=("z",) * 12)
+        return drawn if accumulation > 1 and "rows" not in told else made
 
     found, rounds = played(says)
     assert rounds == ["4x1 1x4", "4x1 1x4 rows rows_of"] and found.same.proven
