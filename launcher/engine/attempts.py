@@ -21,7 +21,7 @@ from launcher.ladder import course
 from launcher.ladder.course import with_steps
 from launcher.ladder.rungs import Rung
 from launcher.ladder.search import Tried
-from launcher.machine import devices, host
+from launcher.machine import devices
 from launcher.machine.process import Shows
 from launcher.run import start, supervise
 from launcher.run.attempt import Attempt, Ended, GoOn, Move, Outcome, Stop, Wait
@@ -75,7 +75,7 @@ def _attempt(result: Fit, begin: _Launch, *, show: tuple[Shows, Shows]) -> Outco
     )
     result.attempts.append(attempt)
     result.status, result.command = Status.RUNNING, begin.command
-    job.tell(AttemptStarted(attempt=attempt, oom_kills=host.oom_kills()))
+    job.tell(AttemptStarted(attempt=attempt))
     chosen = replace(result.chosen, rung=begin.rung)
     child = start.start(job, chosen, begin.command, files, show=show)
     stalled = any(one.ended is Ended.STALLED for one in result.attempts[:-1])

@@ -13,15 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from launcher.engine.fingerprint import NOT_HERE, fingerprint_of
-from launcher.history import kept_fits, owner, runs
+from launcher.history import kept_fits, owner
 from launcher.history.database import HistoryUnusableError
 from launcher.history.digests import UnknownIdentity
 from launcher.history.kept_fits import Fingerprint, FitHistory, KeptFit, RunFailure
 from launcher.history.records import TrialRecord
-from launcher.history.runs import Run
 from launcher.ladder.same_training import SameTraining
 from launcher.ladder.verdict import Kind
-from launcher.machine import host
 from launcher.shared.files import plain
 from launcher.shared.report import WRITTEN
 from launcher.trial.job import Job
@@ -82,24 +80,7 @@ def _looked_up(job: Job, fits: FitHistory) -> Reuse:
 
 def _killed(folders: Sequence[str]) -> list[str]:
     """Of launches that have not said their end those that aren't under way either: a kill for want of memory may take all of a job."""
-    gone = [folder for folder in folders if owner.who(Path(folder)).state is not owner.State.RUNNING]
-    return [folder for folder in gone if not _killed_for_something_else(runs.run_in(Path(folder)))]
-
-
-def _killed_for_something_else(run: Run) -> bool:
-    """Whether the run that was killed together with autofit shows that it wasn't for want of memory.
-
-    The kernel has killed nothing for that since it began, which it counts while the machine is up; and the run had stayed below the cap
-    that its fit was proven for, so new trials would show the same again.
-    """
-    if run.ownership.owner is None or not run.events or run.ownership.owner.boot != owner.boot() or not owner.boot():
-        return False
-    started = run.events.get("run_started")
-    if started is None:
-        return True  # it had not come to rely on it
-    counted = started.get("oom_kills")
-    seen = bool(run.lines) and run.peak_bytes <= run.cap_bytes
-    return counted is not None and counted == host.oom_kills() and seen
+    return [folder for folder in folders if owner.who(Path(folder)).state is not owner.State.RUNNING]
 
 
 def ended(job: Job, digest: str | None) -> None:

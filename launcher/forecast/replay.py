@@ -1,7 +1,7 @@
-"""Events of a run and a card's own needs -> what each phase would allocate and reserve, without end or under a cap; and the least cap.
+"""Replays a trace's allocations on a simulated card: what each phase allocates and reserves, and whether it goes through under a cap.
 
-Added to the events is what no trace holds and the allocator does: the workspaces of cuBLAS and of cuDNN's convolutions. How large the
-latter are cuDNN decides per card and version, so that there are two bounds (``Workspaces``). Pure Python, no torch.
+Added is what no trace holds: the workspaces of cuBLAS and of cuDNN's convolutions. How large the latter are cuDNN decides per card and
+version, so there are two bounds (``Workspaces``). Pure Python, no torch.
 """
 
 from __future__ import annotations

@@ -321,7 +321,7 @@ class Reader:
 
 
 class _Lines:
-    """A file of JSON lines that grows, and is replaced now and then."""
+    """A file of JSON lines that grows."""
 
     def __init__(self, path: Path, *, most_bytes: int | None = None) -> None:
         self._path, self._most_bytes = path, most_bytes

@@ -12,12 +12,10 @@ from launcher.run.attempt import Attempt, Move, Outcome, moved
 
 class AttemptStarted(Event, name="run_started", recorded=True):
     attempt: Attempt
-    oom_kills: int | None
-    """That the kernel has counted by now; None: it doesn't tell."""
 
     def line(self) -> Mapping[str, Any]:
         one = self.attempt
-        told = {"rung_index": one.rung.index, "command": one.command, "checkpoint": one.checkpoint, "oom_kills": self.oom_kills}
+        told = {"rung_index": one.rung.index, "command": one.command, "checkpoint": one.checkpoint}
         return {**told, **({"attempt": one.number} if one.number > 1 else {})}
 
 

@@ -16,9 +16,7 @@ import pytest
 from launcher.cli import main
 from launcher.config import recipe_files
 from launcher.engine import resumption, reuse
-from launcher.history import database, digests, kept_fits, owner
-from launcher.history.series import Series
-from launcher.machine import host
+from launcher.history import database, digests, kept_fits
 from launcher.run.events import Deviated
 from launcher.shared.sizes import MIB
 from launcher.trainers.ultralytics import models as yolo_models
@@ -189,33 +187,6 @@ def test_a_launch_that_was_killed_with_autofit_itself_leaves_its_fit_in_doubt(la
     assert launches.tried == [8, 4]
     launches.fit()
     assert not launches.tried, "it was proven anew"
-
-
-@pytest.mark.parametrize(
-    ("peak_bytes", "kills_since", "why"),
-    [
-        (400 * MIB, 0, ""),
-        (640 * MIB, 0, "was killed together with autofit"),  # above the cap of its trials
-        (400 * MIB, 1, "was killed together with autofit"),  # the kernel has killed something for want of memory since
-        (0, 0, "was killed together with autofit"),  # nobody saw what it used
-    ],
-)
-def test_a_kill_of_autofit_that_was_not_for_want_of_memory_leaves_the_fit_in_force(
-    launches: Launches, monkeypatch: pytest.MonkeyPatch, peak_bytes: int, kills_since: int, why: str
-) -> None:
-    first = launches.fit()
-    folder = first.job.folder
-    with kept_fits.opened() as fits:
-        fits.begin(str(first.digest), run_dir=str(folder.path))
-    folder.event("run_started", rung_index=1, command="true", oom_kills=3)
-    if peak_bytes:
-        Series(folder.series).add({"at": 1.0, "peak_bytes": peak_bytes})
-    with owner.owning(folder.path):
-        held = (folder.path / "owner.json").read_bytes()
-    (folder.path / "owner.json").write_bytes(held)  # as a process that was killed leaves it
-    monkeypatch.setattr(host, "oom_kills", lambda: 3 + kills_since)
-    found = launches.looks()
-    assert why in found.why and found.used is (why == "")
 
 
 def test_a_recipe_that_is_new_beside_a_script_is_none_of_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
