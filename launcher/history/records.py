@@ -185,6 +185,8 @@ class RunRecord(_Part):
     phase: str = ""
     evidence: str = ""
     optimizer_steps: int | None = None
+    stopped_early: str = ""
+    """Its own words that it has ended before its length."""
     lost_to_memory: list[str] = []
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from launcher.history import records
 from launcher.history.records import FORMAT, Record
 from launcher.history.runs import TORN, run_in
+from tests.helpers.few import Launches
 from tests.helpers.places import ROOT
 
 RECORDS = ROOT / "tests" / "data" / "records"
@@ -32,6 +33,15 @@ def test_a_record_is_read_and_written_again_with_every_key_that_it_had(name: str
     record = Record.read(path)
     assert record is not None and record.written() == json.loads(path.read_text(encoding="utf-8"))
     assert [one.model_extra for one in parts(record)] == [{}] * len(list(parts(record))), "no key is without a name in the schema"
+
+
+def test_what_a_launch_writes_has_no_key_without_a_name_in_the_schema(launches: Launches) -> None:
+    launches.fault = "raise KeyError('typo')"
+    fit = launches.train()
+    record = Record.read(fit.job.folder.final)
+    assert record is not None and record.written() == fit.as_record() and record.attempts[0].ended == "crashed"
+    assert record.run is not None and record.memory is not None and record.kept.digest == fit.digest
+    assert [one.model_extra for one in parts(record) if one.model_extra] == []
 
 
 def test_what_is_known_of_older_records(tmp_path: Path) -> None:
