@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pydantic import ValidationError
 
@@ -301,20 +301,18 @@ class Reader:
 
     def now(self) -> Run:
         ownership = owner.who(self._folder.path)  # first: a record that is read later is at least as new
-        fresh, _ = self._events.fresh()
-        for event in fresh:
+        for event in self._events.fresh():
             self._tried += event.get("event") == "trial_ended"
             if event.get("event") == "trial_started" and isinstance(event.get("rung_index"), int):
                 self._rungs.append(event["rung_index"])
             self._last[str(event.get("event"))] = event
-        lines, anew = self._series.fresh()
-        self._lines = lines if anew else [*self._lines, *lines]
+        self._lines += [line for line in self._series.fresh() if "at" in line]
         return Run(
             folder=self._folder,
             ownership=ownership,
             record=Record.read(self._folder.final),
             events=dict(self._last),
-            lines=tuple(line for line in self._lines if "at" in line),
+            lines=tuple(self._lines),
             tried=self._tried,
             tried_rungs=tuple(self._rungs),
         )
@@ -324,24 +322,27 @@ class _Lines:
     """A file of JSON lines that grows."""
 
     def __init__(self, path: Path, *, most_bytes: int | None = None) -> None:
+        """``most_bytes``: at most so much of what is there at the first look, its end; None: all of it."""
         self._path, self._most_bytes = path, most_bytes
-        self._at = 0
-        self._file = 0
+        self._at: int | None = None
 
-    def fresh(self) -> tuple[list[Mapping[str, Any]], bool]:
-        """(the lines since the last look, whether the file is another one and these are all of it)"""
+    def fresh(self) -> list[Mapping[str, Any]]:
+        """The whole lines since the last look."""
         with suppress(OSError), self._path.open("rb") as file:
-            found = os.fstat(file.fileno())
-            anew = found.st_ino != self._file or found.st_size < self._at
-            first = max(0, found.st_size - self._most_bytes) if self._most_bytes else 0
-            self._file, self._at = found.st_ino, first if anew else self._at
-            file.seek(self._at)
-            if anew and first:
-                self._at += len(file.readline())  # the rest of a line that begins before it
+            at = self._first(file) if self._at is None else self._at
+            file.seek(at)
             whole, newline, _ = file.read().rpartition(b"\n")
-            self._at += len(whole) + len(newline)
-            return [value for line in whole.splitlines() if (value := _value(line))], anew
-        return [], False
+            self._at = at + len(whole) + len(newline)
+            return [value for line in whole.splitlines() if (value := _value(line))]
+        return []
+
+    def _first(self, file: BinaryIO) -> int:
+        """Where the first line begins that is read."""
+        if not self._most_bytes or (size := os.fstat(file.fileno()).st_size) <= self._most_bytes:
+            return 0
+        file.seek(size - self._most_bytes)
+        file.readline()  # the rest of a line that begins before it
+        return file.tell()
 
 
 def _value(line: bytes) -> Mapping[str, Any]:
