@@ -39,7 +39,7 @@ from launcher.shared.report import WORLD_SIZE, TrialReport
 from launcher.trainers.script import batches, configs, outside, recognise, resuming, rules, said_lengths, weight_files
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.said_lengths import SaidLength
-from launcher.trainers.script.spelling import CALL, ITSELF, NOMINAL, OUTSIDE, Line, kind
+from launcher.trainers.script.spelling import CALL, ITSELF, LOADER, NOMINAL, OUTSIDE, Line, kind
 
 SHORT_STEPS = 4
 SHORT_PASSES = 2
@@ -175,7 +175,7 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
 
     def place(self, wheel: str) -> str:
         spelling = self.args.spelled.get(wheel, "")
-        if spelling == OUTSIDE:
+        if spelling == OUTSIDE or spelling.startswith(LOADER):
             return "in the source" if wheel == "micro_batch" else "no word for it was found"
         return f"{spelling}, of which the command says nothing" if spelling and wheel in self.unsaid() else spelling
 
@@ -217,8 +217,8 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
             for spelled, said in self.args.presets.get(wheel, {}).get(str(value), {}).items():
                 line.set(_in_config(spelled), said)
             spelling = _spelling(self.recipe, self.args, wheel)
-            if spelling == OUTSIDE and wheel == "micro_batch":
-                line.split = (int(self.args.says[wheel]), value)
+            if wheel == "micro_batch" and spelling is not None and (form := kind(spelling))[0] in (OUTSIDE, LOADER):
+                line.split = (int(self.args.says[wheel]), value, form[1])
             elif spelling is not None:
                 line.set(spelling, value // _own(self.args) if spelling == OUTSIDE else value)
         for spelled, said in self._counted_out(rung, short=short, points=points).items():
@@ -608,7 +608,7 @@ def _spelling_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
             kind(text)
         except ValueError as error:
             faults.append(Fault(key=key, found=str(error), cure="For example --batch-size, or config:train.batch_size."))
-        splits = text == OUTSIDE and key == "trainer.args.spelled.micro_batch"
+        splits = key == "trainer.args.spelled.micro_batch" and text.partition(":")[0] in (OUTSIDE, LOADER)
         if splits and (args.spelled.get("accumulation") != OUTSIDE or not isinstance(args.says.get("micro_batch"), int)):
             cure = "Say trainer.args.spelled.accumulation=outside too, and trainer.args.says.micro_batch=64: what stands in the source."
             faults.append(Fault(key=key, found="a micro-batch can only be split where its steps are held back", cure=cure))

@@ -24,16 +24,17 @@ SPLIT = "ACCUMULATE_SPLIT"
 
 
 def placed(
-    micro_batches: int, *, split: tuple[int, int] | None = None, place: Path, env: Mapping[str, str]
+    micro_batches: int, *, split: tuple[int, int, str] | None = None, place: Path, env: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[Path, str]]:
     """(variables, files) of a command that steps once in so many micro-batches; ``env``: what the command is given already.
 
-    ``split``: batch size in the script's source, and the micro-batch that its loader shall have.
+    ``split``: batch size in the script's source, the micro-batch that its loader shall have, and the loader's place.
     """
     folder = place / "accumulate"
     before = env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     path = os.pathsep.join(filter(None, [str(folder.absolute()), before]))
-    variables = {"PYTHONPATH": path, VARIABLE: str(micro_batches), **({SPLIT: f"{split[0]}:{split[1]}"} if split else {})}
+    said = {SPLIT: ":".join(filter(None, map(str, split)))} if split else {}
+    variables = {"PYTHONPATH": path, VARIABLE: str(micro_batches), **said}
     return variables, _files(folder, _ACCUMULATE)
 
 

@@ -27,7 +27,7 @@ from launcher.trainers.script.candidates import (
 )
 from launcher.trainers.script.declared import of_script
 from launcher.trainers.script.sources import files_of
-from launcher.trainers.script.spelling import NOMINAL, OUTSIDE
+from launcher.trainers.script.spelling import LOADER, NOMINAL, OUTSIDE
 
 _ORDER = ("val_micro_batch", "micro_batch", "checkpointing", "segment", "sequence_length", "image_size", "model")
 _LENGTHS = ("segment", "sequence_length", "image_size")
@@ -130,10 +130,12 @@ def _only_its_word_is_missing(belief: Belief) -> str:
 
 def _in_source(script: Path) -> dict[str, Belief]:
     """The batch that stands in the script's source: its loader can be made with a smaller one."""
-    batch = source_facts.batch_in_source(script)
-    if batch is None:
+    loader = source_facts.loader_in_source(script)
+    if loader is None:
         return {}
-    return {"micro_batch": Belief(wheel="micro_batch", value=batch[0], spelling=OUTSIDE, source=f"{batch[1]}'s DataLoader")}
+    spelling = f"{LOADER}:{loader.place}" if loader.place else OUTSIDE
+    source = f"{loader.file} line {loader.line}, DataLoader"
+    return {"micro_batch": Belief(wheel="micro_batch", value=loader.batch, spelling=spelling, source=source)}
 
 
 def _nominal(beliefs: dict[str, Belief], nominal: int, script: Path | None) -> str:

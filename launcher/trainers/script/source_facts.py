@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from launcher.adapter import constants, wheel_names
@@ -38,30 +40,48 @@ def nominal_batch(path: Path) -> int | None:
     return None
 
 
-def batch_in_source(path: Path) -> tuple[int, str] | None:
-    """(batch size, file) of the loaders that shuffle, where it stands in the script's source, or else in a local module that it imports,
-    as a number or a name that is one; None where there is no such loader, or where a file has different ones."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Loader:
+    """A data loader whose batch stands in the source: as a number, or what comes to one."""
+
+    batch: int
+    file: str
+    line: int
+    shuffles: bool
+    trains: bool
+    """By the name that it is bound to: ``train_dataloader``."""
+
+    @property
+    def place(self) -> str:
+        """Where it has to be told by its place; empty where it is one that shuffles."""
+        return "" if self.shuffles else f"{self.file}:{self.line}"
+
+
+def loader_in_source(path: Path) -> Loader | None:
+    """The loader that trains, in the script's source, or else in a local module that it imports: one that shuffles, else one that is named
+    so. None where there is none, or where a file has different ones."""
     for file in files_of(path):
         _, tree = parsed(file)
-        sizes = _loaders_of(tree) if tree is not None else []
-        if sizes:
-            return (sizes[0], file.name) if len(set(sizes)) == 1 else None
+        loaders = list(_loaders_of(tree, file.name)) if tree is not None else []
+        shuffling = [one for one in loaders if one.shuffles]
+        if found := shuffling or [one for one in loaders if one.trains]:
+            alike = len({one.batch for one in found}) == 1 and (shuffling or len(found) == 1)
+            return found[0] if alike else None
     return None
 
 
-def _loaders_of(tree: ast.Module) -> list[int]:
-    """Batch sizes of the data loaders that shuffle: ``DataLoader(data, batch_size=64, shuffle=True)``."""
+def _loaders_of(tree: ast.Module, file: str) -> Iterator[Loader]:
     known = constants.Constants(tree)
-    found = []
+    named = {id(node.value): " ".join(map(_name, node.targets)) for node in ast.walk(tree) if isinstance(node, ast.Assign)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "DataLoader":
             said = {keyword.arg: keyword.value for keyword in node.keywords}
-            if "shuffle" in said and literal(said["shuffle"]) is not False:  # one that is computed may be true
-                size = said.get("batch_size") or next(iter(node.args[1:2]), None)
-                value = known.value(size) if size is not None else None
-                if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-                    found.append(value)
-    return found
+            size = said.get("batch_size") or next(iter(node.args[1:2]), None)
+            batch = known.value(size) if size is not None else None
+            if isinstance(batch, int) and not isinstance(batch, bool) and batch > 0:
+                shuffles = "shuffle" in said and literal(said["shuffle"]) is not False  # one that is computed may be true
+                trains = "train" in named.get(id(node), "").lower()
+                yield Loader(batch=batch, file=file, line=node.lineno, shuffles=shuffles, trains=trains)
 
 
 _SCHEDULE = re.compile(r"LR$|[Ss]chedule|OneCycle|[Ww]armup")

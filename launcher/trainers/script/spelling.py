@@ -8,7 +8,7 @@ from typing import Any
 
 FORMS = (
     "--flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, config+:key, key= or ++key= (Hydra), SECTION.KEY (yacs), "
-    "env:NAME, call:field (of transformers' TrainingArguments), "
+    "env:NAME, call:field (of transformers' TrainingArguments), loader:train.py:31, "
     "outside (accumulation, and with it a micro_batch that stands in the source), itself, nominal:64 (accumulation)"
 )
 
@@ -21,6 +21,9 @@ YACS = re.compile(r"[A-Z][A-Z0-9_]*(\.[A-Z][A-Z0-9_]*)+")
 
 ITSELF = "itself"
 """Spelling of accumulation where the script takes as many micro-batches as its whole batch needs, by itself."""
+
+LOADER = "loader"
+"""``loader:train.py:31``: the micro-batch of the DataLoader that is made in that line, which is made with a smaller one."""
 
 CALL = "call:"
 """Spelling of a field of transformers' TrainingArguments that the script's source gives: it is set as the Trainer takes it."""
@@ -43,8 +46,9 @@ class Line:
     """Field of transformers' TrainingArguments -> value that it is set to where it arrives."""
     outside: int = 1
     """Micro-batches per optimizer step that the script isn't told of (``outside.placed``)."""
-    split: tuple[int, int] | None = None
-    """The batch that stands in the script's source, and the micro-batch that its loader gives instead."""
+    split: tuple[int, int, str] | None = None
+    """The batch in the script's source, the micro-batch that its loader gives instead, and that loader's place (``train.py:31``);
+    no place: every loader of that batch that shuffles."""
 
     def set(self, spelling: str, value: Any) -> None:
         """Says ``value`` in the words of ``spelling``; where the command says it already, in its last word of that name, which is the one
@@ -130,7 +134,7 @@ _PLUSES = ("", "+", "++")
 
 
 def kind(spelling: str) -> tuple[str, str]:
-    """(form, name) of a spelling: flag, joined (--flag=), switch, config, env, call, word (key=), outside, itself or nominal.
+    """(form, name) of a spelling: flag, joined (--flag=), switch, config, env, call, loader, word (key=), outside, itself or nominal.
 
     Raises ValueError for anything else.
     """
@@ -138,7 +142,7 @@ def kind(spelling: str) -> tuple[str, str]:
         return spelling, ""
     if nominal := re.fullmatch(rf"{NOMINAL}:([1-9]\d*)", spelling):
         return NOMINAL, nominal[1]
-    for prefix in ("switch", "config", "config+", "env", "call"):
+    for prefix in ("switch", "config", "config+", "env", "call", LOADER):
         if spelling.startswith(f"{prefix}:") and len(spelling) > len(prefix) + 1:
             return prefix.rstrip("+"), spelling.split(":", 1)[1]
     if re.fullmatch(r"-[\w.-]+=", spelling):

@@ -79,16 +79,6 @@ def test_how_long_it_trains_is_read_too(more: str, lengths: dict[str, int] | Non
     assert found.args.get("lengths") == lengths
 
 
-@pytest.mark.parametrize(
-    "line", ["DataLoader(data, batch_size=CONFIG['batch'], shuffle=True)", "DataLoader(data, shuffle=True, batch_size=Config.size)"]
-)
-def test_a_loader_of_a_batch_that_stands_in_the_source_is_made_with_a_smaller_one(
-    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = understood(f"CONFIG = {{'batch': 48}}\nclass Config:\n    size = 48\n{line}", tmp_path, monkeypatch)
-    assert found.ask == {"micro_batch": 48, "accumulation": 1} and found.args["spelled"]["micro_batch"] == "outside"
-
-
 @pytest.mark.slow
 def test_a_script_with_its_settings_in_a_dict_trains_the_same_in_less_memory(tmp_path: Path) -> None:
     """Nothing of the person's is changed, and the weights at the end are the plain run's, to rounding."""

@@ -631,7 +631,7 @@ def test_a_batch_in_the_source_is_known_where_no_word_says_it(tmp_path: Path, mo
     assert believed(understood) == {"micro_batch": (32, "outside"), "accumulation": (1, "outside")}
     adapter = ScriptAdapter(made(understood))
     asked, lower = (adapter.line(rung, run=Path("run")) for rung in ladder_of(adapter).rungs[:2])
-    assert (asked.split, asked.outside) == (None, 1) and (lower.split, lower.outside) == ((32, 16), 2)
+    assert (asked.split, asked.outside) == (None, 1) and (lower.split, lower.outside) == ((32, 16, ""), 2)
     assert asked.words == lower.words == ["python", "t.py"]
     Path("t.py").write_text("DataLoader(a, batch_size=8, shuffle=True)\nDataLoader(b, batch_size=16, shuffle=True)\n")
     assert "micro_batch" not in believed(recognise.understand(["python", "t.py"])), "which of the two?"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .backward import norm, weighted
-from .loaders import is_random
+from .loaders import is_made_at, is_random
 from .steps import Outside
 
 
@@ -236,8 +236,8 @@ def _begun(begin: Callable[..., Any], outside: Outside) -> Callable[..., Any]:
     return begun
 
 
-def _split(make: Callable[..., Any], outside: Outside, whole: int, part: int) -> Callable[..., Any]:
-    """A loader that shuffles and is made with batches of ``whole`` is made with batches of ``part``."""
+def _split(make: Callable[..., Any], outside: Outside, whole: int, part: int, place: str) -> Callable[..., Any]:
+    """A loader that is made with batches of ``whole`` is made with batches of ``part``: the one of that place, else each that shuffles."""
     signature = inspect.signature(make)
 
     @functools.wraps(make)
@@ -248,7 +248,8 @@ def _split(make: Callable[..., Any], outside: Outside, whole: int, part: int) ->
             make(this, *args, **kwargs)  # which says what is wrong
             return
         given = said.arguments
-        if given.get("batch_size") == whole and (given.get("shuffle") or is_random(given.get("sampler"))):
+        trains = is_made_at(place, sys._getframe(1)) if place else given.get("shuffle") or is_random(given.get("sampler"))
+        if given.get("batch_size") == whole and trains:
             given["batch_size"] = part
             outside.note(f"the loader's batches of {whole} are split into micro-batches of {part}")
         make(*said.args, **said.kwargs)

@@ -32,8 +32,8 @@ class Held:
 class Outside(Notes):
     """The accumulation of one process."""
 
-    def __init__(self, every: int, loss: str = "", split: tuple[int, int] | None = None) -> None:
-        """``split``: batch size of the script's own loader, and the micro-batch that it shall have."""
+    def __init__(self, every: int, loss: str = "", split: tuple[int, int, str] | None = None) -> None:
+        """``split``: batch size of the script's own loader, the micro-batch that it shall have, and where it is made (``train.py:31``)."""
         super().__init__()
         self.every, self.loss_is, self.split = every, loss, split
         self.paused = False

@@ -39,7 +39,7 @@ for way in ways:
 """
 
 
-def run(folder: Path, *words: str, micro_batches: int = 1, split: tuple[int, int] | None = None) -> str:
+def run(folder: Path, *words: str, micro_batches: int = 1, split: tuple[int, int, str] | None = None) -> str:
     """What a Python process printed, with its optimizer steps held back until so many micro-batches are in."""
     env, files = outside.placed(micro_batches, split=split, place=folder, env={})
     for path, text in files.items():
@@ -81,12 +81,13 @@ def test_the_weights_are_those_of_the_large_batch(way: str, weights: tuple[dict[
         torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-5)
 
 
-def test_a_batch_that_stands_in_the_source_is_split_and_the_weights_are_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["", "batch_in_source.py:18"], ids=["a loader that shuffles", "the loader of one line"])
+def test_a_batch_that_stands_in_the_source_is_split_and_the_weights_are_the_same(place: str, tmp_path: Path) -> None:
     import torch
 
     script = str(SCRIPTS / "batch_in_source.py")
     run(tmp_path, script, "--out", "large.pt")
-    said = run(tmp_path, script, "--out", "small.pt", micro_batches=4, split=(64, 16))
+    said = run(tmp_path, script, "--out", "small.pt", micro_batches=4, split=(64, 16, place))
     assert "the loader's batches of 64 are split into micro-batches of 16" in said and "4 micro-batches are in each" in said
     large, small = (torch.load(tmp_path / name) for name in ("large.pt", "small.pt"))
     for name, weights in large.items():
