@@ -293,7 +293,13 @@ def _blind(left: Sequence[Rung], *, fits: bool) -> Rung:
 
 
 def _affordable(ladder: Ladder, first: Rung, real: Sequence[Tried], predicted: Mapping[int, float | None]) -> bool:
-    """Whether a trial below ``first`` may turn out to be needless: the walk's number of trials is kept to even then."""
+    """Whether a trial below ``first`` may turn out to be needless: the walk's number of trials is kept to even then, but for ``FREE``.
+
+    An example, micro-batches 16, 8, 4, 2, 1, nothing tried, rung 3 foreseen to fit. By rung 0 the walk has made one trial. Rung 2, whose
+    failure the answer needs, and rung 0 after it are two: one too many, which ``FREE`` allows. Rung 2 fits against the forecast, and
+    nothing above it is closed. One more guess (rung 1) and rung 0 after it would make three against one: two too many, which only a
+    forecast that was borne out is given; otherwise rung 0 is next.
+    """
     left = _walked(ladder, first, real) - len(real) - 2
     return left + FREE >= 0 or (left + FREE_BORNE_OUT >= 0 and _borne_out(real[:FIRST], predicted))
 

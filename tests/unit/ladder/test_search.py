@@ -346,6 +346,19 @@ def line(*sizes: int) -> Ladder:
     return build([Wheel(name="micro_batch", values=sizes)], effective_batch=sizes[0])
 
 
+@pytest.mark.parametrize(
+    ("foreseen", "measured", "next_rung"),
+    [(2.0, None, 2), (2.0, 0.1, 0), (1.3, 0.99, 1)],  # nothing tried; a forecast that was far off; one that was borne out
+)
+def test_a_guess_below_the_first_undecided_rung_is_allowed_once_and_twice_where_the_forecast_was_borne_out(
+    foreseen: float, measured: float | None, next_rung: int
+) -> None:
+    ladder = line(16, 8, 4, 2, 1)
+    tried = [Tried(rung=ladder.rungs[2], verdict=FITS, need=measured)] if measured is not None else []
+    move = next_move(ladder, tried, policy="predicted", predicted={0: 8.0, 1: 4.0, 2: foreseen, 3: 0.9, 4: 0.5})
+    assert isinstance(move, Try) and move.rung.index == next_rung
+
+
 def affine(ladder: Ladder, *, standing: float, each: float) -> Surface:
     needs = {rung.index: dict.fromkeys(surfaces.PHASES, standing + each * rung.micro_batch) for rung in ladder.rungs}
     return Surface(ladder, needs, measured=False)
