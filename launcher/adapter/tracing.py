@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.ladder.rungs import Rung
-from launcher.shared import files
-from launcher.shared import trace as events
+from launcher.shared import files, trace
 
 
 class Untraceable(Exception):
@@ -94,7 +93,7 @@ class Ask:
 
     @cached_property
     def key(self) -> str:
-        made_with = [files.plain(self.payload), [(name, _installed(name)) for name in (*self.packages, "torch")], events.FORMAT]
+        made_with = [files.plain(self.payload), [(name, _installed(name)) for name in (*self.packages, "torch")], trace.FORMAT]
         texts = [_text(module) for module in (self.module, *MAKERS)]
         return hashlib.sha256(b"\0".join([json.dumps(made_with, sort_keys=True).encode(), *texts])).hexdigest()[:24]
 

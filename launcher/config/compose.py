@@ -71,12 +71,12 @@ def _several_cards(line: _Line) -> list[Fault]:
 def _composed(line: _Line, *, program: str, drafted: Mapping[str, str]) -> list[Draft]:
     from hydra.core.hydra_config import HydraConfig
 
-    from launcher.config import recipe as recipes
+    from launcher.config.recipe import read
 
     found: list[Draft] = []
 
     def keep(config: DictConfig) -> None:
-        found.append(recipes.read(config, _provenance(HydraConfig.get(), drafted)))
+        found.append(read(config, _provenance(HydraConfig.get(), drafted)))
 
     told = [for_hydra(word, groups=groups(), sweeping=line.sweeping) for word in line.overrides]
     with _supplied(drafted, typed=_keys(line)), hydra_errors.told(dict(zip(told, line.overrides, strict=True))):

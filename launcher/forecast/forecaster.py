@@ -21,7 +21,7 @@ from launcher.forecast.prediction import Forecast, on_cpu, worst
 from launcher.forecast.replay import Use, Workspaces, goes_through, replay
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.shared.report import Phase
-from launcher.shared.trace import ACCUMULATE, Began, Event, Trace
+from launcher.shared.trace import ACCUMULATE, Began, Trace, TraceEvent
 
 ANCHORS = (1 / 4, 1, 4)
 """Times as many samples as were traced, at which a family is replayed."""
@@ -152,7 +152,7 @@ class Family:
     def context_bytes(self) -> int:
         return self.card.context_bytes if self.card is not None else 0
 
-    def events(self, sizes: Mapping[str, int], *, accumulates: bool) -> list[Event]:
+    def events(self, sizes: Mapping[str, int], *, accumulates: bool) -> list[TraceEvent]:
         """Of a run of these sizes. One that doesn't accumulate never comes upon the gradients of micro-batches before."""
         found = self.trace.at(sizes)
         if accumulates:

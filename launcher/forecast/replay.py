@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from launcher.forecast.caching_allocator import Full, Segments
 from launcher.shared.report import Phase
-from launcher.shared.trace import Began, Convolved, Event, Gave, Took
+from launcher.shared.trace import Began, Convolved, Gave, Took, TraceEvent
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,7 +36,12 @@ class Use:
 
 
 def replay(
-    events: Sequence[Event], workspaces: Workspaces, *, capacity: int | None = None, expandable: bool = False, emptied_above: float = 1.0
+    events: Sequence[TraceEvent],
+    workspaces: Workspaces,
+    *,
+    capacity: int | None = None,
+    expandable: bool = False,
+    emptied_above: float = 1.0,
 ) -> list[Use]:
     """What each phase uses, in order. Raises Full where ``capacity`` isn't enough. ``emptied_above``: see ``Tracing``.
 
@@ -76,7 +81,9 @@ def _workspace(card: Segments, event: Convolved, workspaces: Workspaces) -> None
             card.release("workspace")
 
 
-def goes_through(events: Sequence[Event], workspaces: Workspaces, capacity: int, *, expandable: bool, emptied_above: float = 1.0) -> bool:
+def goes_through(
+    events: Sequence[TraceEvent], workspaces: Workspaces, capacity: int, *, expandable: bool, emptied_above: float = 1.0
+) -> bool:
     """Whether the run goes through with so many bytes for the allocator. Reserved without end is not the need: an allocator that has
     room keeps what it could give back."""
     try:

@@ -60,7 +60,7 @@ class Multiplied(NamedTuple):
     backward: bool
 
 
-Event = Took | Gave | Began | Convolved | Multiplied
+TraceEvent = Took | Gave | Began | Convolved | Multiplied
 _KINDS: Mapping[str, type[Any]] = {"a": Took, "f": Gave, "m": Began, "c": Convolved, "b": Multiplied}
 _LETTERS = {kind: letter for letter, kind in _KINDS.items()}
 
@@ -95,14 +95,14 @@ class Trace:
 
     traced_at: Mapping[str, int]
     """Size -> the prime that it was traced at."""
-    events: tuple[Event, ...]
+    events: tuple[TraceEvent, ...]
     versions: Mapping[str, str]
     """Package -> version it was made with."""
     assumed: tuple[str, ...] = ()
     """Sentences: what was answered in the place of data."""
     facts: Mapping[str, Any] | None = None
 
-    def at(self, sizes: Mapping[str, int]) -> list[Event]:
+    def at(self, sizes: Mapping[str, int]) -> list[TraceEvent]:
         """The events of a run of these sizes. Raises KeyError where one is missing."""
         wanted = [sizes[name] for name in self.traced_at]
         primes = list(self.traced_at.values())
@@ -113,7 +113,7 @@ class Trace:
                 known[size] = grows(size, primes).at(wanted)
             return known[size]
 
-        def there(event: Event) -> Event:
+        def there(event: TraceEvent) -> TraceEvent:
             if isinstance(event, Took):
                 return Took(event.key, scaled(event.size))
             if isinstance(event, Convolved):
@@ -150,7 +150,7 @@ def read(path: Path) -> Trace | None:
         return None
 
 
-def live(events: Iterable[Event]) -> dict[str, int]:
+def live(events: Iterable[TraceEvent]) -> dict[str, int]:
     """Phase -> peak of live bytes: with no allocator at all, what nothing can do with less than."""
     held, sizes, phase = 0, {}, Phase.START.value
     peaks = {phase: 0}

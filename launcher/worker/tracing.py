@@ -29,7 +29,7 @@ from torch.utils._pytree import tree_iter, tree_map_only
 
 from launcher.shared import trace as traces
 from launcher.shared.report import Phase
-from launcher.shared.trace import ACCUMULATE, Began, Convolved, Event, Gave, Multiplied, Took, Trace
+from launcher.shared.trace import ACCUMULATE, Began, Convolved, Gave, Multiplied, Took, Trace, TraceEvent
 
 aten = torch.ops.aten
 
@@ -103,7 +103,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
     def __init__(self, counts: Counts) -> None:
         super().__init__()
         self.counts = counts
-        self.events: list[Event] = []
+        self.events: list[TraceEvent] = []
         self.operators = 0
         self._known: dict[int, int] = {}  # a StorageImpl's address -> key
         self._next = 0

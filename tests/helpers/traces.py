@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from launcher.shared.report import Phase
-from launcher.shared.trace import ACCUMULATE, Began, Convolved, Event, Gave, Multiplied, Took, Trace
+from launcher.shared.trace import ACCUMULATE, Began, Convolved, Gave, Multiplied, Took, Trace, TraceEvent
 
 IMAGES, SIDE, VAL_IMAGES, VAL_SIDE = 13, 11, 17, 19
 WEIGHTS = 64 * 2**20
@@ -13,7 +13,7 @@ PER_IMAGE = 128 * 1024
 
 def of_a_detector(*, weights: int = WEIGHTS, per_image: int = PER_IMAGE, layers: int = 6) -> Trace:
     """Weights, state of twice their size, layers whose outputs live until the backward pass, a validation that keeps two of them."""
-    events: list[Event] = [Began(Phase.SETUP), Took(0, weights), Took(1, 2 * weights), Began(Phase.TRAIN)]
+    events: list[TraceEvent] = [Began(Phase.SETUP), Took(0, weights), Took(1, 2 * weights), Began(Phase.TRAIN)]
     key = 2
     key = _micro_batch(events, key, weights, IMAGES * SIDE * SIDE * per_image, layers, gradients=None)
     events.append(Began(Phase.VALIDATE))
@@ -28,7 +28,7 @@ def of_a_detector(*, weights: int = WEIGHTS, per_image: int = PER_IMAGE, layers:
     return Trace(traced_at=sizes, events=tuple(events), versions={"torch": "2.15.0"}, assumed=("twenty objects",), facts={})
 
 
-def _micro_batch(events: list[Event], key: int, weights: int, output: int, layers: int, *, gradients: int | None) -> int:
+def _micro_batch(events: list[TraceEvent], key: int, weights: int, output: int, layers: int, *, gradients: int | None) -> int:
     outputs = list(range(key, key + layers))
     for each in outputs:
         events += [Convolved(False, output, 4096, output, False), Took(each, output)]

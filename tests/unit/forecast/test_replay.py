@@ -9,7 +9,7 @@ from launcher.forecast.replay import Use, Workspaces, goes_through, replay
 from launcher.shared import trace as events
 from launcher.shared.report import Phase
 from launcher.shared.sizes import MIB
-from launcher.shared.trace import Began, Convolved, Event, Gave, Took
+from launcher.shared.trace import Began, Convolved, Gave, Took, TraceEvent
 from tests.helpers import traces
 
 NOTHING = Workspaces(cublas_bytes=0, convolution_share=0.0)
@@ -28,7 +28,7 @@ def test_workspaces_are_added_to_what_was_traced() -> None:
 
 
 def test_small_kernels_take_no_workspace_at_the_low_bound() -> None:
-    run: list[Event] = [Began(Phase.TRAIN), Convolved(True, 50 * MIB, 10 * MIB, 40 * MIB, True)]
+    run: list[TraceEvent] = [Began(Phase.TRAIN), Convolved(True, 50 * MIB, 10 * MIB, 40 * MIB, True)]
     assert [of(Phase.TRAIN, replay(run, one)).reserved_bytes for one in (LOW, HIGH)] == [0, 200 * MIB]
 
 
@@ -39,7 +39,7 @@ def test_a_phase_begins_without_what_the_one_before_left_lying_about() -> None:
 
 
 def test_reserved_without_a_cap_is_more_than_the_need() -> None:
-    run: list[Event] = [Began(Phase.TRAIN)]
+    run: list[TraceEvent] = [Began(Phase.TRAIN)]
     for key in range(40):  # each a little larger than the one before: what is free never fits
         run += [Took(key, (20 + 2 * key) * MIB), Gave(key)]
     free = of(Phase.TRAIN, replay(run, NOTHING)).reserved_bytes
@@ -52,7 +52,7 @@ def test_a_card_that_is_too_small_is_full() -> None:
 
 
 def test_a_trainer_that_empties_the_cache_before_validation_goes_through_with_less() -> None:
-    run: list[Event] = [
+    run: list[TraceEvent] = [
         Began(Phase.TRAIN),
         *(Took(key, 21 * MIB) for key in range(3)),
         *(Gave(key) for key in range(3)),
