@@ -5,7 +5,8 @@ subclass ``launcher.trainers.suite.AdapterSuite``. Other modules may move withou
 """
 
 from launcher.adapter import checkpoint_files, log_line, progress
-from launcher.adapter.commands import Checkpoint, Command, GoingOn, TrialPlan, budgeted, held_by
+from launcher.adapter.commands import Checkpoint, Command, GoingOn, TrialPlan, absolute, budgeted, copies, held_by
+from launcher.adapter.destination import destination_faults
 from launcher.adapter.inputs import Inputs, package_folder
 from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import Progress
@@ -16,7 +17,7 @@ from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRule
 from launcher.errors import PLACE, BadInput, Fault, did_you_mean
 from launcher.ladder.build import WheelSpec
 from launcher.ladder.course import Length
-from launcher.ladder.rungs import Ladder, Rung
+from launcher.ladder.rungs import Ladder, Rung, halves_down
 from launcher.ladder.twins import Finding
 from launcher.machine.devices import Budget
 from launcher.shared.report import TrialReport
@@ -58,9 +59,13 @@ __all__ = [
     "Weights",
     "WheelRule",
     "WheelSpec",
+    "absolute",
     "budgeted",
     "checkpoint_files",
+    "copies",
+    "destination_faults",
     "did_you_mean",
+    "halves_down",
     "held_by",
     "log_line",
     "package_folder",

@@ -67,6 +67,17 @@ class GoingOn:
     command: Command
 
 
+def absolute(path: str) -> str:
+    """An absolute path, where it is one of this machine: a native command works from anywhere."""
+    local = Path(path).expanduser()
+    return str(local.absolute()) if local.exists() else path
+
+
+def copies(names: Sequence[str], *, of: Path, to: Path) -> dict[Path, str]:
+    """The files of those names in the folder ``of``, to be written to the folder ``to``: what a run folder needs of an adapter's own."""
+    return {to / name: (of / name).read_text(encoding="utf-8") for name in names}
+
+
 def budgeted(command: Command, budget: Budget, *, imports: Sequence[str]) -> Command:
     """The same program inside ``launcher.worker.budgeted``, which imports what the trial imported, takes the budget and runs it."""
     argv = command.argv[1:] if command.argv[0] in (sys.executable, "python", "python3") else command.argv

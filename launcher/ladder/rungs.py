@@ -117,6 +117,16 @@ def divisors_down(asked: int, *, of: int, floor: int = 1) -> tuple[int, ...]:
     return tuple(size for size in range(asked, floor - 1, -1) if of % size == 0)
 
 
+def halves_down(asked: object, *, floor: object) -> list[int]:
+    """Half of ``asked``, half of that, and so on, down to ``floor`` (None: 1). Raises ValueError, in words, for a floor that is none."""
+    if isinstance(asked, bool) or not isinstance(asked, int):
+        return []
+    if floor is not None and (isinstance(floor, bool) or not isinstance(floor, int) or not 1 <= floor <= asked):
+        raise ValueError(f"floor {floor!r} is not a whole number from 1 to the asked {asked}")
+    least = floor if isinstance(floor, int) else 1
+    return [asked >> shift for shift in range(1, asked.bit_length()) if asked >> shift >= least]
+
+
 def sizes_down(asked: int, *, floor: int, grid: int, ratio: float) -> tuple[int, ...]:
     """``asked``, then multiples of ``grid`` that shrink by about ``ratio`` each, down to ``floor`` (itself on the grid).
 

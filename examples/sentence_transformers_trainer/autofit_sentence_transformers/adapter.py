@@ -34,8 +34,12 @@ from launcher.adapter import (
     Value,
     WheelRule,
     WheelSpec,
+    absolute,
     budgeted,
+    copies,
+    destination_faults,
     did_you_mean,
+    halves_down,
     log_line,
     package_folder,
 )
@@ -98,11 +102,7 @@ class SentenceTransformersAdapter(Adapter):
 
     def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
         """Halves of the evaluation's batch; which smaller model means the same only a recipe can say."""
-        if wheel != "val_micro_batch" or not isinstance(asked, int):
-            return ()
-        if floor is not None and (isinstance(floor, bool) or not isinstance(floor, int) or not 1 <= floor <= asked):
-            raise ValueError(f"floor {floor!r} is not a whole number from 1 to the asked {asked}")
-        return [asked >> shift for shift in range(1, asked.bit_length()) if asked >> shift >= (floor or 1)]
+        return halves_down(asked, floor=floor) if wheel == "val_micro_batch" else ()
 
     def check(self) -> list[Fault]:
         if faults := [*self._name_faults()]:
@@ -131,10 +131,7 @@ class SentenceTransformersAdapter(Adapter):
             script.arguments([*words, "--precision", str(self.recipe.ask.get("precision") or "fp32")])
         except script.Refused as refused:
             yield Fault(key="trainer.args", found=str(refused), cure="train-embeddings --help lists them.")
-        output = self.recipe.trainer.args.get("output_dir")
-        if isinstance(output, str) and Path(output).is_dir() and any(Path(output).iterdir()):
-            cure = "Name a new folder, or leave it out: the run folder is used."
-            yield Fault(key="trainer.args.output_dir", found=f"{output} is not empty", cure=cure)
+        yield from destination_faults("output_dir", self.recipe.trainer.args.get("output_dir"))
 
     def _batch_faults(self) -> Iterator[Fault]:
         micro_batch, accumulation = self.recipe.ask.get("micro_batch"), self.recipe.ask.get("accumulation") or self.accumulation()
@@ -190,9 +187,9 @@ class SentenceTransformersAdapter(Adapter):
 
     def arguments(self, rung: Rung, budget: Budget) -> dict[str, Any]:
         """The script's options at one rung, save for the output folder."""
-        options = {"data": _place(str(self.recipe.data)), **self.recipe.trainer.args}
+        options = {"data": absolute(str(self.recipe.data)), **self.recipe.trainer.args}
         options |= {option: rung.values[wheel] for wheel, option in _OPTIONS.items() if rung.values.get(wheel) is not None}
-        options["model"] = _place(str(options["model"]))
+        options["model"] = absolute(str(options["model"]))
         if self._batch is None:
             options |= {"batch_size": rung.micro_batch, "accumulation": rung.accumulation}
         else:
@@ -214,10 +211,9 @@ class SentenceTransformersAdapter(Adapter):
 
     def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         """``python native/train_embeddings.py ...``: a copy of the script, which needs nothing of autofit."""
-        source = Path(script.__file__)
-        copy = folder / "native" / source.name
+        source, native = Path(script.__file__), folder / "native"
         words = _words({"output_dir": str(folder / "run"), **self.arguments(rung, budget)})
-        return Command(argv=(sys.executable, str(copy), *words), files={copy: source.read_text(encoding="utf-8")})
+        return Command(argv=(sys.executable, str(native / source.name), *words), files=copies([source.name], of=source.parent, to=native))
 
     def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
         return budgeted(command, budget, imports=environment.imports(script.arguments(command.argv[2:]).model))
@@ -259,12 +255,6 @@ def _positions(model: str) -> int | None:
     """Tokens that the model has positions for, where its folder says so."""
     said = read_json(Path(model).expanduser() / "config.json").get("max_position_embeddings")
     return said if isinstance(said, int) else None
-
-
-def _place(path: str) -> str:
-    """Absolute, where it is a path of this machine: a native command works from anywhere."""
-    local = Path(path).expanduser()
-    return str(local.absolute()) if local.exists() else path
 
 
 def _words(options: Mapping[str, Any]) -> tuple[str, ...]:

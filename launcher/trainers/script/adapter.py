@@ -6,12 +6,8 @@ the probe loaded from outside (``launcher.trainers.script.inside.trial``), the f
 
 from __future__ import annotations
 
-import csv
 import glob
-import json
-import os
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -28,16 +24,16 @@ from launcher.adapter.recognised import Understood
 from launcher.adapter.tracing import Foreseen, Tracing, Untraceable
 from launcher.config import recipe_files
 from launcher.config.schema import LadderRules, Recipe, Value, WheelRule
-from launcher.errors import BadInput, Fault, did_you_mean
+from launcher.errors import BadInput, Fault
 from launcher.ladder.build import WheelSpec
 from launcher.ladder.course import Length
 from launcher.ladder.rungs import Ladder, Rung, divisors_down
 from launcher.ladder.twins import Finding, FindingKind
-from launcher.machine import devices
 from launcher.machine.devices import Budget
 from launcher.shared.report import WORLD_SIZE, TrialReport
-from launcher.trainers.script import batches, configs, outside, recognise, resuming, rules, said_lengths, weight_files
+from launcher.trainers.script import batches, checks, configs, metrics, outside, recognise, resuming, rules, said_lengths, weight_files
 from launcher.trainers.script.rules import ScriptArgs
+from launcher.trainers.script.said import accumulation_form, begin, in_config, own_accumulation, replaced, spelling_of, told_accumulation
 from launcher.trainers.script.said_lengths import SaidLength
 from launcher.trainers.script.spelling import CALL, ITSELF, LOADER, NOMINAL, OUTSIDE, Line, kind
 
@@ -112,16 +108,10 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
             args = self.args
         except BadInput as refused:
             return list(refused.faults)
-        return [
-            *_command_faults(args),
-            *_rank_faults(args, self.recipe.device.kind),
-            *_spelling_faults(self.recipe, args),
-            *_config_faults(self.recipe, args),
-            *_data_faults(self.recipe),
-        ]
+        return checks.faults(self.recipe, args, self.wheels)
 
     def notes(self) -> Sequence[str]:
-        notes, form = [], _form(self.args)
+        notes, form = [], accumulation_form(self.args)
         if form == OUTSIDE:
             notes.append(
                 "the script has no word for accumulation: where the micro-batch is lowered, its optimizer steps are held back from outside "
@@ -171,7 +161,7 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
             return configs.last_with(self.args.config, name) is not None
         if form in (OUTSIDE, ITSELF, NOMINAL):
             return form != OUTSIDE
-        return Line(words=list(self.args.command), begin=_begin(self.args), env=dict(self.args.env)).says(spelling)
+        return Line(words=list(self.args.command), begin=begin(self.args), env=dict(self.args.env)).says(spelling)
 
     def place(self, wheel: str) -> str:
         spelling = self.args.spelled.get(wheel, "")
@@ -185,7 +175,7 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
         other = {name: value for name, value in ran.items() if value != self._read(name)}
         if not {"micro_batch", "accumulation"}.intersection(other) <= self.unsaid():
             return None
-        if "micro_batch" in other and "accumulation" not in ran and _form(self.args) not in ("", OUTSIDE):
+        if "micro_batch" in other and "accumulation" not in ran and accumulation_form(self.args) not in ("", OUTSIDE):
             return None
         said = {name: value for name, value in other.items() if name != WORLD_SIZE}
         args = {**self.recipe.trainer.args, "says": {**self.args.says, **said}}
@@ -193,7 +183,7 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
             args["processes"] = other[WORLD_SIZE]
         trainer = self.recipe.trainer.model_copy(update={"args": args})
         believed = self.recipe.model_copy(update={"ask": {**self.recipe.ask, **said}, "trainer": trainer})
-        return believed.model_copy(update={"ladder": _turning_as_before(self.recipe, believed, _form(self.args))})
+        return believed.model_copy(update={"ladder": _turning_as_before(self.recipe, believed, accumulation_form(self.args))})
 
     def _read(self, name: str) -> Value:
         """What was read of the command."""
@@ -204,23 +194,23 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
     def line(self, rung: Rung, *, run: Path, accumulation: int | None = None, short: bool = False, points: bool = False) -> Line:
         """The command of one rung. ``run``: what {run} stands for. ``accumulation``: another than the rung's. ``short``, ``points``: as a
         twin's."""
-        line = Line(words=list(self.args.command), begin=_begin(self.args), env=dict(self.args.env))
+        line = Line(words=list(self.args.command), begin=begin(self.args), env=dict(self.args.env))
         for spelled, value in self.args.set.items():
             line.set(spelled, value.replace("{run}", str(run)) if isinstance(value, str) else value)
         if self.recipe.data is not None and "data" in self.args.spelled:
             line.set(self.args.spelled["data"], self.recipe.data)
-        values: dict[str, Any] = {**rung.values, "accumulation": accumulation or _told(self.args, rung)}
-        nominal = _form(self.args) == NOMINAL
+        values: dict[str, Any] = {**rung.values, "accumulation": accumulation or told_accumulation(self.args, rung)}
+        nominal = accumulation_form(self.args) == NOMINAL
         for wheel, value in values.items():
             if value is None or (self.args.says.get(wheel) == value and not (wheel == "accumulation" and nominal)):
                 continue
             for spelled, said in self.args.presets.get(wheel, {}).get(str(value), {}).items():
-                line.set(_in_config(spelled), said)
-            spelling = _spelling(self.recipe, self.args, wheel)
+                line.set(in_config(spelled), said)
+            spelling = spelling_of(self.recipe, self.args, wheel)
             if wheel == "micro_batch" and spelling is not None and (form := kind(spelling))[0] in (OUTSIDE, LOADER):
                 line.split = (int(self.args.says[wheel]), value, form[1])
             elif spelling is not None:
-                line.set(spelling, value // _own(self.args) if spelling == OUTSIDE else value)
+                line.set(spelling, value // own_accumulation(self.args) if spelling == OUTSIDE else value)
         for spelled, said in self._counted_out(rung, short=short, points=points).items():
             line.set(spelled, said)
         return line
@@ -265,7 +255,7 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
             source = Path(path)
             copy = _free(place / f"{source.stem}.rung{rung.index}{source.suffix}", files)
             files = {**files, copy: configs.edited(source.read_text(encoding="utf-8"), source.suffix, changes, new=new)}
-            line.words = [*line.words[: line.begin], *(_replaced(word, path, str(copy)) for word in line.words[line.begin :])]
+            line.words = [*line.words[: line.begin], *(replaced(word, path, str(copy)) for word in line.words[line.begin :])]
         return line, files
 
     def _given(self) -> dict[str, Any]:
@@ -284,8 +274,8 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
             "files": {str(path): text for path, text in files.items()},
             "micro_batch": rung.micro_batch,
             "validation": "none" if self.args.validation.none else "seek",
-            "nominal": _form(self.args) == NOMINAL,
-            "whole": rung.effective_batch // rung.world_size if _form(self.args) == ITSELF else None,
+            "nominal": accumulation_form(self.args) == NOMINAL,
+            "whole": rung.effective_batch // rung.world_size if accumulation_form(self.args) == ITSELF else None,
         }
         expects: dict[str, Value] = {"accumulation": told} if "accumulation" in self.args.spelled else {}
         return TrialPlan(module="launcher.trainers.script.inside.trial", payload=payload, expects=expects)
@@ -293,9 +283,9 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
     def _in_trial(self, rung: Rung) -> int:
         """Accumulation in a trial: four micro-batches peak as four hundred do. As it is for Hugging Face's Trainer, which holds all inputs,
         where the script decides, and at rung 0 where no word of the command says it: its own words are what is looked at then."""
-        told, spelling, own = _told(self.args, rung), self.args.spelled.get("accumulation", ""), _own(self.args)
+        told, spelling, own = told_accumulation(self.args, rung), self.args.spelled.get("accumulation", ""), own_accumulation(self.args)
         as_it_stands = "accumulation" in self.unsaid() and self.args.says.get("accumulation") == told and not any(rung.position)
-        if _form(self.args) == ITSELF or "gradient_accumulation_steps" in spelling or as_it_stands:
+        if accumulation_form(self.args) == ITSELF or "gradient_accumulation_steps" in spelling or as_it_stands:
             return told
         return own * min(told // own, MOST_ACCUMULATION)
 
@@ -305,7 +295,7 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
 
     def small(self, chosen: Rung, asked: Rung) -> Sequence[tuple[int, int]]:
         """Where the script keeps its whole batch by itself, that stays as asked: the rung's own micro-batch, and a part of it."""
-        if _form(self.args) in (ITSELF, NOMINAL):
+        if accumulation_form(self.args) in (ITSELF, NOMINAL):
             whole, most = chosen.micro_batch * chosen.accumulation, chosen.micro_batch
             part = next((part for part in (4, 2) if most % part == 0), 1)
             return [(most, whole // most), (most // part, whole // (most // part))] if part > 1 else []
@@ -324,7 +314,7 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
         if finding.kind is FindingKind.WEIGHTED and not asked_one:
             return None  # each of the asked micro-batches is averaged by itself, too: that is what was asked
         scale = finding.kind is FindingKind.SCALE
-        if _form(self.args) == OUTSIDE:  # what counts targets weighs them, and nothing else does
+        if accumulation_form(self.args) == OUTSIDE:  # what counts targets weighs them, and nothing else does
             loss = "mean" if scale and finding.power > 0 else "sum"
             return self._with(env={**self.args.env, outside.LOSS: loss}, **({} if scale else {"update": "targets"}))
         if scale:
@@ -332,7 +322,7 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
         return self._with(update="targets" if finding.power > 0 else "targets_divided")
 
     def from_outside(self) -> Recipe | None:
-        if _form(self.args) in ("", OUTSIDE, ITSELF, NOMINAL) or self._asked_accumulation != 1:
+        if accumulation_form(self.args) in ("", OUTSIDE, ITSELF, NOMINAL) or self._asked_accumulation != 1:
             return None
         return self._with(spelled={**self.args.spelled, "accumulation": OUTSIDE})
 
@@ -342,7 +332,7 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
 
     def counted(self) -> str:
         """Where its steps are held back from outside a script counts steps that it hasn't made."""
-        if _form(self.args) != OUTSIDE:
+        if accumulation_form(self.args) != OUTSIDE:
             return ""
         return next((spelled for spelled in self.args.lengths if wheel_names.counts_steps(batches.name(spelled))), "")
 
@@ -395,7 +385,7 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
         """Steps only where a step that the script counts can be but one thing: it accumulates nothing that it knows of."""
         if rung.index not in self._lengths:
             said = said_lengths.of_line(self.line(rung, run=Path("run")), self.args.config, self.args.lengths)
-            form = _form(self.args)
+            form = accumulation_form(self.args)
             one_kind = form == OUTSIDE or (bool(form) and rung.accumulation == 1)
             self._lengths[rung.index] = said if one_kind else replace(said, steps=None)
         return self._lengths[rung.index]
@@ -403,7 +393,7 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
     def results(self, *, folder: Path) -> Mapping[str, Any]:
         """The last row of the recipe's metrics file, and the newest checkpoint, where the recipe says where they are."""
         found: dict[str, Any] = {}
-        if self.args.metrics is not None and (row := _last_row(Path(self.args.metrics.replace("{run}", str(folder / "run"))))):
+        if self.args.metrics is not None and (row := metrics.last_row(Path(self.args.metrics.replace("{run}", str(folder / "run"))))):
             found["metrics"] = row
         if (newest := self.newest_checkpoint(folder=folder)) is not None:
             found["checkpoints"] = {"newest": str(newest)}
@@ -466,30 +456,6 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
         return Command(argv=(*command.argv, *words), env=command.env, files=command.files)
 
 
-def _begin(args: ScriptArgs) -> int:
-    """Where the script's own words begin in its command."""
-    return recognise.script_of(args.command)[1]
-
-
-def _form(args: ScriptArgs) -> str:
-    """The form of accumulation's spelling; nothing where none is known."""
-    return kind(args.spelled["accumulation"])[0] if "accumulation" in args.spelled else ""
-
-
-def _own(args: ScriptArgs) -> int:
-    """Micro-batches that a script without a word for accumulation takes to a step by itself."""
-    own = args.says.get("accumulation") if _form(args) == OUTSIDE else None
-    return own if isinstance(own, int) and own > 0 else 1
-
-
-def _told(args: ScriptArgs, rung: Rung) -> int:
-    """Micro-batches per optimizer step that the script, or what holds its steps back, is told of: less what it takes by itself anyway."""
-    if _form(args) != NOMINAL:
-        return rung.accumulation
-    own = batches.by_nominal(int(kind(args.spelled["accumulation"])[1]), rung.micro_batch)
-    return rung.accumulation // (own or 1)
-
-
 def _turning_as_before(read: Recipe, believed: Recipe, form: str) -> LadderRules:
     """The ladder's rules: a micro-batch that was kept as it was read is kept as it is believed. One whose script accumulates by itself and
     knows no word for it goes down by divisors, each of which takes a whole number of the script's own steps."""
@@ -507,195 +473,6 @@ def _hidden_cards(budget: Budget) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": ""} if budget.kind == "cpu" else {}
 
 
-def _spelling(recipe: Recipe, args: ScriptArgs, wheel: str) -> str | None:
-    rule = recipe.ladder.wheels.get(wheel)
-    return args.spelled.get(wheel) or (rule.argument if rule is not None else None)
-
-
-def _in_config(spelled: str) -> str:
-    """In presets a bare dotted key means the configuration file."""
-    try:
-        kind(spelled)
-    except ValueError:
-        return f"config:{spelled}"
-    return spelled
-
-
 def _free(path: Path, taken: Mapping[Path, str]) -> Path:
     """The path, or one beside it where two files have the same name."""
     return path if path not in taken else _free(path.with_stem(f"{path.stem}_"), taken)
-
-
-def _replaced(word: str, path: str, copy: str) -> str:
-    flag, equals, value = word.partition("=")
-    if word == path:
-        return copy
-    return f"{flag}={copy}" if equals and value == path else word
-
-
-def _last_row(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        if path.suffix == ".json":
-            row = json.loads(text)
-            return row if isinstance(row, dict) else dict(row[-1])
-        if path.suffix == ".jsonl":
-            return dict(json.loads(text.strip().splitlines()[-1]))
-        rows = list(csv.DictReader(text.splitlines()))
-    except (OSError, ValueError, IndexError, TypeError):
-        return {}
-    return {key: _number(value) for key, value in rows[-1].items()} if rows else {}
-
-
-def _number(text: str) -> Any:
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Faults
-
-
-_RANK_FLAGS = ("--nproc_per_node", "--nproc-per-node", "--num_processes", "--nnodes")
-
-
-def _ranks(words: Sequence[str]) -> str | None:
-    """The words by which a launcher starts more processes than one, or None."""
-    for at, word in enumerate(words):
-        name, _, value = word.partition("=")
-        value = value or (words[at + 1] if at + 1 < len(words) else "")
-        if name in _RANK_FLAGS and value != "1":
-            return f"{name} {value}"
-    return None
-
-
-def _many_cards(ranks: str) -> Fault:
-    cure = "A trial has one card: say 1 there, and start the other processes yourself once the rung is known; or try it with device=cpu."
-    return Fault(key="trainer.args.command", found=f"it starts several processes ({ranks}), each with a card of its own", cure=cure)
-
-
-def _rank_faults(args: ScriptArgs, kind: str) -> list[Fault]:
-    """Told before anything is tried, where the device that will be taken is a card."""
-    ranks = _ranks(args.command)
-    return [_many_cards(ranks)] if ranks is not None and devices.chosen_kind(kind) == "cuda" else []
-
-
-def _command_faults(args: ScriptArgs) -> list[Fault]:
-    """A program or script that isn't there."""
-    key = "trainer.args.command"
-    program = args.command[0]
-    if shutil.which(program) is None:
-        return [
-            Fault(
-                key=key, found=f"{program!r} is no program that can be started", cure="Begin with python, torchrun, or a program on PATH."
-            )
-        ]
-    script = next((word for word in args.command[:] if word.endswith(".py") and not word.startswith("-")), None)
-    if script is not None and not Path(script).is_file():
-        near = [str(path.relative_to(Path.cwd())) for path in Path.cwd().glob("**/*.py")][:500] if not os.path.isabs(script) else []
-        return [Fault(key=key, found=f"there is no script {script!r} in {Path.cwd()}", cure=f"{did_you_mean(script, near)}Give its path.")]
-    return []
-
-
-def _spelling_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
-    faults = []
-    said = {f"trainer.args.spelled.{wheel}": text for wheel, text in args.spelled.items()}
-    said |= {f"ladder.wheels.{wheel}.argument": rule.argument for wheel, rule in recipe.ladder.wheels.items() if rule.argument}
-    for key, text in said.items():
-        try:
-            kind(text)
-        except ValueError as error:
-            faults.append(Fault(key=key, found=str(error), cure="For example --batch-size, or config:train.batch_size."))
-        splits = key == "trainer.args.spelled.micro_batch" and text.partition(":")[0] in (OUTSIDE, LOADER)
-        if splits and (args.spelled.get("accumulation") != OUTSIDE or not isinstance(args.says.get("micro_batch"), int)):
-            cure = "Say trainer.args.spelled.accumulation=outside too, and trainer.args.says.micro_batch=64: what stands in the source."
-            faults.append(Fault(key=key, found="a micro-batch can only be split where its steps are held back", cure=cure))
-        elif text in (OUTSIDE, ITSELF) and key != "trainer.args.spelled.accumulation" and not splits:
-            faults.append(Fault(key=key, found=f"only accumulation can be {text}", cure="Give the script's own word for it."))
-    known = {*ScriptAdapter.wheels, *recipe.ladder.wheels, "accumulation", "data"}
-    for wheel in args.spelled.keys() - known:
-        cure = f"{did_you_mean(wheel, known)}Known: {', '.join(sorted(known))}; a wheel of your own needs ladder.wheels.{wheel}.argument."
-        faults.append(Fault(key=f"trainer.args.spelled.{wheel}", found="no wheel of that name", cure=cure))
-    for wheel, value in recipe.ask.items():
-        presets = args.presets.get(wheel)
-        if presets is not None and value is not None and str(value) not in presets:
-            cure = f"{did_you_mean(str(value), presets)}Known: {', '.join(presets)}."
-            faults.append(Fault(key=f"ask.{wheel}", found=f"there is no preset {value!r}", cure=cure))
-        if value is not None and presets is None and wheel != "accumulation" and _spelling(recipe, args, wheel) is None:
-            cure = f"Say how the script spells it, for example trainer.args.spelled.{wheel}=--{wheel.replace('_', '-')}."
-            faults.append(Fault(key=f"ask.{wheel}", found="the script has no known word for it", cure=cure))
-    accumulation, micro_batch = recipe.ask.get("accumulation"), recipe.ladder.wheels.get("micro_batch")
-    turns = "micro_batch" in recipe.ladder.order and (micro_batch is None or micro_batch.floor != recipe.ask.get("micro_batch"))
-    turns = turns and recipe.ladder.keep_batch
-    if "accumulation" not in args.spelled and (turns or accumulation not in (None, 1)):
-        cure = (
-            "Say how: trainer.args.spelled.accumulation=--accum (or config:train.accum), or =outside where the script has no word for it "
-            "and autofit shall hold its optimizer steps back; ladder.keep_batch=false accepts another effective batch; "
-            "ladder.wheels.micro_batch.floor set to the asked one leaves it as it is."
-        )
-        faults.append(
-            Fault(
-                key="trainer.args.spelled.accumulation",
-                found="a lower micro-batch needs more accumulation, and no word for it is known",
-                cure=cure,
-            )
-        )
-    return faults
-
-
-def _config_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
-    """Keys that the configuration file doesn't have."""
-    wanted = {f"trainer.args.spelled.{wheel}": text for wheel, text in args.spelled.items()}
-    wanted |= {f"ladder.wheels.{wheel}.argument": rule.argument for wheel, rule in recipe.ladder.wheels.items() if rule.argument}
-    wanted |= {f"trainer.args.set.{text}": text for text in args.set}
-    wanted |= {
-        f"trainer.args.presets.{wheel}.{name}.{text}": _in_config(text)
-        for wheel, presets in args.presets.items() for name, preset in presets.items() for text in preset
-    }  # fmt: skip
-    keys = {place: text.removeprefix("config:") for place, text in wanted.items() if text.startswith("config:")}
-    if not keys:
-        return []
-    if not args.config:
-        found = "settings are spelled config:..., but no file is named"
-        return [Fault(key="trainer.args.config", found=found, cure="Name the file as in the command.")]
-    if faults := [fault for path in args.config for fault in _file_faults(path, args)]:
-        return faults
-    return [fault for place, key in keys.items() if (fault := _key_fault(place, key, args)) is not None]
-
-
-def _file_faults(path: str, args: ScriptArgs) -> list[Fault]:
-    """What keeps a configuration file from being read, or a changed copy of it from being passed."""
-    place = "trainer.args.config"
-    if not any(_replaced(word, path, "") != word for word in args.command[_begin(args) :]):
-        cure = f"Write it as the command does: {', '.join(args.command)}."
-        return [Fault(key=place, found=f"{path} doesn't stand in the command, so no copy could be passed", cure=cure)]
-    if Path(path).suffix not in configs.SUFFIXES:
-        found = f"{Path(path).suffix or 'no suffix'}: not a form that is known"
-        return [Fault(key=place, found=found, cure=f"Known: {', '.join(configs.SUFFIXES)}.")]
-    try:
-        configs.held(path)
-    except ValueError as error:
-        return [Fault(key=place, found=f"{path} can't be read: {error}", cure="Correct the file or its path.")]
-    return []
-
-
-def _key_fault(place: str, key: str, args: ScriptArgs) -> Fault | None:
-    """A key that none of the files has, or whose value can't be changed in its text."""
-    path = configs.last_with(args.config, key)
-    if path is None:
-        known = [name for one in args.config for name, _ in configs.leaves(configs.held(one))]
-        cure = f"{did_you_mean(key, known)}It has: {', '.join(known[:20])}{', ...' if len(known) > 20 else ''}."
-        return Fault(key=place, found=f"{' and '.join(args.config)}: no key {key!r}", cure=cure)
-    try:
-        configs.edited(Path(path).read_text(encoding="utf-8"), Path(path).suffix, {key: 1})
-    except (ValueError, configs.NoSuchKey) as error:
-        return Fault(key=place, found=f"{path}: {error}", cure="Give the key a line of its own.")
-    return None
-
-
-def _data_faults(recipe: Recipe) -> list[Fault]:
-    if recipe.data is not None and not Path(recipe.data).expanduser().exists():
-        return [Fault(key="data", found=f"{recipe.data} isn't there", cure="Give its path: data=...")]
-    return []

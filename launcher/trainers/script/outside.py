@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from launcher.adapter.commands import copies
+
 _LOADS = Path(__file__).parents[2] / "worker" / "shim" / "sitecustomize.py"
 _NATIVE = Path(__file__).parent / "native"
 _ACCUMULATE = ("accumulate.py", "hooks.py", "steps.py", "loaders.py", "backward.py", "notes.py", "imported.py")
@@ -63,5 +65,8 @@ def set_fields(
 def _files(folder: Path, names: Sequence[str]) -> dict[Path, str]:
     """A folder that loads files of ``native`` into every Python process that has it first on PYTHONPATH."""
     first, *beside = names
-    named = {"sitecustomize.py": _LOADS, f"_autofit_{first}": _NATIVE / first, **{name: _NATIVE / name for name in beside}}
-    return {folder / name: path.read_text(encoding="utf-8") for name, path in named.items()}
+    return {
+        folder / "sitecustomize.py": _LOADS.read_text(encoding="utf-8"),
+        folder / f"_autofit_{first}": (_NATIVE / first).read_text(encoding="utf-8"),
+        **copies(beside, of=_NATIVE, to=folder),
+    }

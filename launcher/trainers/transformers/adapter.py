@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
-import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,23 +19,23 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from launcher.adapter import log_line, progress, self_test
-from launcher.adapter.commands import Checkpoint, Command, GoingOn, TrialPlan, budgeted
+from launcher.adapter.commands import Checkpoint, Command, GoingOn, TrialPlan, absolute, budgeted, copies
+from launcher.adapter.destination import destination_faults
 from launcher.adapter.inputs import Inputs, package_folder
 from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import TRAIN, VALIDATE, Progress
 from launcher.adapter.protocol import Adapter, Proves, Resumes, aside
 from launcher.adapter.tracing import Foreseen, Tracing
-from launcher.config.schema import Recipe, Value, WheelRule
+from launcher.config.schema import Value, WheelRule
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder.build import WheelSpec
-from launcher.ladder.rungs import Ladder, Rung
-from launcher.machine import devices, install, nvml, process
+from launcher.ladder.rungs import Ladder, Rung, halves_down
+from launcher.machine import process
 from launcher.machine.devices import Budget
-from launcher.shared import card_memory
 from launcher.shared.report import TrialReport
 from launcher.trainers.transformers import arguments as hf_arguments
+from launcher.trainers.transformers import checks, environment, resuming, tracing
 from launcher.trainers.transformers import data as hf_data
-from launcher.trainers.transformers import environment, resuming, tracing
 from launcher.trainers.transformers import models as hf_models
 from launcher.trainers.transformers.native import hf_run
 
@@ -44,23 +43,9 @@ TASKS = ("speech", "text")
 _STEPS = re.compile(r"(?:step\s+|\s*\d+%\|[^|]*\|\s*)(\d+)/(\d+)(?:\s|$)")
 _BELOW_ANOTHER = "\x1b[A"
 """How tqdm ends a bar that stands below another one: it goes up again."""
-PRECISIONS = ("fp32", "bf16", "fp16")
-_SPEECH_ONLY = ("label_length", "audio_seconds", "generation_length")
-_TEXT_ONLY = ("sequence_length",)
 _CHECKED = ("5.23.0",)
 """What the test suite runs against (constraints.txt); a test holds it against ``guard.CHECKED``."""
 _SELF_TEST = "launcher.trainers.transformers.inside.capabilities"
-_DEFAULT_OPTIMIZER = "adamw_torch_fused"
-_NEEDS = {
-    "bnb": "bitsandbytes",
-    "8bit": "bitsandbytes",
-    "paged": "bitsandbytes",
-    "lion_": "bitsandbytes",
-    "torch_8bit": "torchao",
-    "torch_4bit": "torchao",
-}
-
-
 SHORT_STEPS = 4
 SHORT_PASSES = 2
 """How long a twin's training is."""
@@ -116,12 +101,7 @@ class TransformersAdapter(Adapter, Resumes, Foreseen, Proves):
 
     def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
         """Halves of the evaluation micro-batch; nothing for other wheels: which smaller model means the same only a recipe can say."""
-        if wheel != "val_micro_batch" or isinstance(asked, bool) or not isinstance(asked, int):
-            return ()
-        if floor is not None and (isinstance(floor, bool) or not isinstance(floor, int) or not 1 <= floor <= asked):
-            raise ValueError(f"floor {floor!r} is not a whole number from 1 to the asked {asked}")
-        halves = [asked >> shift for shift in range(1, asked.bit_length())]
-        return [size for size in halves if floor is None or size >= floor]
+        return halves_down(asked, floor=floor) if wheel == "val_micro_batch" else ()
 
     def check(self) -> list[Fault]:
         task = self.recipe.trainer.task
@@ -129,102 +109,18 @@ class TransformersAdapter(Adapter, Resumes, Foreseen, Proves):
             cure = f"{did_you_mean(str(task), TASKS)}Known: {', '.join(TASKS)}."
             return [Fault(key="trainer.task", found=f"there is no built-in trainer for {task!r}", cure=cure)]
         try:
-            faults = hf_arguments.faults(self.recipe.trainer.args, task=task, on_cpu=_on_cpu(self.recipe))
+            faults = hf_arguments.faults(self.recipe.trainer.args, task=task, on_cpu=checks.on_cpu(self.recipe))
         except BadInput as refused:
             return list(refused.faults)
-        faults += self._wheel_faults(task)
+        faults += checks.wheel_faults(self.recipe, task)
         to_be_made = self.recipe.prepare is not None and self.recipe.data is not None and not Path(self.recipe.data).exists()
         asked = hf_models.Model(name="", place="nowhere")
         if not to_be_made:  # a demo makes its model with its data
-            model_faults, asked = self._model_faults(task)
+            model_faults, asked = checks.model_faults(self.recipe, task)
             faults += model_faults
         faults += hf_data.inspect(self.recipe, task, asked)
-        return faults + self._destination_faults()
-
-    def _wheel_faults(self, task: str) -> list[Fault]:
-        faults = []
-        for name in _TEXT_ONLY if task == "speech" else _SPEECH_ONLY:
-            if self.recipe.ask.get(name) is not None:
-                faults.append(Fault(key=f"ask.{name}", found=f"the {task} trainer has no {name}", cure="Leave it out."))
-        for key, value in _values(self.recipe, "optimizer"):
-            if problem := _optimizer_problem(value) or _paged_problem(value, self.recipe.device.kind):
-                faults.append(Fault(key=key, found=f"{value!r}: {problem[0]}", cure=problem[1]))
-        for key, value in _values(self.recipe, "precision"):
-            if problem := _precision_problem(value, self.recipe):
-                faults.append(Fault(key=key, found=f"{value!r}: {problem[0]}", cure=problem[1]))
-        for key, value in _values(self.recipe, "val_keeps"):
-            if value not in hf_run.KEEPS:
-                faults.append(Fault(key=key, found=f"{value!r}", cure=f"One of {', '.join(hf_run.KEEPS)}."))
-        for key, value in _values(self.recipe, "lora"):
-            if isinstance(value, int) and value < 0:
-                faults.append(Fault(key=key, found=f"rank {value}", cure="0 (all weights), or a rank such as 16."))
-            elif value and importlib.util.find_spec("peft") is None:
-                faults.append(Fault(key=key, found="LoRA needs the package peft, which is not installed", cure=f"{install.extra('lora')}."))
-        faults += self._generation_faults(task)
-        return faults
-
-    def _generation_faults(self, task: str) -> list[Fault]:
-        generates = _generates(self.recipe)
-        if task == "speech" and self.recipe.ask.get("generation_length") is not None and not generates:
-            return [
-                Fault(
-                    key="ask.generation_length",
-                    found="evaluation doesn't generate",
-                    cure="Set trainer.args.predict_with_generate=true, or leave it out.",
-                )
-            ]
-        return []
-
-    def _model_faults(self, task: str) -> tuple[list[Fault], hf_models.Model]:
-        """Faults of every model of the ladder, and the asked one."""
-        faults = []
-        asked = self.recipe.ask.get("model")
-        if not isinstance(asked, str):
-            nothing = hf_models.Model(name="", place="nowhere")
-            return [
-                Fault(key="ask.model", found="no model is named", cure="For example ask.model=openai/whisper-small, or a folder.")
-            ], nothing
-        for key, name in _values(self.recipe, "model"):
-            model = hf_models.locate(str(name))
-            faults += hf_models.faults(model, key=key, task=task)
-            faults += self._length_faults(model) if key == "ask.model" else []
-        return faults, hf_models.locate(asked)
-
-    def _length_faults(self, model: hf_models.Model) -> list[Fault]:
-        """Lengths over what the model has positions for."""
-        config = hf_models.config_of(model)
-        limits = {
-            "label_length": config.get("max_target_positions"),
-            "generation_length": config.get("max_target_positions"),
-            "sequence_length": config.get("max_position_embeddings"),
-            "audio_seconds": hf_models.window_seconds(model),
-        }
-        faults = []
-        for name, limit in limits.items():
-            value = self.recipe.ask.get(name)
-            if isinstance(limit, (int, float)) and isinstance(value, (int, float)) and value > limit:
-                faults.append(
-                    Fault(key=f"ask.{name}", found=f"{value} is over the {limit:g} that {model.name} has", cure=f"At most {limit:g}.")
-                )
-        return faults
-
-    def _destination_faults(self) -> list[Fault]:
-        """A folder that already holds something is never trained into, unless that is what is gone on from."""
-        output = self.recipe.trainer.args.get("output_dir")
-        if (
-            isinstance(output, str)
-            and not self.recipe.trainer.args.get("resume_from_checkpoint")
-            and Path(output).is_dir()
-            and any(Path(output).iterdir())
-        ):
-            return [
-                Fault(
-                    key="trainer.args.output_dir",
-                    found=f"{output} is not empty",
-                    cure="Name a new folder, or leave it out: the run folder is used.",
-                )
-            ]
-        return []
+        args = self.recipe.trainer.args
+        return faults if args.get("resume_from_checkpoint") else faults + destination_faults("output_dir", args.get("output_dir"))
 
     @cached_property
     def _capabilities(self) -> self_test.Capabilities | None:
@@ -235,7 +131,7 @@ class TransformersAdapter(Adapter, Resumes, Foreseen, Proves):
         return self_test.required(self._capabilities, checked=_CHECKED)
 
     def notes(self) -> Sequence[str]:
-        found = [hf_models.locate(str(name)) for _, name in _values(self.recipe, "model")]
+        found = [hf_models.locate(str(name)) for _, name in checks.values(self.recipe, "model")]
         notes = [f"{model.name} isn't here yet: it will be fetched from the hub" for model in found if model.place == "hub"]
         notes += [f"{model.why}: its rungs can't be tried" for model in found if model.place == "unreachable"]
         if self.recipe.trainer.args.get("on_bad_data") == "skip":
@@ -266,13 +162,13 @@ class TransformersAdapter(Adapter, Resumes, Foreseen, Proves):
         values, task = rung.values, str(self.recipe.trainer.task)
         checkpointing = hf_arguments.checkpointing(task)
         args: dict[str, Any] = {
-            "model_name_or_path": _place(str(values["model"])),
-            "data": _place(str(self.recipe.data)),
+            "model_name_or_path": absolute(str(values["model"])),
+            "data": absolute(str(self.recipe.data)),
             **self.recipe.trainer.args,
             "per_device_train_batch_size": rung.micro_batch,
             "gradient_accumulation_steps": rung.accumulation,
             checkpointing: bool(values.get("checkpointing")),
-            "optim": values.get("optimizer") or _DEFAULT_OPTIMIZER,
+            "optim": values.get("optimizer") or checks.DEFAULT_OPTIMIZER,
         }
         if values.get("checkpointing"):
             args[f"{checkpointing}_kwargs"] = {"use_reentrant": False}
@@ -330,8 +226,7 @@ class TransformersAdapter(Adapter, Resumes, Foreseen, Proves):
 
     def _command(self, args: Mapping[str, Any], *, folder: Path) -> Command:
         script = f"hf_{self.recipe.trainer.task}.py"
-        ours = Path(hf_run.__file__).parent
-        files = {folder / "native" / name: (ours / name).read_text(encoding="utf-8") for name in (script, "hf_run.py")}
+        files = copies((script, "hf_run.py"), of=Path(hf_run.__file__).parent, to=folder / "native")
         env = {"TOKENIZERS_PARALLELISM": "false"}
         return Command(argv=(sys.executable, str(folder / "native" / script), *_words(args)), env=env, files=files)
 
@@ -477,72 +372,6 @@ _ARGUMENTS = {
 """Wheel -> the argument that it turns, where it is a plain value."""
 
 
-def _values(recipe: Recipe, wheel: str) -> list[tuple[str, Value]]:
-    """(key, value) of everything that a wheel can stand at."""
-    asked = recipe.ask.get(wheel)
-    rule = recipe.ladder.wheels.get(wheel)
-    turns = wheel in recipe.ladder.order and rule is not None and rule.values is not None
-    found = [(f"ask.{wheel}", asked)] if asked is not None else []
-    return found + ([(f"ladder.wheels.{wheel}.values", value) for value in rule.values or ()] if turns and rule is not None else [])
-
-
-def _on_cpu(recipe: Recipe) -> bool:
-    """Whether the budget will be the host's memory."""
-    kind = recipe.device.kind
-    return kind == "cpu" or (kind == "auto" and compute_capability(recipe.device.index) is None)
-
-
-def _generates(recipe: Recipe) -> bool:
-    return recipe.trainer.task == "speech" and bool(recipe.trainer.args.get("predict_with_generate", True))
-
-
-def _optimizer_problem(value: Value) -> tuple[str, str] | None:
-    names = hf_arguments.optimizers()
-    if value not in names:
-        return (
-            "there is no optimizer of that name",
-            f"{did_you_mean(str(value), names)}For example {_DEFAULT_OPTIMIZER}, adamw_8bit, adafactor.",
-        )
-    needed = next((package for part, package in reversed(_NEEDS.items()) if part in str(value)), None)
-    if needed is not None and importlib.util.find_spec(needed) is None:
-        return f"it needs the package {needed}, which is not installed", f"{install.command(needed)}, or take it out of the ladder."
-    return None
-
-
-def _paged_problem(value: Value, kind: str) -> tuple[str, str] | None:
-    """Paged optimizers keep their states in managed memory, which goes to the host by itself: no cap holds it, no meter counts it."""
-    if "paged" not in str(value) or devices.chosen_kind(kind) != "cuda":
-        return None
-    plain = str(value).replace("paged_", "")
-    return "its states lie in managed memory, which no cap counts: nothing could be proven on a card", f"Take {plain}."
-
-
-def _precision_problem(value: Value, recipe: Recipe) -> tuple[str, str] | None:
-    if value not in PRECISIONS:
-        return "there is no such precision", f"One of {', '.join(PRECISIONS)}."
-    capability = compute_capability(recipe.device.index) if recipe.device.kind != "cpu" else None
-    if capability is None:
-        return ("a CPU has no fp16 training", "Take fp32 or bf16.") if value == "fp16" and recipe.device.kind != "cuda" else None
-    if value == "bf16" and capability < (8, 0):
-        return (
-            f"this card (compute capability {capability[0]}.{capability[1]}) has no bf16; Ampere (8.0) is the first that has",
-            "Take fp32 or fp16.",
-        )
-    return None
-
-
-def compute_capability(index: int) -> tuple[int, int] | None:
-    """The card's compute capability, as NVML tells it; None without a card. ``index`` counts among the visible ones."""
-    with nvml.opened() as (api, absence):
-        if absence is not None:
-            return None
-        uuids, absence = nvml.visible(api, os.environ)
-        if absence is not None or index >= len(uuids):
-            return None
-        major, minor = api.nvmlDeviceGetCudaComputeCapability(card_memory.handle_of(api, uuids[index]))
-        return int(major), int(minor)
-
-
 def _imports(task: str, model: str) -> tuple[str, ...]:
     """What a run of this model imports beside ``environment.IMPORTS``."""
     if task == "speech":
@@ -551,12 +380,6 @@ def _imports(task: str, model: str) -> tuple[str, ...]:
     module = f"transformers.models.{kind}.modeling_{kind}"
     known = isinstance(kind, str) and (hf_arguments.package() / "models" / kind / f"modeling_{kind}.py").is_file()
     return (module, *(("peft",) if importlib.util.find_spec("peft") is not None else ())) if known else ()
-
-
-def _place(path: str) -> str:
-    """Absolute, where it is a path of this machine: a native command works from anywhere."""
-    local = Path(path).expanduser()
-    return str(local.absolute()) if local.exists() else path
 
 
 def _words(args: Mapping[str, Any]) -> tuple[str, ...]:

@@ -10,17 +10,16 @@ from __future__ import annotations
 import csv
 import json
 import math
-import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 from launcher.adapter import log_line, self_test
-from launcher.adapter.commands import Checkpoint, Command, GoingOn, TrialPlan, budgeted
+from launcher.adapter.commands import Checkpoint, Command, GoingOn, TrialPlan, absolute, budgeted, copies
 from launcher.adapter.inputs import Inputs
 from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import TRAIN, VALIDATE, Progress
@@ -28,21 +27,21 @@ from launcher.adapter.protocol import Adapter, Proves, Resumes, aside
 from launcher.adapter.recognised import Understood
 from launcher.adapter.tracing import Foreseen, Tracing
 from launcher.config.schema import Value, WheelRule
-from launcher.errors import BadInput, Fault
+from launcher.errors import Fault
 from launcher.ladder.build import WheelSpec
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.ladder.twins import Finding, FindingKind
-from launcher.machine import devices, host, process
+from launcher.machine import devices, process
 from launcher.machine.devices import Budget
 from launcher.shared.report import TrialReport
-from launcher.shared.sizes import format_size
 from launcher.trainers.ultralytics import arguments as yolo_arguments
+from launcher.trainers.ultralytics import checks, environment, recognise, resuming, tracing, treatment, twins
 from launcher.trainers.ultralytics import data as yolo_data
-from launcher.trainers.ultralytics import environment, images, recognise, resuming, tracing, treatment, twins
 from launcher.trainers.ultralytics import labels as yolo_labels
 from launcher.trainers.ultralytics import models as yolo_models
+from launcher.trainers.ultralytics.checks import TASKS
+from launcher.trainers.ultralytics.starts import file_of, smaller, start_of, starts_alike, starts_from
 
-TASKS = ("detect", "segment", "pose", "obb")
 _CHECKED = ("8.4.190",)
 """What the test suite runs against (constraints.txt); a test holds it against ``yolo_exact.CHECKED``."""
 _SELF_TEST = "launcher.trainers.ultralytics.inside.capabilities"
@@ -54,9 +53,7 @@ _BAR = re.compile(
     r"\s*\d+%\D*?(?P<step>\d+)/(?P<steps>\d+)"
 )
 _VALIDATION = re.compile(r"Class\s+Images\s+Instances.*\d+%")
-_STRIDE = 32  # of every YOLO detector up to P5; P6 models have 64, for which Ultralytics rounds up itself
 _SUFFIX_TASK = {"-seg": "segment", "-pose": "pose", "-obb": "obb", "-cls": "classify", "-sem": "semantic", "-depth": "depth"}
-_NOT_CHECKPOINTED = ("rtdetr", "world", "yoloe")
 WORDS = TrainerWords(
     out_of_memory=r"[A-Z]+ (out of memory|backend memory error) with batch=|out of memory in TaskAlignedAssigner",
     diverged=r"NaN persisted for \d+ epochs|Loss NaN/Inf detected but no valid|corrupted with NaN/Inf weights",
@@ -121,27 +118,12 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
         """
         if wheel != "model":
             return ()
-        return [model for model in _smaller(str(asked), floor) if starts_alike(model, str(asked))]
+        return [model for model in smaller(str(asked), floor) if starts_alike(model, str(asked))]
 
     def check(self) -> list[Fault]:
         args = self.recipe.trainer.args
         faults = yolo_arguments.faults(args, asked=self.recipe.ask) + treatment.faults(args)
-        task = self._task()
-        if task not in TASKS:
-            faults.append(Fault(key="trainer.task", found=f"task {task!r} is not covered", cure=f"Covered: {', '.join(TASKS)}."))
-        faults += self._model_faults()
-        if self.recipe.data is None:
-            faults.append(Fault(key="data", found="no data set is named", cure="Give the path of its data.yaml: data=path/to/data.yaml."))
-        elif task in TASKS:
-            faults += self._data[1]
-        faults += (
-            self._size_faults()
-            + self._multi_scale_faults()
-            + self._shared_memory_faults()
-            + self._cache_faults()
-            + self._destination_faults()
-        )
-        return faults
+        return faults + checks.faults(self.recipe, self._task(), *self._data)
 
     @cached_property
     def _data(self) -> tuple[yolo_data.DatasetFacts | None, Sequence[Fault]]:
@@ -184,7 +166,7 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
         rule = self.recipe.ladder.wheels.get("model")
         if "model" not in self.recipe.ladder.order or (rule is not None and rule.values is not None):
             return ()
-        return _smaller(str(self.recipe.ask.get("model")), rule.floor if rule is not None else None)
+        return smaller(str(self.recipe.ask.get("model")), rule.floor if rule is not None else None)
 
     def inputs(self, ladder: Ladder) -> Inputs:
         """The data's images and labels, every model of the ladder, the user's settings, and Ultralytics' own files."""
@@ -197,11 +179,11 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
         amp = yolo_models.weights_dir() / "yolo26n.pt"  # what mixed precision is checked with
         return Inputs(
             data=[facts.yaml_path, *map(Path, facts.files), *map(Path, labels)],
-            models={name: _file_of(name) for name in dict.fromkeys(names)} | {amp.name: amp if amp.is_file() else None},
+            models={name: file_of(name) for name in dict.fromkeys(names)} | {amp.name: amp if amp.is_file() else None},
             texts=[yolo_models.settings_path()] if settings is None else [],
             packages=[folder for folder in (yolo_models.package_root(),) if folder is not None],
             more={
-                **{f"start of {name}": _starts_from(name) for name in dict.fromkeys(names)},
+                **{f"start of {name}": starts_from(name) for name in dict.fromkeys(names)},
                 **{f"setting {key}": value for key, value in (settings or {}).items()},
             },
         )
@@ -212,88 +194,6 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
         stem = Path(str(self.recipe.ask.get("model"))).stem
         return next((task for suffix, task in _SUFFIX_TASK.items() if suffix in stem), "detect")
 
-    def _model_faults(self) -> list[Fault]:
-        model = self.recipe.ask.get("model")
-        if not isinstance(model, str):
-            return [Fault(key="ask.model", found="no model is named", cure="For example ask.model=yolo11l.pt.")]
-        faults = []
-        if self.recipe.ask.get("checkpointing") and any(name in model.lower() for name in _NOT_CHECKPOINTED):
-            faults.append(
-                Fault(
-                    key="ask.checkpointing",
-                    found=f"{model} has a forward pass of its own",
-                    cure="Take checkpointing out of the ladder for it.",
-                )
-            )
-        try:
-            start_of(model)
-        except BadInput as refused:
-            faults += refused.faults
-        return faults
-
-    def _size_faults(self) -> list[Fault]:
-        """Ultralytics rounds a size off the stride up and goes on: another run than asked."""
-        size = self.recipe.ask.get("image_size")
-        if not isinstance(size, int) or size % _STRIDE == 0:
-            return []
-        nearest = f"{size // _STRIDE * _STRIDE} or {(size // _STRIDE + 1) * _STRIDE}"
-        return [Fault(key="ask.image_size", found=f"{size} is not a multiple of the stride {_STRIDE}", cure=f"Ask for {nearest}.")]
-
-    def _multi_scale_faults(self) -> list[Fault]:
-        """Ultralytics 8.3 only has it on or off, and on means from half the image size to one and a half."""
-        asked = self.recipe.ask.get("multi_scale")
-        if not asked or asked == 0.5 or not yolo_arguments.is_flag("multi_scale"):
-            return []
-        cure = "Ask for 0.5 or 0, or install ultralytics 8.4 or later."
-        return [Fault(key="ask.multi_scale", found=f"{asked!r}: the installed Ultralytics has it on (0.5) or off", cure=cure)]
-
-    def _shared_memory_faults(self) -> list[Fault]:
-        """Data loader workers hand over whole batches through /dev/shm; too small a one kills them mid-epoch."""
-        workers = yolo_arguments.value_of(self.recipe.trainer.args, "workers")
-        size, micro_batch = self.recipe.ask.get("image_size") or 640, self.recipe.ask.get("micro_batch")
-        free = host.shared_memory_free()
-        if not (isinstance(workers, int) and isinstance(size, int) and isinstance(micro_batch, int)) or workers < 1 or free is None:
-            return []
-        if self.recipe.device.kind == "cpu":  # Ultralytics uses no workers on a CPU
-            return []
-        batch_bytes = micro_batch * 3 * size * size  # uint8 images; labels are small beside them
-        needed = batch_bytes * min(workers, os.cpu_count() or 1)  # every worker holds at least the batch it is handing over
-        if needed <= free:
-            return []
-        batch, left = format_size(batch_bytes), format_size(free)
-        found = f"{workers} workers hand over batches of {batch} through /dev/shm, which has {left} free"
-        return [
-            Fault(key="trainer.args.workers", found=found, cure="Set trainer.args.workers=0, or enlarge /dev/shm (docker run --shm-size).")
-        ]
-
-    def _cache_faults(self) -> list[Fault]:
-        """Beside a card, cached images are host memory, which no trial measures: they must fit into what is free there.
-
-        Twice their size is needed while they are packed (``BaseDataset.check_cache_ram``, which otherwise goes on without a cache).
-        """
-        facts, size = self._data[0], self.recipe.ask.get("image_size") or 640
-        cached = yolo_arguments.value_of(self.recipe.trainer.args, "cache") in (True, "ram")
-        if not cached or facts is None or not isinstance(size, int) or self.recipe.device.kind == "cpu":
-            return []
-        needed, free = 2 * images.about_cached_bytes(facts.files, size, facts.channels), host.memory()[1]
-        if needed <= free:
-            return []
-        found = f"{len(facts.files)} images at {size} px take {format_size(needed)} while they are cached, and {format_size(free)} are free"
-        return [Fault(key="trainer.args.cache", found=found, cure="Set trainer.args.cache=disk, or false.")]
-
-    def _destination_faults(self) -> list[Fault]:
-        """A folder that already holds something is never trained into."""
-        save_dir = self.recipe.trainer.args.get("save_dir")
-        if isinstance(save_dir, str) and Path(save_dir).is_dir() and any(Path(save_dir).iterdir()):
-            return [
-                Fault(
-                    key="trainer.args.save_dir",
-                    found=f"{save_dir} is not empty",
-                    cure="Name a new folder, or leave it out: the run folder is used.",
-                )
-            ]
-        return []
-
     # -- a rung in Ultralytics' words -----------------------------------------------------------------------------------
 
     def arguments(self, rung: Rung, budget: Budget) -> dict[str, Any]:
@@ -301,7 +201,7 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
         values = rung.values
         args: dict[str, Any] = {
             "model": start_of(str(values["model"])).file,
-            "data": str(Path(str(self.recipe.data)).expanduser().absolute()) if Path(str(self.recipe.data)).exists() else self.recipe.data,
+            "data": absolute(str(self.recipe.data)),
             **self.recipe.trainer.args,
             "batch": rung.micro_batch * rung.world_size,
             "nbs": rung.effective_batch,
@@ -386,8 +286,8 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
         return self._exactly(options, words, folder=folder)
 
     def _exactly(self, options: Sequence[str], words: Sequence[str], *, folder: Path) -> Command:
-        ours, place = Path(__file__).parent / "native", folder / "native"
-        files = {place / name: (ours / name).read_text(encoding="utf-8") for name in (_EXACT, *_BESIDE)}
+        place = folder / "native"
+        files = copies((_EXACT, *_BESIDE), of=Path(__file__).parent / "native", to=place)
         return Command(argv=(sys.executable, str(place / _EXACT), *options, self._task(), "train", *words), files=files)
 
     def _options(self, rung: Rung) -> tuple[str, ...]:
@@ -564,71 +464,6 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
         batches = math.ceil(report.train_samples / rung.micro_batch)
         seconds = batches * report.step_seconds + report.validation_batches_total * report.validation_batch_seconds
         return float(epochs * seconds)
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """What a model value stands for."""
-
-    file: str
-    """What Ultralytics is given: ``.pt`` (weights) or ``.yaml`` (from scratch)."""
-    note: str = ""
-    """What a person should know of it, or nothing."""
-
-
-def _smaller(asked: str, floor: Value) -> Sequence[str]:
-    """Smaller sizes of the same family, largest first. Raises ValueError for a floor that means nothing."""
-    return yolo_models.smaller(asked) if floor is None else yolo_models.down_to(asked, str(floor))
-
-
-def starts_alike(model: str, asked: str) -> bool:
-    """Whether a smaller model starts as the asked one does. True where the asked one can't be had: ``check`` says so."""
-    try:
-        pretrained = start_of(asked).file.endswith(".pt")
-    except BadInput:
-        return True
-    try:
-        return start_of(model).file.endswith(".pt") == pretrained
-    except BadInput:
-        return False
-
-
-def start_of(model: str) -> Start:
-    """What ``model`` stands for. Raises BadInput where it isn't here and can't be fetched."""
-    found = yolo_models.locate(model)
-    if found.kind == "bare":
-        if found.path is not None:
-            return Start(f"{model}.pt")
-        if yolo_models.fetchable(f"{model}.pt"):
-            return Start(f"{model}.pt", f"{model}.pt isn't here yet: Ultralytics will download it")
-        return Start(
-            f"{model}.yaml",
-            f"{model}.pt isn't here and can't be fetched: {model} trains FROM SCRATCH; ask.model={model}.pt would insist on weights",
-        )
-    if found.kind in ("weights", "architecture"):
-        if found.path is not None:
-            return Start(model)
-        if yolo_models.fetchable(model):
-            return Start(model, f"{model} isn't here yet: Ultralytics will download it")
-    looked = ", ".join(str(path) for path in found.looked_in) or "nowhere: it isn't a .pt or .yaml file"
-    cure = (
-        f"Put the file there, or train from scratch: ask.model={Path(model).stem}.yaml."
-        if found.kind == "weights"
-        else "Name a .pt or .yaml model."
-    )
-    raise BadInput([Fault(key="ask.model", found=f"{model!r} isn't here and can't be fetched (looked for {looked})", cure=cure)])
-
-
-def _file_of(model: str) -> Path | None:
-    """The file that a model of the ladder is, where it is here."""
-    return yolo_models.locate(model).path
-
-
-def _starts_from(model: str) -> str:
-    try:
-        return start_of(model).file
-    except BadInput:
-        return "nothing: it isn't here"
 
 
 def _spelled(value: Any) -> str:

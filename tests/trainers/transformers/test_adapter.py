@@ -17,11 +17,10 @@ from launcher.errors import BadInput
 from launcher.ladder.build import ladder_of
 from launcher.shared.report import TrialReport
 from launcher.trainers.suite import AdapterSuite, cpu_budget
-from launcher.trainers.transformers import adapter as adapter_module
-from launcher.trainers.transformers import arguments, models, table
+from launcher.trainers.transformers import arguments, checks, models, table
 from launcher.trainers.transformers.adapter import TransformersAdapter
 from launcher.trainers.transformers.inside import guard
-from launcher.trainers.transformers.inside.trial import replaced
+from launcher.trainers.transformers.inside.plan import replaced
 from tests.helpers.hf_data import recipe as make
 from tests.helpers.hf_data import spoken as spoken
 from tests.helpers.hf_data import sums as sums
@@ -157,7 +156,7 @@ def test_wheels_are_refused_with_what_would_work(spoken: Path, ask: dict[str, An
 
 
 def test_bf16_is_refused_on_a_card_without_it(spoken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adapter_module, "compute_capability", lambda index: (7, 5))
+    monkeypatch.setattr(checks, "compute_capability", lambda index: (7, 5))
     faults = found(make(spoken, "speech", ask={"precision": "bf16"}, device={"kind": "auto"}))
     assert len(faults) == 1 and "compute capability 7.5" in faults[0]
 
@@ -270,7 +269,7 @@ def test_what_no_trial_can_show_is_refused_where_host_memory_is_the_budget(sums:
     args = {"push_to_hub": True, "report_to": ["tensorboard", "wandb"]}
     pushed, reported = found(make(sums, "text", args=args))
     assert "hf upload" in pushed and "wandb takes memory of the budget" in reported
-    monkeypatch.setattr(adapter_module, "compute_capability", lambda index: (8, 9))
+    monkeypatch.setattr(checks, "compute_capability", lambda index: (8, 9))
     assert found(make(sums, "text", args=args, device={"kind": "auto"})) == []
 
 

@@ -296,10 +296,10 @@ def test_many_processes_on_one_card_are_refused_before_anything_is_tried(card: F
 
 
 def test_paged_optimizers_are_refused_on_a_card(card: FakeCard) -> None:
-    from launcher.trainers.transformers.adapter import _paged_problem
+    from launcher.trainers.transformers.checks import paged_problem
 
-    assert _paged_problem("paged_adamw_8bit", "cpu") is None and _paged_problem("adamw_8bit", "cuda") is None
-    problem = _paged_problem("paged_adamw_8bit", "auto")
+    assert paged_problem("paged_adamw_8bit", "cpu") is None and paged_problem("adamw_8bit", "cuda") is None
+    problem = paged_problem("paged_adamw_8bit", "auto")
     assert problem is not None and problem[1] == "Take adamw_8bit."
 
 

@@ -1,0 +1,16 @@
+"""Refuses a folder to train into that already holds something."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from launcher.errors import Fault
+
+
+def destination_faults(key: str, folder: Any) -> list[Fault]:
+    """A folder that is named under ``trainer.args`` and isn't empty is never trained into. ``key``: its name there."""
+    if not isinstance(folder, str) or not Path(folder).is_dir() or not any(Path(folder).iterdir()):
+        return []
+    cure = "Name a new folder, or leave it out: the run folder is used."
+    return [Fault(key=f"trainer.args.{key}", found=f"{folder} is not empty", cure=cure)]

@@ -1,0 +1,170 @@
+"""What is wrong with a recipe for a command of a person's, found without running anything."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from launcher.config.schema import Recipe
+from launcher.errors import Fault, did_you_mean
+from launcher.machine import devices
+from launcher.trainers.script import configs
+from launcher.trainers.script.rules import ScriptArgs
+from launcher.trainers.script.said import begin, in_config, replaced, spelling_of
+from launcher.trainers.script.spelling import ITSELF, LOADER, OUTSIDE, kind
+
+
+def faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) -> list[Fault]:
+    """All of them. ``wheels``: the adapter's own."""
+    return [
+        *_command_faults(args),
+        *_rank_faults(args, recipe.device.kind),
+        *_spelling_faults(recipe, args, wheels),
+        *_config_faults(recipe, args),
+        *_data_faults(recipe),
+    ]
+
+
+_RANK_FLAGS = ("--nproc_per_node", "--nproc-per-node", "--num_processes", "--nnodes")
+
+
+def _ranks(words: Sequence[str]) -> str | None:
+    """The words by which a launcher starts more processes than one, or None."""
+    for at, word in enumerate(words):
+        name, _, value = word.partition("=")
+        value = value or (words[at + 1] if at + 1 < len(words) else "")
+        if name in _RANK_FLAGS and value != "1":
+            return f"{name} {value}"
+    return None
+
+
+def _many_cards(ranks: str) -> Fault:
+    cure = "A trial has one card: say 1 there, and start the other processes yourself once the rung is known; or try it with device=cpu."
+    return Fault(key="trainer.args.command", found=f"it starts several processes ({ranks}), each with a card of its own", cure=cure)
+
+
+def _rank_faults(args: ScriptArgs, kind: str) -> list[Fault]:
+    """Told before anything is tried, where the device that will be taken is a card."""
+    ranks = _ranks(args.command)
+    return [_many_cards(ranks)] if ranks is not None and devices.chosen_kind(kind) == "cuda" else []
+
+
+def _command_faults(args: ScriptArgs) -> list[Fault]:
+    """A program or script that isn't there."""
+    key = "trainer.args.command"
+    program = args.command[0]
+    if shutil.which(program) is None:
+        return [
+            Fault(
+                key=key, found=f"{program!r} is no program that can be started", cure="Begin with python, torchrun, or a program on PATH."
+            )
+        ]
+    script = next((word for word in args.command[:] if word.endswith(".py") and not word.startswith("-")), None)
+    if script is not None and not Path(script).is_file():
+        near = [str(path.relative_to(Path.cwd())) for path in Path.cwd().glob("**/*.py")][:500] if not os.path.isabs(script) else []
+        return [Fault(key=key, found=f"there is no script {script!r} in {Path.cwd()}", cure=f"{did_you_mean(script, near)}Give its path.")]
+    return []
+
+
+def _spelling_faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) -> list[Fault]:
+    faults = []
+    said = {f"trainer.args.spelled.{wheel}": text for wheel, text in args.spelled.items()}
+    said |= {f"ladder.wheels.{wheel}.argument": rule.argument for wheel, rule in recipe.ladder.wheels.items() if rule.argument}
+    for key, text in said.items():
+        try:
+            kind(text)
+        except ValueError as error:
+            faults.append(Fault(key=key, found=str(error), cure="For example --batch-size, or config:train.batch_size."))
+        splits = key == "trainer.args.spelled.micro_batch" and text.partition(":")[0] in (OUTSIDE, LOADER)
+        if splits and (args.spelled.get("accumulation") != OUTSIDE or not isinstance(args.says.get("micro_batch"), int)):
+            cure = "Say trainer.args.spelled.accumulation=outside too, and trainer.args.says.micro_batch=64: what stands in the source."
+            faults.append(Fault(key=key, found="a micro-batch can only be split where its steps are held back", cure=cure))
+        elif text in (OUTSIDE, ITSELF) and key != "trainer.args.spelled.accumulation" and not splits:
+            faults.append(Fault(key=key, found=f"only accumulation can be {text}", cure="Give the script's own word for it."))
+    known = {*wheels, *recipe.ladder.wheels, "accumulation", "data"}
+    for wheel in args.spelled.keys() - known:
+        cure = f"{did_you_mean(wheel, known)}Known: {', '.join(sorted(known))}; a wheel of your own needs ladder.wheels.{wheel}.argument."
+        faults.append(Fault(key=f"trainer.args.spelled.{wheel}", found="no wheel of that name", cure=cure))
+    for wheel, value in recipe.ask.items():
+        presets = args.presets.get(wheel)
+        if presets is not None and value is not None and str(value) not in presets:
+            cure = f"{did_you_mean(str(value), presets)}Known: {', '.join(presets)}."
+            faults.append(Fault(key=f"ask.{wheel}", found=f"there is no preset {value!r}", cure=cure))
+        if value is not None and presets is None and wheel != "accumulation" and spelling_of(recipe, args, wheel) is None:
+            cure = f"Say how the script spells it, for example trainer.args.spelled.{wheel}=--{wheel.replace('_', '-')}."
+            faults.append(Fault(key=f"ask.{wheel}", found="the script has no known word for it", cure=cure))
+    accumulation, micro_batch = recipe.ask.get("accumulation"), recipe.ladder.wheels.get("micro_batch")
+    turns = "micro_batch" in recipe.ladder.order and (micro_batch is None or micro_batch.floor != recipe.ask.get("micro_batch"))
+    turns = turns and recipe.ladder.keep_batch
+    if "accumulation" not in args.spelled and (turns or accumulation not in (None, 1)):
+        cure = (
+            "Say how: trainer.args.spelled.accumulation=--accum (or config:train.accum), or =outside where the script has no word for it "
+            "and autofit shall hold its optimizer steps back; ladder.keep_batch=false accepts another effective batch; "
+            "ladder.wheels.micro_batch.floor set to the asked one leaves it as it is."
+        )
+        faults.append(
+            Fault(
+                key="trainer.args.spelled.accumulation",
+                found="a lower micro-batch needs more accumulation, and no word for it is known",
+                cure=cure,
+            )
+        )
+    return faults
+
+
+def _config_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
+    """Keys that the configuration file doesn't have."""
+    wanted = {f"trainer.args.spelled.{wheel}": text for wheel, text in args.spelled.items()}
+    wanted |= {f"ladder.wheels.{wheel}.argument": rule.argument for wheel, rule in recipe.ladder.wheels.items() if rule.argument}
+    wanted |= {f"trainer.args.set.{text}": text for text in args.set}
+    wanted |= {
+        f"trainer.args.presets.{wheel}.{name}.{text}": in_config(text)
+        for wheel, presets in args.presets.items() for name, preset in presets.items() for text in preset
+    }  # fmt: skip
+    keys = {place: text.removeprefix("config:") for place, text in wanted.items() if text.startswith("config:")}
+    if not keys:
+        return []
+    if not args.config:
+        found = "settings are spelled config:..., but no file is named"
+        return [Fault(key="trainer.args.config", found=found, cure="Name the file as in the command.")]
+    if faults := [fault for path in args.config for fault in _file_faults(path, args)]:
+        return faults
+    return [fault for place, key in keys.items() if (fault := _key_fault(place, key, args)) is not None]
+
+
+def _file_faults(path: str, args: ScriptArgs) -> list[Fault]:
+    """What keeps a configuration file from being read, or a changed copy of it from being passed."""
+    place = "trainer.args.config"
+    if not any(replaced(word, path, "") != word for word in args.command[begin(args) :]):
+        cure = f"Write it as the command does: {', '.join(args.command)}."
+        return [Fault(key=place, found=f"{path} doesn't stand in the command, so no copy could be passed", cure=cure)]
+    if Path(path).suffix not in configs.SUFFIXES:
+        found = f"{Path(path).suffix or 'no suffix'}: not a form that is known"
+        return [Fault(key=place, found=found, cure=f"Known: {', '.join(configs.SUFFIXES)}.")]
+    try:
+        configs.held(path)
+    except ValueError as error:
+        return [Fault(key=place, found=f"{path} can't be read: {error}", cure="Correct the file or its path.")]
+    return []
+
+
+def _key_fault(place: str, key: str, args: ScriptArgs) -> Fault | None:
+    """A key that none of the files has, or whose value can't be changed in its text."""
+    path = configs.last_with(args.config, key)
+    if path is None:
+        known = [name for one in args.config for name, _ in configs.leaves(configs.held(one))]
+        cure = f"{did_you_mean(key, known)}It has: {', '.join(known[:20])}{', ...' if len(known) > 20 else ''}."
+        return Fault(key=place, found=f"{' and '.join(args.config)}: no key {key!r}", cure=cure)
+    try:
+        configs.edited(Path(path).read_text(encoding="utf-8"), Path(path).suffix, {key: 1})
+    except (ValueError, configs.NoSuchKey) as error:
+        return Fault(key=place, found=f"{path}: {error}", cure="Give the key a line of its own.")
+    return None
+
+
+def _data_faults(recipe: Recipe) -> list[Fault]:
+    if recipe.data is not None and not Path(recipe.data).expanduser().exists():
+        return [Fault(key="data", found=f"{recipe.data} isn't there", cure="Give its path: data=...")]
+    return []

@@ -1,0 +1,54 @@
+"""What the arguments of a recipe say of its command: where the script's words begin, how accumulation is said, what a wheel is called."""
+
+from __future__ import annotations
+
+from launcher.config.schema import Recipe
+from launcher.ladder.rungs import Rung
+from launcher.trainers.script import batches, recognise
+from launcher.trainers.script.rules import ScriptArgs
+from launcher.trainers.script.spelling import NOMINAL, OUTSIDE, kind
+
+
+def begin(args: ScriptArgs) -> int:
+    """Where the script's own words begin in its command."""
+    return recognise.script_of(args.command)[1]
+
+
+def accumulation_form(args: ScriptArgs) -> str:
+    """The form of accumulation's spelling; nothing where none is known."""
+    return kind(args.spelled["accumulation"])[0] if "accumulation" in args.spelled else ""
+
+
+def own_accumulation(args: ScriptArgs) -> int:
+    """Micro-batches that a script without a word for accumulation takes to a step by itself."""
+    own = args.says.get("accumulation") if accumulation_form(args) == OUTSIDE else None
+    return own if isinstance(own, int) and own > 0 else 1
+
+
+def told_accumulation(args: ScriptArgs, rung: Rung) -> int:
+    """Micro-batches per optimizer step that the script, or what holds its steps back, is told of: less what it takes by itself anyway."""
+    if accumulation_form(args) != NOMINAL:
+        return rung.accumulation
+    own = batches.by_nominal(int(kind(args.spelled["accumulation"])[1]), rung.micro_batch)
+    return rung.accumulation // (own or 1)
+
+
+def spelling_of(recipe: Recipe, args: ScriptArgs, wheel: str) -> str | None:
+    rule = recipe.ladder.wheels.get(wheel)
+    return args.spelled.get(wheel) or (rule.argument if rule is not None else None)
+
+
+def in_config(spelled: str) -> str:
+    """In presets a bare dotted key means the configuration file."""
+    try:
+        kind(spelled)
+    except ValueError:
+        return f"config:{spelled}"
+    return spelled
+
+
+def replaced(word: str, path: str, copy: str) -> str:
+    flag, equals, value = word.partition("=")
+    if word == path:
+        return copy
+    return f"{flag}={copy}" if equals and value == path else word

@@ -1,0 +1,111 @@
+"""What is wrong with a recipe of YOLO's, beside its arguments, found without running anything."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from launcher.adapter.destination import destination_faults
+from launcher.config.schema import Recipe
+from launcher.errors import BadInput, Fault
+from launcher.machine import host
+from launcher.shared.sizes import format_size
+from launcher.trainers.ultralytics import arguments as yolo_arguments
+from launcher.trainers.ultralytics import images
+from launcher.trainers.ultralytics.data import DatasetFacts
+from launcher.trainers.ultralytics.starts import start_of
+
+TASKS = ("detect", "segment", "pose", "obb")
+_STRIDE = 32  # of every YOLO detector up to P5; P6 models have 64, for which Ultralytics rounds up itself
+_NOT_CHECKPOINTED = ("rtdetr", "world", "yoloe")
+
+
+def faults(recipe: Recipe, task: str, facts: DatasetFacts | None, of_data: Sequence[Fault]) -> list[Fault]:
+    """All of them. ``facts``, ``of_data``: what the data set holds, and what is wrong with it."""
+    found = []
+    if task not in TASKS:
+        found.append(Fault(key="trainer.task", found=f"task {task!r} is not covered", cure=f"Covered: {', '.join(TASKS)}."))
+    found += _model_faults(recipe)
+    if recipe.data is None:
+        found.append(Fault(key="data", found="no data set is named", cure="Give the path of its data.yaml: data=path/to/data.yaml."))
+    return [
+        *found,
+        *of_data,
+        *_size_faults(recipe),
+        *_multi_scale_faults(recipe),
+        *_shared_memory_faults(recipe),
+        *_cache_faults(recipe, facts),
+        *destination_faults("save_dir", recipe.trainer.args.get("save_dir")),
+    ]
+
+
+def _model_faults(recipe: Recipe) -> list[Fault]:
+    model = recipe.ask.get("model")
+    if not isinstance(model, str):
+        return [Fault(key="ask.model", found="no model is named", cure="For example ask.model=yolo11l.pt.")]
+    faults = []
+    if recipe.ask.get("checkpointing") and any(name in model.lower() for name in _NOT_CHECKPOINTED):
+        faults.append(
+            Fault(
+                key="ask.checkpointing",
+                found=f"{model} has a forward pass of its own",
+                cure="Take checkpointing out of the ladder for it.",
+            )
+        )
+    try:
+        start_of(model)
+    except BadInput as refused:
+        faults += refused.faults
+    return faults
+
+
+def _size_faults(recipe: Recipe) -> list[Fault]:
+    """Ultralytics rounds a size off the stride up and goes on: another run than asked."""
+    size = recipe.ask.get("image_size")
+    if not isinstance(size, int) or size % _STRIDE == 0:
+        return []
+    nearest = f"{size // _STRIDE * _STRIDE} or {(size // _STRIDE + 1) * _STRIDE}"
+    return [Fault(key="ask.image_size", found=f"{size} is not a multiple of the stride {_STRIDE}", cure=f"Ask for {nearest}.")]
+
+
+def _multi_scale_faults(recipe: Recipe) -> list[Fault]:
+    """Ultralytics 8.3 only has it on or off, and on means from half the image size to one and a half."""
+    asked = recipe.ask.get("multi_scale")
+    if not asked or asked == 0.5 or not yolo_arguments.is_flag("multi_scale"):
+        return []
+    cure = "Ask for 0.5 or 0, or install ultralytics 8.4 or later."
+    return [Fault(key="ask.multi_scale", found=f"{asked!r}: the installed Ultralytics has it on (0.5) or off", cure=cure)]
+
+
+def _shared_memory_faults(recipe: Recipe) -> list[Fault]:
+    """Data loader workers hand over whole batches through /dev/shm; too small a one kills them mid-epoch."""
+    workers = yolo_arguments.value_of(recipe.trainer.args, "workers")
+    size, micro_batch = recipe.ask.get("image_size") or 640, recipe.ask.get("micro_batch")
+    free = host.shared_memory_free()
+    if not (isinstance(workers, int) and isinstance(size, int) and isinstance(micro_batch, int)) or workers < 1 or free is None:
+        return []
+    if recipe.device.kind == "cpu":  # Ultralytics uses no workers on a CPU
+        return []
+    batch_bytes = micro_batch * 3 * size * size  # uint8 images; labels are small beside them
+    needed = batch_bytes * min(workers, os.cpu_count() or 1)  # every worker holds at least the batch it is handing over
+    if needed <= free:
+        return []
+    batch, left = format_size(batch_bytes), format_size(free)
+    found = f"{workers} workers hand over batches of {batch} through /dev/shm, which has {left} free"
+    return [Fault(key="trainer.args.workers", found=found, cure="Set trainer.args.workers=0, or enlarge /dev/shm (docker run --shm-size).")]
+
+
+def _cache_faults(recipe: Recipe, facts: DatasetFacts | None) -> list[Fault]:
+    """Beside a card, cached images are host memory, which no trial measures: they must fit into what is free there.
+
+    Twice their size is needed while they are packed (``BaseDataset.check_cache_ram``, which otherwise goes on without a cache).
+    """
+    size = recipe.ask.get("image_size") or 640
+    cached = yolo_arguments.value_of(recipe.trainer.args, "cache") in (True, "ram")
+    if not cached or facts is None or not isinstance(size, int) or recipe.device.kind == "cpu":
+        return []
+    needed, free = 2 * images.about_cached_bytes(facts.files, size, facts.channels), host.memory()[1]
+    if needed <= free:
+        return []
+    found = f"{len(facts.files)} images at {size} px take {format_size(needed)} while they are cached, and {format_size(free)} are free"
+    return [Fault(key="trainer.args.cache", found=found, cure="Set trainer.args.cache=disk, or false.")]
