@@ -145,14 +145,24 @@ from launcher.shared.activity import doing, now
 from launcher.errors import Interrupted
 from launcher.cli.terminal import Streams, Terminal
 streams, terminal = Streams(), Terminal(as_json=False)
-spinner.SILENT_S = 0.2
+spinner.SILENT_S = float(sys.argv[1])
+drawn, words = set(), spinner._Words.__rich__
+def draw(self):
+    drawn.add(words(self).plain)
+    return words(self)
+spinner._Words.__rich__ = draw
+def on_the_screen(text):
+    while sys.stderr.isatty() and not any(one.startswith(text) for one in drawn):
+        time.sleep(0.01)
 def act():
     with doing("reading the data"):
+        on_the_screen("reading the data")
         terminal.say("found: " + "a word of many " * 8)
         with doing("counting", told=True):
             now("counting on")
+            on_the_screen("counting on")
             time.sleep(0.4)
-        time.sleep(float(sys.argv[1]))
+        time.sleep(float(sys.argv[2]))
         raise Interrupted("SIGTERM")
 cli._guarded(act, terminal)
 streams.close()
@@ -160,14 +170,16 @@ streams.close()
 
 
 def test_a_spinner_leaves_nothing_behind_however_it_ends(tmp_path: Path) -> None:
-    seen = screens.shown((sys.executable, "-c", SPINS, "0.4"), cwd=tmp_path)
+    seen = screens.shown((sys.executable, "-c", SPINS, "0.2", "0"), cwd=tmp_path)
     assert seen.rows[-1].startswith("autofit: interrupted by SIGTERM") and len(seen.rows) == 3, seen.text
     said = seen.said.decode()
     assert "reading the data" in said and "counting on" in said
 
 
 def test_without_a_terminal_what_takes_a_while_is_told_once_and_what_is_short_is_not(tmp_path: Path) -> None:
-    for waits, expected in (("2", 1), ("0", 0)):
-        done = subprocess.run([sys.executable, "-c", SPINS, waits], cwd=tmp_path, env=ENV, capture_output=True, text=True, check=False)
+    for silent, waits, expected in (("0.2", "2", 1), ("3600", "0", 0)):
+        done = subprocess.run(
+            [sys.executable, "-c", SPINS, silent, waits], cwd=tmp_path, env=ENV, capture_output=True, text=True, check=False
+        )
         assert done.stderr.count("reading the data ...") == expected and "counting" not in done.stderr
         assert "..." not in done.stdout  # what is asked for may go to a file
