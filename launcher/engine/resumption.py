@@ -74,6 +74,9 @@ def resumable(place: str | Path, words: Sequence[str] = ()) -> Resumable:
     if record.format != FORMAT:
         was = f"its record has the format {record.format}, and this autofit goes on with format {FORMAT}"
         raise _refused(path, was, _ANEW)
+    if record.unread:
+        keys = ", ".join(sorted(record.unread))
+        raise _refused(path / "record.json", f"it has the format {FORMAT}, and yet another shape in {keys}", WITHOUT_A_RECORD)
     if record.status in _OVER and not record.attempts:
         raise _refused(path, f"it never came to a full run: {record.status}", "Launch it anew, with what its trials have told.")
     if record.status == Status.DONE and not record.attempts and record.fit_only is not False:
@@ -87,15 +90,13 @@ def resumable(place: str | Path, words: Sequence[str] = ()) -> Resumable:
 def _record(path: Path) -> Record:
     if not path.is_dir():
         raise _refused(path, "there is no such folder", "Give the folder of a run: runs/autofit/NAME-DATE-TIME.")
-    try:
-        record = Record.model_validate_json((path / "record.json").read_bytes())
-    except (OSError, ValueError) as error:
+    record = Record.read(path / "record.json")
+    if record is None:
         if (path / "record.json").is_file() and (path / "recipe.yaml").is_file():
-            raise _refused(
-                path / "record.json", f"the run's record is torn, and nothing else says how far it had come: {error}", WITHOUT_A_RECORD
-            ) from error
+            torn = "the run's record is torn, and nothing else says how far it had come"
+            raise _refused(path / "record.json", torn, WITHOUT_A_RECORD)
         cure = "Give the folder of a run: runs/autofit/NAME-DATE-TIME."
-        raise _refused(path, f"it isn't a run of autofit: no record.json that can be read ({error})", cure) from error
+        raise _refused(path, "it isn't a run of autofit: it has no record.json that can be read", cure)
     if not record.status or not (path / "recipe.yaml").is_file():
         raise _refused(path, "it isn't a run of autofit that can be gone on with", _ANEW)
     return record

@@ -267,9 +267,14 @@ class Record(_Part):
         return record
 
     @property
+    def unread(self) -> frozenset[str]:
+        """Keys that were left out: they have another shape than they should."""
+        return self._unread
+
+    @property
     def may_name_checkpoints(self) -> bool:
         """Whether an attempt has left one, or what attempts have left can't be understood."""
-        return "attempts" in self._unread or any(attempt.left for attempt in self.attempts)
+        return "attempts" in self.unread or any(attempt.left for attempt in self.attempts)
 
 
 def schema() -> str:

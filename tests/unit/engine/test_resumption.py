@@ -72,6 +72,12 @@ def test_a_folder_that_is_not_there_or_is_no_run(tmp_path: Path) -> None:
     assert "it isn't a run of autofit" in refusal(tmp_path / "data")
 
 
+def test_a_record_of_another_shape_is_not_gone_on_with(tmp_path: Path) -> None:
+    assert "another shape in attempts" in refusal(run_folder(tmp_path, attempts=[{"left": "all of them"}]))
+    (tmp_path / "later").mkdir()
+    assert "has the format 3" in refusal(run_folder(tmp_path / "later", format=3, attempts="none"))
+
+
 def test_a_record_that_is_torn_is_told_from_a_folder_that_is_no_run(tmp_path: Path) -> None:
     folder = run_folder(tmp_path)
     (folder / "record.json").write_text((folder / "record.json").read_text()[:40])
