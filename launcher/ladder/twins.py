@@ -284,9 +284,10 @@ def _power(figures: Figures, rounding: float, times: float) -> int:
 
 
 def with_one_row(different: Finding, first: Twin, other: Twin) -> Finding:
-    """What differs, after twins of one row, repeated: where they agree, up to a factor, only unequal rows make the difference."""
+    """What differs, after twins of one row, repeated: where they agree, up to a factor, only unequal rows make the difference. The very
+    finding where that row tells nothing: without a target it has no gradient."""
     held = _held(other, 0)
-    if not held or different.kind is not FindingKind.DIFFERENT:
+    if different.kind is not FindingKind.DIFFERENT or not any(math.isfinite(one.length_first) and one.length_first for one, _ in held):
         return different
     if any(figures.length_first and figures.length <= APART * figures.length_first for figures, _ in held):
         return _see_each_other(different)

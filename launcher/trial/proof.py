@@ -23,6 +23,8 @@ from launcher.trial.twins import OutOfTime, Twins
 
 MOST_ROWS = 64
 """Of a micro-batch by which a factor is confirmed."""
+ONE_ROW_DRAWS = 3
+"""Times that a repeated row is drawn, where it has no target that first time (none of its tokens is masked)."""
 REFUSED = frozenset(FindingKind) - {FindingKind.SAME, FindingKind.UNCOMPARABLE}
 
 
@@ -193,8 +195,10 @@ class _Proving:
                 twins, finding = again, forced
         if finding.kind is FindingKind.DIFFERENT:
             with contextlib.suppress(OutOfTime):  # why they differ isn't known then; that they do is
-                one = self._twins.run(adapter, [layouts[0], layouts[-1]], same_row=True)
-                finding = with_one_row(finding, one[0], one[1])
+                for draws in range(1, ONE_ROW_DRAWS + 1):
+                    one = self._twins.run(adapter, [layouts[0], layouts[-1]], same_row=draws)
+                    if (found := with_one_row(finding, one[0], one[1])) is not finding:
+                        return found, twins
         return finding, twins
 
     def _only_of_few(self, mended: Proves, layouts: Sequence[tuple[int, int]]) -> str:

@@ -18,6 +18,7 @@ def twin(
     factor: float = 1.0,
     rest: float = 1e-7,
     length: float = 1.0,
+    length_first: float = 1.0,
     later: float = 1e-7,
     rates: Sequence[float] = (),
     rows_each: int | None = None,
@@ -30,8 +31,9 @@ def twin(
     each, made = rows_each or micro_batch * accumulation, []
     for number in range(steps):
         figures = Figures(
-            apart=(apart or 0.0) if number == 0 else later, factor=factor, rest=rest, length=length, length_first=1.0, mismatch=mismatch
-        )
+            apart=(apart or 0.0) if number == 0 else later, factor=factor, rest=rest, length=length, length_first=length_first,
+            mismatch=mismatch,
+        )  # fmt: skip
         rate = rates[number] if rates else 0.1
         made.append(
             Step(

@@ -52,6 +52,12 @@ def test_one_row_repeated_tells_weights_from_rows_that_see_each_other(rest: floa
     assert with_one_row(different, first(), repeated).kind is kind
 
 
+@pytest.mark.parametrize("length", [0.0, math.nan])
+def test_one_row_without_a_target_tells_nothing(length: float) -> None:
+    different = judged((4, 0.5, 0.8, 0.5))
+    assert with_one_row(different, first(), twin(1, 4, apart=0.0, factor=0.0, rest=0.0, length=length, length_first=length)) is different
+
+
 def test_a_learning_rate_that_hangs_on_the_batch_is_named_with_both_numbers() -> None:
     found = compare(first(), [twin(1, 4, apart=1e-7, rates=(0.025, 0.025, 0.025))])
     assert found.kind is FindingKind.SETTINGS and "0.025 at 1 x 4, 0.1 at 4 x 1" in found.why

@@ -260,6 +260,20 @@ def test_a_cure_that_does_not_help_is_not_taken(played: Callable[[Says], tuple[P
     assert rounds[:2] == ["4x1 1x4", "4x1 1x4 same_row"]
 
 
+def test_a_repeated_row_without_a_target_is_drawn_again(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
+    """Masked language modelling masks none of the tokens of a short text now and then: its gradient is zero then."""
+
+    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
+        if "update" in args:
+            return same_or_first(micro, accumulation)
+        if told.get("same_row") == 1:
+            return twin(micro, accumulation, apart=None if accumulation == 1 else 0.0, factor=0.0, rest=0.0, length=0.0, length_first=0.0)
+        return twin(micro, accumulation, apart=None if accumulation == 1 else 3.0, factor=4.0, rest=1e-7 if told else 0.5)
+
+    found, rounds = played(says)
+    assert rounds[:3] == ["4x1 1x4", "4x1 1x4 same_row", "4x1 1x4 same_row"] and found.same.cure == {"update": "average"}, found
+
+
 def test_what_is_known_to_differ_is_refused_though_no_time_is_left_to_say_why(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
     def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
         if told or "update" in args:

@@ -225,7 +225,7 @@ class Rows:
             self.sites, self._told_sites = self._first.sites(), True
         collate, rows = bare(collate, data)
         begin = self.counts.get(number, 0) - len(rows)
-        numbers = [0 if self._told.same_row else begin + at for at in range(len(rows))]
+        numbers = [self._told.same_row or begin + at for at in range(len(rows))]
         with seeded(_ROW_SEED):
             collation = Collation(numbers, sites=self.sites, seed=seed, left=pads_left(collate))
             with collating(self._rest, collation):
@@ -238,7 +238,7 @@ class Rows:
             index = self._repeated.setdefault(number, index)
         elif at < len(self._told.rows) and number == self._told.rows_of:
             index = int(self._told.rows[at])
-        with seeded(_ROW_SEED + (0 if self._told.same_row else at)):
+        with seeded(_ROW_SEED + (self._told.same_row or at)):
             several = getattr(dataset, "__getitems__", None)
             row = several([index])[0] if several else dataset[index]
         self.add(number, str(index), row)

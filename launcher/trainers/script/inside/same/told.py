@@ -31,8 +31,8 @@ class Told:
     """Samples of the asked optimizer step itself, which says whether a pass over the data ends with a smaller one."""
     against: str = ""
     """Folder of the records of the twin whose gradients these are held against; empty: this is the first."""
-    same_row: bool = False
-    """Every row is the first one."""
+    same_row: int = 0
+    """Every row is the first one, with what the row of this number draws; 0: rows as they come."""
     rows: tuple[str, ...] = ()
     """Indices of the first twin's rows, which are taken whatever the sampler says; empty: the sampler's."""
     rows_of: int = 0
