@@ -26,7 +26,7 @@ class Least:
 
 def of(walk: Row) -> Least:
     """``walk``: a row of the search of that name. Its failures are looked at from the last, which closes most."""
-    ladder, proof, seconds, trials = _ladder(walk["ask"]), list[Tried](), 0.0, 0
+    ladder, proof, seconds, trials = ladder_of(walk["ask"]), list[Tried](), 0.0, 0
     for trial in reversed(walk["trials"]):
         verdict = Verdict(kind=Kind(trial["verdict"]), phase=trial["phase"], why="")
         tried = Tried(rung=ladder.rungs[trial["rung_index"]], verdict=verdict)
@@ -38,6 +38,6 @@ def of(walk: Row) -> Least:
 
 
 @cache
-def _ladder(ask: str) -> Ladder:
+def ladder_of(ask: str) -> Ladder:
     (draft,) = compose.drafts([*{**ASKS, **DEEP}[ask], "device=cpu"], program="autofit ladder", advice=suggestions)
     return prepare.ladder_of(draft)
