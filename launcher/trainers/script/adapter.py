@@ -9,7 +9,7 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -46,6 +46,18 @@ MOST_ACCUMULATION = 4
 """Micro-batches per optimizer step in a trial."""
 _ACCUMULATED = re.compile(r"accumulate: \d+ micro-batches, (\d+) optimizer steps")
 """The last word of what accumulates from outside (``native/accumulate``)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Variant:
+    """How a rung's command differs from that of its full run."""
+
+    accumulation: int | None = None
+    """Another than the rung's."""
+    short: bool = False
+    """As short as a twin."""
+    points: bool = False
+    """Evaluates as often as a twin."""
 
 
 class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
@@ -191,15 +203,15 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
 
     # -- a rung in the script's words -----------------------------------------------------------------------------------
 
-    def line(self, rung: Rung, *, run: Path, accumulation: int | None = None, short: bool = False, points: bool = False) -> Line:
-        """The command of one rung. ``run``: what {run} stands for. ``accumulation``: another than the rung's. ``short``, ``points``: as a
-        twin's."""
+    def line(self, rung: Rung, *, run: Path, variant: Variant | None = None) -> Line:
+        """The command of one rung. ``run``: what {run} stands for."""
+        variant = variant or Variant()
         line = Line(words=list(self.args.command), begin=begin(self.args), env=dict(self.args.env))
         for spelled, value in self.args.set.items():
             line.set(spelled, value.replace("{run}", str(run)) if isinstance(value, str) else value)
         if self.recipe.data is not None and "data" in self.args.spelled:
             line.set(self.args.spelled["data"], self.recipe.data)
-        values: dict[str, Any] = {**rung.values, "accumulation": accumulation or told_accumulation(self.args, rung)}
+        values: dict[str, Any] = {**rung.values, "accumulation": variant.accumulation or told_accumulation(self.args, rung)}
         nominal = accumulation_form(self.args) == NOMINAL
         for wheel, value in values.items():
             if value is None or (self.args.says.get(wheel) == value and not (wheel == "accumulation" and nominal)):
@@ -211,14 +223,14 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
                 line.split = (int(self.args.says[wheel]), value, form[1])
             elif spelling is not None:
                 line.set(spelling, value // own_accumulation(self.args) if spelling == OUTSIDE else value)
-        for spelled, said in self._counted_out(rung, short=short, points=points).items():
+        for spelled, said in self._counted_out(rung, variant).items():
             line.set(spelled, said)
         return line
 
-    def _counted_out(self, rung: Rung, *, short: bool, points: bool) -> dict[str, int]:
+    def _counted_out(self, rung: Rung, variant: Variant) -> dict[str, int]:
         """How long training is, and how often it evaluates, where that isn't as asked: in micro-batches, or in a twin."""
         most = {spelled: SHORT_PASSES if wheel_names.counts_passes(batches.name(spelled)) else SHORT_STEPS for spelled in self.args.lengths}
-        least = {**(most if short else {}), **(dict.fromkeys(self.args.points, SHORT_POINTS) if points else {})}
+        least = {**(most if variant.short else {}), **(dict.fromkeys(self.args.points, SHORT_POINTS) if variant.points else {})}
         found = {}
         for spelled, asked in {**self.args.lengths, **self.args.points}.items():
             times = rung.accumulation // self._asked_accumulation if spelled in self.args.counts else 1
@@ -227,16 +239,20 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
                 found[spelled] = said
         return found
 
-    def _placed(
-        self, rung: Rung, *, place: Path, run: Path, accumulation: int | None = None, short: bool = False, points: bool = False
-    ) -> tuple[Line, dict[Path, str]]:
+    def _placed(self, rung: Rung, *, place: Path, run: Path, variant: Variant | None = None) -> tuple[Line, dict[Path, str]]:
         """The command with the files that it needs in ``place``: a changed copy of its configuration, what accumulates from outside."""
-        line = self.line(rung, run=run, accumulation=accumulation, short=short, points=points)
+        variant = variant or Variant()
+        line = self.line(rung, run=run, variant=variant)
+        files = self._from_outside(line, variant.accumulation or rung.accumulation, place)
+        return line, {**files, **self._config_copies(line, rung, place)}
+
+    def _from_outside(self, line: Line, told: int, place: Path) -> dict[Path, str]:
+        """The files that act in the script's processes; the line gets their variables. ``told``: micro-batches in an optimizer step."""
         files: dict[Path, str] = {}
         if line.outside > 1 or line.split is not None:
             variables, files = outside.placed(line.outside, split=line.split, place=place, env=line.env)
             line.env |= variables
-        if self.args.update is not None and (told := accumulation or rung.accumulation) > self._asked_accumulation:
+        if self.args.update is not None and told > self._asked_accumulation:
             times = told / self._asked_accumulation
             variables, more = outside.put_right(self.args.update, times=times, place=place, env=line.env)
             line.env |= variables
@@ -245,6 +261,11 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
             variables, more = outside.set_fields(self._given(), line.fields, place=place, env=line.env)
             line.env |= variables
             files = {**files, **more}
+        return files
+
+    def _config_copies(self, line: Line, rung: Rung, place: Path) -> dict[Path, str]:
+        """Copies of configuration files with the rung's values; the line names them."""
+        files: dict[Path, str] = {}
         by_file: dict[str, dict[str, Any]] = {}
         for key, value in line.config.items():
             path = configs.last_with(self.args.config, key) or next(iter(self.args.config), None)
@@ -256,7 +277,7 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
             copy = _free(place / f"{source.stem}.rung{rung.index}{source.suffix}", files)
             files = {**files, copy: configs.edited(source.read_text(encoding="utf-8"), source.suffix, changes, new=new)}
             line.words = [*line.words[: line.begin], *(replaced(word, path, str(copy)) for word in line.words[line.begin :])]
-        return line, files
+        return files
 
     def _given(self) -> dict[str, Any]:
         """What the script's source gives to the fields of its TrainingArguments."""
@@ -266,7 +287,7 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         run = folder / "scratch" / "run"
         told = self._in_trial(rung)
-        line, files = self._placed(rung, place=folder / "config", run=run, accumulation=told)
+        line, files = self._placed(rung, place=folder / "config", run=run, variant=Variant(accumulation=told))
         payload = {
             "accumulation": told,
             "argv": [*line.words, *self.args.validation.force],
@@ -327,7 +348,7 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
         return self._with(spelled={**self.args.spelled, "accumulation": OUTSIDE})
 
     def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True, points: bool = False) -> Command:
-        line, files = self._placed(rung, place=folder / "native", run=folder / "run", short=short, points=points)
+        line, files = self._placed(rung, place=folder / "native", run=folder / "run", variant=Variant(short=short, points=points))
         return Command(argv=tuple(line.words), env={**line.env, **_hidden_cards(budget)}, files=files)
 
     def counted(self) -> str:

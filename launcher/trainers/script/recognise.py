@@ -71,8 +71,9 @@ def understand(words: Sequence[str]) -> Understood:
     if not unknown and "accumulation" not in beliefs and (batch := beliefs.get("micro_batch")) is not None and _usable(batch):
         unknown = _accumulation(beliefs, settled, script)
     counted_out = partial(said_lengths.counted_out, words[begin:], declared, python, held)
-    lengths, points = counted_out(said_lengths.is_length) or training_arguments.lengths(given), counted_out(wheel_names.counts_points)
-    return _recipe(words, beliefs, doubts, config, unknown=unknown, lengths=lengths, points=points)
+    lengths = counted_out(said_lengths.is_length) or training_arguments.lengths(given)
+    said = {"config": config, "lengths": lengths, "points": counted_out(wheel_names.counts_points)}
+    return _recipe(words, beliefs, doubts, said, unknown=unknown)
 
 
 def _accumulation(beliefs: dict[str, Belief], settled: Sequence[Belief], script: Path | None) -> str:
@@ -154,19 +155,19 @@ def _recipe(
     words: Sequence[str],
     beliefs: Mapping[str, Belief],
     doubts: Sequence[Doubt],
-    config: Sequence[str],
+    said: Mapping[str, Any],
     *,
     unknown: str,
-    lengths: Mapping[str, int],
-    points: Mapping[str, int],
 ) -> Understood:
-    """The recipe that the beliefs amount to."""
+    """The recipe that the beliefs amount to. ``said``: the configuration files, and how long it trains and how often it evaluates.
+    ``unknown``: why accumulation isn't known."""
     wheels = {wheel: belief for wheel, belief in beliefs.items() if _usable(belief)}
     order = _order(wheels)
     spelled = {wheel: belief.spelling for wheel, belief in beliefs.items() if wheel in wheels or wheel == "micro_batch"}
     rules = _rules(wheels, order)
     says = {wheel: belief.value for wheel, belief in wheels.items()}
-    long = {name: dict(said) for name, said in (("lengths", lengths), ("points", points)) if said and order}
+    long = {name: dict(said[name]) for name in ("lengths", "points") if said[name] and order}
+    config = said["config"]
     named = {"config": config[0] if len(config) == 1 else list(config)} if config else {}
     remarks = () if "accumulation" in wheels else (f"accumulation: {unknown or 'not known, so the micro-batch is not turned'}",)
     return Understood(

@@ -445,8 +445,7 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
     def tracing(self, rung: Rung, *, cuda: bool) -> Tracing:
         facts = self._data[0]
         args = self.recipe.trainer.args
-        return tracing.of(
-            rung,
+        said = tracing.Traced(
             task=self._task(),
             model=str(rung.values["model"]),
             classes=1 if args.get("single_cls") else len(facts.names) if facts else None,
@@ -454,8 +453,8 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
             labels=facts.most_labels if facts else None,
             val_batch=self._val_batch(rung),
             args=lambda name: yolo_arguments.value_of(args, name),
-            cuda=cuda,
         )
+        return tracing.of(rung, said, cuda=cuda)
 
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         if not report.step_seconds or not report.train_samples:

@@ -1,9 +1,10 @@
-"""A rung of a YOLO training -> how it can be traced without memory. ``inside.trace`` says what is traced."""
+"""Says how a rung of a YOLO training can be traced without memory. ``inside.trace`` says what is traced."""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,34 +38,40 @@ LEFT_OUT = (
 )
 
 
-def of(
-    rung: Rung,
-    *,
-    task: str,
-    model: str,
-    classes: int | None,
-    channels: int,
-    labels: int | None,
-    val_batch: int | None,
-    args: Any,
-    cuda: bool,
-) -> Tracing:
-    """Raises Untraceable. ``args``: Ultralytics' own, with its defaults; ``classes`` and ``labels``: None where there is no data."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Traced:
+    """What of a recipe decides the trace of a rung, beside the rung."""
+
+    task: str
+    model: str
+    classes: int | None
+    """None where there is no data."""
+    channels: int
+    labels: int | None
+    """Most in one image; None where there is no data."""
+    val_batch: int | None
+    args: Callable[[str], Any]
+    """Ultralytics' own, with its defaults."""
+
+
+def of(rung: Rung, said: Traced, *, cuda: bool) -> Tracing:
+    """Raises Untraceable."""
+    args = said.args
     if importlib.util.find_spec("ultralytics") is None:
         raise Untraceable(
             f"the package ultralytics isn't installed here, and its own model is what is traced: {install.extra('ultralytics')}"
         )
-    if task != "detect":
+    if said.task != "detect":
         raise Untraceable(
-            f"only detection is traced; what a loss of task {task!r} keeps for each image of a batch isn't known without data"
+            f"only detection is traced; what a loss of task {said.task!r} keeps for each image of a batch isn't known without data"
         )
     drawn = _drawn(rung)
     payload = {
-        "model": _traced_as(model),
-        "age": _age(model),
-        "classes": classes or CLASSES,
-        "channels": channels,
-        "labels": (labels or LABELS) * (MOSAIC if args("mosaic") else 1),
+        "model": _traced_as(said.model),
+        "age": _age(said.model),
+        "classes": said.classes or CLASSES,
+        "channels": said.channels,
+        "labels": (said.labels or LABELS) * (MOSAIC if args("mosaic") else 1),
         "optimizer": "AdamW" if args("optimizer") == "auto" else args("optimizer"),
         "automatic": args("optimizer") == "auto",
         "amp": bool(args("amp")) and cuda,
@@ -76,7 +83,7 @@ def of(
     sizes = {
         "images": rung.micro_batch,
         "side": drawn // STRIDE,
-        "val_images": val_batch or 2 * rung.micro_batch,
+        "val_images": said.val_batch or 2 * rung.micro_batch,
         "val_side": _asked(rung) // STRIDE + 1,  # rectangles are padded by half a stride, then to the next one
     }
     return Tracing(
