@@ -74,7 +74,7 @@ def ended(console: Console, fit: Fit) -> None:
         times = f" in {len(fit.attempts)} attempts" if len(fit.attempts) > 1 else ""
         as_asked = fit.steps is None or not fit.steps.otherwise
         how = ("done", "green") if as_asked else ("at its end, but not done: it is another training than asked", "red")
-        prose.say(console, Text.assemble(how, f"{times} in {prose.duration(seconds)}; record: {fit.job.folder.final}"))
+        prose.say(console, Text.assemble(how, f"{times} in {prose.duration(seconds)}; record: {fit.job.folder.record}"))
         _steps(console, fit)
         for name, value in _flat(fit.results):
             prose.say(console, f"  {name:<28} {value}")

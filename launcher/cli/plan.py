@@ -96,7 +96,7 @@ def _extrapolated(draft: Draft, gpus: list[str], terminal: Terminal) -> Answer:
     status = state.Status.DONE if last.fits else state.status_of(last.kind)
     record = {"status": status, "trials": [one.as_record() for one in trials], "run_dir": str(job.folder.path)}
     record = {**(made.record() if made is not None else {}), **record}
-    job.folder.replace_json(job.folder.final, record)
+    job.folder.replace_json(job.folder.record, record)
     if made is None and last.fits:
         raise BadInput([_no_line(trials[-1].rung.micro_batch)])
     return Answer(status=state.exit_code_of(status), record=record)

@@ -147,7 +147,7 @@ def _refuse_older(run: Run) -> None:
     if run.state != "unknown":
         return
     found = "its record says that it is under way, but nothing says which process runs it: an older autofit wrote it"
-    raise BadInput([Fault(key="", where=str(run.folder.path), found=found, cure=f"See {run.folder.final} and its logs.")])
+    raise BadInput([Fault(key="", where=str(run.folder.path), found=found, cure=f"See {run.folder.record} and its logs.")])
 
 
 def _after(run: Run) -> str:

@@ -162,7 +162,7 @@ def try_one(draft: Draft, screen: Listener) -> tuple[Trial, dict[str, Any]]:
     job, (tried,) = try_some(draft, screen, lambda ladder, made: None if made else ladder.rungs[wanted])
     job.tell(TrialReported(job=job, trial=tried))
     record = {"status": "done", **tried.as_record(), "run_dir": str(job.folder.path), "report": tried.report}
-    job.folder.replace_json(job.folder.final, record)
+    job.folder.replace_json(job.folder.record, record)
     return tried, record
 
 

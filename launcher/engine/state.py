@@ -143,7 +143,7 @@ class Fit:
     def write(self) -> None:
         """Puts the record into the run folder. A full disk ends nothing: what was there stays."""
         with suppress(OSError):
-            self.job.folder.replace_json(self.job.folder.final, self.as_record())
+            self.job.folder.replace_json(self.job.folder.record, self.as_record())
 
     @property
     def memory(self) -> Memory | None:

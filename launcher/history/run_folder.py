@@ -15,7 +15,7 @@ runs/autofit/RECIPE-DATE-TIME/
   run.stdout.log, run.stderr.log   of the first attempt; run.stdout.N.log, run.stderr.N.log of attempt N
   stalled.1.txt        (2, 3, ...) where the processes of an attempt stood when nothing had come from it for too long
   series.jsonl         what the full run used and how far it had come, over time (``series``)
-  record.json          the final record; the same that --json prints
+  record.json          the launch as it is, and in the end how it ended; the same that --json prints (``records``)
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class RunFolder:
         return AttemptFiles(self.path, number)
 
     @property
-    def final(self) -> Path:
+    def record(self) -> Path:
         return self.path / "record.json"
 
     @property

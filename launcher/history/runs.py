@@ -168,7 +168,7 @@ class Run:
     def goes_on_from(self) -> str:
         """What it can be gone on from, where that was seen when its last attempt ended; ``TORN`` where its record can't be read."""
         if self.record is None:
-            return TORN if self.folder.final.is_file() else ""
+            return TORN if self.folder.record.is_file() else ""
         return self.record.attempts[-1].goes_on_from if self.record.attempts else ""
 
     @property
@@ -310,7 +310,7 @@ class Reader:
         return Run(
             folder=self._folder,
             ownership=ownership,
-            record=Record.read(self._folder.final),
+            record=Record.read(self._folder.record),
             events=dict(self._last),
             lines=tuple(self._lines),
             tried=self._tried,

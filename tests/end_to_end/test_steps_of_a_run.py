@@ -65,7 +65,7 @@ def test_a_run_that_made_what_was_due_says_so(tmp_path: Path, monkeypatch: pytes
     fit, shown = ran(tmp_path, "--epochs", "2", epochs=2)
     assert fit.status is Status.DONE and fit.steps is not None and (fit.steps.made, fit.steps.line) == (16, "proven")
     assert "16, as due by --epochs 2 over 256 samples" in shown
-    record = json.loads(fit.job.folder.final.read_text(encoding="utf-8"))
+    record = json.loads(fit.job.folder.record.read_text(encoding="utf-8"))
     assert [one["same_training"]["steps"] for one in record["trials"]] == ["proven", "proven"] and record["steps"]["due"] == [16, 16]
 
 
@@ -78,7 +78,7 @@ def test_a_run_that_counts_micro_batches_is_not_silently_done(tmp_path: Path, mo
     assert "not done: it is another training than asked" in shown and line in shown
     events = [json.loads(text) for text in fit.job.folder.events.read_text(encoding="utf-8").splitlines()]
     assert any(one["event"] == "steps" and one["line"] == line for one in events)
-    record = json.loads(fit.job.folder.final.read_text(encoding="utf-8"))
+    record = json.loads(fit.job.folder.record.read_text(encoding="utf-8"))
     assert record["trials"][1]["same_training"]["steps"] == record["attempts"][0]["same_training"]["steps"] == line
 
 

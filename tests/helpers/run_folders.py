@@ -41,7 +41,7 @@ def tell(folder: RunFolder, *, status: str, **more: Any) -> None:
                 now = {"at": time.time() + second - 10, "peak_bytes": 410 * MIB - second, "epoch": 2, "step": second, "loss": 9.5 - second}
                 Series(folder.series).add({**known, **now, "done": (1 + second / 30) / 6})
     folder.replace_json(
-        folder.final, {"status": status, "recipe": "demo", "device": DEVICE, **(trial if status != "trying" else {}), **more}
+        folder.record, {"status": status, "recipe": "demo", "device": DEVICE, **(trial if status != "trying" else {}), **more}
     )
 
 

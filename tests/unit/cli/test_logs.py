@@ -35,7 +35,7 @@ def launch(status: str = "done") -> RunFolder:
     folder.attempt(1).stdout.write_bytes(b"epoch 1\repoch 2\n\xff no text\n")
     folder.attempt(1).stderr.write_text("a warning\n")
     with owner.owning(folder.path):
-        folder.replace_json(folder.final, {"status": status, "recipe": "demo"})
+        folder.replace_json(folder.record, {"status": status, "recipe": "demo"})
     return folder
 
 
@@ -86,13 +86,13 @@ from {package}.history import owner
 from {package}.history.run_folder import RunFolder
 folder = RunFolder(Path(sys.argv[1]))
 with owner.owning(folder.path):
-    folder.replace_json(folder.final, {{"status": "running", "recipe": "demo"}})
+    folder.replace_json(folder.record, {{"status": "running", "recipe": "demo"}})
     print(flush=True)
     for line in sys.stdin:
         with folder.attempt(1).stdout.open("a") as out:
             out.write(line)
         print(flush=True)
-    folder.replace_json(folder.final, {{"status": "done", "recipe": "demo"}})
+    folder.replace_json(folder.record, {{"status": "done", "recipe": "demo"}})
 """
 
 

@@ -260,7 +260,7 @@ def test_a_run_whose_last_report_is_not_finite_is_not_done(tmp_path: Path) -> No
     fit = run(tmp_path, "nan_at_the_end", nan_reports=3)
     assert told(fit) == ["diverged 8"] and fit.status is Status.DIVERGED and fit.exit_code == 5
     assert fit.outcome is not None and fit.outcome.returncode == 0 and not fit.outcome.done
-    record = json.loads(fit.job.folder.final.read_text())
+    record = json.loads(fit.job.folder.record.read_text())
     assert record["status"] == "diverged" and record["attempts"][0]["evidence"] == "epoch 3 loss: nan"
     assert record["attempts"][0]["not_finite_since"] >= record["attempts"][0]["began"]
     state = runs.run_in(fit.job.folder.path)

@@ -30,7 +30,7 @@ def test_the_same_launch_again_makes_no_trial_and_its_record_says_so(launches: L
     assert launches.tried == [8, 4] and first.rung is not None and first.rung.micro_batch == 4
     second = launches.fit()
     assert launches.tried == [] and second.rung == first.rung and second.command is not None
-    record = json.loads(second.job.folder.final.read_text())
+    record = json.loads(second.job.folder.record.read_text())
     assert record["kept"]["used"] and record["kept"]["made_in"] == str(first.job.folder.path) and record["status"] == "done"
     assert [one["verdict"] for one in record["trials"]] == ["out_of_memory", "fits"] and all(one["kept"] for one in record["trials"])
     assert (

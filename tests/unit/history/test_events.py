@@ -61,7 +61,7 @@ def test_one_telling_reaches_the_file_the_record_and_who_listens(launches: Launc
     lines = [json.loads(line)["event"] for line in fit.job.folder.events.read_text(encoding="utf-8").splitlines()]
     assert lines == [event.name for event in launches.heard if event.name and event.line() is not None]
     assert lines.count("trial_ended") == len(launches.tried) and lines[-2:] == ["fitted", "finished"]
-    assert json.loads(fit.job.folder.final.read_text(encoding="utf-8")) == fit.as_record()
+    assert json.loads(fit.job.folder.record.read_text(encoding="utf-8")) == fit.as_record()
 
 
 def test_a_file_that_can_not_be_written_keeps_an_event_from_nobody(launches: Launches, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_what_is_shown_has_been_written_down(launches: Launches) -> None:
     def screen(event: Event) -> None:
         if isinstance(event, of_a_trial.TrialEnded):
             shown.append(event.trial.rung.index)
-            written[:] = [one["rung_index"] for one in json.loads(job.folder.final.read_text(encoding="utf-8"))["trials"]]
+            written[:] = [one["rung_index"] for one in json.loads(job.folder.record.read_text(encoding="utf-8"))["trials"]]
             assert written == shown
 
     job.listeners.append(screen)

@@ -38,7 +38,7 @@ def test_a_record_is_read_and_written_again_with_every_key_that_it_had(name: str
 def test_what_a_launch_writes_has_no_key_without_a_name_in_the_schema(launches: Launches) -> None:
     launches.fault = "raise KeyError('typo')"
     fit = launches.train()
-    record = Record.read(fit.job.folder.final)
+    record = Record.read(fit.job.folder.record)
     assert record is not None and record.written() == fit.as_record() and record.attempts[0].ended == "crashed"
     assert record.run is not None and record.memory is not None and record.kept.digest == fit.digest
     assert [one.model_extra for one in parts(record) if one.model_extra] == []

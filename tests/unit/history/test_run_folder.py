@@ -43,11 +43,11 @@ def test_a_root_that_can_not_be_written_is_a_fault_of_run_root(tmp_path: Path) -
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_leaves_the_old_record_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = RunFolder.create(tmp_path, "demo")
-    folder.replace_json(folder.final, {"status": "before"})
+    folder.replace_json(folder.record, {"status": "before"})
     monkeypatch.setattr(os, "fsync", lambda fd: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(OSError, match="No space left"):
-        folder.replace_json(folder.final, {"status": "after"})
-    assert json.loads(folder.final.read_text()) == {"status": "before"}
+        folder.replace_json(folder.record, {"status": "after"})
+    assert json.loads(folder.record.read_text()) == {"status": "before"}
     assert sorted(path.name for path in folder.path.iterdir()) == ["record.json", "trials"], "nothing half-written lies beside"
 
 

@@ -53,7 +53,7 @@ def proofs(monkeypatch: pytest.MonkeyPatch) -> Proofs:
 
 
 def record_of(fit: Fit) -> dict[str, Any]:
-    said: dict[str, Any] = json.loads(fit.job.folder.final.read_text(encoding="utf-8"))
+    said: dict[str, Any] = json.loads(fit.job.folder.record.read_text(encoding="utf-8"))
     return said
 
 
