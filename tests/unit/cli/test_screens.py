@@ -24,9 +24,9 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=8)
 parser.add_argument("--epochs", type=int, default=2)
 args = parser.parse_args()
-model = torch.nn.Linear(64, 64)
+model = torch.nn.Linear(1024, 1024)  # enough that its memory is seen
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(64, 64)), batch_size=args.batch_size)
+data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(64, 1024)), batch_size=args.batch_size)
 for epoch in range(args.epochs):
     model.train()
     bar = tqdm(data, desc=f"epoch {epoch + 1}/{args.epochs} of a training with a name")
