@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -150,10 +151,10 @@ def contents(*folders: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="session")
 def exact_run(tmp_path_factory: pytest.TempPathFactory, quiet_environment: dict[str, str], shapes: Callable[..., ShapesData]) -> Path:
-    """A folder with ``native/yolo_exact.py``, copied as the launcher does, and ``run/``, what it trained for one epoch at 64 px."""
+    """A folder with ``native/``, copied as the launcher does, and ``run/``, what ``yolo_exact.py`` there trained for one epoch at 64 px."""
     folder = tmp_path_factory.mktemp("exact run")  # with a blank: Ultralytics' own entrypoint("...") would split there
-    (folder / "native").mkdir()
-    script = folder / "native" / "yolo_exact.py"
+    native = Path(ultralytics_env.__file__).parent / "native"
+    script = shutil.copytree(native, folder / "native", ignore=shutil.ignore_patterns("__*")) / "yolo_exact.py"
     words = f"data={shapes(val=3).yaml} imgsz=64 batch=4 nbs=16 epochs=1 device=cpu plots=False".split()
     command = [
         sys.executable,
