@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from launcher.forecast.prediction import on_cpu
 from launcher.shared import trace as events
 from launcher.shared.report import Phase
 from launcher.shared.sizes import MIB
@@ -101,6 +102,6 @@ def test_real_trials_on_a_cpu_come_out_near_the_forecast(tmp_path: Path) -> None
         at = {"images": images, "side": pixels // 32, "val_images": 2 * images, "val_side": pixels // 32 + 1}
         live = events.live(one.at(at))
         for phase, real in ((Phase.TRAIN, train), (Phase.VALIDATE, validate)):
-            foreseen = RESTS[phase].forecast(live[phase])
+            foreseen = on_cpu(live[phase], RESTS[phase])
             assert foreseen.live_bytes < real * MIB, (model, images, pixels, phase)
             assert foreseen.middle_bytes == pytest.approx(real * MIB, rel=0.15), (model, images, pixels, phase)
