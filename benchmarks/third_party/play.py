@@ -92,7 +92,7 @@ class Place:
         """``autofit run`` with these words, and what it answered; what it touched where nothing should be."""
         before = {**listed(self.folder / "repository"), **listed(self.home)}
         command = [word.replace("{data}", str(self.data)) for word in self.case.command]
-        overrides = ("device=cpu", "trial.timeout_s=900", f"run.root={self.folder / 'runs' / name}", "--json")
+        overrides = ("device=cpu", "trial.timeout_s=900", "trial.proof_timeout_s=900", f"run.root={self.folder / 'runs' / name}", "--json")
         argv = [sys.executable, "-m", "launcher", "run", *words, *overrides, "--", *command]
         log = self.folder / f"{name}.log"
         with log.open("w") as errors:
