@@ -22,7 +22,7 @@ from launcher.shared.report import Phase, TrialReport
 from launcher.trainers.suite import cpu_budget, snapshot
 from launcher.trainers.transformers import adapter as adapter_module
 from launcher.trainers.transformers.adapter import TransformersAdapter
-from launcher.trainers.transformers.inside import guard, kept, worst
+from launcher.trainers.transformers.inside import guard, kept, trial, worst
 from tests.helpers.hf_data import recipe
 from tests.helpers.hf_data import spoken as spoken
 from tests.helpers.hf_data import sums as sums
@@ -71,14 +71,12 @@ def observed(report: TrialReport, wheels: Mapping[str, Any]) -> dict[str, Any]:
 def test_a_generation_is_full_when_it_was_cut_and_not_when_every_row_had_ended() -> None:
     import torch
 
-    from launcher.trainers.transformers.inside.generation import Limit
-
-    limit, end = Limit([7, 8]), 7
+    limit, end = trial._limit([7, 8]), 7
     assert not limit(torch.tensor([[1, 2, 3], [1, 2, end]]), None).any()
     assert (limit.length, limit.cut) == (3, True)
     limit(torch.tensor([[1, 2, 3, 8], [1, 2, end, end]]), None)
     assert (limit.length, limit.cut) == (4, False)
-    endless = Limit(None)
+    endless = trial._limit(None)
     endless(torch.tensor([[1, 2]]), None)
     assert endless.cut
 
