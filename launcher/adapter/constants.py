@@ -21,6 +21,8 @@ UNKNOWN: Final = _Unknown()
 _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Mult: operator.mul, ast.Add: operator.add, ast.Sub: operator.sub, ast.FloorDiv: operator.floordiv,
 }  # fmt: skip
+_UNTOLD = ast.Name(id="", ctx=ast.Load())
+"""Of a name that isn't bound to an expression: a parameter, a counter."""
 _DEEPEST = 8
 """Names that are followed from one to the next."""
 
@@ -99,16 +101,13 @@ class Constants:
 def _bindings(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     """Every assignment to a plain name, wherever it stands; one that changes a name in place binds it to what can't be told."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Name):
-                    yield target.id, node.value
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-            yield node.target.id, node.value
-        elif isinstance(node, (ast.AugAssign, ast.NamedExpr)) and isinstance(node.target, ast.Name):
-            yield node.target.id, ast.Name(id="", ctx=ast.Load())
-        elif isinstance(node, ast.arg):
-            yield node.arg, ast.Name(id="", ctx=ast.Load())
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                yield from ((one.id, value) for one in targets if isinstance(one, ast.Name))
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                yield name, value
+            case ast.AugAssign(target=ast.Name(id=name)) | ast.NamedExpr(target=ast.Name(id=name)) | ast.arg(arg=name):
+                yield name, _UNTOLD
 
 
 def _computed(op: ast.operator, left: Any, right: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from launcher.adapter.recognised import Understood
@@ -18,12 +19,12 @@ def recipe(understood: Understood, *, name: str) -> str:
         **({"task": understood.task} if understood.task else {}),
         "args": understood.args,
     }
-    comments = {"ask": "the configuration as it stands: rung 0", **understood.comments}
+    told = replace(understood, comments={"ask": "the configuration as it stands: rung 0", **understood.comments})
     sections = {"ask": understood.ask, "trainer": trainer, "ladder": understood.ladder}
     lines = [*_head(understood, name), *([f"data: {as_text(understood.data)}"] if understood.data else [])]
     for section, values in sections.items():
         if values:
-            lines += ["", *_section(section, values, comments, understood.remarks)]
+            lines += ["", *_section(section, values, told)]
     return "\n".join(lines) + "\n"
 
 
@@ -39,10 +40,9 @@ def _head(understood: Understood, name: str) -> Iterator[str]:
     yield from ("  - _self_", "", f"summary: {as_text(f'`{command[:100]}`')}")
 
 
-def _section(
-    key: str, value: Any, comments: Mapping[str, str], remarks: Mapping[str, tuple[str, ...]], *, name: str = "", depth: int = 0
-) -> Iterator[str]:
+def _section(key: str, value: Any, understood: Understood, *, name: str = "", depth: int = 0) -> Iterator[str]:
     """A key with its value as YAML, one level of nesting per two columns, with what a reader is told beside it. ``name``: its last part."""
+    comments, remarks = understood.comments, understood.remarks
     comment = f"   # {comments[key]}" if key in comments else ""
     name = name or key
     said = name if re.fullmatch(r"\w+", name) else as_text(name)
@@ -51,7 +51,7 @@ def _section(
         return
     yield f"{'':{depth}}{said}:{comment}"
     for inner, inside in value.items():
-        yield from _section(f"{key}.{inner}", inside, comments, remarks, name=inner, depth=depth + 2)
+        yield from _section(f"{key}.{inner}", inside, understood, name=inner, depth=depth + 2)
     yield from (f"{'':{depth + 2}}# {remark}" for remark in remarks.get(key, ()))
 
 
