@@ -85,6 +85,8 @@ class Session:
         self.roots: list[Any] = []
         self._train_began = self._collected = 0.0
         self._train_batches = self._given = self._whole = 0
+        self._judged: float = math.inf
+        """Losses of so many backward passes in all are judged."""
         self.drawn = self.forwards = self.backwards = 0
         """Real training batches, calls of the model and backward passes since the last optimizer step."""
         self.parted = False
@@ -276,9 +278,14 @@ class Session:
         wanted, longest = (VARIETY_OF_LENGTHS, VARIETY_LENGTHS_S) if lengths and wanted == VARIETY else (wanted, VARIETY_S)
         return self._train_batches >= wanted or time.monotonic() - self._train_began > longest
 
+    def judge_losses_of(self, batches: float) -> None:
+        """Of so many micro-batches from here. What follows is of a few rows, which may hold nothing to learn from (no masked token, no
+        box) and so have no finite loss: no fault of the script's."""
+        self._judged = self._backwards_in_all + batches
+
     def loss(self, tensors: Any) -> None:
         """The root of a backward pass. Half precision is left out: a loss scaled for it may overflow."""
-        if not self.active or self.recorder is None:
+        if not self.active or self.recorder is None or self._backwards_in_all >= self._judged:
             return
         for tensor in tensors if isinstance(tensors, (list, tuple)) else (tensors,):
             if getattr(tensor, "numel", lambda: 0)() == 1 and tensor.dtype.itemsize > 2:

@@ -1,5 +1,5 @@
-"""The worst data: longest items first where items differ in size, then short and odd ones, then the longest again (memory also grows
-with the variety of shapes); otherwise as drawn. The report says which.
+"""The worst data: longest items first where items differ in size, and again as the second optimizer step ends; then short and odd ones,
+then the longest again (memory also grows with the variety of shapes); otherwise as drawn. The report says which.
 
 Items are read in a forked child, so that nothing the data set opens, caches or allocates is left in the script's own process.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import math
 import os
 import random
 import select
@@ -47,14 +48,16 @@ def first(loader: Any, session: Session, kind: str) -> Iterator[None]:
         yield
         return
     size = getattr(sampler, "batch_size", None) or getattr(loader, "batch_size", None) or 0
-    wanted = max((session.wanted + 2) * max(session.orders.payload.get("accumulation", session.orders.accumulation), 1), VARIETY_OF_LENGTHS)
+    accumulation = max(session.orders.payload.get("accumulation", session.orders.accumulation), 1)
+    wanted = max((session.wanted + 2) * accumulation, VARIETY_OF_LENGTHS)
     if not size:  # the sampler makes batches of its own, by tokens or by buckets
-        batches = _own_batches(sampler, session.sizes.get(id(loader.dataset), {}), wanted)
+        batches = _own_batches(sampler, session.sizes.get(id(loader.dataset), {}), wanted, accumulation)
     else:
         session.turn += 1
         few = size if getattr(sampler, "drop_last", True) else min(size, FEW)  # a script that drops the last may know one size only
         if kind == "train":
-            batches = _varied(order, size, wanted, session.turn, few=few)
+            batches = _with_all_held(_varied(order, size, wanted, session.turn, few=few), accumulation)
+            session.judge_losses_of(next((at for at, batch in enumerate(batches) if len(batch) < size), math.inf))
         else:
             batches = _validation(order, size, session.wanted_validation, session.turn, few=few)
     loader.__dict__["batch_sampler"] = _First(sampler, batches)
@@ -69,7 +72,7 @@ ESTIMATED = 3
 """A sampler that has more batches than so many times its length, and ``OWN_BATCHES`` more, has no end."""
 
 
-def _own_batches(sampler: Any, sizes: Mapping[int, int], wanted: int) -> list[list[int]]:
+def _own_batches(sampler: Any, sizes: Mapping[int, int], wanted: int, accumulation: int) -> list[list[int]]:
     """The batches that a sampler makes itself, the largest between others of every size; none where it can't be asked twice."""
     if iter(sampler) is sampler:
         return []
@@ -78,7 +81,7 @@ def _own_batches(sampler: Any, sizes: Mapping[int, int], wanted: int) -> list[li
     if not found or not all(isinstance(index, int) for batch in found for index in batch):
         return []
     ranked = sorted(found, key=lambda batch: -len(batch) * max((sizes.get(index, 0) for index in batch), default=0))
-    return [ranked[batch[0]] for batch in _varied(range(len(ranked)), 1, wanted)]
+    return [ranked[batch[0]] for batch in _with_all_held(_varied(range(len(ranked)), 1, wanted), accumulation)]
 
 
 @contextlib.contextmanager
@@ -107,6 +110,12 @@ def _varied(order: Sequence[int], size: int, wanted: int, turn: int = 0, *, few:
     for number, other in enumerate(others):
         batches += [other, longest] if number % SPREAD == SPREAD - 1 else [other]
     return batches
+
+
+def _with_all_held(batches: list[list[int]], accumulation: int) -> list[list[int]]:
+    """The longest once more as the last micro-batch of the second optimizer step: only then are its activations, the optimizer's states and
+    the gradients of the step there together. A training of a few steps ends before the longest comes again by itself."""
+    return [*batches[: 2 * accumulation - 1], batches[0], *batches[2 * accumulation - 1 :]]
 
 
 def _validation(order: Sequence[int], size: int, wanted: int, turn: int = 0, *, few: int = 1) -> list[list[int]]:
