@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,11 @@ class Command:
         import shlex
 
         return " ".join([*(f"{key}={shlex.quote(value)}" for key, value in self.env.items()), *map(shlex.quote, self.argv)])
+
+
+def script_among(words: Iterable[str]) -> str | None:
+    """The first of a command's words that is a Python file's name; None where there is none."""
+    return next((word for word in words if word.endswith(".py") and not word.startswith("-")), None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from launcher.adapter.commands import script_among
 from launcher.adapter.recognised import Understood
 from launcher.adapter.registry import adapters
 from launcher.errors import PLACE, BadInput, Fault
@@ -60,7 +61,7 @@ def refuse_doubts(understood: Understood, *, overrides: Sequence[str]) -> None:
 def name_of(understood: Understood) -> str:
     """A name for the run folder: the script's, else the program's."""
     words = understood.words
-    script = next((Path(word) for word in words if word.endswith(".py") and not word.startswith("-")), None)
+    script = script_among(words)
     module = next((word for before, word in itertools.pairwise(words) if before == "-m"), None)
-    stem = script.stem if script is not None else (module or Path(words[0]).name).replace(".", "_")
+    stem = Path(script).stem if script is not None else (module or Path(words[0]).name).replace(".", "_")
     return re.sub(r"[^\w.-]+", "_", stem if stem != "__main__" else os.path.basename(os.getcwd()))

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from launcher.adapter.commands import script_among
 from launcher.config.schema import Recipe
 from launcher.errors import Fault, did_you_mean
 from launcher.machine import devices
@@ -61,7 +62,7 @@ def _command_faults(args: ScriptArgs) -> list[Fault]:
                 key=key, found=f"{program!r} is no program that can be started", cure="Begin with python, torchrun, or a program on PATH."
             )
         ]
-    script = next((word for word in args.command[:] if word.endswith(".py") and not word.startswith("-")), None)
+    script = script_among(args.command)
     if script is not None and not Path(script).is_file():
         near = [str(path.relative_to(Path.cwd())) for path in Path.cwd().glob("**/*.py")][:500] if not os.path.isabs(script) else []
         return [Fault(key=key, found=f"there is no script {script!r} in {Path.cwd()}", cure=f"{did_you_mean(script, near)}Give its path.")]

@@ -17,7 +17,8 @@ from typing import Any
 
 import yaml
 
-from launcher.trainers.script.sources import literal, numbers, parsed
+from launcher.adapter.python_source import parsed
+from launcher.trainers.script.sources import literal, numbers
 
 SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 

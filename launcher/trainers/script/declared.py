@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from launcher.trainers.script.sources import imported, literal, numbers, parsed
+from launcher.adapter.python_source import parsed
+from launcher.trainers.script.sources import imported, literal, numbers
 
 HF_DEFAULTS: Mapping[str, Any] = {
     "--per_device_train_batch_size": 8,

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from launcher.adapter.python_source import parsed
 from launcher.adapter.wheel_names import meaning, unit
 from launcher.trainers.script import configs
 from launcher.trainers.script.declared import Flag
-from launcher.trainers.script.sources import parsed
 
 ACCUMULATION = "accumulate_grad_batches"
 

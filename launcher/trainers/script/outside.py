@@ -32,40 +32,34 @@ def placed(
 
     ``split``: batch size in the script's source, the micro-batch that its loader shall have, and the loader's place.
     """
-    folder = place / "accumulate"
-    before = env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-    path = os.pathsep.join(filter(None, [str(folder.absolute()), before]))
     said = {SPLIT: ":".join(filter(None, map(str, split)))} if split else {}
-    variables = {"PYTHONPATH": path, VARIABLE: str(micro_batches), **said}
-    return variables, _files(folder, _ACCUMULATE)
+    return _loaded(_ACCUMULATE, {VARIABLE: str(micro_batches), **said}, place=place, env=env)
 
 
 def put_right(update: str, *, times: float, place: Path, env: Mapping[str, str]) -> tuple[dict[str, str], dict[Path, str]]:
     """(variables, files) by which the update of ``times`` as many micro-batches is the asked one; ``update``: ``trainer.args.update``."""
     ways = {"average": f"times:{1 / times!r}", "add": f"times:{times!r}", "targets": "targets:1", "targets_divided": f"targets:{times!r}"}
-    folder = place / "update"
-    before = env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-    variables = {"PYTHONPATH": os.pathsep.join(filter(None, [str(folder.absolute()), before])), "UPDATE": ways[update]}
-    if update in ("average", "targets"):
-        variables["UPDATE_LOGGED"] = str(round(times))
-    return variables, _files(folder, _UPDATE)
+    logged = {"UPDATE_LOGGED": str(round(times))} if update in ("average", "targets") else {}
+    return _loaded(_UPDATE, {"UPDATE": ways[update], **logged}, place=place, env=env)
 
 
 def set_fields(
     given: Mapping[str, Any], wanted: Mapping[str, Any], *, place: Path, env: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[Path, str]]:
     """(variables, files) by which fields of transformers' TrainingArguments that hold the ``given`` values get the ``wanted`` ones."""
-    folder = place / "training_arguments"
-    before = env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     orders = json.dumps({name: [given.get(name), value] for name, value in wanted.items()})
-    variables = {"PYTHONPATH": os.pathsep.join(filter(None, [str(folder.absolute()), before])), "TRAINING_ARGUMENTS": orders}
-    return variables, _files(folder, _TRAINING_ARGUMENTS)
+    return _loaded(_TRAINING_ARGUMENTS, {"TRAINING_ARGUMENTS": orders}, place=place, env=env)
 
 
-def _files(folder: Path, names: Sequence[str]) -> dict[Path, str]:
-    """A folder that loads files of ``native`` into every Python process that has it first on PYTHONPATH."""
+def _loaded(
+    names: Sequence[str], variables: Mapping[str, str], *, place: Path, env: Mapping[str, str]
+) -> tuple[dict[str, str], dict[Path, str]]:
+    """(variables, files) that load files of ``native`` into every Python process: a folder in ``place``, first on PYTHONPATH."""
     first, *beside = names
-    return {
+    folder = place / Path(first).stem
+    before = env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    path = os.pathsep.join(filter(None, [str(folder.absolute()), before]))
+    return {"PYTHONPATH": path, **variables}, {
         folder / "sitecustomize.py": _LOADS.read_text(encoding="utf-8"),
         folder / f"_autofit_{first}": (_NATIVE / first).read_text(encoding="utf-8"),
         **copies(beside, of=_NATIVE, to=folder),

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from launcher.adapter import constants, wheel_names
-from launcher.trainers.script.sources import files_of, literal, parsed
+from launcher.adapter import wheel_names
+from launcher.adapter.python_source import Constants, parsed
+from launcher.trainers.script.sources import files_of, literal
 
 
 def in_tokens(path: Path | None, name: str) -> bool:
@@ -71,7 +72,7 @@ def loader_in_source(path: Path) -> Loader | None:
 
 
 def _loaders_of(tree: ast.Module, file: str) -> Iterator[Loader]:
-    known = constants.Constants(tree)
+    known = Constants(tree)
     named = {id(node.value): " ".join(map(_name, node.targets)) for node in ast.walk(tree) if isinstance(node, ast.Assign)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "DataLoader":

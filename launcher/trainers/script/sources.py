@@ -1,30 +1,13 @@
-"""Reads a file of somebody's source: its text, its syntax tree, the local modules it imports. Nothing is run."""
+"""Follows a script's source to the local modules that it imports, and reads literals of it. Nothing is run."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-
-def parsed(path: Path) -> tuple[str, ast.Module | None]:
-    """The text, and its tree, which is for reading only. Nothing and None where it can't be read, or is no Python."""
-    try:
-        source = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return "", None
-    tree = _tree(source)
-    return (source, tree) if tree is not None else ("", None)
-
-
-@lru_cache(maxsize=256)
-def _tree(source: str) -> ast.Module | None:
-    try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
-        return None
+from launcher.adapter.python_source import parsed
 
 
 def files_of(path: Path) -> Sequence[Path]:

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter import constants
+from launcher.adapter.python_source import UNKNOWN, Constants, parsed
 from launcher.adapter.recognised import Belief, Doubt
-from launcher.trainers.script.sources import parsed
 from launcher.trainers.script.spelling import CALL
 
 FIELDS: Mapping[str, str] = {
@@ -100,7 +99,7 @@ def lengths(given: list[Given]) -> dict[str, int]:
 
 
 def _calls(tree: ast.Module, file: Path, *, pretrained: bool) -> Iterator[Given]:
-    known = constants.Constants(tree)
+    known = Constants(tree)
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
@@ -108,16 +107,16 @@ def _calls(tree: ast.Module, file: Path, *, pretrained: bool) -> Iterator[Given]
         if _DERIVED.fullmatch(name) is None:
             continue
         given = dict(_keywords(node, known))
-        says = {field: value for field, value in given.items() if value is not constants.UNKNOWN}
+        says = {field: value for field, value in given.items() if value is not UNKNOWN}
         place, unread = f"{file.name} line {node.lineno}", frozenset(given.keys() - says.keys())
         yield Given(name=name, place=place, says=says, unread=unread, pretrained=pretrained)
 
 
-def _keywords(node: ast.Call, known: constants.Constants) -> Iterator[tuple[str, Any]]:
+def _keywords(node: ast.Call, known: Constants) -> Iterator[tuple[str, Any]]:
     """Field -> value, ``**settings`` spelled out where its dict stands in the source."""
     for keyword in node.keywords:
         if keyword.arg is not None:
             yield keyword.arg, known.value(keyword.value)
             continue
         held = known.value(keyword.value)
-        yield from held.items() if isinstance(held, dict) else ((field, constants.UNKNOWN) for field in (*FIELDS.values(), *_LENGTHS))
+        yield from held.items() if isinstance(held, dict) else ((field, UNKNOWN) for field in (*FIELDS.values(), *_LENGTHS))

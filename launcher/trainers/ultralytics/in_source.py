@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.constants import UNKNOWN, Constants
+from launcher.adapter.commands import script_among
+from launcher.adapter.python_source import UNKNOWN, Constants, parsed
 from launcher.errors import PLACE, BadInput, Fault
 
 _MODELS = ("YOLO", "RTDETR", "NAS", "YOLOE", "YOLOWorld")
@@ -22,13 +23,9 @@ _BATCH = 16
 
 def refuse(words: Sequence[str]) -> None:
     """Raises BadInput for a script whose training has its batch in the source. One that takes it from its command line is left alone."""
-    script = next((Path(word) for word in words if word.endswith(".py") and not word.startswith("-")), None)
-    source = _text(script) if script is not None else ""
-    if script is None or not re.search(r"^\s*(from|import)\s+ultralytics\b", source, re.MULTILINE):
-        return
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
+    script = script_among(words)
+    source, tree = parsed(Path(script)) if script is not None else ("", None)
+    if script is None or tree is None or not re.search(r"^\s*(from|import)\s+ultralytics\b", source, re.MULTILINE):
         return
     for line, model, given in _trainings(tree):
         batch = given.get("batch", _BATCH)
@@ -36,7 +33,7 @@ def refuse(words: Sequence[str]) -> None:
             raise BadInput([_fault(script, line, model, {**given, "batch": batch})])
 
 
-def _fault(script: Path, line: int, model: Any, given: Mapping[str, Any]) -> Fault:
+def _fault(script: str, line: int, model: Any, given: Mapping[str, Any]) -> Fault:
     said = {"model": model, **given}
     words = [f"{name}={_word(value)}" for name, value in said.items() if value is not UNKNOWN and name != "device"]
     unread = [name for name, value in said.items() if value is UNKNOWN]
@@ -83,10 +80,3 @@ def _arguments(node: ast.Call, known: Constants) -> Iterator[tuple[str, Any]]:
             yield from value.items()
         else:
             yield "batch", UNKNOWN
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

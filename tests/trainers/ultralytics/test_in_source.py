@@ -37,7 +37,10 @@ def test_what_can_not_be_read_is_left_open_in_that_command(tmp_path: Path, monke
     assert "yolo train model=yolo11l.pt batch=16 imgsz=640 data=..." in words
 
 
-@pytest.mark.parametrize("source", [BY_ARGUMENT, "print('no training')\n", "loop.train(batch=8)\n", "def broken(:\n"])
+CHANGED = BY_DICT.replace("model =", "config['batch'] = args.batch\nmodel =")
+
+
+@pytest.mark.parametrize("source", [BY_ARGUMENT, CHANGED, "print('no training')\n", "loop.train(batch=8)\n", "def broken(:\n"])
 def test_other_scripts_are_not_ultralytics_affair(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("train.py").write_text(HEAD + source)

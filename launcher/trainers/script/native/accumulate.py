@@ -43,9 +43,9 @@ def begin() -> None:
     """Called by the sitecustomize that has loaded this file, before the program begins."""
     global OUTSIDE
     every = int(os.environ.get(VARIABLE) or 1)
-    whole, part, place = (os.environ.get(SPLIT, "") + "::").split(":", 2)
+    whole, part, *place = (os.environ.get(SPLIT) or ":").split(":", 2)
     if every > 1 or part:
-        outside = OUTSIDE = Outside(every, os.environ.get(LOSS, ""), (int(whole), int(part), place.strip(":")) if part else None)
+        outside = OUTSIDE = Outside(every, os.environ.get(LOSS, ""), (int(whole), int(part), "".join(place)) if part else None)
         after_import(
             {
                 "torch": lambda: install(outside),

@@ -1,6 +1,7 @@
-"""Values that a Python source spells out: ``CONFIG["batch"]``, ``Config.batch_size``, ``BATCH * 2``. Read, never run.
+"""Reads a Python source: its syntax tree, and the values that it spells out: ``CONFIG["batch"]``, ``Config.batch_size``, ``BATCH * 2``.
 
-A name counts where it is bound once in the file, or always to the same value.
+Nothing is run. A name counts where it is bound once in the file, or always to the same value, and an entry or attribute where nothing sets
+it afterwards.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final
 
 
@@ -27,6 +30,24 @@ _DEEPEST = 8
 """Names that are followed from one to the next."""
 
 
+def parsed(path: Path) -> tuple[str, ast.Module | None]:
+    """The text, and its tree, which is for reading only. Nothing and None where it can't be read, or is no Python."""
+    try:
+        source = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return "", None
+    tree = _tree(source)
+    return (source, tree) if tree is not None else ("", None)
+
+
+@lru_cache(maxsize=256)
+def _tree(source: str) -> ast.Module | None:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
 class Constants:
     """The values of one file."""
 
@@ -35,6 +56,9 @@ class Constants:
         self._attributes: dict[str, dict[str, ast.expr]] = {}
         for name, value in _bindings(tree):
             self._bound.setdefault(name, []).append(value)
+        self._set: dict[str, set[Any]] = {}
+        for name, key in _set_afterwards(tree):
+            self._set.setdefault(name, set()).add(key)
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 own = [one for one in node.body if isinstance(one, (ast.Assign, ast.AnnAssign))]
@@ -71,7 +95,9 @@ class Constants:
     def _name(self, name: str, depth: int) -> Any:
         values = [self.value(one, depth) for one in self._bound.get(name, ())]
         same = bool(values) and all(type(one) is type(values[0]) and one == values[0] for one in values)
-        return values[0] if same else UNKNOWN
+        if not same or UNKNOWN in self._set.get(name, ()):
+            return UNKNOWN
+        return {**values[0], **dict.fromkeys(self._set.get(name, ()), UNKNOWN)} if isinstance(values[0], dict) else values[0]
 
     def _dict(self, node: ast.Dict, depth: int) -> Any:
         held: dict[Any, Any] = {}
@@ -92,7 +118,10 @@ class Constants:
     def _attribute(self, name: str, attribute: str, depth: int) -> Any:
         """Of a class, or of a name that is bound to an instance of one: ``cfg = Config()``."""
         made = [one.func.id for one in self._bound.get(name, ()) if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)]
-        for cls in (name, *(made if len(set(made)) == 1 else ())):
+        classes = (name, *(made if len(set(made)) == 1 else ()))
+        if any(attribute in self._set.get(one, ()) for one in classes):
+            return UNKNOWN
+        for cls in classes:
             if attribute in self._attributes.get(cls, ()):
                 return self.value(self._attributes[cls][attribute], depth)
         return UNKNOWN
@@ -108,6 +137,30 @@ def _bindings(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
                 yield name, value
             case ast.AugAssign(target=ast.Name(id=name)) | ast.NamedExpr(target=ast.Name(id=name)) | ast.arg(arg=name):
                 yield name, _UNTOLD
+
+
+_CHANGES = ("update", "setdefault", "pop", "popitem", "clear")
+"""Methods that change a dict."""
+
+
+def _set_afterwards(tree: ast.AST) -> Iterator[tuple[str, Any]]:
+    """(name, entry or attribute) of what is set by itself: ``CONFIG["batch"] = 8``, ``cfg.batch = 8``; UNKNOWN for every entry there is."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute, ctx=ast.Store() | ast.Del()):
+                yield name, attribute
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if method in _CHANGES:
+                yield name, UNKNOWN
+            case ast.Subscript(ctx=ast.Store() | ast.Del()):
+                yield from _entry(node)
+
+
+def _entry(node: ast.Subscript) -> Iterator[tuple[str, Any]]:
+    """The outermost entry of a name's that ``CONFIG["train"]["batch"]`` is in."""
+    while isinstance(node.value, ast.Subscript):
+        node = node.value
+    if isinstance(node.value, ast.Name):
+        yield node.value.id, node.slice.value if isinstance(node.slice, ast.Constant) else UNKNOWN
 
 
 def _computed(op: ast.operator, left: Any, right: Any) -> Any:

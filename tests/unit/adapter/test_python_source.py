@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from launcher.adapter.constants import UNKNOWN, Constants
+from launcher.adapter.python_source import UNKNOWN, Constants
 
 SOURCE = """
 BATCH = 16
@@ -26,6 +26,17 @@ class Config:
 cfg = Config()
 args = parser.parse_args()
 def train(given): ...
+CHANGED = {"batch": 64, "lr": 0.1, "deep": {"batch": 8}}
+CHANGED["batch"] = args.batch
+CHANGED["deep"]["batch"] = 4
+UPDATED = {"batch": 64}
+UPDATED.update(load())
+class Later:
+    size = 8
+    other = 9
+Later.size = 4
+late = Later()
+late.other = 3
 """
 
 
@@ -57,6 +68,14 @@ def train(given): ...
         ("BATCH // 0", UNKNOWN),
         ("int(BATCH)", UNKNOWN),
         ("nowhere", UNKNOWN),
+        ("CHANGED['batch']", UNKNOWN),
+        ("CHANGED['lr']", 0.1),
+        ("CHANGED['deep']['batch']", UNKNOWN),
+        ("UPDATED['batch']", UNKNOWN),
+        ("Later.size", UNKNOWN),
+        ("late.size", UNKNOWN),
+        ("late.other", UNKNOWN),
+        ("Later.other", 9),
     ],
 )
 def test_a_value_is_read_only_where_the_source_spells_it_out(expression: str, value: object) -> None:
