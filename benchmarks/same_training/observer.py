@@ -22,23 +22,29 @@ FULL_RUN = "AUTOFIT_HELD"
 
 
 class _Once:
-    """A finder that calls ``then`` with torch when it has been imported, and is passed by otherwise."""
+    """A finder that calls ``then`` with a module when it has been imported. One that is only looked for (as transformers does to see
+    whether torch is there) is left as it is."""
 
     def __init__(self, name: str, then: Any) -> None:
-        self._name, self._then = name, then
+        self._name, self._then, self._looking = name, then, False
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != self._name or self._then is None:
+        if name != self._name or self._looking:
             return None
-        then, self._then = self._then, None
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None:
+        self._looking = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._looking = False
+        if spec is None or spec.loader is None or self._then is None:
             return spec
         load = spec.loader.exec_module
 
         def loaded(module: Any) -> None:
             load(module)
-            then(module)
+            then, self._then = self._then, None
+            if then is not None:
+                then(module)
 
         spec.loader.exec_module = loaded  # type: ignore[method-assign]
         return spec

@@ -143,7 +143,11 @@ def test_a_run_that_failed_or_was_not_seen_counts_nowhere() -> None:
 def seen(folder: Path, *flags: str) -> Any:
     """What the observer writes down of a script of this benchmark."""
     script, home = same_training.play.HERE / "scripts" / "own_word.py", same_training.play.HERE
-    code = f"import sys, runpy; sys.path.append({str(home)!r}); import observer; runpy.run_path(sys.argv.pop(1), None, '__main__')"
+    looked_for = "importlib.util.find_spec('torch')"  # as libraries do before they import it
+    code = (
+        f"import importlib.util, sys, runpy; sys.path.append({str(home)!r}); import observer; {looked_for}; "
+        "runpy.run_path(sys.argv.pop(1), None, '__main__')"
+    )
     (folder / "seen").mkdir(parents=True)
     env = {**os.environ, observer.OUT: str(folder / "seen"), "OMP_NUM_THREADS": "1"}
     subprocess.run([sys.executable, "-c", code, str(script), "--epochs", "1", *flags], cwd=folder, env=env, check=True)
