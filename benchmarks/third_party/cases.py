@@ -169,6 +169,13 @@ CASES: tuple[Case, ...] = (
         command=_words("python autoencoder.py --trainer.max_epochs 1 --trainer.accelerator cpu --data.batch_size 16384"),
     ),
     Case(
+        name="lightning_two_files", repo="Lightning-AI/pytorch-lightning", script="examples/pytorch/basics/backbone_image_classifier.py",
+        data="mnist_and_two_files", folder="examples/pytorch/basics", data_at="../../Datasets",
+        needs=("torch", "torchvision", "lightning", "jsonargparse"), env={"PL_TEST": "1"},
+        command=_words("python backbone_image_classifier.py --config {data}/trainer.yaml --config {data}/data.yaml"),
+        batch=16384, steps=8,  # of the second file; the source's own default is 32
+    ),
+    Case(
         name="trl_sft", repo="huggingface/trl", script="trl/scripts/sft.py", data="prompts", needs=("torch", "transformers", "trl"),
         command=_words(
             "python trl/scripts/sft.py --model_name_or_path {data}/model --dataset_name {data}/set --num_train_epochs 1 "

@@ -42,6 +42,19 @@ def twice_mnist(folder: Path) -> None:
     (folder.parent / "pytorch" / "basics" / "data").symlink_to(folder)
 
 
+TWO_FILES = {
+    "trainer.yaml": "trainer: {max_epochs: 2, accelerator: cpu, logger: false}\n",
+    "data.yaml": "data: {batch_size: 16384}\n",
+}
+
+
+def mnist_and_two_files(folder: Path) -> None:
+    """``twice_mnist``, and two configuration files of LightningCLI's; the batch stands in the second."""
+    twice_mnist(folder)
+    for name, text in TWO_FILES.items():
+        (folder / name).write_text(text)
+
+
 def pictures(folder: Path, *, size: int = 80) -> None:
     """Folders of classes, as ImageNet has them: FOLDER/{train,val}/CLASS/*.jpg."""
     from PIL import Image
@@ -225,8 +238,8 @@ def prompts(folder: Path) -> None:
 KINDS = {
     one.__name__: one
     for one in (
-        mnist, whole_mnist, twice_mnist, pictures, masks, characters, text, masked, sentences_in_classes, denoised, wikitext, boxes, stems,
-        prompts,
+        mnist, whole_mnist, twice_mnist, mnist_and_two_files, pictures, masks, characters, text, masked, sentences_in_classes, denoised,
+        wikitext, boxes, stems, prompts,
     )
 }  # fmt: skip
 
