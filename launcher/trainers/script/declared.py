@@ -8,21 +8,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from launcher.adapter.python_source import parsed
+from launcher.trainers.script import training_arguments
 from launcher.trainers.script.sources import imported, literal, numbers
-
-HF_DEFAULTS: Mapping[str, Any] = {
-    "--per_device_train_batch_size": 8,
-    "--per_device_eval_batch_size": 8,
-    "--gradient_accumulation_steps": 1,
-    "--gradient_checkpointing": False,
-}
-"""What TrainingArguments says where the command line doesn't (transformers 5)."""
 
 _MOST_FILES = 200
 """Local modules that are looked at, at most."""
@@ -62,10 +55,9 @@ def _of_source(path: Path) -> list[Flag]:
         return []
     found = [flag for node in ast.walk(tree) if isinstance(node, ast.Call) and (flag := _of_call(node, path.name)) is not None]
     found += _of_signatures(tree, path.name)
-    if re.search(r"\b(Seq2Seq)?TrainingArguments\b", source) and re.search(r"HfArgumentParser|TrlParser", source):
-        found += [
-            Flag(spelling=_switch_or(name, default), default=default, where="TrainingArguments") for name, default in HF_DEFAULTS.items()
-        ]
+    if (name := training_arguments.parsed_class(source)) is not None:
+        fields = training_arguments.defaults(name).items()
+        found += [Flag(spelling=_switch_or(f"--{field}", default), default=default, where=name) for field, default in fields]
     if "LightningCLI" in source:
         accumulation = Flag(spelling="--trainer.accumulate_grad_batches", default=1, where="Lightning")
         found += [accumulation, *_of_lightning(tree, path.name)]

@@ -26,7 +26,9 @@ FIELDS: Mapping[str, str] = {
 DEFAULTS: Mapping[str, Any] = {"micro_batch": 8, "accumulation": 1, "val_micro_batch": 8, "checkpointing": False}
 """Of transformers' own classes, 4.50 to 5."""
 _OWN = ("TrainingArguments", "Seq2SeqTrainingArguments")
-_DERIVED = re.compile(r"\w*TrainingArguments|(SFT|DPO|ORPO|KTO|CPO|GRPO|RLOO|Reward|PRM|GKD)Config")
+_CLASS = re.compile(r"\b(\w*TrainingArguments|(SFT|DPO|ORPO|KTO|CPO|GRPO|RLOO|Reward|PRM|GKD)Config)\b")
+_SHARED = ("micro_batch", "accumulation")
+"""Wheels whose defaults classes that are derived from transformers' own leave as they are."""
 _PARSED = re.compile(r"\b(HfArgumentParser|TrlParser)\b")
 """Where one of these makes them, the command line has a word for each field."""
 _LENGTHS: Mapping[str, int] = {"max_steps": -1, "num_train_epochs": 3}
@@ -54,11 +56,25 @@ class Given:
             source = f"{self.place}, {self.name}"
         elif field in self.unread:
             source = f"{self.place}, {self.name}: computed there, so the first trial shows it"
-        elif wheel in ("micro_batch", "accumulation") or (self.name in _OWN and (wheel != "checkpointing" or self.pretrained)):
+        elif wheel in _SHARED or (self.name in _OWN and (wheel != "checkpointing" or self.pretrained)):
             source = f"the default of {self.name}, {self.place}"
         else:
             return None
         return Belief(wheel=wheel, value=self.says.get(field, DEFAULTS[wheel]), spelling=f"{CALL}{field}", source=source)
+
+
+def parsed_class(source: str) -> str | None:
+    """The class of which a parser makes each field a word of the command line: transformers' own, or a library's that is derived from it.
+    One that the source defines itself says by its base which it is; without one (``DataTrainingArguments``) it is none."""
+    if not _PARSED.search(source):
+        return None
+    named = [found[0] for found in _CLASS.finditer(source) if f"class {found[0]}" not in source]
+    return next((name for name in named if name in _OWN), next(iter(named), None))
+
+
+def defaults(name: str) -> dict[str, Any]:
+    """Field -> what it says where nothing else does. A class of a library's has others of evaluation and checkpointing (trl's)."""
+    return {FIELDS[wheel]: value for wheel, value in DEFAULTS.items() if name in _OWN or wheel in _SHARED}
 
 
 def in_source(files: Iterable[Path]) -> list[Given]:
@@ -104,7 +120,7 @@ def _calls(tree: ast.Module, file: Path, *, pretrained: bool) -> Iterator[Given]
         if not isinstance(node, ast.Call):
             continue
         name = ast.unparse(node.func).rpartition(".")[2]
-        if _DERIVED.fullmatch(name) is None:
+        if _CLASS.fullmatch(name) is None:
             continue
         given = dict(_keywords(node, known))
         says = {field: value for field, value in given.items() if value is not UNKNOWN}

@@ -286,6 +286,26 @@ def test_arguments_from_one_json_file_stay_one_word(tmp_path: Path, monkeypatch:
     assert json.loads(text) == {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 8}
 
 
+@pytest.mark.parametrize(
+    ("source", "known"),
+    [
+        ("from trl import DPOConfig, GRPOConfig\n(args,) = TrlParser(GRPOConfig if groups else DPOConfig).parse_args_and_config()", True),
+        ("HfArgumentParser((SentenceTransformerTrainingArguments, Words))", True),
+        ("class Mine(TrainingArguments):\n    pass\nHfArgumentParser(Mine)", True),
+        ("@dataclass\nclass DataTrainingArguments:\n    pass\nHfArgumentParser(DataTrainingArguments)", False),
+    ],
+)
+def test_a_librarys_own_training_arguments_have_a_word_for_accumulation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, known: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text(source)
+    understood = recognise.understand(["python", "t.py", "--per_device_train_batch_size", "8"])
+    assert believed(understood)["accumulation"] == (1, "--gradient_accumulation_steps" if known else "outside")
+    checkpoints = "checkpointing" in believed(understood)
+    assert checkpoints is ("class Mine" in source), "trl's classes checkpoint by default"
+
+
 def test_a_draft_with_a_small_image_size_is_accepted_by_the_grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("t.py").write_text("p.add_argument('--accum', default=1)\n")
