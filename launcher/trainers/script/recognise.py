@@ -31,6 +31,7 @@ from launcher.trainers.script.spelling import LOADER, NOMINAL, OUTSIDE
 
 _ORDER = ("val_micro_batch", "micro_batch", "checkpointing", "segment", "sequence_length", "image_size", "model")
 _LENGTHS = ("segment", "sequence_length", "image_size")
+_SHELLS = ("bash", "sh", "dash", "zsh")
 _REMARKS = (
     'validation: {force: "--val-every 1"}   # words added in trials only, where validation comes too late to be seen',
     'resume: {words: "--resume {checkpoint}", newest: "checkpoints/*.pt"}',
@@ -66,7 +67,7 @@ def understand(words: Sequence[str]) -> Understood:
     if "micro_batch" not in beliefs and not doubts and (unspelled := _unspelled(config, python)) is not None:
         doubts.append(Doubt(wheel="micro_batch", text=_only_its_word_is_missing(unspelled)))
     if "micro_batch" not in beliefs and not any(doubt.wheel == "micro_batch" for doubt in doubts):
-        doubts.append(Doubt(wheel="micro_batch", text=_no_batch(words[begin:], held, script)))
+        doubts.append(Doubt(wheel="micro_batch", text=_no_batch(words, begin, held, script)))
     unknown = next((f"{doubt.text}; until then the micro-batch is not turned" for doubt in doubts if doubt.wheel == "accumulation"), "")
     if not unknown and "accumulation" not in beliefs and (batch := beliefs.get("micro_batch")) is not None and _usable(batch):
         unknown = _accumulation(beliefs, settled, script)
@@ -90,16 +91,20 @@ def _accumulation(beliefs: dict[str, Belief], settled: Sequence[Belief], script:
     return ""
 
 
-def _no_batch(words: Sequence[str], held: Mapping[str, Any], script: Path | None) -> str:
+def _no_batch(words: Sequence[str], begin: int, held: Mapping[str, Any], script: Path | None) -> str:
     """What is said where no batch size was found: that it is counted in tokens, where a setting says so, or where was looked."""
+    if script is None and Path(words[0]).name in _SHELLS:
+        return f"{' '.join(words[:2])} starts other commands, which aren't read: give the one that trains, with its words"
     keys = [key for values in held.values() for key, _ in configs.leaves(values)]
-    spelled = [*(word.partition("=")[0] for word in words if word.startswith("-") or "=" in word), *keys]
+    spelled = [*(word.partition("=")[0] for word in words[begin:] if word.startswith("-") or "=" in word), *keys]
     if (by_tokens := next((one for one in spelled if wheel_names.by_tokens(batches.name(one))), None)) is not None:
         return (
             f"its batches are bounded by {by_tokens}, so that they hold a varying number of samples, which autofit can't keep at one "
             "effective batch: say the word for samples, if it has one, as in autofit run ask.micro_batch=16 "
             "trainer.args.spelled.micro_batch=--my-batch -- ..., or launch it without autofit"
         )
+    if script is not None and (given := source_facts.batch_of_a_call(script)):
+        return given
     looked = "".join([", its config" if held else "", f" or {script}" if script is not None else ""])
     return (
         f"nothing in the command{looked} looks like a batch size: say which, as in autofit run ask.micro_batch=16 "

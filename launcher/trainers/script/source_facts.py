@@ -85,6 +85,32 @@ def _loaders_of(tree: ast.Module, file: str) -> Iterator[Loader]:
                 yield Loader(batch=batch, file=file, line=node.lineno, shuffles=shuffles, trains=trains)
 
 
+def batch_of_a_call(path: Path) -> str:
+    """The batch that the source gives to a call, and why it isn't changed there; nothing where it gives none. Where the one loader that
+    trains has it, ``loader_in_source`` finds it."""
+    for file in files_of(path):
+        _, tree = parsed(file)
+        for name, function, line, batch in _batches_of_calls(tree) if tree is not None else ():
+            said = f"the batch is {batch} ({name} of {function}, {file.name} line {line})"
+            if function.rpartition(".")[2] == "DataLoader":
+                return f"{said}, and which loader trains isn't clear: let it shuffle, or name it (train_loader = DataLoader(...))"
+            return (
+                f"{said}, and autofit changes it only in a DataLoader or in TrainingArguments: make it a word of the command (argparse's "
+                "--batch-size), or launch it without autofit"
+            )
+    return ""
+
+
+def _batches_of_calls(tree: ast.Module) -> Iterator[tuple[str, str, int, int]]:
+    """(keyword, function, line, batch)"""
+    known = Constants(tree)
+    for node in ast.walk(tree):
+        for keyword in node.keywords if isinstance(node, ast.Call) else ():
+            batch = known.value(keyword.value) if wheel_names.meaning(keyword.arg or "") == "micro_batch" else None
+            if isinstance(node, ast.Call) and isinstance(batch, int) and not isinstance(batch, bool) and batch > 0:
+                yield keyword.arg or "", ast.unparse(node.func), node.lineno, batch
+
+
 _SCHEDULE = re.compile(r"LR$|[Ss]chedule|OneCycle|[Ww]armup")
 """What the last name of a call says that makes a schedule."""
 

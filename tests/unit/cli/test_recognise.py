@@ -306,6 +306,36 @@ def test_a_librarys_own_training_arguments_have_a_word_for_accumulation(
     assert checkpoints is ("class Mine" in source), "trl's classes checkpoint by default"
 
 
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (
+            "batch_size = 128\nmodel.fit(x, batch_size=batch_size)",
+            "the batch is 128 (batch_size of model.fit, t.py line 2), and autofit changes it",
+        ),
+        (
+            "a = DataLoader(x, batch_size=16)\nb = DataLoader(y, batch_size=8)",
+            "the batch is 16 (batch_size of DataLoader, t.py line 1), and which",
+        ),
+        ("batch_size = 128\nfor batch in batches(x): ...", "nothing in the command or t.py looks like a batch size"),
+    ],
+)
+def test_a_batch_that_stands_where_it_is_not_changed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text(source)
+    (doubt,) = recognise.understand(["python", "t.py"]).doubts
+    assert said in doubt.text
+
+
+def test_a_shell_script_is_not_said_to_have_no_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.sh").write_text("python train.py --batch-size 64\n")
+    (doubt,) = recognise.understand(["bash", "train.sh"]).doubts
+    assert doubt.text == "bash train.sh starts other commands, which aren't read: give the one that trains, with its words"
+
+
 def test_a_draft_with_a_small_image_size_is_accepted_by_the_grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("t.py").write_text("p.add_argument('--accum', default=1)\n")
