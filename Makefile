@@ -49,6 +49,9 @@ demo-whisper: install   ## a tiny Whisper learns spoken numbers, no GPU needed: 
 gpu-check:      ## the evidence that needs a card, into docs/gpu.md; CASE=A..E picks one, CASE=tests runs tests/gpu. Installs nothing
 	$(GPU_PYTHON) -m $(if $(filter tests,$(CASE)),pytest -m gpu -rs tests/gpu,benchmarks.gpu_check $(CASE))
 
+survival: install   ## full runs launched after a fit, on nasty data near the edge (hours; SLICE=10: ten more, SHORT=1: of few steps; SEED=17: one again)
+	$(BIN)/python -m benchmarks.survival $(if $(SHORT),--short) $(if $(SEED),--seed $(SEED),$(if $(SLICE),--slice $(SLICE))) $(if $(JOBS),--jobs $(JOBS))
+
 faults: install   ## trainings with a fault done to each from outside, into docs/faults.md (resumable; SLICE=10: ten more, SEED=17: that one)
 	$(BIN)/python -m benchmarks.faults $(if $(SEED),--seed $(SEED),$(if $(SLICE),--slice $(SLICE)) $(if $(JOBS),--jobs $(JOBS)))
 

@@ -2,6 +2,7 @@
 
 python -m benchmarks.survival --slice 10          ten more cases, two at a time
 python -m benchmarks.survival --runs 150          as many as it takes until so many full runs have been launched
+python -m benchmarks.survival --short --slice 4   four more trainings of a few optimizer steps
 python -m benchmarks.survival --seed 17           seed 17 once more, with the budget of its row; nothing is written down
 python -m benchmarks.survival --slice 0           only the table
 """
@@ -25,10 +26,10 @@ from benchmarks.survival import cases, play, table
 MOST_AT_ONCE = 2
 
 
-def seeds_left(rows: Sequence[Row]) -> Iterator[int]:
-    """Every seed that has no row of this generator yet, from 0 on; one whose fault is ``mended`` since has none."""
+def seeds_left(rows: Sequence[Row], first: int = 0) -> Iterator[int]:
+    """Every seed that has no row of this generator yet, from ``first`` on; one whose fault is ``mended`` since has none."""
     played = {row["seed"] for row in rows if row["generator"] == cases.GENERATOR and "mended" not in row}
-    return (seed for seed in itertools.count() if seed not in played)
+    return (seed for seed in itertools.count(first) if seed not in played)
 
 
 def main() -> int:
@@ -37,6 +38,7 @@ def main() -> int:
     amount.add_argument("--slice", type=int, metavar="N", help="so many more cases")
     amount.add_argument("--runs", type=int, default=150, metavar="N", help="until so many full runs have been launched, in all")
     amount.add_argument("--seed", type=int, help="one case once more, with the budget of its row")
+    parser.add_argument("--short", action="store_true", help="trainings of one to eight optimizer steps")
     parser.add_argument("--jobs", type=int, default=min(MOST_AT_ONCE, os.cpu_count() or 1), choices=range(1, MOST_AT_ONCE + 1))
     parser.add_argument("--data", type=Path, default=ROOT / "benchmarks" / "results" / "survival.jsonl")
     parser.add_argument("--table", type=Path, default=ROOT / "docs" / "survival.md")
@@ -78,7 +80,7 @@ def again(seed: int, data: Path, place: play.Table) -> int:
 def more(chosen: argparse.Namespace, place: play.Table) -> None:
     """Plays cases that have no row yet, as many as asked, ``jobs`` at a time; each row is written when its case is over."""
     rows = read(chosen.data)
-    seeds = seeds_left(rows)
+    seeds = seeds_left(rows, cases.SHORT if chosen.short else 0)
     started = 0
     running: set[Future[Row]] = set()
 

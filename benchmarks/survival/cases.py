@@ -1,7 +1,8 @@
 """A seed -> a case: a trainer, a task, its data, what is asked, its ladder, and how near to a rung's need the budget lies. Pure.
 
 The same seed gives the same case everywhere and always; ``GENERATOR`` is raised when that changes. Ten seeds in a row hold every trainer
-and every task. Words in braces ({data}, {python}, {here}) are places that only the machine of a run knows.
+and every task. Seeds from ``SHORT`` on are trainings of one to eight optimizer steps on data of very different lengths: a trial can't see
+more steps than its training has. Words in braces ({data}, {python}, {here}) are places that only the machine of a run knows.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from typing import Any
 GENERATOR = 1
 KINDS = ("detect", "script", "segment", "text", "pose", "command", "obb", "speech", "script", "any")
 """What seed % 10 stands for. ``command``: a ``yolo`` command line instead of a recipe; ``any``: any YOLO task."""
+SHORT = 1000
+"""The first seed of very short trainings."""
+SHORT_KINDS = ("ragged", "text", "hf_ragged", "detect")
+"""What (seed - SHORT) % 4 stands for."""
 FACTORS = (0.97, 1.0, 1.0, 1.02, 1.02, 1.05, 1.05, 1.12, 1.2, 1.5)
 """The budget's cap over the measured need of the rung it is aimed at."""
 HEADROOMS = (0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.05, 0.2)
@@ -54,7 +59,7 @@ class Case:
 def make(seed: int) -> Case:
     """The case of a seed."""
     rng = random.Random(f"survival {GENERATOR} {seed}")
-    kind = KINDS[seed % len(KINDS)]
+    kind = KINDS[seed % len(KINDS)] if seed < SHORT else SHORT_KINDS[(seed - SHORT) % len(SHORT_KINDS)]
     common: Args = {
         "seed": seed,
         "headroom": rng.choice(HEADROOMS),
@@ -69,7 +74,30 @@ def make(seed: int) -> Case:
         "any": lambda rng: _yolo(rng, rng.choice(list(YOLO_TASKS))),
         **{task: partial(_yolo, task=task) for task in YOLO_TASKS},
     }
-    return Case(**common, **makers[kind](rng))
+    return Case(**common, **(makers[kind](rng) if seed < SHORT else _short(rng, kind)))
+
+
+def _short(rng: random.Random, kind: str) -> Args:
+    """A training of one to eight optimizer steps."""
+    steps = rng.choice((1, 1, 2, 2, 3, 4, 6, 8))
+    if kind == "text":
+        made = _text(rng)
+        made["recipe"]["trainer"]["args"] |= {"max_steps": steps, "packing": False}
+        made["data"]["length"] = 0
+        return made
+    if kind == "detect":
+        made = _yolo(rng, kind)
+        made["recipe"]["trainer"]["args"]["epochs"] = 1
+        made["data"]["train"] = made["recipe"]["ask"]["micro_batch"] * steps
+        return made
+    batch, accumulation = rng.choice((8, 16, 32)), rng.choice((1, 2, 4))
+    script = _short_ragged if kind == "ragged" else _short_hf
+    return {
+        "trainer": "script",
+        "task": f"short {kind}",
+        "data": {"kind": "none", "folder": "data"},
+        **script(rng, batch, accumulation, steps),
+    }
 
 
 def _sometimes(rng: random.Random, part: float, **args: Any) -> Args:
@@ -315,6 +343,22 @@ def _ragged(rng: random.Random, batch: int, accumulation: int) -> Args:
     words = ("--longest", rng.choice((60, 200, 400)), "--width", rng.choice((64, 128, 256)), "--epochs", rng.choice((1, 2)))
     keep = ("--keep", rng.choice(("labels", "logits")), "--workers", rng.choice((0, 0, 1)), "--rows", batch * rng.randint(6, 12) + 1)
     return _line("{here}/scripts/ragged.py", "--batch-size", batch, "--accum", accumulation, *words, *keep)
+
+
+def _short_ragged(rng: random.Random, batch: int, accumulation: int, steps: int) -> Args:
+    """``--virtual``: it accumulates without a setting that autofit could know."""
+    virtual = rng.choice((1, 1, 2, 3))
+    words = ("--longest", rng.choice((60, 200)), "--width", rng.choice((64, 128, 256)), "--epochs", 1, "--virtual", virtual)
+    rows = ("--rows", batch * accumulation * virtual * steps)
+    return _line("{here}/scripts/ragged.py", "--batch-size", batch, "--accum", accumulation, *words, *rows)
+
+
+def _short_hf(rng: random.Random, batch: int, accumulation: int, steps: int) -> Args:
+    words = ("--per_device_train_batch_size", batch, "--gradient_accumulation_steps", accumulation, "--max_steps", steps)
+    model = ("--longest", rng.choice((64, 256)), "--width", rng.choice((64, 128, 256)), "--rows", batch * accumulation * 8)
+    every = ("--eval_strategy", rng.choice(("no", "no", "epoch")), "--save_strategy", rng.choice(("no", "epoch")), "--disable_tqdm", "True")
+    where = ("--output_dir", "out", "--use_cpu", "True", "--report_to", "none")
+    return _line("{here}/scripts/hf_ragged.py", *words, *model, *every, *where)
 
 
 def _crops(rng: random.Random, batch: int, accumulation: int) -> Args:

@@ -45,3 +45,13 @@ def test_a_broken_link_is_noticed(tmp_path: Path) -> None:
 
 def test_the_readme_names_the_command_that_runs_the_tests() -> None:
     assert "make test " in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_make_target_that_is_declared_or_documented_has_a_rule() -> None:
+    """`make survival` had lost its rule and did nothing, without a word."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    rules = set(re.findall(r"^([a-z-]+):", makefile, flags=re.MULTILINE))
+    declared = re.search(r"^\.PHONY: (.+)$", makefile, flags=re.MULTILINE)
+    assert declared is not None
+    documented = {name for document in DOCUMENTS for name in re.findall(r"`make ([a-z-]+)", document.read_text(encoding="utf-8"))}
+    assert {*declared[1].split(), *documented} - rules == set()

@@ -64,6 +64,14 @@ def test_seeds_differ_in_what_is_asked_and_in_their_data() -> None:
     assert len({case.factor for case in made}) >= 5 and len({case.headroom for case in made}) == 3
 
 
+def test_short_trainings_have_seeds_of_their_own_and_make_one_to_eight_steps() -> None:
+    made = [cases.make(seed) for seed in range(cases.SHORT, cases.SHORT + 40)]
+    assert {case.task for case in made} == {"short ragged", "complete", "short hf_ragged", "detect"}
+    steps = {case.recipe["trainer"]["args"]["max_steps"] for case in made if case.recipe and case.task == "complete"}
+    assert steps <= {1, 2, 3, 4, 6, 8} and len(steps) >= 3
+    assert next(survival.seeds_left([row(cases.SHORT)], cases.SHORT)) == cases.SHORT + 1
+
+
 def test_every_case_has_batches_enough_and_short_ladders() -> None:
     for case in map(cases.make, range(200)):
         if case.trainer == "yolo":

@@ -53,6 +53,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--rows", type=int, default=200)
     parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--virtual", type=int, default=1, help="so many times --accum micro-batches make a step")
     parser.add_argument("--keep", choices=("labels", "logits"), default="labels")
     args = parser.parse_args()
     torch.manual_seed(0)
@@ -65,8 +66,8 @@ def main():
         for step, (tokens, labels) in enumerate(train, start=1):
             said, again = model(tokens)
             loss = nn.functional.cross_entropy(said, labels) + nn.functional.cross_entropy(again.flatten(0, 1), tokens.flatten())
-            (loss / args.accum).backward()
-            if step % args.accum == 0:
+            (loss / (args.accum * args.virtual)).backward()
+            if step % (args.accum * args.virtual) == 0:
                 optimizer.step()
                 optimizer.zero_grad()
         model.eval()

@@ -1,5 +1,5 @@
-"""The worst data: longest items first where items differ in size, and again as the second optimizer step ends; then short and odd ones,
-then the longest again (memory also grows with the variety of shapes); otherwise as drawn. The report says which.
+"""The worst data: longest items first where items differ in size, and again early in the first two optimizer steps; then short and odd
+ones, then the longest again (memory also grows with the variety of shapes); otherwise as drawn. The report says which.
 
 Items are read in a forked child, so that nothing the data set opens, caches or allocates is left in the script's own process.
 """
@@ -29,6 +29,10 @@ GOLDEN = 0.6180339887
 FEW = 2
 SPREAD = 6
 """One in so many of the other lengths comes in a whole batch, and after so many comes the longest again."""
+ALL_HELD = (1, 3, 5, 9)
+"""Where the longest comes early, counted in micro-batches from 0. Gradients are held from a step's second micro-batch on, the optimizer's
+states from its second step on. Of each accumulation, which a script may have without saying so, one of these places (above 9: of the
+longest's later ones) lies in the second step and isn't its first micro-batch; place 1 is that for a training of one step."""
 
 
 def length(thing: Any) -> int:
@@ -51,12 +55,12 @@ def first(loader: Any, session: Session, kind: str) -> Iterator[None]:
     accumulation = max(session.orders.payload.get("accumulation", session.orders.accumulation), 1)
     wanted = max((session.wanted + 2) * accumulation, VARIETY_OF_LENGTHS)
     if not size:  # the sampler makes batches of its own, by tokens or by buckets
-        batches = _own_batches(sampler, session.sizes.get(id(loader.dataset), {}), wanted, accumulation)
+        batches = _own_batches(sampler, session.sizes.get(id(loader.dataset), {}), wanted)
     else:
         session.turn += 1
         few = size if getattr(sampler, "drop_last", True) else min(size, FEW)  # a script that drops the last may know one size only
         if kind == "train":
-            batches = _with_all_held(_varied(order, size, wanted, session.turn, few=few), accumulation)
+            batches = _with_all_held(_varied(order, size, wanted, session.turn, few=few))
             session.judge_losses_of(next((at for at, batch in enumerate(batches) if len(batch) < size), math.inf))
         else:
             batches = _validation(order, size, session.wanted_validation, session.turn, few=few)
@@ -72,7 +76,7 @@ ESTIMATED = 3
 """A sampler that has more batches than so many times its length, and ``OWN_BATCHES`` more, has no end."""
 
 
-def _own_batches(sampler: Any, sizes: Mapping[int, int], wanted: int, accumulation: int) -> list[list[int]]:
+def _own_batches(sampler: Any, sizes: Mapping[int, int], wanted: int) -> list[list[int]]:
     """The batches that a sampler makes itself, the largest between others of every size; none where it can't be asked twice."""
     if iter(sampler) is sampler:
         return []
@@ -81,7 +85,7 @@ def _own_batches(sampler: Any, sizes: Mapping[int, int], wanted: int, accumulati
     if not found or not all(isinstance(index, int) for batch in found for index in batch):
         return []
     ranked = sorted(found, key=lambda batch: -len(batch) * max((sizes.get(index, 0) for index in batch), default=0))
-    return [ranked[batch[0]] for batch in _with_all_held(_varied(range(len(ranked)), 1, wanted), accumulation)]
+    return [ranked[batch[0]] for batch in _with_all_held(_varied(range(len(ranked)), 1, wanted))]
 
 
 @contextlib.contextmanager
@@ -112,10 +116,12 @@ def _varied(order: Sequence[int], size: int, wanted: int, turn: int = 0, *, few:
     return batches
 
 
-def _with_all_held(batches: list[list[int]], accumulation: int) -> list[list[int]]:
-    """The longest once more as the last micro-batch of the second optimizer step: only then are its activations, the optimizer's states and
-    the gradients of the step there together. A training of a few steps ends before the longest comes again by itself."""
-    return [*batches[: 2 * accumulation - 1], batches[0], *batches[2 * accumulation - 1 :]]
+def _with_all_held(batches: list[list[int]]) -> list[list[int]]:
+    """The longest also at ``ALL_HELD``, so that a training of two optimizer steps has met it with everything held."""
+    found = list(batches)
+    for place in ALL_HELD:
+        found.insert(place, batches[0])
+    return found
 
 
 def _validation(order: Sequence[int], size: int, wanted: int, turn: int = 0, *, few: int = 1) -> list[list[int]]:
