@@ -83,7 +83,8 @@ def _short(rng: random.Random, kind: str) -> Args:
     if kind == "text":
         made = _text(rng)
         made["recipe"]["trainer"]["args"] |= {"max_steps": steps, "packing": False}
-        made["data"]["length"] = 0
+        made["data"] |= {"length": 0, "vocabulary": 8000}  # a budget of less than 64 MiB is refused
+        made["data"]["shape"] |= {"hidden_size": 256, "intermediate_size": 768}
         return made
     if kind == "detect":
         made = _yolo(rng, kind)

@@ -1,0 +1,70 @@
+"""Runs a command on pretended cards: ``python -m launcher.pretended gpu=a100_80gb cards=4 -- autofit train recipe=... device=cuda``.
+
+The command finds cards that aren't there; nothing else is changed for it. ``gpu`` is a name of conf/gpu. ``memory=16GiB``: what a program
+finds on each. ``computed=small``: only small operators are. ``kernel=64KiB``: taken by the first launch of each kernel. ``cudnn=0.5``:
+cuDNN's workspace, as a part of the tensors.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import cast, get_args
+
+from launcher.errors import COMMAND_LINE, BadInput, Fault
+from launcher.forecast import gpu_catalogue
+from launcher.pretended.cards import Cards, Computed, of_this_process
+from launcher.shared.sizes import parse_size
+
+WORDS = ("gpu", "cards", "computed", "memory", "kernel", "cudnn")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Becomes the command; returns 1 where that can't be."""
+    try:
+        cards, command = _asked(argv)
+        environment = of_this_process(cards)
+        try:
+            os.execvpe(command[0], command, environment)
+        except OSError as error:
+            raise _bad("", f"{command[0]} can't be started: {error.strerror}", "Name a program that is installed.") from None
+    except BadInput as error:
+        print(f"pretended: {error}", file=sys.stderr)
+        return int(error.exit_code)
+
+
+def _asked(argv: Sequence[str]) -> tuple[Cards, list[str]]:
+    if "--" not in argv or argv[-1] == "--":
+        raise _bad("", "no command", f"Write it behind --: {__doc__.split('``')[1]}")
+    at = list(argv).index("--")
+    words = dict(word.partition("=")[::2] for word in argv[:at])
+    for name in set(words) - set(WORDS):
+        raise _bad(name, "no such setting", f"There are {', '.join(WORDS)}.")
+    (model,) = gpu_catalogue.named([words.get("gpu", "h100_80gb")])
+    if words.get("computed", "all") not in get_args(Computed):
+        raise _bad("computed", repr(words["computed"]), f"It is one of {', '.join(get_args(Computed))}.")
+    try:
+        cards = Cards(
+            model=model,
+            count=int(words.get("cards", 1)),
+            computed=cast("Computed", words.get("computed", "all")),
+            usable_bytes=_bytes(words, "memory"),
+            kernel_bytes=_bytes(words, "kernel"),
+            cudnn_share=float(words.get("cudnn", 0)),
+        )
+    except ValueError as error:
+        raise _bad("", str(error), "Sizes are written as 16GiB, other settings as numbers.") from None
+    return cards, list(argv[at + 1 :])
+
+
+def _bytes(words: Mapping[str, str], name: str) -> int:
+    return parse_size(words[name]) if name in words else 0
+
+
+def _bad(key: str, found: str, cure: str) -> BadInput:
+    return BadInput([Fault(key=key, found=found, cure=cure, where=COMMAND_LINE)])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,93 @@
+"""The cards of a pretended machine, and the environment variables in which a command finds them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import psutil
+
+from launcher.forecast.gpu_catalogue import GpuModel
+from launcher.pretended import libraries
+from launcher.shared.sizes import KIB, MIB
+
+SHARED = Path("/dev/shm")
+_NAMED = "autofit-pretended-"
+INSIDE = Path(__file__).with_name("inside")
+RESERVED_MIB = 479
+"""What a driver keeps of a card for itself: nvidia-smi's 81559 MiB less the 81080 that a program finds on an H100."""
+SMALL_BYTES = 4_000_000
+"""Operators on tensors up to this size are computed where only small ones are: labels, indices, losses."""
+CAPABILITY = {"volta": 70, "turing": 75, "ampere": 80, "ada": 89, "hopper": 90, "blackwell": 100}
+
+Computed = Literal["all", "small"]
+"""Which operators the CPU computes. ``all``: losses are right, and small models train. ``small``: a full-size training walks through in
+about a minute; what is larger keeps the zeros that it was made of."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cards:
+    """Cards of one kind."""
+
+    model: GpuModel
+    count: int = 1
+    computed: Computed = "all"
+    usable_bytes: int = 0
+    """What a program finds on each; 0: what the model has."""
+    kernel_bytes: int = 0
+    """Taken by the first launch of each kernel."""
+    cudnn_share: float = 0.0
+    """cuDNN's workspace, as a part of the tensors of what it computes."""
+
+    def environment(self, built: Path, file: Path, environ: Mapping[str, str]) -> dict[str, str]:
+        """The variables for a command. ``built``: the libraries' folder; ``file``: where the cards' memory is counted."""
+        usable = self.usable_bytes or self.model.usable_bytes
+        copies = {} if self.computed == "all" else {"PRETENDED_COPY_BYTES": str(SMALL_BYTES), "PRETENDED_SMALL_BYTES": str(SMALL_BYTES)}
+        return {
+            "PRETENDED_FILE": str(file),
+            "PRETENDED_CARDS": str(self.count),
+            "PRETENDED_NAME": self.model.title,
+            "PRETENDED_TOTAL_MIB": str(usable // MIB + RESERVED_MIB),
+            "PRETENDED_RESERVED_MIB": str(RESERVED_MIB),
+            "PRETENDED_CONTEXT_MIB": str(self.model.context_mib),
+            "PRETENDED_KERNEL_KIB": str(self.kernel_bytes // KIB),
+            "PRETENDED_CUDNN_SHARE": str(self.cudnn_share),
+            "PRETENDED_SM": str(CAPABILITY[self.model.architecture]),
+            **copies,
+            "LD_PRELOAD": _first(" ".join(map(str, libraries.preloaded(built))), environ.get("LD_PRELOAD"), " "),
+            "LD_LIBRARY_PATH": _first(str(built), environ.get("LD_LIBRARY_PATH"), ":"),
+            "PYTHONPATH": _first(str(INSIDE), environ.get("PYTHONPATH"), ":"),
+        }
+
+
+def _first(ours: str, theirs: str | None, between: str) -> str:
+    return f"{ours}{between}{theirs}" if theirs else ours
+
+
+@contextmanager
+def played(cards: Cards, *, python: str = sys.executable) -> Iterator[dict[str, str]]:
+    """The environment of commands that find these cards, new ones; they are gone afterwards.
+
+    Raises BadInput where they can't be built for the PyTorch of ``python``.
+    """
+    environment = of_this_process(cards, python=python)
+    try:
+        yield environment
+    finally:
+        Path(environment["PRETENDED_FILE"]).unlink(missing_ok=True)
+
+
+def of_this_process(cards: Cards, *, python: str = sys.executable) -> dict[str, str]:
+    """The environment of commands that find these cards while this process lives; a later call removes what dead processes have left."""
+    built = libraries.built(libraries.torch_of(python))
+    for left in SHARED.glob(f"{_NAMED}*"):
+        owner = left.name.removeprefix(_NAMED).partition("-")[0]
+        if not psutil.pid_exists(int(owner)):
+            left.unlink(missing_ok=True)
+    file = SHARED / f"{_NAMED}{os.getpid()}-{os.urandom(4).hex()}"
+    return {**os.environ, **cards.environment(built, file, os.environ)}

@@ -1,0 +1,236 @@
+"""What an operator would have computed on a card is computed by the CPU, in the very memory that the card's allocator gave it.
+
+Every operator runs twice: as PyTorch's own CUDA operator, which allocates what it allocates and launches kernels that do nothing, and on
+the CPU, over the same bytes (a pretended card's memory is the host's). Where PRETENDED_SMALL_BYTES is set, operators that touch a larger
+tensor are left out: their results keep zeros, and questions of truth about them are answered so that a training goes on.
+
+Source of the operators' arguments: PyTorch's native_functions.yaml. tests/unit/pretended compares values with the CPU's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
+from torch.utils._pytree import tree_flatten, tree_map, tree_map_only
+
+aten = torch.ops.aten
+SMALL_BYTES = int(os.environ.get("PRETENDED_SMALL_BYTES", 0))
+"""0: every operator is computed."""
+_SIZED_BY_DATA = (
+    "nonzero", "nonzero_static", "masked_select", "masked_scatter", "_unique", "_unique2", "unique_dim", "unique_consecutive", "index",
+    "repeat_interleave", "bincount", "isin",
+)  # fmt: skip
+"""Their result's size, or its very path, depends on values: the CPU answers first."""
+_SCALARS = {"_local_scalar_dense", "equal", "is_nonzero"}
+_INDEXED = {"index_put", "index_put_", "_index_put_impl_"}
+_COLLECTIVE = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "symm_mem")
+_TRUE_IF_LEFT_OUT = ("isfinite", "all")
+"""Asked of a large tensor: what lets a training go on ("is everything finite?"). Other truths are False ("is anything not a number?")."""
+not_computed: dict[str, int] = {}
+"""Operators that the CPU could not compute -> how often; their results are zeros."""
+
+
+def on_card(thing: Any) -> bool:
+    return isinstance(thing, torch.Tensor) and thing.is_cuda
+
+
+def same_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """A CPU tensor over a CUDA tensor's own bytes; any other tensor is itself."""
+    if not tensor.is_cuda:
+        return tensor
+    storage = tensor.untyped_storage()
+    count = storage.nbytes()
+    if count == 0:
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+    buffer = torch.frombuffer((ctypes.c_char * count).from_address(storage.data_ptr()), dtype=torch.uint8)
+    out = torch.empty(0, dtype=tensor.dtype)
+    out.set_(buffer.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
+    out = out.conj() if tensor.is_conj() else out
+    return torch._neg_view(out) if tensor.is_neg() else out
+
+
+def _for_cpu(thing: Any) -> Any:
+    if isinstance(thing, torch.Tensor):
+        return same_bytes(thing)
+    if isinstance(thing, torch.device) and thing.type == "cuda":
+        return torch.device("cpu")
+    if isinstance(thing, torch.Generator) and thing.device.type == "cuda":
+        return None
+    return thing
+
+
+def _all_for_cpu(tree: Any) -> Any:
+    return tree_map(_for_cpu, tree)
+
+
+# -- operators that the CPU has by other names, or with other arguments
+
+
+def _attention_weights(q: Any, k: Any, bias: Any, causal: bool, scale: float | None) -> tuple[Any, float]:
+    by = scale if scale is not None else q.shape[-1] ** -0.5
+    scores = q.float() @ k.float().transpose(-2, -1) * by
+    if bias is not None:
+        scores = scores + bias.float()
+    if causal:
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1), float("-inf"))
+    return scores.softmax(-1).nan_to_num(), by
+
+
+def _attention(name: str, args: Any, kwargs: Any) -> tuple[Any, ...]:
+    """Scaled dot product attention, flash or memory-efficient, forward or backward, in fp32."""
+    scale, efficient = kwargs.get("scale"), "efficient" in name
+    if not name.endswith("backward"):
+        at = 6 if efficient else 4
+        causal = args[at] if len(args) > at else kwargs.get("is_causal", False)
+        weights, _ = _attention_weights(args[0], args[1], args[3] if efficient else None, causal, scale)
+        return ((weights @ args[2].float()).to(args[0].dtype),)
+    grad, q, k, v = args[:4]
+    causal = args[11] if len(args) > 11 else kwargs.get("is_causal", False)
+    weights, by = _attention_weights(q, k, args[4] if efficient else None, causal, scale)
+    grad = grad.float()
+    of_weights = grad @ v.float().transpose(-2, -1)
+    of_scores = weights * (of_weights - (of_weights * weights).sum(-1, keepdim=True))
+    return (
+        (of_scores @ k.float() * by).to(q.dtype),
+        (of_scores.transpose(-2, -1) @ q.float() * by).to(k.dtype),
+        (weights.transpose(-2, -1) @ grad).to(v.dtype),
+    )
+
+
+def _computed(func: Any, name: str, args: Any, kwargs: Any) -> Any:
+    """The operator's result by the CPU. ``args``: for the CPU already."""
+    kwargs.pop("pin_memory", None)
+    if name.startswith(("_scaled_dot_product_efficient", "_scaled_dot_product_flash_attention")) and "for_cpu" not in name:
+        return _attention(name, args, kwargs)
+    if name == "cudnn_batch_norm":
+        return (*aten.native_batch_norm(*args), torch.empty(0, dtype=torch.uint8))
+    if name == "cudnn_batch_norm_backward":
+        x, grad, weight, running_mean, running_var, mean, inverse, epsilon, _ = args
+        return aten.native_batch_norm_backward(grad, x, weight, running_mean, running_var, mean, inverse, True, epsilon, [True, True, True])
+    if name in ("_softmax", "_log_softmax") and args[2]:  # half to float, which the CPU doesn't have
+        return func(args[0].float(), args[1], False)
+    if name in ("_softmax_backward_data", "_log_softmax_backward_data"):
+        return func(args[0], args[1], args[2], args[0].dtype).to(args[3])
+    return func(*args, **kwargs)
+
+
+# -- the mode
+
+
+class Operators(TorchDispatchMode):  # type: ignore[misc]
+    """While it is entered, what a card's operators would have computed is there."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        flat = tree_flatten((args, kwargs))[0]
+        name = func._schema.name.partition("::")[2]
+        if not any(on_card(one) or (isinstance(one, torch.device) and one.type == "cuda") for one in flat):
+            return func(*args, **kwargs)
+        if func.namespace in _COLLECTIVE or _only_shapes(flat):
+            return func(*args, **kwargs)
+        if any(type(one) is not torch.Tensor and isinstance(one, torch.Tensor) and is_traceable_wrapper_subclass(one) for one in flat):
+            return NotImplemented  # a DTensor has no bytes of its own: it asks again with its local parts
+        if torch.is_inference_mode_enabled() and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+            with self:  # autograd's keys, which take these apart elsewhere, are off there
+                there = func.decompose(*args, **kwargs)
+            if there is not NotImplemented:
+                return there
+        if name in _SCALARS:
+            return func(*_all_for_cpu(args), **_all_for_cpu(kwargs))
+        if name in _SIZED_BY_DATA or func.namespace == "torchvision":
+            return self._answered_first(func, args, kwargs, flat)
+        if name in _INDEXED:
+            args = (args[0], _as_numbers(args[1]), *args[2:])
+        return self._twice(func, name, args, kwargs, flat)
+
+    def _answered_first(self, func: Any, args: Any, kwargs: Any, flat: list[Any]) -> Any:
+        """The CPU's answer, in memory of the card's."""
+        there = func(*_all_for_cpu(args), **_all_for_cpu(kwargs))
+        card = next((one.device for one in flat if on_card(one)), torch.device("cuda"))
+        return tree_map_only(torch.Tensor, functools.partial(_moved, card=card), there)
+
+    def _twice(self, func: Any, name: str, args: Any, kwargs: Any, flat: list[Any]) -> Any:
+        out = func(*args, **kwargs)  # the allocator's part
+        outs = [one for one in tree_flatten(out)[0] if isinstance(one, torch.Tensor)]
+        held = {one.untyped_storage().data_ptr() for one in flat if on_card(one)}
+        if name == "set_" or (_is_view(func) and all(one.untyped_storage().data_ptr() in held for one in outs)):
+            return out
+        given = {id(one) for one in flat if isinstance(one, torch.Tensor)}
+        made = [one for one in outs if id(one) not in given and one.numel()]
+        if SMALL_BYTES and any(on_card(one) and one.untyped_storage().nbytes() > SMALL_BYTES for one in [*outs, *flat]):
+            _answer_truths(name, made)
+            return out
+        try:
+            there = _computed(func, name, _all_for_cpu(args), _all_for_cpu(kwargs))
+        except (RuntimeError, NotImplementedError, TypeError, IndexError, ValueError):
+            not_computed[name] = not_computed.get(name, 0) + 1
+            for one in made:
+                same_bytes(one).zero_()
+            return out
+        found = tree_flatten(there)[0]
+        if there is not None and not any(isinstance(one, torch.Tensor) for one in found):
+            return there  # a number or a truth
+        for one, value in zip(tree_flatten(out)[0], found, strict=False):
+            if isinstance(one, torch.Tensor) and isinstance(value, torch.Tensor) and id(one) not in given:
+                _put(one, value, held)
+        return out
+
+
+def _put(one: torch.Tensor, value: torch.Tensor, held: set[int]) -> None:
+    """Writes a result's values; a view of what was given has them already."""
+    if one.numel() and value.shape == one.shape and not (one.is_cuda and one.untyped_storage().data_ptr() in held):
+        same_bytes(one).copy_(value)
+
+
+def _answer_truths(name: str, made: Iterable[torch.Tensor]) -> None:
+    for one in made:
+        if one.dtype == torch.bool and one.untyped_storage().nbytes() <= SMALL_BYTES:
+            same_bytes(one).fill_(name in _TRUE_IF_LEFT_OUT)
+
+
+def _only_shapes(flat: Iterable[Any]) -> bool:
+    """Whether only shapes are asked for (DTensor does)."""
+    fake = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
+    return fake or any(type(one).__name__ == "FakeTensor" for one in flat)
+
+
+def _is_view(func: Any) -> bool:
+    return any(one.alias_info is not None and not one.alias_info.is_write for one in func._schema.arguments)
+
+
+def _moved(value: torch.Tensor, card: torch.device) -> torch.Tensor:
+    new = torch.empty(value.shape, dtype=value.dtype, device=card)
+    if value.numel():
+        same_bytes(new).copy_(value)
+    return new
+
+
+def _as_numbers(indices: Any) -> list[Any]:
+    """Masks as the places that they are true at: the card's operator would count them by itself."""
+    found: list[Any] = []
+    for one in indices:
+        if isinstance(one, torch.Tensor) and one.dtype in (torch.bool, torch.uint8):
+            found += [_moved(place, card=one.device) for place in same_bytes(one).nonzero().unbind(1)]
+        else:
+            found.append(one)
+    return found
+
+
+def begin() -> None:
+    """Enters the mode in this thread and in every one that is started later (a mode is its thread's)."""
+    Operators().__enter__()
+    run = threading.Thread.run
+
+    @functools.wraps(run)
+    def computed(self: threading.Thread) -> None:
+        with Operators():
+            run(self)
+
+    threading.Thread.run = computed  # type: ignore[method-assign]

@@ -1,0 +1,197 @@
+"""Builds the libraries that stand in for CUDA's, for the PyTorch of an environment, and keeps them by its version and their sources.
+
+A library's symbols and their versions are those that this PyTorch asks for: what isn't written in native/ does nothing and returns 0.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from launcher import paths
+from launcher.errors import BadInput, Fault
+from launcher.machine import process
+
+NATIVE = Path(__file__).with_name("native")
+COMPILER = "gcc"
+_ASKING = ("libtorch_cuda", "libtorch_python", "libtorch_cuda_linalg", "libtorch_nvshmem", "libc10_cuda")
+"""PyTorch's libraries that call CUDA's."""
+_WHERE = "import importlib.util as u; s = u.find_spec('torch'); print(s.origin if s else '')"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Torch:
+    """An installed PyTorch."""
+
+    folder: Path
+    version: str
+    cuda: str
+    """The CUDA that it was built with, as "13.2"; empty for a CPU build."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Library:
+    """A library that is stood in for."""
+
+    name: str
+    """Its file name begins so; what follows is its version, which PyTorch names."""
+    sources: tuple[str, ...]
+    preloaded: bool = True
+    """Before PyTorch's own; the others are found by their names."""
+
+
+LIBRARIES = (
+    Library(name="libcudart.so", sources=("cards.c", "devices.c", "memory.c", "kernels.c", "driver.c")),
+    Library(name="libcublas.so", sources=("cublas.c",)),
+    Library(name="libcublasLt.so", sources=("cublaslt.c",)),
+    Library(name="libcudnn.so", sources=("cudnn.c",)),
+    Library(name="libcufft.so", sources=("cufft.c",)),
+    Library(name="libnvidia-ml.so.1", sources=("cards.c", "nvml.c"), preloaded=False),
+    Library(name="libcuda.so.1", sources=("cards.c", "libcuda.c"), preloaded=False),
+)
+
+
+def torch_of(python: str) -> Torch:
+    """The PyTorch that a Python would import; it isn't imported for that. Raises BadInput where there is none."""
+    status, said = process.output_of([python, "-c", _WHERE])
+    origin = said.strip()
+    if status or not origin:
+        raise BadInput([Fault(key="", found=f"{python} has no PyTorch", cure="Install torch there, or name the Python that has it.")])
+    folder = Path(origin).parent
+    versions = (folder / "version.py").read_text(encoding="utf-8")
+    return Torch(folder=folder, version=_value(versions, "__version__"), cuda=_value(versions, "cuda"))
+
+
+def _value(said: str, name: str) -> str:
+    found = re.search(rf"^{name}(?::[^=]+)? = '([^']*)'", said, flags=re.MULTILINE)
+    return found[1] if found else ""
+
+
+def built(torch: Torch) -> Path:
+    """The folder of the libraries for this PyTorch; made at its first use, in some seconds.
+
+    Raises BadInput where it is a CPU build, where there is no compiler, or where CUDA's headers aren't installed beside it.
+    """
+    if not torch.cuda:
+        cure = "A pretended card needs a CUDA build of PyTorch (pip's usual one on Linux); it needs no card."
+        raise BadInput([Fault(key="", found=f"torch {torch.version} is built for the CPU alone", cure=cure)])
+    folder = paths.cache_folder() / "pretended" / f"{torch.version}-{_sources_hash()}"
+    if folder.is_dir():
+        return folder
+    if shutil.which(COMPILER) is None:
+        cure = "Install a C compiler (Debian and Ubuntu: apt install gcc)."
+        raise BadInput([Fault(key="", found=f"{COMPILER} is not installed: a pretended card is built from C at its first use", cure=cure)])
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as place:
+        there = Path(place) / "libraries"
+        there.mkdir()
+        _build(torch, there)
+        try:
+            os.replace(there, folder)
+        except OSError:  # another process was quicker
+            if not folder.is_dir():
+                raise
+    return folder
+
+
+def preloaded(folder: Path) -> list[Path]:
+    """Those that must come before PyTorch's own."""
+    names = tuple(library.name for library in LIBRARIES if library.preloaded)
+    return sorted(file for file in folder.iterdir() if file.name.startswith(names))
+
+
+def _sources_hash() -> str:
+    digest = hashlib.sha256(Path(__file__).read_bytes())
+    for file in sorted(NATIVE.glob("*.[ch]")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _build(torch: Torch, there: Path) -> None:
+    asked = dict(_asked(torch))
+    includes = [f"-I{folder}" for folder in _headers(torch)]
+    for library in LIBRARIES:
+        soname = _soname(torch, library)
+        wanted = {name for name, version in asked.items() if version == soname} if library.preloaded else set()
+        if library.name == "libcuda.so.1":
+            wanted = {name for name, _ in _undefined(torch.folder / "lib" / "libcaffe2_nvrtc.so") if name.startswith("cu")}
+        _one(there / soname, library.sources, wanted, includes)
+
+
+def _one(out: Path, sources: Sequence[str], wanted: set[str], includes: Sequence[str]) -> None:
+    """Compiles a library; symbols that PyTorch asks for and no source has are added."""
+    work = out.parent
+    objects = [work / f"{Path(source).stem}.o" for source in sources]
+    for source, compiled in zip(sources, objects, strict=True):
+        _run([COMPILER, "-O1", "-fPIC", "-w", *includes, "-c", str(NATIVE / source), "-o", str(compiled)])
+    have = {name for compiled in objects for name in _defined(compiled)}
+    rest, versions = work / "rest.c", work / "versions.map"
+    rest.write_text("".join(f"unsigned long {name}(void) {{ return 0; }}\n" for name in sorted(wanted - have)), encoding="utf-8")
+    versions.write_text(f"{out.name} {{ global: *; }};\n", encoding="utf-8")
+    named = [f"-Wl,-soname,{out.name}", *([f"-Wl,--version-script={versions}"] if wanted else [])]
+    _run([COMPILER, "-shared", "-fPIC", "-w", "-o", str(out), *map(str, objects), str(rest), *named, "-lpthread"])
+    for file in (*objects, rest, versions):
+        file.unlink()
+
+
+def _soname(torch: Torch, library: Library) -> str:
+    """As this PyTorch names it: libcudart.so.12 or libcudart.so.13."""
+    if library.name[-1].isdigit():
+        return library.name
+    told = _run(["readelf", "-d", str(torch.folder / "lib" / "libtorch_cuda.so")])
+    found = re.search(rf"\[({re.escape(library.name)}[.\d]*)\]", told)
+    if found is None:
+        cure = "Use a pip wheel of torch for Linux."
+        raise BadInput([Fault(key="", found=f"torch {torch.version} doesn't link {library.name}", cure=cure)])
+    return found[1]
+
+
+def _asked(torch: Torch) -> Iterator[tuple[str, str]]:
+    """(symbol, the version node that it is asked for with, which bears the library's name)"""
+    for name in _ASKING:
+        file = torch.folder / "lib" / f"{name}.so"
+        if file.exists():
+            yield from _undefined(file)
+
+
+def _undefined(file: Path) -> Iterator[tuple[str, str]]:
+    for line in _run(["nm", "-D", "--undefined-only", str(file)]).splitlines():
+        name, _, version = line.split()[-1].partition("@")
+        yield name, version
+
+
+def _defined(file: Path) -> list[str]:
+    return [line.split()[-1] for line in _run(["nm", "--defined-only", str(file)]).splitlines()]
+
+
+def _headers(torch: Torch) -> list[Path]:
+    """CUDA's headers, which come with PyTorch's own wheels: of its own CUDA first, then Triton's copy (crt/ isn't in all of the others)."""
+    site = torch.folder.parent
+    major = torch.cuda.partition(".")[0]
+    there = [site / "nvidia" / f"cu{major}" / "include", site / "nvidia" / "cuda_runtime" / "include"]
+    found = [place for place in there if (place / "cuda.h").exists() and (place / "cuda_runtime_api.h").exists()]
+    triton = site / "triton" / "backends" / "nvidia" / "include"
+    found += [triton] if (triton / "cuda_runtime_api.h").exists() else []
+    cudnn = site / "nvidia" / "cudnn" / "include"
+    if not found or not (cudnn / "cudnn.h").exists():
+        cure = "Install torch by pip with its NVIDIA packages (nvidia-cuda-runtime, nvidia-cudnn): their headers are needed."
+        raise BadInput([Fault(key="", found=f"no CUDA headers beside torch {torch.version} ({site})", cure=cure)])
+    return [*found, cudnn]
+
+
+def _run(argv: Sequence[str]) -> str:
+    """What a command of the compiler's prints. Raises BadInput with its words where it fails."""
+    status, said = process.output_of(argv)
+    if status == 127:
+        cure = "Install the compiler's tools (Debian and Ubuntu: apt install gcc binutils)."
+        raise BadInput([Fault(key="", found=f"{argv[0]} can't be started ({said})", cure=cure)])
+    if status:
+        cure = "This is autofit's fault; please tell us."
+        raise BadInput([Fault(key="", found=f"a pretended card could not be built: {said.strip()[-1000:]}", cure=cure)])
+    return said

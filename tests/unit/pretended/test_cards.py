@@ -1,0 +1,174 @@
+"""PyTorch's real allocator on cards that aren't there: what it counts, what it refuses, its words, NVML's agreement, and true values."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.errors import BadInput
+from launcher.forecast import gpu_catalogue
+from launcher.pretended import cards, libraries
+from launcher.pretended.__main__ import _asked
+from launcher.shared.sizes import GIB, MIB
+from tests.helpers.places import ROOT
+
+SCRIPTS = ROOT / "tests" / "data" / "pretended"
+
+
+def why_not() -> str:
+    """Why no card can be pretended here; empty where one can."""
+    try:
+        libraries.built(libraries.torch_of(sys.executable))
+    except BadInput as error:
+        return str(error)
+    return ""
+
+
+WHY_NOT = why_not()
+needs_a_pretended_card = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+
+
+def said(script: str, environment: Mapping[str, str]) -> dict[str, Any]:
+    """What a script prints as its last line."""
+    argv = [sys.executable, str(SCRIPTS / f"{script}.py")]
+    done = subprocess.run(argv, env=dict(environment), capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[dict[str, str]]:
+    (model,) = gpu_catalogue.named(["a100_40gb"])
+    with cards.played(cards.Cards(model=model, count=2)) as environment:
+        yield environment
+
+
+@pytest.fixture(scope="module")
+def allocator(two: dict[str, str]) -> dict[str, Any]:
+    return said("allocator", two)
+
+
+@pytest.fixture(scope="module")
+def expandable(two: dict[str, str]) -> dict[str, Any]:
+    return said("allocator", {**two, "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"})
+
+
+@needs_a_pretended_card
+def test_cards_are_there_as_the_catalogue_has_them(allocator: dict[str, Any]) -> None:
+    assert allocator["available"] and allocator["count"] == 2
+    free, total = allocator["before"]
+    assert total == 40441 * MIB
+    assert total - free == 450 * MIB, "the context"
+
+
+@needs_a_pretended_card
+def test_pytorch_and_nvml_name_the_same_cards_and_count_the_same_bytes(allocator: dict[str, Any]) -> None:
+    assert [f"GPU-{uuid}" for uuid in allocator["properties"]] == allocator["nvml"]["uuids"]
+    assert allocator["allocated"] == 100 * MIB == allocator["reserved"]
+    assert allocator["nvml"]["mine"] == [450 * MIB, 550 * MIB] == allocator["nvml"]["used"]
+
+
+@needs_a_pretended_card
+@pytest.mark.parametrize("native", [True, False], ids=["native", "expandable"])
+def test_memory_runs_out_in_pytorchs_own_words(native: bool, request: pytest.FixtureRequest) -> None:
+    found = request.getfixturevalue("allocator" if native else "expandable")
+    assert found["segments"] is not native
+    assert "CUDA out of memory. Tried to allocate 1024.00 GiB. GPU 0 has a total capacity of 39.49 GiB" in found["too_much"]
+    assert "GPU 1 has a total capacity of 39.49 GiB" in found["fraction"] and "9.87 GiB allowed" in found["fraction"]
+    assert found["counted"] == 1
+    assert found["reserved_after"] == 0
+
+
+@needs_a_pretended_card
+def test_what_the_card_computes_is_what_the_cpu_computes(two: dict[str, str]) -> None:
+    found = said("values", two)
+    for half, off in (("", 2e-5), (" half", 0.05)):
+        there, here = found[f"cuda{half}"], found[f"cpu{half}"]
+        assert there["losses"] == pytest.approx(here["losses"], abs=off), half
+        assert there["losses"][-1] < there["losses"][0]
+        assert there["chosen"] == pytest.approx(here["chosen"], rel=1e-5) and there["unique"] == here["unique"]
+        assert there["spectrum"] < 1e-5
+
+
+@needs_a_pretended_card
+def test_a_process_that_is_killed_gives_its_memory_back(two: dict[str, str]) -> None:
+    code = "import os, torch; held = torch.empty(1 << 30, device='cuda'); print('held', flush=True); os.kill(os.getpid(), 9)"
+    done = subprocess.run([sys.executable, "-c", code], env=two, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == -9 and "held" in done.stdout
+    code = "import torch; free, total = torch.cuda.mem_get_info(); print(total - free)"
+    done = subprocess.run([sys.executable, "-c", code], env=two, capture_output=True, text=True, timeout=120, check=True)
+    assert int(done.stdout) == 450 * MIB
+
+
+@needs_a_pretended_card
+def test_kernels_that_are_loaded_late_take_memory_and_can_fail() -> None:
+    (model,) = gpu_catalogue.named(["a100_40gb"])
+    with cards.played(cards.Cards(model=model, usable_bytes=GIB, kernel_bytes=100 * MIB)) as environment:
+        code = (
+            "import torch\nx = torch.zeros(4, device='cuda')\nx.exp()\n"
+            "try:\n    for f in ('sin', 'cos', 'tan', 'log', 'sqrt', 'tanh', 'floor', 'ceil'): getattr(x, f)()\n"
+            "except RuntimeError as error:\n    print(type(error).__name__, str(error).splitlines()[0])"
+        )
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert "out of memory" in done.stdout, done.stderr
+
+
+@needs_a_pretended_card
+def test_the_file_that_counts_is_gone_afterwards_and_the_persons_own_modules_are_found(tmp_path: Path) -> None:
+    (tmp_path / "operators.py").write_text("WHOSE = 'the person'\n")
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "sitecustomize.py").write_text("import sys\nsys.theirs = True\n")
+    (model,) = gpu_catalogue.named(["t4"])
+    with cards.played(cards.Cards(model=model)) as environment:
+        environment["PYTHONPATH"] += f"{os.pathsep}{tmp_path}{os.pathsep}{tmp_path / 'theirs'}"
+        code = "import sys, torch, operators; print(operators.WHOSE, sys.theirs, torch.zeros(2, device='cuda').add(3).tolist())"
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=False)
+        assert done.stdout.split("\n")[0] == "the person True [3.0, 3.0]", done.stderr
+        assert Path(environment["PRETENDED_FILE"]).exists()
+    assert not Path(environment["PRETENDED_FILE"]).exists()
+
+
+# -- what is asked for, and what can't be built
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["gpu=t4"], "no command"),
+        (["gpu=t5", "--", "true"], "t5"),
+        (["gpus=t4", "--", "true"], "no such setting"),
+        (["memory=16G", "--", "true"], "16G"),
+        (["computed=some", "--", "true"], "'some'"),
+    ],
+)
+def test_bad_words_are_refused_before_anything_is_built(words: list[str], found: str) -> None:
+    with pytest.raises(BadInput, match=found):
+        _asked(words)
+
+
+def test_what_is_asked_for_comes_to_the_command() -> None:
+    asked, command = _asked(["gpu=rtx_4090", "cards=4", "computed=small", "memory=8GiB", "--", "python", "train.py", "--", "x"])
+    assert (asked.count, asked.computed, asked.usable_bytes) == (4, "small", 8 * GIB)
+    assert command == ["python", "train.py", "--", "x"]
+
+
+def test_a_cpu_build_of_pytorch_is_refused_in_words(tmp_path: Path) -> None:
+    torch = libraries.Torch(folder=tmp_path, version="2.9.1+cpu", cuda="")
+    with pytest.raises(BadInput, match="built for the CPU alone"):
+        libraries.built(torch)
+
+
+def test_a_machine_without_a_compiler_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(BadInput, match="gcc is not installed"):
+        libraries.built(libraries.Torch(folder=tmp_path, version="2.15.0", cuda="13.2"))
