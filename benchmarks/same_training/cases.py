@@ -40,6 +40,8 @@ class Case:
     """The file that the script leaves, held against the plain run's, too; nothing where it leaves none."""
     task: str = ""
     """Of the images that are made for it."""
+    forward_rows: int = 1
+    """Rows of a forward pass for each row of the micro-batch: two where a pair goes through the model at once."""
     gradient: float = 1e-4
     """The first update is the same below this relative difference: fp32's rounding is at 1e-7, the smallest true one seen at 2e-3."""
     weights: float = 1e-2
@@ -68,9 +70,9 @@ def _pairs(name: str, *flags: str, same: bool, why: str = "") -> Case:
     return Case(name=name, kind="sentence-transformers", words=words, same=same, why=why, keeps="", needs=("sentence_transformers",))
 
 
-def _trl(name: str, kind: str, *flags: str, why: str = "") -> Case:
+def _trl(name: str, kind: str, *flags: str, why: str = "", forward_rows: int = 1) -> Case:
     words = ("python", "preferences.py", *TRAINER, "--bf16", "False", "--gradient_checkpointing", "False", *flags)
-    return Case(name=name, kind=kind, words=words, why=why, keeps="", needs=("trl",))
+    return Case(name=name, kind=kind, words=words, why=why, keeps="", needs=("trl",), forward_rows=forward_rows)
 
 
 _SUFFIXES = {"detect": "", "segment": "-seg", "pose": "-pose", "obb": "-obb"}
@@ -102,7 +104,7 @@ CASES: Sequence[Case] = (
     _trainer("speech", "Trainer, seq2seq", same=False, why="the model averages each micro-batch by itself; Trainer adds them up"),
     _trainer("ctc", "Trainer, CTC"),
     _trainer("vision", "Trainer, vision"),
-    _trl("dpo", "DPO pairs"),
+    _trl("dpo", "DPO pairs", forward_rows=2),
     _trl("grpo", "GRPO, whole groups", "--num_generations", "4", "--max_completion_length", "12", "--generation_batch_size", "8",
          why="answers are drawn at random, as many at once as belong to a step"),
     _own("lightning-automatic", "Lightning, automatic", "lightning_module.py", needs=("lightning",)),

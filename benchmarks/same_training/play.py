@@ -58,7 +58,7 @@ def _played(case: Case, micro: int, place: Place) -> Row:
         return {"verdict": judge.NOT_PLAYED, "words": f"the plain run ended with {ended}: {_tail(plain / ERR)}"}
     own = place.folder / name_of(case, micro)
     _folder(case, own)
-    argv = [str(place.python), "-P", "-m", "launcher", "run", "--json", *_device(micro), "--", *case.command()]
+    argv = [str(place.python), "-P", "-m", "launcher", "run", "--json", *_device(case, micro), "--", *case.command()]
     _run(argv, own, place, limit_s=AUTOFIT_S, ballast=BALLAST)
     row = _judged(case, plain, own)
     if not place.keep and row["verdict"] in (judge.SAME, judge.TOLD, judge.REFUSED, judge.UNPROVEN):
@@ -80,9 +80,10 @@ def _plainly(case: Case, plain: Path, place: Place) -> int:
     return ended
 
 
-def _device(micro: int) -> list[str]:
+def _device(case: Case, micro: int) -> list[str]:
     """A budget between what this micro-batch and what the next larger one needs."""
     rows, lower = (micro * LEAST, micro) if micro < WHOLE else (micro * 2, micro // 2)
+    rows *= case.forward_rows
     return [
         "device=cpu", f"device.memory={round(rows * BALLAST / MIB / 0.9)}MiB", "device.headroom=0.1", "recover.restarts=0",
         "trial.fresh=true", "trial.proof_timeout_s=600",

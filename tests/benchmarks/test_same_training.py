@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +63,13 @@ def test_what_has_a_row_is_left_out_unless_it_is_to_be_played_again() -> None:
     assert both == [(CASE, 4), (HOPELESS, 1)]
 
 
-def test_the_memory_lies_between_this_rungs_need_and_the_next_larger_ones() -> None:
+@pytest.mark.parametrize("each", [1, 2])
+def test_the_memory_lies_between_this_rungs_need_and_the_next_larger_ones(each: int) -> None:
+    """``each``: rows that a forward pass has for one of the micro-batch (a pair's two)."""
+
     def cap(micro: int) -> float:
-        word = next(one for one in same_training.play._device(micro) if one.startswith("device.memory="))
-        return int(word.removeprefix("device.memory=").removesuffix("MiB")) * 0.9 / (same_training.play.BALLAST / 2**20)
+        word = next(one for one in same_training.play._device(replace(CASE, forward_rows=each), micro) if one.startswith("device.memory="))
+        return int(word.removeprefix("device.memory=").removesuffix("MiB")) * 0.9 / (same_training.play.BALLAST / 2**20) / each
 
     assert all(micro < cap(micro) < 2 * micro for micro in (1, 2, 4)) and cap(8) > 8
 
