@@ -165,9 +165,9 @@ class Display:
             apart = f"the same training: updates at {', '.join(same.layouts)} are {same.apart or 0:.0e} apart"
             self._say(f"{apart}; steps, schedule and samples are the same", style="green")
         else:
-            differs = all(" differs " in line for line in same.unproven)
-            lead = "but its" if differs else "as far as it is proven; not proven:"
-            self._say(f"the same training, {lead} {'; '.join(same.unproven)}", style="yellow")
+            lead = "except" if all(line.startswith("differs") for line in same.unproven) else "as far as it is proven; not proven:"
+            parts = "; ".join(f"{names}: {line}" for line, names in same.unproven.items())
+            self._say(f"the same training, {lead} {parts}", style="yellow")
         for note in same.notes:
             self._say(f"  {note}", style="dim", hang=2)
 

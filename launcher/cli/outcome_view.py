@@ -94,7 +94,7 @@ def _steps(console: Console, fit: Fit) -> None:
     elif steps is not None:
         prose.say(console, f"  {'optimizer steps':<28} {steps.line}", style="red" if steps.otherwise else "dim", hang=31)
     if fit.rung is not None and fit.chosen is not None and fit.rung.index != fit.chosen.rung.index and same is not None:
-        short = "; ".join(dict.fromkeys(line.split(" ", 1)[1] for line in same.unproven))
+        short = "; ".join(same.unproven)
         if short:
             prose.say(console, f"it ended at rung {fit.rung.index}, which isn't proven the same training: {short}", style="yellow", hang=2)
 
@@ -143,7 +143,7 @@ def _given_up(text: str, batch: str, same: SameTraining | None) -> str:
     """What the rung gives up; that it gives up nothing, or is as asked, only where that is proven."""
     if same is None or not same.unproven:
         return f"given up: {text or 'nothing'} ({batch})"
-    short = "; ".join(dict.fromkeys(line.split(" ", 1)[1] for line in same.unproven))
+    short = "; ".join(same.unproven)
     unsaid = batch.removesuffix(", as asked")
     return f"given up: {f'{text} ' if text else ''}({unsaid}; not proven the same training: {short})"
 

@@ -42,14 +42,13 @@ class SameTraining:
         return all(line == PROVEN for line in self.lines.values())
 
     @property
-    def short(self) -> list[str]:
-        """The lines that aren't proven, in words."""
-        return [f"{name} {line}" for name, line in self.lines.items() if line != PROVEN]
-
-    @property
-    def unproven(self) -> list[str]:
-        """Those of ``short`` that aren't what the rung gives up, which is told anyway."""
-        return [line for line in self.short if GIVEN_UP not in line]
+    def unproven(self) -> dict[str, str]:
+        """What a line says that isn't proven -> the parts it is of, in words. What the rung gives up isn't: it is told anyway."""
+        parts: dict[str, list[str]] = {}
+        for name, line in self.lines.items():
+            if line != PROVEN and not line.startswith(GIVEN_UP):
+                parts.setdefault(line, []).append(name)
+        return {line: ", ".join(names) for line, names in parts.items()}
 
     def as_record(self) -> dict[str, Any]:
         return {

@@ -147,7 +147,7 @@ def test_what_is_left_at_the_end_of_a_pass_is_told_and_refuses_nothing(
 ) -> None:
     found = proven(tmp_path, monkeypatch, "mean", "--rows", "250", spelled=spelled)
     assert not found.refused and found.same.proven is exact, found
-    assert exact or "at the end of each pass" in " ".join(found.same.short)
+    assert exact or "at the end of each pass" in " ".join(found.same.unproven)
 
 
 @pytest.mark.slow

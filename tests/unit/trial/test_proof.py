@@ -166,11 +166,14 @@ def test_a_refusal_sends_the_search_on_to_what_keeps_the_micro_batch(
 def test_only_what_is_proven_is_said_to_be_as_asked(tmp_path: Path) -> None:
     console = Console(record=True, width=200)
     rung = build([Wheel(name="micro_batch", values=(8, 4))], effective_batch=8).rungs[1]
+    but_for_ends = replace(SAME, samples="differs by 0.5 at the end of each pass")
+    Display(console).hear(Proven(rung=rung, same=but_for_ends, refused="", twins=True))
     Display(console).hear(Proven(rung=rung, same=unproven("its rows can't be seen"), refused="", twins=True))
     Display(console).hear(Proven(rung=rung, same=SAME, refused="", twins=True))
     Display(console).hear(Proven(rung=rung, same=SAME, refused="its rows see each other", twins=True))
     said = console.export_text()
-    assert "not proven: gradient not comparable because its rows can't be seen" in said
+    assert "the same training, except samples: differs by 0.5 at the end of each pass" in said
+    assert "not proven: gradient, steps, schedule, samples: not comparable because its rows can't be seen" in said
     assert "updates at 4 x 1, 1 x 4 are 1e-07 apart" in said and "rung 1 is not the asked training: its rows see each other" in said
 
 
