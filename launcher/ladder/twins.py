@@ -189,15 +189,24 @@ def _samples(first: Twin, other: Twin) -> Finding | None:
 
 def _repeats(first: Twin, other: Twin) -> Finding | None:
     """Whether a loader gives each batch once for every micro-batch that is made of it (GRPO's): its passes can't be cut alike then."""
-    many, times = first.samples, other.accumulation // first.accumulation
-    begun = Counter(first.rows[:many])
-    if (
-        times < 2
-        or len(set(first.rows)) < 2
-        or Counter(other.rows[: many * times]) != Counter({row: n * times for row, n in begun.items()})
-    ):
+    times = other.accumulation // first.accumulation
+    if times < 2 or len(set(first.rows)) < 2 or not (_as_often(first, other, times) or _longer_by_repeats(first, other, times)):
         return None
     return _uncomparable(f"its data loader gives each of its batches {times} times at {other.layout}")
+
+
+def _as_often(first: Twin, other: Twin, times: int) -> bool:
+    """The rows of the first step, so many times as often."""
+    begun = Counter(first.rows[: first.samples])
+    return Counter(other.rows[: first.samples * times]) == Counter({row: n * times for row, n in begun.items()})
+
+
+def _longer_by_repeats(first: Twin, other: Twin, times: int) -> bool:
+    """A pass is so many times as long, and its first batch (which may be of several steps) comes twice, one after the other."""
+    if first.whole is None or other.whole != first.whole * times:
+        return False
+    lengths = range(first.samples, len(other.rows) // 2 + 1, first.samples)
+    return any(other.rows[:length] == other.rows[length : 2 * length] for length in lengths)
 
 
 def _passes(first: Twin, other: Twin) -> Finding | None:

@@ -77,6 +77,15 @@ def test_batches_that_come_several_times_are_neither_same_nor_different() -> Non
     assert found.kind is FindingKind.UNCOMPARABLE and "each of its batches 4 times at 1 x 4" in found.why
 
 
+def test_batches_of_several_steps_that_come_several_times_are_neither_same_nor_different() -> None:
+    """GRPO's with a generation batch of two steps: 2 times at 4 x 1, 8 times at 1 x 4. A pass that is longer by other rows is told."""
+    asked = replace(first(), rows=tuple("aaaabbbbaaaabbbbccccdddd"), whole=384)
+    other = replace(twin(1, 4, apart=1.0, rest=1.0), rows=tuple("aaaabbbb" * 4), whole=1536)
+    assert "each of its batches 4 times at 1 x 4" in compare(asked, [other]).why
+    longer = replace(other, rows=tuple("abcdefghijklmnop"))
+    assert compare(asked, [longer]).kind is FindingKind.PASSES
+
+
 def test_rows_that_are_mixed_in_a_drawn_order_are_neither_same_nor_different() -> None:
     mixed = replace(first(), mixed=True)
     found = compare(mixed, [twin(1, 4, apart=0.4, rest=0.4)])
