@@ -42,7 +42,7 @@ class Orders:
     ceiling_bytes: int = 0
     """Where allocations fail (``Budget.ceiling_bytes``); 0: at the cap."""
     accumulation: int
-    """Gradient accumulation steps of this rung in the full run. The trial may use min(accumulation, 2): the peak is the same."""
+    """Gradient accumulation steps of this rung in the full run."""
     steps: int = 2
     """Optimizer steps before validation; at least 2, since optimizer state exists only after the first."""
     validation_batches: int = 2
@@ -58,9 +58,16 @@ class Orders:
     def read(cls, path: Path) -> Orders:
         return cls(**json.loads(path.read_text(encoding="utf-8")))
 
-    def enough(self, micro_batches: int, *, accumulation: int) -> int:
-        """Optimizer steps that take at least so many micro-batches."""
-        return -(-micro_batches // accumulation)
+    @property
+    def trial_accumulation(self) -> int:
+        """Micro-batches per optimizer step in a trial: the second is the peak, and what comes after it is no higher."""
+        return min(self.accumulation, 2)
+
+    @property
+    def halves(self) -> int:
+        """Micro-batches of half the samples at the end, where the driver may spill: their time per sample is held against whole ones'. The
+        first warms up."""
+        return 2 if self.may_spill else 0
 
     @property
     def report_path(self) -> Path:

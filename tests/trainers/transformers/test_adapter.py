@@ -20,7 +20,7 @@ from launcher.trainers.suite import AdapterSuite, cpu_budget
 from launcher.trainers.transformers import arguments, checks, models, table
 from launcher.trainers.transformers.adapter import TransformersAdapter
 from launcher.trainers.transformers.inside import guard
-from launcher.trainers.transformers.inside.trial import replaced
+from launcher.trainers.transformers.inside.plan import replaced
 from tests.helpers.hf_data import recipe as make
 from tests.helpers.hf_data import spoken as spoken
 from tests.helpers.hf_data import sums as sums

@@ -358,11 +358,12 @@ def test_half_micro_batches_end_the_trial_of_a_driver_that_spills() -> None:
 
 
 def test_shapes_of_a_detector_on_a_card_come_largest_small_odd_and_largest_again_and_once_more_after_validation() -> None:
+    from launcher.shared.orders import Orders
     from launcher.trainers.ultralytics.inside.worst import Draw, training
 
     shapes = [Draw((0, 1, 2), size) for size in (1920, 1600, 1280, 960, 640)]
-    options = {"dense": None, "steps": 2, "steps_after": 1, "accumulation": 1, "closes": False}
-    for epoch in training(shapes, **options):  # type: ignore[arg-type]
+    orders = Orders(module="", folder="", device="cuda", cap_bytes=1, accumulation=1, payload={})
+    for epoch in training(shapes, orders, dense=None, closes=False):
         assert [draw.size for draw in epoch] == [1920, 640, 1280, 1920]
 
 

@@ -22,6 +22,7 @@ class Kept:
     batches: int = 0
     rows: int = 0
     live_bytes: int = 0
+    """In use right after the last batch seen was kept."""
     peak_bytes: int = 0
     metrics_bytes: int = 0
     """What computing the metrics of the whole set needs in all; 0 where nothing was found out."""
@@ -29,6 +30,21 @@ class Kept:
     @property
     def bytes_per_row(self) -> float:
         return sum(self.container_bytes.values()) / self.rows if self.rows else 0.0
+
+    def beyond_peak(self, *, size: int, rows_in_all: int, joins: bool, moved_every: int | None) -> float:
+        """Bytes that the evaluation of all rows, ``size`` in a batch, needs beyond the peak of the batches seen.
+
+        Each batch's predictions are kept to the end of the evaluation. ``joins``: they are joined anew at every batch (``nested_concat``
+        makes the new tensor while the old one is alive), so that for a moment nearly twice as much is there as is kept.
+        ``moved_every``: they go to host memory every so many batches (``eval_accumulation_steps``); only up to there do they grow here.
+        The last batch of a set may be a small one (4 of 52 samples, 16 at a time): then nearly all of what is kept is there twice.
+        """
+        per_batch, total = self.bytes_per_row * size, rows_in_all / size
+        most_kept = min(total, moved_every) if moved_every else total
+        more = max(0, most_kept - self.rows / size) * per_batch
+        kept_before = math.ceil(most_kept) - 1
+        at_the_last_join = self.live_bytes + more + (kept_before * per_batch if joins else 0)
+        return max(0.0, more, at_the_last_join - self.peak_bytes)
 
 
 def tensor_bytes(kept: Any) -> int:
@@ -49,32 +65,6 @@ def _leaves(kept: Any) -> list[Any]:
     if isinstance(kept, (list, tuple)):
         return [leaf for value in kept for leaf in _leaves(value)]
     return [kept]
-
-
-def needed_beyond_peak(
-    *,
-    kept_per_batch: float,
-    batches_seen: float,
-    batches_total: float,
-    live_bytes: int,
-    peak_bytes: int,
-    joins: bool,
-    moved_every: int | None,
-) -> float:
-    """Bytes that the whole validation set needs beyond the peak of the batches seen.
-
-    Each batch's predictions are kept to the end of the evaluation. ``joins``: they are joined anew at every batch (``nested_concat``
-    makes the new tensor while the old one is alive), so that for a moment nearly twice as much is there as is kept.
-    ``moved_every``: they go to host memory every so many batches (``eval_accumulation_steps``); only up to there do they grow here.
-    ``live_bytes``: in use right after the last batch seen was kept. The last batch of a set may be a small one (4 of 52 samples, 16 at a
-    time): then nearly all of what is kept is there twice.
-    """
-    most_kept = min(batches_total, moved_every) if moved_every else batches_total
-    more = max(0, most_kept - batches_seen) * kept_per_batch
-    at_a_step = peak_bytes + more
-    kept_before = math.ceil(most_kept) - 1
-    at_the_last_join = live_bytes + more + (kept_before * kept_per_batch if joins else 0)
-    return max(0.0, at_a_step - peak_bytes, at_the_last_join - peak_bytes)
 
 
 # ---------------------------------------------------------------------------------------------------------------------------------

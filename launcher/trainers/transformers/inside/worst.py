@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from launcher.shared.orders import Orders
 from launcher.trainers.transformers.inside.guard import NotCovered
 
 
@@ -21,7 +22,6 @@ class Course:
 
     order: tuple[int, ...]
     """Indices of samples, batch after batch; only the last batch may be a smaller one."""
-    steps_per_epoch: int
     validate_at: int
     """The optimizer step after which it validates: one of longest batches, of the second epoch at the earliest."""
     end_at: int
@@ -32,19 +32,15 @@ FINELY = (0.25, 0.5, 0.75)
 """Where between the longest and the shortest a text's batches are tried: below 64 KiB a tensor goes to the heap, which keeps its holes."""
 
 
-def course(
-    lengths: Sequence[int], *, micro_batch: int, accumulation: int, drop_last: bool, steps: int, steps_after: int, finely: bool = False
-) -> Course:
-    """``steps``, ``steps_after``: the fewest optimizer steps before validation and after it; ``finely``: lengths are all that differs."""
+def course(lengths: Sequence[int], orders: Orders, *, micro_batch: int, drop_last: bool, finely: bool = False) -> Course:
+    """``finely``: lengths are all that differs."""
     longest = longest_batch(lengths, micro_batch)
     others = other_batches(lengths, micro_batch, drop_last=drop_last, parts=FINELY if finely else (0.5,))
-    batches = [longest] * accumulation + others
-    per_epoch = math.ceil(len(batches) / accumulation)
-    validate_at = per_epoch * max(1, math.ceil((steps - 1) / per_epoch)) + 1
-    end_at = validate_at + per_epoch * math.ceil(steps_after / per_epoch)
-    return Course(
-        order=tuple(index for batch in batches for index in batch), steps_per_epoch=per_epoch, validate_at=validate_at, end_at=end_at
-    )
+    batches = [longest] * orders.trial_accumulation + others
+    per_epoch = math.ceil(len(batches) / orders.trial_accumulation)
+    validate_at = per_epoch * max(1, math.ceil((orders.steps - 1) / per_epoch)) + 1
+    end_at = validate_at + per_epoch * math.ceil(orders.steps_after / per_epoch)
+    return Course(order=tuple(index for batch in batches for index in batch), validate_at=validate_at, end_at=end_at)
 
 
 def evaluated(lengths: Sequence[int], *, size: int, at_least: int, drop_last: bool, short_too: bool) -> list[int]:

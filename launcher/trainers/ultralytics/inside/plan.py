@@ -15,8 +15,6 @@ MOST_SHAPES = 4
 """Validation batches of a trial on a card before the largest comes again: the largest, the densest, a small and an odd one."""
 EQUALS = 3
 """Validation batches alike, in a row, before what each keeps can be told from the noise of a card's allocator."""
-HALVES = 2
-"""The first warms up."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,15 +32,9 @@ class Plan:
     asked_batch: int
     asked_nbs: int
     cache_folder: Path
-    accumulation: int
-    """Micro-batches per optimizer step here: min(the rung's, 2); the second micro-batch of the second step is the peak."""
-    real_accumulation: int
-    """The rung's."""
-    steps: int
+    orders: Orders
     validation_batches: int
-    steps_after: int
     halves: int = 0
-    """Micro-batches of half the images at the end, where the driver may spill: what they take per image is held against whole ones."""
 
     @classmethod
     def of(cls, orders: Orders) -> Plan:
@@ -72,12 +64,9 @@ class Plan:
             asked_batch=payload["asked_batch"],
             asked_nbs=payload["asked_nbs"],
             cache_folder=cache_folder,
-            accumulation=min(max(orders.accumulation, 1), 2),
-            real_accumulation=orders.accumulation,
-            steps=max(orders.steps, 2),
+            orders=orders,
             validation_batches=max(orders.validation_batches, MOST_SHAPES + EQUALS if orders.device == "cuda" else 2),
-            steps_after=max(orders.steps_after, 1),
-            halves=HALVES if orders.may_spill and int(asked_for.get("batch", 1)) > 1 else 0,
+            halves=orders.halves if int(asked_for.get("batch", 1)) > 1 else 0,
         )
 
 

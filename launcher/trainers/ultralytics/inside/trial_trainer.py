@@ -67,10 +67,8 @@ class TrialTrainer(Exact):
         sizes = worst.drawn_sizes(self.args.imgsz, multi_scale, self.stride) if multi_scale else None
         epochs = worst.training(
             worst.shapes_of(loader, sizes, last_kept=not loader.drop_last),
+            self.plan.orders,
             dense=worst.dense_draw(loader, sizes[-1] if sizes else None),
-            steps=self.plan.steps,
-            steps_after=self.plan.steps_after,
-            accumulation=self.plan.accumulation,
             closes=0 < self.args.close_mosaic < self.epochs,
         )
         return Script(*with_halves(epochs, self.plan.halves))
@@ -103,7 +101,7 @@ class TrialTrainer(Exact):
 
     def _accumulation(self) -> int:
         """The real, exact accumulation outside the loop; the trial's own inside it."""
-        return self.plan.accumulation if self._begun is not None else int(super()._accumulation())
+        return self.plan.orders.trial_accumulation if self._begun is not None else int(super()._accumulation())
 
     def _setup_train(self, *world_size: Any) -> None:
         super()._setup_train(*world_size)
@@ -116,7 +114,7 @@ class TrialTrainer(Exact):
             f"worst data: the densest training image has {most} labels; {self._label_envelope} allowed for after augmentation"
         )
         _say_facts(self.recorder, self, self._optimizer_asked, self.scans)
-        self.recorder.fact(**{SAID_ACCUMULATION: self.plan.real_accumulation, UPDATES: self.updates_in_all()})
+        self.recorder.fact(**{SAID_ACCUMULATION: self.plan.orders.accumulation, UPDATES: self.updates_in_all()})
         self._watch_validator()
         if self.device.type == "cpu" and not self._ballast:
             fill_mosaic_buffer(dataset, self.train_loader.batch_sampler.now[0])

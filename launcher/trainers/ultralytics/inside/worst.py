@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from launcher.shared.orders import Orders
 from launcher.trainers.ultralytics.inside.isolation import module
 
 FIGURES = 3
@@ -109,20 +110,19 @@ def varied(shapes: Sequence[Draw]) -> list[Draw]:
     return list(dict.fromkeys((shapes[0], shapes[-1], shapes[len(shapes) // 2])))
 
 
-def training(
-    shapes: Sequence[Draw], *, dense: Draw | None, steps: int, steps_after: int, accumulation: int, closes: bool
-) -> tuple[list[Draw], ...]:
+def training(shapes: Sequence[Draw], orders: Orders, *, dense: Draw | None, closes: bool) -> tuple[list[Draw], ...]:
     """The epochs of a trial: before validation, after it, and with mosaic closed where the run ``closes`` it.
 
     Each begins with the largest shape and has it again as the last micro-batch of its last step, when gradients are held. Where a
     step takes several micro-batches, one is left over: a run's epoch that its step doesn't divide validates with gradients held, too.
     """
+    accumulation = orders.trial_accumulation
     largest, leftover = shapes[0], shapes[-1:] if accumulation > 1 else []
     first = varied(shapes)
     if dense is not None and dense not in first:
         first.insert(1, dense)
-    before = _filled(first, largest, max(steps * accumulation, 2), accumulation)
-    after = _filled(varied(shapes), largest, steps_after * accumulation, accumulation)
+    before = _filled(first, largest, orders.steps * accumulation, accumulation)
+    after = _filled(varied(shapes), largest, orders.steps_after * accumulation, accumulation)
     return ([*before, *leftover], after, *([[largest, largest]] if closes else []))
 
 

@@ -22,7 +22,7 @@ from launcher.shared.report import Phase, TrialReport
 from launcher.trainers.suite import cpu_budget, snapshot
 from launcher.trainers.transformers import adapter as adapter_module
 from launcher.trainers.transformers.adapter import TransformersAdapter
-from launcher.trainers.transformers.inside import guard, kept, trial, worst
+from launcher.trainers.transformers.inside import guard, kept, worst
 from tests.helpers.hf_data import recipe
 from tests.helpers.hf_data import spoken as spoken
 from tests.helpers.hf_data import sums as sums
@@ -71,12 +71,14 @@ def observed(report: TrialReport, wheels: Mapping[str, Any]) -> dict[str, Any]:
 def test_a_generation_is_full_when_it_was_cut_and_not_when_every_row_had_ended() -> None:
     import torch
 
-    limit, end = trial._limit([7, 8]), 7
+    from launcher.trainers.transformers.inside.generation import Limit
+
+    limit, end = Limit([7, 8]), 7
     assert not limit(torch.tensor([[1, 2, 3], [1, 2, end]]), None).any()
     assert (limit.length, limit.cut) == (3, True)
     limit(torch.tensor([[1, 2, 3, 8], [1, 2, end, end]]), None)
     assert (limit.length, limit.cut) == (4, False)
-    endless = trial._limit(None)
+    endless = Limit(None)
     endless(torch.tensor([[1, 2]]), None)
     assert endless.cut
 
@@ -194,23 +196,29 @@ def test_one_that_reads_otherwise_is_told_apart_in_a_note_and_one_too_old_is_ref
     assert guard.source_hash("transformers.trainer:Trainer.gone").startswith("missing")
 
 
+def asked(*, accumulation: int = 1, steps: int = 2, steps_after: int = 1) -> Orders:
+    return Orders(
+        module="", folder="", device="cpu", cap_bytes=1, accumulation=accumulation, steps=steps, steps_after=steps_after, payload={}
+    )
+
+
 def test_an_epoch_goes_from_the_longest_batch_to_a_short_and_an_odd_one_and_the_next_begins_with_the_longest() -> None:
     lengths = [3, 9, 1, 7, 5]
-    course = worst.course(lengths, micro_batch=2, accumulation=1, drop_last=False, steps=2, steps_after=1)
+    course = worst.course(lengths, asked(), micro_batch=2, drop_last=False)
     assert course.order == (1, 3, 0, 2, 3, 4, 4)  # 9 and 7, then 3 and 1, then those in the middle, and the epoch ends with a single one
-    assert (course.steps_per_epoch, course.validate_at, course.end_at) == (4, 5, 9)  # each a step of longest batches
+    assert (course.validate_at, course.end_at) == (5, 9)  # each a step of longest batches
     assert worst.longest_batch([3, 9], 3) == [1, 0, 1]
 
 
 def test_what_is_all_of_one_length_takes_no_more_steps_than_were_asked() -> None:
-    course = worst.course([8] * 6, micro_batch=2, accumulation=1, drop_last=False, steps=2, steps_after=1)
+    course = worst.course([8] * 6, asked(), micro_batch=2, drop_last=False)
     assert (course.order, course.validate_at, course.end_at) == ((0, 1), 2, 3)
 
 
 def test_accumulated_steps_hold_the_longest_batches_together() -> None:
-    course = worst.course([3, 9, 1, 7, 5], micro_batch=2, accumulation=2, drop_last=True, steps=4, steps_after=2)
+    course = worst.course([3, 9, 1, 7, 5], asked(accumulation=8, steps=4, steps_after=2), micro_batch=2, drop_last=True)
     assert course.order[:4] == (1, 3, 1, 3)
-    assert (course.steps_per_epoch, course.validate_at, course.end_at) == (2, 5, 7)
+    assert (course.validate_at, course.end_at) == (5, 7)
 
 
 def test_an_evaluation_sees_a_longest_a_short_and_the_smaller_last_batch() -> None:
@@ -242,21 +250,21 @@ def test_metrics_of_more_rows_than_a_trial_computes_are_taken_to_grow_as_they_di
 
 
 @pytest.mark.parametrize(
-    ("batches", "joins", "moved", "expected"),
+    ("rows", "joins", "moved", "expected"),
     [
-        (10, False, None, 80),  # eight more batches of ten bytes on top of the peak
-        (10, True, None, 120),  # the last join holds the old and the new: 50 + 80 + 90 - 100
-        (100, True, None, 1_920),
-        (100, False, None, 980),
-        (100, True, 4, 20),  # moved to host memory after every fourth batch
-        (2, True, None, 0),
-        (2.25, True, None, 2.5),
-        (9.25, True, None, 112.5),  # the last, small one joins all the nine before it: 50 + 72.5 + 90 - 100
-        (100.5, True, 4, 20),
+        (40, False, None, 80),  # eight more batches of ten bytes on top of the peak
+        (40, True, None, 120),  # the last join holds the old and the new: 50 + 80 + 90 - 100
+        (400, True, None, 1_920),
+        (400, False, None, 980),
+        (400, True, 4, 20),  # moved to host memory after every fourth batch
+        (8, True, None, 0),
+        (9, True, None, 2.5),
+        (37, True, None, 112.5),  # the last, small one joins all the nine before it: 50 + 72.5 + 90 - 100
+        (402, True, 4, 20),
     ],
 )
-def test_what_an_evaluation_needs_beyond_its_first_batches(batches: float, joins: bool, moved: int | None, expected: float) -> None:
-    found = kept.needed_beyond_peak(
-        kept_per_batch=10, batches_seen=2, batches_total=batches, live_bytes=50, peak_bytes=100, joins=joins, moved_every=moved
-    )
+def test_what_an_evaluation_needs_beyond_its_first_batches(rows: int, joins: bool, moved: int | None, expected: float) -> None:
+    """Two batches of four rows were seen, ten bytes each."""
+    seen = kept.Kept(container_bytes={0: 20}, batches=2, rows=8, live_bytes=50, peak_bytes=100)
+    found = seen.beyond_peak(size=4, rows_in_all=rows, joins=joins, moved_every=moved)
     assert found == expected

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from launcher.shared.orders import Orders
 from launcher.trainers.ultralytics.inside.worst import (
     Draw,
     Script,
@@ -77,9 +78,13 @@ def test_of_many_shapes_the_largest_the_smallest_and_an_odd_one_are_run() -> Non
     assert varied(shapes[:1]) == shapes[:1]
 
 
+def asked(*, accumulation: int) -> Orders:
+    return Orders(module="", folder="", device="cpu", cap_bytes=1, accumulation=accumulation, payload={})
+
+
 def test_an_epoch_goes_from_the_largest_over_a_small_and_an_odd_one_to_the_largest_again() -> None:
     large, odd, small = (Draw((0, 1), size) for size in (96, 64, 32))
-    before, after, closed = training([large, odd, small], dense=None, steps=2, steps_after=1, accumulation=2, closes=True)
+    before, after, closed = training([large, odd, small], asked(accumulation=8), dense=None, closes=True)
     assert before == [large, small, odd, large, small], "one is left over: gradients are held in validation"
     assert after == [large, small, odd, large]
     assert closed == [large, large]
@@ -87,8 +92,8 @@ def test_an_epoch_goes_from_the_largest_over_a_small_and_an_odd_one_to_the_large
 
 def test_a_run_of_one_shape_trains_no_more_than_its_steps_and_the_left_over() -> None:
     (one,) = shapes = [Draw((0, 1))]
-    assert training(shapes, dense=None, steps=2, steps_after=1, accumulation=2, closes=False) == ([one] * 5, [one] * 2)
-    assert training(shapes, dense=None, steps=2, steps_after=1, accumulation=1, closes=False) == ([one] * 2, [one])
+    assert training(shapes, asked(accumulation=8), dense=None, closes=False) == ([one] * 5, [one] * 2)
+    assert training(shapes, asked(accumulation=1), dense=None, closes=False) == ([one] * 2, [one])
 
 
 def test_a_validation_has_as_many_batches_as_it_draws_figures_of() -> None:
