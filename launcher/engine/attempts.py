@@ -78,11 +78,8 @@ def _attempt(result: Fit, begin: _Launch, *, show: tuple[Shows, Shows]) -> Outco
     job.tell(AttemptStarted(attempt=attempt))
     chosen = replace(result.chosen, rung=begin.rung)
     child = start.start(job, chosen, begin.command, files, show=show)
-    stalled = any(one.ended is Ended.STALLED for one in result.attempts[:-1])
     try:
-        outcome = supervise.follow(
-            job, child, files, rung=begin.rung, base_bytes=chosen.report.base_bytes, after_a_stall=stalled, due=result.due
-        )
+        outcome = supervise.follow(job, child, result.attempts, base_bytes=chosen.report.base_bytes, due=result.due)
     except (Interrupted, KeyboardInterrupt):
         result.attempts[-1] = replace(result.attempts[-1], ended=Ended.INTERRUPTED, goes_on_from=_goes_on_from(result))
         raise

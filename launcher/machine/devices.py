@@ -32,6 +32,8 @@ NOMINAL = 1.07
 """A card sold as 16 GiB offers programs a little less (15.6 to 15.99 GiB): asking for the size on the box is asking for all of it."""
 SETTLED_BYTES = 64 * MIB
 """Less than a CUDA context: what a card's use may differ by when nobody of ours is on it."""
+TOLERATED_BYTES = GIB
+"""What others may hold of a card without ``device.share``: a desktop."""
 SPILL_PART = 0.9
 """Under WSL and Windows memory stops being resident on the card, without a failure, below what the driver calls free: about 2 GiB
 below it on cards of 24 GiB, where 0.80 of a card held and 0.88 didn't (github.com/microsoft/WSL/issues/41176). A trial's cap there is
@@ -85,7 +87,6 @@ def find(
     memory_bytes: int | None = None,
     headroom: float,
     share: bool = False,
-    tolerate_bytes: int = GIB,
     nvml: Any = None,
     environ: Mapping[str, str] | None = None,
 ) -> Budget:
@@ -95,7 +96,7 @@ def find(
     but broken is a fault for "auto" too: nobody wants 300 epochs on a CPU because a driver update waits for a reboot.
     ``index``: counts among the cards that CUDA_VISIBLE_DEVICES leaves visible.
     ``memory_bytes``: emulates a smaller card, or sets the CPU budget. None: all of the card; 80 % of a CPU's free.
-    ``share``: budget what others leave free. Otherwise others may hold ``tolerate_bytes`` together at most.
+    ``share``: budget what others leave free. Otherwise others may hold ``TOLERATED_BYTES`` together at most.
     ``nvml``: anything with pynvml's functions; None imports pynvml. ``environ``: None is os.environ.
     """
     env = os.environ if environ is None else environ
@@ -113,7 +114,7 @@ def find(
                 raise _too_high(index, len(uuids), env)
             card, locked = nvml_module.read_card(api, uuids[index]), nvml_module.openable(api)[1]
     if absence is None:
-        faults = [*_card_faults(card, memory_bytes, share, tolerate_bytes), *_allocator_faults(env)]
+        faults = [*_card_faults(card, memory_bytes, share), *_allocator_faults(env)]
         if faults:
             raise BadInput(faults)
         return _on_card(card, memory_bytes, headroom, (*_card_notes(card, memory_bytes, share, len(uuids), env), *locked))
@@ -245,7 +246,7 @@ def _too_high(index: int, count: int, env: Mapping[str, str]) -> BadInput:
     return _refused("device.index", found, "Use 0." if count == 1 else f"Use a number from 0 to {count - 1}.")
 
 
-def _card_faults(card: Card, memory_bytes: int | None, share: bool, tolerate_bytes: int) -> list[Fault]:
+def _card_faults(card: Card, memory_bytes: int | None, share: bool) -> list[Fault]:
     """Why this card can't give this budget."""
     if card.mig:
         cure = "Choose a card that is not, with device.index, or have its administrator end it (nvidia-smi -mig 0)."
@@ -259,8 +260,8 @@ def _card_faults(card: Card, memory_bytes: int | None, share: bool, tolerate_byt
         found = f"{format_size(memory_bytes)} is asked, but {card} has {total} that programs can reach"
         cure = f"Ask for {_round(card.total_bytes)} or less, or leave it empty for all of the card."
         faults.append(Fault(key="device.memory", found=found, cure=cure))
-    if card.used_bytes > tolerate_bytes and not share:
-        faults.append(_held(card, tolerate_bytes))
+    if card.used_bytes > TOLERATED_BYTES and not share:
+        faults.append(_held(card))
     if faults:
         return faults
     asked = card.total_bytes if memory_bytes is None else min(memory_bytes, card.total_bytes)
@@ -289,20 +290,20 @@ def _allocator_faults(env: Mapping[str, str]) -> list[Fault]:
     return faults
 
 
-def _held(card: Card, tolerate_bytes: int) -> Fault:
+def _held(card: Card) -> Fault:
     """The card is held by others: by whom, and what to do about it."""
     killable = [str(neighbour.pid) for neighbour in card.neighbours if neighbour.name]
     first = f"If they are leftovers, kill {' '.join(killable)}" if killable else "See nvidia-smi on the host"
     found = f"{format_size(card.used_bytes)} of the {format_size(card.total_bytes)} of {card} are in use by "
     free = format_size(card.free_bytes)
     cure = f"{first}; otherwise wait, or set device.share=true to budget only the {free} that are free now."
-    return Fault(key="device.share", found=found + _holders(card, tolerate_bytes), cure=cure)
+    return Fault(key="device.share", found=found + _holders(card, TOLERATED_BYTES), cure=cure)
 
 
-def _holders(card: Card, tolerate_bytes: int = 0) -> str:
-    """Who uses the card; what no process accounts for is told when it is above ``tolerate_bytes``, or all there is."""
+def _holders(card: Card, silent_bytes: int = 0) -> str:
+    """Who uses the card; what no process accounts for is told when it is above ``silent_bytes``, or all there is."""
     holders = [str(neighbour) for neighbour in card.neighbours]
-    if card.unattributed_bytes > tolerate_bytes or not holders:
+    if card.unattributed_bytes > silent_bytes or not holders:
         hidden = "another container" if holders else "a process this container can't see"
         rest = format_size(card.unattributed_bytes)
         holders.append(f"{hidden}, the desktop or the driver ({rest} that belong to no process shown here)")

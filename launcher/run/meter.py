@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from contextlib import suppress
-from typing import Any
 
 from launcher.adapter.log_line import LogLine
 from launcher.adapter.progress import VALIDATE, Progress
@@ -21,7 +20,7 @@ class Meter:
 
     def __init__(self, job: Job, rung: Rung, usage: Usage) -> None:
         self.rung = rung
-        self._job, self._usage = job, usage
+        self._job, self.usage = job, usage
         self._series = series.Series(job.folder.series)
         self._pace = Pace()
         self._highest_bytes = 0
@@ -40,10 +39,13 @@ class Meter:
     def look(self, *, ended: bool = False) -> None:
         self._pace.saw(self.progress, at=time.time())
         self.busy = devices.busy(self._job.budget)
-        if ended or self._usage.peak_bytes > self._highest_bytes or self._series.due(time.time()):
-            self._highest_bytes = self._usage.peak_bytes
-            used, peak, host = self._usage.now_bytes, self._usage.lately(), self._usage.host_bytes()
-            self._series.add(series_line(self.progress, self._pace, used_bytes=used, peak_bytes=peak, host_bytes=host, busy=self.busy))
+        if ended or self.usage.peak_bytes > self._highest_bytes or self._series.due(time.time()):
+            self._highest_bytes = self.usage.peak_bytes
+            used, peak, host = self.usage.now_bytes, self.usage.lately(), self.usage.host_bytes()
+            memory = {"used_bytes": used, "peak_bytes": peak, "host_bytes": host}
+            said = {name: getattr(self.progress, name) for name in ("phase", "epoch", "epochs", "step", "steps", "loss", "done")}
+            speeds = self._pace.speeds(self.progress.batch)
+            self._series.add({"at": round(time.time(), 1), **memory, "busy": self.busy, **said, **speeds})
 
 
 PACE_S = 60.0
@@ -73,20 +75,7 @@ class Pace:
         (began, first), (ended, last) = self._told[0], self._told[-1]
         return (last - first) / (ended - began) if ended > began else None
 
-
-def series_line(
-    progress: Progress, pace: Pace, *, used_bytes: int, peak_bytes: int, host_bytes: int, busy: float | None = None
-) -> dict[str, Any]:
-    """One look, as it is written."""
-    speed = pace.steps_per_second
-    return {
-        "at": round(time.time(), 1),
-        "used_bytes": used_bytes,
-        "peak_bytes": peak_bytes,
-        "host_bytes": host_bytes,
-        "busy": busy,
-        **{name: getattr(progress, name) for name in ("phase", "epoch", "epochs", "step", "steps", "loss")},
-        "done": progress.done,
-        "steps_per_second": speed,
-        "samples_per_second": speed * progress.batch if speed is not None and progress.batch else None,
-    }
+    def speeds(self, batch: int | None) -> dict[str, float | None]:
+        """As they are written; ``batch``: samples of a step, where that is known."""
+        speed = self.steps_per_second
+        return {"steps_per_second": speed, "samples_per_second": speed * batch if speed is not None and batch else None}

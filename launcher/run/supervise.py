@@ -9,13 +9,11 @@ from pathlib import Path
 
 from launcher.adapter.protocol import Weights, resuming
 from launcher.adapter.registry import words_of
-from launcher.history.run_folder import AttemptFiles
 from launcher.ladder.course import Due
-from launcher.ladder.rungs import Rung
 from launcher.machine import devices, host, process
 from launcher.machine.process import Child
 from launcher.run import cause
-from launcher.run.attempt import Outcome
+from launcher.run.attempt import Attempt, Outcome
 from launcher.run.cause import Cause, RunEnd
 from launcher.run.memory_usage import Usage
 from launcher.run.meter import Meter
@@ -26,24 +24,16 @@ from launcher.shared.memory_failures import lost_in
 from launcher.trial.job import Job
 
 
-def follow(
-    job: Job,
-    child: Child,
-    files: AttemptFiles,
-    *,
-    rung: Rung,
-    base_bytes: int,
-    after_a_stall: bool = False,
-    due: Due | None = None,
-) -> Outcome:
+def follow(job: Job, child: Child, attempts: Sequence[Attempt], *, base_bytes: int, due: Due | None = None) -> Outcome:
     """Waits for the run's end, noting its memory every half minute; ends one that stands still or diverges, as the recipe says.
 
     Raises Interrupted once a signal has ended it. When this returns no process of the run is left, and its memory is back.
-    ``files``: the attempt's own; ``rung``: the run's; ``base_bytes``: what libraries held in the trial's process when its budget was taken;
-    ``after_a_stall``: an attempt before was ended as standing still or hanging. ``due``: optimizer steps of the asked training.
+    ``attempts``: the launch's; the last is the child's. ``base_bytes``: what libraries held in the trial's process when its budget was
+    taken. ``due``: optimizer steps of the asked training.
     """
+    files = job.folder.attempt(attempts[-1].number)
     usage = Usage(child.pid, job.budget, files.processes, base_bytes=base_bytes)
-    watch = Watch(child, job, files, usage, Meter(job, rung, usage), after_a_stall=after_a_stall, due=due)
+    watch = Watch(child, job, Meter(job, attempts[-1].rung, usage), attempts, due=due)
     kills, began = host.oom_kills() or 0, time.time()
     usage.start()
     try:

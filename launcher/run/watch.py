@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,17 +13,15 @@ import psutil
 
 from launcher.adapter.log_line import LogLine
 from launcher.adapter.registry import words_of
-from launcher.history.run_folder import AttemptFiles
 from launcher.ladder import course
 from launcher.ladder.course import Due
 from launcher.machine import devices, stack_dump
 from launcher.machine.process import Child
 from launcher.run import health
-from launcher.run.attempt import Ended
+from launcher.run.attempt import Attempt, Ended
 from launcher.run.events import Deviated, Heartbeat, LossNotFinite
 from launcher.run.health import Look
 from launcher.run.losses import Losses
-from launcher.run.memory_usage import Usage
 from launcher.run.meter import Meter
 from launcher.run.steps_made import StepsMade
 from launcher.shared import procfs
@@ -89,25 +87,15 @@ POLL_S = 0.5
 class Watch:
     """Called at every poll; cheap. Samples memory, records a heartbeat twice a minute, and ends a run that stands still or diverges."""
 
-    def __init__(
-        self,
-        child: Child,
-        job: Job,
-        files: AttemptFiles,
-        usage: Usage,
-        meter: Meter,
-        *,
-        after_a_stall: bool = False,
-        due: Due | None = None,
-    ) -> None:
+    def __init__(self, child: Child, job: Job, meter: Meter, attempts: Sequence[Attempt], *, due: Due | None = None) -> None:
+        files = job.folder.attempt(attempts[-1].number)
         self._steps, self._due, self._too_many = StepsMade(files.processes), due, False
         self._times = meter.rung.accumulation / job.ladder.asked.accumulation
         self._process, self._child = psutil.Process(child.pid), child
         self._job, self._files = job, files
         rules = job.recipe.recover
         self._losses, self._silence = Losses(rules.nan_reports), Silence(time.monotonic(), least_s=rules.stall_s)
-        self._pace = Pacing(job, after_a_stall=after_a_stall)
-        self._usage = usage
+        self._pace = Pacing(job, after_a_stall=any(one.ended is Ended.STALLED for one in attempts[:-1]))
         self._meter = meter
         self._began = self._sampled = self._told = time.monotonic()
         self._diverges_since: float | None = None
@@ -143,7 +131,7 @@ class Watch:
     def _heartbeat(self, seconds: float, resident_bytes: int, device_bytes: int) -> Heartbeat:
         return Heartbeat(
             budget=self._job.budget, seconds=seconds, resident_bytes=resident_bytes, device_bytes=device_bytes,
-            used_bytes=self._usage.now_bytes, peak_bytes=self._usage.peak_bytes, log_bytes=_size(self._files.stdout),
+            used_bytes=self._meter.usage.now_bytes, peak_bytes=self._meter.usage.peak_bytes, log_bytes=_size(self._files.stdout),
         )  # fmt: skip
 
     def look(self, *, ended: bool = False) -> bool:
@@ -166,7 +154,7 @@ class Watch:
 
     def _look_at_pace(self, now: float, *, grew: bool) -> None:
         meter = self._meter
-        for found in self._pace.look(Look(now=now, progress=meter.progress, grew=grew, used_bytes=self._usage.now_bytes, busy=meter.busy)):
+        for found in self._pace.look(Look(now=now, progress=meter.progress, grew=grew, used_bytes=meter.usage.now_bytes, busy=meter.busy)):
             if found.ends is None or self.ended_for is not None:
                 self._tell_otherwise("", found.what)
                 continue

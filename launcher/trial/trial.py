@@ -127,8 +127,7 @@ def run(job: Job, rung: Rung) -> Trial:
     finally:
         shutil.rmtree(orders.scratch, ignore_errors=True)
     ending = replace(ending, stood_still=watch.stood_still, computed=watch.computed)
-    settled = devices.settle(budget, idle_free_bytes=orders.idle_free_bytes or None)
-    return _finished(job, rung, ending, orders, plan, taken="" if settled else devices.taken(budget))
+    return _finished(job, rung, ending, orders, plan)
 
 
 def _put_aside(place: Path, scratch: Path) -> None:
@@ -276,7 +275,9 @@ def _budget_fault(report: TrialReport | None, place: Path) -> BadInput | None:
     return BadInput([Fault(key="device", found=f"the budget could not be taken: {said}", cure=cure, where=str(place / "stderr.log"))])
 
 
-def _finished(job: Job, rung: Rung, ending: Ending, orders: Orders, plan: TrialPlan, *, taken: str = "") -> Trial:
+def _finished(job: Job, rung: Rung, ending: Ending, orders: Orders, plan: TrialPlan) -> Trial:
+    settled = devices.settle(job.budget, idle_free_bytes=orders.idle_free_bytes or None)
+    taken = "" if settled else devices.taken(job.budget)
     report = TrialReport.read(orders.report_path)
     if (fault := _budget_fault(report, Path(orders.folder))) is not None:
         raise fault

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import EntryPoint
@@ -16,6 +17,7 @@ from launcher.adapter import LogLine, Progress, Rung, TrainerWords, log_line, re
 from launcher.errors import BadInput
 from launcher.history import series
 from launcher.run import start, supervise
+from launcher.run.attempt import Attempt
 from launcher.run.recovery import Ended
 from launcher.run.supervise import Outcome
 from launcher.shared.memory_failures import lost_in
@@ -50,9 +52,10 @@ def ran(launches: Launches) -> Any:
         job = replace(job, adapter=Plugin(job.recipe, fault=program), budget=replace(job.budget, emulated=False))
         rung, files = job.ladder.asked, job.folder.attempt(1)
         command = job.adapter.full_run(rung, job.budget, folder=job.folder.path)
+        attempt = Attempt(number=1, rung=rung, command=command.shell(), began=time.time())
         with open("/dev/null", "wb") as nobody:
             child = start.start(job, launches.trial(job, rung), command, files, show=(nobody, nobody))
-            return supervise.follow(job, child, files, rung=rung, base_bytes=0), job
+            return supervise.follow(job, child, [attempt], base_bytes=0), job
 
     return run
 

@@ -29,6 +29,7 @@ from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import devices, process
 from launcher.machine.devices import Budget
 from launcher.run import start as launch
+from launcher.run.attempt import Attempt
 from launcher.run.events import Deviated
 from launcher.run.memory_usage import Usage
 from launcher.run.meter import Meter
@@ -252,8 +253,8 @@ def test_a_run_that_goes_on_otherwise_is_told_the_moment_it_says_so(job: Job) ->
     usage = Usage(os.getpid(), job.budget, job.folder.attempt(1).processes, base_bytes=0)
     child = process.Child(process=SimpleNamespace(pid=os.getpid()), token="", started=0.0)  # type: ignore[arg-type]
     job.folder.attempt(1).stdout.touch()
-    meter = Meter(job, job.ladder.asked, usage)
-    watch = Watch(child, job, job.folder.attempt(1), usage, meter)
+    attempt = Attempt(number=1, rung=job.ladder.asked, command="", began=0.0)
+    watch = Watch(child, job, Meter(job, job.ladder.asked, usage), [attempt])
     watch.look()
     with job.folder.attempt(1).stderr.open("w", encoding="utf-8") as file:
         for text in ("epoch 1\r  10%", "\r 20%\n", HALVED[:30], HALVED[30:] + "\n", HALVED + "\n", ASSIGNER + "\n"):

@@ -104,5 +104,5 @@ def test_a_look_tells_samples_per_second_where_a_steps_samples_are_known() -> No
     pace, progress = Pace(), Progress(step=10, steps=20, batch=8, epoch=1, epochs=2, of_epoch=True, loss=0.5)
     pace.saw(Progress(step=6, steps=20, epoch=1, of_epoch=True), at=0.0)
     pace.saw(progress, at=2.0)
-    one = meter.series_line(progress, pace, used_bytes=1, peak_bytes=2, host_bytes=3)
-    assert one["steps_per_second"] == 2.0 and one["samples_per_second"] == 16.0 and one["done"] == 0.25 and one["busy"] is None
+    assert progress.done == 0.25 and pace.speeds(None) == {"steps_per_second": 2.0, "samples_per_second": None}
+    assert pace.speeds(progress.batch) == {"steps_per_second": 2.0, "samples_per_second": 16.0}

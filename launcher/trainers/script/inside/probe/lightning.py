@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from .....shared.report import EVALUATES_EVERY, SAID_ACCUMULATION, UPDATES, Phase
@@ -22,7 +23,7 @@ def install(session: Session, module: Any) -> None:
     trainer = module.Trainer
     fit = trainer.fit
 
-    asked: dict[str, Any] = {}
+    asked: list[Asked] = []
 
     class Probe(module.Callback):  # type: ignore[misc]
         def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:
@@ -34,7 +35,7 @@ def install(session: Session, module: Any) -> None:
             if size is not None:
                 observe_micro_batch(session, size)
             session.recorder.measured(train_samples=length(getattr(loader, "dataset", None)))
-            session.recorder.fact(**_course(length(loader), **asked))
+            session.recorder.fact(**asked[-1].course(length(loader)))
 
         def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
             if session.phase is Phase.TRAIN_AGAIN and session.trained_again:
@@ -55,15 +56,15 @@ def install(session: Session, module: Any) -> None:
     def fitted(this: Any, *args: Any, **kwargs: Any) -> Any:
         session.open()
         session.passive = True
-        accumulation = max(int(this.accumulate_grad_batches), 1)
-        if _steps_by_hand(*args, **kwargs):
+        accumulation, by_hand = max(int(this.accumulate_grad_batches), 1), _steps_by_hand(*args, **kwargs)
+        if by_hand:
             accumulation = max(accumulation, session.told)
         elif session.recorder is not None:
             session.recorder.fact(**{SAID_ACCUMULATION: accumulation})
-        asked.update(
+        asked.append(Asked(
             accumulation=accumulation, batches=this.limit_train_batches, epochs=this.fit_loop.max_epochs, steps=this.max_steps,
-            validates=this.val_check_interval, by_hand=_steps_by_hand(*args, **kwargs),
-        )  # fmt: skip
+            validates=this.val_check_interval, by_hand=by_hand,
+        ))  # fmt: skip
         this.callbacks = [callback for callback in this.callbacks if not any(cls.__name__ in _UNWANTED for cls in type(callback).__mro__)]
         this.callbacks.append(Probe())
         this.limit_train_batches = session.wanted * accumulation
@@ -78,17 +79,30 @@ def install(session: Session, module: Any) -> None:
     trainer.fit = fitted
 
 
-def _course(
-    length: int, *, accumulation: int, batches: float, epochs: int | None, steps: int, validates: float | None, by_hand: bool
-) -> dict[str, Any]:
-    """How long it would have trained, and how often validated, in optimizer steps: as its ``estimated_stepping_batches`` counts. It can't
-    know that of a loader without a length, nor of a module that takes its steps itself. ``validates``: a whole number counts micro-batches.
-    """
-    every: dict[str, Any] = {EVALUATES_EVERY: validates / accumulation} if isinstance(validates, int) and not by_hand else {}
-    given = min(length, batches) if isinstance(batches, int) else int(length * batches)
-    by_epochs = math.ceil(given / accumulation) * epochs if epochs is not None and epochs > 0 and given else math.inf
-    updates = min(by_epochs, steps if steps >= 0 else math.inf)
-    return {**every, UPDATES: updates} if updates < math.inf and not by_hand else every
+@dataclass(frozen=True)
+class Asked:
+    """How long the Trainer was asked to train, before it was limited."""
+
+    accumulation: int
+    batches: float
+    epochs: int | None
+    steps: int
+    validates: float | None
+    """A whole number counts micro-batches."""
+    by_hand: bool
+
+    def course(self, length: int) -> dict[str, Any]:
+        """How long it would have trained, and how often validated, in optimizer steps: as its ``estimated_stepping_batches`` counts. It
+        can't know that of a loader without a length, nor of a module that takes its steps itself."""
+        if self.by_hand:
+            return {}
+        every: dict[str, Any] = {EVALUATES_EVERY: self.validates / self.accumulation} if isinstance(self.validates, int) else {}
+        given = min(length, self.batches) if isinstance(self.batches, int) else int(length * self.batches)
+        by_epochs = (
+            math.ceil(given / self.accumulation) * self.epochs if self.epochs is not None and self.epochs > 0 and given else math.inf
+        )
+        updates = min(by_epochs, self.steps if self.steps >= 0 else math.inf)
+        return {**every, UPDATES: updates} if updates < math.inf else every
 
 
 def _steps_by_hand(model: Any = None, *_: Any, **__: Any) -> bool:
