@@ -10,6 +10,8 @@ import pickletools
 import struct
 import zipfile
 import zlib
+from collections import deque
+from itertools import islice
 from pathlib import Path
 
 
@@ -68,9 +70,7 @@ def _pickle_fault(path: Path) -> str:
     """A pickle that was cut off has no end, and what is none has steps that there aren't."""
     with path.open("rb") as file:
         try:
-            for number, _ in enumerate(pickletools.genops(file)):
-                if number > MOST_STEPS:
-                    break
+            deque(islice(pickletools.genops(file), MOST_STEPS), maxlen=0)
         except (ValueError, struct.error, IndexError, UnicodeDecodeError) as error:
             return f"it is no whole pickle ({error})"
     return ""

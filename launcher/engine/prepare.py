@@ -148,17 +148,17 @@ def turn_of(recipe: Recipe, listeners: Sequence[Listener] = ()) -> Turn:
         return device_lock.take(identity, share=device.share, wait=device.when_taken == "wait", launch=launch, told=queued)
 
 
+@doing("looking whether the launch before has given the device back")
 def budget_in_turn(recipe: Recipe, *, waited: bool) -> Budget:
     """The device as it is in our turn; the launch before may still be giving it back."""
     until = time.monotonic() + (GIVEN_BACK_S if waited else 0.0)
-    with doing("looking whether the launch before has given the device back"):
-        while True:
-            try:
-                return _budget(recipe)
-            except BadInput as refused:
-                if time.monotonic() >= until or any(fault.key != SHARE for fault in refused.faults):
-                    raise
-            time.sleep(0.5)
+    while True:
+        try:
+            return _budget(recipe)
+        except BadInput as refused:
+            if time.monotonic() >= until or any(fault.key != SHARE for fault in refused.faults):
+                raise
+        time.sleep(0.5)
 
 
 def _make_data(recipe: Recipe) -> None:

@@ -127,17 +127,22 @@ def _connected(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None, detect_types=sqlite3.PARSE_DECLTYPES)
     try:
         if _version_of_tables(connection) == 0:
-            with Database(connection).change():
-                if _version_of_tables(connection) == 0:  # of launches that come together, one makes the tables
-                    for statement in TABLES.split(";"):
-                        connection.execute(statement)
-                    connection.execute(f"pragma user_version = {VERSION}")
+            _make_tables(connection)
         if (version := _version_of_tables(connection)) != VERSION:
             raise sqlite3.DatabaseError(f"its tables are of version {version}")
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _make_tables(connection: sqlite3.Connection) -> None:
+    """Of launches that come together, one makes them."""
+    with Database(connection).change():
+        if _version_of_tables(connection) == 0:
+            for statement in TABLES.split(";"):
+                connection.execute(statement)
+            connection.execute(f"pragma user_version = {VERSION}")
 
 
 def _version_of_tables(connection: sqlite3.Connection) -> int:

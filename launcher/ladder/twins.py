@@ -239,12 +239,12 @@ def settings_apart(first: Twin, other: Twin) -> Finding | None:
 
 
 def _differing(first: Twin, other: Twin) -> Iterator[tuple[int, str, float, float]]:
-    for optimizer in first.optimizers:
-        for number, (a, b) in enumerate(zip(first.of(optimizer), other.of(optimizer), strict=False)):
-            for one, two in zip(a.settings, b.settings, strict=False):
-                for key in one:
-                    if one[key] != two.get(key) and not (math.isnan(one[key]) and math.isnan(two.get(key, 0.0))):
-                        yield number, key, one[key], two.get(key, math.nan)
+    steps = [(first.of(optimizer), other.of(optimizer)) for optimizer in first.optimizers]
+    pairs = [(number, a, b) for ours, theirs in steps for number, (a, b) in enumerate(zip(ours, theirs, strict=False))]
+    for number, one, two in ((number, *both) for number, a, b in pairs for both in zip(a.settings, b.settings, strict=False)):
+        for key, value in one.items():
+            if value != two.get(key) and not (math.isnan(value) and math.isnan(two.get(key, 0.0))):
+                yield number, key, value, two.get(key, math.nan)
 
 
 def _held(twin: Twin, step: int) -> list[tuple[Figures, float]]:

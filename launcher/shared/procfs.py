@@ -98,19 +98,23 @@ def moved(pid: int) -> tuple[int, int] | None:
     """(reads and writes, page faults) of a process and all below it so far, autofit's own threads left out (proc_pid_io(5),
     proc_pid_stat(5)); None where the kernel doesn't tell. A thread that ended takes its share with it."""
     calls = faults = 0
-    for one in (pid, *descendants(pid)):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            for thread in os.listdir(f"/proc/{one}/task"):
-                try:
-                    of_thread = _moved(f"/proc/{one}/task/{thread}")
-                except ProcessLookupError:
-                    continue
-                except OSError:
-                    if os.path.exists(f"/proc/{one}/task/{thread}"):
-                        return None
-                    continue
-                calls, faults = calls + of_thread[0], faults + of_thread[1]
+    for place in (place for one in (pid, *descendants(pid)) for place in _threads(one)):
+        try:
+            of_thread = _moved(place)
+        except ProcessLookupError:
+            continue
+        except OSError:
+            if os.path.exists(place):
+                return None
+            continue
+        calls, faults = calls + of_thread[0], faults + of_thread[1]
     return calls, faults
+
+
+def _threads(pid: int) -> list[str]:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return [f"/proc/{pid}/task/{thread}" for thread in os.listdir(f"/proc/{pid}/task")]
+    return []
 
 
 def _moved(place: str) -> tuple[int, int]:

@@ -195,11 +195,16 @@ class _Proving:
                 twins, finding = again, forced
         if finding.kind is FindingKind.DIFFERENT:
             with contextlib.suppress(OutOfTime):  # why they differ isn't known then; that they do is
-                for draws in range(1, ONE_ROW_DRAWS + 1):
-                    one = self._twins.run(adapter, [layouts[0], layouts[-1]], same_row=draws)
-                    if (found := with_one_row(finding, one[0], one[1])) is not finding:
-                        return found, twins
+                finding = self._with_why(finding, adapter, [layouts[0], layouts[-1]])
         return finding, twins
+
+    def _with_why(self, finding: Finding, adapter: Proves, layouts: Sequence[tuple[int, int]]) -> Finding:
+        """Why they differ, where twins of one row tell."""
+        for draws in range(1, ONE_ROW_DRAWS + 1):
+            one = self._twins.run(adapter, layouts, same_row=draws)
+            if (found := with_one_row(finding, one[0], one[1])) is not finding:
+                return found
+        return finding
 
     def _only_of_few(self, mended: Proves, layouts: Sequence[tuple[int, int]]) -> str:
         """Why a factor seen on few rows isn't the run's: a divisor that is held at one (YOLO's sum of target scores) looks like it there.

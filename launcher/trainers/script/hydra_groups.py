@@ -108,10 +108,11 @@ def _overridden(folder: Path, chosen: Sequence[tuple[str, str]], said: dict[str,
     instead: dict[str, str] = {}
     for group, option in chosen:
         held = _loaded(folder / group / f"{option}.yaml") if group else None
-        for entry in (held.get("defaults") or ()) if isinstance(held, dict) else ():
-            for key, other in entry.items() if isinstance(entry, dict) else ():
-                if str(key).startswith("override /") and isinstance(other, str):
-                    instead[str(key).removeprefix("override /")] = _stem(other)
+        entries = (held.get("defaults") or ()) if isinstance(held, dict) else ()
+        listed = [(str(key), other) for entry in entries if isinstance(entry, dict) for key, other in entry.items()]
+        instead |= {
+            key.removeprefix("override /"): _stem(other) for key, other in listed if key.startswith("override /") and isinstance(other, str)
+        }
     return [(group, option if group in said else instead.get(group, option)) for group, option in chosen]
 
 

@@ -61,9 +61,8 @@ def _withdraw(brought: set[str], before: set[str]) -> None:
     """Takes those out of ``sys.modules`` that the program, with ``sys.path`` as it is now, would find somewhere else."""
     for top in {name.partition(".")[0] for name in brought} - before:
         if not top.startswith(PRIVATE) and _origin(top) not in (None, getattr(sys.modules[top].__spec__, "origin", None)):
-            for name in brought:
-                if name == top or name.startswith(f"{top}."):
-                    del sys.modules[name]
+            for name in [name for name in brought if name == top or name.startswith(f"{top}.")]:
+                del sys.modules[name]
 
 
 def _origin(name: str) -> object:

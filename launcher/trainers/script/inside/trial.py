@@ -202,14 +202,14 @@ def _followed(child: subprocess.Popen[bytes], records: Path, orders: Orders) -> 
             if not (records / LOADED).exists() and (lives := _out_of_reach(child.pid)):
                 _end(child)
                 raise Unreached(f"autofit's probe did not come into {lives}. {KEPT_OUT}") from None
-            furthest = _furthest(_reports(records))
-            if furthest is not None and furthest.phase not in (shown, Phase.DONE):
-                shown = furthest.phase
-                furthest.write(orders.report_path)
-            elif (now := _beat(records)) != beat:
-                beat = now
-                with contextlib.suppress(OSError):
-                    os.utime(orders.report_path)
+        furthest = _furthest(_reports(records))
+        if furthest is not None and furthest.phase not in (shown, Phase.DONE):
+            shown = furthest.phase
+            furthest.write(orders.report_path)
+        elif (now := _beat(records)) != beat:
+            beat = now
+            with contextlib.suppress(OSError):
+                os.utime(orders.report_path)
 
 
 def _furthest(reports: Iterable[TrialReport]) -> TrialReport | None:

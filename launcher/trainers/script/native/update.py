@@ -90,13 +90,7 @@ class Update:
 
 def _parameters(optimizers: Any) -> Iterator[Any]:
     """Each once, however many optimizers train it."""
-    seen: set[int] = set()
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            for one in group["params"]:
-                if id(one) not in seen:
-                    seen.add(id(one))
-                    yield one
+    yield from {id(one): one for optimizer in optimizers for group in optimizer.param_groups for one in group["params"]}.values()
 
 
 def _targets(root: Any) -> float:

@@ -22,6 +22,7 @@ from .told import Told
 _MOST = 4096
 """Rows that are written down."""
 _ROW_SEED = 99_000
+_NO_MORE = object()
 
 
 def digest(value: Any) -> str:
@@ -268,10 +269,9 @@ class Rows:
                 row = self._repeated[number]
             else:
                 with seeded(_ROW_SEED + self.counts.get(number, 0)):
-                    try:
-                        row = next(inner)
-                    except StopIteration:
-                        return
+                    row = next(inner, _NO_MORE)
+                if row is _NO_MORE:
+                    return
                 self._repeated.setdefault(number, row)
             self.add(number, "", row)
             yield row
