@@ -95,10 +95,10 @@ def _capabilities(python: Path, point: Point, folder: Path) -> dict[str, str]:
     shutil.rmtree(_cache(point, folder), ignore_errors=True)
     code = (
         "import json\n"
-        "from launcher.adapter import self_test as capabilities\n"
+        "from launcher.adapter import self_test\n"
         f"from launcher.trainers.{point.trainer} import environment\n"
         f"module = 'launcher.trainers.{point.trainer}.inside.capabilities'\n"
-        f"found = capabilities.of('{point.trainer}', module=module, checked=(), prepare=environment.prepare)\n"
+        f"found = self_test.capabilities_of('{point.trainer}', module=module, checked=(), prepare=environment.prepare)\n"
         "print(json.dumps(found.failed))"
     )
     ended = subprocess.run([str(python), "-P", "-c", code], capture_output=True, text=True, env=_env(point, folder), check=False)

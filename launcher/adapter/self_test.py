@@ -109,7 +109,7 @@ def _odd(
     return said
 
 
-def of(name: str, *, module: str, checked: Sequence[str], prepare: Callable[[Path], Mapping[str, str]]) -> Capabilities | None:
+def capabilities_of(name: str, *, module: str, checked: Sequence[str], prepare: Callable[[Path], Mapping[str, str]]) -> Capabilities | None:
     """What the installed ``name`` can do; None where it isn't there at all.
 
     ``module`` is the self-test, ``checked`` are the versions that need none, ``prepare`` makes a child's environment in a folder.

@@ -53,6 +53,11 @@ class Call:
     """What stands after ``--``."""
 
 
+def single(act: Callable[[Call], Answer]) -> Callable[[Call], Iterable[Task]]:
+    """A verb whose call is one job."""
+    return lambda call: [lambda: act(call)]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verb:
     """One line of the help, and what is behind it."""

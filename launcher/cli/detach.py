@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launcher.cli.call import Answer, Call, Task
+from launcher.cli.call import Answer, Call
 from launcher.errors import ExitCode
 from launcher.shared.activity import doing
 
@@ -21,11 +20,7 @@ BEGUN_S = 30.0
 LOOK_S = 0.1
 
 
-def detached(call: Call) -> Iterator[Task]:
-    yield lambda: _detached(call)
-
-
-def _detached(call: Call) -> Answer:
+def detached(call: Call) -> Answer:
     """Starts it, and waits until it has a run folder, or has ended, or takes longer for that."""
     from launcher import paths
     from launcher.machine import process

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from launcher.cli.call import Answer, Call, Task
+from launcher.cli.call import Answer, Call
 from launcher.config.recipe_files import recipe_files
 from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault, did_you_mean
 
@@ -15,19 +14,7 @@ _DIGITS = 16
 """No fit has a number that long."""
 
 
-def fits(call: Call) -> Iterator[Task]:
-    yield lambda: _forget(call) if FORGET in call.flags else _fits(call)
-
-
-def show(call: Call) -> Iterator[Task]:
-    yield lambda: _show(call)
-
-
-def recipes(call: Call) -> Iterator[Task]:
-    yield lambda: _recipes(call)
-
-
-def _recipes(call: Call) -> Answer:
+def recipes(call: Call) -> Answer:
     """One line for each recipe."""
     found = [{"name": name, "summary": _summary(path), "file": str(path)} for name, path in sorted(recipe_files().items())]
     width = max((len(recipe["name"]) for recipe in found), default=0)
@@ -36,7 +23,7 @@ def _recipes(call: Call) -> Answer:
     return Answer(status=ExitCode.DONE, record={"recipes": found})
 
 
-def _show(call: Call) -> Answer:
+def show(call: Call) -> Answer:
     """A recipe's file as it is, with its comments; where it lies goes to standard error, so that the rest can be copied."""
     said = [word.removeprefix("recipe=") for word in call.words]
     known = recipe_files()
@@ -70,8 +57,10 @@ def _summary(path: Path) -> str:
 # fits
 
 
-def _fits(call: Call) -> Answer:
-    """The fits that are kept, the newest first, and those that a run has disproved."""
+def fits(call: Call) -> Answer:
+    """The fits that are kept, the newest first, and those that a run has disproved; with ``--forget`` one or all are forgotten."""
+    if FORGET in call.flags:
+        return _forget(call)
     from launcher.history import database, kept_fits
 
     if call.words:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from launcher.cli.call import Answer, Call, Task
+from launcher.cli.call import Answer, Call
 from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault
 
 if TYPE_CHECKING:
@@ -30,11 +29,7 @@ class Said:
     stderr: Path
 
 
-def logs(call: Call) -> Iterator[Task]:
-    yield lambda: _logs(call)
-
-
-def _logs(call: Call) -> Answer:
+def logs(call: Call) -> Answer:
     """The newest run's, where none is named."""
     from launcher.history.runs import Reader, find, newest
 

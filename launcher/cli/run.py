@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ def run(call: Call) -> Iterable[Task]:
     from launcher.cli import recipe_draft, recognise, suggestions
 
     if DETACH in call.flags:
-        return detached(call)
+        return [partial(detached, call)]
 
     understood, words = understand(call), call.words
     if ALLOW_BATCH in call.flags:
@@ -39,14 +40,14 @@ def run(call: Call) -> Iterable[Task]:
     return each_of(drafts, call.terminal, body)
 
 
-def init(call: Call) -> Iterator[Task]:
+def init(call: Call) -> Answer:
     """The command as a recipe of the person's own, in ./recipes."""
     from launcher.cli import recipe_draft, recognise
 
     understood = understand(call)
     name = recognise.name_of(understood)
     text = recipe_draft.recipe(understood, name=name)
-    yield lambda: _kept(text, Path("recipes") / f"{name}.yaml", call)
+    return _kept(text, Path("recipes") / f"{name}.yaml", call)
 
 
 def understand(call: Call) -> Understood:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from launcher.cli import prune
-from launcher.cli.call import Answer, Call, Task
+from launcher.cli.call import Answer, Call
 from launcher.cli.detach import DETACH, detached
 from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault, Interrupted
 from launcher.shared.activity import doing
@@ -27,27 +26,6 @@ STOP_S = 600.0
 """How long a run is waited for that has been asked to stop: it may be writing a large checkpoint."""
 
 
-def runs(call: Call) -> Iterator[Task]:
-    yield lambda: _runs(call)
-
-
-def watch(call: Call) -> Iterator[Task]:
-    yield lambda: _watch(call)
-
-
-def stop(call: Call) -> Iterator[Task]:
-    yield lambda: _stop(call)
-
-
-def resume(call: Call) -> Iterator[Task]:
-    if not call.words or not call.words[0]:
-        raise BadInput([Fault(key="", where=COMMAND_LINE, found="no run is named", cure="autofit resume RUN; `autofit runs` lists them.")])
-    if DETACH in call.flags:
-        yield from detached(call)
-        return
-    yield lambda: _resume(call)
-
-
 def _word(call: Call, what: str) -> str:
     """The one word that such a verb takes, or nothing. Raises BadInput for more of them, and for what is no path."""
     flag = next((word for word in call.words if word.startswith("-")), None)
@@ -63,7 +41,7 @@ def _word(call: Call, what: str) -> str:
 # runs
 
 
-def _runs(call: Call) -> Answer:
+def runs(call: Call) -> Answer:
     """A line for each run, the newest first."""
     from launcher.history.runs import ROOT, below, run_in
 
@@ -107,7 +85,7 @@ def _pair(run: Run) -> dict[str, Any] | None:
 # watch
 
 
-def _watch(call: Call) -> Answer:
+def watch(call: Call) -> Answer:
     """Shows a run until it ends; with --json what it is at now, once. The exit status is the run's own once it has ended."""
     from launcher.history.runs import Reader, find, newest
 
@@ -178,7 +156,7 @@ def _status(run: Run) -> ExitCode:
 # stop
 
 
-def _stop(call: Call) -> Answer:
+def stop(call: Call) -> Answer:
     """Asks the process that runs it to stop, waits for its end, and says what happened and how to go on."""
     from launcher.history import owner
     from launcher.history.runs import Reader, find
@@ -235,8 +213,12 @@ def _awaited(reader: Reader) -> Run:
 # resume
 
 
-def _resume(call: Call) -> Answer:
+def resume(call: Call) -> Answer:
     """Goes on with a run that was interrupted, or failed. One that is done stays as it is."""
+    if not call.words or not call.words[0]:
+        raise BadInput([Fault(key="", where=COMMAND_LINE, found="no run is named", cure="autofit resume RUN; `autofit runs` lists them.")])
+    if DETACH in call.flags:
+        return detached(call)
     from launcher.engine import resumption, train
     from launcher.history.runs import find
 

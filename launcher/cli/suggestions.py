@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from launcher.adapter.protocol import Adapter
 from launcher.adapter.registry import load_adapter
 from launcher.adapter.wheel_names import meaning
-from launcher.config.hydra_overrides import read
+from launcher.config.hydra_overrides import override_in
 from launcher.config.schema import DeviceRules, LadderRules, Part, Recipe, RecoverRules, RunRules, TrainerRules, TrialRules
 from launcher.errors import COMMAND_LINE, BadInput, Fault
 from launcher.shared import synonyms
@@ -40,7 +40,7 @@ def without_a_key(words: Iterable[str]) -> list[str]:
 
 
 def _has_a_place(word: str) -> bool:
-    override = read(word)
+    override = override_in(word)
     key = override.key if override is not None else word.removeprefix("~")
     return (override is not None or word.startswith("~")) and re.split(r"[./@]", key)[0] in KEYS
 
@@ -88,7 +88,7 @@ def _nested(key: str, value: object) -> str:
 
 
 def _fault(word: str, recipe: Recipe | None, recipes: Iterable[str]) -> Fault:
-    override = read(word)
+    override = override_in(word)
     if override is None:
         name = PurePath(word).stem
         cure = f"Did you mean recipe={name}?" if name in recipes else "Overrides are KEY=VALUE, as in ask.micro_batch=16."

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def train(call: Call) -> Iterator[Task]:
-    return detached(call) if DETACH in call.flags else _each(call, train_draft)
+    return iter([partial(detached, call)]) if DETACH in call.flags else _each(call, train_draft)
 
 
 def fit(call: Call) -> Iterator[Task]:

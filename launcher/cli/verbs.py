@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from launcher.cli import library, logs, plan, prune, run, runs, train
-from launcher.cli.call import Takes, Verb
+from launcher.cli.call import Takes, Verb, single
 from launcher.cli.detach import DETACH
 from launcher.errors import BadInput, Fault, did_you_mean
 
 VERBS: tuple[Verb, ...] = (
-    Verb(name="recipes", usage="", help="what there is, one line each", takes=Takes.NOTHING, run=library.recipes),
+    Verb(name="recipes", usage="", help="what there is, one line each", takes=Takes.NOTHING, run=single(library.recipes)),
     Verb(
         name="show",
         usage="RECIPE",
         help="a recipe as it is written, comments and all",
         takes=Takes.NAME,
-        run=library.show,
+        run=single(library.show),
         more="Where it lies goes to standard error, so that the rest can be copied.",
         examples=("autofit show yolo_demo > recipes/mine.yaml",),
     ),
@@ -86,7 +86,7 @@ VERBS: tuple[Verb, ...] = (
         usage="-- COMMAND",
         help="what was understood of it, as a recipe of your own",
         takes=Takes.COMMAND,
-        run=run.init,
+        run=single(run.init),
         more="It goes into ./recipes, never over one that is there.",
         examples=("autofit init -- python train.py --batch-size 64",),
     ),
@@ -95,7 +95,7 @@ VERBS: tuple[Verb, ...] = (
         usage="RUN [recover.KEY=VALUE ...]",
         help="go on with a run that was interrupted or failed",
         takes=Takes.FOLDER,
-        run=runs.resume,
+        run=single(runs.resume),
         flags=(DETACH,),
         more="From its last whole checkpoint, or with its trials where no rung had been found.",
         examples=("autofit resume yolo_demo-20261122-101500", "autofit resume RUN recover.on_nan=roll_back"),
@@ -106,7 +106,7 @@ VERBS: tuple[Verb, ...] = (
         usage=f"[{runs.PEAKS} | {prune.PRUNE}] [FOLDER]",
         help="every launch: its state, rung, progress, peak, age",
         takes=Takes.FOLDER,
-        run=runs.runs,
+        run=single(runs.runs),
         flags=(runs.PEAKS, prune.PRUNE, prune.CHECKPOINTS, prune.YES),
         examples=("autofit runs", f"autofit runs {prune.PRUNE} {prune.YES}"),
     ),
@@ -115,7 +115,7 @@ VERBS: tuple[Verb, ...] = (
         usage=f"[-f] [{logs.TRIAL} N] [RUN]",
         help="what a trainer has said; the newest run's by itself",
         takes=Takes.FOLDER,
-        run=logs.logs,
+        run=single(logs.logs),
         flags=(*logs.FOLLOW, logs.TRIAL),
         examples=("autofit logs -f", f"autofit logs {logs.TRIAL} 1 yolo_demo-20261122-101500"),
     ),
@@ -124,16 +124,16 @@ VERBS: tuple[Verb, ...] = (
         usage="[RUN]",
         help="one live, from another terminal, until it ends",
         takes=Takes.FOLDER,
-        run=runs.watch,
+        run=single(runs.watch),
         more="The newest by itself. Its exit status is the run's.",
     ),
-    Verb(name="stop", usage="RUN", help="end one, its checkpoint kept, and say how to go on", takes=Takes.FOLDER, run=runs.stop),
+    Verb(name="stop", usage="RUN", help="end one, its checkpoint kept, and say how to go on", takes=Takes.FOLDER, run=single(runs.stop)),
     Verb(
         name="fits",
         usage=f"[{library.FORGET} ID|all]",
         help="fits that are kept: the same launch makes no trial",
         takes=Takes.NOTHING,
-        run=library.fits,
+        run=single(library.fits),
         flags=(library.FORGET,),
     ),
 )

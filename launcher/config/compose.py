@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from launcher.config import hydra_errors
-from launcher.config.hydra_overrides import device, for_hydra, read, sweeps
+from launcher.config.hydra_overrides import device, for_hydra, override_in, sweeps
 from launcher.config.recipe_files import recipe_files
 from launcher.errors import COMMAND_LINE, BadInput, Fault, did_you_mean
 from launcher.paths import home
@@ -71,12 +71,12 @@ def _several_cards(line: _Line) -> list[Fault]:
 def _composed(line: _Line, *, program: str, drafted: Mapping[str, str]) -> list[Draft]:
     from hydra.core.hydra_config import HydraConfig
 
-    from launcher.config.recipe import read
+    from launcher.config.recipe import checked
 
     found: list[Draft] = []
 
     def keep(config: DictConfig) -> None:
-        found.append(read(config, _provenance(HydraConfig.get(), drafted)))
+        found.append(checked(config, _provenance(HydraConfig.get(), drafted)))
 
     told = [for_hydra(word, groups=groups(), sweeping=line.sweeping) for word in line.overrides]
     with _supplied(drafted, typed=_keys(line)), hydra_errors.told(dict(zip(told, line.overrides, strict=True))):
@@ -155,7 +155,7 @@ def _supplied(drafted: Mapping[str, str], *, typed: Iterable[str]) -> Iterator[N
 
 
 def _keys(line: _Line) -> set[str]:
-    return {override.key for word in line.overrides if (override := read(word)) is not None}
+    return {override.key for word in line.overrides if (override := override_in(word)) is not None}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -214,7 +214,7 @@ def _no_flag(message: str) -> NoReturn:
 def _unknown_recipes(line: _Line, *, known: Iterable[str]) -> list[Fault]:
     """What is wrong with ``recipe=``: it names none, or one that isn't there. Hydra would list its search path instead."""
     known = sorted(known)
-    said = [override.value for word in line.overrides if (override := read(word)) is not None and override.key == "recipe"]
+    said = [override.value for word in line.overrides if (override := override_in(word)) is not None and override.key == "recipe"]
     listed = f"There is: {', '.join(known)}; your own go into ./recipes/NAME.yaml."
     if not said and not line.only_shows:
         return [Fault(key="recipe", found="none is named", cure=f"Give one: recipe=NAME. {listed}", where=COMMAND_LINE)]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from launcher.config.hydra_overrides import read
+from launcher.config.hydra_overrides import override_in
 from launcher.config.recipe_files import recipe_files
 from launcher.errors import COMMAND_LINE, BadInput, Fault, did_you_mean
 from launcher.paths import short
@@ -66,7 +66,7 @@ def _fault(error: Exception, typed: Mapping[str, str]) -> Fault:
 
 def _said_by(group: str, typed: Mapping[str, str]) -> str:
     """Who chose an option of a group: the command line, or the recipe."""
-    said = [override for word in typed.values() if (override := read(word)) is not None]
+    said = [override for word in typed.values() if (override := override_in(word)) is not None]
     if any(override.key == group for override in said):
         return COMMAND_LINE
     chosen = next((override.value for override in said if override.key == "recipe"), "")

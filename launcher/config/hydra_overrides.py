@@ -34,7 +34,7 @@ class Override:
         return self.value if found is _UNREADABLE else found
 
 
-def read(word: str) -> Override | None:
+def override_in(word: str) -> Override | None:
     """The word's parts; None for what isn't KEY=VALUE (a deletion, ``~KEY``, say)."""
     found = _WORD.fullmatch(word)
     return Override(**found.groupdict()) if found and not word.startswith("~") else None
@@ -48,7 +48,7 @@ def device(word: str, *, sweeping: bool) -> list[str] | None:
 
     ``sweeping``: commas part the values of a multirun.
     """
-    override = read(word)
+    override = override_in(word)
     if override is None or override.key != "device" or override.sign:
         return [word]
     values = [value.strip() for value in override.value.strip("[]").split(",")]
@@ -62,7 +62,7 @@ def device(word: str, *, sweeping: bool) -> list[str] | None:
 
 def for_hydra(word: str, *, groups: Collection[str], sweeping: bool) -> str:
     """The word in Hydra's grammar. ``groups``: keys that choose a file; ``sweeping``: commas part the values of a multirun."""
-    override = read(word)
+    override = override_in(word)
     if override is None:
         return word
     sign = override.sign

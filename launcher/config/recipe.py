@@ -71,7 +71,7 @@ class Draft:
     """Keys that no recipe has, and their values. Each has its fault, too."""
 
 
-def read(config: DictConfig, provenance: Provenance) -> Draft:
+def checked(config: DictConfig, provenance: Provenance) -> Draft:
     """Validates everything the schema can say."""
     try:
         plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=False)

@@ -1,6 +1,6 @@
 """What a recipe may say: typed, frozen models with a docstring under each field. Values live in conf/ and recipes/.
 
-Validated in one go by ``recipe.read``; past that gate nothing is a dictionary of unknown shape any more, except the trainer's
+Validated in one go by ``recipe.checked``; past that gate nothing is a dictionary of unknown shape any more, except the trainer's
 own arguments and the wheels' values, whose meaning belongs to the adapter.
 """
 

@@ -19,7 +19,7 @@ from launcher import paths
 from launcher.adapter.tracing import Ask
 from launcher.machine import process
 from launcher.shared import files
-from launcher.shared.trace import Trace, read
+from launcher.shared.trace import Trace, read_trace
 
 LONGEST_S = 600.0
 """For several, one after another in one child; a trace takes 5 to 25 seconds of one core's time."""
@@ -53,7 +53,7 @@ class Making:
         self._open = ExitStack()
         missing: dict[str, Ask] = {}
         for ask in asks:
-            trace = read(_place(ask.key))
+            trace = read_trace(_place(ask.key))
             if trace is not None:
                 self._found[ask.key] = trace
             elif ask.key not in missing:
@@ -138,7 +138,7 @@ def _started(module: str, share: Sequence[Ask], own: Path, prepare: Any) -> proc
 
 def _outcome(ask: Ask, own: Path, said: str, *, timed_out: bool) -> Trace | str:
     made = own / f"{ask.key}.trace"
-    trace = read(made)
+    trace = read_trace(made)
     if trace is not None:
         with suppress(OSError):  # a home that can't be written: it is made again next time
             files.replace_bytes(_place(ask.key), made.read_bytes())

@@ -101,13 +101,12 @@ def alive(owner: Owner) -> bool:
 
 
 @contextmanager
-def owning(folder: Path, *, from_elsewhere: bool = False) -> Iterator[Owner]:
+def owning(folder: Path) -> Iterator[Owner]:
     """While open, this process holds the folder. Raises BadInput, having changed nothing, where another one does.
 
-    ``from_elsewhere``: take it from another machine's process, too, of which somebody knows that it has ended.
     A folder that can't be written (a full disk) is no reason to refuse: nobody is told of the run then.
     """
-    file, locked = _opened(folder, from_elsewhere=from_elsewhere)
+    file, locked = _opened(folder)
     owner = Owner(pid=os.getpid(), started=_started(), boot=boot(), host=socket.gethostname(), began=_now(), locked=locked)
     _write(file, owner)
     try:
@@ -118,7 +117,7 @@ def owning(folder: Path, *, from_elsewhere: bool = False) -> Iterator[Owner]:
             os.close(file)
 
 
-def _opened(folder: Path, *, from_elsewhere: bool) -> tuple[int | None, bool]:
+def _opened(folder: Path) -> tuple[int | None, bool]:
     """(the file, ready to be written, and whether it is locked); no file where the folder can't be written."""
     try:
         file = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o644)
@@ -129,7 +128,7 @@ def _opened(folder: Path, *, from_elsewhere: bool) -> tuple[int | None, bool]:
         time.sleep(0.02)
     before = _read(file)
     state = State.UNKNOWN if before is None else _state(before, free)
-    if free is False or state is State.RUNNING or (state is State.ELSEWHERE and not from_elsewhere):
+    if free is False or state in (State.RUNNING, State.ELSEWHERE):
         os.close(file)
         raise BadInput([refusal(folder, Ownership(state=State.RUNNING if free is False else state, owner=before))])
     return file, free is True

@@ -128,24 +128,25 @@ def _refused(key: str, found: str, cure: str) -> BadInput:
     return BadInput([Fault(key=key, found=found, cure=cure)])
 
 
-def chosen_kind(kind: str, *, nvml: Any = None, environ: Mapping[str, str] | None = None) -> str:
+def _visible() -> tuple[list[str], nvml_module.Absence | None]:
+    """UUIDs of the cards that this process may use, or why there is none."""
+    with nvml_module.opened() as (api, absence):
+        return nvml_module.visible(api, os.environ) if absence is None else ([], absence)
+
+
+def chosen_kind(kind: str) -> str:
     """What ``device.kind`` comes to on this machine: "cuda" or "cpu". A card that is there but broken counts as one."""
     if kind != "auto":
         return kind
-    with nvml_module.opened(nvml) as (api, absence):
-        if absence is None:
-            _, absence = nvml_module.visible(api, os.environ if environ is None else environ)
+    _, absence = _visible()
     return "cuda" if absence is None or absence.broken else "cpu"
 
 
-def identity(kind: str, *, index: int = 0, nvml: Any = None, environ: Mapping[str, str] | None = None) -> str:
+def identity(kind: str, *, index: int = 0) -> str:
     """What tells the device that ``find`` would take from every other here: a card's UUID, or "cpu"; empty where there is none."""
     if kind == "cpu":
         return "cpu"
-    with nvml_module.opened(nvml) as (api, absence):
-        uuids: list[str] = []
-        if absence is None:
-            uuids, absence = nvml_module.visible(api, os.environ if environ is None else environ)
+    uuids, absence = _visible()
     if absence is not None:
         return "cpu" if kind == "auto" and not absence.broken else ""
     return uuids[index] if index < len(uuids) else ""
@@ -163,17 +164,17 @@ def free_now(budget: Budget, *, nvml: Any = None) -> int | None:
     return None
 
 
-def used_bytes(budget: Budget, *, nvml: Any = None) -> int:
+def used_bytes(budget: Budget) -> int:
     """What is in use on the budget's card now beyond what was when it was found; 0 on a CPU or where NVML doesn't answer."""
-    free = free_now(budget, nvml=nvml)
+    free = free_now(budget)
     return 0 if free is None else max(0, budget.free_bytes - free)
 
 
-def busy(budget: Budget, *, nvml: Any = None) -> float | None:
+def busy(budget: Budget) -> float | None:
     """Part of the time that the budget's card computes; None on a CPU or where NVML doesn't tell."""
     if budget.kind != "cuda":
         return None
-    with nvml_module.opened(nvml) as (api, absence):
+    with nvml_module.opened() as (api, absence):
         return None if absence is not None else card_memory.busy(api, budget.uuid)
 
 

@@ -113,9 +113,9 @@ def opened(nvml: Any = None) -> Iterator[tuple[Any, Absence | None]]:
             nvml.nvmlShutdown()
 
 
-def driver_version(nvml: Any = None) -> str | None:
+def driver_version() -> str | None:
     """The driver's version; None where NVML doesn't answer."""
-    with opened(nvml) as (api, absence):
+    with opened() as (api, absence):
         if absence is not None:
             return None
         with suppress(api.NVMLError):

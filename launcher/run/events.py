@@ -30,10 +30,9 @@ class Heartbeat(Event, name="heartbeat"):
     used_bytes: int
     """Of the budget, as the run's trial counts it."""
     peak_bytes: int
-    log_bytes: int
 
     def line(self) -> Mapping[str, Any]:
-        return {key: getattr(self, key) for key in ("resident_bytes", "device_bytes", "used_bytes", "peak_bytes", "log_bytes")}
+        return {key: getattr(self, key) for key in ("resident_bytes", "device_bytes", "used_bytes", "peak_bytes")}
 
 
 class Deviated(Event, name="run_otherwise"):

@@ -131,7 +131,7 @@ class Watch:
     def _heartbeat(self, seconds: float, resident_bytes: int, device_bytes: int) -> Heartbeat:
         return Heartbeat(
             budget=self._job.budget, seconds=seconds, resident_bytes=resident_bytes, device_bytes=device_bytes,
-            used_bytes=self._meter.usage.now_bytes, peak_bytes=self._meter.usage.peak_bytes, log_bytes=_size(self._files.stdout),
+            used_bytes=self._meter.usage.now_bytes, peak_bytes=self._meter.usage.peak_bytes,
         )  # fmt: skip
 
     def look(self, *, ended: bool = False) -> bool:
@@ -263,9 +263,3 @@ class Log:
                 self._heard(line, one, at)
             return bool(fresh)
         return False
-
-
-def _size(path: Path) -> int:
-    with contextlib.suppress(OSError):
-        return path.stat().st_size
-    return 0

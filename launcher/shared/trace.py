@@ -133,7 +133,7 @@ def write(path: Path, trace: Trace) -> None:
     files.replace_bytes(path, gzip.compress(json.dumps(files.plain(value)).encode(), compresslevel=3, mtime=0))
 
 
-def read(path: Path) -> Trace | None:
+def read_trace(path: Path) -> Trace | None:
     """None where there is none, it is torn, or of another format."""
     try:
         found = json.loads(gzip.decompress(path.read_bytes()))

@@ -124,7 +124,7 @@ class TransformersAdapter(Adapter, Resumes, Foreseen, Proves):
 
     @cached_property
     def _capabilities(self) -> self_test.Capabilities | None:
-        return self_test.of("transformers", module=_SELF_TEST, checked=_CHECKED, prepare=environment.prepare)
+        return self_test.capabilities_of("transformers", module=_SELF_TEST, checked=_CHECKED, prepare=environment.prepare)
 
     def unavailable(self) -> Mapping[str, str]:
         """Wheels that the installed transformers doesn't turn truthfully, each with why. Raises BadInput where it can't be used at all."""

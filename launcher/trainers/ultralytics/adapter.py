@@ -135,7 +135,7 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
 
     @cached_property
     def _capabilities(self) -> self_test.Capabilities | None:
-        return self_test.of("ultralytics", module=_SELF_TEST, checked=_CHECKED, prepare=environment.prepare)
+        return self_test.capabilities_of("ultralytics", module=_SELF_TEST, checked=_CHECKED, prepare=environment.prepare)
 
     def unavailable(self) -> Mapping[str, str]:
         """Wheels that the installed Ultralytics doesn't turn truthfully, each with why. Raises BadInput where it can't be used at all.

@@ -58,7 +58,7 @@ def prepared(folder: Path) -> Mapping[str, str]:
 
 
 def found(*checked: str) -> capabilities.Capabilities:
-    answer = capabilities.of("oddly", module=SELF_TEST, checked=checked or ("9.9.9",), prepare=prepared)
+    answer = capabilities.capabilities_of("oddly", module=SELF_TEST, checked=checked or ("9.9.9",), prepare=prepared)
     assert answer is not None
     return answer
 
@@ -228,5 +228,5 @@ class TestOddInstallations:
         assert "comes from" in capabilities.notes(found("1.2.3"), {"checkpointing": "it doesn't"})[0]
 
     def test_one_that_is_not_there_is_left_to_whoever_needs_it(self) -> None:
-        assert capabilities.of("no_such_package_at_all", module=SELF_TEST, checked=("1",), prepare=prepared) is None
+        assert capabilities.capabilities_of("no_such_package_at_all", module=SELF_TEST, checked=("1",), prepare=prepared) is None
         assert capabilities.required(None, checked=("1",)) == {} and capabilities.notes(None, {}) == []

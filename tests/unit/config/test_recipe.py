@@ -27,7 +27,7 @@ GOOD: dict[str, Any] = {
 
 def draft(**changes: Any) -> Draft:
     config = OmegaConf.merge(OmegaConf.create(GOOD), OmegaConf.create(changes))
-    return recipes.read(config, Provenance())  # type: ignore[arg-type]
+    return recipes.checked(config, Provenance())  # type: ignore[arg-type]
 
 
 def ladder_faults(**changes: Any) -> dict[str, Fault]:
@@ -267,7 +267,7 @@ def test_whatever_a_recipe_says_it_becomes_a_ladder_or_faults_with_cures(changes
             OmegaConf.update(config, key, value, merge=False, force_add=True)
         except Exception:  # OmegaConf itself refuses the shape, as the command line would
             return
-    checked = recipes.read(config, Provenance())
+    checked = recipes.checked(config, Provenance())
     faults = list(checked.faults)
     if checked.recipe is not None:
         try:

@@ -106,7 +106,7 @@ def test_a_run_before_the_reboot_was_killed_by_it(tmp_path: Path) -> None:
         assert who(tmp_path).state is State.KILLED
 
 
-def test_another_machines_run_is_left_to_it_unless_somebody_knows_better(tmp_path: Path) -> None:
+def test_another_machines_run_is_left_to_it(tmp_path: Path) -> None:
     with another(tmp_path, then="pass") as child:
         child.wait()
     rewritten(tmp_path, host="node7", boot="another", ended="")
@@ -116,8 +116,6 @@ def test_another_machines_run_is_left_to_it_unless_somebody_knows_better(tmp_pat
         owning(tmp_path),
     ):
         pass
-    with owning(tmp_path, from_elsewhere=True):
-        assert who(tmp_path).state is State.RUNNING
 
 
 def test_another_container_of_this_machine_is_told_by_its_lock(tmp_path: Path) -> None:

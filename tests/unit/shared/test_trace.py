@@ -44,7 +44,7 @@ def test_few_moments_are_left_of_a_long_trace() -> None:
 def test_what_was_written_is_read_again(tmp_path: Path) -> None:
     trace = traces.of_a_detector()
     events.write(tmp_path / "one.trace", trace)
-    assert events.read(tmp_path / "one.trace") == trace
+    assert events.read_trace(tmp_path / "one.trace") == trace
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,11 @@ def test_what_was_written_is_read_again(tmp_path: Path) -> None:
 )
 def test_a_torn_trace_is_none(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "torn.trace").write_bytes(content)
-    assert events.read(tmp_path / "torn.trace") is None
+    assert events.read_trace(tmp_path / "torn.trace") is None
 
 
 def test_half_a_trace_is_none(tmp_path: Path) -> None:
     place = tmp_path / "half.trace"
     events.write(place, traces.of_a_detector())
     place.write_bytes(place.read_bytes()[:-20])
-    assert events.read(place) is None
+    assert events.read_trace(place) is None
