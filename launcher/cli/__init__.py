@@ -1,1 +1,1 @@
-"""From argv to a command, and everything that is printed."""
+"""The command line: its verbs, their help and completion, and everything that is printed."""

@@ -1,1 +1,1 @@
-"""Words and files -> a checked recipe. The only package that knows Hydra."""
+"""Makes a checked recipe of a command line and of files; the schema of recipes. The only package that knows Hydra."""

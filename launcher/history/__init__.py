@@ -1,1 +1,1 @@
-"""What launches write down and later launches read. Knows no trainer and no device."""
+"""What launches write down and later ones read: run folders, records, series, kept fits. Knows no trainer and no device."""

@@ -1,1 +1,1 @@
-"""Rungs, verdicts, and which rung is tried next. Pure: no clock, no file, no process."""
+"""Rungs, verdicts, which rung is tried next, and what counts as the same training. Pure: no clock, no file, no process."""

@@ -1,1 +1,1 @@
-"""One folder per trainer, each putting rungs in its own words. ``launcher.adapter``: the seam; ``suite``: what is owed."""
+"""One folder per trainer: an adapter (its interface: ``launcher.adapter``), and what it knows. ``suite`` tests any adapter."""

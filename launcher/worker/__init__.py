@@ -1,4 +1,4 @@
-"""What every trainer's process shares: a trial in it, its memory and its report.
+"""What runs in the trainer's process, whichever trainer it is: a trial, the hold on memory, the report.
 
 The launcher starts ``python -m launcher.worker ORDERS.json`` and reads back ``report.json``.
 
@@ -8,6 +8,8 @@ driver     what is in use on a card                                           li
 early      a budget that is taken before a program begins                     shim       what loads ours into a program
 api        what the trial of a trainer's package imports
 figures    what closed figures leave                                          spare      stacks for threads to come
+steps      the optimizer steps of a full run, counted                         tracing    a training step on tensors without memory
+guardian   ends what a launcher that was killed has left
 
 What only one trainer needs stands in that trainer's room, ``trainers/NAME/inside``, and what is copied into a run's folder in
 ``trainers/NAME/native``. Nothing outside a process of a trainer's imports this folder or an ``inside``.

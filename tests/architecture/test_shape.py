@@ -22,6 +22,8 @@ DEEP = {
     "worker.tracing.without_memory",
 }  # fmt: skip
 ROOT_FILES = {"__init__.py", "__main__.py", "errors.py", "paths.py"}
+MOST_LINES = 41_000
+"""Who needs more says in docs/decisions/027 for which promise."""
 LARGEST_SHARE = 0.2
 """Of the lines outside ``trainers``."""
 
@@ -79,10 +81,11 @@ def test_the_root_holds_no_more_than_it_must() -> None:
     assert {path.name for path in (ROOT / PACKAGE).glob("*.py")} == ROOT_FILES
 
 
-def test_no_package_outgrows_the_others() -> None:
+def test_the_house_and_its_packages_stay_within_bounds() -> None:
     lines: Counter[str] = Counter()
     for package, count in sources():
         lines[package] += count
+    assert lines.total() <= MOST_LINES
     del lines["trainers"]
     package, most = lines.most_common(1)[0]
     assert most <= LARGEST_SHARE * lines.total(), package

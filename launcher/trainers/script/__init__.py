@@ -1,1 +1,1 @@
-"""What the script adapter knows of a person's command line: how settings are spelled, and the files they stand in."""
+"""Any script of a person's own: its adapter, and what its words, files and source say. ``inside`` tries it; ``native`` goes into runs."""

@@ -1,1 +1,1 @@
-"""What transformers would make of a model name, a data set and its arguments, worked out without importing it."""
+"""autofit's text and speech trainers: their adapter, and what transformers would make of a model, data and arguments. Doesn't import it."""

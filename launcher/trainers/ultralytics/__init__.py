@@ -1,1 +1,1 @@
-"""What Ultralytics would make of a model name, a data set and its arguments, worked out without importing it."""
+"""YOLO: its adapter, and what Ultralytics would make of a model, a data set and its arguments; nothing here imports it."""

@@ -1,1 +1,1 @@
-"""What runs inside transformers' process: its trial, and the fetching of a model from the hub."""
+"""What runs inside transformers' process: its trial, its traces, and the fetching of a model from the hub."""
