@@ -17,7 +17,7 @@ from launcher.history import kept_fits, owner
 from launcher.history.database import HistoryUnusableError
 from launcher.history.digests import UnknownIdentity
 from launcher.history.kept_fits import Fingerprint, FitHistory, KeptFit, RunFailure
-from launcher.history.records import TrialRecord
+from launcher.history.records import KeptTrialRecord
 from launcher.ladder.same_training import SameTraining
 from launcher.ladder.verdict import Kind
 from launcher.shared.files import plain
@@ -101,9 +101,9 @@ def trials_of(kept: KeptFit, job: Job) -> list[Trial]:
     """The trials that were made then, with their reports in this launch's own folder: what goes on from there finds them."""
     made = []
     for said in kept.trials:
-        folder = job.folder.trial(int(said["rung_index"]))
-        job.folder.replace_json(folder / "report.json", said["report"])
-        made.append(of_record(TrialRecord.model_validate({**said, "folder": str(folder), "kept": kept.made}), job.ladder))
+        folder = job.folder.trial(said.rung_index)
+        job.folder.replace_json(folder / "report.json", said.report)
+        made.append(of_record(said.model_copy(update={"folder": str(folder), "kept": kept.made}), job.ladder))
     return made
 
 
@@ -175,7 +175,7 @@ def _fit(job: Job, now: Fingerprint, proven: Proven) -> KeptFit:
         rung=dict(chosen.rung.values),
         least_cap_bytes=min(int(chosen.verdict.peak_bytes * MARGIN), cap),
         most_cap_bytes=min((_failed_up_to(one, job) for one in failed), default=cap) if chosen.rung.index else kept_fits.ANY_CAP,
-        trials=[{**plain(one.as_record()), "report": plain(one.report)} for one in made],
+        trials=[KeptTrialRecord(**one.as_record(), report=plain(one.report)) for one in made],
         run_dir=str(job.folder.path),
         same=plain(proven.same.as_record()),
     )

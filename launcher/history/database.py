@@ -179,8 +179,12 @@ def _set_aside(path: Path, damaged: tuple[int, int] | None) -> Path | None:
 
 
 def _stored(value: Any) -> Any:
-    """Mappings and sequences as JSON, which a column of that type reads back."""
-    return json.dumps(value) if isinstance(value, Mapping | Sequence) and not isinstance(value, str) else value
+    """Mappings and sequences as JSON, records in them as they are written; a column of that type reads it back."""
+    return (
+        json.dumps(value, default=lambda record: record.written())
+        if isinstance(value, Mapping | Sequence) and not isinstance(value, str)
+        else value
+    )
 
 
 def _json(text: bytes) -> Any:

@@ -6,12 +6,13 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from launcher.history import database
 from launcher.history.database import Database
+from launcher.history.records import KeptTrialRecord
 from launcher.shared.sizes import format_size
 
 ANY_CAP = 2**63 - 1
@@ -39,8 +40,7 @@ class KeptFit:
     """The chosen rung's trial stays below every cap from here on."""
     most_cap_bytes: int
     """Every rung above really needed more than this."""
-    trials: Sequence[Mapping[str, Any]]
-    """As records, each with its report."""
+    trials: Sequence[KeptTrialRecord]
     run_dir: str
     """Where they were made."""
     same: Mapping[str, Any]
@@ -58,7 +58,7 @@ class KeptFit:
     @property
     def peak_bytes(self) -> int:
         """Of the chosen rung's trial."""
-        return next(int(one["peak_bytes"]) for one in self.trials if one["rung_index"] == self.rung_index)
+        return next(one.peak_bytes for one in self.trials if one.rung_index == self.rung_index)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -171,7 +171,8 @@ class FitHistory:
         return self._fits("order by id desc")
 
     def _fits(self, condition: str, *values: object) -> list[KeptFit]:
-        return self._database.rows(KeptFit, "fits", condition, *values)
+        rows = self._database.rows(KeptFit, "fits", condition, *values)
+        return [replace(one, trials=[KeptTrialRecord.model_validate(trial) for trial in one.trials]) for one in rows]
 
     def all_failures(self) -> list[RunFailure]:
         """Newest first."""

@@ -83,6 +83,12 @@ class TrialRecord(RungRecord):
     same_training: SameTrainingRecord | None = None
 
 
+class KeptTrialRecord(TrialRecord):
+    """A trial of a kept fit, with its report."""
+
+    report: dict[str, Any] = {}
+
+
 class NearestRecord(TrialRecord):
     """A setting beyond the ladder that fits, where no rung does."""
 

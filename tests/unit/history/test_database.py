@@ -15,6 +15,7 @@ from launcher import paths
 from launcher.history import database, kept_fits
 from launcher.history.database import HistoryUnusableError
 from launcher.history.kept_fits import FitHistory, KeptFit
+from launcher.history.records import KeptTrialRecord
 
 FIT = KeptFit(
     made=kept_fits.now(),
@@ -26,7 +27,7 @@ FIT = KeptFit(
     rung={"micro_batch": 4, "x": None},
     least_cap_bytes=1,
     most_cap_bytes=kept_fits.ANY_CAP,
-    trials=[{"rung_index": 1, "report": {"uses": [1.5]}}],
+    trials=[KeptTrialRecord(rung_index=1, report={"uses": [1.5]})],
     run_dir="/runs/1",
     same={"verdict": "proven"},
 )
