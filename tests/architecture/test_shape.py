@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 
@@ -21,6 +22,8 @@ DEEP = {
     "trainers.script.inside.caches._linked", "trainers.ultralytics.data._walk", "trainers.ultralytics.data._yamls_below",
     "worker.tracing.without_memory",
 }  # fmt: skip
+FLOORS = 9
+"""Of packages, as import-linter's contract has them; ``__main__`` stands on top."""
 ROOT_FILES = {"__init__.py", "__main__.py", "errors.py", "paths.py"}
 MOST_LINES = 41_000
 """Who needs more says in docs/decisions/027 for which promise."""
@@ -79,6 +82,12 @@ def test_functions_are_flat_but_for_those_named(functions: list[tuple[str, Funct
 
 def test_the_root_holds_no_more_than_it_must() -> None:
     assert {path.name for path in (ROOT / PACKAGE).glob("*.py")} == ROOT_FILES
+
+
+def test_the_house_has_few_floors() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
+    assert len(layers) - 1 <= FLOORS
 
 
 def test_the_house_and_its_packages_stay_within_bounds() -> None:
