@@ -5,7 +5,7 @@ subclass ``launcher.trainers.suite.AdapterSuite``. Other modules may move withou
 """
 
 from launcher.adapter import checkpoint_files, log_line, progress
-from launcher.adapter.commands import Checkpoint, Command, GoingOn, TrialPlan, absolute, budgeted, copies, held_by
+from launcher.adapter.commands import Checkpoint, Command, TrialPlan, absolute, budgeted, copies, held_by
 from launcher.adapter.destination import destination_faults
 from launcher.adapter.inputs import Inputs, package_folder
 from launcher.adapter.log_line import LogLine, TrainerWords
@@ -35,7 +35,6 @@ __all__ = [
     "Fault",
     "Finding",
     "Foreseen",
-    "GoingOn",
     "Inputs",
     "Ladder",
     "LadderRules",

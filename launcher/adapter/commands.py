@@ -64,14 +64,6 @@ class Checkpoint:
         return f"{self.path} ({self.done:g} {self.unit})" if self.unit != "seconds" else str(self.path)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GoingOn:
-    """What a run that ended too early has left, and how to go on from there."""
-
-    checkpoint: Path
-    command: Command
-
-
 def absolute(path: str) -> str:
     """An absolute path, where it is one of this machine: a native command works from anywhere."""
     local = Path(path).expanduser()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from launcher.adapter import log_line
-from launcher.adapter.commands import Checkpoint, Command, GoingOn, TrialPlan
+from launcher.adapter.commands import Checkpoint, Command, TrialPlan
 from launcher.adapter.inputs import Inputs
 from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import Progress
@@ -126,13 +126,6 @@ class Adapter(ABC):
     @abstractmethod
     def results(self, *, folder: Path) -> Mapping[str, Any]:
         """What the finished run achieved, read from what the trainer wrote: metrics, where the checkpoints lie."""
-
-    def going_on(self, rung: Rung, command: Command, *, folder: Path) -> GoingOn | None:
-        """After a run that failed: the checkpoint that ``command``, launched at ``rung``, has left, and the command that goes on from it.
-
-        None where it left none, or where going on can't be said. For people, who are told; ``Resumes`` is for autofit itself.
-        """
-        return None
 
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         """Estimated time of the full run, from the trial's step times; None where the trial can't say."""

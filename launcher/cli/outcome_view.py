@@ -101,21 +101,14 @@ def _steps(console: Console, fit: Fit) -> None:
 
 def _going_on(console: Console, fit: Fit) -> None:
     """What a failed run has left, and how to go on from there."""
-    if fit.attempts and fit.attempts[-1].left:
+    if fit.attempts[-1].left:
         prose.say(console, f"checkpoint left: {fit.attempts[-1].left[0]}")
         prose.command(console, f"autofit resume {shlex.quote(str(fit.job.folder.path))}", before="to go on from it: ")
         return
-    if fit.chosen is None or fit.command is None:
-        return
-    if fit.attempts and resuming(fit.job.adapter).keeps() is not None:  # it was looked for, and what is there is none
-        prose.say(console, how_to_go_on(fit.job.folder.path, fit.attempts[-1].goes_on_from))
-        return
-    left = fit.job.adapter.going_on(fit.chosen.rung, fit.command, folder=fit.job.folder.path)
-    if left is None:
+    if resuming(fit.job.adapter).keeps() is None:
         prose.say(console, "no checkpoint is left to go on from")
         return
-    prose.say(console, f"checkpoint left: {left.checkpoint}")
-    prose.command(console, left.command.shell(), before="to go on from it: ")
+    prose.say(console, how_to_go_on(fit.job.folder.path, fit.attempts[-1].goes_on_from))
 
 
 def _memory(console: Console, fit: Fit) -> None:

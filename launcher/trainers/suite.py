@@ -139,10 +139,6 @@ class AdapterSuite:
     def test_a_folder_where_nothing_was_trained_has_results_without_metrics(self, adapter: Adapter, tmp_path: Path) -> None:
         assert "metrics" not in adapter.results(folder=tmp_path)
 
-    def test_where_nothing_was_trained_there_is_nothing_to_go_on_from(self, adapter: Adapter, ladder: Ladder, tmp_path: Path) -> None:
-        command = adapter.full_run(ladder.asked, cpu_budget(), folder=tmp_path / "launch")
-        assert adapter.going_on(ladder.asked, command, folder=tmp_path / "launch") is None
-
     def test_where_nothing_was_trained_there_are_no_checkpoints(self, adapter: Adapter, tmp_path: Path) -> None:
         resumes = resuming(adapter)
         assert list(resumes.checkpoints(folder=tmp_path / "launch")) == []

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from launcher.adapter import log_line, wheel_names
-from launcher.adapter.commands import Checkpoint, Command, GoingOn, TrialPlan, held_by
+from launcher.adapter.commands import Checkpoint, Command, TrialPlan, held_by
 from launcher.adapter.inputs import Inputs
 from launcher.adapter.log_line import LogLine
 from launcher.adapter.progress import Progress
@@ -419,10 +419,6 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
         if (newest := self.newest_checkpoint(folder=folder)) is not None:
             found["checkpoints"] = {"newest": str(newest)}
         return found
-
-    def going_on(self, rung: Rung, command: Command, *, folder: Path) -> GoingOn | None:
-        newest = self.newest_checkpoint(folder=folder)
-        return GoingOn(checkpoint=newest, command=self.resumed(command, newest)) if newest is not None else None
 
     def tracing(self, rung: Rung, *, cuda: bool) -> Tracing:
         raise Untraceable(

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from launcher.adapter import log_line, progress, self_test
-from launcher.adapter.commands import Checkpoint, Command, GoingOn, TrialPlan, absolute, budgeted, copies
+from launcher.adapter.commands import Checkpoint, Command, TrialPlan, absolute, budgeted, copies
 from launcher.adapter.destination import destination_faults
 from launcher.adapter.inputs import Inputs, package_folder
 from launcher.adapter.log_line import LogLine, TrainerWords
@@ -290,14 +290,6 @@ class TransformersAdapter(Adapter, Resumes, Foreseen, Proves):
             "metrics": {key: value for key, value in metrics.items() if not key.endswith("per_second")},
             "checkpoints": checkpoints,
         }
-
-    def going_on(self, rung: Rung, command: Command, *, folder: Path) -> GoingOn | None:
-        output = self._output(folder)
-        saved = [place for place in output.glob("checkpoint-*") if (place / "trainer_state.json").exists()]
-        newest = max(saved, key=lambda place: place.stat().st_mtime, default=None)
-        if newest is None:
-            return None
-        return GoingOn(checkpoint=newest, command=replace(command, argv=(*command.argv, "--resume_from_checkpoint", str(newest))))
 
     def _output(self, folder: Path) -> Path:
         return Path(str(self.recipe.trainer.args.get("output_dir", folder / "run")))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from launcher.adapter import log_line, self_test
-from launcher.adapter.commands import Checkpoint, Command, GoingOn, TrialPlan, absolute, budgeted, copies
+from launcher.adapter.commands import Checkpoint, Command, TrialPlan, absolute, budgeted, copies
 from launcher.adapter.inputs import Inputs
 from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import TRAIN, VALIDATE, Progress
@@ -386,26 +386,6 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
         if "save_dir" in args:
             return Path(str(args["save_dir"]))
         return folder / "run"
-
-    def going_on(self, rung: Rung, command: Command, *, folder: Path) -> GoingOn | None:
-        """From last.pt in the same words; where every epoch is done, what is left is the final validation of best.pt.
-
-        A last.pt whose optimizer was stripped for good can't be resumed: Ultralytics would start anew (engine/model.py, 8.4.190).
-        """
-        weights = self._save_dir(folder) / "weights"
-        last, best = weights / "last.pt", weights / "best.pt"
-        if not last.exists():
-            return None
-        if len(_rows(weights.parent / "results.csv")) < yolo_arguments.value_of(self.recipe.trainer.args, "epochs"):
-            words = tuple(f"model={last}" if word.startswith("model=") else word for word in command.argv)
-            return GoingOn(checkpoint=last, command=replace(command, argv=(*words, "resume=True")))
-        checkpoint = best if best.exists() else last
-        kept = tuple(
-            word for word in command.argv if word.startswith(("data=", "imgsz=", "device=", "save_dir=", "project=", "name=", "exist_ok="))
-        )
-        return GoingOn(
-            checkpoint=checkpoint, command=Command(argv=("yolo", self._task(), "val", f"model={checkpoint}", *kept, "plots=False"))
-        )
 
     def keeps(self) -> frozenset[str]:
         """All wheels but the model, and those of the recipe's own that turn what a checkpoint holds."""

@@ -255,35 +255,3 @@ def test_the_best_epoch_is_read_from_what_ultralytics_wrote(yolo_dataset: Path, 
     results = UltralyticsAdapter(make(yolo_dataset)).results(folder=tmp_path)
     assert results["best_epoch"] == 2 and results["metrics"] == {"metrics/mAP50(B)": 0.5, "metrics/mAP50-95(B)": 0.4}
     assert results["checkpoints"] == {"best": str(weights / "best.pt")}
-
-
-def trained(folder: Path, *, epochs: int) -> Path:
-    """What a run of Ultralytics' that got so far has left in ``folder``."""
-    weights = folder / "run" / "weights"
-    weights.mkdir(parents=True)
-    for name in ("last.pt", "best.pt"):
-        (weights / name).write_bytes(b"")
-    rows = "".join(f"{epoch + 1},1.0\n" for epoch in range(epochs))
-    (folder / "run" / "results.csv").write_text(f"epoch,metrics/mAP50-95(B)\n{rows}")
-    return weights
-
-
-def test_a_run_that_died_on_its_way_goes_on_from_its_last_checkpoint_in_its_own_words(yolo_dataset: Path, tmp_path: Path) -> None:
-    adapter = UltralyticsAdapter(make(yolo_dataset, ask={"checkpointing": True}))
-    rung = ladder_of(adapter).rungs[0]
-    command = adapter.full_run(rung, cpu_budget(), folder=tmp_path)
-    last = trained(tmp_path, epochs=1) / "last.pt"
-    left = adapter.going_on(rung, command, folder=tmp_path)
-    assert left is not None and left.checkpoint == last
-    changed = [(a, b) for a, b in zip(command.argv, left.command.argv, strict=False) if a != b]
-    assert changed == [("model=yolov8s.yaml", f"model={last}")]
-    assert left.command.argv[len(command.argv) :] == ("resume=True",)
-
-
-def test_a_run_that_died_at_its_very_end_has_only_its_validation_left(yolo_dataset: Path, tmp_path: Path) -> None:
-    adapter = UltralyticsAdapter(make(yolo_dataset))
-    rung = ladder_of(adapter).rungs[0]
-    best = trained(tmp_path, epochs=2) / "best.pt"
-    left = adapter.going_on(rung, adapter.full_run(rung, cpu_budget(), folder=tmp_path), folder=tmp_path)
-    assert left is not None and left.checkpoint == best
-    assert left.command.argv[:4] == ("yolo", "detect", "val", f"model={best}") and "plots=False" in left.command.argv

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from launcher.adapter.commands import Checkpoint
 from launcher.cli import prose
 from launcher.cli.launch_view import Display
 from launcher.engine.events import Finished, Fitted, Planned
@@ -18,7 +19,7 @@ from launcher.errors import Fault
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.run.attempt import Ended, Outcome
+from launcher.run.attempt import Attempt, Ended, Outcome
 from launcher.shared.report import SAMPLES, TrialReport
 from launcher.trainers.suite import cpu_budget
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
@@ -144,19 +145,19 @@ def failed(here: Job, tmp_path: Path) -> Fit:
     chosen = Trial(rung=rung, verdict=fits, report=TrialReport(), seconds=12.0, folder=tmp_path)
     outcome = Outcome(returncode=1, seconds=9.0, peak_resident_bytes=0, peak_device_bytes=0, peak_bytes=0, memory_failure=None)
     command = here.adapter.full_run(rung, here.budget, folder=here.folder.path)
-    return Fit(job=here, trials=[chosen], chosen=chosen, command=command, outcome=outcome, status=Status.FAILED)
+    attempt = Attempt(number=1, rung=rung, command=command.shell(), began=0.0)
+    return Fit(job=here, trials=[chosen], chosen=chosen, command=command, outcome=outcome, status=Status.FAILED, attempts=[attempt])
 
 
 def test_after_a_failed_run_the_checkpoint_left_and_how_to_go_on_are_said(tmp_path: Path) -> None:
     here = job(tmp_path)
-    assert "no checkpoint is left" in shown(lambda screen: screen.hear(Finished(fit=failed(here, tmp_path))))
-    last = here.folder.path / "run" / "weights" / "last.pt"
-    last.parent.mkdir(parents=True)
-    last.write_bytes(b"")
-    text = shown(lambda screen: screen.hear(Finished(fit=failed(here, tmp_path))))
+    fit, last = failed(here, tmp_path), tmp_path / "run" / "weights" / "last.pt"
+    assert "checkpoint left" not in shown(lambda screen: screen.hear(Finished(fit=fit)))
+    fit.attempts = [replace(fit.attempts[0], left=[Checkpoint(path=last, done=1, unit="epochs")])]
+    text = shown(lambda screen: screen.hear(Finished(fit=fit)))
     assert f"checkpoint left: {last}" in text
     (line,) = [line for line in text.splitlines() if line.startswith("to go on from it: ")]
-    assert f"model={last}" in line and line.endswith("resume=True")
+    assert line.endswith(f"autofit resume {here.folder.path}")
 
 
 @pytest.mark.parametrize(
