@@ -25,6 +25,8 @@ MOST_ROWS = 64
 """Of a micro-batch by which a factor is confirmed."""
 ONE_ROW_DRAWS = 3
 """Times that a repeated row is drawn, where it has no target that first time (none of its tokens is masked)."""
+OF_ITS_OWN_WAY = (FindingKind.SAMPLES, FindingKind.SETTINGS)
+"""What a script's own accumulation may bring about (a warm-up that is counted in micro-batches), and accumulation from outside doesn't."""
 REFUSED = frozenset(FindingKind) - {FindingKind.SAME, FindingKind.UNCOMPARABLE}
 
 
@@ -177,7 +179,7 @@ class _Proving:
             return self._unproven(adapter, why)
         note = f"as it stands {refused}; put right from outside, and proven so"
         same = replace(again.same, cure={**changed, **again.same.cure}, notes=(note, *again.same.notes))
-        return Proof(same=same, job=again.job or job, anew=finding.kind is FindingKind.SAMPLES or again.anew)
+        return Proof(same=same, job=again.job or job, anew=finding.kind in OF_ITS_OWN_WAY or again.anew)
 
     def _found(self, adapter: Proves, layouts: Sequence[tuple[int, int]]) -> tuple[Finding, list[Twin]]:
         """What twins of these layouts come to; of one row, repeated, where that tells why they differ."""
@@ -219,7 +221,7 @@ class _Proving:
 
 
 def _cure(adapter: Proves, finding: Finding) -> Recipe | None:
-    if finding.kind is FindingKind.SAMPLES:
+    if finding.kind in OF_ITS_OWN_WAY:
         return adapter.from_outside()
     return adapter.course_of() if finding.kind in (FindingKind.SAME, FindingKind.PASSES) else adapter.cured(finding)
 

@@ -25,6 +25,7 @@ first = nn.BatchNorm2d(8) if args.kind == "norm" else nn.Identity()
 net = nn.Sequential(nn.Conv2d(3, 8, 3), first, nn.ReLU(), nn.Flatten(), nn.Dropout(0.3), nn.Linear(288, 5))
 rate = 0.1 * args.batch_size / 32 if args.kind == "rate" else 0.1
 optimizer = torch.optim.SGD(net.parameters(), rate, momentum=0.9)
+warm_up = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(step / (4 * args.accum), 1.0)) if args.kind == "warms_up" else None
 weights = torch.tensor([1.0, 5.0, 1.0, 9.0, 0.2] if args.kind == "weighted" else [1.0, 1.1, 1.0, 0.9, 1.05])
 if args.kind.startswith("half"):
     net, inputs = net.to(torch.bfloat16), inputs.to(torch.bfloat16)
@@ -68,6 +69,8 @@ for epoch in range(10**6 if args.steps else args.epochs):
             optimizer.step()
             optimizer.zero_grad()
             done += 1
+            if warm_up is not None:  # counted in micro-batches, and stepped with the optimizer
+                warm_up.step()
         if args.eval_every and (done if args.kind == "evaluates_by_steps" else batches) % args.eval_every == 0:
             evaluate()
         if args.steps and (batches if args.kind == "counts_batches" else done) >= args.steps:

@@ -91,6 +91,16 @@ def test_a_learning_rate_that_hangs_on_the_batch_is_refused(tmp_path: Path, monk
 
 
 @pytest.mark.slow
+def test_a_warm_up_that_is_drawn_out_by_the_scripts_own_accumulation_is_kept_from_outside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As diffusers' examples have it: ``num_warmup_steps=args.lr_warmup_steps * args.gradient_accumulation_steps``."""
+    found = proven(tmp_path, monkeypatch, "warms_up")
+    assert found.same.proven and found.anew and found.same.cure["spelled"]["accumulation"] == "outside", found
+    assert "the learning rate of step 2 is" in found.same.notes[0]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mean", "weighted"])
 def test_what_accumulates_from_outside_goes_through_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     found = proven(tmp_path, monkeypatch, kind, spelled={"accumulation": "outside"})

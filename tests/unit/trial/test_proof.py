@@ -254,6 +254,19 @@ def test_steps_made_of_other_samples_are_held_back_from_outside_and_the_rung_is_
     assert "made of 1 samples at 1 x 4, not of 4; put right from outside" in found.same.notes[0]
 
 
+def test_a_schedule_that_a_scripts_own_accumulation_draws_out_is_kept_by_accumulating_from_outside(
+    played: Callable[[Says], tuple[Proof, list[str]]],
+) -> None:
+    """diffusers' warm-up is so many times as long as it accumulates micro-batches."""
+
+    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
+        return same_or_first(micro, accumulation, rates=(0.0, 0.1, 0.2) if accumulation == 1 or "spelled" in args else (0.0, 0.025, 0.05))
+
+    found, _ = played(says)
+    assert found.anew and not found.refused and found.same.proven and found.same.cure == {"spelled": "outside"}, found
+    assert "the learning rate of step 2 is 0.025 at 1 x 4, 0.1 at 4 x 1; put right from outside" in found.same.notes[0]
+
+
 def test_a_cure_that_does_not_help_is_not_taken(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
     def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
         return twin(micro, accumulation, apart=None if accumulation == 1 else 0.5, rest=0.5)
