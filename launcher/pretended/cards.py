@@ -18,6 +18,8 @@ from launcher.shared.sizes import KIB, MIB
 
 SHARED = Path("/dev/shm")
 _NAMED = "autofit-pretended-"
+MARK = " (pretended)"
+"""Behind every card's name, so that no record, kept fit or figure passes for one of a real card."""
 INSIDE = Path(__file__).with_name("inside")
 RESERVED_MIB = 479
 """What a driver keeps of a card for itself: nvidia-smi's 81559 MiB less the 81080 that a program finds on an H100."""
@@ -51,7 +53,7 @@ class Cards:
         return {
             "PRETENDED_FILE": str(file),
             "PRETENDED_CARDS": str(self.count),
-            "PRETENDED_NAME": self.model.title,
+            "PRETENDED_NAME": f"{self.model.title}{MARK}",
             "PRETENDED_TOTAL_MIB": str(usable // MIB + RESERVED_MIB),
             "PRETENDED_RESERVED_MIB": str(RESERVED_MIB),
             "PRETENDED_CONTEXT_MIB": str(self.model.context_mib),

@@ -186,7 +186,15 @@ class Operators(TorchDispatchMode):  # type: ignore[misc]
 def _put(one: torch.Tensor, value: torch.Tensor, held: set[int]) -> None:
     """Writes a result's values; a view of what was given has them already."""
     if one.numel() and value.shape == one.shape and not (one.is_cuda and one.untyped_storage().data_ptr() in held):
-        same_bytes(one).copy_(value)
+        same_bytes(one).copy_(_finite(value) if SMALL_BYTES else value)
+
+
+def _finite(value: torch.Tensor) -> torch.Tensor:
+    """Where large tensors are left out, 0 / 0 says nothing of the training: no number becomes 0, and so does an infinite loss."""
+    if not value.is_floating_point():
+        return value
+    bound = 0.0 if value.dim() == 0 else float("inf")  # masks hold infinities for good reason
+    return value.nan_to_num(nan=0.0, posinf=bound, neginf=-bound)
 
 
 def _answer_truths(name: str, made: Iterable[torch.Tensor]) -> None:

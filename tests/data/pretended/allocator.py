@@ -34,6 +34,7 @@ def nvml():
 def main():
     said = {"available": torch.cuda.is_available(), "count": torch.cuda.device_count()}
     said["properties"] = [str(torch.cuda.get_device_properties(i).uuid) for i in range(said["count"])]
+    said["name"] = torch.cuda.get_device_name(0)
     said["before"] = torch.cuda.mem_get_info(0)
     last = said["count"] - 1
     held = torch.empty(100 * MIB, dtype=torch.uint8, device=f"cuda:{last}")

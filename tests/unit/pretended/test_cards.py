@@ -65,6 +65,7 @@ def expandable(two: dict[str, str]) -> dict[str, Any]:
 @needs_a_pretended_card
 def test_cards_are_there_as_the_catalogue_has_them(allocator: dict[str, Any]) -> None:
     assert allocator["available"] and allocator["count"] == 2
+    assert allocator["name"] == "NVIDIA A100-SXM4-40GB (pretended)", "it never passes for a real one"
     free, total = allocator["before"]
     assert total == 40441 * MIB
     assert total - free == 450 * MIB, "the context"
