@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import os
 import threading
 from collections.abc import Iterable
@@ -31,8 +32,10 @@ _SIZED_BY_DATA = (
 _SCALARS = {"_local_scalar_dense", "equal", "is_nonzero"}
 _INDEXED = {"index_put", "index_put_", "_index_put_impl_"}
 _COLLECTIVE = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "symm_mem")
-_TRUE_IF_LEFT_OUT = ("isfinite", "all")
-"""Asked of a large tensor: what lets a training go on ("is everything finite?"). Other truths are False ("is anything not a number?")."""
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PAGE = os.sysconf("SC_PAGESIZE")
+_DONTNEED = 4
+"""madvise's MADV_DONTNEED: private memory of no file reads as zeros afterwards (madvise(2))."""
 not_computed: dict[str, int] = {}
 """Operators that the CPU could not compute -> how often; their results are zeros."""
 
@@ -165,7 +168,7 @@ class Operators(TorchDispatchMode):  # type: ignore[misc]
         given = {id(one) for one in flat if isinstance(one, torch.Tensor)}
         made = [one for one in outs if id(one) not in given and one.numel()]
         if SMALL_BYTES and any(on_card(one) and one.untyped_storage().nbytes() > SMALL_BYTES for one in [*outs, *flat]):
-            _answer_truths(name, made)
+            _leave_out(made, is_true=_lets_go_on(name, args))
             return out
         try:
             there = _computed(func, name, _all_for_cpu(args), _all_for_cpu(kwargs))
@@ -197,10 +200,34 @@ def _finite(value: torch.Tensor) -> torch.Tensor:
     return value.nan_to_num(nan=0.0, posinf=bound, neginf=-bound)
 
 
-def _answer_truths(name: str, made: Iterable[torch.Tensor]) -> None:
+def _lets_go_on(name: str, args: Any) -> bool:
+    """Whether a truth that isn't computed must be True for a training to go on: that everything is finite. PyTorch asks it as x == x and
+    abs(x) != infinity. Others are False: that something isn't a number, that a score is above a bound."""
+    itself = len(args) > 1 and args[0] is args[1]
+    infinite = len(args) > 1 and isinstance(args[1], float) and math.isinf(args[1])
+    return name in ("isfinite", "all") or (name == "eq" and itself) or (name == "ne" and infinite)
+
+
+def _leave_out(made: Iterable[torch.Tensor], *, is_true: bool) -> None:
+    """What isn't computed lies in memory that had other values before: whole numbers, by which something may be picked, and all that is
+    small become zeros."""
     for one in made:
-        if one.dtype == torch.bool and one.untyped_storage().nbytes() <= SMALL_BYTES:
-            same_bytes(one).fill_(name in _TRUE_IF_LEFT_OUT)
+        small = one.untyped_storage().nbytes() <= SMALL_BYTES
+        if one.is_cuda and (small or not (one.is_floating_point() or one.is_complex())):
+            _zeroed(one)
+        if one.dtype == torch.bool and is_true:
+            same_bytes(one).fill_(True)
+
+
+def _zeroed(tensor: torch.Tensor) -> None:
+    """Zeros in a tensor's memory; whole pages are given back to the host, so that this costs next to nothing."""
+    storage = tensor.untyped_storage()
+    begin, end = storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+    first, last = -(-begin // _PAGE) * _PAGE, end // _PAGE * _PAGE
+    if last <= first or _LIBC.madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), _DONTNEED):
+        first = last = end
+    ctypes.memset(begin, 0, first - begin)
+    ctypes.memset(last, 0, end - last)
 
 
 def _only_shapes(flat: Iterable[Any]) -> bool:

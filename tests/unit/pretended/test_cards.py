@@ -101,6 +101,16 @@ def test_what_the_card_computes_is_what_the_cpu_computes(two: dict[str, str]) ->
 
 
 @needs_a_pretended_card
+def test_what_is_too_large_to_be_computed_leads_no_trainer_astray() -> None:
+    (model,) = gpu_catalogue.named(["a100_40gb"])
+    with cards.played(cards.Cards(model=model, computed="small")) as environment:
+        found = said("left_out", environment)
+    assert found["indices"] == [0, 0] and found["order"] == 0 and found["picked"] == 16
+    assert found["finite"] and not found["not_a_number"]
+    assert found["mean"] == 0 == found["divided"] and found["small"] == 10
+
+
+@needs_a_pretended_card
 def test_a_process_that_is_killed_gives_its_memory_back(two: dict[str, str]) -> None:
     code = "import os, torch; held = torch.empty(1 << 30, device='cuda'); print('held', flush=True); os.kill(os.getpid(), 9)"
     done = subprocess.run([sys.executable, "-c", code], env=two, capture_output=True, text=True, timeout=120, check=False)
