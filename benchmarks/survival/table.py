@@ -18,8 +18,8 @@ HEAD = """\
 
 How many full runs die of memory after autofit has said that they fit. No fault is injected. Each case is a random training on difficult
 data (mixed image sizes, hundreds of objects in one image, texts and clips of very different lengths), on a CPU budget close to what
-a rung really needs. A case is made from its seed: `make survival SEED=17` repeats seed 17 with the same budget, `make survival SLICE=10`
-runs ten more.
+a rung really needs. Seeds from 1000 on are trainings of one to eight optimizer steps. A case is made from its seed: `make survival SEED=17`
+repeats seed 17 with the same budget, `make survival SLICE=10` runs ten more, `make survival SLICE=4 SHORT=1` four more short ones.
 """
 
 

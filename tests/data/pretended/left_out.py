@@ -1,0 +1,31 @@
+"""Prints, as a line of JSON, what operators on tensors that are too large to be computed leave behind, in memory that had other values."""
+
+import json
+
+import torch
+
+LARGE = 4_000_000
+
+
+def main():
+    dirty = [torch.full((1000,), 7.5e8, device="cuda") for _ in range(64)]
+    dirty_large = torch.empty(LARGE, dtype=torch.int64, device="cuda")
+    dirty_large[:4096] = 77
+    del dirty, dirty_large
+    large = torch.empty(LARGE, device="cuda")
+    where = large.view(2000, -1).argmax(1)
+    order = large.argsort()
+    said = {
+        "indices": [int(where.max()), int(where.min())],
+        "order": int(order[:4096].max()),
+        "picked": large[order[:16]].shape[0],
+        "mean": large.mean().item(),
+        "finite": bool(torch.isfinite(large).all()),
+        "not_a_number": bool(torch.isnan(large).any()),
+        "divided": (torch.zeros((), device="cuda") / 0).item(),
+        "small": torch.arange(5, device="cuda").sum().item(),
+    }
+    print(json.dumps(said))
+
+
+main()
