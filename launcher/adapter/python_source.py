@@ -1,4 +1,5 @@
-"""Reads a Python source: its syntax tree, and the values that it spells out: ``CONFIG["batch"]``, ``Config.batch_size``, ``BATCH * 2``.
+"""Reads a Python source: its syntax tree, the local modules that it imports, and the values that it spells out: ``CONFIG["batch"]``,
+``Config.batch_size``, ``BATCH * 2``.
 
 Nothing is run. A name counts where it is bound once in the file, or always to the same value, and an entry or attribute where nothing sets
 it afterwards.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -46,6 +47,38 @@ def _tree(source: str) -> ast.Module | None:
         return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return None
+
+
+def files_of(path: Path) -> Sequence[Path]:
+    """The script, and the local modules that it imports itself."""
+    return (path, *dict.fromkeys(imported(path, path.parent)))
+
+
+def imported(path: Path, root: Path) -> Iterator[Path]:
+    """Files of the modules that ``path`` imports and that lie beside it, or below ``root`` or the working folder."""
+    _, tree = parsed(path)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Import):
+            for one in node.names:
+                yield from _files((path.parent, root, Path()), one.name.split("."))
+        elif isinstance(node, ast.ImportFrom):
+            places: Sequence[Path] = (path.parent, root, Path())
+            if node.level:
+                places = [path.parent.joinpath(*[".."] * (node.level - 1))]
+            parts = node.module.split(".") if node.module else []
+            yield from _files(places, parts)
+            for one in node.names:
+                yield from _files(places, [*parts, one.name])
+
+
+def _files(places: Sequence[Path], parts: Sequence[str]) -> Iterator[Path]:
+    """The file of a module, or of its package, in the first place that has it."""
+    for place in places if parts else ():
+        stem = place.joinpath(*parts)
+        for file in (stem.with_suffix(".py"), stem / "__init__.py"):
+            if file.is_file():
+                yield file.resolve()
+                return
 
 
 class Constants:

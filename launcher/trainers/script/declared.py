@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.python_source import parsed
+from launcher.adapter.python_source import imported, parsed
 from launcher.trainers.script import training_arguments
-from launcher.trainers.script.sources import imported, literal, numbers
+from launcher.trainers.script.sources import literal, numbers
 
 _MOST_FILES = 200
 """Local modules that are looked at, at most."""

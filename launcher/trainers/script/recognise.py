@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.adapter import wheel_names
+from launcher.adapter.python_source import files_of
 from launcher.adapter.recognised import Belief, Doubt, Understood
 from launcher.errors import PLACE, BadInput, Fault
 from launcher.trainers.script import batches, configs, hydra_groups, said_lengths, source_facts, training_arguments
@@ -26,7 +27,6 @@ from launcher.trainers.script.candidates import (
     trained_with,
 )
 from launcher.trainers.script.declared import of_script
-from launcher.trainers.script.sources import files_of
 from launcher.trainers.script.spelling import LOADER, NOMINAL, OUTSIDE
 
 _ORDER = ("val_micro_batch", "micro_batch", "checkpointing", "segment", "sequence_length", "image_size", "model")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launcher.adapter import wheel_names
-from launcher.adapter.python_source import Constants, parsed
-from launcher.trainers.script.sources import files_of, literal
+from launcher.adapter.python_source import Constants, files_of, parsed
+from launcher.trainers.script.sources import literal
 
 
 def in_tokens(path: Path | None, name: str) -> bool:

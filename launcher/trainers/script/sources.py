@@ -1,45 +1,9 @@
-"""Follows a script's source to the local modules that it imports, and reads literals of it. Nothing is run."""
+"""Reads literals of a script's source. Nothing is run."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
-
-from launcher.adapter.python_source import parsed
-
-
-def files_of(path: Path) -> Sequence[Path]:
-    """The script, and the local modules that it imports itself."""
-    return (path, *dict.fromkeys(imported(path, path.parent)))
-
-
-def imported(path: Path, root: Path) -> Iterator[Path]:
-    """Files of the modules that ``path`` imports and that lie beside it, or below ``root`` or the working folder."""
-    _, tree = parsed(path)
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.Import):
-            for one in node.names:
-                yield from _files((path.parent, root, Path()), one.name.split("."))
-        elif isinstance(node, ast.ImportFrom):
-            places: Sequence[Path] = (path.parent, root, Path())
-            if node.level:
-                places = [path.parent.joinpath(*[".."] * (node.level - 1))]
-            parts = node.module.split(".") if node.module else []
-            yield from _files(places, parts)
-            for one in node.names:
-                yield from _files(places, [*parts, one.name])
-
-
-def _files(places: Sequence[Path], parts: Sequence[str]) -> Iterator[Path]:
-    """The file of a module, or of its package, in the first place that has it."""
-    for place in places if parts else ():
-        stem = place.joinpath(*parts)
-        for file in (stem.with_suffix(".py"), stem / "__init__.py"):
-            if file.is_file():
-                yield file.resolve()
-                return
 
 
 def literal(node: ast.expr | None) -> Any:

@@ -8,7 +8,6 @@ applies ``weight_decay * batch * accumulate / nbs``. A rung with micro-batch B k
 from __future__ import annotations
 
 import csv
-import json
 import math
 import re
 import sys
@@ -26,6 +25,7 @@ from launcher.adapter.progress import TRAIN, VALIDATE, Progress
 from launcher.adapter.protocol import Adapter, Proves, Resumes, aside
 from launcher.adapter.recognised import Understood
 from launcher.adapter.tracing import Foreseen, Tracing
+from launcher.config import recipe_files
 from launcher.config.schema import Value, WheelRule
 from launcher.errors import Fault
 from launcher.ladder.build import WheelSpec
@@ -35,7 +35,7 @@ from launcher.machine import devices, process
 from launcher.machine.devices import Budget
 from launcher.shared.report import TrialReport
 from launcher.trainers.ultralytics import arguments as yolo_arguments
-from launcher.trainers.ultralytics import checks, environment, recognise, resuming, tracing, treatment, twins
+from launcher.trainers.ultralytics import by_script, checks, environment, recognise, resuming, tracing, treatment, twins
 from launcher.trainers.ultralytics import data as yolo_data
 from launcher.trainers.ultralytics import labels as yolo_labels
 from launcher.trainers.ultralytics import models as yolo_models
@@ -104,10 +104,21 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 
+    @cached_property
+    def script(self) -> by_script.Script | None:
+        """The person's own script, where that is what trains."""
+        return by_script.of(self.recipe.trainer.args)
+
+    @cached_property
+    def args(self) -> Mapping[str, Any]:
+        """Ultralytics' own arguments, as the recipe has them, or the script that it names."""
+        said = {key: value for key, value in self.recipe.trainer.args.items() if key not in by_script.KEYS}
+        return {**self.script.native(self.recipe.ask), **said} if self.script is not None else said
+
     def accumulation(self) -> int:
         """Ultralytics' own: max(round(nbs / batch), 1)."""
         micro_batch = self.recipe.ask["micro_batch"]
-        nbs = yolo_arguments.value_of(self.recipe.trainer.args, "nbs")
+        nbs = yolo_arguments.value_of(self.args, "nbs")
         assert isinstance(micro_batch, int)
         return max(round(nbs / micro_batch), 1) if isinstance(nbs, int) and nbs > 0 else 1
 
@@ -121,9 +132,11 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
         return [model for model in smaller(str(asked), floor) if starts_alike(model, str(asked))]
 
     def check(self) -> list[Fault]:
-        args = self.recipe.trainer.args
+        args = self.args
         faults = yolo_arguments.faults(args, asked=self.recipe.ask) + treatment.faults(args)
-        return faults + checks.faults(self.recipe, self._task(), *self._data)
+        rules = self.recipe.trainer.model_copy(update={"args": dict(args)})
+        plain = self.recipe.model_copy(update={"trainer": rules})
+        return faults + checks.faults(plain, self._task(), *self._data)
 
     @cached_property
     def _data(self) -> tuple[yolo_data.DatasetFacts | None, Sequence[Fault]]:
@@ -131,7 +144,7 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
         task = self._task()
         if self.recipe.data is None or task not in TASKS:
             return None, ()
-        return yolo_data.inspect(self.recipe.data, task, single_cls=bool(self.recipe.trainer.args.get("single_cls")))
+        return yolo_data.inspect(self.recipe.data, task, single_cls=bool(self.args.get("single_cls")))
 
     @cached_property
     def _capabilities(self) -> self_test.Capabilities | None:
@@ -149,7 +162,7 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
         return failed
 
     def _needs_exact_accumulation(self) -> bool:
-        args = self.recipe.trainer.args
+        args = self.args
         ramps = yolo_arguments.value_of(args, "warmup_epochs") > 0
         return bool(ramps or yolo_arguments.value_of(args, "optimizer") == "auto")
 
@@ -159,6 +172,7 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
         said = [note for note in (start_of(asked).note,) if note]
         said += [f"{model} isn't here and can't be fetched: its rungs are left out" for model in left_out]
         said += self_test.notes(self._capabilities, self.unavailable())
+        said += self.script.notes() if self.script is not None else []
         return [*said, *(facts.notes if facts else ())]
 
     def _fallbacks(self) -> Sequence[str]:
@@ -173,12 +187,16 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
         facts, _ = self._data
         if facts is None:
             return Inputs(unknown="its data could not be looked at")
+        if self.script is not None and self.script.reads is None:
+            return Inputs(unknown="what the script reads before its training isn't known (trainer.args.reads=[...] would say it)")
         labels = [yolo_labels.label_path(image) for image in facts.files]
         names = [str(rung.values["model"]) for rung in ladder.rungs]
         settings = yolo_models.settings()
         amp = yolo_models.weights_dir() / "yolo26n.pt"  # what mixed precision is checked with
         return Inputs(
-            data=[facts.yaml_path, *map(Path, facts.files), *map(Path, labels)],
+            data=[facts.yaml_path, *map(Path, facts.files), *map(Path, labels), *(self.script.places() if self.script else ())],
+            code=self.script.code() if self.script is not None else [],
+            written=[Path(self.recipe.run.root), *recipe_files.own_recipes()] if self.script is not None else [],
             models={name: file_of(name) for name in dict.fromkeys(names)} | {amp.name: amp if amp.is_file() else None},
             texts=[yolo_models.settings_path()] if settings is None else [],
             packages=[folder for folder in (yolo_models.package_root(),) if folder is not None],
@@ -202,14 +220,14 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
         args: dict[str, Any] = {
             "model": start_of(str(values["model"])).file,
             "data": absolute(str(self.recipe.data)),
-            **self.recipe.trainer.args,
+            **self.args,
             "batch": rung.micro_batch * rung.world_size,
             "nbs": rung.effective_batch,
             "device": "cpu" if budget.kind == "cpu" else "0",
         }
-        nbs = yolo_arguments.value_of(self.recipe.trainer.args, "nbs")
+        nbs = yolo_arguments.value_of(self.args, "nbs")
         if rung.effective_batch != nbs:
-            args["weight_decay"] = yolo_arguments.value_of(self.recipe.trainer.args, "weight_decay") * rung.effective_batch / nbs
+            args["weight_decay"] = yolo_arguments.value_of(self.args, "weight_decay") * rung.effective_batch / nbs
         if values.get("image_size") is not None:
             args["imgsz"] = values["image_size"]
         if values.get("multi_scale") is not None:
@@ -231,7 +249,7 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
         """What Ultralytics checks mixed precision with on a card, where it isn't here yet: without it the trial would take for granted
         what the run checks, and the run would train in fp32 where the check fails (``check_amp``, utils/checks.py of 8.4.190)."""
         weights = yolo_models.weights_dir() / "yolo26n.pt"
-        asked = bool(yolo_arguments.value_of(self.recipe.trainer.args, "amp"))
+        asked = bool(yolo_arguments.value_of(self.args, "amp"))
         wanted = asked and devices.chosen_kind(self.recipe.device.kind) == "cuda" and not weights.is_file()
         return weights if wanted and yolo_models.fetchable(weights.name) else None
 
@@ -246,6 +264,7 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
             # On a CPU the labels are scanned anew in each trial, as the full run will: a scan leaves some 30 MiB behind, and a
             # rung that fits only because an earlier trial had scanned for it would die in the full run (measured).
             "cache_dir": str(folder / "scratch" / "labels" if budget.kind == "cpu" else cache),
+            **({"script": self.script.words, "given": dict(self.script.given)} if self.script is not None else {}),
         }
         expects = {"val_micro_batch": self._val_batch(rung)}
         module = "launcher.trainers.ultralytics.inside.trial"
@@ -265,7 +284,7 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
         micro_batch = self.recipe.ask["micro_batch"]
         accumulation = self.recipe.ask.get("accumulation")
         assert isinstance(micro_batch, int)
-        nbs = micro_batch * accumulation if isinstance(accumulation, int) else yolo_arguments.value_of(self.recipe.trainer.args, "nbs")
+        nbs = micro_batch * accumulation if isinstance(accumulation, int) else yolo_arguments.value_of(self.args, "nbs")
         return {"asked_batch": micro_batch, "asked_nbs": int(nbs)}
 
     def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
@@ -277,18 +296,21 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
         when the micro-batch is lower (Ultralytics ramps accumulation from 1 to nbs / batch over the warm-up epochs).
         """
         args = self.arguments(rung, budget)
-        if not any(key in args for key in ("project", "name", "save_dir")):
+        if self.script is None and not any(key in args for key in ("project", "name", "save_dir")):
             args |= yolo_arguments.saved_in(folder / "run")
-        words = tuple(f"{key}={_spelled(value)}" for key, value in args.items())
         options = self._options(rung)
-        if not options and budget.kind == "cpu":
-            return Command(argv=("yolo", self._task(), "train", *words))
-        return self._exactly(options, words, folder=folder)
+        if not options and budget.kind == "cpu" and self.script is None:
+            return Command(argv=("yolo", self._task(), "train", *_words(args)))
+        return self._exactly(options, args, folder=folder)
 
-    def _exactly(self, options: Sequence[str], words: Sequence[str], *, folder: Path) -> Command:
-        place = folder / "native"
-        files = copies((_EXACT, *_BESIDE), of=Path(__file__).parent / "native", to=place)
-        return Command(argv=(sys.executable, str(place / _EXACT), *options, self._task(), "train", *words), files=files)
+    def _exactly(self, options: Sequence[str], args: Mapping[str, Any], *, folder: Path) -> Command:
+        place, own = folder / "native", Path(__file__).parent / "native"
+        files = copies((_EXACT, *_BESIDE), of=own, to=place)
+        if self.script is None:
+            return Command(argv=(sys.executable, str(place / _EXACT), *options, self._task(), "train", *_words(args)), files=files)
+        runner = place / by_script.RUNNER
+        argv = self.script.argv(runner, options, self.script.wanted(args))
+        return Command(argv=argv, files={**files, **copies((by_script.RUNNER, *by_script.BESIDE), of=own, to=place)})
 
     def _options(self, rung: Rung) -> tuple[str, ...]:
         options: list[str] = []
@@ -315,11 +337,14 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
         native = folder / "native"
         files = twins.data_set(facts.yaml_path, twins.chosen(facts.files), folder=native)
         args = {key: value for key, value in self.recipe.trainer.args.items() if key not in twins.NOT_TAKEN}
+        if self.script is not None:
+            args |= {key: yolo_arguments.value_of({}, key) for key in ("split", "fraction") if key in self.script.given}
+            args["save_dir"] = str(folder / "run")
         rules = self.recipe.trainer.model_copy(update={"args": {**args, **twins.ARGS}})
         ask = {**self.recipe.ask, "micro_batch": rung.effective_batch, "accumulation": 1}
-        recipe = self.recipe.model_copy(update={"ask": ask, "trainer": rules})
+        recipe = self.recipe.model_copy(update={"ask": ask, "trainer": rules, "data": str(native / "data.yaml")})
         command = UltralyticsAdapter(recipe).full_run(rung, budget, folder=folder)
-        program, *words = (f"data={native / 'data.yaml'}" if word.startswith("data=") else word for word in command.argv)
+        program, *words = (by_script.alone(command) if self.script is not None else command).argv
         beside = Path(sys.executable).with_name("yolo")  # of this environment, whatever PATH says
         argv = (str(beside) if program == "yolo" and beside.exists() else program, *words)
         return Command(argv=argv, env={**command.env, **environment.prepare(native)}, files={**command.files, **files})
@@ -382,7 +407,9 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
         }
 
     def _save_dir(self, folder: Path) -> Path:
-        args = self.recipe.trainer.args
+        args = self.args
+        if self.script is not None:
+            return by_script.kept_in(folder / "native") or folder / "run"
         if "save_dir" in args:
             return Path(str(args["save_dir"]))
         return folder / "run"
@@ -404,27 +431,31 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
 
     def resume(self, rung: Rung, checkpoint: Checkpoint, budget: Budget, *, folder: Path, attempt: int) -> Command:
         """From a copy of the checkpoint in ``native/`` that has the rung's arguments; always exact, never halving its own batch."""
-        args = {"save_dir": str(self._save_dir(folder)), **self.arguments(rung, budget)}
-        words = tuple(f"{key}={_spelled(value)}" for key, value in args.items())
-        command = self._exactly(self._options(rung), words, folder=folder)
+        args = self.arguments(rung, budget)
+        weights = self._save_dir(folder) / "weights"
+        if self.script is None:
+            args = {"save_dir": str(weights.parent), **args}
+        command = self._exactly(self._options(rung), args, folder=folder)
+        if checkpoint.finished and self.script is not None:
+            return by_script.going_on(command, resuming.best(weights), trained=True)
         if checkpoint.finished:
-            return resuming.finishing(self._task(), self._save_dir(folder) / "weights", command)
+            return resuming.finishing(self._task(), weights, command)
         copy = resuming.copied(checkpoint, folder / "native" / f"attempt-{attempt}.pt", args)
-        return resuming.going_on(command, copy)
+        return by_script.going_on(command, copy) if self.script is not None else resuming.going_on(command, copy)
 
     def workers(self) -> int | None:
-        workers = yolo_arguments.value_of(self.recipe.trainer.args, "workers")
+        workers = yolo_arguments.value_of(self.args, "workers")
         return workers if isinstance(workers, int) else None
 
     def with_workers(self, command: Command, workers: int) -> Command:
-        return resuming.with_workers(command, workers)
+        return by_script.with_workers(command, workers) if self.script is not None else resuming.with_workers(command, workers)
 
     def put_aside(self, *, folder: Path, attempt: int) -> None:
         aside(self._save_dir(folder), attempt)
 
     def tracing(self, rung: Rung, *, cuda: bool) -> Tracing:
         facts = self._data[0]
-        args = self.recipe.trainer.args
+        args = self.args
         said = tracing.Traced(
             task=self._task(),
             model=str(rung.values["model"]),
@@ -439,15 +470,14 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         if not report.step_seconds or not report.train_samples:
             return None
-        epochs = yolo_arguments.value_of(self.recipe.trainer.args, "epochs")
+        epochs = yolo_arguments.value_of(self.args, "epochs")
         batches = math.ceil(report.train_samples / rung.micro_batch)
         seconds = batches * report.step_seconds + report.validation_batches_total * report.validation_batch_seconds
         return float(epochs * seconds)
 
 
-def _spelled(value: Any) -> str:
-    """A value as the yolo command reads it."""
-    return json.dumps(value) if isinstance(value, (list, tuple, dict)) else str(value)
+def _words(args: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(f"{key}={by_script.spelled(value)}" for key, value in args.items())
 
 
 def _rows(path: Path) -> list[dict[str, float]]:

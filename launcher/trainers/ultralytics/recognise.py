@@ -9,7 +9,7 @@ from typing import Any
 
 from launcher.adapter.recognised import Belief, Understood, typed
 from launcher.errors import PLACE, BadInput, Fault
-from launcher.trainers.ultralytics import in_source
+from launcher.trainers.ultralytics import in_script
 
 PROGRAMS = ("yolo", "ultralytics")
 _TASKS = ("detect", "segment", "classify", "pose", "obb", "semantic", "depth")
@@ -19,11 +19,12 @@ _ORDER = ("micro_batch", "image_size", "checkpointing", "multi_scale", "model")
 
 
 def understand(words: Sequence[str]) -> Understood | None:
-    """What a yolo command trains; None for another program. Raises BadInput where it trains nothing, or guesses its batch; and for a
-    script that gives Ultralytics its batch in the source."""
+    """What a yolo command trains, or a script that trains with Ultralytics; None for another program.
+
+    Raises BadInput where it trains nothing, or guesses its batch.
+    """
     if Path(words[0]).name not in PROGRAMS:
-        in_source.refuse(words)
-        return None
+        return in_script.understand(words)
     pairs, task, mode = _read(words[1:])
     if mode != "train":
         raise BadInput([Fault(key=PLACE, found=f"yolo {mode} trains nothing", cure="autofit fits trainings: yolo detect train ...")])

@@ -84,15 +84,20 @@ def going_on(command: Command, copy: Path) -> Command:
     return replace(command, argv=(*words[: first + 1], *kept, "resume=True"))
 
 
+def best(weights: Path) -> Path:
+    """Of a training whose every epoch is done."""
+    path = weights / "best.pt"
+    return path if path.exists() and not checkpoint_files.fault(path) else weights / "last.pt"
+
+
 def finishing(task: str, weights: Path, command: Command) -> Command:
     """What is left where every epoch is done: the last validation, of the best checkpoint."""
-    best = (
-        weights / "best.pt" if (weights / "best.pt").exists() and not checkpoint_files.fault(weights / "best.pt") else weights / "last.pt"
-    )
     kept = ("data=", "imgsz=", "device=", "batch=", "workers=")
     words = [word for word in command.argv if word.startswith(kept)]
     place = [f"project={weights.parent}", "name=final", "exist_ok=True"]
-    return Command(argv=("yolo", task, "val", f"model={best}", *words, *place, "plots=False"), env=command.env, files=command.files)
+    return Command(
+        argv=("yolo", task, "val", f"model={best(weights)}", *words, *place, "plots=False"), env=command.env, files=command.files
+    )
 
 
 def with_workers(command: Command, workers: int) -> Command:

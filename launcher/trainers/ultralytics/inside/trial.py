@@ -9,13 +9,14 @@ the traps' own tests show it.
 
 Payload: ``model`` (str), ``task`` (str or None), ``args`` (this rung's native arguments), ``checkpointing`` (bool),
 ``val_batch`` (int or None), ``asked_batch`` and ``asked_nbs`` (int), ``cache_dir`` (folder for label caches, shared by a run's
-trials).
+trials); of a script that trains, ``script`` (its words) and ``given`` (what arrived at ``model.train`` when it was looked at).
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from launcher.shared.orders import Orders
 from launcher.shared.report import Phase
@@ -77,16 +78,19 @@ def run(orders: Orders, recorder: Recorder) -> None:
     )
     scans = isolate(recorder, plan.cache_folder)
 
-    from ultralytics import YOLO
-
+    from launcher.trainers.ultralytics.inside import script_trial
     from launcher.trainers.ultralytics.inside.trial_trainer import trial
-    from launcher.trainers.ultralytics.native.exact_trainer import trainer_for
 
-    model = YOLO(plan.model, task=plan.task)
-    refuse_uncovered(model.task)
     hooks = Hooks()
+
+    def made(base: Any) -> Any:
+        return trial(base, plan, recorder, scans, hooks)
+
     try:
-        model.train(trainer=trial(trainer_for(model), plan, recorder, scans, hooks), **plan.arguments)
+        if script := orders.payload.get("script"):
+            script_trial.run(script, orders.payload["given"], plan, made)
+        else:
+            _train(plan, made)
     except TrialDone:
         finite = recorder.report().loss_finite is not False
         if finite and (unseen := hooks.unseen(recorder.observed)):
@@ -95,3 +99,13 @@ def run(orders: Orders, recorder: Recorder) -> None:
             recorder.phase(Phase.DONE)
     else:
         raise RuntimeError("Ultralytics ended the training before the trial had seen its steps")
+
+
+def _train(plan: Plan, made: Callable[[Any], Any]) -> None:
+    from ultralytics import YOLO
+
+    from launcher.trainers.ultralytics.native.exact_trainer import trainer_for
+
+    model = YOLO(plan.model, task=plan.task)
+    refuse_uncovered(model.task)
+    model.train(trainer=made(trainer_for(model)), **plan.arguments)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ class TrialTrainer(Exact):
         if Path(self.save_dir).resolve() != self.plan.run_folder.resolve():
             raise NotCovered(f"Ultralytics writes into {self.save_dir} instead of the folder it was given; nothing was trained there")
         self._optimizer_asked = str(self.args.optimizer)
-        self.callbacks.clear()
+        _only_the_persons(self.callbacks)
         self.callbacks["on_train_batch_end"].append(type(self)._batch_ended)
         self.callbacks["on_val_batch_end"].append(self._validation_batch_ended)
         self.callbacks["on_train_end"].append(type(self)._ended)
@@ -228,6 +228,12 @@ class TrialTrainer(Exact):
 def trial(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[Scan], hooks: Hooks) -> Any:
     """The trainer of this trial, upon the exact trainer ``base``. No "Trainer" in its name: no loggers."""
     return type("Trial", (TrialTrainer, base), {"plan": plan, "recorder": recorder, "scans": scans, "hooks": hooks})
+
+
+def _only_the_persons(callbacks: MutableMapping[str, list[Any]]) -> None:
+    """Ultralytics' own callbacks are its loggers: they are none of a trial's. What a script has added is part of its training."""
+    for event, called in callbacks.items():
+        callbacks[event] = [one for one in called if not str(getattr(one, "__module__", "")).startswith("ultralytics.")]
 
 
 def _say_samples(recorder: Recorder, loader: Any, mode: str, asked: int) -> None:

@@ -32,6 +32,8 @@ class Settings:
     checkpointing: bool = False
     val_batch: int | None = None
     """Validation images per batch and GPU."""
+    tell: str | None = None
+    """File that gets the path of the folder that the run is kept in."""
 
     @classmethod
     def from_environment(cls) -> Settings:

@@ -78,6 +78,8 @@ class Exact(BaseTrainer):  # type: ignore[misc]
         self._asked_batch, self._asked_nbs = exact_settings.settings.asked(self.args.batch, self.args.nbs)
         self._ramp, self._warmup_epochs, self._own_batch = Ramp.of(self), self.args.warmup_epochs, self.args.batch
         self._refuse_what_cannot_be_exact()
+        if exact_settings.settings.tell:
+            Path(exact_settings.settings.tell).write_text(f"{Path(self.save_dir).absolute()}\n", encoding="utf-8")
 
     def _refuse_what_cannot_be_exact(self) -> None:
         batch, ranks, effective = self.args.batch, _ranks(self), effective_batch(self._asked_batch, self._asked_nbs)

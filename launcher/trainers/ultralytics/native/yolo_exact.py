@@ -18,6 +18,8 @@ Everything after the options goes to Ultralytics unchanged, so native arguments 
     Checkpoints on disk stay plain Ultralytics checkpoints.
 --val-batch N
     Images per validation batch (per GPU); Ultralytics takes twice the training batch.
+--tell FILE
+    FILE gets the path of the folder that Ultralytics keeps the run in.
 
 Checkpoints are written whole or not at all; Ultralytics writes over the last one in place.
 In-loop halving of the batch after an out-of-memory error (Ultralytics, first epoch) is off: this trainer runs what it was told, or fails.
@@ -57,6 +59,7 @@ def parse(argv: Sequence[str]) -> tuple[Settings, list[str]]:
     parser.add_argument("--accumulation-scale", metavar="K", help="asked batch / batch, a whole number or a fraction such as 3/2")
     parser.add_argument("--checkpointing", action="store_true", help="gradient checkpointing")
     parser.add_argument("--val-batch", type=int, metavar="N", help="images per validation batch and GPU")
+    parser.add_argument("--tell", metavar="FILE", help="gets the path of the folder that the run is kept in")
     parser.add_argument(
         "words", nargs=argparse.REMAINDER, metavar="...", help="the yolo command, e.g. detect train model=yolo11n.pt data=d.yaml"
     )

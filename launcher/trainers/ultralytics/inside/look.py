@@ -1,0 +1,82 @@
+"""Runs a script up to its training by Ultralytics, and tells what that would train. In a process of its own, which ends there.
+
+python -m launcher.trainers.ultralytics.inside.look FOUND.json SCRIPT.py [ARGUMENTS...]
+    FOUND.json gets what arrives at ``model.train``; it isn't written where the script ends before it trains
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import ultralytics
+from ultralytics.engine.model import Model
+from ultralytics.engine.trainer import BaseTrainer
+from ultralytics.utils import DEFAULT_CFG_DICT
+
+from launcher.trainers.ultralytics.native import script_training
+
+_ALWAYS = ("batch", "imgsz", "data")
+_LIBRARY = os.path.dirname(ultralytics.__file__)
+
+
+class Look:
+    """What is found goes to a file, and the process ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def trains(self, model: Any, trainer: Any, keywords: Mapping[str, Any]) -> NoReturn:
+        arrived = script_training.arriving(model, keywords)
+        given = {key: value for key, value in arrived.items() if key in _ALWAYS or value != DEFAULT_CFG_DICT.get(key)}
+        self.found(
+            model=str(model.overrides.get("model", "")),
+            task=model.task,
+            trainer=f"{trainer.__module__}.{trainer.__name__}" if trainer is not None else "",
+            given={key: value for key, value in given.items() if key not in script_training.PLACES and _told(value)},
+        )
+
+    def tunes(self, *_: Any, **__: Any) -> NoReturn:
+        self.found(instead="model.tune: many trainings, each with settings of its own")
+
+    def trains_directly(self, *_: Any, **__: Any) -> NoReturn:
+        self.found(instead="a trainer that the script makes itself, in the place of model.train")
+
+    def found(self, **what: Any) -> NoReturn:
+        self._path.write_text(json.dumps({**what, "place": _place()}), encoding="utf-8")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)  # nothing of the script runs any more: no handler, no thread
+
+
+def _told(value: Any) -> bool:
+    """Whether JSON can say it."""
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _place() -> list[Any]:
+    """File and line of the person's own that asks."""
+    frame = sys._getframe(1)
+    while frame is not None and (_LIBRARY in frame.f_code.co_filename or frame.f_code.co_filename in (__file__, script_training.__file__)):
+        frame = frame.f_back  # type: ignore[assignment]
+    return [frame.f_code.co_filename, frame.f_lineno] if frame is not None else ["", 0]
+
+
+def main(argv: Sequence[str]) -> None:
+    look = Look(Path(argv[0]))
+    script_training.hand_over(look.trains)
+    Model.tune = look.tunes
+    BaseTrainer.train = look.trains_directly
+    script_training.run(argv[1:])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

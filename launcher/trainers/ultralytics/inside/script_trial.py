@@ -1,0 +1,54 @@
+"""The trial of a training that a person's script asks for: the script runs up to it, and the trial is made in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from launcher.trainers.ultralytics.inside.plan import NotCovered, Plan, refuse_uncovered
+from launcher.trainers.ultralytics.native import script_training
+from launcher.trainers.ultralytics.native.exact_trainer import trainer_for
+
+
+class _Left(BaseException):
+    """The script is over: nothing in it catches this as an error of its own."""
+
+
+class _Trial:
+    """What the script's training comes to."""
+
+    def __init__(self, plan: Plan, given: Mapping[str, Any], made: Callable[[Any], Any]) -> None:
+        self._plan, self._given, self._made = plan, given, made
+        self.ended: BaseException | None = None
+
+    def take(self, model: Any, trainer: Any, keywords: Mapping[str, Any]) -> Any:
+        try:
+            self._train(model, trainer, keywords)
+        except BaseException as error:
+            self.ended = error
+        raise _Left
+
+    def _train(self, model: Any, trainer: Any, keywords: Mapping[str, Any]) -> None:
+        if trainer is not None:
+            raise NotCovered(f"the script brings a trainer of its own ({trainer.__name__}), which no trial covers")
+        if different := script_training.differing(script_training.arriving(model, keywords), self._given):
+            raise NotCovered(f"the script gives {', '.join(different)}: it asks for another training than the one that is tried")
+        refuse_uncovered(model.task)
+        wanted = {key: value for key, value in self._plan.arguments.items() if key != "model"}
+        script_training.plain_train(model, self._made(trainer_for(model)), **{**keywords, **wanted})
+
+
+def run(script: Sequence[str], given: Mapping[str, Any], plan: Plan, made: Callable[[Any], Any]) -> None:
+    """Raises what ended the trial, ``plan.TrialDone`` where it went through. ``made``: the trial's trainer upon the exact one."""
+    trial = _Trial(plan, given, made)
+    script_training.hand_over(trial.take)
+    try:
+        script_training.run(script)
+    except _Left:
+        pass
+    except BaseException:
+        if trial.ended is None:
+            raise
+    if trial.ended is None:
+        raise RuntimeError("the script ended before it came to its training")
+    raise trial.ended

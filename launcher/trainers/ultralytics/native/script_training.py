@@ -1,0 +1,72 @@
+"""Runs a script as ``python script.py`` does, with its training by Ultralytics handed to whoever takes it. Beside ``yolo_script.py``.
+
+A setting is seen, and set, where it arrives: at ``model.train``, whatever the script did to it before. The script's file is not changed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import yaml
+from ultralytics.cfg import TASK2DATA, get_cfg
+from ultralytics.engine.model import Model
+from ultralytics.utils import checks
+
+Takes = Callable[[Any, Any, Mapping[str, Any]], Any]
+"""(model, the script's own trainer or None, keywords of the call) -> what the script gets for its training."""
+
+plain_train: Callable[..., Any] = Model.train
+PLACES = ("project", "name", "save_dir", "exist_ok")
+"""Arguments that say where a run is kept."""
+_NOT_SAID = ("cfg", "mode", "task", "model", "session")
+
+
+def hand_over(takes: Takes) -> None:
+    """From now on every training that is asked of a model of Ultralytics' goes to ``takes``."""
+
+    def train(self: Any, trainer: Any = None, **keywords: Any) -> Any:
+        return takes(self, trainer, keywords)
+
+    Model.train = train
+
+
+def run(words: Sequence[str]) -> None:
+    """The script and its arguments, in this process, as its main program."""
+    script = os.path.abspath(words[0])
+    sys.argv = list(words)
+    sys.path.insert(0, os.path.dirname(os.path.realpath(script)))
+    main = ModuleType("__main__")
+    main.__file__ = script
+    main.__dict__["__builtins__"] = __builtins__
+    sys.modules["__main__"] = main
+    exec(compile(Path(script).read_bytes(), script, "exec", dont_inherit=True), main.__dict__)
+
+
+def arriving(model: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Every argument of a training as Ultralytics takes it: from a file (``cfg``), the model's own, the keywords; its defaults else."""
+    file = keywords.get("cfg")
+    own = yaml.safe_load(Path(checks.check_yaml(file)).read_text(encoding="utf-8")) if file else {**model.overrides, "data": None}
+    said = {"data": own.get("data") or TASK2DATA[model.task], **keywords}
+    said = {key: value for key, value in {**own, **said}.items() if key not in _NOT_SAID}
+    return {key: value for key, value in vars(get_cfg(overrides=said)).items() if key not in _NOT_SAID}
+
+
+def differing(arrived: Mapping[str, Any], expected: Mapping[str, Any]) -> list[str]:
+    """What arrives otherwise than it was expected, in words; where a run is kept doesn't count."""
+    return [
+        f"{key}={arrived.get(key)!r} instead of {value!r}"
+        for key, value in expected.items()
+        if key not in PLACES and _plain(arrived.get(key)) != _plain(value)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """As JSON gives it back."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return str(value) if isinstance(value, os.PathLike) else value

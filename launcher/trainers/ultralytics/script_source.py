@@ -1,0 +1,148 @@
+"""Where a script's source trains with Ultralytics, and how often; what it does with its model afterwards. Nothing is run."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from launcher.adapter.python_source import files_of, parsed
+from launcher.errors import PLACE, BadInput, Fault
+
+_MODELS = ("YOLO", "RTDETR", "NAS", "YOLOE", "YOLOWorld", "FastSAM")
+_AFTERWARDS = ("val", "export", "predict", "benchmark", "track")
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_BRANCHES = (ast.If, ast.Try, ast.Match, ast.IfExp)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A training in the source."""
+
+    file: Path
+    node: ast.Call
+    tree: ast.Module
+
+    @property
+    def line(self) -> int:
+        return self.node.lineno
+
+    def __str__(self) -> str:
+        return f"{self.file.name} line {self.line}"
+
+    @cached_property
+    def above(self) -> list[ast.AST]:
+        """What the call stands in, innermost first, up to its function (or the file) and with it."""
+        parents = {child: parent for parent in ast.walk(self.tree) for child in ast.iter_child_nodes(parent)}
+        found: list[ast.AST] = [parents[self.node]]
+        while found[-1] in parents and not isinstance(found[-1], _FUNCTIONS):
+            found.append(parents[found[-1]])
+        return found
+
+
+def trainings(script: Path) -> list[Call]:
+    """Calls of ``train`` in the script, and in the local modules that it imports, where Ultralytics is imported; in their order."""
+    found = []
+    for file in files_of(script) if script.is_file() else ():
+        _, tree = parsed(file)
+        if tree is not None and any(name.partition(".")[0] == "ultralytics" for name in _imported(tree)):
+            models = set(_models(tree))
+            calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _trains(node, models)]
+            found += [Call(file, node, tree) for node in sorted(calls, key=lambda node: node.lineno)]
+    return found
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (one.name for one in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
+def _models(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and _is_model(node.value):
+            yield from (ast.unparse(target) for target in node.targets)
+
+
+def _is_model(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _MODELS
+
+
+def _trains(node: ast.Call, models: set[str]) -> bool:
+    """``model.train(...)`` with settings: a module of torch's is told no more than ``train(True)``."""
+    if not (isinstance(node.func, ast.Attribute) and node.func.attr in ("train", "tune")):
+        return False
+    settings = [keyword for keyword in node.keywords if keyword.arg != "mode"]
+    model = _is_model(node.func.value) or ast.unparse(node.func.value) in models
+    return bool(settings and node.func.attr == "train") or (model and not node.args)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# How often
+
+
+def refuse_several(calls: Sequence[Call]) -> None:
+    """Raises BadInput for a script that trains again and again. Two trainings of which one is chosen are one."""
+    for number, call in enumerate(calls):
+        looped = next((node for node in call.above if isinstance(node, (ast.For, ast.While))), None)
+        if looped is not None and not _until_it_works(looped):
+            _several(f"{call} trains in a loop")
+        again = next((other for other in calls[number + 1 :] if other.tree is call.tree and _both(call, other)), None)
+        if again is not None:
+            _several(f"{call} trains, and line {again.line} trains again")
+
+
+def _several(found: str) -> None:
+    cure = "autofit fits one training a launch: let the script take which one from its command line, and launch it for each."
+    raise BadInput([Fault(key=PLACE, found=found, cure=cure)])
+
+
+def _until_it_works(loop: ast.For | ast.While) -> bool:
+    """A loop around a training that is tried again where it fails: only its first training is made."""
+    inside = list(ast.walk(loop))
+    return any(isinstance(node, ast.Try) for node in inside) and any(isinstance(node, (ast.Break, ast.Return)) for node in inside)
+
+
+def _both(one: Call, other: Call) -> bool:
+    """Whether both run: in the same function (or in none), not in two branches, and not after one that leaves."""
+    if one.above[-1] is not other.above[-1]:
+        return False
+    shared = next(node for node in one.above if node in other.above)
+    if isinstance(shared, _BRANCHES) and _branch(shared, one) != _branch(shared, other):
+        return False
+    below = one.above[: one.above.index(shared)]
+    return not any(isinstance(node, _BRANCHES) and _leaves(node, one) for node in below)
+
+
+def _branch(node: ast.AST, call: Call) -> tuple[str, int]:
+    """By which part of a node one comes to the call: the name of its field; of handlers and cases their number, too."""
+    for name, value in ast.iter_fields(node):
+        parts = value if isinstance(value, list) else [value]
+        for number, part in enumerate(parts):
+            if isinstance(part, ast.AST) and any(one is call.node for one in ast.walk(part)):
+                return name, number if name in ("handlers", "cases") else 0
+    raise ValueError(f"{call} stands in no part of line {getattr(node, 'lineno', 0)}")
+
+
+def _leaves(node: ast.AST, call: Call) -> bool:
+    """Whether the branch in which the call stands ends with leaving its function, or the program."""
+    statements = getattr(node, _branch(node, call)[0])
+    last = statements[-1] if isinstance(statements, list) else None
+    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
+        return ast.unparse(last.value.func) in ("exit", "quit", "sys.exit", "os._exit")
+    return isinstance(last, (ast.Return, ast.Raise, ast.Break, ast.Continue))
+
+
+def afterwards(script: Path) -> str:
+    """What the script does with its model after the training, in words; empty where nothing of it is seen."""
+    found = [
+        f"{node.func.attr} (line {node.lineno})"
+        for call in trainings(script)[:1]
+        for node in ast.walk(call.tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _AFTERWARDS and node.lineno > call.line
+    ]
+    return ", ".join(found)

@@ -1,0 +1,147 @@
+"""A script that trains with Ultralytics is that trainer's: what arrives at ``model.train`` is what it asks for, and is set there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher.adapter.recognised import Understood
+from launcher.cli import recipe_draft, recognise
+from launcher.config.schema import Recipe
+from launcher.errors import BadInput
+from launcher.ladder.build import ladder_of
+from launcher.trainers.suite import cpu_budget
+from launcher.trainers.ultralytics import in_script
+from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
+
+SAFE = """import argparse
+from ultralytics import YOLO
+
+CONFIG = {'batch': 64, 'imgsz': 1280, 'epochs': 200, 'device': [0, 1, 2, 3], 'project': 'runs/garbage', 'optimizer': 'AdamW'}
+
+def train(args):
+    config = {**CONFIG, 'data': args.data}
+    config['batch'] //= args.parts
+    model = YOLO('yolov8n.yaml')
+    with open('log.txt', 'a') as log:
+        log.write('begun')
+    results = model.train(**config)
+    model.val()
+
+if __name__ == '__main__':
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--data')
+    parser.add_argument('--parts', type=int, default=2)
+    train(parser.parse_args())
+"""
+
+
+def understood(source: str, *arguments: str) -> Understood:
+    Path("train.py").write_text(source)
+    return recognise.understand([sys.executable, "train.py", *arguments])
+
+
+def refused(source: str, *arguments: str) -> str:
+    with pytest.raises(BadInput) as caught:
+        understood(source, *arguments)
+    return str(caught.value.faults[0])
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_script_with_a_dict_asks_for_what_arrives_and_is_left_as_it_is(folder: Path, yolo_dataset: Path) -> None:
+    found = understood(SAFE, "--data", str(yolo_dataset))
+    assert found.adapter == "ultralytics" and found.data == str(yolo_dataset) and found.task == "detect"
+    assert found.ask == {"model": "yolov8n.yaml", "micro_batch": 32, "image_size": 1280, "checkpointing": False}
+    assert "project" not in found.args["given"] and found.args["given"]["optimizer"] == "AdamW"
+    said = recipe_draft.beliefs(found)
+    assert "micro_batch      32       batch (as it arrives at model.train, train.py line 12)" in said
+    assert any("accumulation     2" in line and "step of 64 images after its warm-up" in line for line in said)
+    assert Path("train.py").read_text() == SAFE
+
+
+def given(data: Path, **more: object) -> Recipe:
+    """As the test above has understood it."""
+    return Recipe.model_validate(
+        {
+            "name": "mine",
+            "data": str(data),
+            "ask": {"model": "yolov8n.yaml", "micro_batch": 32, "image_size": 1280, "checkpointing": False},
+            "trainer": {
+                "adapter": "ultralytics",
+                "task": "detect",
+                "args": {
+                    "command": [sys.executable, "-u", "train.py", "--data", str(data)],
+                    "given": {"batch": 32, "imgsz": 1280, "epochs": 200, "device": [0, 1, 2, 3], "data": str(data), "optimizer": "AdamW"},
+                    **more,
+                },
+            },
+            "ladder": {"order": ("micro_batch", "image_size", "checkpointing")},
+            "device": {"kind": "cpu"},
+        }
+    )
+
+
+def words(recipe: Recipe, index: int, folder: Path) -> list[str]:
+    adapter = UltralyticsAdapter(recipe)
+    command = adapter.full_run(ladder_of(adapter).rungs[index], cpu_budget(), folder=folder)
+    assert {path.name for path in command.files} > {"yolo_script.py", "script_training.py", "exact_trainer.py"}
+    return list(command.argv)
+
+
+def test_rung_0_sets_nothing_but_the_device(folder: Path, yolo_dataset: Path) -> None:
+    native = folder / "native"
+    assert words(given(yolo_dataset), 0, folder) == [
+        sys.executable, "-u", str(native / "yolo_script.py"), "--tell", str(native / "kept_in"), "device=cpu", "--", "train.py", "--data",
+        str(yolo_dataset),
+    ]  # fmt: skip
+
+
+def test_a_rung_is_set_beside_what_the_script_gives_at_the_batch_that_it_really_steps_with(folder: Path, yolo_dataset: Path) -> None:
+    said = words(given(yolo_dataset), 1, folder)
+    assert said[3:7] == ["--asked-batch", "32", "--asked-nbs", "64"]
+    assert said[7:9] == ["--given", "batch=32"] and {"batch=16", "device=cpu"} < set(said)
+    assert not any(word.startswith(("nbs=", "weight_decay=", "imgsz=", "epochs=", "data=", "model=")) for word in said)
+
+
+def test_arguments_of_the_recipe_go_before_those_of_the_script(folder: Path, yolo_dataset: Path) -> None:
+    said = words(given(yolo_dataset, epochs=3, mosaic=0.0), 0, folder)
+    assert {"epochs=3", "mosaic=0.0"} < set(said) and said[3:5] == ["--given", "epochs=200"]
+
+
+def test_arguments_of_the_script_are_held_to_ultralytics_own(yolo_dataset: Path) -> None:
+    recipe = given(yolo_dataset, quantize=8)
+    assert any("quantize" in fault.key for fault in UltralyticsAdapter(recipe).check())
+    assert not UltralyticsAdapter(given(yolo_dataset)).check()
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("model = YOLO('yolov8n.yaml')\nmodel.train(data='d.yaml', batch=-1)", "train.py line 3 asks for batch=-1, Ultralytics' own guess"),
+        ("model = YOLO('yolov8n.yaml')\nmodel.tune(data='d.yaml')", "model.tune: many trainings"),
+        ("import sys\nsys.exit('say --data')\nYOLO('yolov8n.yaml').train(data=1)", "ended before its training (exit status 1): say --data"),
+    ],
+)
+def test_what_can_not_be_turned_is_refused_with_its_line(source: str, said: str) -> None:
+    assert said in refused(f"from ultralytics import YOLO\n{source}\n")
+
+
+def test_what_is_not_started_as_python_script_is_refused_in_words() -> None:
+    Path("train.py").write_text(SAFE)
+    with pytest.raises(BadInput, match=r"isn't started as python train\.py"):
+        in_script.understand(["torchrun", "--nproc_per_node", "2", "train.py"])
+
+
+def test_a_python_of_another_environment_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    Path("train.py").write_text(SAFE)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "other"], check=True)
+    with pytest.raises(BadInput, match=r"other/bin/python, which isn't the environment that autofit runs in"):
+        in_script.understand(["other/bin/python", "train.py"])
