@@ -51,7 +51,7 @@ class Script:
         """What of a rung's arguments is to be set: all that the script doesn't give by itself."""
         return {key: value for key, value in args.items() if key != "model" and not self._gives(key, value)}
 
-    def _gives(self, key: str, value: Any) -> bool:
+    def _gives(self, key: str, value: object) -> bool:
         if key in PLACES:
             return False  # where the script keeps its run isn't looked at
         own = self.given[key] if key in self.given else value_of({}, key) if key in known() else None

@@ -7,6 +7,7 @@ whether the script trains with it; what it computes, parses and loads is its own
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 import tempfile
@@ -15,16 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from launcher.adapter.commands import script_among
-from launcher.adapter.recognised import Belief, Understood
+from launcher.adapter.recognised import Belief, Doubt, Understood
 from launcher.errors import PLACE, BadInput, Fault
 from launcher.machine import process
 from launcher.trainers.ultralytics import arguments as yolo_arguments
 from launcher.trainers.ultralytics import environment, script_source
+from launcher.worker.quiet import QUIET
 
 LONGEST_S = 300.0
 """So long may a script take to its training, imports included."""
 _INSIDE = "launcher.trainers.ultralytics.inside.look"
 _ORDER = ("micro_batch", "image_size", "checkpointing", "multi_scale")
+_WHEELS = {"model": "model", "batch": "micro_batch", "imgsz": "image_size", "multi_scale": "multi_scale"}
 _TAIL_CHARACTERS = 1500
 
 
@@ -69,13 +72,20 @@ def _looked(script: Sequence[str]) -> Mapping[str, Any]:
     with tempfile.TemporaryDirectory(prefix="autofit-look-") as place:
         file = Path(place) / "found.json"
         command = process.python_module(_INSIDE, str(file), *script)
-        status, said = process.output_of(command, env=environment.prepare(Path(place)), timeout_s=LONGEST_S)
+        env = {**QUIET, **environment.prepare(Path(place)), "TMPDIR": place}
+        status, said = process.output_of(command, env=env, timeout_s=LONGEST_S)
         if file.exists():
             found: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
             return found
     ended = f"took longer than {LONGEST_S:g} s to its training" if status == 124 else f"ended before its training (exit status {status})"
     cure = "Let it come to model.train when it is started so; it is run that far to see what it asks for."
-    raise BadInput([Fault(key=PLACE, found=f"{script[0]} {ended}: {said.strip()[-_TAIL_CHARACTERS:]}", cure=cure)])
+    raise BadInput([Fault(key=PLACE, found=f"{script[0]} {ended}: {_last_words(said)}", cure=cure)])
+
+
+def _last_words(said: str) -> str:
+    """The error; of other words the last lines, as argparse ends."""
+    lines = said.strip().splitlines()
+    return " ".join(lines[-1:] if "Traceback" in said else lines[-3:])[-_TAIL_CHARACTERS:] or "it said nothing"
 
 
 def _short(file: str) -> str:
@@ -86,12 +96,11 @@ def _short(file: str) -> str:
 def _refuse(found: Mapping[str, Any], place: str) -> None:
     """Raises BadInput for a training that autofit can't turn."""
     given = found.get("given", {})
-    batch, size = given.get("batch"), given.get("imgsz")
+    size = given.get("imgsz")
     wrong = [
         (found.get("instead"), found.get("instead"), "autofit fits one training of model.train(...)."),
         (found.get("trainer"), f"trainer={found.get('trainer')}, a trainer of the script's own", "Launch it without autofit."),
         (given.get("resume"), f"resume={given.get('resume')!r}", "A launch is a new training: let the script begin one."),
-        (not _is_count(batch), f"batch={batch!r}, Ultralytics' own guess", "Say the batch you want: batch=64."),
         (not _is_count(size), f"imgsz={size!r}", "autofit knows square sizes: imgsz=640."),
         (not isinstance(given.get("data"), str), f"data={given.get('data')!r}", "autofit knows one data set a training: data='data.yaml'."),
     ]
@@ -105,22 +114,27 @@ def _is_count(value: Any) -> bool:
 
 
 def _understood(words: Sequence[str], found: Mapping[str, Any], place: str) -> Understood:
-    given = found["given"]
-    multi_scale = {"multi_scale": given["multi_scale"]} if "multi_scale" in given else {}
-    ask = {"model": found["model"], "micro_batch": given["batch"], "image_size": given["imgsz"], "checkpointing": False, **multi_scale}
-    source = f"as it arrives at model.train, {place}"
-    spelled = {"model": "model", "micro_batch": "batch", "image_size": "imgsz", "multi_scale": "multi_scale"}
-    beliefs = [Belief(wheel=wheel, value=ask[wheel], spelling=name, source=source) for wheel, name in spelled.items() if wheel in ask]
+    given, source = found["given"], f"as it arrives at model.train, {place}"
+    said = {"model": found["model"], "batch": given["batch"], "imgsz": given["imgsz"], "multi_scale": given.get("multi_scale")}
+    ask = {wheel: said[name] for name, wheel in _WHEELS.items() if said[name] is not None}
+    guessed = not _is_count(given["batch"])
+    if guessed:
+        del ask["micro_batch"]
+    beliefs = [Belief(wheel=wheel, value=ask[wheel], spelling=name, source=source) for name, wheel in _WHEELS.items() if wheel in ask]
+    own = () if guessed else own_accumulation(given["batch"], given)
+    cure = f"say the batch you want, as in autofit run ask.micro_batch=32 -- {shlex.join(words)}"
+    doubt = Doubt(wheel="micro_batch", text=f"{place} asks for batch={given['batch']!r}, Ultralytics' own guess: {cure}")
     return Understood(
         adapter="ultralytics",
         words=tuple(words),
-        beliefs=(*beliefs, *own_accumulation(given["batch"], given)),
+        beliefs=(*beliefs, *own),
+        doubts=(doubt,) if guessed else (),
         groups=("trainer: ultralytics",),
-        ask=ask,
+        ask={**ask, "checkpointing": False},
         args={"command": list(words), "given": given},
         data=given["data"],
         task=found["task"],
-        ladder={"order": [wheel for wheel in _ORDER if wheel in ask]},
+        ladder={"order": [wheel for wheel in _ORDER if wheel != "multi_scale" or wheel in ask]},
         comments={"trainer.args.command": "the script as it stands", "trainer.args.given": "what arrives at model.train"},
     )
 

@@ -12,6 +12,7 @@ from launcher.adapter.python_source import files_of, parsed
 from launcher.errors import PLACE, BadInput, Fault
 
 _MODELS = ("YOLO", "RTDETR", "NAS", "YOLOE", "YOLOWorld", "FastSAM")
+_TRAINERS = tuple(f"{kind}Trainer" for kind in ("Detection", "Segmentation", "Pose", "OBB", "Classification", "RTDETR", "World"))
 _AFTERWARDS = ("val", "export", "predict", "benchmark", "track")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _BRANCHES = (ast.If, ast.Try, ast.Match, ast.IfExp)
@@ -69,7 +70,8 @@ def _models(tree: ast.Module) -> Iterator[str]:
 
 
 def _is_model(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _MODELS
+    name = ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+    return name in _MODELS or name in _TRAINERS
 
 
 def _trains(node: ast.Call, models: set[str]) -> bool:

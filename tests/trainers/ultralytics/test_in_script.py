@@ -64,7 +64,7 @@ def test_a_script_with_a_dict_asks_for_what_arrives_and_is_left_as_it_is(folder:
     said = recipe_draft.beliefs(found)
     assert "micro_batch      32       batch (as it arrives at model.train, train.py line 12)" in said
     assert any("accumulation     2" in line and "step of 64 images after its warm-up" in line for line in said)
-    assert Path("train.py").read_text() == SAFE
+    assert [one.name for one in folder.iterdir() if one != yolo_dataset.parent] == ["train.py"] and Path("train.py").read_text() == SAFE
 
 
 def given(data: Path, **more: object) -> Recipe:
@@ -122,10 +122,19 @@ def test_arguments_of_the_script_are_held_to_ultralytics_own(yolo_dataset: Path)
     assert not UltralyticsAdapter(given(yolo_dataset)).check()
 
 
+def test_a_batch_that_ultralytics_would_guess_is_asked_for(yolo_dataset: Path) -> None:
+    found = understood("from ultralytics import YOLO\nYOLO('yolov8n.yaml').train(data='d.yaml', batch=-1)\n")
+    with pytest.raises(BadInput, match=r"train\.py line 2 asks for batch=-1, Ultralytics' own guess: say .*ask\.micro_batch=32"):
+        recognise.refuse_doubts(found, overrides=())
+    recognise.refuse_doubts(found, overrides=("ask.micro_batch=32",))
+    recipe = given(yolo_dataset)
+    recipe.trainer.args["given"]["batch"] = -1
+    assert {"batch=32", "batch=-1"} < set(words(recipe, 0, Path.cwd()))
+
+
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("model = YOLO('yolov8n.yaml')\nmodel.train(data='d.yaml', batch=-1)", "train.py line 3 asks for batch=-1, Ultralytics' own guess"),
         ("model = YOLO('yolov8n.yaml')\nmodel.tune(data='d.yaml')", "model.tune: many trainings"),
         ("import sys\nsys.exit('say --data')\nYOLO('yolov8n.yaml').train(data=1)", "ended before its training (exit status 1): say --data"),
     ],

@@ -27,6 +27,7 @@ def written(source: str, folder: Path) -> Path:
         "def main():\n    model = build()\n    model.train(data=args.data)\nmain()\n",
         "class Job:\n    def run(self):\n        self.model.train(**self.config)\n",
         "model = YOLO('a.yaml')\nmodel.train()\n",
+        "from ultralytics.models.yolo.detect import DetectionTrainer\ntrainer = DetectionTrainer(overrides=config)\ntrainer.train()\n",
     ],
 )
 def test_trainings_are_found_whatever_the_model_is_called(source: str, tmp_path: Path) -> None:

@@ -38,24 +38,12 @@ from launcher.trainers.script.inside.probe.settings import LEAST_STEPS, LOADED, 
 from launcher.trainers.script.inside.watch import Watch
 from launcher.worker.budgeted import SHIM
 from launcher.worker.lifeline import die_with_parent
+from launcher.worker.overlay import FILES
+from launcher.worker.quiet import QUIET
 from launcher.worker.recorder import Recorder
 
 from .probe.by_hand import ENOUGH
-from .probe.overlay import FILES
 
-QUIET = {
-    "WANDB_MODE": "disabled",
-    "COMET_MODE": "disabled",
-    "CLEARML_OFFLINE_MODE": "1",
-    "NEPTUNE_MODE": "debug",
-    "MLFLOW_TRACKING_URI": "",
-    "HF_HUB_OFFLINE": "1",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-    "PYTHONDONTWRITEBYTECODE": "1",
-    "PYTHONUNBUFFERED": "1",
-}
-"""No uploads, no downloads, no caches beside the person's files."""
 FORCE = 'make it validate early with trainer.args.validation: {force: "--val-every 1"} (words of the script\'s own), or say {none: true}'
 _TAIL_CHARACTERS = 20_000
 MOST_WRITTEN = 1000

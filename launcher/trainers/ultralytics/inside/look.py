@@ -1,7 +1,8 @@
 """Runs a script up to its training by Ultralytics, and tells what that would train. In a process of its own, which ends there.
 
 python -m launcher.trainers.ultralytics.inside.look FOUND.json SCRIPT.py [ARGUMENTS...]
-    FOUND.json gets what arrives at ``model.train``; it isn't written where the script ends before it trains
+    FOUND.json gets what arrives at ``model.train``; it isn't written where the script ends before it trains. What the script writes goes
+    to the folder of that file
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ from ultralytics.engine.trainer import BaseTrainer
 from ultralytics.utils import DEFAULT_CFG_DICT
 
 from launcher.trainers.ultralytics.native import script_training
+from launcher.trainers.ultralytics.native.exact_settings import Refused
+from launcher.trainers.ultralytics.native.exact_trainer import trainer_for
+from launcher.worker import overlaid_libraries
+from launcher.worker.after_import import after_import
+from launcher.worker.overlay import Overlay
 
 _ALWAYS = ("batch", "imgsz", "data")
 _LIBRARY = os.path.dirname(ultralytics.__file__)
@@ -31,10 +37,14 @@ class Look:
         self._path = path
 
     def trains(self, model: Any, trainer: Any, keywords: Mapping[str, Any]) -> NoReturn:
+        try:
+            trainer_for(model)
+        except Refused as refused:
+            self.found(instead=str(refused))
         arrived = script_training.arriving(model, keywords)
         given = {key: value for key, value in arrived.items() if key in _ALWAYS or value != DEFAULT_CFG_DICT.get(key)}
         self.found(
-            model=str(model.overrides.get("model", "")),
+            model=str(script_training.from_start(model.overrides.get("model", ""))),
             task=model.task,
             trainer=f"{trainer.__module__}.{trainer.__name__}" if trainer is not None else "",
             given={key: value for key, value in given.items() if key not in script_training.PLACES and _told(value)},
@@ -71,7 +81,10 @@ def _place() -> list[Any]:
 
 
 def main(argv: Sequence[str]) -> None:
-    look = Look(Path(argv[0]))
+    look, place = Look(Path(argv[0])), Path(argv[0]).parent
+    overlay = Overlay(place / "overlay", kept=(place,))
+    overlay.install()
+    after_import(overlaid_libraries.hooks(overlay))
     script_training.hand_over(look.trains)
     Model.tune = look.tunes
     BaseTrainer.train = look.trains_directly

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+from launcher.shared.orders import Orders
 from launcher.trainers.ultralytics.inside.plan import NotCovered, Plan, refuse_uncovered
 from launcher.trainers.ultralytics.native import script_training
 from launcher.trainers.ultralytics.native.exact_trainer import trainer_for
+from launcher.worker import overlaid_libraries
+from launcher.worker.after_import import after_import
+from launcher.worker.overlay import Overlay
+from launcher.worker.quiet import QUIET
 
 
 class _Left(BaseException):
@@ -38,17 +47,29 @@ class _Trial:
         script_training.plain_train(model, self._made(trainer_for(model)), **{**keywords, **wanted})
 
 
-def run(script: Sequence[str], given: Mapping[str, Any], plan: Plan, made: Callable[[Any], Any]) -> None:
+def run(orders: Orders, plan: Plan, made: Callable[[Any], Any]) -> None:
     """Raises what ended the trial, ``plan.TrialDone`` where it went through. ``made``: the trial's trainer upon the exact one."""
-    trial = _Trial(plan, given, made)
+    trial = _Trial(plan, orders.payload["given"], made)
     script_training.hand_over(trial.take)
-    try:
-        script_training.run(script)
-    except _Left:
-        pass
-    except BaseException:
+    with tempfile.TemporaryDirectory(prefix="autofit-", ignore_cleanup_errors=True) as temporary:
+        _writes_go_aside(orders, plan, temporary)
+        try:
+            script_training.run(orders.payload["script"])
+        except _Left:
+            pass
+        except BaseException:
+            if trial.ended is None:
+                raise
         if trial.ended is None:
-            raise
-    if trial.ended is None:
-        raise RuntimeError("the script ended before it came to its training")
-    raise trial.ended
+            raise RuntimeError("the script ended before it came to its training")
+        raise trial.ended
+
+
+def _writes_go_aside(orders: Orders, plan: Plan, temporary: str) -> None:
+    """What the script writes before its training goes to the trial's folder; nothing is sent, and no caches are left beside its modules."""
+    os.environ.update({**QUIET, "TMPDIR": temporary})
+    tempfile.tempdir, sys.dont_write_bytecode = temporary, True
+    own = (orders.folder, plan.cache_folder, os.environ["YOLO_CONFIG_DIR"], os.environ["MPLCONFIGDIR"], temporary)
+    overlay = Overlay(orders.scratch / "overlay", kept=[Path(place) for place in own])
+    overlay.install()
+    after_import(overlaid_libraries.hooks(overlay))

@@ -87,8 +87,8 @@ def run(orders: Orders, recorder: Recorder) -> None:
         return trial(base, plan, recorder, scans, hooks)
 
     try:
-        if script := orders.payload.get("script"):
-            script_trial.run(script, orders.payload["given"], plan, made)
+        if "script" in orders.payload:
+            script_trial.run(orders, plan, made)
         else:
             _train(plan, made)
     except TrialDone:

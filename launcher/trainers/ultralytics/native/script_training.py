@@ -21,6 +21,7 @@ Takes = Callable[[Any, Any, Mapping[str, Any]], Any]
 """(model, the script's own trainer or None, keywords of the call) -> what the script gets for its training."""
 
 plain_train: Callable[..., Any] = Model.train
+STARTED_IN = os.getcwd()
 PLACES = ("project", "name", "save_dir", "exist_ok")
 """Arguments that say where a run is kept."""
 _NOT_SAID = ("cfg", "mode", "task", "model", "session")
@@ -53,7 +54,14 @@ def arriving(model: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
     own = yaml.safe_load(Path(checks.check_yaml(file)).read_text(encoding="utf-8")) if file else {**model.overrides, "data": None}
     said = {"data": own.get("data") or TASK2DATA[model.task], **keywords}
     said = {key: value for key, value in {**own, **said}.items() if key not in _NOT_SAID}
-    return {key: value for key, value in vars(get_cfg(overrides=said)).items() if key not in _NOT_SAID}
+    arrived = {key: value for key, value in vars(get_cfg(overrides=said)).items() if key not in _NOT_SAID}
+    return {**arrived, "data": from_start(arrived["data"])}
+
+
+def from_start(name: Any) -> Any:
+    """A file's name as it is found from the folder that the program was started in, for a script that goes to another."""
+    moved = isinstance(name, (str, os.PathLike)) and os.getcwd() != STARTED_IN and os.path.exists(name)
+    return os.path.abspath(name) if moved else name
 
 
 def differing(arrived: Mapping[str, Any], expected: Mapping[str, Any]) -> list[str]:

@@ -34,6 +34,7 @@ The options travel in the environment variable ``YOLO_EXACT``, so Ultralytics' o
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -65,6 +66,7 @@ def parse(argv: Sequence[str]) -> tuple[Settings, list[str]]:
     )
     found = vars(parser.parse_args(argv))
     words = found.pop("words")
+    found["tell"] = found["tell"] and os.path.abspath(found["tell"])
     if found["asked_batch"] and found["accumulation_scale"]:
         parser.error("--asked-batch and --accumulation-scale say the same thing: give one of them")
     return Settings(**found), words

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -106,7 +107,9 @@ def parse(argv: Sequence[str]) -> tuple[Settings, Training, list[str]]:
     at = list(argv).index("--") if "--" in argv else len(argv)
     parser = argparse.ArgumentParser(prog="yolo_script.py", description="A script's training, exactly.", allow_abbrev=False)
     parser.add_argument("--given", action="append", default=[], metavar="KEY=VALUE", help="what the script gives to model.train")
-    parser.add_argument("--trained", default="", metavar="WEIGHTS", help="the training is done: validate these, and go on")
+    parser.add_argument(
+        "--trained", default="", metavar="WEIGHTS", type=os.path.abspath, help="the training is done: these are its weights"
+    )
     parser.add_argument("--only", action="store_true", help="the script ends with its training")
     ours, rest = parser.parse_known_args(argv[:at])
     settings, words = yolo_exact.parse(rest)
@@ -123,7 +126,7 @@ def _values(words: Sequence[str]) -> dict[str, Any]:
         try:
             found[key] = json.loads(value)
         except ValueError:
-            found[key] = smart_value(value)
+            found[key] = os.path.abspath(value) if key == "resume" else smart_value(value)
     return found
 
 

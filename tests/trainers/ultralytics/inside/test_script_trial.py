@@ -9,12 +9,16 @@ import pytest
 
 from launcher.shared.report import Phase
 from tests.trainers.ultralytics.conftest import RunTrial
+from tests.trainers.ultralytics.inside.test_trial import assert_out_of_memory
 
 SCRIPT = """import sys
 from pathlib import Path
 from ultralytics import YOLO
 CONFIG = dict(batch=8, imgsz=64, data=sys.argv[1], epochs=100, plots=False, device='cpu', nbs=16)
+import helper
 print('before')
+Path('log.txt').write_text('begun')
+print('read back', Path('log.txt').read_text())
 try:
     model = YOLO('yolov8n.yaml')
     model.add_callback('on_train_batch_start', lambda trainer: print('the callback saw', trainer.batch_size))
@@ -31,8 +35,10 @@ def payload(script: Path, data: Path, **given: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
-    path = tmp_path / "train.py"
+    path = tmp_path / "persons" / "train.py"
+    path.parent.mkdir()
     path.write_text(SCRIPT)
+    (path.parent / "helper.py").touch()
     return path
 
 
@@ -40,14 +46,14 @@ def test_the_rung_is_tried_where_the_script_trains_and_nothing_behind_it_runs(ru
     ran = run_trial(shapes().yaml, cwd=script.parent, **payload(script, shapes().yaml))
     assert ran.report.phase == Phase.DONE, ran.output
     assert ran.report.observed["micro_batch"] == 4 and ran.report.facts["effective_batch"] == 16
-    assert "before" in ran.output and "the callback saw 4" in ran.output and "caught" not in ran.output
-    assert not (script.parent / "after").exists() and not (script.parent / "runs").exists()
+    assert "read back begun" in ran.output and "the callback saw 4" in ran.output and "caught" not in ran.output
+    assert sorted(one.name for one in script.parent.iterdir()) == ["helper.py", "train.py"]
 
 
 def test_out_of_memory_ends_the_trial_though_the_script_catches_it(run_trial: RunTrial, shapes: Any, script: Path) -> None:
-    ran = run_trial(shapes().yaml, cwd=script.parent, cap_mib=90, **payload(script, shapes().yaml))
-    assert ran.status == 1 and ran.report.failure is not None and "caught" not in ran.output
-    assert ran.report.failure.types[-1] in ("RuntimeError", "MemoryError") or "memory" in ran.report.failure.message.lower()
+    ran = run_trial(shapes().yaml, cwd=script.parent, cap_mib=100, args={"imgsz": 96}, **payload(script, shapes().yaml))
+    assert_out_of_memory(ran, Phase.TRAIN)
+    assert "caught" not in ran.output
 
 
 def test_a_script_that_gives_something_else_now_is_told_with_both_values(run_trial: RunTrial, shapes: Any, script: Path) -> None:

@@ -27,8 +27,8 @@ from launcher.trainers.script.inside.caches import CACHES, huggingface
 from launcher.trainers.script.inside.plainly import injected
 from launcher.trainers.script.inside.probe.settings import Settings
 from launcher.trainers.script.inside.same.told import OVER
-from launcher.trainers.script.inside.trial import QUIET
 from launcher.worker.lifeline import die_with_parent
+from launcher.worker.quiet import QUIET
 from launcher.worker.recorder import Recorder
 
 LOOK_S = 0.05

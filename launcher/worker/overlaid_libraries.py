@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal
 
 from .overlay import Overlay
-from .session import Session
 
 
-def hooks(overlay: Overlay, session: Session) -> dict[str, Callable[[ModuleType], None]]:
-    """Module name -> what to do when it has been imported."""
+def hooks(overlay: Overlay, *, forwarding: Callable[[], bool] = lambda: False) -> dict[str, Callable[[ModuleType], None]]:
+    """Module name -> what to do when it has been imported. ``forwarding``: whether nothing is really trained now."""
     return {
-        "torch.serialization": lambda module: _torch(module, overlay, session),
+        "torch.serialization": lambda module: _torch(module, overlay, forwarding),
         **{name: functools.partial(_taught, overlay=overlay, functions=functions) for name, functions in _NATIVE.items()},
     }
 
@@ -107,7 +107,7 @@ def _like(path: Any, to: Callable[[Any], Any]) -> Any:
     return os.fsdecode(os.fspath(to(path)))
 
 
-def _torch(module: Any, overlay: Overlay, session: Session) -> None:
+def _torch(module: Any, overlay: Overlay, forwarding: Callable[[], bool]) -> None:
     save, load = module.save, module.load
 
     @functools.wraps(save)
@@ -117,7 +117,7 @@ def _torch(module: Any, overlay: Overlay, session: Session) -> None:
             save(obj, f, *args, **kwargs)
             return
         target = overlay.writable(f, keep=False)
-        if session.forwarding and overlay.there(target):
+        if forwarding() and overlay.there(target):
             return  # saved before, and nothing has been trained since
         save(obj, target, *args, **kwargs)
 
@@ -127,4 +127,7 @@ def _torch(module: Any, overlay: Overlay, session: Session) -> None:
             f = overlay.visible(f)
         return load(f, *args, **kwargs)
 
-    module.save, module.load = saved, loaded
+    for name, plain, told in (("save", save, saved), ("load", load, loaded)):
+        for place in (module, sys.modules.get("torch")):  # which is here before, where torch has been imported
+            if getattr(place, name, None) is plain:
+                setattr(place, name, told)

@@ -1,0 +1,15 @@
+"""The environment in which a person's own program is tried: it sends nothing, fetches nothing, and leaves no caches beside their files."""
+
+QUIET = {
+    "WANDB_MODE": "disabled",
+    "COMET_MODE": "disabled",
+    "CLEARML_OFFLINE_MODE": "1",
+    "NEPTUNE_MODE": "debug",
+    "MLFLOW_TRACKING_URI": "",
+    "HF_HUB_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONUNBUFFERED": "1",
+}
+"""No uploads, no downloads, no caches beside the person's files."""
