@@ -107,9 +107,7 @@ def parse(argv: Sequence[str]) -> tuple[Settings, Training, list[str]]:
     at = list(argv).index("--") if "--" in argv else len(argv)
     parser = argparse.ArgumentParser(prog="yolo_script.py", description="A script's training, exactly.", allow_abbrev=False)
     parser.add_argument("--given", action="append", default=[], metavar="KEY=VALUE", help="what the script gives to model.train")
-    parser.add_argument(
-        "--trained", default="", metavar="WEIGHTS", type=os.path.abspath, help="the training is done: these are its weights"
-    )
+    parser.add_argument("--trained", metavar="WEIGHTS", type=os.path.abspath, help="what a training that is done came to")
     parser.add_argument("--only", action="store_true", help="the script ends with its training")
     ours, rest = parser.parse_known_args(argv[:at])
     settings, words = yolo_exact.parse(rest)
