@@ -264,7 +264,7 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
             # On a CPU the labels are scanned anew in each trial, as the full run will: a scan leaves some 30 MiB behind, and a
             # rung that fits only because an earlier trial had scanned for it would die in the full run (measured).
             "cache_dir": str(folder / "scratch" / "labels" if budget.kind == "cpu" else cache),
-            **({"script": self.script.words, "given": dict(self.script.given)} if self.script is not None else {}),
+            **(self.script.payload() if self.script is not None else {}),
         }
         expects = {"val_micro_batch": self._val_batch(rung)}
         module = "launcher.trainers.ultralytics.inside.trial"

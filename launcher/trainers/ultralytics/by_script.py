@@ -68,6 +68,10 @@ class Script:
         pairs = (f"{key}={spelled(value)}" for key, value in wanted.items())
         return (sys.executable, *flags, str(runner), *options, *given, *told, *pairs, "--", *self.words)
 
+    def payload(self) -> dict[str, Any]:
+        """What a trial is told of it."""
+        return {"script": self.words, "given": dict(self.given), "validates": script_source.validations(Path(self.path))}
+
     def notes(self) -> list[str]:
         """What a person should know of it."""
         after = script_source.afterwards(Path(self.path))

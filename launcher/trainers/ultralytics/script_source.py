@@ -7,13 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from launcher.adapter.python_source import files_of, parsed
+from launcher.adapter.python_source import Constants, files_of, parsed
 from launcher.errors import PLACE, BadInput, Fault
 
 _MODELS = ("YOLO", "RTDETR", "NAS", "YOLOE", "YOLOWorld", "FastSAM")
 _TRAINERS = tuple(f"{kind}Trainer" for kind in ("Detection", "Segmentation", "Pose", "OBB", "Classification", "RTDETR", "World"))
 _AFTERWARDS = ("val", "export", "predict", "benchmark", "track")
+_OF_VALIDATION = ("batch", "imgsz", "split", "half", "augment", "plots", "save_json", "max_det")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _BRANCHES = (ast.If, ast.Try, ast.Match, ast.IfExp)
 
@@ -139,12 +141,31 @@ def _leaves(node: ast.AST, call: Call) -> bool:
     return isinstance(last, (ast.Return, ast.Raise, ast.Break, ast.Continue))
 
 
+# ----------------------------------------------------------------------------------------------------------------------
+# What comes after it
+
+
 def afterwards(script: Path) -> str:
-    """What the script does with its model after the training, in words; empty where nothing of it is seen."""
-    found = [
-        f"{node.func.attr} (line {node.lineno})"
-        for call in trainings(script)[:1]
-        for node in ast.walk(call.tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _AFTERWARDS and node.lineno > call.line
-    ]
-    return ", ".join(found)
+    """What the script does with its model after the training, in words; empty where nothing of it is seen. Validations are tried."""
+    return ", ".join(f"{name} (line {node.lineno})" for name, node, _ in _behind(script) if name != "val")
+
+
+def validations(script: Path) -> list[dict[str, Any]]:
+    """Keywords of each validation behind the training, as far as the source spells out those that its memory hangs on."""
+    return [dict(_spelled_out(node, Constants(tree))) for name, node, tree in _behind(script) if name == "val"]
+
+
+def _spelled_out(node: ast.Call, known: Constants) -> Iterator[tuple[str, Any]]:
+    for keyword in node.keywords:
+        value = known.value(keyword.value)
+        given = value if keyword.arg is None and isinstance(value, dict) else {keyword.arg: value}
+        yield from ((str(key), one) for key, one in given.items() if key in _OF_VALIDATION and isinstance(one, (bool, int, float, str)))
+
+
+def _behind(script: Path) -> Iterator[tuple[str, ast.Call, ast.Module]]:
+    """(method, call, file) of what is asked of a model further down than the training."""
+    for call in trainings(script)[:1]:
+        for node in ast.walk(call.tree):
+            method = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
+            if isinstance(node, ast.Call) and method in _AFTERWARDS and node.lineno > call.line:
+                yield method, node, call.tree

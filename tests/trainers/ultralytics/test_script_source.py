@@ -80,5 +80,7 @@ def test_several_trainings_of_which_one_is_made_are_one(source: str, tmp_path: P
     script_source.refuse_several(script_source.trainings(written(HEAD + source, tmp_path)))
 
 
-def test_what_comes_after_the_training_is_named(tmp_path: Path) -> None:
-    assert script_source.afterwards(written(HEAD + BY_DICT, tmp_path)) == "val (line 4), export (line 5)"
+def test_what_comes_after_the_training_is_named_and_its_validations_are_read(tmp_path: Path) -> None:
+    script = written(HEAD + "BATCH = 8\n" + BY_DICT + "model.val(batch=BATCH * 4, imgsz=size, data='d.yaml', plots=False)\n", tmp_path)
+    assert script_source.afterwards(script) == "export (line 6)"
+    assert script_source.validations(script) == [{}, {"batch": 32, "plots": False}]

@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from launcher.shared.orders import Orders
-from launcher.trainers.ultralytics.inside.plan import NotCovered, Plan, refuse_uncovered
+from launcher.trainers.ultralytics.inside import own_validation
+from launcher.trainers.ultralytics.inside.plan import NotCovered, Plan, TrialDone, refuse_uncovered
 from launcher.trainers.ultralytics.native import script_training
 from launcher.trainers.ultralytics.native.exact_trainer import trainer_for
 from launcher.worker import overlaid_libraries
 from launcher.worker.after_import import after_import
 from launcher.worker.overlay import Overlay
 from launcher.worker.quiet import QUIET
+from launcher.worker.recorder import Recorder
 
 
 class _Left(BaseException):
@@ -26,8 +28,10 @@ class _Left(BaseException):
 class _Trial:
     """What the script's training comes to."""
 
-    def __init__(self, plan: Plan, given: Mapping[str, Any], made: Callable[[Any], Any]) -> None:
-        self._plan, self._given, self._made = plan, given, made
+    def __init__(self, orders: Orders, plan: Plan, recorder: Recorder, made: Callable[[Any], Any]) -> None:
+        self._plan, self._recorder, self._made = plan, recorder, made
+        self._given: Mapping[str, Any] = orders.payload["given"]
+        self._validations: Sequence[Mapping[str, Any]] = orders.payload.get("validates", ())
         self.ended: BaseException | None = None
 
     def take(self, model: Any, trainer: Any, keywords: Mapping[str, Any]) -> Any:
@@ -44,12 +48,18 @@ class _Trial:
             raise NotCovered(f"the script gives {', '.join(different)}: it asks for another training than the one that is tried")
         refuse_uncovered(model.task)
         wanted = {key: value for key, value in self._plan.arguments.items() if key != "model"}
-        script_training.plain_train(model, self._made(trainer_for(model)), **{**keywords, **wanted})
+        try:
+            script_training.plain_train(model, self._made(trainer_for(model)), **{**keywords, **wanted})
+        except TrialDone:
+            if self._recorder.report().loss_finite is not False:
+                always = {key: wanted[key] for key in ("data", "device", "workers") if key in wanted}
+                own_validation.validate(model, self._validations, self._recorder, **always)
+            raise
 
 
-def run(orders: Orders, plan: Plan, made: Callable[[Any], Any]) -> None:
+def run(orders: Orders, plan: Plan, recorder: Recorder, made: Callable[[Any], Any]) -> None:
     """Raises what ended the trial, ``plan.TrialDone`` where it went through. ``made``: the trial's trainer upon the exact one."""
-    trial = _Trial(plan, orders.payload["given"], made)
+    trial = _Trial(orders, plan, recorder, made)
     script_training.hand_over(trial.take)
     with tempfile.TemporaryDirectory(prefix="autofit-", ignore_cleanup_errors=True) as temporary:
         _writes_go_aside(orders, plan, temporary)

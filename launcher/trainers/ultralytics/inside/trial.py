@@ -9,7 +9,8 @@ the traps' own tests show it.
 
 Payload: ``model`` (str), ``task`` (str or None), ``args`` (this rung's native arguments), ``checkpointing`` (bool),
 ``val_batch`` (int or None), ``asked_batch`` and ``asked_nbs`` (int), ``cache_dir`` (folder for label caches, shared by a run's
-trials); of a script that trains, ``script`` (its words) and ``given`` (what arrived at ``model.train`` when it was looked at).
+trials); of a script that trains, ``script`` (its words) and ``given`` (what arrived at ``model.train`` when it was looked at) and
+``validates`` (keywords of each ``model.val`` behind it, as far as they are known).
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def run(orders: Orders, recorder: Recorder) -> None:
 
     try:
         if "script" in orders.payload:
-            script_trial.run(orders, plan, made)
+            script_trial.run(orders, plan, recorder, made)
         else:
             _train(plan, made)
     except TrialDone:

@@ -23,6 +23,7 @@ try:
     model = YOLO('yolov8n.yaml')
     model.add_callback('on_train_batch_start', lambda trainer: print('the callback saw', trainer.batch_size))
     model.train(**CONFIG)
+    model.val(batch=6)
 except Exception as error:
     print('caught', error)
 Path('after').touch()
@@ -30,7 +31,7 @@ Path('after').touch()
 
 
 def payload(script: Path, data: Path, **given: Any) -> dict[str, Any]:
-    return {"script": [str(script), str(data)], "given": {"batch": 8, "imgsz": 64, "data": str(data), **given}}
+    return {"script": [str(script), str(data)], "given": {"batch": 8, "imgsz": 64, "data": str(data), **given}, "validates": [{"batch": 6}]}
 
 
 @pytest.fixture
@@ -45,6 +46,7 @@ def script(tmp_path: Path) -> Path:
 def test_the_rung_is_tried_where_the_script_trains_and_nothing_behind_it_runs(run_trial: RunTrial, shapes: Any, script: Path) -> None:
     ran = run_trial(shapes().yaml, cwd=script.parent, **payload(script, shapes().yaml))
     assert ran.report.phase == Phase.DONE, ran.output
+    assert "the script's own validation afterwards was tried: batch 6" in ran.report.notes and "Class" in ran.output
     assert ran.report.observed["micro_batch"] == 4 and ran.report.facts["effective_batch"] == 16
     assert "read back begun" in ran.output and "the callback saw 4" in ran.output and "caught" not in ran.output
     assert sorted(one.name for one in script.parent.iterdir()) == ["helper.py", "train.py"]
