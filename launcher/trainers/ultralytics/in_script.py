@@ -21,7 +21,6 @@ from launcher.errors import PLACE, BadInput, Fault
 from launcher.machine import process
 from launcher.trainers.ultralytics import arguments as yolo_arguments
 from launcher.trainers.ultralytics import environment, script_source
-from launcher.worker.quiet import QUIET
 
 LONGEST_S = 300.0
 """So long may a script take to its training, imports included."""
@@ -72,7 +71,7 @@ def _looked(script: Sequence[str]) -> Mapping[str, Any]:
     with tempfile.TemporaryDirectory(prefix="autofit-look-") as place:
         file = Path(place) / "found.json"
         command = process.python_module(_INSIDE, str(file), *script)
-        env = {**QUIET, **environment.prepare(Path(place)), "TMPDIR": place}
+        env = {**environment.prepare(Path(place)), "TMPDIR": place}
         status, said = process.output_of(command, env=env, timeout_s=LONGEST_S)
         if file.exists():
             found: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))

@@ -25,6 +25,7 @@ from launcher.trainers.ultralytics.native.exact_trainer import trainer_for
 from launcher.worker import overlaid_libraries
 from launcher.worker.after_import import after_import
 from launcher.worker.overlay import Overlay
+from launcher.worker.quiet import QUIET
 
 _ALWAYS = ("batch", "imgsz", "data")
 _LIBRARY = os.path.dirname(ultralytics.__file__)
@@ -84,6 +85,8 @@ def main(argv: Sequence[str]) -> None:
     look, place = Look(Path(argv[0])), Path(argv[0]).parent
     overlay = Overlay(place / "overlay", kept=(place,))
     overlay.install()
+    os.environ.update(QUIET)
+    sys.dont_write_bytecode = True
     after_import(overlaid_libraries.hooks(overlay))
     script_training.hand_over(look.trains)
     Model.tune = look.tunes
