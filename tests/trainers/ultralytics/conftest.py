@@ -31,7 +31,8 @@ def quiet_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str
     """The environment of a trial's child on the CPU."""
     folder = tmp_path_factory.mktemp("environment")
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return {**os.environ, **ultralytics_env.prepare(folder), **allocator.MALLOC, **allocator.PRIMITIVES, "PYTHONPATH": path}
+    memory = {**allocator.MALLOC, **allocator.PRIMITIVES, **allocator.BUFFERS}
+    return {**os.environ, **ultralytics_env.prepare(folder), **memory, "PYTHONPATH": path}
 
 
 @pytest.fixture(scope="session")
