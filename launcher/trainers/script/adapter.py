@@ -312,6 +312,10 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
 
     def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         line, files = self._placed(rung, place=folder / "native", run=folder / "run")
+        if self._trainer_in_source:
+            variables, more = outside.goes_on(_kept_in(folder), place=folder / "native", env=line.env)
+            line.env |= variables
+            files = {**files, **more}
         return Command(argv=tuple(line.words), env={**line.env, **_hidden_cards(budget)}, files=files)
 
     def small(self, chosen: Rung, asked: Rung) -> Sequence[tuple[int, int]]:
@@ -430,15 +434,20 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
 
     # -- going on from a checkpoint ----------------------------------------------------------------------------------------
 
+    @property
+    def _trainer_in_source(self) -> bool:
+        """Hugging Face's Trainer has its settings in the source, and the recipe doesn't say how its script goes on."""
+        return self.args.resume is None and self.args.spelled.get("micro_batch", "").startswith(CALL)
+
     def newest_checkpoint(self, *, folder: Path) -> Path | None:
         """The newest checkpoint the recipe's glob finds, or None."""
         return next(iter(self.saved(folder=folder)), None)
 
     def saved(self, *, folder: Path) -> Sequence[Path]:
-        """What the recipe's glob finds, newest first."""
+        """What the recipe's glob finds, newest first, or what Hugging Face's Trainer has saved in this run."""
         resume = self.args.resume
         if resume is None:
-            return []
+            return resuming.of_trainer(_kept_in(folder)) if self._trainer_in_source else []
         found = [Path(path) for path in glob.glob(resume.newest.replace("{run}", str(folder / "run")), recursive=True)]
         return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
 
@@ -452,7 +461,9 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
         return resuming.last_weights(found, program=self.args.command[0], named=True)
 
     def keeps(self) -> frozenset[str] | None:
-        """What the recipe says; None where it says no way to go on."""
+        """What the recipe says; None where it says no way to go on, and none is known."""
+        if self._trainer_in_source:
+            return frozenset(rules.Resume.model_fields["keeps"].default)
         return frozenset(self.args.resume.keeps) if self.args.resume is not None else None
 
     def checkpoints(self, *, folder: Path) -> Sequence[Checkpoint]:
@@ -466,11 +477,17 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
         return self.resumed(self.full_run(rung, budget, folder=folder), checkpoint.path)
 
     def resumed(self, command: Command, checkpoint: Path) -> Command:
-        """The command that goes on from a checkpoint. The recipe must say how (``trainer.args.resume``)."""
+        """The command that goes on from a checkpoint. The recipe must say how (``trainer.args.resume``), but for Hugging Face's Trainer."""
         resume = self.args.resume
-        assert resume is not None
+        if resume is None:
+            return replace(command, env={**command.env, outside.RESUME: str(checkpoint)})
         words = tuple(word.replace("{checkpoint}", str(checkpoint)) for word in resume.words)
         return Command(argv=(*command.argv, *words), env=command.env, files=command.files)
+
+
+def _kept_in(folder: Path) -> Path:
+    """The file that is told where Hugging Face's Trainer saves."""
+    return folder / "native" / "trainer_kept_in"
 
 
 def _turning_as_before(read: Recipe, believed: Recipe, form: str) -> LadderRules:

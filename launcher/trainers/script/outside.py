@@ -19,7 +19,9 @@ _NATIVE = Path(__file__).parent / "native"
 _ACCUMULATE = ("accumulate.py", "hooks.py", "steps.py", "loaders.py", "backward.py", "notes.py", "imported.py")
 _UPDATE = ("update.py", "backward.py", "imported.py")
 _TRAINING_ARGUMENTS = ("training_arguments.py", "imported.py")
+_TRAINER_RESUME = ("trainer_resume.py", "imported.py")
 """Files of ``native``, the one that is begun with first."""
+KEPT_IN, RESUME = "TRAINER_KEPT_IN", "TRAINER_RESUME"
 VARIABLE = "ACCUMULATE"
 LOSS = "ACCUMULATE_LOSS"
 SPLIT = "ACCUMULATE_SPLIT"
@@ -49,6 +51,11 @@ def set_fields(
     """(variables, files) by which fields of transformers' TrainingArguments that hold the ``given`` values get the ``wanted`` ones."""
     orders = json.dumps({name: [given.get(name), value] for name, value in wanted.items()})
     return _loaded(_TRAINING_ARGUMENTS, {"TRAINING_ARGUMENTS": orders}, place=place, env=env)
+
+
+def goes_on(kept_in: Path, *, place: Path, env: Mapping[str, str]) -> tuple[dict[str, str], dict[Path, str]]:
+    """(variables, files) by which the file ``kept_in`` gets the folder of transformers' Trainer, which can go on from one (``RESUME``)."""
+    return _loaded(_TRAINER_RESUME, {KEPT_IN: str(kept_in.absolute())}, place=place, env=env)
 
 
 def _loaded(

@@ -25,6 +25,8 @@ _INSIDE = Path(__file__).parent / "inside" / "checkpoint.py"
 LOOK_S = 300.0
 """A look at weights that takes longer is given up: a run waits for it."""
 MOST_TOLD = 5
+_OF_TRAINER = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
+"""Files of a checkpoint of transformers' Trainer without which another training would begin."""
 
 
 def checkpoints(saved: Sequence[Path], *, program: str) -> Sequence[Checkpoint]:
@@ -48,6 +50,21 @@ def last_weights(saved: Sequence[Path], *, program: str, named: bool) -> Weights
     small = [path for path in saved if path.is_dir() or path.stat().st_size < psutil.virtual_memory().available // 2]
     finite = _finite([path for path in small if not checkpoint_files.fault(path)][:MOST_TOLD], program, named=named)
     return next((Weights(path=path, finite=one) for path, one in finite.items() if one is not None), None)
+
+
+def of_trainer(kept_in: Path) -> list[Path]:
+    """Checkpoints of Hugging Face's Trainer, newest first: those of this run that hold all of a training's state, and none where the script
+    has trained several times.
+
+    ``kept_in``: the file that got the folder of each training as it began.
+    """
+    try:
+        (place,), began = kept_in.read_text(encoding="utf-8").splitlines(), kept_in.stat().st_mtime
+    except (OSError, ValueError):
+        return []
+    whole = [path for path in Path(place).glob("checkpoint-*") if all((path / name).is_file() for name in _OF_TRAINER)]
+    found = [(path.stat().st_mtime, path) for path in whole]
+    return [path for saved, path in sorted(found, reverse=True) if saved >= began]
 
 
 def _finite(paths: Sequence[Path], program: str, *, named: bool = False) -> Mapping[Path, bool | None]:

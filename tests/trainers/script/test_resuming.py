@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -42,3 +43,23 @@ def test_the_interpreter_beside_the_scripts_program_is_asked(tmp_path: Path, mon
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert resuming._python(program) == (str(tmp_path / "python") if program != "no-such-program" else sys.executable)
+
+
+def of_trainer(place: Path, number: int, *, without: str = "") -> Path:
+    folder = place / f"checkpoint-{number}"
+    folder.mkdir(parents=True)
+    for name in ("trainer_state.json", "optimizer.pt", "scheduler.pt"):
+        if name != without:
+            (folder / name).touch()
+    return folder
+
+
+def test_of_hugging_faces_trainer_this_runs_whole_checkpoints_are_taken(tmp_path: Path) -> None:
+    out, kept_in = tmp_path / "out", tmp_path / "kept_in"
+    earlier, first, second, torn = of_trainer(out, 90), of_trainer(out, 2), of_trainer(out, 4), of_trainer(out, 6, without="scheduler.pt")
+    kept_in.write_text(f"{out}\n")
+    for at, path in enumerate((earlier, kept_in, first, second, torn)):
+        os.utime(path, (1000 + at, 1000 + at))
+    assert resuming.of_trainer(kept_in) == [second, first], "an earlier run's checkpoint-90 and one that was never finished are none of it"
+    kept_in.write_text(f"{out}\n{tmp_path / 'another'}\n")
+    assert resuming.of_trainer(kept_in) == [] and resuming.of_trainer(tmp_path / "nothing") == []

@@ -1,0 +1,75 @@
+"""Tells where transformers' Trainer keeps its checkpoints, and has it go on from one, for a script that has no word for that.
+
+As ``_autofit_trainer_resume.py`` beside a ``sitecustomize.py`` that loads it, in a folder of their own, for every Python process:
+
+    PYTHONPATH=/that/folder TRAINER_KEPT_IN=/a/file TRAINER_RESUME=out/checkpoint-500 python train.py
+
+TRAINER_KEPT_IN gets the folder of each training as it begins, a line each. The first training whose folder TRAINER_RESUME lies in goes on
+from there, at the batch that it is given now (transformers 4 would take the checkpoint's); another is left alone.
+This file needs nothing but transformers, and ``imported.py`` beside it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from typing import Any
+
+from .imported import after_import
+
+KEPT_IN, RESUME = "TRAINER_KEPT_IN", "TRAINER_RESUME"
+
+
+class GoesOn:
+    """In one process."""
+
+    def __init__(self, kept_in: str, checkpoint: str) -> None:
+        self._kept_in, self._checkpoint = kept_in, os.path.abspath(checkpoint) if checkpoint else ""
+
+    def into_trainer(self) -> None:
+        """Patches ``transformers.trainer``."""
+        trainer = sys.modules["transformers.trainer"].Trainer
+        trains = trainer.train
+
+        @functools.wraps(trains)
+        def train(this: Any, resume_from_checkpoint: Any = None, *more: Any, **kwargs: Any) -> Any:
+            place = os.path.abspath(this.args.output_dir)
+            self._tell(place)
+            if os.path.dirname(self._checkpoint) != place:
+                return trains(this, resume_from_checkpoint, *more, **kwargs)
+            checkpoint, self._checkpoint = self._checkpoint, ""
+            _at_its_own_batch(this)
+            return trains(this, checkpoint, *more, **kwargs)
+
+        trainer.train = train
+
+    def _tell(self, place: str) -> None:
+        if not self._kept_in or os.environ.get("RANK", "0") != "0":
+            return
+        with open(self._kept_in, "a+", encoding="utf-8") as file:
+            file.seek(0)
+            if place not in file.read().splitlines():
+                file.write(f"{place}\n")
+
+
+def _at_its_own_batch(trainer: Any) -> None:
+    state = sys.modules["transformers.trainer"].TrainerState
+    load = state.load_from_json
+
+    def loaded(path: str) -> Any:
+        found = load(path)
+        found.train_batch_size = trainer._train_batch_size
+        return found
+
+    state.load_from_json = staticmethod(loaded)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# As a process begins
+
+
+def begin() -> None:
+    """Called by the sitecustomize that has loaded this file, before the program begins."""
+    if kept_in := os.environ.get(KEPT_IN, ""):
+        after_import({"transformers.trainer": GoesOn(kept_in, os.environ.get(RESUME, "")).into_trainer})

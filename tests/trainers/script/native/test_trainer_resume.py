@@ -1,0 +1,91 @@
+"""A script with Hugging Face's Trainer goes on from a checkpoint though it has no word for that, also at another micro-batch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from launcher.config.schema import Recipe
+from launcher.ladder.build import ladder_of
+from launcher.trainers.script.adapter import ScriptAdapter
+from launcher.trainers.suite import cpu_budget
+
+SCRIPT = """import os, sys, torch
+from transformers import Trainer, TrainerCallback, TrainingArguments
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 1)
+    def forward(self, x, labels):
+        return {'loss': torch.nn.functional.mse_loss(self.layer(x)[:, 0], labels)}
+
+class Die(TrainerCallback):
+    def on_step_end(self, args, state, control, **kwargs):
+        if os.environ.get('DIE') and state.global_step == 5:
+            os._exit(9)
+
+torch.manual_seed(0)
+data = [{'x': torch.rand(8, generator=torch.Generator().manual_seed(one)), 'labels': torch.tensor(one / 32)} for one in range(32)]
+args = TrainingArguments(output_dir='out', per_device_train_batch_size=8, num_train_epochs=2, save_steps=3, learning_rate=0.05,
+                         report_to=[], use_cpu=True, disable_tqdm=True)
+trainer = Trainer(model=Net(), args=args, train_dataset=data, callbacks=[Die()])
+trainer.train()
+torch.save(trainer.model.state_dict(), sys.argv[1])
+print('steps', trainer.state.global_step, 'batch', args.per_device_train_batch_size)
+"""
+
+
+def adapter(result: str) -> ScriptAdapter:
+    spelled = {name: f"call:{field}" for name, field in FIELDS.items()}
+    args = {"command": [sys.executable, "train.py", result], "spelled": spelled, "says": {"micro_batch": 8, "accumulation": 1}}
+    said = {
+        "name": "mine",
+        "ask": {"micro_batch": 8, "accumulation": 1},
+        "trainer": {"adapter": "script", "args": args},
+        "ladder": {"order": ("micro_batch",)},
+    }
+    return ScriptAdapter(Recipe.model_validate(said))
+
+
+FIELDS = {"micro_batch": "per_device_train_batch_size", "accumulation": "gradient_accumulation_steps"}
+
+
+def test_a_killed_training_ends_with_the_plain_runs_weights_at_a_lower_micro_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(SCRIPT)
+    run = tmp_path / "run"
+
+    def ran(argv: tuple[str, ...], **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(argv, env={**os.environ, **env}, capture_output=True, text=True, check=False)
+
+    plain = ran((sys.executable, "train.py", "plain.pt"))
+    assert "steps 8 batch 8" in plain.stdout, plain.stderr
+    Path("out").rename("out of an earlier run")
+    mine = adapter("mine.pt")
+    rungs = ladder_of(mine).rungs
+    first = mine.full_run(rungs[0], cpu_budget(), folder=run)
+    for path, text in first.files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert not mine.checkpoints(folder=run)
+    killed = ran(first.argv, **first.env, DIE="1")
+    assert killed.returncode == 9, killed.stderr
+    (checkpoint,) = mine.checkpoints(folder=run)
+    assert checkpoint.path == tmp_path / "out" / "checkpoint-3"
+    lower = next(rung for rung in rungs if rung.micro_batch == 2)
+    again = mine.resume(lower, checkpoint, cpu_budget(), folder=run, attempt=2)
+    for path, text in again.files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    ended = ran(again.argv, **again.env)
+    assert "steps 8 batch 2" in ended.stdout, ended.stderr
+    assert json.loads((tmp_path / "out" / "checkpoint-8" / "trainer_state.json").read_text())["train_batch_size"] == 2
+    for one, other in zip(torch.load("plain.pt").values(), torch.load("mine.pt").values(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
