@@ -43,6 +43,17 @@ def test_a_broken_link_is_noticed(tmp_path: Path) -> None:
     assert list(broken(document)) == ["gone.md", "other.md#gone", "#gone"]
 
 
+def test_every_attack_names_tests_that_are_there_and_marks_the_slow_ones() -> None:
+    text = (ROOT / "docs" / "attacks.md").read_text(encoding="utf-8")
+    named = re.findall(r"\[(test_\w+)\]\(\.\./([^)]+)\)(\*?)", text)
+    assert len(named) > 60 and text.count("](../") == len(named)
+    for name, path, slow in named:
+        found = re.search(rf"((?:^@.*\n(?:^[ )].*\n)*)*)def {name}\(", (ROOT / path).read_text(encoding="utf-8"), flags=re.MULTILINE)
+        assert found is not None, (name, path)
+        assert not slow or "pytest.mark.slow" in (ROOT / path).read_text(encoding="utf-8"), (name, path)
+        assert slow or not re.search(r"^@pytest\.mark\.slow", found[1], flags=re.MULTILINE), f"{name} is a slow test"
+
+
 def test_the_readme_names_the_command_that_runs_the_tests() -> None:
     assert "make test " in (ROOT / "README.md").read_text(encoding="utf-8")
 

@@ -18,11 +18,13 @@ from launcher.engine.state import Fit, Status
 from launcher.errors import Fault
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
+from launcher.ladder.search import Tried, Try, next_move
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.run.attempt import Attempt, Ended, Outcome
 from launcher.shared.report import SAMPLES, TrialReport
 from launcher.trainers.suite import cpu_budget
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
+from launcher.trial.events import TrialStarted
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
 from tests.helpers.yolo_recipe import make
@@ -136,6 +138,26 @@ def test_words_of_the_persons_are_never_taken_for_markup(tmp_path: Path) -> None
     console = Console(file=(out := io.StringIO()), width=160, highlight=False)
     prose.faults(console, [Fault(key="a[0]", found="[/x] found", cure="cure [y]")])
     assert "[/x] found. cure [y]" in out.getvalue()
+
+
+def test_no_dot_is_glued_to_a_path() -> None:
+    console = Console(file=(out := io.StringIO()), width=160, highlight=False)
+    prose.faults(console, [Fault(key="data", found="there is no /data/my.yaml", cure="")])
+    assert out.getvalue().rstrip().endswith("/data/my.yaml")
+
+
+def test_why_another_rung_than_the_predicted_one_is_tried_is_told(tmp_path: Path) -> None:
+    rungs = job(tmp_path).ladder.rungs
+    history = [Tried(rung=rungs[0], verdict=Verdict(kind=Kind.OUT_OF_MEMORY, phase="train", why=""), need=1.2)]
+    move = next_move(
+        job(tmp_path).ladder, history, policy="predicted", predicted={rung.index: 1.2 for rung in rungs[1:-1]} | {rungs[-1].index: 0.5}
+    )
+    assert isinstance(move, Try) and move.rung is not rungs[-1]
+    text = " ".join(shown(lambda screen: screen.hear(TrialStarted(rung=move.rung, number=2, why=move.why))).split())
+    assert (
+        f"rung {move.rung.index} next: rung {rungs[-1].index} is predicted to fit" in text
+        and "once this one above it has really failed" in text
+    )
 
 
 def failed(here: Job, tmp_path: Path) -> Fit:
