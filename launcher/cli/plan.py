@@ -30,7 +30,7 @@ def plan(call: Call) -> Iterator[Task]:
     from launcher.cli import suggestions
 
     drafts = compose.drafts(words, program=f"autofit {call.verb}", advice=suggestions, drafted=drafted)
-    return each_of(drafts, call.terminal, partial(_plan, gpus=gpus))
+    return each_of(drafts, call.terminal, partial(_plan, gpus=gpus, call=call))
 
 
 def _no_card() -> Fault:
@@ -52,11 +52,12 @@ def _drafted(call: Call) -> Mapping[str, str] | None:
     return {name: recipe_draft.recipe(understood, name=name)}
 
 
-def _plan(draft: Draft, terminal: Terminal, *, gpus: list[str]) -> Answer:
+def _plan(draft: Draft, terminal: Terminal, *, gpus: list[str], call: Call) -> Answer:
+    from launcher.cli import played
     from launcher.forecast.plan import planned
 
     if _takes_any_command(draft):
-        return _extrapolated(draft, gpus, terminal)
+        return played.plan(call, gpus) if gpus and _no_card_here(draft) else _extrapolated(draft, gpus, terminal)
     if not gpus:
         raise BadInput([_no_card()])
     with doing("tracing the trainer's own model, without its memory"):
@@ -73,6 +74,13 @@ def _takes_any_command(draft: Draft) -> bool:
     return False
 
 
+def _no_card_here(draft: Draft) -> bool:
+    from launcher.machine import devices
+
+    assert draft.recipe is not None
+    return devices.identity(draft.recipe.device.kind, index=draft.recipe.device.index) == "cpu"
+
+
 def _extrapolated(draft: Draft, gpus: list[str], terminal: Terminal) -> Answer:
     """A training that can't be traced, by two small real trials on the device that is here."""
     from launcher.engine import state
@@ -80,13 +88,10 @@ def _extrapolated(draft: Draft, gpus: list[str], terminal: Terminal) -> Answer:
     from launcher.forecast import gpu_catalogue, script_plan
     from launcher.forecast.plan import for_cards
     from launcher.ladder import search
-    from launcher.machine import devices
     from launcher.trial.trial import as_tried
 
     assert draft.recipe is not None
-    chosen, device = gpu_catalogue.named(gpus), draft.recipe.device
-    if chosen and devices.identity(device.kind, index=device.index) == "cpu":
-        raise BadInput([_elsewhere(gpus)])
+    chosen = gpu_catalogue.named(gpus)
     job, trials = try_some(draft, terminal.display().hear, script_plan.to_try)
     seen, last = search.seen_in([as_tried(one, job) for one in trials]), trials[-1].verdict
     made = None
@@ -105,9 +110,3 @@ def _extrapolated(draft: Draft, gpus: list[str], terminal: Terminal) -> Answer:
 def _no_line(micro_batch: int) -> Fault:
     found = f"micro-batch {micro_batch} is the only one that could be tried and fits, and one point is no line"
     return Fault(key="ladder.wheels.micro_batch", found=found, cure="`autofit fit` finds the rung by real trials.")
-
-
-def _elsewhere(gpus: list[str]) -> Fault:
-    found = f"a script can't be traced, only tried; what it needs on {', '.join(gpus)} shows on a card, and there is none here"
-    cure = "Plan on a machine with a card, of whatever kind; or without gpu=, for the device that is here."
-    return Fault(key="gpu", where=COMMAND_LINE, found=found, cure=cure)

@@ -236,6 +236,12 @@ class Terminal:
 
         plan_view.show(plan, self._console(stderr=self._as_json))
 
+    def played(self, cards: Sequence[Mapping[str, Any]], evidence: str) -> None:
+        """Which rung fits which pretended card."""
+        from launcher.cli import plan_view
+
+        plan_view.played(cards, evidence, self._console(stderr=self._as_json))
+
     def streams(self) -> tuple[Shown, Shown]:
         """Where a trainer's own standard output and error are shown."""
         return Shown(sys.stderr if self._as_json else sys.stdout), Shown(sys.stderr)

@@ -12,6 +12,7 @@ from typing import Literal
 
 import psutil
 
+from launcher import paths
 from launcher.forecast.gpu_catalogue import GpuModel
 from launcher.pretended import libraries
 from launcher.shared.sizes import KIB, MIB
@@ -53,6 +54,7 @@ class Cards:
         return {
             "PRETENDED_FILE": str(file),
             "PRETENDED_CARDS": str(self.count),
+            "PRETENDED_ID": str(int.from_bytes(os.urandom(3))),  # of the UUIDs: other pretended cards are other ones
             "PRETENDED_NAME": f"{self.model.title}{MARK}",
             "PRETENDED_TOTAL_MIB": str(usable // MIB + RESERVED_MIB),
             "PRETENDED_RESERVED_MIB": str(RESERVED_MIB),
@@ -60,6 +62,8 @@ class Cards:
             "PRETENDED_KERNEL_KIB": str(self.kernel_bytes // KIB),
             "PRETENDED_CUDNN_SHARE": str(self.cudnn_share),
             "PRETENDED_SM": str(CAPABILITY[self.model.architecture]),
+            "PRETENDED_BINARY": str(libraries.binary_for(built, CAPABILITY[self.model.architecture])),
+            "XDG_STATE_HOME": str(paths.cache_folder() / "pretended" / "state"),  # what is played leads no launch on a real card
             **copies,
             "LD_PRELOAD": _first(" ".join(map(str, libraries.preloaded(built))), environ.get("LD_PRELOAD"), " "),
             "LD_LIBRARY_PATH": _first(str(built), environ.get("LD_LIBRARY_PATH"), ":"),
@@ -86,7 +90,7 @@ def played(cards: Cards, *, python: str = sys.executable) -> Iterator[dict[str, 
 
 def of_this_process(cards: Cards, *, python: str = sys.executable) -> dict[str, str]:
     """The environment of commands that find these cards while this process lives; a later call removes what dead processes have left."""
-    built = libraries.built(libraries.torch_of(python))
+    built = libraries.built(libraries.torch_of(python), python=python)
     for left in SHARED.glob(f"{_NAMED}*"):
         owner = left.name.removeprefix(_NAMED).partition("-")[0]
         if not psutil.pid_exists(int(owner)):

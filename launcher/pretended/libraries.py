@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ NATIVE = Path(__file__).with_name("native")
 COMPILER = "gcc"
 _ASKING = ("libtorch_cuda", "libtorch_python", "libtorch_cuda_linalg", "libtorch_nvshmem", "libc10_cuda")
 """PyTorch's libraries that call CUDA's."""
+_BINARIES = "import torch; print(*(name.removeprefix('sm_') for name in torch.cuda.get_arch_list() if name.startswith('sm_')))"
+_KEPT_BINARIES = "binaries.txt"
 _WHERE = "import importlib.util as u; s = u.find_spec('torch'); print(s.origin if s else '')"
 
 
@@ -57,6 +60,12 @@ LIBRARIES = (
 )
 
 
+def binary_for(folder: Path, capability: int) -> int:
+    """The kernels of ``folder``'s PyTorch that a card of this compute capability runs: the newest that aren't newer (90 is 9.0)."""
+    there = [int(word) for word in (folder / _KEPT_BINARIES).read_text(encoding="utf-8").split() if word.isdigit()]
+    return max((one for one in there if one <= capability), default=capability)
+
+
 def torch_of(python: str) -> Torch:
     """The PyTorch that a Python would import; it isn't imported for that. Raises BadInput where there is none."""
     status, said = process.output_of([python, "-c", _WHERE])
@@ -73,7 +82,7 @@ def _value(said: str, name: str) -> str:
     return found[1] if found else ""
 
 
-def built(torch: Torch) -> Path:
+def built(torch: Torch, *, python: str = sys.executable) -> Path:
     """The folder of the libraries for this PyTorch; made at its first use, in some seconds.
 
     Raises BadInput where it is a CPU build, where there is no compiler, or where CUDA's headers aren't installed beside it.
@@ -92,6 +101,7 @@ def built(torch: Torch) -> Path:
         there = Path(place) / "libraries"
         there.mkdir()
         _build(torch, there)
+        (there / _KEPT_BINARIES).write_text(_run([python, "-c", _BINARIES]), encoding="utf-8")
         try:
             os.replace(there, folder)
         except OSError:  # another process was quicker

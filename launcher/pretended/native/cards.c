@@ -21,7 +21,7 @@ static void make_cards(Machine *m) {
   const char *name = getenv("PRETENDED_NAME");
   for (int i = 0; i < count; i++) {
     Card *card = &m->cards[i];
-    snprintf(card->uuid, sizeof card->uuid, "GPU-9e7e4ded-%04d-4000-8000-%012d", i + 1, i + 1);
+    snprintf(card->uuid, sizeof card->uuid, "GPU-%08x-%04d-4000-8000-%012d", (unsigned)listed("PRETENDED_ID", 0, 1), i + 1, i + 1);
     snprintf(card->name, sizeof card->name, "%s", name ? name : "NVIDIA H100 80GB HBM3");
     card->reserved = mib("PRETENDED_RESERVED_MIB", i, 479);
     card->total = mib("PRETENDED_TOTAL_MIB", i, 81559);

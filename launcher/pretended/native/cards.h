@@ -1,5 +1,5 @@
 // The cards of a pretended machine: one file that all its processes map. A section a card, a slot a process, in it the bytes it uses of
-// each. Whoever makes the file reads PRETENDED_CARDS, _TOTAL_MIB, _RESERVED_MIB and _NAME; later processes find in it what the first has
+// each. Whoever makes the file reads PRETENDED_CARDS, _ID, _TOTAL_MIB, _RESERVED_MIB and _NAME; later processes find in it what the first has
 // read.
 #pragma once
 #define _GNU_SOURCE

@@ -109,6 +109,7 @@ const char *cudaGetErrorString(cudaError_t error) {
   case cudaErrorNoDevice: return "no CUDA-capable device is detected";
   case cudaErrorInvalidDevice: return "invalid device ordinal";
   case cudaErrorInvalidValue: return "invalid argument";
+  case cudaErrorInvalidDeviceFunction: return "invalid device function";
   default: return "not played";
   }
 }
@@ -119,6 +120,7 @@ const char *cudaGetErrorName(cudaError_t error) {
   case cudaErrorNoDevice: return "cudaErrorNoDevice";
   case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
   case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
+  case cudaErrorInvalidDeviceFunction: return "cudaErrorInvalidDeviceFunction";
   default: return "cudaErrorUnknown";
   }
 }

@@ -125,7 +125,7 @@ void __cudaRegisterVar(void **b, char *v, char *a, const char *n, int external, 
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *found, const void *kernel) {
   memset(found, 0, sizeof *found);
   found->maxThreadsPerBlock = 1024, found->numRegs = 32;
-  found->ptxVersion = found->binaryVersion = (int)listed("PRETENDED_SM", 0, 90);
+  found->ptxVersion = found->binaryVersion = (int)listed("PRETENDED_BINARY", 0, 90);
   found->maxDynamicSharedSizeBytes = 49152;
   return OK;
 }

@@ -23,6 +23,7 @@ def main():
         "finite": bool(torch.isfinite(large).all()),
         "not_a_number": bool(torch.isnan(large).any()),
         "divided": (torch.zeros((), device="cuda") / 0).item(),
+        "scanned": torch.arange(1000, device="cuda").cumsum(0)[-1].item(),
         "small": torch.arange(5, device="cuda").sum().item(),
     }
     print(json.dumps(said))

@@ -102,10 +102,11 @@ def test_what_the_card_computes_is_what_the_cpu_computes(two: dict[str, str]) ->
 
 @needs_a_pretended_card
 def test_what_is_too_large_to_be_computed_leads_no_trainer_astray() -> None:
-    (model,) = gpu_catalogue.named(["a100_40gb"])
+    (model,) = gpu_catalogue.named(["rtx_4080s"])
     with cards.played(cards.Cards(model=model, computed="small")) as environment:
         found = said("left_out", environment)
     assert found["indices"] == [0, 0] and found["order"] == 0 and found["picked"] == 16
+    assert found["scanned"] == 499500, "PyTorch's wheels have no kernels of this card's own capability: it runs older ones"
     assert found["finite"] and not found["not_a_number"]
     assert found["mean"] == 0 == found["divided"] and found["small"] == 10
 
