@@ -36,12 +36,18 @@ class Script:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The script and its own arguments."""
-        return self.command[self.command.index(self.path) :]
+        """The script and its own arguments; ``-m`` and a module in its place."""
+        return self.command[self._begin :]
 
     @property
     def path(self) -> str:
-        return script_among(self.command) or self.command[-1]
+        found = program_of(self.command)
+        return str(found[0]) if found is not None else self.command[-1]
+
+    @property
+    def _begin(self) -> int:
+        found = program_of(self.command)
+        return found[1] if found is not None else len(self.command) - 1
 
     def native(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Its arguments in Ultralytics' words, but for what the recipe has a place of its own for. ``asked``: ``ask`` of the recipe."""
@@ -61,7 +67,7 @@ class Script:
 
     def argv(self, runner: Path, options: Sequence[str], wanted: Mapping[str, Any]) -> tuple[str, ...]:
         """The command that trains so."""
-        flags = self.command[1 : self.command.index(self.path)]
+        flags = self.command[1 : self._begin]
         held = [key for key in wanted if key in self.given and key not in _UNHELD]
         given = [word for key in held for word in ("--given", f"{key}={spelled(self.given[key])}")]
         told = ("--tell", str(runner.with_name(_KEPT_IN)))
@@ -86,6 +92,17 @@ class Script:
     def code(self) -> list[Path]:
         """The code around it."""
         return [Path.cwd(), Path(self.path).resolve().parent]
+
+
+def program_of(command: Sequence[str]) -> tuple[Path, int] | None:
+    """The script's file among the words of a command, and where its own words begin: at the script, or at the ``-m`` before its module."""
+    module = command.index("-m") if "-m" in command[1:-1] else len(command)
+    script = script_among(command)
+    if script is not None and command.index(script) < module:
+        return Path(script), command.index(script)
+    path = Path(*command[module + 1].split(".")) if module < len(command) else Path()
+    found = next((file for file in (path.with_suffix(".py"), path / "__main__.py") if file.is_file()), None) if path.name else None
+    return (found, module) if found is not None else None
 
 
 def of(args: Mapping[str, Any]) -> Script | None:

@@ -15,12 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.commands import script_among
 from launcher.adapter.recognised import Belief, Doubt, Understood
 from launcher.errors import PLACE, BadInput, Fault
 from launcher.machine import process
 from launcher.trainers.ultralytics import arguments as yolo_arguments
-from launcher.trainers.ultralytics import environment, script_source
+from launcher.trainers.ultralytics import by_script, environment, script_source
 
 LONGEST_S = 300.0
 """So long may a script take to its training, imports included."""
@@ -32,13 +31,13 @@ _TAIL_CHARACTERS = 1500
 
 def understand(words: Sequence[str]) -> Understood | None:
     """What a script trains; None for one that doesn't train with Ultralytics. Raises BadInput where it can't be followed."""
-    script = script_among(words)
-    calls = script_source.trainings(Path(script)) if script is not None else []
-    if script is None or not calls:
+    program = by_script.program_of(words)
+    calls = script_source.trainings(program[0]) if program is not None else []
+    if program is None or not calls:
         return None
     script_source.refuse_several(calls)
-    _refuse_program(words, script)
-    found = _looked(words[words.index(script) :])
+    _refuse_program(words, *program)
+    found = _looked(words[program[1] :])
     place = f"{_short(found['place'][0])} line {found['place'][1]}"
     _refuse(found, place)
     return _understood(words, found, place)
@@ -48,12 +47,13 @@ def understand(words: Sequence[str]) -> Understood | None:
 # What arrives
 
 
-def _refuse_program(words: Sequence[str], script: str) -> None:
+def _refuse_program(words: Sequence[str], script: Path, begin: int) -> None:
     """Raises BadInput for what isn't ``python script.py``, and for a Python of another environment than autofit's."""
-    program, *options = words[: words.index(script)] if words.index(script) else ("",)
+    program, *options = words[:begin] if begin else ("",)
+    own = " ".join(words[begin : begin + 2] if words[begin] == "-m" else words[begin : begin + 1])
     if not Path(program).name.startswith("python") or any(option != "-u" for option in options):
-        found = f"{script} trains with Ultralytics, and isn't started as python {script}"
-        raise BadInput([Fault(key=PLACE, found=found, cure=f"Start it so: autofit run -- python {script} ...")])
+        found = f"{script} trains with Ultralytics, and isn't started as python {own}"
+        raise BadInput([Fault(key=PLACE, found=found, cure=f"Start it so: autofit run -- python {own} ...")])
     where = shutil.which(program)
     if where is None:
         raise BadInput([Fault(key=PLACE, found=f"there is no program {program!r} that can be started", cure="Begin with python.")])
@@ -78,7 +78,9 @@ def _looked(script: Sequence[str]) -> Mapping[str, Any]:
             return found
     ended = f"took longer than {LONGEST_S:g} s to its training" if status == 124 else f"ended before its training (exit status {status})"
     cure = "Let it come to model.train when it is started so; it is run that far to see what it asks for."
-    raise BadInput([Fault(key=PLACE, found=f"{script[0]} {ended}: {_last_words(said)}", cure=cure)])
+    raise BadInput(
+        [Fault(key=PLACE, found=f"{shlex.join(script[:2] if script[0] == '-m' else script[:1])} {ended}: {_last_words(said)}", cure=cure)]
+    )
 
 
 def _last_words(said: str) -> str:

@@ -92,12 +92,19 @@ def _trains(node: ast.Call, models: set[str]) -> bool:
 def refuse_several(calls: Sequence[Call]) -> None:
     """Raises BadInput for a script that trains again and again. Two trainings of which one is chosen are one."""
     for number, call in enumerate(calls):
-        looped = next((node for node in call.above if isinstance(node, (ast.For, ast.While))), None)
-        if looped is not None and not _until_it_works(looped):
+        loops = [node for place in (call, *_calls_of_its_function(call)) for node in place.above if isinstance(node, (ast.For, ast.While))]
+        if any(not _until_it_works(loop) for loop in loops):
             _several(f"{call} trains in a loop")
         again = next((other for other in calls[number + 1 :] if other.tree is call.tree and _both(call, other)), None)
         if again is not None:
             _several(f"{call} trains, and line {again.line} trains again")
+
+
+def _calls_of_its_function(call: Call) -> list[Call]:
+    """Where the function that trains is called, in its own file."""
+    name = getattr(call.above[-1], "name", None)
+    called = [node for node in ast.walk(call.tree) if isinstance(node, ast.Call) and name is not None]
+    return [Call(call.file, node, call.tree) for node in called if ast.unparse(node.func).rpartition(".")[2] == name]
 
 
 def _several(found: str) -> None:
@@ -113,13 +120,20 @@ def _until_it_works(loop: ast.For | ast.While) -> bool:
 
 def _both(one: Call, other: Call) -> bool:
     """Whether both run: in the same function (or in none), not in two branches, and not after one that leaves."""
-    if one.above[-1] is not other.above[-1]:
+    if one.above[-1] is not other.above[-1] or _in_other_branches(one, other):
         return False
-    shared = next(node for node in one.above if node in other.above)
-    if isinstance(shared, _BRANCHES) and _branch(shared, one) != _branch(shared, other):
-        return False
-    below = one.above[: one.above.index(shared)]
+    below = one.above[: one.above.index(_shared(one, other))]
     return not any(isinstance(node, _BRANCHES) and _leaves(node, one) for node in below)
+
+
+def _shared(one: Call, other: Call) -> ast.AST:
+    return next(node for node in one.above if node in other.above)
+
+
+def _in_other_branches(one: Call, other: Call) -> bool:
+    """Of two calls in the same function."""
+    shared = _shared(one, other)
+    return isinstance(shared, _BRANCHES) and _branch(shared, one) != _branch(shared, other)
 
 
 def _branch(node: ast.AST, call: Call) -> tuple[str, int]:
@@ -163,9 +177,15 @@ def _spelled_out(node: ast.Call, known: Constants) -> Iterator[tuple[str, Any]]:
 
 
 def _behind(script: Path) -> Iterator[tuple[str, ast.Call, ast.Module]]:
-    """(method, call, file) of what is asked of a model further down than the training."""
+    """(method, call, file) of what is asked of a model further down than the training, or in another function."""
     for call in trainings(script)[:1]:
         for node in ast.walk(call.tree):
             method = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
-            if isinstance(node, ast.Call) and method in _AFTERWARDS and node.lineno > call.line:
+            if isinstance(node, ast.Call) and method in _AFTERWARDS and _follows(Call(call.file, node, call.tree), call):
                 yield method, node, call.tree
+
+
+def _follows(other: Call, training: Call) -> bool:
+    if other.above[-1] is not training.above[-1]:
+        return True
+    return other.line > training.line and not _in_other_branches(training, other)

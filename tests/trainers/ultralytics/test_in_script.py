@@ -67,6 +67,18 @@ def test_a_script_with_a_dict_asks_for_what_arrives_and_is_left_as_it_is(folder:
     assert [one.name for one in folder.iterdir() if one != yolo_dataset.parent] == ["train.py"] and Path("train.py").read_text() == SAFE
 
 
+def test_a_module_of_a_package_is_run_as_one(folder: Path, yolo_dataset: Path) -> None:
+    (folder / "job").mkdir()
+    Path("job/settings.py").write_text(f"from pathlib import Path\nDATA, BATCH = Path({str(yolo_dataset)!r}), 12\n")
+    Path("job/train.py").write_text(
+        "from ultralytics import YOLO\nfrom . import settings\nYOLO('yolov8n.yaml').train(data=settings.DATA, batch=settings.BATCH)\n"
+    )
+    found = recognise.understand([sys.executable, "-m", "job.train"])
+    assert (found.adapter, found.ask["micro_batch"], found.data) == ("ultralytics", 12, str(yolo_dataset))
+    recipe = given(yolo_dataset, command=[sys.executable, "-m", "job.train", "--x"], given=found.args["given"])
+    assert words(recipe, 0, folder)[-4:] == ["--", "-m", "job.train", "--x"]
+
+
 def given(data: Path, **more: object) -> Recipe:
     """As the test above has understood it."""
     return Recipe.model_validate(

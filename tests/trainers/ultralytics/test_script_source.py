@@ -57,6 +57,7 @@ def test_a_training_in_a_module_beside_the_script_is_found(tmp_path: Path) -> No
     "source",
     [
         "for fold in range(5):\n    YOLO('a.pt').train(data=f'{fold}.yaml')\n",
+        "def one(task):\n    YOLO('a.pt').train(**task)\nfor task in TASKS:\n    one(task)\n",
         "YOLO('a.pt').train(data='d.yaml')\nYOLO('b.pt').train(data='d.yaml')\n",
         "if warm:\n    YOLO('a.pt').train(epochs=1)\nYOLO('b.pt').train(data='d.yaml')\n",
     ],
@@ -84,3 +85,12 @@ def test_what_comes_after_the_training_is_named_and_its_validations_are_read(tmp
     script = written(HEAD + "BATCH = 8\n" + BY_DICT + "model.val(batch=BATCH * 4, imgsz=size, data='d.yaml', plots=False)\n", tmp_path)
     assert script_source.afterwards(script) == "export (line 6)"
     assert script_source.validations(script) == [{}, {"batch": 32, "plots": False}]
+
+
+def test_what_runs_in_the_place_of_the_training_does_not_come_after_it(tmp_path: Path) -> None:
+    other = "if train:\n    model.train(data='d.yaml')\nelse:\n    model.predict('a.jpg')\n    model.val()\n"
+    assert script_source.afterwards(written(HEAD + other, tmp_path)) == "" and script_source.validations(tmp_path / "train.py") == []
+    method = (
+        "class Job:\n    def check(self):\n        self.model.val(batch=2)\n    def run(self):\n        self.model.train(data='d.yaml')\n"
+    )
+    assert script_source.validations(written(HEAD + method, tmp_path)) == [{"batch": 2}]

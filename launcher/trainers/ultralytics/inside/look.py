@@ -45,7 +45,7 @@ class Look:
         arrived = script_training.arriving(model, keywords)
         given = {key: value for key, value in arrived.items() if key in _ALWAYS or value != DEFAULT_CFG_DICT.get(key)}
         self.found(
-            model=str(script_training.from_start(model.overrides.get("model", ""))),
+            model=script_training.from_start(str(model.overrides.get("model", ""))),
             task=model.task,
             trainer=f"{trainer.__module__}.{trainer.__name__}" if trainer is not None else "",
             given={key: value for key, value in given.items() if key not in script_training.PLACES and _told(value)},

@@ -6,6 +6,7 @@ A setting is seen, and set, where it arrives: at ``model.train``, whatever the s
 from __future__ import annotations
 
 import os
+import runpy
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -37,7 +38,12 @@ def hand_over(takes: Takes) -> None:
 
 
 def run(words: Sequence[str]) -> None:
-    """The script and its arguments, in this process, as its main program."""
+    """The script and its arguments, in this process, as its main program; ``-m`` and a module may stand in the script's place."""
+    if words[0] == "-m":
+        sys.argv = list(words[1:])
+        sys.path.insert(0, os.getcwd())
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        return
     script = os.path.abspath(words[0])
     sys.argv = list(words)
     sys.path.insert(0, os.path.dirname(os.path.realpath(script)))
@@ -55,12 +61,13 @@ def arriving(model: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
     said = {"data": own.get("data") or TASK2DATA[model.task], **keywords}
     said = {key: value for key, value in {**own, **said}.items() if key not in _NOT_SAID}
     arrived = {key: value for key, value in vars(get_cfg(overrides=said)).items() if key not in _NOT_SAID}
+    arrived = {key: os.fspath(value) if isinstance(value, os.PathLike) else value for key, value in arrived.items()}
     return {**arrived, "data": from_start(arrived["data"])}
 
 
 def from_start(name: Any) -> Any:
     """A file's name as it is found from the folder that the program was started in, for a script that goes to another."""
-    moved = isinstance(name, (str, os.PathLike)) and os.getcwd() != STARTED_IN and os.path.exists(name)
+    moved = isinstance(name, str) and os.getcwd() != STARTED_IN and os.path.exists(name)
     return os.path.abspath(name) if moved else name
 
 
@@ -77,4 +84,4 @@ def _plain(value: Any) -> Any:
     """As JSON gives it back."""
     if isinstance(value, (list, tuple)):
         return [_plain(one) for one in value]
-    return str(value) if isinstance(value, os.PathLike) else value
+    return value
