@@ -50,7 +50,7 @@ def understand(words: Sequence[str]) -> Understood | None:
 def _refuse_program(words: Sequence[str], script: Path, begin: int) -> None:
     """Raises BadInput for what isn't ``python script.py``, and for a Python of another environment than autofit's."""
     program, *options = words[:begin] if begin else ("",)
-    own = " ".join(words[begin : begin + 2] if words[begin] == "-m" else words[begin : begin + 1])
+    own = _named(words[begin:])
     if not Path(program).name.startswith("python") or any(option != "-u" for option in options):
         found = f"{script} trains with Ultralytics, and isn't started as python {own}"
         raise BadInput([Fault(key=PLACE, found=found, cure=f"Start it so: autofit run -- python {own} ...")])
@@ -78,9 +78,12 @@ def _looked(script: Sequence[str]) -> Mapping[str, Any]:
             return found
     ended = f"took longer than {LONGEST_S:g} s to its training" if status == 124 else f"ended before its training (exit status {status})"
     cure = "Let it come to model.train when it is started so; it is run that far to see what it asks for."
-    raise BadInput(
-        [Fault(key=PLACE, found=f"{shlex.join(script[:2] if script[0] == '-m' else script[:1])} {ended}: {_last_words(said)}", cure=cure)]
-    )
+    raise BadInput([Fault(key=PLACE, found=f"{_named(script)} {ended}: {_last_words(said)}", cure=cure)])
+
+
+def _named(script: Sequence[str]) -> str:
+    """The script, or the module, as its command names it."""
+    return shlex.join(script[:2] if script[0] == "-m" else script[:1])
 
 
 def _last_words(said: str) -> str:
