@@ -24,8 +24,9 @@ STEPS = []
 register_optimizer_step_post_hook(lambda *_: STEPS.append(1))
 
 def once(trainer):
-    if trainer.epoch == 1 and os.environ.get('DIE_AT') and not os.path.exists(os.environ['DIE_AT']):
-        Path(os.environ['DIE_AT']).touch()
+    die_at = os.environ.get('DIE_AT')
+    if die_at and trainer.epoch == 1 and trainer.save_dir.name == 'first' and not os.path.exists(die_at):
+        Path(die_at).touch()
         os.kill(os.getpid(), 9)
 
 def train(args):
