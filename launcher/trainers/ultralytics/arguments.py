@@ -91,6 +91,11 @@ def is_flag(key: str) -> bool:
     return isinstance(known()[key].default, bool)
 
 
+def multi_scale(said: Any) -> Any:
+    """The fraction that the installed version takes from ``multi_scale``: true is a half where it is a flag, and a whole one elsewhere."""
+    return (0.5 if is_flag("multi_scale") else 1.0) * said if isinstance(said, bool) else said
+
+
 def value_of(args: Mapping[str, Any], key: str) -> Any:
     """The argument as the trainer will see it: the recipe's, or Ultralytics' default."""
     return args.get(key, known()[key].default)

@@ -119,7 +119,12 @@ def _is_count(value: Any) -> bool:
 
 def _understood(words: Sequence[str], found: Mapping[str, Any], place: str) -> Understood:
     given, source = found["given"], f"as it arrives at model.train, {place}"
-    said = {"model": found["model"], "batch": given["batch"], "imgsz": given["imgsz"], "multi_scale": given.get("multi_scale")}
+    said = {
+        "model": found["model"],
+        "batch": given["batch"],
+        "imgsz": given["imgsz"],
+        "multi_scale": yolo_arguments.multi_scale(given.get("multi_scale")),
+    }
     ask = {wheel: said[name] for name, wheel in _WHEELS.items() if said[name] is not None}
     guessed = not _is_count(given["batch"])
     if guessed:

@@ -9,6 +9,7 @@ from typing import Any
 
 from launcher.adapter.recognised import Belief, Understood, typed
 from launcher.errors import PLACE, BadInput, Fault
+from launcher.trainers.ultralytics import arguments as yolo_arguments
 from launcher.trainers.ultralytics import in_script
 
 PROGRAMS = ("yolo", "ultralytics")
@@ -32,7 +33,7 @@ def understand(words: Sequence[str]) -> Understood | None:
     beliefs = [Belief(wheel="model", value=ask["model"], spelling="model=", source="yolo")]
     for key, wheel in _WHEELS:
         if key in pairs:
-            ask[wheel] = pairs.pop(key)
+            ask[wheel] = yolo_arguments.multi_scale(pairs.pop(key)) if key == "multi_scale" else pairs.pop(key)
         if wheel in ask:
             beliefs.append(Belief(wheel=wheel, value=ask[wheel], spelling=f"{key}=", source="yolo"))
     if isinstance(ask["micro_batch"], float) or ask["micro_batch"] == -1:
