@@ -81,7 +81,7 @@ class Script:
     def notes(self) -> list[str]:
         """What a person should know of it."""
         after = script_source.afterwards(Path(self.path))
-        runs = [f"what the script does after its training is not in the trial: {after}"] if after else []
+        runs = [f"what the script may do with its model after its training is not in the trial: {after}"] if after else []
         devices = self.given.get("device")
         several = isinstance(devices, list) and len(devices) > 1
         return runs + ([f"the script asks for devices {devices}: autofit trains its whole batch on one"] if several else [])

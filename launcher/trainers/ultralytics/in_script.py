@@ -40,6 +40,8 @@ def understand(words: Sequence[str]) -> Understood | None:
     found = _looked(words[program[1] :])
     place = f"{_short(found['place'][0])} line {found['place'][1]}"
     _refuse(found, place)
+    if found["made"] is not None:
+        _written(Path(found["given"]["data"]), found["made"])
     return _understood(words, found, place)
 
 
@@ -113,6 +115,12 @@ def _refuse(found: Mapping[str, Any], place: str) -> None:
         raise BadInput(faults[:1])
 
 
+def _written(path: Path, text: str) -> None:
+    """The data set's file, as the script itself writes it before it trains: the data is looked at before anything runs."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
@@ -133,11 +141,13 @@ def _understood(words: Sequence[str], found: Mapping[str, Any], place: str) -> U
     own = () if guessed else own_accumulation(given["batch"], given)
     cure = f"say the batch you want, as in autofit run ask.micro_batch=32 -- {shlex.join(words)}"
     doubt = Doubt(wheel="micro_batch", text=f"{place} asks for batch={given['batch']!r}, Ultralytics' own guess: {cure}")
+    written = f"the script writes {given['data']} by itself before it trains, so it was written as it would be, to look at the data"
+    made = (Doubt(wheel="data", text=written),) if found["made"] is not None else ()
     return Understood(
         adapter="ultralytics",
         words=tuple(words),
         beliefs=(*beliefs, *own),
-        doubts=(doubt,) if guessed else (),
+        doubts=((doubt,) if guessed else ()) + made,
         groups=("trainer: ultralytics",),
         ask={**ask, "checkpointing": False},
         args={"command": list(words), "given": given},

@@ -145,6 +145,14 @@ def test_a_batch_that_ultralytics_would_guess_is_asked_for(yolo_dataset: Path) -
     assert {"batch=32", "batch=-1"} < set(words(recipe, 0, Path.cwd()))
 
 
+def test_a_data_file_that_the_script_makes_is_there_to_be_looked_at(folder: Path) -> None:
+    making = "import os\nos.makedirs('made')\nopen('made/data.yaml', 'w').write('names: [a]')\nopen('log', 'w').write('x')\n"
+    found = understood(f"{making}from ultralytics import YOLO\nYOLO('yolov8n.yaml').train(data='made/data.yaml', batch=4)\n")
+    assert (folder / "made" / "data.yaml").read_text() == "names: [a]" and not (folder / "log").exists()
+    assert "the script writes made/data.yaml by itself" in str(found.doubts[0])
+    recognise.refuse_doubts(found, overrides=())
+
+
 @pytest.mark.parametrize(
     ("source", "said"),
     [

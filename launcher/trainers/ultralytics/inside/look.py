@@ -36,6 +36,7 @@ class Look:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.overlay = Overlay(path.parent / "overlay", kept=(path.parent,))
 
     def trains(self, model: Any, trainer: Any, keywords: Mapping[str, Any]) -> NoReturn:
         try:
@@ -48,8 +49,16 @@ class Look:
             model=script_training.from_start(str(model.overrides.get("model", ""))),
             task=model.task,
             trainer=f"{trainer.__module__}.{trainer.__name__}" if trainer is not None else "",
+            made=self._made(str(arrived["data"])),
             given={key: value for key, value in given.items() if key not in script_training.PLACES and _told(value)},
         )
+
+    def _made(self, data: str) -> str | None:
+        """The text of the data set's file, where the script has written one that isn't there without it."""
+        both = self.overlay.twin(data) if data.endswith((".yaml", ".yml")) else None
+        if both is None or self.overlay.there(both[0]) or not self.overlay.there(both[1]):
+            return None
+        return Path(both[1]).read_text(encoding="utf-8")
 
     def tunes(self, *_: Any, **__: Any) -> NoReturn:
         self.found(instead="model.tune: many trainings, each with settings of its own")
@@ -82,12 +91,11 @@ def _place() -> list[Any]:
 
 
 def main(argv: Sequence[str]) -> None:
-    look, place = Look(Path(argv[0])), Path(argv[0]).parent
-    overlay = Overlay(place / "overlay", kept=(place,))
-    overlay.install()
+    look = Look(Path(argv[0]))
+    look.overlay.install()
     os.environ.update(QUIET)
     sys.dont_write_bytecode = True
-    after_import(overlaid_libraries.hooks(overlay))
+    after_import(overlaid_libraries.hooks(look.overlay))
     script_training.hand_over(look.trains)
     Model.tune = look.tunes
     BaseTrainer.train = look.trains_directly
