@@ -39,6 +39,7 @@ RELIED_UPON: Mapping[str, str] = {
     "ultralytics.engine.trainer:BaseTrainer.save_model": "47f61ede98e6f12b",
     "ultralytics.engine.trainer:BaseTrainer.final_eval": "398e74e935f34789",
     "ultralytics.engine.trainer:BaseTrainer._handle_nan_recovery": "e465d82576a3bc80",
+    "ultralytics.engine.model:Model.val": "1ba1f74d3dd36a5d",
     "ultralytics.engine.validator:BaseValidator.__call__": "29da273b2118ebb6",
     "ultralytics.models.yolo.detect.val:DetectionValidator.postprocess": "0fcb34c909736510",
     "ultralytics.models.yolo.detect.val:DetectionValidator.update_metrics": "c8043746aafaa866",

@@ -44,6 +44,7 @@ RELIED_UPON: Mapping[str, str] = {
     "ultralytics.engine.model:Model.train": "478371e11f2ad0ac",
     "ultralytics.engine.model:Model._smart_load": "bedf675ecc25506a",
     "ultralytics.cfg:entrypoint": "65f2c474d1b4d4de",
+    "ultralytics.cfg:get_cfg": "fe922e00099232ce",
     "ultralytics.utils.dist:generate_ddp_file": "7c80979f379ddf1a",
 }
 """``module:qualified name`` of every function that is patched, overridden or reasoned about -> hash of its source in ``CHECKED``."""
@@ -63,7 +64,8 @@ RELIANCES: Mapping[str, str] = {
     "BaseTrainer._oom_retries": "from 8.4.60 on: set so that it halves nothing. Absent before, and nothing was halved there.",
     "BaseTrainer._get_warmup_iterations": "from 8.4.150 on; before, at least 100 iterations.",
     "BaseModel._predict_once": "the loop over layers that is checkpointed: ``model``, ``save``, and ``f`` and ``i`` of layers.",
-    "cfg.ARGV, cfg.entrypoint, Model.train, Model._smart_load": "the yolo command, with another trainer.",
+    "cfg.ARGV, cfg.entrypoint, Model.train, Model._smart_load": "the yolo command, or a script's training, with another trainer.",
+    "Model.overrides, Model.task, cfg.get_cfg, cfg.TASK2DATA": "what a script's training is given. Seen: the batches and sizes that come.",
 }
 """What is private, or might change, and is relied upon -> what for, and by what it is seen to hold."""
 

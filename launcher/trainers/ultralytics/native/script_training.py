@@ -23,6 +23,8 @@ Takes = Callable[[Any, Any, Mapping[str, Any]], Any]
 
 plain_train: Callable[..., Any] = Model.train
 STARTED_IN = os.getcwd()
+_CARDS = "CUDA_VISIBLE_DEVICES"
+STARTED_WITH = os.environ.get(_CARDS)
 PLACES = ("project", "name", "save_dir", "exist_ok")
 """Arguments that say where a run is kept."""
 _NOT_SAID = ("cfg", "mode", "task", "model", "session")
@@ -32,9 +34,16 @@ def hand_over(takes: Takes) -> None:
     """From now on every training that is asked of a model of Ultralytics' goes to ``takes``."""
 
     def train(self: Any, trainer: Any = None, **keywords: Any) -> Any:
+        _cards_as_started()
         return takes(self, trainer, keywords)
 
     Model.train = train
+
+
+def _cards_as_started() -> None:
+    """The cards that this program was given are those that it trains on, whatever the script has set since: a trial was made there."""
+    os.environ.pop(_CARDS, None)
+    os.environ.update({_CARDS: STARTED_WITH} if STARTED_WITH is not None else {})
 
 
 def run(words: Sequence[str]) -> None:

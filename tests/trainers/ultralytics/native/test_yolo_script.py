@@ -22,10 +22,11 @@ from ultralytics import YOLO
 class Mine: ...
 
 def die(trainer):
-    print('steps of', trainer.batch_size, __name__, __file__)
+    print('steps of', trainer.batch_size, __name__, __file__, os.environ.get('CUDA_VISIBLE_DEVICES'))
     if os.environ.get('DIE'):
         os._exit(9)
 
+os.environ['CUDA_VISIBLE_DEVICES'] = '0,1,2,3'
 model = YOLO('yolov8n.yaml')
 model.add_callback('on_fit_epoch_end' if 'late' in sys.argv else 'on_model_save', die)
 results = model.train(data=sys.argv[1], batch=8, nbs=16, imgsz=64, epochs=2, device='cpu', plots=False, project=os.getcwd(), name='mine')
@@ -67,8 +68,9 @@ def test_a_script_trains_at_the_rung_goes_on_after_a_kill_and_does_the_rest_itse
     (tmp_path / "train.py").write_text(SCRIPT)
     data = str(shapes(val=3).yaml)
     rung = ["--asked-batch", "8", "--asked-nbs", "16", "--given", "batch=8", "--tell", "kept_in", "batch=4"]
-    killed = run(*rung, "--", "train.py", data, DIE="1")
-    assert killed.returncode == 9 and f"steps of 4 __main__ {tmp_path / 'train.py'}" in killed.stdout, killed.stdout + killed.stderr
+    killed = run(*rung, "--", "train.py", data, DIE="1", CUDA_VISIBLE_DEVICES="")
+    assert killed.returncode == 9, killed.stdout + killed.stderr
+    assert f"steps of 4 __main__ {tmp_path / 'train.py'} \n" in killed.stdout, "at the rung, as the main program, on the cards it was given"
     kept = Path((tmp_path / "kept_in").read_text().strip())
     assert kept == tmp_path / "mine" and not (tmp_path / "after").exists()
     ended = run(*rung, f"resume={kept / 'weights' / 'last.pt'}", "--", "train.py", data)
