@@ -112,10 +112,6 @@ class Adapter(ABC):
     def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
         """The same full run, held to ``budget`` where the device itself wouldn't (a smaller card, a CPU's budget). See ``budgeted``."""
 
-    @abstractmethod
-    def shapes_vary(self, rung: Rung) -> bool:
-        """Whether the run's batches differ in shape (sizes drawn, lengths padded, rectangles): a card's memory breaks into pieces then."""
-
     def read_log(self, line: str, known: Progress, *, rung: Rung) -> LogLine:
         """What one more line of the full run's output says; ``known`` is how far the run had come before it.
 

@@ -27,7 +27,7 @@ def native_command(job: Job, rung: Rung) -> Command:
     """The full run in the trainer's own words, needing nothing of autofit; its files are written, the line saved as command.sh."""
     folder = job.folder
     command = job.adapter.full_run(rung, job.budget, folder=folder.path)
-    on_card = allocator_environment(job.budget, rung, shapes_vary=job.adapter.shapes_vary(rung)) if job.budget.kind == "cuda" else {}
+    on_card = allocator_environment(job.budget) if job.budget.kind == "cuda" else {}
     env = {**on_card, **command.env}
     command = replace(command, env=env)
     for path, text in command.files.items():
@@ -81,8 +81,8 @@ def start(job: Job, chosen: Trial, command: Command, files: AttemptFiles, *, sho
     which takes the budget first; likewise on a CPU where the budget is emulated. Otherwise a run that grows would spill, or outgrow the
     card that is only played. The command that is shown is the same without that.
     """
-    budget, variable = job.budget, job.adapter.shapes_vary(chosen.rung)
-    env = {**allocator_environment(budget, chosen.rung, shapes_vary=variable), **command.env}
+    budget = job.budget
+    env = {**allocator_environment(budget), **command.env}
     if budget.kind == "cuda" and (fraction := _fraction(job, chosen, command)) is not None:
         env |= allocator.holding({**os.environ, **env}, fraction)
     elif budget.kind == "cuda" or budget.emulated:

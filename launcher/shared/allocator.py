@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from launcher.shared.orders import MALLOC_VALUE, MALLOC_VARIABLE
 
 CHECKPOINTING = "checkpointing"
-"""A wheel whose rungs get expandable segments, whatever the trainer."""
+"""The wheel of gradient checkpointing, whatever the trainer."""
 VARIABLE = "PYTORCH_CUDA_ALLOC_CONF"
 """Every supported torch reads it, and 2.15 reads nothing else where it is set; PYTORCH_ALLOC_CONF is read since 2.9 only."""
 VARIABLES = (VARIABLE, "PYTORCH_ALLOC_CONF")
@@ -34,13 +34,17 @@ same from 512 rows on, an eighth more for 27 rows of 768, half as much again for
 
 def with_setting(environ: Mapping[str, str], key: str, value: str) -> str:
     """What the person's settings come to with one more; theirs where they set it themselves."""
-    said = next((environ[name] for name in VARIABLES if environ.get(name)), "")
+    said = _said(environ)
     return said if key in said else ",".join(filter(None, [said, f"{key}:{value}"]))
+
+
+def _said(environ: Mapping[str, str]) -> str:
+    return next((environ[name] for name in VARIABLES if environ.get(name)), "")
 
 
 def holding(environ: Mapping[str, str], fraction: float) -> dict[str, str]:
     """The variable that lets PyTorch's allocator have at most this fraction of the card, beside what else it says."""
-    return {VARIABLE: ",".join(filter(None, [environ.get(VARIABLE, ""), f"{FRACTION}:{fraction:.6f}"]))}
+    return {VARIABLE: ",".join(filter(None, [_said(environ), f"{FRACTION}:{fraction:.6f}"]))}
 
 
 def knows_fraction(torch_version: str | None) -> bool:

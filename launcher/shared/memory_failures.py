@@ -68,6 +68,8 @@ _MAYBE = re.compile(
     r"|CUDNN_STATUS_(INTERNAL_ERROR|NOT_SUPPORTED|EXECUTION_FAILED)"
     r"|CUBLAS_STATUS_(NOT_INITIALIZED|INTERNAL_ERROR|EXECUTION_FAILED)"
     r"|CUFFT_INTERNAL_ERROR"  # torch.stft on a full card: pytorch#119420
+    r"|CUDA driver error: device not ready"  # mapping memory, on WSL: microsoft/WSL#41176, or an old driver's fault: pytorch#192330
+    r"|NVML_SUCCESS == .*INTERNAL ASSERT FAILED.*CUDACachingAllocator"  # torch to 2.11 asks NVML while it words an out-of-memory
     r"|can't start new thread"  # a thread's stack is data, too
     r"|inline_container.*unexpected pos \d+ vs \d+|I/O operation on closed file"  # torch.save tried again
 )

@@ -117,9 +117,6 @@ class AdapterSuite:
         assert inputs == self.adapter_type(recipe).inputs(ladder)
         assert inputs.unknown or inputs.data or inputs.code, "a fit that hangs on nothing would be kept for ever"
 
-    def test_it_says_of_every_rung_whether_its_shapes_vary(self, adapter: Adapter, ladder: Ladder) -> None:
-        assert {type(adapter.shapes_vary(rung)) for rung in ladder.rungs} == {bool}
-
     def test_it_says_of_every_rung_how_it_is_traced_or_why_it_is_not(self, adapter: Adapter, ladder: Ladder) -> None:
         for rung in ladder.rungs:
             for cuda in (False, True):

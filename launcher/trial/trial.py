@@ -117,7 +117,7 @@ def run(job: Job, rung: Rung) -> Trial:
     _put_aside(place, orders.scratch)
     orders.scratch.mkdir()
     orders.write(place / "orders.json")
-    env = {**allocator_environment(budget, rung, shapes_vary=job.adapter.shapes_vary(rung)), **plan.env}
+    env = {**allocator_environment(budget), **plan.env}
     command = process.python_module("launcher.worker", str(place / "orders.json"))
     child = process.start(command, env=env, stdout=place / "stdout.log", stderr=place / "stderr.log")
     watch = Watch(child, orders, job.tell, stall_s=job.recipe.recover.stall_s)

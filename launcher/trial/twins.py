@@ -90,7 +90,7 @@ class Twins:
         orders.write(place / "orders.json")
         child = process.start(
             process.python_module("launcher.worker", str(place / "orders.json")),
-            env=allocator_environment(budget, self._rung, shapes_vary=self._job.adapter.shapes_vary(self._rung)),
+            env=allocator_environment(budget),
             stdout=place / "stdout.log",
             stderr=place / "stderr.log",
         )

@@ -11,29 +11,16 @@ import pytest
 
 from launcher.cli import played
 from launcher.cli.plan_view import _searched
-from launcher.errors import BadInput
-from launcher.pretended import libraries
 from launcher.shared.sizes import GIB, MIB
 from tests.helpers.command_line import answer, autofit
 from tests.helpers.places import ROOT
+from tests.helpers.pretended import needs_a_pretended_card
 
 SCRIPT = ROOT / "tests" / "data" / "pretended" / "train.py"
 
 
-def why_not() -> str:
-    """Why no card can be pretended here; empty where one can."""
-    try:
-        libraries.built(libraries.torch_of(sys.executable))
-    except BadInput as error:
-        return str(error)
-    return ""
-
-
-WHY_NOT = why_not()
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+@needs_a_pretended_card
 def test_a_script_is_planned_for_cards_that_are_not_here(tmp_path: Path) -> None:
     """Weights, gradients and AdamW's states of 407 million fp32 parameters are 6.1 GiB; 16384 rows keep 7 activations of 512 MiB."""
     state = tmp_path / "state"

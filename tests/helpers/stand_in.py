@@ -30,8 +30,5 @@ class StandIn(Adapter):
     def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
         return command
 
-    def shapes_vary(self, rung: Rung) -> bool:
-        return False
-
     def results(self, *, folder: Path) -> Mapping[str, Any]:
         return {}

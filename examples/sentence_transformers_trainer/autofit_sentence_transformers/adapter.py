@@ -235,9 +235,6 @@ class SentenceTransformersAdapter(Adapter):
             return {"output_dir": str(output)}
         return {"output_dir": str(output), "steps": state.get("global_step"), "metrics": metrics}
 
-    def shapes_vary(self, rung: Rung) -> bool:
-        return True  # texts have lengths
-
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
         """Steps, an evaluation per epoch (or as eval_steps says) and one at the end; the evaluator embeds every text once more."""
         if not report.step_seconds or not report.train_samples:

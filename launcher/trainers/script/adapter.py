@@ -388,10 +388,6 @@ class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
         """The very command: each of its Python processes takes the budget when it builds its first model, as in its trial."""
         return held_by("launcher.trainers.script.inside.held", command, budget, "--settings", str(folder / "native" / "budget.json"))
 
-    def shapes_vary(self, rung: Rung) -> bool:
-        """What a script does can't be known; a wheel that turns a length says that lengths matter to it."""
-        return any(rung.values.get(wheel) is not None for wheel in ("segment", "sequence_length"))
-
     # -- what came of it --------------------------------------------------------------------------------------------------
 
     def read_log(self, line: str, known: Progress, *, rung: Rung) -> LogLine:

@@ -244,9 +244,6 @@ class TransformersAdapter(Adapter, Resumes, Foreseen, Proves):
         model = command.argv[command.argv.index("--model_name_or_path") + 1]
         return budgeted(command, budget, imports=(*environment.IMPORTS, *_imports(task, model)))
 
-    def shapes_vary(self, rung: Rung) -> bool:
-        return True  # labels and texts have lengths
-
     # -- what came of it --------------------------------------------------------------------------------------------------
 
     def read_log(self, line: str, known: Progress, *, rung: Rung) -> LogLine:

@@ -368,9 +368,6 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
     def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
         return budgeted(command, budget, imports=environment.IMPORTS)
 
-    def shapes_vary(self, rung: Rung) -> bool:
-        return True  # validation is rectangular whatever is said, and multi_scale and rect draw more
-
     # -- what came of it --------------------------------------------------------------------------------------------------
 
     def read_log(self, line: str, known: Progress, *, rung: Rung) -> LogLine:

@@ -54,9 +54,6 @@ class Adapter(StandIn):
     def __init__(self, recipe: Recipe, argv: tuple[str, ...] = (sys.executable, "train.py")) -> None:
         self.recipe, self.argv = recipe, argv
 
-    def shapes_vary(self, rung: Any) -> bool:
-        return True
-
     def full_run(self, rung: Any, budget: Budget, *, folder: Path) -> Command:
         return Command(argv=self.argv)
 
@@ -322,7 +319,7 @@ def test_every_ultralytics_run_on_a_card_runs_what_it_was_told_or_fails(job: Job
     rung = ladder_of(adapter).asked
     command = adapter.full_run(rung, job.budget, folder=tmp_path)
     assert command.argv[0] == sys.executable and command.argv[1].endswith("yolo_exact.py")
-    assert command.argv[2:4] == ("detect", "train") and adapter.shapes_vary(rung)
+    assert command.argv[2:4] == ("detect", "train")
 
 
 def test_what_amp_is_checked_with_is_fetched_before_a_trial_on_a_card(

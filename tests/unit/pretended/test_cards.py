@@ -19,21 +19,9 @@ from launcher.pretended import cards, libraries
 from launcher.pretended.__main__ import _asked
 from launcher.shared.sizes import GIB, MIB
 from tests.helpers.places import ROOT
+from tests.helpers.pretended import needs_a_pretended_card
 
 SCRIPTS = ROOT / "tests" / "data" / "pretended"
-
-
-def why_not() -> str:
-    """Why no card can be pretended here; empty where one can."""
-    try:
-        libraries.built(libraries.torch_of(sys.executable))
-    except BadInput as error:
-        return str(error)
-    return ""
-
-
-WHY_NOT = why_not()
-needs_a_pretended_card = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 
 
 def said(script: str, environment: Mapping[str, str]) -> dict[str, Any]:

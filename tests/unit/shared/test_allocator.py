@@ -11,25 +11,22 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.ladder.rungs import Rung
 from launcher.shared.allocator import VARIABLE, VARIABLES, holding, knows_fraction, torch_version
 from launcher.trainers.suite import cpu_budget
 from launcher.trial.environment import allocator_environment
 from tests.helpers.places import ROOT
 
-PLAIN = Rung(index=0, values={"micro_batch": 8, "checkpointing": False}, position=(0, 0), accumulation=2)
-CHECKPOINTED = Rung(index=1, values={"micro_batch": 8, "checkpointing": True}, position=(0, 1), accumulation=2)
 CARD = replace(cpu_budget(), kind="cuda", index=2, uuid="GPU-1")
 
 
 def test_a_cpu_budget_gives_every_tensor_back_at_once() -> None:
-    assert allocator_environment(cpu_budget(), PLAIN)["MALLOC_MMAP_THRESHOLD_"] == "65536"
+    assert allocator_environment(cpu_budget())["MALLOC_MMAP_THRESHOLD_"] == "65536"
 
 
 def test_what_onednn_keeps_of_every_shape_is_bounded_unless_a_person_has_said_how_much(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LRU_CACHE_CAPACITY", "7")
     monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", raising=False)
-    env = allocator_environment(cpu_budget(), PLAIN)
+    env = allocator_environment(cpu_budget())
     assert env["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "16"
     assert "LRU_CACHE_CAPACITY" not in env
 
@@ -52,7 +49,7 @@ print(data_bytes() - before)
 def test_what_matrix_products_leave_behind_does_not_hang_on_the_order_of_their_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     monkeypatch.delenv("MKL_DISABLE_FAST_MM", raising=False)
-    env = {**os.environ, **allocator_environment(cpu_budget(), PLAIN), "PYTHONPATH": str(ROOT)}
+    env = {**os.environ, **allocator_environment(cpu_budget()), "PYTHONPATH": str(ROOT)}
     left = subprocess.run([sys.executable, "-c", PRODUCTS], env=env, capture_output=True, text=True, check=True)
     assert int(left.stdout) < 3 * 2**20, "the largest last, as a run may have it, leaves no more than the largest first, as a trial has it"
 
@@ -63,13 +60,23 @@ def _nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_a_card_is_named_by_its_uuid() -> None:
-    assert allocator_environment(CARD, PLAIN) == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "GPU-1"}
+def test_a_card_is_named_by_its_uuid_and_has_segments_that_grow() -> None:
+    card = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "GPU-1"}
+    assert allocator_environment(CARD) == {**card, VARIABLE: "expandable_segments:True"}
 
 
-@pytest.mark.parametrize(("rung", "varies"), [(CHECKPOINTED, False), (PLAIN, True)], ids=["checkpointing", "shapes vary"])
-def test_a_rung_that_checkpoints_and_shapes_that_vary_have_expandable_segments(rung: Rung, varies: bool) -> None:
-    assert allocator_environment(CARD, rung, shapes_vary=varies)["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True"
+def test_a_driver_that_can_not_map_them_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """WSL below R615: CUDA driver error: device not ready (pytorch#192330)."""
+    wsl = replace(CARD, may_spill=True)
+    assert allocator_environment(wsl)[VARIABLE] == "expandable_segments:False"
+    monkeypatch.setenv(VARIABLE, "expandable_segments:True")
+    assert allocator_environment(wsl)[VARIABLE] == "expandable_segments:True", "the person says that theirs can"
+
+
+@pytest.mark.parametrize("variable", VARIABLES)
+def test_a_run_is_held_beside_all_that_its_trial_was_told(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    """In whichever variable a person has said it: held by a variable that alone is read, a run forgot it."""
+    assert holding({variable: "max_split_size_mb:64"}, 0.5)[VARIABLE] == "max_split_size_mb:64,per_process_memory_fraction:0.500000"
 
 
 @pytest.mark.parametrize("variable", VARIABLES)
@@ -77,15 +84,15 @@ def test_the_persons_own_allocator_settings_are_kept_in_the_one_variable_that_ev
     monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     monkeypatch.setenv(variable, "max_split_size_mb:128")
-    assert allocator_environment(CARD, CHECKPOINTED)["PYTORCH_CUDA_ALLOC_CONF"] == "max_split_size_mb:128,expandable_segments:True"
+    assert allocator_environment(CARD)["PYTORCH_CUDA_ALLOC_CONF"] == "max_split_size_mb:128,expandable_segments:True"
     monkeypatch.setenv(variable, "expandable_segments:False")
-    assert allocator_environment(CARD, CHECKPOINTED)["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:False"
+    assert allocator_environment(CARD)["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:False"
 
 
 def test_where_both_variables_are_set_the_one_counts_that_torch_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTORCH_ALLOC_CONF", "max_split_size_mb:64")
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:128")
-    assert allocator_environment(CARD, CHECKPOINTED)["PYTORCH_CUDA_ALLOC_CONF"].startswith("max_split_size_mb:128,")
+    assert allocator_environment(CARD)["PYTORCH_CUDA_ALLOC_CONF"].startswith("max_split_size_mb:128,")
 
 
 def test_no_torch_beside_the_launcher_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +100,7 @@ def test_no_torch_beside_the_launcher_is_no_fault(monkeypatch: pytest.MonkeyPatc
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "version", missing)
-    assert allocator_environment(CARD, CHECKPOINTED) and torch_version() is None and not knows_fraction(None)
+    assert allocator_environment(CARD) and torch_version() is None and not knows_fraction(None)
 
 
 @pytest.mark.parametrize(("version", "known"), [("2.6.0", False), ("2.9.1+cu130", False), ("2.10.0", True), ("2.15.0+cu132", True)])

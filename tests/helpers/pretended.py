@@ -1,0 +1,23 @@
+"""Marks tests that need a card which isn't there (``launcher.pretended``): a CUDA build of PyTorch and a C compiler."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from launcher.errors import BadInput
+from launcher.pretended import libraries
+
+
+def _why_not() -> str:
+    """Why no card can be pretended here; empty where one can."""
+    try:
+        libraries.built(libraries.torch_of(sys.executable))
+    except BadInput as error:
+        return str(error)
+    return ""
+
+
+_WHY_NOT = _why_not()
+needs_a_pretended_card = pytest.mark.skipif(bool(_WHY_NOT), reason=_WHY_NOT)

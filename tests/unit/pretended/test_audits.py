@@ -1,0 +1,55 @@
+"""What audits of the CUDA path found, on PyTorch's real allocator: the allocator of a run is that of its trial."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launcher.forecast import gpu_catalogue
+from launcher.pretended import cards
+from launcher.shared.allocator import VARIABLES, holding
+from launcher.shared.sizes import GIB
+from launcher.trainers.suite import cpu_budget
+from launcher.trial.environment import allocator_environment
+from tests.helpers.pretended import needs_a_pretended_card
+
+SCRIPT = """
+import os
+os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64")
+import torch
+held = torch.zeros(1 << 24, device="cuda")
+print(any(one["is_expandable"] for one in torch.cuda.memory_snapshot()))
+try:
+    torch.empty(5 << 30, dtype=torch.uint8, device="cuda")
+    print("not held")
+except torch.OutOfMemoryError as error:
+    print("allowed" in str(error))
+"""
+"""A script that says something of the allocator itself, unless somebody has said it before."""
+
+
+@needs_a_pretended_card
+@pytest.mark.parametrize("variable", [None, *VARIABLES])
+def test_a_run_that_is_held_has_the_segments_of_its_trial(variable: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    if variable:
+        monkeypatch.setenv(variable, "expandable_segments:False")
+    (model,) = gpu_catalogue.named(["a100_40gb"])
+    with cards.played(cards.Cards(model=model, usable_bytes=8 * GIB)) as environment:
+        budget = replace(cpu_budget(), kind="cuda", uuid="0")
+        trial = {**environment, **allocator_environment(budget)}
+        run = {**trial, **holding(trial, 0.5)}
+        in_trial, in_run = (_said(env) for env in (trial, run))
+    assert in_trial[0] == in_run[0] == str(variable is None), "expandable unless the person says otherwise"
+    assert (in_trial[1], in_run[1]) == ("not held", "True")
+
+
+def _said(env: dict[str, str]) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.split("\n")[:2]
