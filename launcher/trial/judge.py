@@ -33,12 +33,13 @@ so that 5 % of the traffic gone there doubles the time."""
 def _at_the_limit(report: TrialReport, ending: Ending, *, on_card: bool, wanted_bytes: int = 0) -> bool:
     """Whether the most memory that anyone saw in use, with what was asked for beside it, is nearly all that the trial was allowed.
 
-    On a card an allocation that the allocator refused says so too; the process's host memory (``Ending.peak_data_bytes``) says nothing.
+    On a card an allocation that the allocator refused says so too, or one that made it empty its cache (a failure in wording the refusal
+    comes before that is counted); the process's host memory (``Ending.peak_data_bytes``) says nothing.
     """
     limit = report.ceiling_bytes or report.cap_bytes
     if not limit:
         return False
-    if on_card and report.uses and report.uses[-1].ooms:
+    if on_card and report.uses and (report.uses[-1].ooms or report.uses[-1].retries):
         return True
     seen = report.peak_bytes if on_card else max(report.peak_bytes, ending.peak_data_bytes - report.base_bytes)
     return seen + wanted_bytes >= _NEAR_LIMIT * limit

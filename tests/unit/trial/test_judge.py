@@ -236,9 +236,22 @@ def test_host_memory_is_never_compared_with_a_cards_cap() -> None:
     assert (verdict.kind, verdict.why) == (Kind.CRASHED, "ended by signal SIGSEGV in phase train")
 
 
-def test_a_text_with_other_causes_is_memory_where_the_cards_allocator_had_refused() -> None:
-    report = failed("cuFFT error: CUFFT_INTERNAL_ERROR")
-    refused = dataclasses.replace(report, uses=(card(reserved_bytes=100, ooms=1, retries=1),))
+@pytest.mark.parametrize(
+    ("text", "ooms"),
+    [
+        ("cuFFT error: CUFFT_INTERNAL_ERROR", 1),
+        ("RuntimeError: CUDA driver error: device not ready", 1),
+        (
+            "RuntimeError: NVML_SUCCESS == DriverAPI::get()->nvmlDeviceGetHandleByPciBusId_v2_(id, &device) INTERNAL ASSERT FAILED "
+            'at "/pytorch/c10/cuda/CUDACachingAllocator.cpp":1123, please report a bug to PyTorch.',
+            0,
+        ),
+    ],
+    ids=["cuFFT", "WSL", "NVML"],
+)
+def test_a_text_with_other_causes_is_memory_where_the_cards_allocator_had_refused(text: str, ooms: int) -> None:
+    report = failed(text)
+    refused = dataclasses.replace(report, uses=(card(reserved_bytes=100, ooms=ooms, retries=1),))
     assert judged(report, device="cuda", returncode=1).kind is Kind.CRASHED
     assert judged(refused, device="cuda", returncode=1).kind is Kind.OUT_OF_MEMORY
 
