@@ -158,10 +158,10 @@ def _understood(words: Sequence[str], found: Mapping[str, Any], place: str) -> U
     )
 
 
-def own_accumulation(batch: int, args: Mapping[str, Any]) -> Iterator[Belief]:
+def own_accumulation(batch: Any, args: Mapping[str, Any]) -> Iterator[Belief]:
     """Ultralytics' own, where it has one: a batch of 32 makes an optimizer step of two, by its nominal batch of 64."""
     nbs = yolo_arguments.value_of(args, "nbs")
-    times = max(round(nbs / batch), 1) if _is_count(nbs) else 1
+    times = max(round(nbs / batch), 1) if _is_count(nbs) and _is_count(batch) else 1
     if times > 1:
         source = f"Ultralytics makes an optimizer step of {batch * times} images after its warm-up"
         yield Belief(wheel="accumulation", value=times, spelling=f"nbs={nbs}", source=source)

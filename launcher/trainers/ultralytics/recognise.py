@@ -44,7 +44,7 @@ def understand(words: Sequence[str]) -> Understood | None:
     return Understood(
         adapter="ultralytics",
         words=tuple(words),
-        beliefs=tuple(beliefs),
+        beliefs=(*beliefs, *in_script.own_accumulation(ask["micro_batch"], pairs)),
         groups=("trainer: ultralytics",),
         ask=ask,
         args=pairs,
