@@ -157,6 +157,7 @@ def test_a_data_file_that_the_script_makes_is_there_to_be_looked_at(folder: Path
     ("source", "said"),
     [
         ("model = YOLO('yolov8n.yaml')\nmodel.tune(data='d.yaml')", "model.tune: many trainings"),
+        ("name = input('which data? ')\nYOLO('yolov8n.yaml').train(data=name)", "ended before its training (exit status 1): EOFError"),
         ("import sys\nsys.exit('say --data')\nYOLO('yolov8n.yaml').train(data=1)", "ended before its training (exit status 1): say --data"),
     ],
 )

@@ -91,6 +91,7 @@ def _place() -> list[Any]:
 
 
 def main(argv: Sequence[str]) -> None:
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nobody sees what a script asks here
     look = Look(Path(argv[0]))
     look.overlay.install()
     os.environ.update(QUIET)
