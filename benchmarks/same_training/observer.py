@@ -238,10 +238,17 @@ def _ballast(torch: Any, each: int) -> None:
 
 
 def _leading(torch: Any, value: Any) -> int:
+    """Rows of what a module is called with: of its tensor of the most dimensions, the first of them. Ultralytics' batch has its targets, of
+    which an image has several, before its images."""
+    found = max(_tensors(torch, value), key=lambda one: one.ndim, default=None)
+    return int(found.shape[0]) if found is not None and found.ndim else 0
+
+
+def _tensors(torch: Any, value: Any) -> list[Any]:
     if isinstance(value, torch.Tensor):
-        return int(value.shape[0]) if value.ndim else 0
+        return [value]
     inner = value.values() if hasattr(value, "values") else value if isinstance(value, (list, tuple)) else ()
-    return next((found for one in inner if (found := _leading(torch, one))), 0)
+    return [one for part in inner for one in _tensors(torch, part)]
 
 
 if os.environ.get(OUT):
