@@ -41,12 +41,13 @@ def job(asked: Recipe, folder: Path) -> Job:
 
 
 # Budgets keep off the rungs' own peaks: what a process holds after setup differs by up to 1.2 MiB from start to start, so that a rung
-# within that of its cap (seen: 53.0 of 54.0 MiB at a budget of 60 MiB) fits in one process and not in the next.
+# within that of its cap (seen: 53.0 of 54.0 MiB at a budget of 60 MiB) fits in one process and not in the next. So it was at a cap of
+# 36 MiB (rung 10 was once chosen where 8 had fitted): rungs 6, 7, 8 need 32.4 to 35.6, and one that fails in training rules out others.
 CASES = [
     ("text", 64, {"micro_batch": 8, "val_micro_batch": 2}),
     ("text", 80, {"micro_batch": 8, "val_micro_batch": 2}),
     ("text", 110, {"micro_batch": 8, "val_micro_batch": 2}),
-    ("text", 52, {"micro_batch": 4, "accumulation": 2, "val_micro_batch": 16}),
+    ("text", 60, {"micro_batch": 4, "accumulation": 2, "val_micro_batch": 16}),  # rung 2 needs 50 MiB, rung 3 38
     ("text", 120, {"micro_batch": 4, "val_micro_batch": 4, "val_keeps": "logits"}),
     ("text", 200, {"micro_batch": 4, "val_micro_batch": 4, "val_keeps": "logits"}),
     ("speech", 96, {"micro_batch": 8, "val_micro_batch": 4}),
@@ -55,6 +56,7 @@ CASES = [
 ]
 
 
+@pytest.mark.timeout(3600)  # some 16 trials
 @pytest.mark.parametrize(("task", "mib", "ask"), CASES)
 def test_the_rung_is_the_one_found_by_trying_every_rung(
     task: str, mib: int, ask: dict[str, Any], spoken: Path, sums: Path, tmp_path: Path
