@@ -136,7 +136,8 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         name="separation", repo="ZFTurbo/Music-Source-Separation-Training", script="train.py", data="stems",
-        needs=("torch", "soundfile", "librosa", "omegaconf", "ml_collections", "audiomentations"), env={"WANDB_MODE": "disabled"},
+        needs=("torch", "soundfile", "librosa", "omegaconf", "ml_collections", "audiomentations", "pedalboard"),
+        env={"WANDB_MODE": "disabled"},
         command=_words(
             "python train.py --model_type mdx23c --config_path {data}/mine.yaml --results_path out --data_path {data}/train "
             "--valid_path {data}/val --num_workers 0 --device_ids 0"
