@@ -29,10 +29,10 @@ GOLDEN = 0.6180339887
 FEW = 2
 SPREAD = 6
 """One in so many of the other lengths comes in a whole batch, and after so many comes the longest again."""
-ALL_HELD = (1, 3, 5, 9)
-"""Where the longest comes early, counted in micro-batches from 0. Gradients are held from a step's second micro-batch on, the optimizer's
-states from its second step on. Of each accumulation, which a script may have without saying so, one of these places (above 9: of the
-longest's later ones) lies in the second step and isn't its first micro-batch; place 1 is that for a training of one step."""
+ALL_HELD = 6
+"""So many batches are the longest to begin with. Gradients are held from a step's second micro-batch on, the optimizer's states from its
+second step on, and what a loop's names refer to (outputs of the batch before) until they are given anew. So the longest must come twice in
+a row in the second step, whatever a script accumulates without saying so. Of each accumulation one of these or a later pair does."""
 
 
 def length(thing: Any) -> int:
@@ -117,11 +117,11 @@ def _varied(order: Sequence[int], size: int, wanted: int, turn: int = 0, *, few:
 
 
 def _with_all_held(batches: list[list[int]]) -> list[list[int]]:
-    """The longest also at ``ALL_HELD``, so that a training of two optimizer steps has met it with everything held."""
-    found = list(batches)
-    for place in ALL_HELD:
-        found.insert(place, batches[0])
-    return found
+    """The longest as often as ``ALL_HELD`` to begin with, and after that in pairs: a training of two optimizer steps has met it with
+    everything held."""
+    longest = batches[0]
+    rest = [again for batch in batches[1:] for again in ([longest, longest] if batch == longest else [batch])]
+    return [longest] * ALL_HELD + rest[:2] + [longest, longest] + rest[2:]
 
 
 def _validation(order: Sequence[int], size: int, wanted: int, turn: int = 0, *, few: int = 1) -> list[list[int]]:
