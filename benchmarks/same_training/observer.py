@@ -135,7 +135,8 @@ def content(torch: Any, row: Any) -> str:
         elif hasattr(one, "tobytes"):
             sum_.update(one.tobytes())
         elif isinstance(one, (int, float, str, bool)):
-            sum_.update(repr(one).encode())
+            own = os.path.basename(one) if isinstance(one, str) and os.path.isabs(one) else one  # each run has its own folder
+            sum_.update(repr(own).encode())
 
     add(row)
     return sum_.hexdigest()[:12]

@@ -158,6 +158,13 @@ def seen(folder: Path, *flags: str) -> Any:
     return measure.read(folder / "seen", full_run=False)
 
 
+def test_a_row_is_the_same_wherever_its_run_has_its_files() -> None:
+    import torch
+
+    row, moved, other = ({"img": torch.ones(2), "im_file": name} for name in ("/one/a.jpg", "/two/a.jpg", "/two/b.jpg"))
+    assert observer.content(torch, row) == observer.content(torch, moved) != observer.content(torch, other)
+
+
 @pytest.mark.slow
 def test_the_observer_sees_an_update_that_is_twice_the_asked_one(tmp_path: Path) -> None:
     """48 rows, 8 and 2x4 of them, the micro-batches added up: twice the gradient, all else alike."""
