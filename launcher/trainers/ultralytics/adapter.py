@@ -409,7 +409,8 @@ class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
             return by_script.kept_in(folder / "native") or folder / "run"
         if "save_dir" in args:
             return Path(str(args["save_dir"]))
-        return folder / "run"
+        chosen = resuming.told_place(folder) if "project" in args or "name" in args else None
+        return chosen or folder / "run"
 
     def keeps(self) -> frozenset[str]:
         """All wheels but the model, and those of the recipe's own that turn what a checkpoint holds."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,8 +26,20 @@ from launcher.trainers.ultralytics import environment
 log = logging.getLogger(__name__)
 
 MOST_LOOKED_AT = 5
+_PLACE = re.compile(r"Logging results to (.+)")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _INSIDE = "launcher.trainers.ultralytics.inside.checkpoint"
 _NOT_AT_RESUME = ("model", "data", "device", "project", "name", "save_dir", "exist_ok", "resume", "pretrained")
+
+
+def told_place(folder: Path) -> Path | None:
+    """Where the run of a run folder is kept, as Ultralytics has told it there; None before that. With ``project`` or ``name`` it chooses a
+    folder by itself, another at every start (``get_save_dir``)."""
+    for file in sorted(folder.glob("run.stdout*.log"), key=lambda path: path.stat().st_mtime, reverse=True):
+        found = _PLACE.findall(_COLOURS.sub("", file.read_text(encoding="utf-8", errors="replace")))
+        if found:
+            return Path(found[-1].strip())
+    return None
 
 
 def checkpoints(weights: Path) -> Sequence[Checkpoint]:

@@ -256,3 +256,16 @@ def test_the_best_epoch_is_read_from_what_ultralytics_wrote(yolo_dataset: Path, 
     results = UltralyticsAdapter(make(yolo_dataset)).results(folder=tmp_path)
     assert results["best_epoch"] == 2 and results["metrics"] == {"metrics/mAP50(B)": 0.5, "metrics/mAP50-95(B)": 0.4}
     assert results["checkpoints"] == {"best": str(weights / "best.pt")}
+
+
+def test_a_run_that_is_kept_where_the_person_says_is_found_there(yolo_dataset: Path, tmp_path: Path) -> None:
+    """With project and name Ultralytics chooses the folder (exp, exp2, ...), and tells it; a later attempt's is the one that counts."""
+    adapter, weights = UltralyticsAdapter(make(yolo_dataset, args={"project": "mine", "name": "exp"})), tmp_path / "exp2" / "weights"
+    assert adapter.checkpoints(folder=tmp_path) == [] and adapter._save_dir(tmp_path) == tmp_path / "run", "before it has begun"
+    (tmp_path / "run.stdout.log").write_text(
+        f"AMP: checks\nLogging results to \x1b[1m{weights.parent}\x1b[0m\nStarting training for 3 epochs...\n"
+    )
+    weights.mkdir(parents=True)
+    (weights / "last.pt").write_bytes(b"torn")
+    assert adapter._save_dir(tmp_path) == weights.parent
+    assert list(adapter.spoiled(folder=tmp_path)) == [weights / "last.pt"]
