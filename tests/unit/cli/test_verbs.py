@@ -92,12 +92,15 @@ def test_a_page_tells_each_key_of_a_recipe_with_its_default_and_what_the_schema_
 
 
 def test_only_the_terminal_prints_and_only_cli_exits() -> None:
-    """In the launcher's own process, that is: what runs in the trainer's prints as it likes."""
+    """In the launcher's own process, that is: what runs in the trainer's prints as it likes, and ``python -m launcher.pretended`` is a
+    program of its own."""
+    apart = {"worker", "inside", "native"}
     said = {
         str(path.relative_to(LAUNCHER)): names
         for path in LAUNCHER.rglob("*.py")
-        if not {"worker", "inside", "native"} & set(path.relative_to(LAUNCHER).parts) and (names := _spoken(path))
+        if not apart & set(path.relative_to(LAUNCHER).parts) and (names := _spoken(path))
     }
+    assert said.pop("pretended/__main__.py") == {"print", "sys.stderr", "sys.exit"}
     assert {file for file, names in said.items() if names & {"print", "sys.stdout", "sys.stderr"}} == {"cli/terminal.py"}
     assert {file for file, names in said.items() if names & {"exit", "sys.exit", "SystemExit"}} == {"cli/main.py"}
 

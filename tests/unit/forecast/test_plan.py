@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -104,7 +105,7 @@ def test_a_task_that_is_not_traced_is_one_clear_refusal(capsys: pytest.CaptureFi
     assert status == 1 and "only detection is traced" in fault["found"] and "autofit fit" in fault["cure"]
 
 
-def test_a_script_on_a_card_that_nobody_can_try_it_on_is_refused_with_what_would_work(
+def test_a_script_whose_python_has_no_pytorch_can_not_be_played_on_a_card_that_is_not_here(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("launcher.machine.devices.identity", lambda kind, *, index: "cpu")
@@ -112,9 +113,12 @@ def test_a_script_on_a_card_that_nobody_can_try_it_on_is_refused_with_what_would
         "import argparse, torch\np = argparse.ArgumentParser()\np.add_argument('--batch-size', type=int)\nfor _ in range(3):\n"
         "    torch.zeros(1).backward()\n"
     )
+    (tmp_path / "python").write_text("#!/bin/sh\nexit 0\n")
+    (tmp_path / "python").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     status = main.run(["plan", "gpu=t4", "--json", "--", "python", "train.py", "--batch-size", "8"])
     (fault,) = json.loads(capsys.readouterr().out.splitlines()[-1])["faults"]
-    assert status == 1 and "can't be traced" in fault["found"] and "without gpu=" in fault["cure"]
+    assert status == 1 and fault["found"] == f"{tmp_path / 'python'} has no PyTorch" and "Install torch there" in fault["cure"]
     assert not (tmp_path / "runs").exists()
 
 
