@@ -32,6 +32,8 @@ from launcher.trial.trial import Trial
 from tests.helpers.places import EXAMPLES, SCRIPTS
 
 MIB = 2**20
+TORCHRUN = str(Path(sys.executable).with_name("torchrun"))
+"""Of this environment, whether it was activated or not."""
 
 
 def recipe(
@@ -481,13 +483,13 @@ def test_a_script_that_halves_its_batch_says_which_it_took(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_two_processes_of_torchrun(tmp_path: Path) -> None:
-    done = tried("two_processes", tmp_path, launcher=("torchrun", "--nproc_per_node", "2"), rung=2)
+    done = tried("two_processes", tmp_path, launcher=(TORCHRUN, "--nproc_per_node", "2"), rung=2)
     assert fits(done) and done.rung.world_size == 2 and done.effective_batch == done.rung.effective_batch
 
 
 @pytest.mark.slow
 def test_of_two_processes_the_greedy_one_is_the_cause(tmp_path: Path) -> None:
-    done = tried("greedy_rank", tmp_path, launcher=("torchrun", "--nproc_per_node", "2"), cap=200 * MIB)
+    done = tried("greedy_rank", tmp_path, launcher=(TORCHRUN, "--nproc_per_node", "2"), cap=200 * MIB)
     assert done.verdict.kind is Kind.OUT_OF_MEMORY
 
 
