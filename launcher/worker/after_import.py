@@ -41,9 +41,8 @@ class _Finder(importlib.abc.MetaPathFinder):
             self._busy = False
         if spec is None or spec.loader is None:
             return None
-        spec.loader = _Loader(
-            spec.loader, name, self._hooks
-        )  # asking for a spec imports nothing: libraries look so whether others are there
+        # asking for a spec imports nothing: libraries look so whether others are there
+        spec.loader = _Loader(spec.loader, name, self._hooks)
         return spec
 
 

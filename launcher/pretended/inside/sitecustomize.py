@@ -9,45 +9,26 @@ import os
 import sys
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # this runs in every Python process of a command: typing isn't loaded for it
-    from importlib.machinery import ModuleSpec
+if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-
-
-class _AfterTorch:
-    """A finder that lets torch be imported as it is, and then begins."""
-
-    @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        if name != "torch":
-            return None
-        import importlib.util
-
-        sys.meta_path.remove(_AfterTorch)
-        spec = importlib.util.find_spec("torch")
-        if spec is None or spec.loader is None:
-            return spec
-        run = spec.loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            run(module)
-            _load("_autofit_pretended_operators", "operators.py").begin()
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
+AFTER_IMPORT = os.path.join(os.path.dirname(os.path.dirname(HERE)), "worker", "after_import.py")
 
 
 def _load(name: str, file: str) -> Any:
     import importlib.util
 
-    spec = importlib.util.spec_from_file_location(name, os.path.join(HERE, file))
+    spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None and spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def _compute(torch: ModuleType) -> None:
+    _load("_autofit_pretended_operators", os.path.join(HERE, "operators.py")).begin()
 
 
 def _chained() -> None:
@@ -61,6 +42,5 @@ def _chained() -> None:
 
 
 sys.path[:] = [place for place in sys.path if os.path.abspath(place or os.getcwd()) != HERE]
-if os.environ.get("PRETENDED_FILE"):
-    sys.meta_path.insert(0, _AfterTorch)
+_load("_autofit_pretended_after_import", AFTER_IMPORT).after_import({"torch": _compute})
 _chained()

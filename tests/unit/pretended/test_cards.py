@@ -130,7 +130,8 @@ def test_the_file_that_counts_is_gone_afterwards_and_the_persons_own_modules_are
     (model,) = gpu_catalogue.named(["t4"])
     with cards.played(cards.Cards(model=model)) as environment:
         environment["PYTHONPATH"] += f"{os.pathsep}{tmp_path}{os.pathsep}{tmp_path / 'theirs'}"
-        code = "import sys, torch, operators; print(operators.WHOSE, sys.theirs, torch.zeros(2, device='cuda').add(3).tolist())"
+        code = "import importlib.util; importlib.util.find_spec('torch')  # as libraries look whether it is there\n"
+        code += "import sys, torch, operators; print(operators.WHOSE, sys.theirs, torch.zeros(2, device='cuda').add(3).tolist())"
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=False)
         assert done.stdout.split("\n")[0] == "the person True [3.0, 3.0]", done.stderr
         assert Path(environment["PRETENDED_FILE"]).exists()
