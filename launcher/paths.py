@@ -43,6 +43,14 @@ LAUNCHED = "AUTOFIT_LAUNCHED"
 """Environment variable: a file in which a launch tells its run folder to the process that has started it, and waits to hear of it."""
 
 
+def launched(told: Path) -> Path | None:
+    """The run folder that a launch has told in its file; None where it has told none yet."""
+    with suppress(OSError):
+        lines = told.read_text(encoding="utf-8").splitlines()
+        return Path(lines[0]) if lines else None
+    return None
+
+
 def tell_launched(folder: Path) -> None:
     """Tells the run folder to who waits for it; once, and not to what this process starts itself."""
     waiting = os.environ.pop(LAUNCHED, None)

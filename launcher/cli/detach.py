@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launcher.cli.call import Answer, Call
@@ -12,6 +11,8 @@ from launcher.errors import ExitCode
 from launcher.shared.activity import doing
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from launcher.machine.process import Detached
 
 DETACH = "--detach"
@@ -53,13 +54,14 @@ def detached(call: Call) -> Answer:
 
 def _begun(child: Detached, launched: Path) -> Path | None:
     """The run folder that the child has made; None where it has ended without one, or takes long."""
+    from launcher import paths
+
     until = time.monotonic() + BEGUN_S
     while time.monotonic() < until:
         ended = child.returncode is not None  # first: what it has told before its end is there then
-        if launched.exists():
-            return Path(launched.read_text(encoding="utf-8").splitlines()[0])
-        if ended:
-            return None
+        folder = paths.launched(launched)
+        if folder is not None or ended:
+            return folder
         time.sleep(LOOK_S)
     return None
 

@@ -6,12 +6,9 @@ data go through trials as on a real card: PyTorch's own allocator says what they
 
 from __future__ import annotations
 
-import json
-import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +17,7 @@ from launcher.cli.call import Answer, Call
 from launcher.errors import ExitCode
 from launcher.forecast import gpu_catalogue
 from launcher.forecast.gpu_catalogue import GpuModel
+from launcher.history.records import Record
 from launcher.history.run_folder import RunFolder
 from launcher.machine import process
 from launcher.pretended.cards import Cards, played
@@ -35,7 +33,7 @@ def plan(call: Call, gpus: Sequence[str]) -> Answer:
     cards = [_on(model, call) for model in gpu_catalogue.named(gpus)]
     call.terminal.played(cards, EVIDENCE)
     went = [card for card in cards if card["status"] == "done"]
-    status = ExitCode.DONE if went else ExitCode(cards[0]["exit_status"])
+    status = ExitCode.DONE if went else _exit_code(cards[0]["exit_status"])
     return Answer(status=status, record={"status": "done" if went else cards[0]["status"], "evidence": EVIDENCE, "cards": cards})
 
 
@@ -45,29 +43,20 @@ def _on(model: GpuModel, call: Call) -> dict[str, Any]:
     words = (*(word for word in call.words if not word.startswith(("gpu=", "device="))), "device=cuda", "trial.fresh=true")
     verb = ("run", "--fit-only", *words, "--", *call.command) if call.command else ("fit", *words)
     argv = process.python_module("launcher", *verb)
-    with played(Cards(model=model, computed="small"), python=_python(call.command)) as environment, tempfile.TemporaryDirectory() as place:
+    python = process.interpreter_of(call.command[0]) if call.command else sys.executable
+    with played(Cards(model=model, computed="small"), python=python) as environment, tempfile.TemporaryDirectory() as place:
         launched = Path(place, "launched")
         env = {**environment, paths.LAUNCHED: str(launched)}
         child = process.start(argv, env=env, stdout=Path(place, "out"), stderr=Path(place, "err"), show=call.terminal.streams())
         with process.forward_signals(child):
             ending = process.wait(child)
-        record = _record(launched)
-    kept = {key: record.get(key) for key in ("rung_index", "rung", "given_up", "trials", "run_dir")}
-    cap = record.get("device", {}).get("cap_bytes")
-    said = {"gpu": model.name, "title": model.title, "usable_bytes": model.usable_bytes, "cap_bytes": cap}
-    return {**said, "status": record.get("status", "stopped"), "exit_status": ending.returncode, **kept}
+        folder = paths.launched(launched)
+        record = (Record.read(RunFolder(folder).record) if folder is not None else None) or Record(status="stopped")
+    cap = record.device.cap_bytes if record.device is not None else None
+    said = {"gpu": model.name, "title": model.title, "usable_bytes": model.usable_bytes, "cap_bytes": cap, "exit_status": ending.returncode}
+    return said | record.model_dump(include={"status", "rung_index", "rung", "given_up", "trials", "run_dir"})
 
 
-def _python(command: Sequence[str]) -> str:
-    """The Python whose PyTorch the command runs on, as far as its first word tells."""
-    found = shutil.which(command[0]) if command else None
-    return found if found and Path(found).name.startswith("python") else sys.executable
-
-
-def _record(launched: Path) -> Mapping[str, Any]:
-    """What the search has written down; nothing where it came to no run folder."""
-    with suppress(OSError, ValueError):
-        folder = RunFolder(Path(launched.read_text(encoding="utf-8").splitlines()[0]))
-        found: dict[str, Any] = json.loads(folder.record.read_text(encoding="utf-8"))
-        return found
-    return {}
+def _exit_code(status: int) -> ExitCode:
+    """A search's own, or that of a crash where a signal has ended it."""
+    return ExitCode(status) if status in set(ExitCode) else ExitCode.TRIAL_CRASHED

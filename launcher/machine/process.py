@@ -388,6 +388,16 @@ def python_module(module: str, *arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-P", str(ENTRY), module, *arguments)
 
 
+def interpreter_of(program: str) -> str:
+    """The interpreter that a program runs on: itself, or the one beside a program of the same environment (torchrun, accelerate); this one
+    where neither can be told."""
+    found = shutil.which(program)
+    beside = Path(found).with_name("python") if found is not None else None
+    if beside is None or not beside.exists():
+        return sys.executable
+    return str(found) if beside.name in Path(str(found)).name else str(beside)
+
+
 ENTRY = Path(__file__).absolute().parents[2] / "autofit_launcher.py"
 """What loads our package from its own place, and then a module of it."""
 

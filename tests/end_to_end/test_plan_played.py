@@ -11,6 +11,8 @@ import pytest
 
 from launcher.cli import played
 from launcher.cli.plan_view import _searched
+from launcher.errors import ExitCode
+from launcher.machine import process
 from launcher.shared.sizes import GIB, MIB
 from tests.helpers.command_line import answer, autofit
 from tests.helpers.places import ROOT
@@ -68,8 +70,12 @@ def test_a_card_without_a_rung_is_told_as_such() -> None:
 
 
 def test_the_python_of_the_command_is_the_one_that_is_played(tmp_path: Path) -> None:
-    assert played._python((sys.executable, "train.py")) == sys.executable
-    assert played._python(("accelerate", "launch")) == sys.executable and played._python(()) == sys.executable
+    assert process.interpreter_of(sys.executable) == sys.executable
+    assert process.interpreter_of("no-such-program") == sys.executable
+
+
+def test_a_search_that_a_signal_has_ended_has_an_exit_status_all_the_same() -> None:
+    assert played._exit_code(-9) is ExitCode.TRIAL_CRASHED and played._exit_code(3) is ExitCode.NO_RUNG_FITS
 
 
 def test_where_no_card_can_be_pretended_the_reason_is_said(tmp_path: Path) -> None:

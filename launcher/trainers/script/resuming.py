@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -72,17 +70,8 @@ def _finite(paths: Sequence[Path], program: str, *, named: bool = False) -> Mapp
     if not paths:
         return {}
     options = ("--named",) if named else ()
-    status, said = process.output_of((_python(program), str(_INSIDE), *options, *map(str, paths)), timeout_s=LOOK_S)
+    status, said = process.output_of((process.interpreter_of(program), str(_INSIDE), *options, *map(str, paths)), timeout_s=LOOK_S)
     if status != 0:
         log.info("no look at the weights of %s: %s", paths[0], said.strip()[-500:])
         return {}
     return dict(zip(paths, json.loads(said.splitlines()[-1]), strict=True))
-
-
-def _python(program: str) -> str:
-    """The interpreter that has the script's torch: its own, or the one beside a program of the same environment (torchrun, accelerate)."""
-    found = shutil.which(program)
-    beside = Path(found).with_name("python") if found is not None else None
-    if beside is None or not beside.exists():
-        return sys.executable
-    return str(found) if beside.name in Path(str(found)).name else str(beside)

@@ -31,7 +31,7 @@ def test_what_cant_be_gone_on_from_is_named_with_why(tmp_path: Path) -> None:
 
 
 def test_where_the_weights_cant_be_looked_at_the_file_is_taken_to_be_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resuming, "_python", lambda program: "no-such-program")
+    monkeypatch.setattr(resuming.process, "interpreter_of", lambda program: "no-such-program")
     place = saved(tmp_path / "1.pt", diverged=True)
     assert [one.path for one in resuming.checkpoints([place], program="python")] == [place]
 
@@ -42,7 +42,7 @@ def test_the_interpreter_beside_the_scripts_program_is_asked(tmp_path: Path, mon
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert resuming._python(program) == (str(tmp_path / "python") if program != "no-such-program" else sys.executable)
+    assert resuming.process.interpreter_of(program) == (str(tmp_path / "python") if program != "no-such-program" else sys.executable)
 
 
 def of_trainer(place: Path, number: int, *, without: str = "") -> Path:
