@@ -17,6 +17,7 @@ ActsIn = Literal["training", "validation", "both"]
 
 MICRO_BATCH = "micro_batch"
 ACCUMULATION = "accumulation"
+CHECKPOINTING = "checkpointing"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 
 from launcher.shared.orders import MALLOC_VALUE, MALLOC_VARIABLE
 
-CHECKPOINTING = "checkpointing"
-"""The wheel of gradient checkpointing, whatever the trainer."""
 VARIABLE = "PYTORCH_CUDA_ALLOC_CONF"
 """Every supported torch reads it, and 2.15 reads nothing else where it is set; PYTORCH_ALLOC_CONF is read since 2.9 only."""
 VARIABLES = (VARIABLE, "PYTORCH_ALLOC_CONF")

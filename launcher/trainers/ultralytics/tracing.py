@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from launcher.adapter.tracing import Rest, Tracing, Untraceable
-from launcher.ladder.rungs import Rung
+from launcher.ladder.rungs import CHECKPOINTING, Rung
 from launcher.machine import install
-from launcher.shared.allocator import CHECKPOINTING
 from launcher.shared.report import Phase
 from launcher.shared.sizes import MIB
 from launcher.trainers.ultralytics import environment
