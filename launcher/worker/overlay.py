@@ -4,8 +4,8 @@ Every path outside the kept folders has a twin under the overlay's root. Opening
 there, for appending); reading, listing and asking for a file take the twin where there is one. What is removed or renamed away is
 only noted as gone. So a script that reads back the checkpoint it has just written finds it, and nothing of the person's changes.
 
-Reach: Python's own file functions (open, os, pathlib, shutil, tempfile), and the libraries that ``libraries`` knows of those that open
-files in native code. Not reached: other such libraries, and other programs that the script starts.
+Reach: Python's own file functions (open, os, pathlib, shutil, tempfile), and the libraries that ``overlaid_libraries`` knows of those
+that open files in native code. Not reached: other such libraries, and other programs that the script starts.
 """
 
 from __future__ import annotations

@@ -52,6 +52,13 @@ def test_a_traces_docstring_lists_the_payload_that_is_read(room: str) -> None:
     assert rooms.payload_keys_told(HOUSE, room, by=rooms.TRACE) == rooms.payload_keys_read(HOUSE, room, by=rooms.TRACE)
 
 
+def test_the_list_of_what_runs_in_a_trainers_process_is_whole() -> None:
+    package = HOUSE.paths["launcher.worker"]
+    listed = package.read_text(encoding="utf-8")
+    there = {path.stem for path in package.parent.glob("*.py")} - {"__init__"}
+    assert [name for name in sorted(there) if not re.search(rf"(^|  ){name}  ", listed, flags=re.MULTILINE)] == []
+
+
 def test_the_run_folders_docstring_lists_its_files(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path, "demo")
     names = {str(getattr(folder, name).relative_to(folder.path)) for name, value in vars(RunFolder).items() if isinstance(value, property)}
