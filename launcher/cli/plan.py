@@ -53,11 +53,14 @@ def _drafted(call: Call) -> Mapping[str, str] | None:
 
 
 def _plan(draft: Draft, terminal: Terminal, *, gpus: list[str], call: Call) -> Answer:
-    from launcher.cli import played
     from launcher.forecast.plan import planned
 
     if _takes_any_command(draft):
-        return played.plan(call, gpus) if gpus and _no_card_here(draft) else _extrapolated(draft, gpus, terminal)
+        if not gpus or not _no_card_here(draft):
+            return _extrapolated(draft, gpus, terminal)
+        from launcher.cli import played
+
+        return played.plan(call, gpus)
     if not gpus:
         raise BadInput([_no_card()])
     with doing("tracing the trainer's own model, without its memory"):
