@@ -20,7 +20,7 @@ from launcher.shared.report import Phase
 from launcher.shared.sizes import GIB, MIB
 from launcher.trial.judge import Needs, judge
 from launcher.worker import budget
-from launcher.worker.driver import Card
+from launcher.worker.driver import VisibleCard
 from launcher.worker.recorder import Recorder
 
 BLOCK_BYTES = 256 * MIB
@@ -49,7 +49,7 @@ def meters(torch: Any, asked: argparse.Namespace) -> dict[str, Any]:
 
 def outside(torch: Any, asked: argparse.Namespace) -> dict[str, Any]:
     """Bytes outside the allocator after the context, and after each kind of kernel has been loaded."""
-    card, found = Card(asked.uuid, idle_free_bytes=asked.idle), {}
+    card, found = VisibleCard(asked.uuid, idle_free_bytes=asked.idle), {}
     torch.cuda.init()
     torch.cuda.synchronize()
     found["context"] = card.outside()

@@ -12,7 +12,7 @@ from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import Progress
 from launcher.adapter.protocol import Adapter, OwnWords, Proves, Resumes, Weights
 from launcher.adapter.recognised import Belief, Doubt, Understood, typed
-from launcher.adapter.tracing import Foreseen, Tracing, Untraceable
+from launcher.adapter.tracing import Traceable, Tracing, Untraceable
 from launcher.config.schema import DeviceRules, LadderRules, Recipe, TrainerRules, TrialRules, Value, WheelRule
 from launcher.errors import PLACE, BadInput, Fault, did_you_mean
 from launcher.ladder.build import WheelSpec
@@ -34,7 +34,6 @@ __all__ = [
     "Doubt",
     "Fault",
     "Finding",
-    "Foreseen",
     "Inputs",
     "Ladder",
     "LadderRules",
@@ -46,6 +45,7 @@ __all__ = [
     "Recipe",
     "Resumes",
     "Rung",
+    "Traceable",
     "Tracing",
     "TrainerRules",
     "TrainerWords",

@@ -4,7 +4,7 @@ Adding a trainer is one folder (or one installed package) with a class that inhe
 ``autofit.adapters``; ``launcher.trainers.suite`` says what it owes and tests it.
 
 Whatever an adapter may leave out has a body in the class that it inherits. A whole ability is a class of its own, to be inherited beside
-``Adapter``: ``Resumes``, ``Proves``, ``OwnWords`` and ``Foreseen``. An adapter has one exactly if it is an instance of it (``ability``).
+``Adapter``: ``Resumes``, ``Proves``, ``OwnWords`` and ``Traceable``. An adapter has one exactly if it is an instance of it (``ability``).
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Adapter(ABC):
 
 
 def ability(adapter: object, kind: type[A]) -> A | None:
-    """The adapter, where it has that ability: ``Proves``, ``OwnWords``, ``Resumes``, ``Foreseen``."""
+    """The adapter, where it has that ability: ``Proves``, ``OwnWords``, ``Resumes``, ``Traceable``."""
     return adapter if isinstance(adapter, kind) else None
 
 

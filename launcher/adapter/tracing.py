@@ -37,7 +37,7 @@ class Tracing:
     """Whose versions a trace hangs on."""
     environment: Callable[[Path], Mapping[str, str]]
     """Makes a child's variables in a folder of its own."""
-    rests: Mapping[str, Rest]
+    rests: Mapping[str, CpuRest]
     """By phase: what a CPU's process takes beside."""
     expandable: bool = False
     """A card's segments are expandable at this rung."""
@@ -54,7 +54,7 @@ class Tracing:
         return Ask(module=self.module, payload=self.payload, packages=self.packages)
 
 
-class Foreseen:
+class Traceable:
     """What an adapter adds whose trainer can be traced; as it stands here, for one that can't. An adapter of somebody else's needs none."""
 
     def tracing(self, rung: Rung, *, cuda: bool) -> Tracing:
@@ -62,13 +62,13 @@ class Foreseen:
         raise Untraceable("this trainer has nothing that traces it without memory")
 
 
-def tracing_of(adapter: object) -> Foreseen:
+def tracing_of(adapter: object) -> Traceable:
     """How this adapter's runs are foreseen."""
-    return adapter if isinstance(adapter, Foreseen) else Foreseen()
+    return adapter if isinstance(adapter, Traceable) else Traceable()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rest:
+class CpuRest:
     """What a CPU's process takes beside the storages that are alive: loaders, oneDNN's scratch and reordered weights, threads' arenas.
 
     Fitted on real trials on one machine (docs/prediction.md); the number of threads moves it by a tenth.

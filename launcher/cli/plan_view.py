@@ -11,7 +11,7 @@ from rich.text import Text
 from launcher.cli import prose, tables
 from launcher.cli.rungs_view import setting, words
 from launcher.cli.tables import Column
-from launcher.forecast.plan import OnCard, Plan, Word
+from launcher.forecast.plan import CardPlan, OnCard, Word
 from launcher.forecast.prediction import Forecast, worst
 from launcher.ladder.rungs import MICRO_BATCH, Rung
 from launcher.shared.sizes import GIB, format_size
@@ -22,7 +22,7 @@ BEYOND = 2
 """Rungs that are shown below the last one that a card's choice falls on."""
 
 
-def show(plan: Plan, console: Console) -> None:
+def show(plan: CardPlan, console: Console) -> None:
     shown = _shown(plan)
     _ladder(plan, shown, console)
     if len(shown) < len(plan.ladder.rungs):
@@ -60,7 +60,7 @@ def _searched(card: Mapping[str, Any]) -> Text:
     return Text.assemble((card["gpu"], "bold"), said)
 
 
-def _small_print(plan: Plan, console: Console) -> None:
+def _small_print(plan: CardPlan, console: Console) -> None:
     made_with = "made with " + ", ".join(f"{name} {version}" for name, version in plan.versions.items()) + "; " if plan.versions else ""
     for head, sentences in (("assumed", plan.assumed), ("left out", plan.left_out)):
         if sentences:
@@ -68,7 +68,7 @@ def _small_print(plan: Plan, console: Console) -> None:
     prose.say(console, f"{made_with}{plan.evidence}", style="dim", hang=2)
 
 
-def _shown(plan: Plan) -> list[Rung]:
+def _shown(plan: CardPlan) -> list[Rung]:
     """Each card's choice with the rung above it and two below, and the asked one."""
     rungs = plan.ladder.rungs
     if len(rungs) <= 24:
@@ -81,7 +81,7 @@ def _shown(plan: Plan) -> list[Rung]:
     return [rung for at, rung in enumerate(rungs) if at in chosen]
 
 
-def _ladder(plan: Plan, shown: Iterable[Rung], console: Console) -> None:
+def _ladder(plan: CardPlan, shown: Iterable[Rung], console: Console) -> None:
     columns = [Column("rung"), *(Column(wheel.name, shared=True) for wheel in plan.ladder.wheels), Column("accum", shared=True)]
     columns += [Column(on.name) for on in plan.cards]
     rows = [
@@ -106,7 +106,7 @@ def _range(forecast: Forecast) -> str:
     return f"{middle} ({low} to {high})"
 
 
-def _choice(on: OnCard, plan: Plan) -> Text:
+def _choice(on: OnCard, plan: CardPlan) -> Text:
     to_fit, edge = on.first(Word.TO_FIT, plan.ladder), on.edge(plan.ladder)
     usable, cap = format_size(on.usable_bytes), format_size(on.cap_bytes)
     head = f" ({on.title}, {usable} usable, {cap} with the headroom)"

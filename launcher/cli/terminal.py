@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from launcher.cli.runs_view import Board
     from launcher.cli.spinner import Spinner
     from launcher.errors import Fault
-    from launcher.forecast.plan import Plan
+    from launcher.forecast.plan import CardPlan
     from launcher.ladder.rungs import Ladder
     from launcher.machine.bars import Redrawing
     from launcher.shared.activity import Activity
@@ -230,7 +230,7 @@ class Terminal:
 
         return Board(self._console(stderr=self._as_json))
 
-    def plan(self, plan: Plan) -> None:
+    def plan(self, plan: CardPlan) -> None:
         """What is predicted of a ladder."""
         from launcher.cli import plan_view
 

@@ -13,7 +13,7 @@ from launcher.engine import reuse
 from launcher.engine.below import look_below
 from launcher.engine.events import Fitted, KeptFits, MisreadFound, Planned, TrialReported
 from launcher.engine.prepare import ladder_of, prepare
-from launcher.engine.reuse import Proven
+from launcher.engine.reuse import ProvenFit
 from launcher.engine.search import RungSearch
 from launcher.engine.state import Fit, Status, recorded, status_of
 from launcher.engine.trials import make_trial, misread, misread_at_rung_0
@@ -60,7 +60,7 @@ def _search(result: Fit, began: float) -> None:
     result.trial_seconds = time.monotonic() - began
     if result.chosen is not None and result.reuse is not None and result.same is not None:
         with doing("keeping the fit"):
-            result.reuse = reuse.keep(result.job, result.reuse, Proven(trials=result.trials, chosen=result.chosen, same=result.same))
+            result.reuse = reuse.keep(result.job, result.reuse, ProvenFit(trials=result.trials, chosen=result.chosen, same=result.same))
         _known(result)
     if result.chosen is not None:
         _take(result, run_as)

@@ -108,7 +108,7 @@ def trials_of(kept: KeptFit, job: Job) -> list[Trial]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Proven:
+class ProvenFit:
     """A fit that was just proven."""
 
     trials: Sequence[Trial]
@@ -116,7 +116,7 @@ class Proven:
     same: SameTraining
 
 
-def keep(job: Job, found: Reuse, proven: Proven) -> Reuse:
+def keep(job: Job, found: Reuse, proven: ProvenFit) -> Reuse:
     """The fit that was just made, kept; or why it isn't."""
     before = found.fingerprint
     if before is None:
@@ -129,7 +129,7 @@ def keep(job: Job, found: Reuse, proven: Proven) -> Reuse:
         return replace(found, why=f"no fit is kept: {unusable}")
 
 
-def _kept(job: Job, fits: FitHistory, found: Reuse, before: Fingerprint, proven: Proven) -> Reuse:
+def _kept(job: Job, fits: FitHistory, found: Reuse, before: Fingerprint, proven: ProvenFit) -> Reuse:
     known = fits.written(before.training, folder=os.getcwd())
     written = sorted({path for one in proven.trials for path in _written_in(one)}.difference(known))
     try:
@@ -160,7 +160,7 @@ def _settled(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str
     return {key: now[key] if value == NOT_HERE and key.startswith("model ") and key in now else value for key, value in before.items()}
 
 
-def _fit(job: Job, now: Fingerprint, proven: Proven) -> KeptFit:
+def _fit(job: Job, now: Fingerprint, proven: ProvenFit) -> KeptFit:
     chosen = proven.chosen
     made = [one for one in proven.trials if one.verdict.kind is not Kind.CARD_TAKEN]
     failed = [one for one in made if not one.verdict.fits]

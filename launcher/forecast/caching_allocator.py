@@ -48,7 +48,7 @@ def segment_for(size: int) -> int:
     return LARGE_SEGMENT if size < LEAST_OWN else rounded(size, OWN_ROUNDED)
 
 
-class Segments:
+class SimulatedAllocator:
     """The allocator of one card. ``capacity``: what it may reserve; None: without end."""
 
     def __init__(self, *, capacity: int | None = None, expandable: bool = False) -> None:

@@ -71,7 +71,7 @@ class OnCard:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class CardPlan:
     """One ladder on several cards."""
 
     name: str
@@ -117,7 +117,7 @@ class Plan:
         return {**said, "on": on}
 
 
-def planned(draft: Draft, gpus: Sequence[str]) -> Plan:
+def planned(draft: Draft, gpus: Sequence[str]) -> CardPlan:
     """Raises BadInput with all faults: of the recipe, of the cards, or why its training can't be traced."""
     faults = [fault for fault in draft.faults if fault.key != "data"]  # a plan needs no data
     chosen: list[GpuModel] = []
@@ -160,7 +160,7 @@ def _is_of_a_plan(key: str) -> bool:
     return key.startswith(("ask.", "trainer.task", "trainer.args.")) and key not in HERE
 
 
-def _foreseen(adapter: Adapter, ladder: Ladder, chosen: Sequence[GpuModel]) -> Plan:
+def _foreseen(adapter: Adapter, ladder: Ladder, chosen: Sequence[GpuModel]) -> CardPlan:
     forecasters = [Forecaster(adapter, ladder, card) for card in chosen]
     first = forecasters[0]
     first.gather(ladder.rungs)
@@ -170,7 +170,7 @@ def _foreseen(adapter: Adapter, ladder: Ladder, chosen: Sequence[GpuModel]) -> P
     for other in forecasters[1:]:
         other.share(first)
     traces, tracings = first.traces(), [one for rung in ladder.rungs if isinstance(one := first.tracing(rung), Tracing)]
-    return Plan(
+    return CardPlan(
         name=adapter.recipe.name,
         ladder=ladder,
         cards=tuple(_on(forecaster, adapter.recipe) for forecaster in forecasters),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from launcher.adapter.tracing import Rest
+from launcher.adapter.tracing import CpuRest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,7 +43,7 @@ def worst(forecasts: list[Forecast]) -> Forecast:
     return max(forecasts, key=lambda one: one.peak_bytes)
 
 
-def on_cpu(live: int, rest: Rest) -> Forecast:
+def on_cpu(live: int, rest: CpuRest) -> Forecast:
     """What a CPU's process needs: a third of the rest less, and a half more, for what other machines and models may take."""
 
     def with_rest(part: float) -> int:

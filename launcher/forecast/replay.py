@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from launcher.forecast.caching_allocator import Full, Segments
+from launcher.forecast.caching_allocator import Full, SimulatedAllocator
 from launcher.shared.report import Phase
 from launcher.shared.trace import Began, Convolved, Gave, Took, TraceEvent
 
@@ -48,7 +48,7 @@ def replay(
     Without one, each phase begins with no segment that holds nothing: what it uses is then its own need, and not what the phase before
     had left lying about.
     """
-    card = Segments(capacity=capacity, expandable=expandable)
+    card = SimulatedAllocator(capacity=capacity, expandable=expandable)
     uses: list[Use] = []
     phase, highest, multiplied = Phase.START.value, 0, [False, False]
     for event in events:
@@ -72,7 +72,7 @@ def replay(
     return uses
 
 
-def _workspace(card: Segments, event: Convolved, workspaces: Workspaces) -> None:
+def _workspace(card: SimulatedAllocator, event: Convolved, workspaces: Workspaces) -> None:
     """Only a backward convolution's: at the end of the forward pass, where the peak lies, there is none."""
     size = int(workspaces.convolution_share * (event.given + event.weight + event.made))
     if event.backward and size and (workspaces.pointwise or not event.pointwise):

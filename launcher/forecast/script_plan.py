@@ -13,7 +13,7 @@ from itertools import product
 
 from launcher.config.schema import Recipe
 from launcher.forecast.gpu_catalogue import GpuModel
-from launcher.forecast.plan import OnCard, Plan, cap_on, word_for
+from launcher.forecast.plan import CardPlan, OnCard, cap_on, word_for
 from launcher.forecast.prediction import Forecast
 from launcher.ladder import extrapolation
 from launcher.ladder.extrapolation import Measured, Side
@@ -54,14 +54,14 @@ def to_try(ladder: Ladder, made: Sequence[Tried]) -> Rung | None:
     return next((rung for rung in left if rung.micro_batch <= most), left[-1] if left else None)
 
 
-def planned(recipe: Recipe, ladder: Ladder, seen: Sequence[Measured], budget: Budget, chosen: Sequence[GpuModel]) -> Plan:
+def planned(recipe: Recipe, ladder: Ladder, seen: Sequence[Measured], budget: Budget, chosen: Sequence[GpuModel]) -> CardPlan:
     """``seen``: trials that fit, as parts of the budget's cap. ``chosen``: the cards to plan for; without any, the device itself."""
     forecasts = _forecasts(ladder, seen, budget.cap_bytes)
     there = [(card.name, card.title, card.usable_bytes, cap_on(card, recipe)) for card in chosen]
     here = [("here", budget.name, budget.budget_bytes, budget.cap_bytes)]
     peaks = ((format_size(round(one.need * budget.cap_bytes)), one.rung.micro_batch) for one in seen if one.fits)
     measured = " and ".join(f"{peak} at micro-batch {micro}" for peak, micro in peaks)
-    return Plan(
+    return CardPlan(
         name=recipe.name,
         ladder=ladder,
         cards=tuple(

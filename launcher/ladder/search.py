@@ -47,13 +47,13 @@ class Chosen:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stop:
+class NothingLeft:
     """Nothing more to try: no rung is left, or a failure that no lower rung can cure."""
 
     why: Literal["exhausted", "not_memory"]
 
 
-Move = Try | Chosen | Stop
+Move = Try | Chosen | NothingLeft
 
 
 Policy = Literal["walk", "exhaustive", "predicted"]
@@ -80,7 +80,7 @@ def next_move(
         if tried.verdict.fits:
             return Chosen(rung=tried.rung)
         if not tried.verdict.lower_rung_may_help and tried.verdict.kind is not Kind.CARD_TAKEN and not _passed_over(tried, history):
-            return Stop(why="not_memory")
+            return NothingLeft(why="not_memory")
     done = {tried.rung.index for tried in history if tried.verdict.kind is not Kind.CARD_TAKEN}  # that one says nothing of its rung
     for rung in ladder.rungs:
         if rung.index in done:
@@ -88,7 +88,7 @@ def next_move(
         if policy == "walk" and dominated_by(ladder, rung, history) is not None:
             continue
         return Try(rung=rung)
-    return Stop(why="exhausted")
+    return NothingLeft(why="exhausted")
 
 
 def most_left(ladder: Ladder, history: Sequence[Tried], *, policy: Policy) -> int:
@@ -232,7 +232,7 @@ def _predicted(ladder: Ladder, history: Sequence[Tried], predicted: Mapping[int,
         return Try(rung=left[0], why="the next of the ladder: no trial has shown yet that the forecast can be relied on")
     if best < wall:
         return Chosen(rung=ladder.rungs[best])
-    return Stop(why="exhausted" if wall == len(ladder.rungs) else "not_memory")
+    return NothingLeft(why="exhausted" if wall == len(ladder.rungs) else "not_memory")
 
 
 def _is_wall(tried: Tried, history: Sequence[Tried]) -> bool:

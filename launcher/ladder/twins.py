@@ -38,7 +38,7 @@ class FindingKind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Figures:
+class TwinFigures:
     """How one twin's gradients lie to the first's."""
 
     apart: float = 0.0
@@ -64,7 +64,7 @@ class Step:
     settings: tuple[Mapping[str, float], ...]
     """Numbers of each parameter group, the learning rate above all."""
     passes: int = 0
-    against: Figures | None = None
+    against: TwinFigures | None = None
     weights: str = ""
     epsilon: float = 0.0
     """Rounding of the kind of number that the weights are; of an optimizer's first step."""
@@ -247,7 +247,7 @@ def _differing(first: Twin, other: Twin) -> Iterator[tuple[int, str, float, floa
                 yield number, key, value, two.get(key, math.nan)
 
 
-def _held(twin: Twin, step: int) -> list[tuple[Figures, float]]:
+def _held(twin: Twin, step: int) -> list[tuple[TwinFigures, float]]:
     """Of every optimizer's step of that number, where it was held against the first twin's; and what their numbers' rounding may make."""
     steps = [twin.of(one)[step] for one in twin.optimizers if len(twin.of(one)) > step]
     return [(one.against, ROUNDED * twin.of(one.optimizer)[0].epsilon) for one in steps if one.against is not None]
@@ -283,7 +283,7 @@ def _gradients(others: Sequence[Twin], first: Twin) -> Finding:
     )
 
 
-def _power(figures: Figures, rounding: float, times: float) -> int:
+def _power(figures: TwinFigures, rounding: float, times: float) -> int:
     """1 where gradients are k times the asked ones, -1 where a k-th, 0 otherwise."""
     if figures.rest > max(APART, rounding):
         return 0

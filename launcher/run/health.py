@@ -35,7 +35,7 @@ class Look:
     """Part of the time that its card computes; None: there is none, or the driver doesn't tell."""
 
 
-class Steps:
+class StepSilence:
     """How long no step has come from a run that had told its steps. For a run at work: one that computes nothing is ``trial.silence``' own.
 
     A validation, an epoch's end, the run's end and start-up may take long without a word. Nothing is said there, nor of a run that hasn't

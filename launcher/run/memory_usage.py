@@ -13,7 +13,7 @@ from pathlib import Path
 from launcher.machine import devices, nvml
 from launcher.machine.devices import Budget
 from launcher.shared import procfs
-from launcher.shared.sampling import Looks, Segments
+from launcher.shared.sampling import Looks, SegmentsByProcess
 
 PERIOD_S = 0.02
 """Between two looks at the data segments. A run has hundreds of steps, each with its peak: one that lasts some milliseconds is not missed
@@ -36,7 +36,7 @@ class Usage(Looks):
             look, search = self._look_at_processes, self._search_for_more
             super().__init__("autofit-usage", look, every_s=PERIOD_S, search=search, search_every_s=JOIN_PERIOD_S)
         self._open = contextlib.ExitStack()
-        self._segments = Segments()
+        self._segments = SegmentsByProcess()
         self._bases: dict[int, int] = {}
         self.peak_bytes = 0
         """Most that any process of the run used, as ``TrialReport.peak_bytes`` counts it; 0 where nothing could be seen."""

@@ -15,7 +15,7 @@ from launcher.run.memory_usage import Usage
 from launcher.trial.job import Job
 
 
-class Meter:
+class RunMeter:
     """Reads what the run says, and is asked to look each second, and once more when it has ended."""
 
     def __init__(self, job: Job, rung: Rung, usage: Usage) -> None:

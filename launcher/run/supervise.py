@@ -16,8 +16,8 @@ from launcher.run import cause
 from launcher.run.attempt import Attempt, Outcome
 from launcher.run.cause import Cause, RunEnd
 from launcher.run.memory_usage import Usage
-from launcher.run.meter import Meter
-from launcher.run.watch import NEAR_LIMIT, POLL_S, Watch
+from launcher.run.meter import RunMeter
+from launcher.run.watch import NEAR_LIMIT, POLL_S, RunWatch
 from launcher.shared.activity import doing
 from launcher.shared.ending import Ending
 from launcher.shared.memory_failures import lost_in
@@ -33,7 +33,7 @@ def follow(job: Job, child: Child, attempts: Sequence[Attempt], *, base_bytes: i
     """
     files = job.folder.attempt(attempts[-1].number)
     usage = Usage(child.pid, job.budget, files.processes, base_bytes=base_bytes)
-    watch = Watch(child, job, Meter(job, attempts[-1].rung, usage), attempts, due=due)
+    watch = RunWatch(child, job, RunMeter(job, attempts[-1].rung, usage), attempts, due=due)
     kills, began = host.oom_kills() or 0, time.time()
     usage.start()
     try:
@@ -83,7 +83,7 @@ def _read_only(folder: Path) -> str:
     return f"its run folder {folder} can't be written any more: {error.strerror}" if error is not None else ""
 
 
-def _outcome(lost: Sequence[str], ending: Ending, found: Cause, watch: Watch, usage: Usage) -> Outcome:
+def _outcome(lost: Sequence[str], ending: Ending, found: Cause, watch: RunWatch, usage: Usage) -> Outcome:
     return Outcome(
         returncode=ending.returncode,
         seconds=ending.seconds,

@@ -22,7 +22,7 @@ from launcher.run.attempt import Attempt, Ended
 from launcher.run.events import Deviated, Heartbeat, LossNotFinite
 from launcher.run.health import Look
 from launcher.run.losses import Losses
-from launcher.run.meter import Meter
+from launcher.run.meter import RunMeter
 from launcher.run.steps_made import StepsMade
 from launcher.shared import procfs
 from launcher.shared.sizes import format_size
@@ -44,7 +44,7 @@ class Pacing:
 
     def __init__(self, job: Job, *, after_a_stall: bool = False) -> None:
         self._job = job
-        self._steps = health.Steps(least_s=job.recipe.recover.stall_s, after_a_stall=after_a_stall)
+        self._steps = health.StepSilence(least_s=job.recipe.recover.stall_s, after_a_stall=after_a_stall)
         self._cliffs = health.Cliffs()
         self._fell = False
 
@@ -84,10 +84,10 @@ POLL_S = 0.5
 """The end of a run, and a signal, are noticed at once; waking up more often would cost the run."""
 
 
-class Watch:
+class RunWatch:
     """Called at every poll; cheap. Samples memory, records a heartbeat twice a minute, and ends a run that stands still or diverges."""
 
-    def __init__(self, child: Child, job: Job, meter: Meter, attempts: Sequence[Attempt], *, due: Due | None = None) -> None:
+    def __init__(self, child: Child, job: Job, meter: RunMeter, attempts: Sequence[Attempt], *, due: Due | None = None) -> None:
         files = job.folder.attempt(attempts[-1].number)
         self._steps, self._due, self._too_many = StepsMade(files.processes), due, False
         self._times = meter.rung.accumulation / job.ladder.asked.accumulation

@@ -40,7 +40,7 @@ class Looks:
             self._look()
 
 
-class Segments:
+class SegmentsByProcess:
     """Data segments of processes that come and go, each file opened once; a later process of the same number is none of them."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ PATIENCE = 10
 """A run may stand still for so many times as long as it has come back from."""
 
 
-class Course:
+class Standstill:
     """How long a trial that computes has come no further. Times are monotonic seconds, passed in."""
 
     def __init__(self, now: float, *, least_s: float) -> None:

@@ -31,7 +31,7 @@ from launcher.trial.environment import allocator_environment
 from launcher.trial.events import PhaseEntered
 from launcher.trial.job import Job
 from launcher.trial.judge import Needs, judge
-from launcher.trial.silence import Course, Silence
+from launcher.trial.silence import Silence, Standstill
 
 LOOK_S = 0.5
 """Between two looks at the phase of a running trial."""
@@ -120,7 +120,7 @@ def run(job: Job, rung: Rung) -> Trial:
     env = {**allocator_environment(budget), **plan.env}
     command = process.python_module("launcher.worker", str(place / "orders.json"))
     child = process.start(command, env=env, stdout=place / "stdout.log", stderr=place / "stderr.log")
-    watch = Watch(child, orders, job.tell, stall_s=job.recipe.recover.stall_s)
+    watch = TrialWatch(child, orders, job.tell, stall_s=job.recipe.recover.stall_s)
     try:
         with process.forward_signals(child, grace_s=1.0):
             ending = process.wait(child, timeout_s=rules.timeout_s, each_poll=watch, stderr=place / "stderr.log")
@@ -144,7 +144,7 @@ FAULTS = 16
 nothing has none, or the few that the kernel makes of its own accord (NUMA balancing)."""
 
 
-class Watch:
+class TrialWatch:
     """Called at every poll: looks twice a second at the phase that the child's report is in, and tells it; ends a trial that comes no
     further.
 
@@ -160,7 +160,7 @@ class Watch:
         self._seen: tuple[int, ...] = ()
         self._began = self._looked = time.monotonic()
         self._silence, self._first = Silence(self._began, least_s=stall_s), Silence(self._began, least_s=STILL_S)
-        self._course, self._first_course = Course(self._began, least_s=stall_s), Course(self._began, least_s=STILL_S)
+        self._course, self._first_course = Standstill(self._began, least_s=stall_s), Standstill(self._began, least_s=STILL_S)
         self._moved: tuple[int, int] | None = None
         self._batches_in = ""
         """The phase in which a batch was seen; empty: none in the one that it is in."""

@@ -13,7 +13,7 @@ from typing import Any
 from launcher.adapter.commands import Command
 from launcher.adapter.protocol import Proves
 from launcher.ladder.rungs import MICRO_BATCH, Rung
-from launcher.ladder.twins import Figures, Step, Twin
+from launcher.ladder.twins import Step, Twin, TwinFigures
 from launcher.machine import process
 from launcher.shared.orders import Orders
 from launcher.trial.environment import allocator_environment
@@ -162,5 +162,5 @@ def _last_words(log: Path) -> str:
 
 def _step(said: Mapping[str, Any]) -> Step:
     known = {key: said[key] for key in ("optimizer", "rows", "backwards", "passes", "weights", "epsilon") if key in said}
-    against = Figures(**said["against"]) if "against" in said else None
+    against = TwinFigures(**said["against"]) if "against" in said else None
     return Step(**known, settings=tuple(said["settings"]), against=against)

@@ -19,7 +19,7 @@ from ..shared import procfs
 from ..shared.files import replace
 from ..shared.orders import HELD, MALLOC_VALUE, MALLOC_VARIABLE, Orders
 from . import figures, spare
-from .driver import Card
+from .driver import VisibleCard
 
 if sys.platform == "linux":
     import resource
@@ -29,7 +29,7 @@ class BudgetError(RuntimeError):
     """The budget cannot be made real on this machine, or is too small for the device's own needs. Not the trainer's doing."""
 
 
-class CardTaken(BudgetError):
+class BudgetTaken(BudgetError):
     """Others hold memory of the card that the budget counts on."""
 
 
@@ -137,7 +137,7 @@ def _limit_cuda(cap_bytes: int, uuid: str, idle_free_bytes: int) -> tuple[int, i
 
     if not torch.cuda.is_available():
         raise BudgetError("device 'cuda' was asked for, but PyTorch sees no CUDA device (torch.cuda.is_available() is False)")
-    card = Card(uuid, idle_free_bytes=idle_free_bytes)
+    card = VisibleCard(uuid, idle_free_bytes=idle_free_bytes)
     torch.cuda.init()
     torch.cuda.synchronize()  # creates the context, where the trainer's own imports haven't
     _same_card(uuid)
@@ -147,7 +147,7 @@ def _limit_cuda(cap_bytes: int, uuid: str, idle_free_bytes: int) -> tuple[int, i
         raise BudgetError(f"the CUDA context alone takes {outside} bytes; a budget of {cap_bytes} leaves nothing for the trainer")
     free = int(torch.cuda.mem_get_info()[0]) + int(torch.cuda.memory_reserved())
     if allowed > free:
-        raise CardTaken(f"the trainer is allowed {allowed} bytes of the card, and the driver says that {free} are free for it")
+        raise BudgetTaken(f"the trainer is allowed {allowed} bytes of the card, and the driver says that {free} are free for it")
     tighten(cap_bytes, outside)
     return cap_bytes, outside
 

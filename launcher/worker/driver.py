@@ -18,7 +18,7 @@ USUAL_CONTEXT_BYTES = 640 * MIB
 """What is taken for a context that can't be measured: that of an H100 (534 MiB: meta-pytorch/torchcomms#777), rounded up."""
 
 
-class Card:
+class VisibleCard:
     """The card that this process sees as cuda:0. NVML is asked where it can be, else the CUDA runtime."""
 
     def __init__(self, uuid: str, *, idle_free_bytes: int = 0, nvml_api: Any = None) -> None:

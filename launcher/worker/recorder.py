@@ -18,9 +18,9 @@ from typing import Any, NamedTuple, Protocol
 from ..shared import procfs
 from ..shared.orders import Orders
 from ..shared.report import Failure, Phase, PhaseUse, TrialReport
-from ..shared.sampling import Looks, Segments
+from ..shared.sampling import Looks, SegmentsByProcess
 from .budget import Taken, tighten
-from .driver import Card
+from .driver import VisibleCard
 
 SAMPLE_PERIOD_S = 0.002
 """Between two looks at the data segments; each costs the interpreter's lock once."""
@@ -45,7 +45,7 @@ class Peaks(NamedTuple):
     ooms: int = 0
 
 
-class Meter(Protocol):
+class MemoryMeter(Protocol):
     """What a kind of device can tell about memory in use. All sizes are bytes."""
 
     def reset(self) -> None:
@@ -76,7 +76,7 @@ class Recorder:
     def __init__(self, orders: Orders, clock: Callable[[], float] = time.monotonic) -> None:
         self._orders = orders
         self._clock = clock
-        self._meter: Meter | None = None
+        self._meter: MemoryMeter | None = None
         self._phase = Phase.START
         self._phase_began = clock()
         self._phase_batches = 0
@@ -335,7 +335,7 @@ class CpuMeter(Looks):
     def __init__(self, base_bytes: int) -> None:
         """``base_bytes``: VmData when the budget was taken."""
         super().__init__("autofit-vmdata", self._look_at_all, every_s=SAMPLE_PERIOD_S, search=self._join, search_every_s=FAMILY_PERIOD_S)
-        self._segments = Segments()
+        self._segments = SegmentsByProcess()
         self._base_bytes = base_bytes
         self._resident_base = procfs.status_bytes("VmRSS")
         self._family = {os.getpid()}
@@ -390,7 +390,7 @@ class CudaMeter:
 
         self._cuda = torch.cuda
         self._cap_bytes = taken.cap_bytes
-        self._card = Card(orders.device_uuid, idle_free_bytes=orders.idle_free_bytes)
+        self._card = VisibleCard(orders.device_uuid, idle_free_bytes=orders.idle_free_bytes)
         self._outside = taken.base_bytes
         self._ooms = self._retries = 0
         self.total_bytes = int(self._cuda.mem_get_info()[1])

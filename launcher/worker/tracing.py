@@ -264,7 +264,7 @@ def gradients_there(parameters: Sequence[torch.nn.Parameter]) -> None:
         parameter.grad = torch.empty_like(parameter)
 
 
-class Training(Protocol):
+class TracedTraining(Protocol):
     """One trainer's parts of a step; each is run on tensors without memory."""
 
     optimizer: torch.optim.Optimizer
@@ -280,7 +280,7 @@ class Training(Protocol):
         """Of one batch."""
 
 
-def whole(training: Training, tracer: Tracer) -> None:
+def whole(training: TracedTraining, tracer: Tracer) -> None:
     """A first step, a validation, and a step that comes upon gradients, each begun as its phase; the optimizer's state is there before."""
     state_there(training.optimizer, training.trained)
     tracer.begin(Phase.TRAIN)

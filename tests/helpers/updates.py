@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher.ladder.twins import Figures, Step, Twin
+from launcher.ladder.twins import Step, Twin, TwinFigures
 
 
 def twin(
@@ -30,7 +30,7 @@ def twin(
     """A twin of so many steps; ``apart``: it is not the first. ``rows_each``: samples of a step, where they aren't as told."""
     each, made = rows_each or micro_batch * accumulation, []
     for number in range(steps):
-        figures = Figures(
+        figures = TwinFigures(
             apart=(apart or 0.0) if number == 0 else later, factor=factor, rest=rest, length=length, length_first=length_first,
             mismatch=mismatch,
         )  # fmt: skip

@@ -19,7 +19,7 @@ import pytest
 from launcher.machine import process
 from launcher.shared.orders import HELD, MALLOC_VALUE, MALLOC_VARIABLE, Orders
 from launcher.trainers.script.inside import plainly
-from launcher.trainers.script.inside.probe.settings import Settings
+from launcher.trainers.script.inside.probe.settings import ProbeSettings
 from launcher.trainers.transformers import environment as transformers
 from launcher.trainers.ultralytics import environment as ultralytics
 
@@ -86,6 +86,8 @@ def test_the_base_of_a_scripts_run_is_that_of_its_trial(tmp_path: Path) -> None:
         (place / "held").mkdir(parents=True)
         (place / "train.py").write_text(MODEL)
         orders = Orders(module="", folder=str(place), device="cpu", cap_bytes=CAP, accumulation=1, payload={})
-        Settings(records=str(place), orders=dataclasses.asdict(orders), overlay="", budget_only=how == "run").write(place / "probe.json")
+        ProbeSettings(records=str(place), orders=dataclasses.asdict(orders), overlay="", budget_only=how == "run").write(
+            place / "probe.json"
+        )
         bases.append(base([sys.executable, "train.py"], place, plainly.injected(place / "probe.json", {})))
     assert abs(bases[0] - bases[1]) < APART, bases

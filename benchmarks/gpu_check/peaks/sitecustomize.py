@@ -51,13 +51,13 @@ class Seen:
         torch = sys.modules.get("torch")
         if torch is None or os.getpid() != self._pid or not self.micro_batches or not torch.cuda.is_initialized():
             return
-        from launcher.worker.driver import Card
+        from launcher.worker.driver import VisibleCard
 
         stats = torch.cuda.memory_stats()
         told = {
             "allocated_bytes": torch.cuda.max_memory_allocated(),
             "reserved_bytes": torch.cuda.max_memory_reserved(),
-            "outside_bytes": Card(os.environ["GPU_CHECK_UUID"], idle_free_bytes=int(os.environ["GPU_CHECK_IDLE"])).outside(),
+            "outside_bytes": VisibleCard(os.environ["GPU_CHECK_UUID"], idle_free_bytes=int(os.environ["GPU_CHECK_IDLE"])).outside(),
             "ooms": int(stats.get("num_ooms", 0)),
             "retries": int(stats.get("num_alloc_retries", 0)),
             "micro_batches": self.micro_batches,

@@ -21,7 +21,7 @@ from launcher.adapter.log_line import LogLine
 from launcher.adapter.progress import Progress
 from launcher.adapter.protocol import Adapter, OwnWords, Proves, Resumes, Weights
 from launcher.adapter.recognised import Understood
-from launcher.adapter.tracing import Foreseen, Tracing, Untraceable
+from launcher.adapter.tracing import Traceable, Tracing, Untraceable
 from launcher.config import recipe_files
 from launcher.config.schema import LadderRules, Recipe, Value, WheelRule
 from launcher.errors import BadInput, Fault
@@ -60,7 +60,7 @@ class Variant:
     """Evaluates as often as a twin."""
 
 
-class ScriptAdapter(Adapter, Resumes, Foreseen, Proves, OwnWords):
+class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
     """Any command that trains with PyTorch."""
 
     name: ClassVar[str] = "script"

@@ -25,7 +25,7 @@ from launcher.adapter.inputs import Inputs, package_folder
 from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import TRAIN, VALIDATE, Progress
 from launcher.adapter.protocol import Adapter, Proves, Resumes, aside
-from launcher.adapter.tracing import Foreseen, Tracing
+from launcher.adapter.tracing import Traceable, Tracing
 from launcher.config.schema import Value, WheelRule
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder.build import WheelSpec
@@ -51,7 +51,7 @@ SHORT_PASSES = 2
 """How long a twin's training is."""
 
 
-class TransformersAdapter(Adapter, Resumes, Foreseen, Proves):
+class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
     """Whisper-shaped speech models and causal language models, by transformers' own trainers."""
 
     name: ClassVar[str] = "transformers"
@@ -325,7 +325,7 @@ class TransformersAdapter(Adapter, Resumes, Foreseen, Proves):
         return tracing.of(rung, task=task, args=self._arguments(rung, on_cpu=not cuda), lengths=self._lengths, cuda=cuda)
 
     @cached_property
-    def _lengths(self) -> hf_data.Lengths:
+    def _lengths(self) -> hf_data.TokenLengths:
         """Tokens of the samples, looked at once."""
         return hf_data.lengths(self.recipe, str(self.recipe.trainer.task), hf_models.locate(str(self.recipe.ask.get("model"))))
 

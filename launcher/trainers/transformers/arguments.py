@@ -20,13 +20,13 @@ from launcher.machine import install
 from launcher.trainers.transformers.native.hf_run import CommonArguments
 from launcher.trainers.transformers.native.hf_speech import SpeechArguments
 from launcher.trainers.transformers.native.hf_text import TextArguments
-from launcher.trainers.transformers.table import OLDER, TABLE, Kind
+from launcher.trainers.transformers.table import OLDER, TABLE, TreatmentKind
 
 OWN: Mapping[str, type[CommonArguments]] = {"speech": SpeechArguments, "text": TextArguments}
 """Task -> the arguments of its built-in trainer."""
 
 ELSEWHERE: Mapping[str, str] = {
-    **{name: entry.why for name, entry in {**OLDER, **TABLE}.items() if entry.kind is Kind.REFUSED},
+    **{name: entry.why for name, entry in {**OLDER, **TABLE}.items() if entry.kind is TreatmentKind.REFUSED},
     "gradient_accumulation_steps": "It is the ladder's: set ask.accumulation; every rung keeps micro_batch x accumulation.",
 }
 """Arguments that have their own place in a recipe, or none at all: name -> what to do instead."""

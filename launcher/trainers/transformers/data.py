@@ -106,7 +106,7 @@ PROMPT, END = 4, 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Lengths:
+class TokenLengths:
     """Tokens of a data set's samples; None where the data or the tokenizer isn't here."""
 
     longest: int | None = None
@@ -115,11 +115,11 @@ class Lengths:
     """(samples, tokens) of the validation set."""
 
 
-def lengths(recipe: Recipe, task: str, model: Model) -> Lengths:
+def lengths(recipe: Recipe, task: str, model: Model) -> TokenLengths:
     """Counted by the model's own tokenizer.json."""
     args = recipe.trainer.args
     if recipe.data is None:
-        return Lengths()
+        return TokenLengths()
     common: dict[str, Any] = {"text_column": args.get("text_column"), "fraction": args.get("validation_fraction", 0.1)}
     try:
         if task == "speech":
@@ -129,12 +129,12 @@ def lengths(recipe: Recipe, task: str, model: Model) -> Lengths:
             rows = hf_text.read_data(recipe.data, args.get("validation_data"), prompt_column=args.get("prompt_column"), **common)
             parts = [[one.prompt + one.text for one in part] for part in rows]
     except (hf_run.Refused, OSError):
-        return Lengths()
+        return TokenLengths()
     train, held = (_tokens(part, model) for part in parts)
     if not train or held is None:
-        return Lengths()
+        return TokenLengths()
     around = PROMPT if task == "speech" else END
-    return Lengths(longest=max((*train, *held)) + PROMPT, evaluated=(len(held), sum(held) + around * len(held)))
+    return TokenLengths(longest=max((*train, *held)) + PROMPT, evaluated=(len(held), sum(held) + around * len(held)))
 
 
 def _listed(wrong: Iterable[str], *, all_: int) -> list[Fault]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class TreatmentKind(StrEnum):
     """What becomes of an argument."""
 
     RUNS = "runs"  # in the trial as in the full run, with the value that was asked
@@ -23,26 +23,26 @@ class Kind(StrEnum):
 class Entry:
     """One argument."""
 
-    kind: Kind
+    kind: TreatmentKind
     why: str = ""
 
 
-def _all(kind: Kind, why: str, names: str) -> dict[str, Entry]:
+def _all(kind: TreatmentKind, why: str, names: str) -> dict[str, Entry]:
     return dict.fromkeys(names.split(), Entry(kind=kind, why=why))
 
 
-def _each(kind: Kind, **reasons: str) -> dict[str, Entry]:
+def _each(kind: TreatmentKind, **reasons: str) -> dict[str, Entry]:
     return {name: Entry(kind=kind, why=why) for name, why in reasons.items()}
 
 
 _OPTIMIZER = _all(
-    Kind.RUNS,
+    TreatmentKind.RUNS,
     "the optimizer and its schedule are the run's own; the schedule keeps the length that it has in the run",
     "learning_rate lr_scheduler_type lr_scheduler_kwargs warmup_steps optim_args optim_target_modules weight_decay adam_beta1 adam_beta2 "
     "adam_epsilon max_grad_norm average_tokens_across_devices",
 )
 _FORWARD = _all(
-    Kind.RUNS,
+    TreatmentKind.RUNS,
     "forward, loss and backward are the run's own",
     "label_smoothing_factor neftune_noise_alpha torch_compile torch_compile_backend torch_compile_mode use_liger_kernel "
     "liger_kernel_config use_cache tf32 full_determinism seed data_seed torch_empty_cache_steps "
@@ -50,37 +50,37 @@ _FORWARD = _all(
     "lora_target_modules freeze_encoder debug include_num_input_tokens_seen",
 )
 _LOADING = _all(
-    Kind.RUNS,
+    TreatmentKind.RUNS,
     "loaders, their workers and what these hold ahead are the run's own; on a CPU each worker is metered as well",
     "dataloader_num_workers dataloader_pin_memory dataloader_persistent_workers dataloader_prefetch_factor "
     "dataloader_multiprocessing_context dataloader_in_order accelerator_config",
 )
 _DATA = _all(
-    Kind.RUNS,
+    TreatmentKind.RUNS,
     "the whole data is read, checked and tokenized as in the run, within the budget",
     "validation_data validation_fraction text_column prompt_column audio_column on_bad_data resample language task normalize packing",
 )
 _EVALUATION = _all(
-    Kind.RUNS,
+    TreatmentKind.RUNS,
     "the trial validates beside everything that training holds, and once more at its end as the run does (half precision in all of it "
     "is refused for speech, whose features stay float32)",
     "bf16_full_eval fp16_full_eval prediction_loss_only eval_use_gather_object include_for_metrics eval_accumulation_steps "
     "predict_with_generate generation_num_beams generation_config metric_for_best_model greater_is_better eval_on_start",
 )
 _SAVING = _all(
-    Kind.RUNS,
+    TreatmentKind.RUNS,
     "on a CPU checkpoints are really written, into the trial's own folder; a card holds nothing of them",
     "save_only_model save_total_limit save_on_each_node enable_jit_checkpoint",
 )
 _LOGGING = _all(
-    Kind.RUNS,
+    TreatmentKind.RUNS,
     "it logs as the run does, after every step, and shows its progress",
     "logging_strategy logging_first_step logging_nan_inf_filter log_level log_level_replica log_on_each_node disable_tqdm "
     "skip_memory_metrics",
 )
 _REPLACED = {
     **_each(
-        Kind.HARMLESS,
+        TreatmentKind.HARMLESS,
         output_dir="the trial writes the same into a folder of its own",
         num_train_epochs="how long a run lasts; a trial goes over the border between epochs twice, where loaders and their workers start",
         max_steps="how long a run lasts; the schedule keeps that length, the trial ends it early",
@@ -119,12 +119,12 @@ _REPLACED = {
         ddp_timeout="one process: there is no DDP",
     ),
     **_each(
-        Kind.ADDED,
+        TreatmentKind.ADDED,
         gradient_accumulation_steps="two micro-batches are really accumulated, and copies of inputs stand for the rest of them",
     ),
 }
 _REFUSED = _each(
-    Kind.REFUSED,
+    TreatmentKind.REFUSED,
     per_device_train_batch_size="It is the ladder's: set ask.micro_batch (samples per device and forward pass).",
     per_device_eval_batch_size="It is the ladder's: set ask.val_micro_batch.",
     activation_checkpointing="It is the ladder's: set ask.checkpointing.",
@@ -160,7 +160,7 @@ _REFUSED = _each(
     sortish_sampler="The built-in trainer doesn't use it; set train_sampling_strategy.",
 )
 _RESUMED = _all(
-    Kind.RUNS,
+    TreatmentKind.RUNS,
     "the checkpoint is really loaded, weights and optimizer state; the trial then counts its steps from 0",
     "resume_from_checkpoint restore_callback_states_from_checkpoint",
 )
@@ -171,17 +171,19 @@ TABLE: Mapping[str, Entry] = {
 """Argument -> what becomes of it. Those that a wheel turns are refused as arguments, and run at the rung's value."""
 
 OLDER: Mapping[str, Entry] = {
-    **_all(Kind.RUNS, "the optimizer and its schedule are the run's own", "warmup_ratio"),
-    **_all(Kind.RUNS, "forward, loss and backward are the run's own", "fp16_backend half_precision_backend fp16_opt_level torchdynamo"),
-    **_all(Kind.HARMLESS, "which samples come, as in train_sampling_strategy", "group_by_length"),
+    **_all(TreatmentKind.RUNS, "the optimizer and its schedule are the run's own", "warmup_ratio"),
     **_all(
-        Kind.HARMLESS,
+        TreatmentKind.RUNS, "forward, loss and backward are the run's own", "fp16_backend half_precision_backend fp16_opt_level torchdynamo"
+    ),
+    **_all(TreatmentKind.HARMLESS, "which samples come, as in train_sampling_strategy", "group_by_length"),
+    **_all(
+        TreatmentKind.HARMLESS,
         "words, names and places: the trial writes into a folder of its own and uploads nothing",
         "logging_dir overwrite_output_dir save_safetensors push_to_hub_model_id push_to_hub_organization push_to_hub_token "
         "include_tokens_per_second",
     ),
     **_each(
-        Kind.REFUSED,
+        TreatmentKind.REFUSED,
         no_cuda="Set device=cpu.",
         use_mps_device="Set device=cuda or device=cpu.",
         per_gpu_train_batch_size="Set ask.micro_batch.",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.tracing import Rest, Tracing, Untraceable
+from launcher.adapter.tracing import CpuRest, Tracing, Untraceable
 from launcher.config.schema import Value
 from launcher.ladder.rungs import CHECKPOINTING, Rung
 from launcher.machine import install
@@ -15,7 +15,7 @@ from launcher.shared.report import Phase
 from launcher.shared.sizes import MIB
 from launcher.trainers.transformers import environment
 from launcher.trainers.transformers import models as hf_models
-from launcher.trainers.transformers.data import Lengths
+from launcher.trainers.transformers.data import TokenLengths
 
 MODULE = "launcher.trainers.transformers.inside.trace"
 EVALUATED = 8
@@ -29,7 +29,7 @@ LEFT_OUT = (
 )
 
 
-def of(rung: Rung, *, task: str, args: Mapping[str, Any], lengths: Lengths, cuda: bool) -> Tracing:
+def of(rung: Rung, *, task: str, args: Mapping[str, Any], lengths: TokenLengths, cuda: bool) -> Tracing:
     """Raises Untraceable. ``args``: the rung's native arguments."""
     if importlib.util.find_spec("transformers") is None:
         raise Untraceable(
@@ -79,10 +79,10 @@ def _length(sizes: Mapping[str, int], payload: Mapping[str, Any]) -> int:
     return sizes.get("length") or int(payload["positions"] or payload["config"].get("max_source_positions") or 0)
 
 
-def _rests(task: str, *, rows: int) -> dict[str, Rest]:
+def _rests(task: str, *, rows: int) -> dict[str, CpuRest]:
     """MKL keeps the buffers of its products: 12 MiB for 100 rows, 21 for 400, 31 for 750, 40 from 1500 on (two threads)."""
     packed = min(40.0, 10 + 0.028 * rows)
-    return {phase: Rest(constant_bytes=int((rest + packed) * MIB)) for phase, rest in REST_MIB[task].items()}
+    return {phase: CpuRest(constant_bytes=int((rest + packed) * MIB)) for phase, rest in REST_MIB[task].items()}
 
 
 LOGIT_BYTES = 4

@@ -24,7 +24,7 @@ from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import TRAIN, VALIDATE, Progress
 from launcher.adapter.protocol import Adapter, Proves, Resumes, aside
 from launcher.adapter.recognised import Understood
-from launcher.adapter.tracing import Foreseen, Tracing
+from launcher.adapter.tracing import Traceable, Tracing
 from launcher.config import recipe_files
 from launcher.config.schema import Value, WheelRule
 from launcher.errors import Fault
@@ -67,7 +67,7 @@ WORDS = TrainerWords(
 """Its messages (engine/trainer.py, utils/tal.py, utils/checks.py of 8.4.190)."""
 
 
-class UltralyticsAdapter(Adapter, Resumes, Foreseen, Proves):
+class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
     """Detect, segment, pose and obb training by Ultralytics."""
 
     name: ClassVar[str] = "ultralytics"

@@ -21,7 +21,7 @@ _BRANCHES = (ast.If, ast.Try, ast.Match, ast.IfExp)
 
 
 @dataclass(frozen=True)
-class Call:
+class TrainCall:
     """A training in the source."""
 
     file: Path
@@ -45,7 +45,7 @@ class Call:
         return found
 
 
-def trainings(script: Path) -> list[Call]:
+def trainings(script: Path) -> list[TrainCall]:
     """Calls of ``train`` in the script, and in the local modules that it imports, where Ultralytics is imported; in their order."""
     found = []
     for file in files_of(script) if script.is_file() else ():
@@ -53,7 +53,7 @@ def trainings(script: Path) -> list[Call]:
         if tree is not None and any(name.partition(".")[0] == "ultralytics" for name in _imported(tree)):
             models = set(_models(tree))
             calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _trains(node, models)]
-            found += [Call(file, node, tree) for node in sorted(calls, key=lambda node: node.lineno)]
+            found += [TrainCall(file, node, tree) for node in sorted(calls, key=lambda node: node.lineno)]
     return found
 
 
@@ -89,7 +89,7 @@ def _trains(node: ast.Call, models: set[str]) -> bool:
 # How often
 
 
-def refuse_several(calls: Sequence[Call]) -> None:
+def refuse_several(calls: Sequence[TrainCall]) -> None:
     """Raises BadInput for a script that trains again and again. Two trainings of which one is chosen are one."""
     for number, call in enumerate(calls):
         loops = [node for place in (call, *_calls_of_its_function(call)) for node in place.above if isinstance(node, (ast.For, ast.While))]
@@ -100,11 +100,11 @@ def refuse_several(calls: Sequence[Call]) -> None:
             _several(f"{call} trains, and line {again.line} trains again")
 
 
-def _calls_of_its_function(call: Call) -> list[Call]:
+def _calls_of_its_function(call: TrainCall) -> list[TrainCall]:
     """Where the function that trains is called, in its own file."""
     name = getattr(call.above[-1], "name", None)
     called = [node for node in ast.walk(call.tree) if isinstance(node, ast.Call) and name is not None]
-    return [Call(call.file, node, call.tree) for node in called if ast.unparse(node.func).rpartition(".")[2] == name]
+    return [TrainCall(call.file, node, call.tree) for node in called if ast.unparse(node.func).rpartition(".")[2] == name]
 
 
 def _several(found: str) -> None:
@@ -118,7 +118,7 @@ def _until_it_works(loop: ast.For | ast.While) -> bool:
     return any(isinstance(node, ast.Try) for node in inside) and any(isinstance(node, (ast.Break, ast.Return)) for node in inside)
 
 
-def _both(one: Call, other: Call) -> bool:
+def _both(one: TrainCall, other: TrainCall) -> bool:
     """Whether both run: in the same function (or in none), not in two branches, and not after one that leaves."""
     if one.above[-1] is not other.above[-1] or _in_other_branches(one, other):
         return False
@@ -126,17 +126,17 @@ def _both(one: Call, other: Call) -> bool:
     return not any(isinstance(node, _BRANCHES) and _leaves(node, one) for node in below)
 
 
-def _shared(one: Call, other: Call) -> ast.AST:
+def _shared(one: TrainCall, other: TrainCall) -> ast.AST:
     return next(node for node in one.above if node in other.above)
 
 
-def _in_other_branches(one: Call, other: Call) -> bool:
+def _in_other_branches(one: TrainCall, other: TrainCall) -> bool:
     """Of two calls in the same function."""
     shared = _shared(one, other)
     return isinstance(shared, _BRANCHES) and _branch(shared, one) != _branch(shared, other)
 
 
-def _branch(node: ast.AST, call: Call) -> tuple[str, int]:
+def _branch(node: ast.AST, call: TrainCall) -> tuple[str, int]:
     """By which part of a node one comes to the call: the name of its field; of handlers and cases their number, too."""
     for name, value in ast.iter_fields(node):
         parts = value if isinstance(value, list) else [value]
@@ -146,7 +146,7 @@ def _branch(node: ast.AST, call: Call) -> tuple[str, int]:
     raise ValueError(f"{call} stands in no part of line {getattr(node, 'lineno', 0)}")
 
 
-def _leaves(node: ast.AST, call: Call) -> bool:
+def _leaves(node: ast.AST, call: TrainCall) -> bool:
     """Whether the branch in which the call stands ends with leaving its function, or the program."""
     statements = getattr(node, _branch(node, call)[0])
     last = statements[-1] if isinstance(statements, list) else None
@@ -181,11 +181,11 @@ def _behind(script: Path) -> Iterator[tuple[str, ast.Call, ast.Module]]:
     for call in trainings(script)[:1]:
         for node in ast.walk(call.tree):
             method = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
-            if isinstance(node, ast.Call) and method in _AFTERWARDS and _follows(Call(call.file, node, call.tree), call):
+            if isinstance(node, ast.Call) and method in _AFTERWARDS and _follows(TrainCall(call.file, node, call.tree), call):
                 yield method, node, call.tree
 
 
-def _follows(other: Call, training: Call) -> bool:
+def _follows(other: TrainCall, training: TrainCall) -> bool:
     if other.above[-1] is not training.above[-1]:
         return True
     return other.line > training.line and not _in_other_branches(training, other)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.tracing import Rest, Tracing, Untraceable
+from launcher.adapter.tracing import CpuRest, Tracing, Untraceable
 from launcher.ladder.rungs import CHECKPOINTING, Rung
 from launcher.machine import install
 from launcher.shared.report import Phase
@@ -25,9 +25,9 @@ MOSAIC = 4
 """Images whose objects come together in one."""
 DETERMINISTIC_BYTES = 32 * MIB
 """Ultralytics sets CUBLAS_WORKSPACE_CONFIG=:4096:8 where ``deterministic`` is on (``init_seeds``), which is its default."""
-RESTS: Mapping[str, Rest] = {
-    Phase.TRAIN: Rest(constant_bytes=78 * MIB, share=0.04),
-    Phase.VALIDATE: Rest(constant_bytes=78 * MIB),
+RESTS: Mapping[str, CpuRest] = {
+    Phase.TRAIN: CpuRest(constant_bytes=78 * MIB, share=0.04),
+    Phase.VALIDATE: CpuRest(constant_bytes=78 * MIB),
 }
 LEFT_OUT = (
     "label density beyond what is assumed",

@@ -261,7 +261,7 @@ def test_an_argument_that_is_new_in_the_installed_version_is_refused_where_it_is
 def test_what_a_trial_gives_another_value_is_in_the_table_with_the_reason_why_that_hides_no_need() -> None:
     for on_cpu in (True, False):
         kinds = {name: table.TABLE[name].kind for name in replaced(on_cpu=on_cpu, accumulation=8)}
-        assert set(kinds.values()) <= {table.Kind.HARMLESS, table.Kind.ADDED}, kinds
+        assert set(kinds.values()) <= {table.TreatmentKind.HARMLESS, table.TreatmentKind.ADDED}, kinds
     assert replaced(on_cpu=True, accumulation=8).keys() == {"output_dir", "gradient_accumulation_steps", "push_to_hub"}
 
 

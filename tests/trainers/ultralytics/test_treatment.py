@@ -11,7 +11,7 @@ from launcher.adapter.self_test import installed
 from launcher.shared.orders import Orders
 from launcher.trainers.ultralytics import arguments, treatment
 from launcher.trainers.ultralytics.adapter import _CHECKED, UltralyticsAdapter
-from launcher.trainers.ultralytics.treatment import OLDER, TABLE, Kind
+from launcher.trainers.ultralytics.treatment import OLDER, TABLE, TreatmentKind
 from tests.helpers.yolo_recipe import make
 
 
@@ -38,7 +38,7 @@ def test_every_treatment_says_why() -> None:
 def test_what_runs_in_the_trial_as_asked_really_reaches_it(tmp_path: Path) -> None:
     from launcher.trainers.ultralytics.inside.plan import Plan
 
-    asked = {key: f"asked {key}" for key, one in TABLE.items() if one.kind is Kind.RUNS}
+    asked = {key: f"asked {key}" for key, one in TABLE.items() if one.kind is TreatmentKind.RUNS}
     payload = {"model": "m", "args": asked, "asked_batch": 8, "asked_nbs": 16, "cache_dir": str(tmp_path / "cache")}
     for device in ("cpu", "cuda"):
         plan = Plan.of(Orders(module="none", folder=str(tmp_path), device=device, cap_bytes=2**30, accumulation=2, payload=payload))

@@ -32,8 +32,8 @@ from launcher.run import start as launch
 from launcher.run.attempt import Attempt
 from launcher.run.events import Deviated
 from launcher.run.memory_usage import Usage
-from launcher.run.meter import Meter
-from launcher.run.watch import Watch
+from launcher.run.meter import RunMeter
+from launcher.run.watch import RunWatch
 from launcher.shared import allocator
 from launcher.shared.report import Failure, PhaseUse, TrialReport
 from launcher.trainers.ultralytics.adapter import WORDS
@@ -251,7 +251,7 @@ def test_a_run_that_goes_on_otherwise_is_told_the_moment_it_says_so(job: Job) ->
     child = process.Child(process=SimpleNamespace(pid=os.getpid()), token="", started=0.0)  # type: ignore[arg-type]
     job.folder.attempt(1).stdout.touch()
     attempt = Attempt(number=1, rung=job.ladder.asked, command="", began=0.0)
-    watch = Watch(child, job, Meter(job, job.ladder.asked, usage), [attempt])
+    watch = RunWatch(child, job, RunMeter(job, job.ladder.asked, usage), [attempt])
     watch.look()
     with job.folder.attempt(1).stderr.open("w", encoding="utf-8") as file:
         for text in ("epoch 1\r  10%", "\r 20%\n", HALVED[:30], HALVED[30:] + "\n", HALVED + "\n", ASSIGNER + "\n"):
@@ -345,10 +345,10 @@ def test_validation_growth_on_a_card_is_told_from_three_batches_alike() -> None:
 
 
 def test_half_micro_batches_end_the_trial_of_a_driver_that_spills() -> None:
-    from launcher.trainers.ultralytics.inside.worst import Draw, with_halves
+    from launcher.trainers.ultralytics.inside.worst import MicroBatch, with_halves
 
-    whole = Draw((0, 1, 2, 3), 640)
-    assert with_halves([[whole], [whole]], 2) == [[whole], [whole, Draw((0, 1), 640), Draw((0, 1), 640)]]
+    whole = MicroBatch((0, 1, 2, 3), 640)
+    assert with_halves([[whole], [whole]], 2) == [[whole], [whole, MicroBatch((0, 1), 640), MicroBatch((0, 1), 640)]]
     assert with_halves([[whole], [whole]], 0) == [[whole], [whole]]
 
 
@@ -357,9 +357,9 @@ def test_half_micro_batches_end_the_trial_of_a_driver_that_spills() -> None:
 
 def test_shapes_of_a_detector_on_a_card_come_largest_small_odd_and_largest_again_and_once_more_after_validation() -> None:
     from launcher.shared.orders import Orders
-    from launcher.trainers.ultralytics.inside.worst import Draw, training
+    from launcher.trainers.ultralytics.inside.worst import MicroBatch, training
 
-    shapes = [Draw((0, 1, 2), size) for size in (1920, 1600, 1280, 960, 640)]
+    shapes = [MicroBatch((0, 1, 2), size) for size in (1920, 1600, 1280, 960, 640)]
     orders = Orders(module="", folder="", device="cuda", cap_bytes=1, accumulation=1, payload={})
     for epoch in training(shapes, orders, dense=None, closes=False):
         assert [draw.size for draw in epoch] == [1920, 640, 1280, 1920]
@@ -382,7 +382,7 @@ def test_figures_are_drawn_in_a_trial_on_a_card_too(tmp_path: Path) -> None:
 def test_a_runs_series_tells_its_card_and_nvml_is_open_all_the_while(job: Job, card: FakeCard) -> None:
     fake: Any = sys.modules["pynvml"]
     usage = Usage(os.getpid(), job.budget, job.folder.attempt(1).processes, base_bytes=0)
-    meter = Meter(job, job.ladder.asked, usage)
+    meter = RunMeter(job, job.ladder.asked, usage)
     card.used, card.busy = 9 * GIB, 93
     before = fake.opened - fake.shut_down
     usage.start()
@@ -398,7 +398,7 @@ def test_a_runs_series_tells_its_card_and_nvml_is_open_all_the_while(job: Job, c
 
 
 def test_a_card_that_does_not_tell_how_busy_it_is_has_a_series_without_that(job: Job) -> None:
-    meter = Meter(job, job.ladder.asked, Usage(os.getpid(), job.budget, job.folder.attempt(1).processes, base_bytes=0))
+    meter = RunMeter(job, job.ladder.asked, Usage(os.getpid(), job.budget, job.folder.attempt(1).processes, base_bytes=0))
     meter.read("this tells no progress")
     meter.look()
     (line,) = read_series(job.folder.series)

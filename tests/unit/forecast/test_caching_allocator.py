@@ -7,12 +7,12 @@ import random
 
 import pytest
 
-from launcher.forecast.caching_allocator import Full, Segments
+from launcher.forecast.caching_allocator import Full, SimulatedAllocator
 from launcher.shared.sizes import KIB, MIB
 
 
 def test_small_allocations_share_a_segment_of_two_mib() -> None:
-    card = Segments()
+    card = SimulatedAllocator()
     for key in range(4):
         card.allocate(key, 500 * KIB)
     assert card.reserved == 2 * MIB
@@ -21,14 +21,14 @@ def test_small_allocations_share_a_segment_of_two_mib() -> None:
 
 
 def test_sizes_are_rounded_to_512_bytes() -> None:
-    card = Segments()
+    card = SimulatedAllocator()
     card.allocate("a", 1)
     card.allocate("b", 513)
     assert card.allocated == 3 * 512
 
 
 def test_middling_allocations_come_from_20_mib_and_large_ones_from_their_own_segment() -> None:
-    card = Segments()
+    card = SimulatedAllocator()
     card.allocate("middling", 3 * MIB)
     assert card.reserved == 20 * MIB
     card.allocate("fits beside it", 12 * MIB)
@@ -38,7 +38,7 @@ def test_middling_allocations_come_from_20_mib_and_large_ones_from_their_own_seg
 
 
 def test_of_a_large_block_no_rest_of_a_mib_or_less_is_split_off() -> None:
-    card = Segments()
+    card = SimulatedAllocator()
     card.allocate("whole", 12 * MIB)
     card.release("whole")
     card.allocate("nearly", 11 * MIB)
@@ -49,7 +49,7 @@ def test_of_a_large_block_no_rest_of_a_mib_or_less_is_split_off() -> None:
 
 
 def test_free_neighbours_become_one_block() -> None:
-    card = Segments()
+    card = SimulatedAllocator()
     for key in "abc":
         card.allocate(key, 6 * MIB)
     for key in "acb":
@@ -59,7 +59,7 @@ def test_free_neighbours_become_one_block() -> None:
 
 
 def test_the_best_fitting_block_is_taken() -> None:
-    card = Segments()
+    card = SimulatedAllocator()
     for key, size in (("thirty", 30), ("wall", 11), ("fourteen", 14)):
         card.allocate(key, size * MIB)
     card.release("thirty")
@@ -70,7 +70,7 @@ def test_the_best_fitting_block_is_taken() -> None:
 
 
 def test_a_full_card_gives_its_empty_segments_back_before_it_fails() -> None:
-    card = Segments(capacity=40 * MIB)
+    card = SimulatedAllocator(capacity=40 * MIB)
     card.allocate("first", 30 * MIB)
     card.release("first")
     card.allocate("second", 36 * MIB)
@@ -80,13 +80,13 @@ def test_a_full_card_gives_its_empty_segments_back_before_it_fails() -> None:
 
 
 def test_fragments_that_fill_a_card_hurt_no_expandable_segment() -> None:
-    def growing(card: Segments) -> None:
+    def growing(card: SimulatedAllocator) -> None:
         for step in range(12, 60, 2):  # a cache that is made anew, a little larger each time
             card.allocate(step, step * MIB)
             if step > 12:
                 card.release(step - 2)
 
-    plain, expandable = Segments(capacity=180 * MIB), Segments(capacity=180 * MIB, expandable=True)
+    plain, expandable = SimulatedAllocator(capacity=180 * MIB), SimulatedAllocator(capacity=180 * MIB, expandable=True)
     growing(expandable)
     growing(plain)
     assert expandable.peak_reserved < plain.peak_reserved
@@ -96,7 +96,7 @@ def test_fragments_that_fill_a_card_hurt_no_expandable_segment() -> None:
 @pytest.mark.parametrize("expandable", [False, True])
 def test_at_any_time_what_is_reserved_covers_what_is_allocated_and_all_comes_back(expandable: bool) -> None:
     rng = random.Random(7)
-    card, live, asked = Segments(expandable=expandable), [], 0
+    card, live, asked = SimulatedAllocator(expandable=expandable), [], 0
     for key in range(3000):
         if live and rng.random() < 0.5:
             card.release(live.pop(rng.randrange(len(live))))
@@ -116,7 +116,7 @@ def test_at_any_time_what_is_reserved_covers_what_is_allocated_and_all_comes_bac
 @pytest.mark.parametrize("expandable", [False, True])
 def test_no_two_live_blocks_overlap(expandable: bool) -> None:
     rng = random.Random(3)
-    card, live = Segments(expandable=expandable), []
+    card, live = SimulatedAllocator(expandable=expandable), []
     for key in range(800):
         if live and rng.random() < 0.45:
             card.release(live.pop(rng.randrange(len(live))))

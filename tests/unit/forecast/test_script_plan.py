@@ -7,7 +7,7 @@ import pytest
 from launcher.config.schema import Recipe
 from launcher.errors import BadInput
 from launcher.forecast import gpu_catalogue, script_plan
-from launcher.forecast.plan import Plan, Word
+from launcher.forecast.plan import CardPlan, Word
 from launcher.ladder.rungs import Ladder, Wheel, build
 from launcher.ladder.search import Tried, seen_in
 from launcher.ladder.verdict import Kind, Verdict
@@ -41,7 +41,7 @@ def tried(of: Surface) -> list[Tried]:
     return made
 
 
-def planned(of: Surface, *gpus: str) -> Plan:
+def planned(of: Surface, *gpus: str) -> CardPlan:
     return script_plan.planned(RECIPE, of.ladder, seen_in(tried(of)), BUDGET, gpu_catalogue.named(gpus))
 
 

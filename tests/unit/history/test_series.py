@@ -62,7 +62,7 @@ def test_a_new_peak_and_the_end_are_written_though_no_line_is_due(tmp_path: Path
     clock, usage = [1e9], SimpleNamespace(now_bytes=5, peak_bytes=5, lately=lambda: usage.peak_bytes, host_bytes=lambda: 1)
     monkeypatch.setattr(meter.time, "time", lambda: clock[0])
     job: Any = SimpleNamespace(folder=SimpleNamespace(series=tmp_path / "series.jsonl"), budget=cpu_budget())
-    one = meter.Meter(job, rung=None, usage=usage)  # type: ignore[arg-type]
+    one = meter.RunMeter(job, rung=None, usage=usage)  # type: ignore[arg-type]
     one.look()
     for at, peak in ((4000, 5), (4001, 5), (4002, 9), (4003, 9), (4004, 9)):
         clock[0], usage.peak_bytes = 1e9 + at, peak

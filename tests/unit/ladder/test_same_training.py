@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from launcher.ladder import same_training
 from launcher.ladder.same_training import PROVEN
-from launcher.ladder.twins import Figures, Twin, compare
+from launcher.ladder.twins import Twin, TwinFigures, compare
 from tests.helpers.updates import twin
 
 
@@ -37,7 +37,7 @@ def test_an_end_that_was_not_reached_proves_no_number_of_steps() -> None:
 
 def test_a_certificate_comes_back_from_its_record() -> None:
     made = same_training.certificate(compare(first(), [twin(1, 4, apart=1e-7)]), first(), [twin(1, 4, apart=1e-7)])
-    assert same_training.SameTraining.from_record({**made.as_record()}) == made and Figures().apart == 0
+    assert same_training.SameTraining.from_record({**made.as_record()}) == made and TwinFigures().apart == 0
 
 
 def test_a_smaller_step_at_the_end_of_a_pass_is_told_apart_from_all_the_others() -> None:

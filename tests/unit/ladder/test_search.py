@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from launcher.ladder.rungs import Ladder, Wheel, build
-from launcher.ladder.search import FREE, FREE_BORNE_OUT, Chosen, Policy, Stop, Tried, Try, dominated_by, most_left, next_move
+from launcher.ladder.search import FREE, FREE_BORNE_OUT, Chosen, NothingLeft, Policy, Tried, Try, dominated_by, most_left, next_move
 from launcher.ladder.verdict import Kind, Verdict
 from tests.helpers import surfaces
 from tests.helpers.surfaces import Searched, Surface, searched
@@ -86,7 +86,7 @@ def test_a_rung_that_asks_more_than_a_failed_one_is_skipped() -> None:
     wheels = [Wheel(name="micro_batch", values=(4, 2)), Wheel(name="model", values=("x", "l"))]
     ladder = build(wheels, effective_batch=4)
     history = [Tried(rung=ladder.rungs[3], verdict=OOM)]  # the least of all failed
-    assert next_move(ladder, history) == Stop(why="exhausted")
+    assert next_move(ladder, history) == NothingLeft(why="exhausted")
     assert isinstance(next_move(ladder, history, policy="exhaustive"), Try)
 
 
@@ -122,7 +122,7 @@ def test_an_altered_trial_and_a_failure_of_workers_dominate_nothing() -> None:
 def test_a_crash_a_stall_and_a_vacuous_trial_stop_the_walk_at_once() -> None:
     ladder = small()
     for kind in (Kind.CRASHED, Kind.STALLED, Kind.VACUOUS):
-        assert next_move(ladder, [Tried(rung=ladder.rungs[0], verdict=verdict(kind))]) == Stop(why="not_memory")
+        assert next_move(ladder, [Tried(rung=ladder.rungs[0], verdict=verdict(kind))]) == NothingLeft(why="not_memory")
 
 
 def test_a_crash_of_one_rung_alone_is_passed_over_and_the_same_crash_twice_is_the_trainers() -> None:
@@ -137,7 +137,7 @@ def test_a_crash_of_one_rung_alone_is_passed_over_and_the_same_crash_twice_is_th
     assert second.rung.index > first.rung.index
     fits = Tried(rung=second.rung, verdict=verdict(Kind.FITS))
     assert next_move(ladder, [*history, fits]) == Chosen(rung=second.rung)
-    assert next_move(ladder, [*history, Tried(rung=second.rung, verdict=crash[1])]) == Stop(why="not_memory")
+    assert next_move(ladder, [*history, Tried(rung=second.rung, verdict=crash[1])]) == NothingLeft(why="not_memory")
 
 
 def test_a_crash_where_another_rung_came_further_is_passed_over_as_often_as_it_comes() -> None:
@@ -217,7 +217,7 @@ def test_a_setting_that_runs_otherwise_wherever_it_stands_ends_the_search() -> N
     history: list[Tried] = []
     while isinstance(move := next_move(ladder, history), Try):
         history.append(Tried(rung=move.rung, verdict=replace(verdict(Kind.ALTERED, source=None), otherwise=("device",))))
-    assert move == Stop(why="exhausted") and len(history) == 2
+    assert move == NothingLeft(why="exhausted") and len(history) == 2
 
 
 def test_a_rung_that_fits_shows_that_the_word_does_something() -> None:
@@ -336,7 +336,7 @@ def test_where_rungs_crash_or_refuse_it_finds_what_the_walk_finds_or_what_fits_b
     surfaces.spoil(draw, surface)
     found = searched(surface, "predicted", draw.choice(list(surfaces.forecasts(draw, surface)))[1])
     walked = searched(surface, "walk")
-    if walked.chosen is not None or walked.move == Stop(why="exhausted"):
+    if walked.chosen is not None or walked.move == NothingLeft(why="exhausted"):
         assert found.chosen == walked.chosen
     elif found.chosen is not None:
         assert (surface.crashes or surface.broken) and proven(surface, found)
@@ -392,7 +392,7 @@ def test_a_crash_at_a_rung_below_ends_nothing_before_what_is_above_was_walked() 
     crash = Tried(rung=ladder.rungs[1], verdict=Verdict(kind=Kind.CRASHED, phase="train", why="KeyError: x"))
     assert next_move(ladder, [crash], policy="predicted") == Try(rung=ladder.asked)
     again = Tried(rung=ladder.asked, verdict=crash.verdict)
-    assert next_move(ladder, [crash, again], policy="predicted") == Stop(why="not_memory")
+    assert next_move(ladder, [crash, again], policy="predicted") == NothingLeft(why="not_memory")
     fits = Tried(rung=ladder.asked, verdict=FITS)
     assert next_move(ladder, [crash, fits], policy="predicted") == Chosen(rung=ladder.asked)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from launcher.adapter.progress import TRAIN, VALIDATE, Progress
 from launcher.run import health
-from launcher.run.health import Cliffs, Look, Steps
+from launcher.run.health import Cliffs, Look, StepSilence
 from launcher.shared.sizes import GIB
 
 STEPS = 10
@@ -18,7 +18,7 @@ def trained(step: int, *, phase: str = TRAIN) -> Progress:
     return Progress(phase=phase, epoch=epoch + 1, epochs=100, step=done + 1, steps=STEPS, of_epoch=True)
 
 
-def walked(steps: Steps, count: int, *, every_s: float = 1.0) -> float:
+def walked(steps: StepSilence, count: int, *, every_s: float = 1.0) -> float:
     """So many steps, one each ``every_s``; when the last one was."""
     for step in range(1, count + 1):
         assert steps.look(Look(now=step * every_s, progress=trained(step), grew=True)) == ""
@@ -26,20 +26,20 @@ def walked(steps: Steps, count: int, *, every_s: float = 1.0) -> float:
 
 
 def test_a_run_that_hangs_at_work_is_known_by_its_own_longest_pause() -> None:
-    steps = Steps(least_s=600)
+    steps = StepSilence(least_s=600)
     end = walked(steps, 45, every_s=20)
     assert steps.look(Look(now=end + 999, progress=trained(45))) == "", "50 times its longest pause"
     assert steps.look(Look(now=end + 1001, progress=trained(45))) == "no step and no word for 1001 s; its longest pause before was 20.0 s"
 
 
 def test_a_fast_run_gets_the_least_patience_that_the_recipe_says() -> None:
-    steps = Steps(least_s=600)
+    steps = StepSilence(least_s=600)
     end = walked(steps, 45)
     assert steps.look(Look(now=end + 599, progress=trained(45))) == "" != steps.look(Look(now=end + 601, progress=trained(45)))
 
 
 def test_words_are_a_sign_of_life_and_a_second_hang_needs_ten_times_the_patience() -> None:
-    steps, again = Steps(least_s=600), Steps(least_s=600, after_a_stall=True)
+    steps, again = StepSilence(least_s=600), StepSilence(least_s=600, after_a_stall=True)
     end = walked(steps, 45)
     walked(again, 45)
     assert steps.look(Look(now=end + 500, progress=trained(45), grew=True)) == ""
@@ -50,14 +50,14 @@ def test_words_are_a_sign_of_life_and_a_second_hang_needs_ten_times_the_patience
 def test_what_legitimately_takes_long_is_no_hang() -> None:
     long = 10**6
     for last in (trained(40), trained(45, phase=VALIDATE), Progress(phase=TRAIN, step=100, steps=100)):
-        steps = Steps(least_s=600)
+        steps = StepSilence(least_s=600)
         end = walked(steps, 39)
         steps.look(Look(now=end + 1, progress=last))
         assert steps.look(Look(now=end + long, progress=last)) == "", f"an epoch's end, a validation, the run's end: {last}"
 
 
 def test_a_run_that_has_not_shown_how_long_its_pauses_are_is_never_ended() -> None:
-    young, silent, bare = Steps(least_s=600), Steps(least_s=600), Steps(least_s=600)
+    young, silent, bare = StepSilence(least_s=600), StepSilence(least_s=600), StepSilence(least_s=600)
     end = walked(young, 15)
     assert young.look(Look(now=end + 10**6, progress=trained(15))) == "", "two epochs"
     assert silent.look(Look(now=10**6, progress=Progress())) == "", "it tells no steps"
@@ -67,7 +67,7 @@ def test_a_run_that_has_not_shown_how_long_its_pauses_are_is_never_ended() -> No
 
 
 def test_a_run_of_many_steps_shows_its_pauses_by_a_validation_that_it_came_back_from() -> None:
-    steps = Steps(least_s=600)
+    steps = StepSilence(least_s=600)
     for step in range(1, 31):
         steps.look(Look(now=step, progress=Progress(phase=TRAIN, step=step, steps=100), grew=True))
     assert steps.look(Look(now=3000, progress=Progress(phase=TRAIN, step=30, steps=100))) == ""

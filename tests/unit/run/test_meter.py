@@ -10,7 +10,7 @@ from launcher.config.schema import Recipe
 from launcher.history import series
 from launcher.ladder.rungs import Rung
 from launcher.run.memory_usage import Usage
-from launcher.run.meter import Meter
+from launcher.run.meter import RunMeter
 from launcher.trial.job import Job
 from tests.helpers.stand_in import StandIn
 
@@ -20,7 +20,7 @@ def test_progress_is_read_from_before_all_that_a_run_says_at_its_end(tmp_path: P
     file = tmp_path / "series.jsonl"
     job: Any = SimpleNamespace(adapter=StandIn(cast(Recipe, None)), folder=SimpleNamespace(series=file), budget=SimpleNamespace(kind="cpu"))
     usage: Any = SimpleNamespace(now_bytes=0, lately=lambda: 0, host_bytes=lambda: 0, peak_bytes=0)
-    meter = Meter(cast(Job, job), cast(Rung, None), cast(Usage, usage))
+    meter = RunMeter(cast(Job, job), cast(Rung, None), cast(Usage, usage))
     for line in ("epoch 1/1", "step 1/2 loss 0.9", "step 2/2 loss 0.5", *(f"class{number}  0.1 0.2" for number in range(100))):
         meter.read(line)
     meter.look()

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from launcher.shared.sampling import Looks, Segments
+from launcher.shared.sampling import Looks, SegmentsByProcess
 
 
 def test_it_looks_until_it_is_stopped_and_searches_before_the_first_look() -> None:
@@ -32,7 +32,7 @@ def test_it_looks_until_it_is_stopped_and_searches_before_the_first_look() -> No
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_process_that_has_ended_holds_nothing_and_its_number_is_not_asked_again() -> None:
-    segments = Segments()
+    segments = SegmentsByProcess()
     with subprocess.Popen(["sleep", "3600"]) as child:
         until = time.monotonic() + 120
         while segments.now(child.pid) == 0 and time.monotonic() < until:  # it has none yet between its fork and its program

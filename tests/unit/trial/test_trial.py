@@ -43,13 +43,13 @@ PREPARED = f"{REPORTS}report()\nfor _ in range(8): time.sleep(0.2); os.utime(sys
 PHASES = f"{REPORTS}while True: report(); time.sleep(0.2)"
 
 
-def watched(place: Path, code: str, *, stall_s: float, timeout_s: float) -> tuple[Ending, trial.Watch, list[str]]:
+def watched(place: Path, code: str, *, stall_s: float, timeout_s: float) -> tuple[Ending, trial.TrialWatch, list[str]]:
     budget: Budget = cpu_budget()
     orders = Orders(module="", folder=str(place), device=budget.kind, cap_bytes=budget.cap_bytes, accumulation=1, payload={})
     argv = (sys.executable, "-c", code, str(orders.report_path))
     child = process.start(argv, env={}, stdout=place / "stdout.log", stderr=place / "stderr.log")
     said: list[str] = []
-    watch = trial.Watch(child, orders, lambda event: said.append(event.phase), stall_s=stall_s)
+    watch = trial.TrialWatch(child, orders, lambda event: said.append(event.phase), stall_s=stall_s)
     return process.wait(child, timeout_s=timeout_s, each_poll=watch), watch, said
 
 

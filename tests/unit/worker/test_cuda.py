@@ -13,7 +13,7 @@ import pytest
 from launcher.shared.orders import Orders
 from launcher.shared.report import Phase, PhaseUse, TrialReport
 from launcher.worker import budget
-from launcher.worker.budget import BudgetError, CardTaken
+from launcher.worker.budget import BudgetError, BudgetTaken
 from launcher.worker.driver import USUAL_CONTEXT_BYTES
 from launcher.worker.recorder import OverCap, Recorder
 from tests.helpers.nvml_stand_in import GIB, MIB, FakeCard, FakeCuda, FakeNvml, FakeTorch
@@ -103,7 +103,7 @@ def test_a_neighbour_that_comes_meanwhile_takes_nothing_where_the_driver_tells_w
 def test_more_than_the_driver_has_free_is_refused_as_a_taken_card(machine: Machine) -> None:
     machine.card.processes = [[(os.getpid(), 500 * MIB)]]
     machine.card.used += 13 * GIB
-    with pytest.raises(CardTaken, match="the driver says that"):
+    with pytest.raises(BudgetTaken, match="the driver says that"):
         budget.take(machine.orders)
 
 
@@ -203,11 +203,11 @@ def test_half_micro_batches_are_timed_apart_from_whole_ones(machine: Machine) ->
 
 def test_a_spawned_data_loading_worker_opens_no_card(machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from launcher.trainers.script.inside.probe.session import Session
-    from launcher.trainers.script.inside.probe.settings import Settings
+    from launcher.trainers.script.inside.probe.settings import ProbeSettings
 
     monkeypatch.setattr(multiprocessing.process, "current_process", lambda: SimpleNamespace(daemon=True))
     import dataclasses
 
-    session = Session(Settings(records=str(tmp_path), orders=dataclasses.asdict(machine.orders)))
+    session = Session(ProbeSettings(records=str(tmp_path), orders=dataclasses.asdict(machine.orders)))
     session.open()
     assert session.settled and not session.active and not machine.cuda.opened

@@ -17,7 +17,7 @@ from launcher.machine import process
 from launcher.shared.orders import Orders
 from launcher.trainers.script import outside
 from launcher.trainers.script.inside import plainly
-from launcher.trainers.script.inside.probe.settings import Settings
+from launcher.trainers.script.inside.probe.settings import ProbeSettings
 from tests.helpers.places import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a CPU budget is RLIMIT_DATA, which only Linux has")
@@ -103,7 +103,7 @@ def loaded(how: str, words: Sequence[str], place: Path, scratch: Path, env: dict
         orders = Orders(module="", folder=str(scratch), device="cpu", cap_bytes=2**30, accumulation=1, payload={})
         overlay = str(scratch / "overlay") if "tried" in how else ""
         settings = scratch / "probe.json"
-        Settings(records=str(scratch), orders=dataclasses.asdict(orders), overlay=overlay, budget_only="held" in how).write(settings)
+        ProbeSettings(records=str(scratch), orders=dataclasses.asdict(orders), overlay=overlay, budget_only="held" in how).write(settings)
         env = {**env, **plainly.injected(settings, env)}
         found = seen(command, place, env)
         assert not Path(f"{settings}.failed").exists(), Path(f"{settings}.failed").read_text()

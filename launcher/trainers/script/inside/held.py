@@ -16,7 +16,7 @@ from pathlib import Path
 
 from launcher.shared.orders import Orders
 from launcher.trainers.script.inside.plainly import injected
-from launcher.trainers.script.inside.probe.settings import Settings
+from launcher.trainers.script.inside.probe.settings import ProbeSettings
 
 
 def main(argv: Sequence[str]) -> None:
@@ -33,7 +33,7 @@ def main(argv: Sequence[str]) -> None:
         cap_bytes=chosen.bytes, accumulation=1, payload={},
     )  # fmt: skip
     chosen.settings.parent.mkdir(parents=True, exist_ok=True)
-    Settings(records=str(chosen.settings.parent), orders=dataclasses.asdict(orders), budget_only=True).write(chosen.settings)
+    ProbeSettings(records=str(chosen.settings.parent), orders=dataclasses.asdict(orders), budget_only=True).write(chosen.settings)
     os.execvpe(chosen.command[0], chosen.command, {**os.environ, **injected(chosen.settings, os.environ)})
 
 

@@ -20,7 +20,7 @@ from launcher.shared.memory_failures import memory_failure
 from launcher.shared.orders import Orders
 from launcher.shared.report import NOT_EXACT, OVER_CAP, Failure, TrialReport
 from launcher.trainers.script.inside.probe import settings as probe_settings
-from launcher.trainers.script.inside.probe.settings import Settings
+from launcher.trainers.script.inside.probe.settings import ProbeSettings
 from launcher.worker.budgeted import loaded
 from launcher.worker.lifeline import die_with_parent
 
@@ -73,7 +73,7 @@ def _ran(orders: Orders, env: Mapping[str, str], place: Path, folder: Path, long
     settings = place / "probe.json"
     temporary = place / "t"
     temporary.mkdir()
-    Settings(
+    ProbeSettings(
         records=str(place / "records"), orders=dataclasses.asdict(orders), overlay=str(place / "overlay"),
         kept=(str(folder), str(temporary), str(orders.scratch)), budget_only=True,
     ).write(settings)  # fmt: skip

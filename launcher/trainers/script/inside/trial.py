@@ -34,7 +34,7 @@ from launcher.shared.report import OWN_ACCUMULATION, SAMPLES, STEPS_IN_ALL, WRIT
 from launcher.trainers.script.inside.caches import CACHES, huggingface
 from launcher.trainers.script.inside.plainly import injected, proven, refuses, speaks_of_memory
 from launcher.trainers.script.inside.probe import settings as probe_settings
-from launcher.trainers.script.inside.probe.settings import LEAST_STEPS, LOADED, Settings
+from launcher.trainers.script.inside.probe.settings import LEAST_STEPS, LOADED, ProbeSettings
 from launcher.trainers.script.inside.watch import Watch
 from launcher.worker.budgeted import SHIM
 from launcher.worker.lifeline import die_with_parent
@@ -126,7 +126,7 @@ def _leave(number: int, frame: object) -> None:
 def _attempt_in(orders: Orders, mode: str, place: Path, records: Path, temporary: str) -> tuple[int, list[TrialReport]]:
     """``temporary``: a folder with a short path; sockets in it (data loader workers share tensors by them) have 108 bytes for theirs."""
     settings = place / "probe.json"
-    Settings(
+    ProbeSettings(
         records=str(records), orders=dataclasses.asdict(orders), overlay=str(place / "overlay"),
         kept=(temporary, str(place / CACHES)), mode=mode,
     ).write(settings)  # fmt: skip

@@ -9,7 +9,7 @@ import contextlib
 from pathlib import Path
 
 from launcher.shared import procfs
-from launcher.shared.sampling import Looks, Segments
+from launcher.shared.sampling import Looks, SegmentsByProcess
 from launcher.trainers.script.inside.probe import seen
 from launcher.trainers.script.inside.probe.seen import Seen
 
@@ -27,7 +27,7 @@ class Watch(Looks):
         super().__init__("autofit-watch", self._look_at_all, every_s=PERIOD_S, search=self._search_for_more, search_every_s=SEARCH_S)
         self._records = records
         self._known: dict[int, Seen] = {}
-        self._segments = Segments()
+        self._segments = SegmentsByProcess()
         self._children: dict[int, list[int]] = {}
 
     def _look_at_all(self) -> None:

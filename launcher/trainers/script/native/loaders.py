@@ -92,7 +92,7 @@ class Pass:
         return size / self._size if size is not None and 0 < size < self._size else 1.0
 
 
-class Lengths:
+class ToldLengths:
     """What a script is told of its loaders' lengths."""
 
     def __init__(self, every: int, note: Callable[[str], None]) -> None:

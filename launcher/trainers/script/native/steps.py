@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .backward import reductions
-from .loaders import Lengths, Pass
+from .loaders import Pass, ToldLengths
 from .notes import Notes, NotExact, refuse_trainers
 
 LOSS = "ACCUMULATE_LOSS"
@@ -38,7 +38,7 @@ class Outside(Notes):
         self.every, self.loss_is, self.split = every, loss, split
         self.paused = False
         """Set while somebody else stands in for training: nothing is held, counted or checked."""
-        self.lengths = Lengths(every, self.note)
+        self.lengths = ToldLengths(every, self.note)
         self.batch_norm = self.in_backward = self.scaler_held = False
         self.optimizers: weakref.WeakKeyDictionary[Any, Held] = weakref.WeakKeyDictionary()
         self.deferred: weakref.WeakKeyDictionary[Any, Callable[[], Any]] = weakref.WeakKeyDictionary()

@@ -29,7 +29,7 @@ _DERIVED = "steps_per_generation"
 """Of TRL's GRPO: optimizer micro-batches that one generation serves, where the script says it."""
 
 
-class Orders:
+class FieldOrders:
     """The fields to set, in one process."""
 
     def __init__(self, orders: Mapping[str, Sequence[Any]]) -> None:
@@ -103,5 +103,5 @@ def begin() -> None:
     """Called by the sitecustomize that has loaded this file, before the program begins."""
     said = os.environ.get(VARIABLE, "")
     if said:
-        orders = Orders(json.loads(said))
+        orders = FieldOrders(json.loads(said))
         after_import({"transformers.training_args": orders.into_arguments, "transformers.trainer": orders.into_trainer})

@@ -28,7 +28,7 @@ class Follower:
         self._plan = plan
         self._recorder = recorder
         self._phase = Phase.SETUP
-        self._course: worst.Course | None = None
+        self._course: worst.TrialData | None = None
         self._steps = 0
         self._first_loss: float | None = None
         self._ballast: list[Any] = []
@@ -118,7 +118,7 @@ class Follower:
         trainer.training_step = watched_step
         if not self._plan.on_cpu:
             trainer.save_model = lambda *_, **__: None  # weights go to the host tensor by tensor
-        trainer.add_callback(Probe(self))
+        trainer.add_callback(TrialCallback(self))
 
     # -- the worst data, as much of it as the run holds
 
@@ -248,7 +248,7 @@ class Follower:
         )
 
 
-class Probe(TrainerCallback):  # type: ignore[misc]
+class TrialCallback(TrainerCallback):  # type: ignore[misc]
     """The trial as a TrainerCallback. It is added last, so that its wishes win over DefaultFlowCallback's."""
 
     def __init__(self, follower: Follower) -> None:

@@ -17,7 +17,7 @@ from launcher.trainers.transformers.inside.guard import NotCovered
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Course:
+class TrialData:
     """What a trial trains on: ``order`` is one epoch, which is gone through again and again."""
 
     order: tuple[int, ...]
@@ -32,7 +32,7 @@ FINELY = (0.25, 0.5, 0.75)
 """Where between the longest and the shortest a text's batches are tried: below 64 KiB a tensor goes to the heap, which keeps its holes."""
 
 
-def course(lengths: Sequence[int], orders: Orders, *, micro_batch: int, drop_last: bool, finely: bool = False) -> Course:
+def course(lengths: Sequence[int], orders: Orders, *, micro_batch: int, drop_last: bool, finely: bool = False) -> TrialData:
     """``finely``: lengths are all that differs."""
     longest = longest_batch(lengths, micro_batch)
     others = other_batches(lengths, micro_batch, drop_last=drop_last, parts=FINELY if finely else (0.5,))
@@ -40,7 +40,7 @@ def course(lengths: Sequence[int], orders: Orders, *, micro_batch: int, drop_las
     per_epoch = math.ceil(len(batches) / orders.trial_accumulation)
     validate_at = per_epoch * max(1, math.ceil((orders.steps - 1) / per_epoch)) + 1
     end_at = validate_at + per_epoch * math.ceil(orders.steps_after / per_epoch)
-    return Course(order=tuple(index for batch in batches for index in batch), validate_at=validate_at, end_at=end_at)
+    return TrialData(order=tuple(index for batch in batches for index in batch), validate_at=validate_at, end_at=end_at)
 
 
 def evaluated(lengths: Sequence[int], *, size: int, at_least: int, drop_last: bool, short_too: bool) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from launcher.trainers.ultralytics.images import cached_bytes
-from launcher.trainers.ultralytics.inside.worst import Draw
+from launcher.trainers.ultralytics.inside.worst import MicroBatch
 from launcher.worker.recorder import Recorder
 
 
@@ -24,7 +24,7 @@ def ballast(dataset: Any, image_size: int, recorder: Recorder, mode: str) -> Any
     return packed
 
 
-def fill_mosaic_buffer(dataset: Any, draw: Draw) -> None:
+def fill_mosaic_buffer(dataset: Any, draw: MicroBatch) -> None:
     """Mosaic keeps the last images it has read, eight batches of them at most; the trial's few would not come to that."""
     shapes = [label.get("shape", (1, 1)) for label in dataset.labels]
     squarest = sorted(range(len(dataset)), key=lambda i: -min(shapes[i]) / max(shapes[i]))  # the long side is the same for all

@@ -65,7 +65,7 @@ def _tried(test: Callable[[Path], str], data: Path) -> str:
     except Exception as error:
         return said(error)
     finally:
-        exact_settings.configure(exact_settings.Settings())
+        exact_settings.configure(exact_settings.ExactSettings())
 
 
 def accumulation(data: Path) -> str:
@@ -76,7 +76,7 @@ def accumulation(data: Path) -> str:
 
     asked = {"batch": 4, "nbs": 8}
     plain = _trained(DetectionTrainer, data, "plain", **asked)
-    exact_settings.configure(exact_settings.Settings(asked_batch=4, asked_nbs=8))
+    exact_settings.configure(exact_settings.ExactSettings(asked_batch=4, asked_nbs=8))
     rung = _trained(exact_trainer.ExactDetectionTrainer, data, "rung", batch=2, nbs=8)
     if plain[0] != rung[0]:
         return f"a rung steps after {rung[0]} images where the plain run does after {plain[0]}"
@@ -148,7 +148,7 @@ def val_micro_batch(data: Path) -> str:
     """The validation loader takes the batch that it is given."""
     from launcher.trainers.ultralytics.native import exact_settings, exact_trainer
 
-    exact_settings.configure(exact_settings.Settings(val_batch=3))
+    exact_settings.configure(exact_settings.ExactSettings(val_batch=3))
     trainer = _built(exact_trainer.ExactDetectionTrainer, data, "validation", batch=4)
     exact_trainer.set_up(trainer)
     size = trainer.test_loader.batch_size

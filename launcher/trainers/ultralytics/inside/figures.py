@@ -12,7 +12,7 @@ from launcher.trainers.ultralytics.inside.plan import COVERED
 LONGEST_S = 60.0
 
 
-class Figures:
+class PlotThreads:
     """A figure is drawn in a thread of its own, which keeps its batch alive until it is done: for seconds, while the run goes on.
 
     How many are alive at once is luck (a run was seen two threads' stacks of 8 MiB above a trial that left it to luck). Here every

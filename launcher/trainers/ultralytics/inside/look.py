@@ -31,7 +31,7 @@ _ALWAYS = ("batch", "imgsz", "data")
 _LIBRARY = os.path.dirname(ultralytics.__file__)
 
 
-class Look:
+class ScriptLook:
     """What is found goes to a file, and the process ends."""
 
     def __init__(self, path: Path) -> None:
@@ -92,7 +92,7 @@ def _place() -> list[Any]:
 
 def main(argv: Sequence[str]) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nobody sees what a script asks here
-    look = Look(Path(argv[0]))
+    look = ScriptLook(Path(argv[0]))
     look.overlay.install()
     os.environ.update(QUIET)
     sys.dont_write_bytecode = True

@@ -34,7 +34,7 @@ def _of_a_few_batches(base: Any) -> Any:
             loader = super().get_dataloader(dataset_path, batch_size)
             shapes, dense = worst.shapes_of(loader), worst.dense_draw(loader, None)
             draws = worst.validation(shapes, dense=dense, least=2, total=len(loader))
-            object.__setattr__(loader, "batch_sampler", worst.Script(draws))
+            object.__setattr__(loader, "batch_sampler", worst.TrialBatches(draws))
             if getattr(loader, "iterator", None) is not None:
                 loader.reset()
             if self.args.task == "obb":

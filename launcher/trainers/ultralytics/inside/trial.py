@@ -74,7 +74,7 @@ def run(orders: Orders, recorder: Recorder) -> None:
         recorder.note(complaint)
     recorder.phase(Phase.SETUP)
     exact_settings.configure(
-        exact_settings.Settings(
+        exact_settings.ExactSettings(
             asked_batch=plan.asked_batch, asked_nbs=plan.asked_nbs, checkpointing=plan.checkpointing, val_batch=plan.val_batch
         )
     )

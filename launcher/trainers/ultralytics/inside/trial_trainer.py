@@ -11,12 +11,12 @@ from typing import Any
 from launcher.shared.report import SAID_ACCUMULATION, UPDATES, Phase
 from launcher.trainers.ultralytics.inside import worst
 from launcher.trainers.ultralytics.inside.cached_images import ballast, fill_mosaic_buffer
-from launcher.trainers.ultralytics.inside.figures import Figures
+from launcher.trainers.ultralytics.inside.figures import PlotThreads
 from launcher.trainers.ultralytics.inside.hooks import Hooks
 from launcher.trainers.ultralytics.inside.isolation import Scan
 from launcher.trainers.ultralytics.inside.plan import EQUALS, NotCovered, Plan, TrialDone
 from launcher.trainers.ultralytics.inside.validation import growth_of, kept_bytes, whole_statistics, worst_nms
-from launcher.trainers.ultralytics.inside.worst import Draw, Script, Sizes, label_factor, pad_labels, with_halves
+from launcher.trainers.ultralytics.inside.worst import MicroBatch, Sizes, TrialBatches, label_factor, pad_labels, with_halves
 from launcher.trainers.ultralytics.native.exact_trainer import Exact
 from launcher.worker.recorder import Recorder
 
@@ -35,7 +35,7 @@ class TrialTrainer(Exact):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._expected: dict[str, int] = {}
-        self._sizes, self._figures = Sizes(), Figures()
+        self._sizes, self._figures = Sizes(), PlotThreads()
         self._ballast: list[Any] = []
         self._micro_batch = 0
         super().__init__(*args, **kwargs)
@@ -62,7 +62,7 @@ class TrialTrainer(Exact):
             loader.reset()
         return loader
 
-    def _training_script(self, loader: Any) -> Script:
+    def _training_script(self, loader: Any) -> TrialBatches:
         multi_scale = 0.5 if self.args.multi_scale is True else self.args.multi_scale  # a flag in 8.3: from half to one and a half
         sizes = worst.drawn_sizes(self.args.imgsz, multi_scale, self.stride) if multi_scale else None
         epochs = worst.training(
@@ -71,11 +71,11 @@ class TrialTrainer(Exact):
             dense=worst.dense_draw(loader, sizes[-1] if sizes else None),
             closes=0 < self.args.close_mosaic < self.epochs,
         )
-        return Script(*with_halves(epochs, self.plan.halves))
+        return TrialBatches(*with_halves(epochs, self.plan.halves))
 
-    def _validation_script(self, loader: Any) -> Script:
+    def _validation_script(self, loader: Any) -> TrialBatches:
         shapes, dense = worst.shapes_of(loader), worst.dense_draw(loader, None)
-        return Script(worst.validation(shapes, dense=dense, least=self.plan.validation_batches, total=len(loader)))
+        return TrialBatches(worst.validation(shapes, dense=dense, least=self.plan.validation_batches, total=len(loader)))
 
     def preprocess_batch(self, batch: Any) -> Any:
         script = self.train_loader.batch_sampler.now
@@ -184,7 +184,7 @@ class TrialTrainer(Exact):
             batch = preprocess(batch)
             images, _, height, width = batch["img"].shape
             script = validator.dataloader.batch_sampler
-            if isinstance(script, Script) and any(_same_images(batch, validator.dataloader.dataset, draw) for draw in script.now):
+            if isinstance(script, TrialBatches) and any(_same_images(batch, validator.dataloader.dataset, draw) for draw in script.now):
                 self.hooks.seen("validation batches")
             self._whole = images >= self._expected["val"]
             if self.plan.val_batch and images == self._expected["val"]:
@@ -246,7 +246,7 @@ def _say_samples(recorder: Recorder, loader: Any, mode: str, asked: int) -> None
         recorder.note(f"{mode}: {samples} images are fewer than a batch of {asked}; Ultralytics runs batches of {loader.batch_size}")
 
 
-def _same_images(batch: Mapping[str, Any], dataset: Any, draw: Draw) -> bool:
+def _same_images(batch: Mapping[str, Any], dataset: Any, draw: MicroBatch) -> bool:
     """Whether ``batch`` holds the images that were drawn. Mosaic and the like name the image they began with."""
     return [str(name) for name in batch["im_file"]] == [str(dataset.im_files[index]) for index in draw.images]
 

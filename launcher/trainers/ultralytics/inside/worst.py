@@ -20,7 +20,7 @@ FIGURES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class MicroBatch:
     """One micro-batch."""
 
     images: tuple[int, ...]
@@ -28,20 +28,20 @@ class Draw:
     size: int | None = None
     """The size that multi_scale draws for it; None where nothing is drawn."""
 
-    def few(self, count: int) -> Draw:
-        return Draw(self.images[:count], self.size)
+    def few(self, count: int) -> MicroBatch:
+        return MicroBatch(self.images[:count], self.size)
 
 
-class Script:
+class TrialBatches:
     """The batch sampler of a trial: which micro-batches come, epoch by epoch. The last repeats, for loader workers that fetch ahead."""
 
-    def __init__(self, *epochs: Sequence[Draw]) -> None:
+    def __init__(self, *epochs: Sequence[MicroBatch]) -> None:
         self.epochs = epochs
         self.epoch = 0
         self.sampler = self  # InfiniteDataLoader takes its length from there
 
     @property
-    def now(self) -> Sequence[Draw]:
+    def now(self) -> Sequence[MicroBatch]:
         return self.epochs[min(self.epoch, len(self.epochs) - 1)]
 
     def __len__(self) -> int:
@@ -67,7 +67,7 @@ def densest(labels: Sequence[int], size: int) -> list[int]:
     return (order * math.ceil(size / len(order)))[:size]
 
 
-def shapes_of(loader: Any, sizes: Sequence[int] | None = None, *, last_kept: bool = True) -> list[Draw]:
+def shapes_of(loader: Any, sizes: Sequence[int] | None = None, *, last_kept: bool = True) -> list[MicroBatch]:
     """One micro-batch for every shape that a run over ``loader`` can have, most pixels first; of each shape the densest.
 
     Rectangular data keeps its groups, which share a shape; other data comes densest first. The last batch of an epoch may be smaller.
@@ -85,7 +85,7 @@ def shapes_of(loader: Any, sizes: Sequence[int] | None = None, *, last_kept: boo
     else:
         counts = {loader.batch_size, len(labels) % loader.batch_size if last_kept else 0} - {0}
         base = [(tuple(densest(labels, count)), 1) for count in counts]
-    found = [(Draw(images, size), len(images) * area * (size or 1) ** 2) for images, area in base for size in (sizes or (None,))]
+    found = [(MicroBatch(images, size), len(images) * area * (size or 1) ** 2) for images, area in base for size in (sizes or (None,))]
     return [draw for draw, _ in sorted(found, key=lambda one: -one[1])]
 
 
@@ -96,21 +96,21 @@ def _groups(group_of: Sequence[int]) -> dict[int, list[int]]:
     return groups
 
 
-def dense_draw(loader: Any, size: int | None) -> Draw | None:
+def dense_draw(loader: Any, size: int | None) -> MicroBatch | None:
     """The rectangular batch that holds the densest image: it may be none of the largest."""
     dataset = loader.dataset
     if not getattr(dataset, "rect", False):
         return None
     most = max(range(len(dataset.labels)), key=lambda i: len(dataset.labels[i]["cls"]))
-    return Draw(tuple(_groups(dataset.batch)[int(dataset.batch[most])]), size)
+    return MicroBatch(tuple(_groups(dataset.batch)[int(dataset.batch[most])]), size)
 
 
-def varied(shapes: Sequence[Draw]) -> list[Draw]:
+def varied(shapes: Sequence[MicroBatch]) -> list[MicroBatch]:
     """The largest, the smallest and an odd shape; fewer where there are no more."""
     return list(dict.fromkeys((shapes[0], shapes[-1], shapes[len(shapes) // 2])))
 
 
-def training(shapes: Sequence[Draw], orders: Orders, *, dense: Draw | None, closes: bool) -> tuple[list[Draw], ...]:
+def training(shapes: Sequence[MicroBatch], orders: Orders, *, dense: MicroBatch | None, closes: bool) -> tuple[list[MicroBatch], ...]:
     """The epochs of a trial: before validation, after it, and with mosaic closed where the run ``closes`` it.
 
     Each begins with the largest shape and has it again as the last micro-batch of its last step, when gradients are held. Where a
@@ -126,14 +126,14 @@ def training(shapes: Sequence[Draw], orders: Orders, *, dense: Draw | None, clos
     return ([*before, *leftover], after, *([[largest, largest]] if closes else []))
 
 
-def _filled(draws: Sequence[Draw], largest: Draw, least: int, multiple: int) -> list[Draw]:
+def _filled(draws: Sequence[MicroBatch], largest: MicroBatch, least: int, multiple: int) -> list[MicroBatch]:
     """``draws``, then the largest until there are ``least`` and whole steps; where shapes vary it comes at the end in any case."""
     wanted = len(draws) + (1 if len(draws) > 1 else 0)
     wanted = math.ceil(max(wanted, least) / multiple) * multiple
     return [*draws, *[largest] * (wanted - len(draws))]
 
 
-def validation(shapes: Sequence[Draw], *, dense: Draw | None, least: int, total: int) -> list[Draw]:
+def validation(shapes: Sequence[MicroBatch], *, dense: MicroBatch | None, least: int, total: int) -> list[MicroBatch]:
     """The batches of a validation: the largest, the densest, a small and an odd one, and the largest again."""
     draws = varied(shapes)
     if dense is not None and dense not in draws:
@@ -179,7 +179,7 @@ def pad_labels(batch: dict[str, Any], wanted: int, overlap_masks: bool) -> int:
     return wanted
 
 
-def with_halves(epochs: Sequence[Sequence[Draw]], halves: int) -> list[list[Draw]]:
+def with_halves(epochs: Sequence[Sequence[MicroBatch]], halves: int) -> list[list[MicroBatch]]:
     """The epochs, the last of which ends with so many micro-batches of half the images of its last."""
     largest = epochs[-1][-1]
     half = largest.few(max(1, len(largest.images) // 2))

@@ -51,7 +51,7 @@ class Ramp:
         return warmup if self.inclusive else warmup - 1
 
 
-class Asked:
+class AskedRun:
     """The asked run, micro-batch by micro-batch: where it takes an optimizer step."""
 
     def __init__(self, start: int, *, ramp: Callable[[int], int]) -> None:

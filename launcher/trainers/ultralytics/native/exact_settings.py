@@ -20,7 +20,7 @@ class Refused(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class ExactSettings:
     """The options of this run. ``None`` means: as Ultralytics itself would do it."""
 
     asked_batch: int | None = None
@@ -36,7 +36,7 @@ class Settings:
     """File that gets the path of the folder that the run is kept in."""
 
     @classmethod
-    def from_environment(cls) -> Settings:
+    def from_environment(cls) -> ExactSettings:
         return cls(**json.loads(os.environ.get(ENVIRONMENT_VARIABLE, "{}")))
 
     def asked(self, batch: int, nbs: int) -> tuple[int, int]:
@@ -52,7 +52,7 @@ class Settings:
         return asked_batch, self.asked_nbs or nbs
 
 
-def configure(new: Settings) -> None:
+def configure(new: ExactSettings) -> None:
     """Makes ``new`` the settings of this process and of every process it starts."""
     global settings
     settings = new
@@ -60,4 +60,4 @@ def configure(new: Settings) -> None:
     (layer_checkpointing.enable if new.checkpointing else layer_checkpointing.disable)()
 
 
-settings = Settings()
+settings = ExactSettings()

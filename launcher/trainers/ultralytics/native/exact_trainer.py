@@ -22,14 +22,14 @@ from ultralytics.utils import torch_utils
 
 if __package__:
     from . import checked_versions, exact_settings, layer_checkpointing
-    from .accumulation_ramp import Asked, Ramp, asked_accumulation, effective_batch
-    from .exact_settings import Refused, Settings
+    from .accumulation_ramp import AskedRun, Ramp, asked_accumulation, effective_batch
+    from .exact_settings import ExactSettings, Refused
 else:  # copied beside yolo_exact.py
     import checked_versions  # type: ignore[import-not-found,no-redef]
     import exact_settings  # type: ignore[import-not-found,no-redef]
     import layer_checkpointing  # type: ignore[import-not-found,no-redef]
-    from accumulation_ramp import Asked, Ramp, asked_accumulation, effective_batch  # type: ignore[import-not-found,no-redef]
-    from exact_settings import Refused, Settings  # type: ignore[no-redef]
+    from accumulation_ramp import AskedRun, Ramp, asked_accumulation, effective_batch  # type: ignore[import-not-found,no-redef]
+    from exact_settings import ExactSettings, Refused  # type: ignore[no-redef]
 
 unwrap_model: Callable[[Any], Any] = getattr(torch_utils, "unwrap_model", None) or torch_utils.de_parallel
 """The model inside DDP or a compiled one; ``de_parallel`` before Ultralytics 8.3.200."""
@@ -70,7 +70,7 @@ class Exact(BaseTrainer):  # type: ignore[misc]
     """Micro-batches begun in this epoch; None before the first."""
     _own: tuple[int, int, Fraction] | None = None
     """(micro-batches per epoch, iterations of warm-up, end of the ramp) as Ultralytics' own loop has them; None before it begins."""
-    _asked: Asked | None = None
+    _asked: AskedRun | None = None
     """The asked run, as far as this one has come; None before it begins."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -181,13 +181,13 @@ class Exact(BaseTrainer):  # type: ignore[misc]
         final = asked_accumulation(self._asked_batch, self._asked_nbs)
         return final if self._asked_cap is None else min(final, self._asked_cap)
 
-    def asked_run(self, start: int = 0) -> Asked:
+    def asked_run(self, start: int = 0) -> AskedRun:
         """The asked run from an iteration on."""
         final = self._asked_accumulation()
         warmup = self._warmup_iterations(self._asked_batches())
         end = Fraction(final) if self._ramp.capped else Fraction(self._asked_nbs, self._asked_batch)
         ramps = bool(warmup) and start <= self._ramp.last(warmup)  # a resumed run has passed its warm-up
-        return Asked(start, ramp=lambda at: self._ramp.at(at, warmup=warmup, end=end) if ramps else final)
+        return AskedRun(start, ramp=lambda at: self._ramp.at(at, warmup=warmup, end=end) if ramps else final)
 
     def updates_in_all(self) -> int | None:
         """Optimizer steps of the asked run, and so of this one; None where they hang on the clock, or where two of them may come in one
@@ -320,4 +320,4 @@ def trainer_for(model: Any) -> Any:
 
 
 if exact_settings.ENVIRONMENT_VARIABLE in os.environ:
-    exact_settings.configure(Settings.from_environment())  # a multi-GPU worker unpickles the trainer, which imports this module
+    exact_settings.configure(ExactSettings.from_environment())  # a multi-GPU worker unpickles the trainer, which imports this module

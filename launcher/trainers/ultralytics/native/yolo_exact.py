@@ -44,15 +44,15 @@ from ultralytics.engine.model import Model
 
 if __package__:
     from .checked_versions import check_ultralytics
-    from .exact_settings import Refused, Settings, configure
+    from .exact_settings import ExactSettings, Refused, configure
     from .exact_trainer import trainer_for
 else:  # run as a script
     from checked_versions import check_ultralytics  # type: ignore[import-not-found,no-redef]
-    from exact_settings import Refused, Settings, configure  # type: ignore[import-not-found,no-redef]
+    from exact_settings import ExactSettings, Refused, configure  # type: ignore[import-not-found,no-redef]
     from exact_trainer import trainer_for  # type: ignore[import-not-found,no-redef]
 
 
-def parse(argv: Sequence[str]) -> tuple[Settings, list[str]]:
+def parse(argv: Sequence[str]) -> tuple[ExactSettings, list[str]]:
     """Splits leading options of ours from Ultralytics' own words, which are returned untouched."""
     parser = argparse.ArgumentParser(prog="yolo_exact.py", description="The yolo command, trained exactly.", allow_abbrev=False)
     parser.add_argument("--asked-batch", type=int, metavar="B0", help="batch of the asked run; this run's batch is a micro-batch of it")
@@ -69,7 +69,7 @@ def parse(argv: Sequence[str]) -> tuple[Settings, list[str]]:
     found["tell"] = found["tell"] and os.path.abspath(found["tell"])
     if found["asked_batch"] and found["accumulation_scale"]:
         parser.error("--asked-batch and --accumulation-scale say the same thing: give one of them")
-    return Settings(**found), words
+    return ExactSettings(**found), words
 
 
 def train_exactly(self: Any, trainer: Any = None, **kwargs: Any) -> Any:

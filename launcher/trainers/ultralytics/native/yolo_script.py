@@ -34,13 +34,13 @@ from ultralytics.cfg import smart_value
 if __package__:
     from . import script_training, yolo_exact
     from .checked_versions import check_ultralytics
-    from .exact_settings import Refused, Settings, configure
+    from .exact_settings import ExactSettings, Refused, configure
     from .exact_trainer import trainer_for
 else:  # run as a script
     import script_training  # type: ignore[import-not-found,no-redef]
     import yolo_exact  # type: ignore[import-not-found,no-redef]
     from checked_versions import check_ultralytics  # type: ignore[import-not-found,no-redef]
-    from exact_settings import Refused, Settings, configure  # type: ignore[import-not-found,no-redef]
+    from exact_settings import ExactSettings, Refused, configure  # type: ignore[import-not-found,no-redef]
     from exact_trainer import trainer_for  # type: ignore[import-not-found,no-redef]
 
 
@@ -69,7 +69,7 @@ class Training:
             self.failed = error
             raise
         finally:
-            configure(Settings())
+            configure(ExactSettings())
         if self._only:
             raise SystemExit(0)
         return made
@@ -102,7 +102,7 @@ def say(text: str) -> None:
     print(f"yolo_script: {text}", file=sys.stderr, flush=True)
 
 
-def parse(argv: Sequence[str]) -> tuple[Settings, Training, list[str]]:
+def parse(argv: Sequence[str]) -> tuple[ExactSettings, Training, list[str]]:
     """Options and words of ours, and the script's own command line, which is returned untouched."""
     at = list(argv).index("--") if "--" in argv else len(argv)
     parser = argparse.ArgumentParser(prog="yolo_script.py", description="A script's training, exactly.", allow_abbrev=False)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from launcher.trainers.script.inside.same.collation import Collation, Rows
+from launcher.trainers.script.inside.same.collation import Collation, TakenRows
 
-Collate = Callable[[Rows, Collation], list[Any]]
+Collate = Callable[[TakenRows, Collation], list[Any]]
 
 
 def laid_out(collate: Collate, sizes: Sequence[int], sites: dict[str, str]) -> list[Any]:
@@ -20,7 +20,7 @@ def laid_out(collate: Collate, sizes: Sequence[int], sites: dict[str, str]) -> l
     found, begin = [], 0
     for size in sizes:
         collation = Collation(range(begin, begin + size), sites=sites, seed=random.seed)
-        found += collate(Rows([f"row {at}" for at in range(begin, begin + size)], collation), collation)
+        found += collate(TakenRows([f"row {at}" for at in range(begin, begin + size)], collation), collation)
         begin += size
     return found
 
@@ -33,37 +33,37 @@ def drawn(collation: Collation, *shape: int) -> list[Any]:
     return [0.3 if whose == "all" else random.random()] * (shape[0] if shape else 1)
 
 
-def of_each_row(rows: Rows, collation: Collation) -> list[Any]:
+def of_each_row(rows: TakenRows, collation: Collation) -> list[Any]:
     return [(row, random.random(), random.random()) for row in rows]
 
 
-def of_as_many_as_the_row_is_long(rows: Rows, collation: Collation) -> list[Any]:
+def of_as_many_as_the_row_is_long(rows: TakenRows, collation: Collation) -> list[Any]:
     return [(row, [random.random() for _ in range(int(row[-1]) + 1)]) for row in rows]
 
 
-def by_number(rows: Rows, collation: Collation) -> list[Any]:
+def by_number(rows: TakenRows, collation: Collation) -> list[Any]:
     return [(rows[at], random.random()) for at in range(len(rows))]
 
 
-def at_once(rows: Rows, collation: Collation) -> list[Any]:
+def at_once(rows: TakenRows, collation: Collation) -> list[Any]:
     first = drawn(collation, len(rows))
     return [*zip(rows, first, drawn(collation, len(rows)), strict=True)]
 
 
-def after_a_look_at_the_first(rows: Rows, collation: Collation) -> list[Any]:
+def after_a_look_at_the_first(rows: TakenRows, collation: Collation) -> list[Any]:
     assert rows[0]
     return [*zip(list(rows), drawn(collation, len(rows)), strict=True)]
 
 
-def of_one_number_in_a_row(rows: Rows, collation: Collation) -> list[Any]:
+def of_one_number_in_a_row(rows: TakenRows, collation: Collation) -> list[Any]:
     return [(row, *drawn(collation, 1)) for row in rows]
 
 
-def of_four_numbers_in_a_row(rows: Rows, collation: Collation) -> list[Any]:
+def of_four_numbers_in_a_row(rows: TakenRows, collation: Collation) -> list[Any]:
     return [(row, *drawn(collation, 4)) for row in rows]
 
 
-def for_the_whole_batch(rows: Rows, collation: Collation) -> list[Any]:
+def for_the_whole_batch(rows: TakenRows, collation: Collation) -> list[Any]:
     names = list(rows)
     (chosen,) = drawn(collation, 1)
     return [(name, chosen) for name in names]
@@ -96,12 +96,12 @@ def test_a_longer_padding_changes_nothing_of_a_row(left: bool) -> None:
 def test_rows_that_outlive_their_function_are_a_list_like_another() -> None:
     seeds: list[int] = []
     collation = Collation([3], sites={}, seed=seeds.append)
-    rows = Rows(["a"], collation)
+    rows = TakenRows(["a"], collation)
     assert list(rows) == ["a"] and type(rows)(one for one in rows) == ["a"] and (known := len(seeds))
     collation.close()
     assert list(rows) == ["a"] and rows[0] == "a" and len(seeds) == known
 
 
 def test_a_copy_of_the_rows_is_a_plain_list() -> None:
-    rows = Rows(["a"], Collation([0], sites={}, seed=random.seed))
+    rows = TakenRows(["a"], Collation([0], sites={}, seed=random.seed))
     assert type(copy.deepcopy(rows)) is list

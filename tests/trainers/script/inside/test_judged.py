@@ -6,7 +6,7 @@ from pathlib import Path
 
 from launcher.shared.orders import Orders
 from launcher.shared.report import SAMPLES, Failure, Phase, PhaseUse, TrialReport
-from launcher.trainers.script.inside.probe.progress import PATIENCE, Progress
+from launcher.trainers.script.inside.probe.progress import PATIENCE, StepsByOptimizer
 from launcher.trainers.script.inside.trial import judged
 
 ECHO = Failure(types=("RuntimeError",), message="RuntimeError: [gloo/pair.cc:534] Connection closed by peer [127.0.0.1]:1", traceback="")
@@ -59,7 +59,7 @@ class Optimizer:
 
 
 def test_training_is_as_far_as_the_optimizer_that_stepped_least() -> None:
-    progress, critic, generator = Progress(), Optimizer(), Optimizer()
+    progress, critic, generator = StepsByOptimizer(), Optimizer(), Optimizer()
     progress.made(critic)
     progress.made(generator)
     for _ in range(5):
@@ -73,7 +73,7 @@ def test_training_is_as_far_as_the_optimizer_that_stepped_least() -> None:
 
 
 def test_an_optimizer_that_is_gone_or_never_steps_is_not_waited_for() -> None:
-    progress, used, idle = Progress(), Optimizer(), Optimizer()
+    progress, used, idle = StepsByOptimizer(), Optimizer(), Optimizer()
     progress.made(idle)
     for _ in range(PATIENCE):
         progress.stepped(used)

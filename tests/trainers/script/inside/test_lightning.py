@@ -58,4 +58,4 @@ AS_IT_IS: dict[str, Any] = {"accumulation": 4, "batches": 1.0, "epochs": 3, "ste
     ids=["epochs", "a part of them", "batches", "steps", "no length", "unknown", "by hand"],
 )
 def test_how_long_it_would_have_trained(length: int, said: dict[str, Any], found: dict[str, Any]) -> None:
-    assert lightning.Asked(**{**AS_IT_IS, **said}).course(length) == found
+    assert lightning.AskedLength(**{**AS_IT_IS, **said}).course(length) == found

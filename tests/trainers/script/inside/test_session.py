@@ -16,9 +16,9 @@ from launcher.shared.orders import Orders
 from launcher.shared.report import NOT_EXACT, Phase
 from launcher.trainers.script.inside.probe import worst
 from launcher.trainers.script.inside.probe.by_hand import ENOUGH
-from launcher.trainers.script.inside.probe.passes import Pass, Passes
+from launcher.trainers.script.inside.probe.passes import Passes, ProbedPass
 from launcher.trainers.script.inside.probe.session import Session
-from launcher.trainers.script.inside.probe.settings import Settings
+from launcher.trainers.script.inside.probe.settings import ProbeSettings
 
 
 class Recorder:
@@ -45,7 +45,7 @@ class Optimizer:
 def begun(told: int) -> tuple[Session, Recorder, Optimizer]:
     """A session that trains, with accumulation as the script was told it."""
     orders = Orders(module="", folder="", device="cpu", cap_bytes=1, accumulation=told, payload={"accumulation": told})
-    session = Session(Settings(records="", orders=dataclasses.asdict(orders)))
+    session = Session(ProbeSettings(records="", orders=dataclasses.asdict(orders)))
     recorder, optimizer = Recorder(), Optimizer()
     session.recorder, session.phase = recorder, Phase.TRAIN  # type: ignore[assignment]
     session._train_began = time.monotonic()
@@ -141,7 +141,7 @@ class Loop:
         owner.original = lambda _: iter(range(loader.batches))
         for _ in range(passes):
             began = 0
-            for last in (looking_ahead if self.ahead else plain)(Pass(owner, loader)):
+            for last in (looking_ahead if self.ahead else plain)(ProbedPass(owner, loader)):
                 session.forwards += 1
                 session.backward_done()
                 began += 1
@@ -239,7 +239,7 @@ def test_a_pass_without_an_end_is_never_ended_by_us(forwarding: bool) -> None:
     loader = DataLoader(DATA, batch_sampler=Lengthy(BatchSampler(RandomSampler(DATA), 8, drop_last=False)))
     owner = Passes(session)
     owner.original = DataLoader.__iter__
-    batches = Pass(owner, loader)
+    batches = ProbedPass(owner, loader)
     for number in range(300):
         next(batches)
         if not session.forwarding:

@@ -12,7 +12,7 @@ from launcher.shared.orders import Orders
 from launcher.shared.report import Phase
 from launcher.trainers.script.inside.probe import worst
 from launcher.trainers.script.inside.probe.session import Session
-from launcher.trainers.script.inside.probe.settings import Settings
+from launcher.trainers.script.inside.probe.settings import ProbeSettings
 
 LONGEST = list(range(4))
 
@@ -50,7 +50,7 @@ class Sized(torch.utils.data.Dataset):  # type: ignore[type-arg]
 def test_a_loss_is_judged_only_while_batches_are_whole() -> None:
     """One of a few rows, which only the trial makes, may hold nothing to learn from: a mean over no target is no number."""
     orders = Orders(module="", folder="", device="cpu", cap_bytes=1, accumulation=2, payload={"accumulation": 2})
-    session = Session(Settings(records="", orders=dataclasses.asdict(orders)))
+    session = Session(ProbeSettings(records="", orders=dataclasses.asdict(orders)))
     heard: list[bool] = []
     session.recorder = SimpleNamespace(loss=lambda *, finite: heard.append(finite), note=lambda _: None)  # type: ignore[assignment]
     session.phase = Phase.TRAIN

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from launcher.trainers.script import outside
-from launcher.trainers.script.native.loaders import Lengths
+from launcher.trainers.script.native.loaders import ToldLengths
 from tests.helpers.places import SCRIPTS
 
 WAYS = {
@@ -104,7 +104,7 @@ class Loader:
 
 
 def test_a_shuffled_loader_tells_its_length_in_optimizer_steps_until_its_first_pass() -> None:
-    one, frame = Lengths(4, str), sys._getframe()
+    one, frame = ToldLengths(4, str), sys._getframe()
     assert one.told(Loader(), 13, frame) == 4 and one.told(Loader(drop_last=True), 13, frame) == 3
     assert one.told(Loader(shuffles=False), 13, frame) == 13, "a validation's"
     begun = Loader()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from launcher.trainers.script import outside
-from launcher.trainers.script.native.training_arguments import Orders
+from launcher.trainers.script.native.training_arguments import FieldOrders
 
 BATCH, ACCUMULATION = "per_device_train_batch_size", "gradient_accumulation_steps"
 
@@ -25,7 +25,7 @@ class Arguments:
         return getattr(self, BATCH), getattr(self, ACCUMULATION)
 
 
-ORDERS = Orders({BATCH: [32, 8], ACCUMULATION: [2, 8]})
+ORDERS = FieldOrders({BATCH: [32, 8], ACCUMULATION: [2, 8]})
 
 
 def test_what_was_given_is_set_once_and_what_is_set_stays() -> None:

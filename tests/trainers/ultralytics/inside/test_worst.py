@@ -13,8 +13,8 @@ import pytest
 
 from launcher.shared.orders import Orders
 from launcher.trainers.ultralytics.inside.worst import (
-    Draw,
-    Script,
+    MicroBatch,
+    TrialBatches,
     dense_draw,
     densest,
     drawn_sizes,
@@ -52,28 +52,33 @@ def test_every_size_that_multi_scale_can_draw_is_known() -> None:
 
 
 def test_the_last_batch_of_an_epoch_is_a_shape_of_its_own() -> None:
-    assert shapes_of(loader([3, 9, 1, 7, 2], 2)) == [Draw((1, 3)), Draw((1,))]
-    assert shapes_of(loader([3, 9, 1, 7, 2], 2), last_kept=False) == [Draw((1, 3))]
-    assert shapes_of(loader([3, 9, 1, 7], 2)) == [Draw((1, 3))]
+    assert shapes_of(loader([3, 9, 1, 7, 2], 2)) == [MicroBatch((1, 3)), MicroBatch((1,))]
+    assert shapes_of(loader([3, 9, 1, 7, 2], 2), last_kept=False) == [MicroBatch((1, 3))]
+    assert shapes_of(loader([3, 9, 1, 7], 2)) == [MicroBatch((1, 3))]
 
 
 def test_shapes_come_most_pixels_first() -> None:
-    assert shapes_of(loader([3, 9, 1], 2), [32, 64]) == [Draw((1, 0), 64), Draw((1,), 64), Draw((1, 0), 32), Draw((1,), 32)]
+    assert shapes_of(loader([3, 9, 1], 2), [32, 64]) == [
+        MicroBatch((1, 0), 64),
+        MicroBatch((1,), 64),
+        MicroBatch((1, 0), 32),
+        MicroBatch((1,), 32),
+    ]
 
 
 def test_of_rectangular_batches_of_one_shape_the_densest_stands_for_them() -> None:
     groups = loader([1, 1, 9, 1, 1], 2, group_of=[0, 0, 1, 1, 2], shapes=[(64, 64), (64, 64), (96, 64)])
-    assert shapes_of(groups) == [Draw((2, 3)), Draw((4,))]
+    assert shapes_of(groups) == [MicroBatch((2, 3)), MicroBatch((4,))]
 
 
 def test_the_batch_of_the_densest_image_is_told_apart() -> None:
     groups = loader([9, 1, 1, 1], 2, group_of=[0, 0, 1, 1], shapes=[(10, 10), (20, 20)])
-    assert shapes_of(groups)[0] == Draw((2, 3))
-    assert dense_draw(groups, None) == Draw((0, 1))
+    assert shapes_of(groups)[0] == MicroBatch((2, 3))
+    assert dense_draw(groups, None) == MicroBatch((0, 1))
 
 
 def test_of_many_shapes_the_largest_the_smallest_and_an_odd_one_are_run() -> None:
-    shapes = [Draw((0, 1, 2, 3), size) for size in (160, 128, 96, 64, 32)]
+    shapes = [MicroBatch((0, 1, 2, 3), size) for size in (160, 128, 96, 64, 32)]
     assert varied(shapes) == [shapes[0], shapes[4], shapes[2]]
     assert varied(shapes[:1]) == shapes[:1]
 
@@ -83,7 +88,7 @@ def asked(*, accumulation: int) -> Orders:
 
 
 def test_an_epoch_goes_from_the_largest_over_a_small_and_an_odd_one_to_the_largest_again() -> None:
-    large, odd, small = (Draw((0, 1), size) for size in (96, 64, 32))
+    large, odd, small = (MicroBatch((0, 1), size) for size in (96, 64, 32))
     before, after, closed = training([large, odd, small], asked(accumulation=8), dense=None, closes=True)
     assert before == [large, small, odd, large, small], "one is left over: gradients are held in validation"
     assert after == [large, small, odd, large]
@@ -91,24 +96,24 @@ def test_an_epoch_goes_from_the_largest_over_a_small_and_an_odd_one_to_the_large
 
 
 def test_a_run_of_one_shape_trains_no_more_than_its_steps_and_the_left_over() -> None:
-    (one,) = shapes = [Draw((0, 1))]
+    (one,) = shapes = [MicroBatch((0, 1))]
     assert training(shapes, asked(accumulation=8), dense=None, closes=False) == ([one] * 5, [one] * 2)
     assert training(shapes, asked(accumulation=1), dense=None, closes=False) == ([one] * 2, [one])
 
 
 def test_a_validation_has_as_many_batches_as_it_draws_figures_of() -> None:
-    one = Draw((0, 1))
+    one = MicroBatch((0, 1))
     assert validation([one], dense=None, least=2, total=9) == [one] * 3
     assert validation([one], dense=None, least=2, total=1) == [one] * 2
 
 
 def test_a_validation_ends_with_its_largest_shape() -> None:
-    shapes = [Draw((number, number + 1)) for number in range(6)]
+    shapes = [MicroBatch((number, number + 1)) for number in range(6)]
     assert validation(shapes, dense=shapes[4], least=2, total=9) == [shapes[0], shapes[4], shapes[5], shapes[3], shapes[0]]
 
 
 def test_the_script_gives_each_epoch_its_own_batches_and_goes_on_for_workers_that_fetch_ahead() -> None:
-    script = Script([Draw((0,)), Draw((1,))], [Draw((2,))])
+    script = TrialBatches([MicroBatch((0,)), MicroBatch((1,))], [MicroBatch((2,))])
     assert len(script) == 2
     assert list(islice(script, 5)) == [[0], [1], [2], [2], [2]]
     script.epoch = 1

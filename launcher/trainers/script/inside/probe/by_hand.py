@@ -19,7 +19,7 @@ UNSEEN = (
 )
 
 
-class NotExact(RuntimeError):
+class AccumulationNotProven(RuntimeError):
     """The rung's accumulation can't be proven. The message says why, and what would work."""
 
 

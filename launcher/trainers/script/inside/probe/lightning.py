@@ -23,7 +23,7 @@ def install(session: Session, module: Any) -> None:
     trainer = module.Trainer
     fit = trainer.fit
 
-    asked: list[Asked] = []
+    asked: list[AskedLength] = []
 
     class Probe(module.Callback):  # type: ignore[misc]
         def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:
@@ -61,7 +61,7 @@ def install(session: Session, module: Any) -> None:
             accumulation = max(accumulation, session.told)
         elif session.recorder is not None:
             session.recorder.fact(**{SAID_ACCUMULATION: accumulation})
-        asked.append(Asked(
+        asked.append(AskedLength(
             accumulation=accumulation, batches=this.limit_train_batches, epochs=this.fit_loop.max_epochs, steps=this.max_steps,
             validates=this.val_check_interval, by_hand=by_hand,
         ))  # fmt: skip
@@ -80,7 +80,7 @@ def install(session: Session, module: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedLength:
     """How long the Trainer was asked to train, before it was limited."""
 
     accumulation: int

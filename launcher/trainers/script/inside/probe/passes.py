@@ -33,7 +33,7 @@ class Passes:
     def __init__(self, session: Session) -> None:
         self.session = session
         session.passes = self
-        self.open: list[Pass] = []
+        self.open: list[ProbedPass] = []
         self.evaluated: weakref.WeakSet[Any] = weakref.WeakSet()
         """Loaders of which a validation pass was seen."""
         self.again: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -68,7 +68,7 @@ class Passes:
             if session.passive:
                 with worst.first(loader, session, "eval" if session.phase in (Phase.VALIDATE, Phase.FINISH) else "train"):
                     return self.original(loader)
-            return Pass(self, loader)
+            return ProbedPass(self, loader)
 
         DataLoader.__iter__ = begun
 
@@ -90,7 +90,7 @@ class Passes:
                 return
 
 
-class Pass:
+class ProbedPass:
     """An iterator over one pass. The loader's own iterator is made when its first batch is really wanted."""
 
     def __init__(self, passes: Passes, loader: Any) -> None:

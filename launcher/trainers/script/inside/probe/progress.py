@@ -10,7 +10,7 @@ PATIENCE = 40
 generator's, and some optimizers (a finder's, one that sets in late) never step while we look."""
 
 
-class Progress:
+class StepsByOptimizer:
     """Steps by optimizer. One that is gone (a learning-rate finder's) counts no more."""
 
     def __init__(self) -> None:

@@ -35,9 +35,9 @@ from .....shared.report import OWN_ACCUMULATION, Phase
 from .....worker import budget
 from .....worker.recorder import OverCap, Recorder
 from . import by_hand
-from .progress import Progress
+from .progress import StepsByOptimizer
 from .seen import Seen
-from .settings import LEAST_STEPS, Settings
+from .settings import LEAST_STEPS, ProbeSettings
 
 SLACK_STEPS = 2
 """Real optimizer steps after the wanted ones before fast-forward begins: the usual validation comes by then."""
@@ -61,13 +61,13 @@ WHOLE_AGAIN_S = 20.0
 class Session:
     """One process's part in a trial. Hooks call its methods; it acts by ``forwarding``, ``want_end`` and by ending the process."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ProbeSettings) -> None:
         self.settings = settings
         self.orders = Orders(**settings.orders)
         self.recorder: Recorder | None = None
         self.phase = Phase.START
         self.steps = 0
-        self.progress = Progress()
+        self.progress = StepsByOptimizer()
         self.validated = False
         """A validation after the wanted steps has been seen to its (cut) end."""
         self.eval_batches = 0
@@ -312,7 +312,7 @@ class Session:
             self.hand = by_hand.Hand()
             assert self.recorder is not None
             if self.told > 1:
-                self.recorder.failed(by_hand.NotExact(by_hand.UNSEEN))
+                self.recorder.failed(by_hand.AccumulationNotProven(by_hand.UNSEEN))
                 self._leave(1)
             self.recorder.note(by_hand.NOTE)
             for act in self.on_hand:

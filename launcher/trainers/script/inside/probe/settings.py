@@ -19,7 +19,7 @@ LOADED = "loaded"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Settings:
+class ProbeSettings:
     """One attempt at a trial, or (``budget_only``) a full run that is held to a budget."""
 
     records: str
@@ -47,5 +47,5 @@ class Settings:
         path.write_text(json.dumps(dataclasses.asdict(self), indent=1), encoding="utf-8")
 
     @classmethod
-    def read(cls, path: Path) -> Settings:
+    def read(cls, path: Path) -> ProbeSettings:
         return cls(**json.loads(path.read_text(encoding="utf-8")))

@@ -13,12 +13,12 @@ from ..same import install as same
 from . import figures, lightning, torch_hooks
 from . import transformers as hf
 from .session import Session
-from .settings import LOADED, Settings
+from .settings import LOADED, ProbeSettings
 
 
 def install(path: str) -> None:
     """Hooks this process. Called once, before any code of the script."""
-    settings = Settings.read(Path(path))
+    settings = ProbeSettings.read(Path(path))
     if not settings.budget_only:
         Path(settings.records, LOADED).touch()
     session = Session(settings)

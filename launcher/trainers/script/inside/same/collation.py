@@ -97,7 +97,7 @@ class Collation:
         return found
 
 
-class Rows(list[Any]):
+class TakenRows(list[Any]):
     """The rows of a micro-batch, which say which of them is taken."""
 
     def __init__(self, rows: Iterable[Any] = (), collation: Collation | None = None) -> None:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .collation import ALL, EACH
 
 if TYPE_CHECKING:
-    from .still import Rest
+    from .still import AtRest
 
 Value = Callable[..., Any]
 
 
-class Draw(NamedTuple):
+class Drawing(NamedTuple):
     """A function that draws."""
 
     constant: Value
@@ -30,7 +30,7 @@ class Draw(NamedTuple):
     """Of which kind those are: evenly from 0 to 1, or normal (gauss)."""
 
 
-def install(torch: Any, numpy: Any, rest: Rest) -> None:
+def install(torch: Any, numpy: Any, rest: AtRest) -> None:
     """Patches torch, NumPy where it is there, and Python's own module."""
     _torch(torch, rest)
     _python(rest)
@@ -96,27 +96,27 @@ def _true(numbers: Any, p: Any = 0.5, *args: Any, **kwargs: Any) -> Any:
     return numbers < (p.double() if hasattr(p, "double") else p)
 
 
-def _torch(torch: Any, rest: Rest) -> None:
+def _torch(torch: Any, rest: AtRest) -> None:
     def ordered(drawn: Any, *args: Any, **kwargs: Any) -> Any:
         return drawn.copy_(torch.arange(len(drawn)).roll(rest.order_of(len(drawn))))
 
     functions = {
-        **dict.fromkeys(("randn", "randn_like"), Draw(_filled(0.5), _plain, "gauss")),
-        "normal": Draw(_filled(0.5), _scaled, "gauss"),
-        **dict.fromkeys(("rand", "rand_like"), Draw(_filled(0.3), _plain)),
-        "randint": Draw(_middle, _whole), "randint_like": Draw(_filled(0), _whole_like), "bernoulli": Draw(_filled(1.0), _true),
-        "randperm": Draw(ordered), "multinomial": Draw(_likeliest),
+        **dict.fromkeys(("randn", "randn_like"), Drawing(_filled(0.5), _plain, "gauss")),
+        "normal": Drawing(_filled(0.5), _scaled, "gauss"),
+        **dict.fromkeys(("rand", "rand_like"), Drawing(_filled(0.3), _plain)),
+        "randint": Drawing(_middle, _whole), "randint_like": Drawing(_filled(0), _whole_like), "bernoulli": Drawing(_filled(1.0), _true),
+        "randperm": Drawing(ordered), "multinomial": Drawing(_likeliest),
     }  # fmt: skip
     methods = {
-        "normal_": Draw(_filled(0.5), _of_a_tensor(_scaled), "gauss"), "uniform_": Draw(_filled(0.3), _of_a_tensor(_between)),
-        "bernoulli_": Draw(_filled(1.0), _of_a_tensor(_true)), "exponential_": Draw(_filled(1.0)), "random_": Draw(_filled(0.0)),
+        "normal_": Drawing(_filled(0.5), _of_a_tensor(_scaled), "gauss"), "uniform_": Drawing(_filled(0.3), _of_a_tensor(_between)),
+        "bernoulli_": Drawing(_filled(1.0), _of_a_tensor(_true)), "exponential_": Drawing(_filled(1.0)), "random_": Drawing(_filled(0.0)),
     }  # fmt: skip
     for place, table in ((torch, functions), (torch.Tensor, methods)):
         for name, draw in table.items():
             setattr(place, name, _of_torch(torch, getattr(place, name), draw, rest))
 
 
-def _of_torch(torch: Any, plain: Callable[..., Any], draw: Draw, rest: Rest) -> Callable[..., Any]:
+def _of_torch(torch: Any, plain: Callable[..., Any], draw: Drawing, rest: AtRest) -> Callable[..., Any]:
     @functools.wraps(plain)
     def drawn(*args: Any, **kwargs: Any) -> Any:
         collation = rest.collation
@@ -142,7 +142,7 @@ def _of_torch(torch: Any, plain: Callable[..., Any], draw: Draw, rest: Rest) -> 
 # NumPy
 
 
-def _numpy(numpy: Any, rest: Rest) -> None:
+def _numpy(numpy: Any, rest: AtRest) -> None:
     """Its functions, and those of generators that are begun from now on."""
     module = numpy.random
 
@@ -170,25 +170,25 @@ def _numpy(numpy: Any, rest: Rest) -> None:
         return numpy.roll(among(x), rest.order_of(len(among(x))), axis=0)
 
     common = {
-        "random": Draw(number, _plain), "uniform": Draw(number, _between), "normal": Draw(number, _scaled, "gauss"),
-        "standard_normal": Draw(number, _plain, "gauss"), "beta": Draw(number), "binomial": Draw(number, hits),
-        "choice": Draw(chosen, picked), "permutation": Draw(ordered),
+        "random": Drawing(number, _plain), "uniform": Drawing(number, _between), "normal": Drawing(number, _scaled, "gauss"),
+        "standard_normal": Drawing(number, _plain, "gauss"), "beta": Drawing(number), "binomial": Drawing(number, hits),
+        "choice": Drawing(chosen, picked), "permutation": Drawing(ordered),
     }  # fmt: skip
     of_module = {
         **common, "rand": common["random"], "random_sample": common["random"], "randn": common["standard_normal"],
-        "randint": Draw(number, _whole),
+        "randint": Drawing(number, _whole),
     }  # fmt: skip
     for name, draw in of_module.items():
         setattr(module, name, _of_numpy(numpy, getattr(module, name), draw, rest))
     module.shuffle = _unless(module.shuffle, rest)
     own = {name: _of_numpy(numpy, getattr(module.Generator, name), draw, rest, skip=1) for name, draw in common.items()}
-    own |= {"integers": _of_numpy(numpy, module.Generator.integers, Draw(number, _whole), rest, skip=1)}
+    own |= {"integers": _of_numpy(numpy, module.Generator.integers, Drawing(number, _whole), rest, skip=1)}
     own |= {"shuffle": _unless(module.Generator.shuffle, rest)}
     generator, make = type("Generator", (module.Generator,), own), module.default_rng
     module.default_rng = functools.wraps(make)(lambda *args, **kwargs: generator(make(*args, **kwargs).bit_generator))
 
 
-def _of_numpy(numpy: Any, plain: Callable[..., Any], draw: Draw, rest: Rest, *, skip: int = 0) -> Callable[..., Any]:
+def _of_numpy(numpy: Any, plain: Callable[..., Any], draw: Drawing, rest: AtRest, *, skip: int = 0) -> Callable[..., Any]:
     """``skip``: arguments before those of the draw: a method's own."""
 
     @functools.wraps(plain)
@@ -212,7 +212,7 @@ def _of_numpy(numpy: Any, plain: Callable[..., Any], draw: Draw, rest: Rest, *, 
 # Python
 
 
-def _unless(shuffle: Callable[..., Any], rest: Rest) -> Callable[..., Any]:
+def _unless(shuffle: Callable[..., Any], rest: AtRest) -> Callable[..., Any]:
     """What shuffles in place leaves the order as it is, unless it is of one row."""
 
     @functools.wraps(shuffle)
@@ -222,12 +222,12 @@ def _unless(shuffle: Callable[..., Any], rest: Rest) -> Callable[..., Any]:
     return shuffled
 
 
-def _rests(rest: Rest) -> bool:
+def _rests(rest: AtRest) -> bool:
     """Whether a single number that is drawn now is a constant."""
     return rest.on or (rest.collation is not None and not rest.collation.in_hand())
 
 
-def _python(rest: Rest) -> None:
+def _python(rest: AtRest) -> None:
     constants: dict[str, Value] = {
         "random": lambda: 0.3,
         "uniform": lambda a, b: a + 0.3 * (b - a),
@@ -245,7 +245,7 @@ def _python(rest: Rest) -> None:
     random.shuffle = _unless(random.shuffle, rest)
 
 
-def _of_python(plain: Callable[..., Any], constant: Value, rest: Rest) -> Callable[..., Any]:
+def _of_python(plain: Callable[..., Any], constant: Value, rest: AtRest) -> Callable[..., Any]:
     @functools.wraps(plain)
     def drawn(*args: Any, **kwargs: Any) -> Any:
         return constant(*args, **kwargs) if _rests(rest) else plain(*args, **kwargs)

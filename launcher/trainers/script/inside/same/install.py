@@ -10,7 +10,7 @@ from typing import Any
 
 from . import still
 from .rows import Rows
-from .still import Rest
+from .still import AtRest
 from .told import Told
 from .updates import Updates
 
@@ -24,7 +24,7 @@ def install(said: Mapping[str, Any], records: Path) -> None:
     """Called with torch just imported. ``said``: ``Told`` as a dictionary."""
     told, place = Told.of(said), records / str(os.getpid())
     place.mkdir(parents=True, exist_ok=True)
-    rest = Rest(told.micro_batch)
+    rest = AtRest(told.micro_batch)
     rows = Rows(told, rest)
     updates = Updates(told, place, rows, rest)
     still.install(rest, batch_norm_trains=told.batch_norm_trains, seen_batch_norm=lambda: updates.facts.update(batch_norm=True))

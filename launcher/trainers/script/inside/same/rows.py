@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .collation import Collation, bare, collating, pads_left
-from .collation import Rows as Collated
+from .collation import TakenRows as Collated
 from .first import First
-from .still import Rest, seed, seeded
+from .still import AtRest, seed, seeded
 from .told import Told
 
 _MOST = 4096
@@ -72,7 +72,7 @@ class Short:
 class Rows:
     """What is seen of the rows of one process."""
 
-    def __init__(self, told: Told, rest: Rest) -> None:
+    def __init__(self, told: Told, rest: AtRest) -> None:
         self._told, self._rest = told, rest
         self._datasets: list[Any] = []
         """Held, so that no identity comes twice."""

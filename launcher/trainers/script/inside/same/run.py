@@ -25,7 +25,7 @@ from launcher.shared.orders import Orders
 from launcher.shared.report import Phase, TrialReport
 from launcher.trainers.script.inside.caches import CACHES, huggingface
 from launcher.trainers.script.inside.plainly import injected
-from launcher.trainers.script.inside.probe.settings import Settings
+from launcher.trainers.script.inside.probe.settings import ProbeSettings
 from launcher.trainers.script.inside.same.told import OVER
 from launcher.worker.lifeline import die_with_parent
 from launcher.worker.quiet import QUIET
@@ -86,7 +86,7 @@ class _Running:
         records.mkdir(parents=True, exist_ok=True)
         first = twin["told"].get("against", "")
         told = {**twin["told"], "against": str(Path(orders.folder) / first / "records") if first else ""}
-        Settings(
+        ProbeSettings(
             records=str(records), orders=dataclasses.asdict(dataclasses.replace(orders, payload={})), overlay=str(self._place / "overlay"),
             kept=(self._temporary, str(self._place / CACHES)), budget_only=True, same=told,
         ).write(settings)  # fmt: skip

@@ -19,7 +19,7 @@ from .collation import Collation
 SEED = 1234
 
 
-class Rest:
+class AtRest:
     """Whether a batch is being trained on, when draws give constants. Streams go on afterwards as if nothing had been drawn."""
 
     def __init__(self, micro_batch: int) -> None:
@@ -94,7 +94,7 @@ def seeded(number: int) -> Iterator[None]:
         back_to(kept)
 
 
-def install(rest: Rest, *, batch_norm_trains: bool, seen_batch_norm: Callable[[], None]) -> None:
+def install(rest: AtRest, *, batch_norm_trains: bool, seen_batch_norm: Callable[[], None]) -> None:
     """Patches torch and NumPy, which have just been imported."""
     import torch
 

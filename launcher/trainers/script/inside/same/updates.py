@@ -21,7 +21,7 @@ from typing import Any
 from . import still
 from .first import First
 from .rows import Rows, digest
-from .still import Rest
+from .still import AtRest
 from .told import MOST_STEPS, RESULT, STEPS_HELD, Told
 
 MOST_VALUES = 2**18
@@ -33,7 +33,7 @@ LEAST_VALUES = 16
 class Updates:
     """What one process does to its weights."""
 
-    def __init__(self, told: Told, place: Path, rows: Rows, rest: Rest) -> None:
+    def __init__(self, told: Told, place: Path, rows: Rows, rest: AtRest) -> None:
         self._told, self._place, self._rows, self._rest = told, place, rows, rest
         self._first = First(told.against)
         self._made: list[Any] = []
