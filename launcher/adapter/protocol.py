@@ -256,6 +256,11 @@ class Proves:
         a step of other samples; None where that isn't done. It is proven, and the rung tried again, before it is used."""
         return None
 
+    def ends_of_passes(self) -> Sequence[Recipe]:
+        """Recipes with what could make the last, smaller optimizer step of a pass over the data the asked one's, after twins have shown
+        that it isn't; the one to be tried first comes first. Each is proven before it is used."""
+        return ()
+
     def told(self, finding: Finding) -> str:
         """What makes its update another one, where that is how this trainer accumulates by itself: told by how much, and not refused.
         Empty: refused."""

@@ -12,6 +12,7 @@ from launcher.ladder.twins import Finding, FindingKind, Twin, settings_apart
 BESIDE = 5e-2
 """Distance up to which what is kept of the weights is the same: the first twin's own distance to the weights is small, too."""
 PROVEN = "proven"
+ENDS = "at the end of each pass over the data"
 GIVEN_UP = "differs by what is given up"
 """How a line begins of what a rung's lesser sizes, lengths or model make another training: the person let them be turned."""
 
@@ -111,7 +112,7 @@ def but_for_batch_norm(same: SameTraining, apart: float | None, twins: Sequence[
 
 def but_for_the_last_step(same: SameTraining, found: Finding, first: Twin, other: Twin) -> SameTraining:
     """A certificate of twins whose passes end with a whole optimizer step, after two whose passes don't."""
-    ends = "at the end of each pass over the data, whose last optimizer step is a smaller one"
+    ends = f"{ENDS}, whose last optimizer step is a smaller one"
     if found.kind is FindingKind.UNCOMPARABLE:
         return replace(same, samples=f"not comparable {ends}, because {found.why}")
     if found.kind is not FindingKind.SAME:
@@ -122,6 +123,11 @@ def but_for_the_last_step(same: SameTraining, found: Finding, first: Twin, other
         steps = f"{other.updates} steps at {other.layout} in all, {first.updates} at {first.layout}"
         return replace(same, steps=f"differs by {abs(other.updates - first.updates)} {ends}: {steps}")
     return same
+
+
+def ends_otherwise(same: SameTraining) -> str:
+    """How passes over the data end otherwise than asked, as a certificate has it; empty where they don't."""
+    return next((line for line in (same.samples, same.steps) if line != PROVEN and ENDS in line), "")
 
 
 def evaluated_otherwise(first: Twin, other: Twin) -> str:

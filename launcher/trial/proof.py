@@ -112,7 +112,10 @@ class _Proving:
                     return put_right
             return Proof(same=same, refused=refused)
         if finding.kind is FindingKind.SAME and twins[0].ragged:
-            same = self._to_the_end_of_a_pass(adapter, same, layouts, whole=twins[0].whole)
+            ended = self._to_the_end_of_a_pass(adapter, same, layouts, whole=twins[0].whole)
+            if (put_right := self._with_the_end_of_a_pass(adapter, ended, layouts)) is not None:
+                return put_right
+            same = ended
         if (finding.kind is FindingKind.SAME or own) and any(twin.batch_norm for twin in twins):
             same = self._with_batch_norm(adapter, same, layouts, own)
         return self._with_points(adapter, same, layouts) if finding.kind is FindingKind.SAME else Proof(same=same)
@@ -167,19 +170,37 @@ class _Proving:
     def _cured(self, adapter: Proves, finding: Finding, layouts: Sequence[tuple[int, int]], refused: str) -> Proof | None:
         """With what the finding names as its cure, where there is one and it is proven; one may follow another."""
         recipe = _cure(adapter, finding)
-        if recipe is None:
-            return None
+        put_right = self._put_right(recipe, layouts, refused, anew=finding.kind in OF_ITS_OWN_WAY) if recipe is not None else None
+        if put_right is None or finding.kind is not FindingKind.SCALE:
+            return put_right
+        assert recipe is not None
+        mended = ability(self._with(recipe)[0].adapter, Proves)
+        assert mended is not None
+        why = self._only_of_few(mended, layouts)
+        return self._unproven(adapter, why) if why else put_right
+
+    def _with_the_end_of_a_pass(self, adapter: Proves, ended: SameTraining, layouts: Sequence[tuple[int, int]]) -> Proof | None:
+        """With what makes the last, smaller step of a pass the asked one, where it isn't and something does; otherwise it is told."""
+        otherwise = same_training.ends_otherwise(ended)
+        with contextlib.suppress(OutOfTime, BadInput, OSError, ValueError):
+            for recipe in adapter.ends_of_passes() if otherwise else ():
+                anew = recipe.trainer.args.get("spelled") != self._job.recipe.trainer.args.get("spelled")
+                found = self._put_right(recipe, layouts, f"its training {otherwise}", anew=anew)
+                if found is not None and not same_training.ends_otherwise(found.same):
+                    return found
+        return None
+
+    def _put_right(self, recipe: Recipe, layouts: Sequence[tuple[int, int]], otherwise: str, *, anew: bool) -> Proof | None:
+        """With a recipe that makes it the asked training, where that is proven. ``otherwise``: what it is as it stands."""
         job, changed = self._with(recipe)
         mended = ability(job.adapter, Proves)
         assert mended is not None
         again = self._compared(mended, layouts)
         if again.refused or again.same.verdict != FindingKind.SAME:
             return None
-        if finding.kind is FindingKind.SCALE and (why := self._only_of_few(mended, layouts)):
-            return self._unproven(adapter, why)
-        note = f"as it stands {refused}; put right from outside, and proven so"
+        note = f"as it stands {otherwise}; put right from outside, and proven so"
         same = replace(again.same, cure={**changed, **again.same.cure}, notes=(note, *again.same.notes))
-        return Proof(same=same, job=again.job or job, anew=finding.kind in OF_ITS_OWN_WAY or again.anew)
+        return Proof(same=same, job=again.job or job, anew=anew or again.anew)
 
     def _found(self, adapter: Proves, layouts: Sequence[tuple[int, int]]) -> tuple[Finding, list[Twin]]:
         """What twins of these layouts come to; of one row, repeated, where that tells why they differ."""

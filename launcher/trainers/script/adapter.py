@@ -351,6 +351,13 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
             return None
         return self._with(spelled={**self.args.spelled, "accumulation": OUTSIDE})
 
+    def ends_of_passes(self) -> Sequence[Recipe]:
+        """Its micro-batches counted by their rows; or accumulation from outside, which knows where a pass ends."""
+        if accumulation_form(self.args) in ("", OUTSIDE, ITSELF, NOMINAL) or self._asked_accumulation != 1 or self.args.update is not None:
+            return ()
+        outside_of_it = self.from_outside()
+        return [self._with(update="rows_divided"), *([outside_of_it] if outside_of_it is not None else [])]
+
     def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True, points: bool = False) -> Command:
         line, files = self._placed(rung, place=folder / "native", run=folder / "run", variant=Variant(short=short, points=points))
         return Command(argv=tuple(line.words), env={**line.env, **_hidden_cards(budget)}, files=files)

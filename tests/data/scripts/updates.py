@@ -60,11 +60,13 @@ if args.kind == "pass_of_steps":  # a pass is so many batches, of whatever size
     inputs, labels, args.steps = inputs[: args.steps * args.batch_size], labels[: args.steps * args.batch_size], 0
 done = batches = 0
 for epoch in range(10**6 if args.steps else args.epochs):
-    for batch, target in DataLoader(TensorDataset(inputs, labels), args.batch_size, shuffle=True):
+    loader = DataLoader(TensorDataset(inputs, labels), args.batch_size, shuffle=True)
+    for number, (batch, target) in enumerate(loader, start=1):
         loss = loss_of(batch, target)
         (loss if args.kind in ("adds_up", "sum") else loss / args.accum).backward()
         batches += 1
-        if (batches - 1 if args.kind == "first_alone" else batches) % args.accum == 0:  # as counted from 0
+        ends = args.kind == "steps_at_the_end" and (number == len(loader) or number % args.accum == 0)
+        if ends or (args.kind != "steps_at_the_end" and (batches - (args.kind == "first_alone")) % args.accum == 0):  # as counted from 0
             nn.utils.clip_grad_norm_(net.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad()

@@ -182,7 +182,7 @@ def test_only_what_is_proven_is_said_to_be_as_asked(tmp_path: Path) -> None:
 
 
 class Mendable(Few, Proves):
-    """A trainer of which three cures are known: for an update, for a length, for what a step is made of."""
+    """A trainer of which cures are known: for an update, for a length, for what a step is made of, for the last step of a pass."""
 
     def cured(self, finding: Finding) -> Recipe | None:
         return self._with(update="average") if "update" not in self.recipe.trainer.args else None
@@ -192,6 +192,13 @@ class Mendable(Few, Proves):
 
     def from_outside(self) -> Recipe | None:
         return self._with(spelled="outside") if "spelled" not in self.recipe.trainer.args else None
+
+    def ends_of_passes(self) -> Sequence[Recipe]:
+        return (
+            [self._with(update="rows"), self._with(spelled="outside")]
+            if not self.recipe.trainer.args.keys() & {"update", "spelled"}
+            else ()
+        )
 
     def _with(self, **more: Any) -> Recipe:
         rules = self.recipe.trainer
@@ -367,8 +374,22 @@ def test_batch_norm_and_the_end_of_a_pass_get_twins_of_their_own(played: Callabl
         return replace(made, batch_norm=True, ragged=True)
 
     found, rounds = played(says)
-    assert rounds[1:] == ["4x1 2x2 pass_samples", "4x1 2x2 batch_norm_trains"] and not found.refused
+    assert rounds[1] == "4x1 2x2 pass_samples" and rounds[-1] == "4x1 2x2 batch_norm_trains" and not found.refused
     assert found.same.gradient.startswith("differs by 0.2 in batch norm alone") and "at the end of each pass" in found.same.samples
+
+
+@pytest.mark.parametrize(("helps", "anew"), [("update", False), ("spelled", True), ("nothing", False)])
+def test_the_end_of_a_pass_is_put_right_by_the_first_cure_that_is_proven(
+    played: Callable[[Says], tuple[Proof, list[str]]], helps: str, anew: bool
+) -> None:
+    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
+        made = same_or_first(micro, accumulation, later=0.5 if "pass_samples" in told and helps not in args else 1e-7)
+        return replace(made, ragged=True)
+
+    found, _ = played(says)
+    assert found.anew is anew and not found.refused and found.same.proven is (helps != "nothing"), found
+    assert list(found.same.cure) == ([] if helps == "nothing" else [helps]) and (found.job is None) is (helps == "nothing")
+    assert helps == "nothing" or "at the end of each pass" in found.same.notes[0]
 
 
 def test_other_rows_are_given_the_first_twins_indices(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:

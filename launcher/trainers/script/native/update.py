@@ -8,6 +8,8 @@ UPDATE=times:F multiplies the loss of every backward pass by F: 1/4 where a scri
 UPDATE=targets:F is for a loss that is one mean over its targets (labels left out by ``ignore_index``, weights of classes): each micro-batch
 counts by its targets, so that those of an optimizer step come to the mean over all of them, as in the large batch. F undoes what the script
 divides its loss by: 4 where it divides by four, 1 where it doesn't.
+UPDATE=rows:F counts each micro-batch by its rows instead: where a pass over the data ends with fewer micro-batches than a step takes, or
+with a smaller one, the last step is the mean over the rows that are left, as in the large batch.
 UPDATE_LOGGED=N: what transformers' Trainer logs as its training loss is divided by N, where it adds up N averages.
 That it is exact is seen by whoever sets it: autofit does, by short runs of the same rows.
 It needs nothing but torch, and the files beside it.
@@ -24,6 +26,7 @@ from typing import Any
 
 from .backward import weighted
 from .imported import after_import
+from .loaders import leading
 
 VARIABLE = "UPDATE"
 LOGGED = "UPDATE_LOGGED"
@@ -35,12 +38,14 @@ class Update:
     """The backward passes of one process."""
 
     def __init__(self, way: str, factor: float) -> None:
-        """``way``: times or targets."""
+        """``way``: times, targets or rows."""
         self._way, self._factor = way, factor
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._weight = 0.0
-        """Of the targets since the last optimizer step."""
-        self._depth = 0
+        """Of the targets, or the rows, since the last optimizer step."""
+        self._depth = self._calls = 0
+        self._rows = 0
+        """Of the micro-batch whose backward pass comes next."""
 
     def install(self) -> None:
         """Patches torch, which has just been imported."""
@@ -60,7 +65,9 @@ class Update:
                 self._depth -= 1
 
         torch.autograd.backward = weighed
-        if self._way == "targets":
+        if self._way == "rows":
+            self._count_rows(torch)
+        if self._way != "times":
             made = optimizer.Optimizer.__init__
 
             @functools.wraps(made)
@@ -71,6 +78,23 @@ class Update:
             optimizer.Optimizer.__init__ = begun
             optimizer.register_optimizer_step_post_hook(self._stepped)
 
+    def _count_rows(self, torch: Any) -> None:
+        """By the outermost calls of modules that train: what they are called with has its rows first."""
+        module = torch.nn.Module
+        call = module.__call__
+
+        @functools.wraps(call)
+        def called(this: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self._calls and torch.is_grad_enabled():
+                self._rows = max(self._rows, leading((args, kwargs)) or 0)
+            self._calls += 1
+            try:
+                return call(this, *args, **kwargs)
+            finally:
+                self._calls -= 1
+
+        module.__call__ = called
+
     def _stepped(self, *_: Any) -> None:
         self._weight = 0.0
 
@@ -78,7 +102,7 @@ class Update:
         """What this backward pass is multiplied by; the gradients that are there get their part of the new mean."""
         if self._way == "times":
             return self._factor
-        weight = _targets(tensors[0] if isinstance(tensors, (list, tuple)) else tensors)
+        weight = self._of_this_one(tensors)
         before, self._weight = self._weight, self._weight + weight
         if not self._weight:
             return self._factor
@@ -86,6 +110,13 @@ class Update:
             if parameter.grad is not None:
                 parameter.grad.mul_(before / self._weight)
         return self._factor * weight / self._weight
+
+    def _of_this_one(self, tensors: Any) -> float:
+        """The weight of the micro-batch whose backward pass this is; as much as another where that can't be told."""
+        if self._way == "targets":
+            return _targets(tensors[0] if isinstance(tensors, (list, tuple)) else tensors)
+        rows, self._rows = self._rows, 0
+        return float(rows or 1)
 
 
 def _parameters(optimizers: Any) -> Iterator[Any]:
