@@ -239,10 +239,11 @@ def _ballast(torch: Any, each: int) -> None:
 
 
 def _leading(torch: Any, value: Any) -> int:
-    """Rows of what a module is called with: of its tensor of the most dimensions, the first of them. Ultralytics' batch has its targets, of
-    which an image has several, before its images."""
-    found = max(_tensors(torch, value), key=lambda one: one.ndim, default=None)
-    return int(found.shape[0]) if found is not None and found.ndim else 0
+    """Rows of what a module is called with: of its tensors of the most dimensions, the fewest first ones. Ultralytics' batch has targets
+    beside its images, of which an image has several; a bag of words has the words of all texts beside where each text begins."""
+    found = [one for one in _tensors(torch, value) if one.ndim]
+    most = max((one.ndim for one in found), default=0)
+    return min((int(one.shape[0]) for one in found if one.ndim == most), default=0)
 
 
 def _tensors(torch: Any, value: Any) -> list[Any]:

@@ -20,21 +20,13 @@ class Words:
     scored: bool = False
 
 
-class Embedding(StaticEmbedding):
-    """Gives first what has one entry for each text; the words of all texts, one behind another, come after it."""
-
-    def preprocess(self, inputs, prompt=None, **more):
-        said = super().preprocess(inputs, prompt, **more)
-        return {"offsets": said["offsets"], "input_ids": said["input_ids"]}
-
-
 args, words = HfArgumentParser((SentenceTransformerTrainingArguments, Words)).parse_args_into_dataclasses()
 set_seed(0)
 random.seed(0)
 vocabulary = {"[UNK]": 0, **{f"w{number}": number + 1 for number in range(99)}}
 tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
 tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-model = SentenceTransformer(modules=[Embedding(tokenizer, embedding_dim=16)], device="cpu")
+model = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=16)], device="cpu")
 
 
 def text():
