@@ -15,13 +15,13 @@ NAMES: Mapping[str, tuple[str, ...]] = {
         "gradient_accumulation_steps", "grad_accumulation_steps", "grad_accum_steps", "accumulation_steps", "accum_steps",
         "grad_accum", "accum", "accumulation", "accumulate", "accumulate_grad_batches", "gradient_accumulation", "grad_acc",
         "grad_acc_steps",
-        "accum_iter", "acc_steps", "accumulation_iters", "ga",
+        "accum_iter", "acc_steps", "accumulation_iters", "ga", "update_freq",
     ),
     "segment": ("segment", "segment_samples", "segment_length", "segment_size", "chunk_size", "chunk_length"),
     "sequence_length": (
         "block_size", "seq_len", "seq_length", "sequence_length", "max_seq_length", "max_seq_len", "context_length", "ctx_len",
         "max_length",
-        "max_len", "model_max_length", "seqlen",
+        "max_len", "model_max_length", "seqlen", "cutoff_len",
     ),
     "image_size": ("img_size", "imgsz", "image_size", "img", "crop_size", "train_crop_size", "input_size", "resolution", "res"),
     "checkpointing": (
@@ -46,6 +46,12 @@ _LENGTH = frozenset(("len", "length", "size", "window"))
 def meaning(name: str) -> str | None:
     """The wheel that a flag's or key's name means, or None: by the list of usual names, else by the words it is made of."""
     return usual(name) or _of_words(frozenset(_words(name)))
+
+
+def negated(name: str) -> bool:
+    """Whether a name says that a wheel is off: ``disable_gradient_checkpointing``."""
+    words = frozenset(_words(name))
+    return bool(words & _OFF) and _checkpointing(words - _OFF)
 
 
 def part(name: str) -> bool:
@@ -105,9 +111,22 @@ def _of_words(words: frozenset[str]) -> str | None:
         return None
     if any(word.startswith("accum") for word in words) or {"grad", "acc"} <= words:
         return None if words & {"dtype", "type", "precision", "fp32"} else "accumulation"
-    if "checkpointing" in words or (words & {"grad", "gradient", "activation", "act"} and words & {"checkpoint", "ckpt"}):
+    if _checkpointing(words - _OFF):
         return "checkpointing"
     return _length_of_words(words)
+
+
+_OFF = frozenset(("disable", "disabled", "no", "without"))
+_SAVING = frozenset((
+    "steps", "step", "total", "limit", "interval", "freq", "every", "epochs", "iterations", "offload", "reentrant", "kwargs", "ratio",
+))  # fmt: skip
+"""Words of a name that speaks of saved checkpoints, or of how checkpointing is done."""
+
+
+def _checkpointing(words: frozenset[str]) -> bool:
+    gradients = bool(words & {"grad", "gradient", "activation", "act"})
+    named = gradients and bool(words & {"checkpoint", "ckpt", "checkpointing"})
+    return (named or ("checkpointing" in words and words <= {"checkpointing", "use", "enable"})) and not words & _SAVING
 
 
 def _length_of_words(words: frozenset[str]) -> str | None:

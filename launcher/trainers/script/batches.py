@@ -72,7 +72,8 @@ def _length(candidates: Sequence[Belief]) -> int | None:
 
 def name(spelling: str) -> str:
     """The bare last name of a spelling: ``config:train.batch_size`` and ``--train.batch_size=`` have the same."""
-    return re.sub(r"^(switch|config|config\+|env|call):", "", spelling).split("/")[0].rstrip("=").rsplit(".", 1)[-1]
+    bare = re.sub(r"^(not:)?(switch|config|config\+|env|call):", "", spelling).split("/")[0].rstrip("=")
+    return re.split(r"[ .]", bare)[-1]
 
 
 def _only(found: Sequence[Belief]) -> Belief | None:

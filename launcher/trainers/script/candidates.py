@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from launcher.adapter import wheel_names
 from launcher.adapter.recognised import Belief, Doubt, typed
-from launcher.trainers.script import batches, configs
+from launcher.trainers.script import batches, configs, overrides
 from launcher.trainers.script.declared import Flag
-from launcher.trainers.script.spelling import YACS
+from launcher.trainers.script.spelling import NOT, YACS
 
 COMMAND_LINE = "command line"
 """Where a belief was found that the command itself says."""
@@ -43,7 +44,7 @@ def _is_usual(belief: Belief) -> bool:
 
 
 def _rank(belief: Belief) -> int:
-    return {COMMAND_LINE: 0}.get(belief.source, 1 if belief.spelling.startswith("config:") or belief.source.endswith(" (config)") else 2)
+    return {COMMAND_LINE: 0}.get(belief.source, 2 if belief.source.endswith("'s default") else 1)
 
 
 def meaning(spelling: str) -> str | None:
@@ -78,6 +79,24 @@ def on_the_line(words: Sequence[str], begin: int, declared: Sequence[Flag], late
             yield Belief(wheel=wheel, value=typed(words[at + 1]), spelling=name, source=COMMAND_LINE)
 
 
+def upright(found: Sequence[Belief]) -> list[Belief]:
+    """The candidates, those that say the contrary (``disable_gradient_checkpointing``) turned round."""
+    contrary = [isinstance(one.value, bool) and wheel_names.negated(batches.name(one.spelling)) for one in found]
+    return [
+        replace(one, value=not one.value, spelling=f"{NOT}{one.spelling}") if turned else one
+        for one, turned in zip(found, contrary, strict=True)
+    ]
+
+
+def in_a_list(held: Mapping[str, Any]) -> str:
+    """Where the configuration files say a batch within a list; nothing where they don't."""
+    for path, values in held.items():
+        for key, value in configs.in_lists(values):
+            if trained_with(key, meaning(key)) == "micro_batch" and isinstance(value, int):
+                return f"the batch is {value} ({key} in {path}), within a list, where autofit doesn't change it"
+    return ""
+
+
 def other_unit(found: Sequence[Belief]) -> Belief | None:
     """What says that batches are counted in frames or tokens: the last word of the most telling place."""
     units = [one for one in found if one.wheel == batches.UNIT]
@@ -100,7 +119,7 @@ def trained_with(key: str, wheel: str | None) -> str | None:
     """What a key's last name means under its section: in one of validation the micro-batch is the validation's, and the rest is nothing."""
     if wheel is None or wheel == "val_micro_batch" or key.startswith("-") or not _ELSEWHERE.search(key.lower().lstrip("+")):
         return wheel
-    return "val_micro_batch" if wheel == "micro_batch" else None
+    return "val_micro_batch" if wheel in ("micro_batch", batches.WHOLE) else None
 
 
 def held_files(config: Sequence[str]) -> dict[str, Any]:
@@ -112,24 +131,29 @@ def held_files(config: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def in_config(held: Mapping[str, Any]) -> Iterator[Belief]:
-    """Keys of the configuration files; of several that say a key the last counts. A validation section's batch is the validation's."""
+def in_config(held: Mapping[str, Any], behind: str | None) -> Iterator[Belief]:
+    """Keys of the configuration files; of several that say a key the last counts. A validation section's batch is the validation's.
+    ``behind``: the option of the command by which it overrules them (``overrides``)."""
     said = {key: (value, path) for path, values in held.items() for key, value in configs.leaves(values)}
     for key, (value, path) in said.items():
         wheel = trained_with(key, meaning(key))
         if wheel is not None and (isinstance(value, (bool, int, float)) or wheel == batches.UNIT):
-            yield Belief(wheel=wheel, value=value, spelling=f"config:{key}", source=path)
+            yield Belief(wheel=wheel, value=value, spelling=overrides.spelled(key, behind) or f"config:{key}", source=path)
 
 
 def later_files(words: Sequence[str], begin: int, held: Mapping[str, Any]) -> dict[str, int]:
     """Key -> where the last configuration file stands that says it, for a parser that takes flags and files in their order."""
     places = {path: at for at, word in enumerate(words) if at >= begin for path in held if word == path or word.endswith(f"={path}")}
-    return {key: places[path] for path, values in held.items() for key, _ in configs.leaves(values)}
+    return {key: places[path] for path, values in held.items() if path in places for key, _ in configs.leaves(values)}
 
 
-def in_python(files: Sequence[Path]) -> Iterator[Belief]:
-    """What configuration files of nanoGPT's kind, which are Python among the arguments, say over the script's own names."""
-    for path in files:
+def in_python(files: Sequence[Path], behind: str | None) -> Iterator[Belief]:
+    """What configuration files say that are Python among the arguments: of mmengine's kind where the command overrules them (``behind``),
+    else of nanoGPT's, over the script's own names."""
+    for key, value in {key: value for path in files if behind for key, value in configs.in_python(path)}.items():
+        if (wheel := trained_with(key, meaning(key))) is not None:
+            yield Belief(wheel=wheel, value=value, spelling=f"{behind} {key}=", source=str(files[-1]))
+    for path in files if behind is None else ():
         for name, value in configs.numbers_in_python(path).items():
             wheel = meaning(name)
             if wheel is not None:

@@ -13,8 +13,8 @@ from launcher.errors import Fault, did_you_mean
 from launcher.machine import devices
 from launcher.trainers.script import configs
 from launcher.trainers.script.rules import ScriptArgs
-from launcher.trainers.script.said import begin, in_config, replaced, spelling_of
-from launcher.trainers.script.spelling import ITSELF, LOADER, OUTSIDE, kind
+from launcher.trainers.script.said import in_config, spelling_of
+from launcher.trainers.script.spelling import ITSELF, LOADER, NOT, OUTSIDE, kind
 
 
 def faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) -> list[Fault]:
@@ -124,23 +124,21 @@ def _config_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
         f"trainer.args.presets.{wheel}.{name}.{text}": in_config(text)
         for wheel, presets in args.presets.items() for name, preset in presets.items() for text in preset
     }  # fmt: skip
-    keys = {place: text.removeprefix("config:") for place, text in wanted.items() if text.startswith("config:")}
+    bare = {place: text.removeprefix(NOT) for place, text in wanted.items()}
+    keys = {place: text.removeprefix("config:") for place, text in bare.items() if text.startswith("config:")}
     if not keys:
         return []
     if not args.config:
         found = "settings are spelled config:..., but no file is named"
         return [Fault(key="trainer.args.config", found=found, cure="Name the file as in the command.")]
-    if faults := [fault for path in args.config for fault in _file_faults(path, args)]:
+    if faults := [fault for path in args.config for fault in _file_faults(path)]:
         return faults
     return [fault for place, key in keys.items() if (fault := _key_fault(place, key, args)) is not None]
 
 
-def _file_faults(path: str, args: ScriptArgs) -> list[Fault]:
-    """What keeps a configuration file from being read, or a changed copy of it from being passed."""
+def _file_faults(path: str) -> list[Fault]:
+    """What keeps a configuration file from being read, or changed."""
     place = "trainer.args.config"
-    if not any(replaced(word, path, "") != word for word in args.command[begin(args) :]):
-        cure = f"Write it as the command does: {', '.join(args.command)}."
-        return [Fault(key=place, found=f"{path} doesn't stand in the command, so no copy could be passed", cure=cure)]
     if Path(path).suffix not in configs.SUFFIXES:
         found = f"{Path(path).suffix or 'no suffix'}: not a form that is known"
         return [Fault(key=place, found=found, cure=f"Known: {', '.join(configs.SUFFIXES)}.")]

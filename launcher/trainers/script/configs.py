@@ -7,13 +7,13 @@ another parser reads otherwise (1e-4) stay as they are. TOML is edited by line.
 from __future__ import annotations
 
 import ast
-import contextlib
 import json
+import os
 import re
 import tomllib
 from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import yaml
 
@@ -62,6 +62,16 @@ def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield from leaves(inside, f"{prefix}.{key}" if prefix else str(key))
     elif prefix:
         yield prefix, value
+
+
+def in_lists(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every key that stands within a list, as in ``datasets[0].batch_size``, with its value; ``leaves`` passes over these."""
+    if isinstance(value, Mapping):
+        for key, inside in value.items():
+            yield from in_lists(inside, f"{prefix}.{key}" if prefix else str(key))
+    for at, entry in enumerate(value if isinstance(value, list) else ()):
+        yield from leaves(entry, f"{prefix}[{at}]")
+        yield from in_lists(entry, f"{prefix}[{at}]")
 
 
 def get(value: Any, key: str) -> Any:
@@ -172,20 +182,17 @@ _INCLUDES = ("_BASE_", "_base_", "__include__")
 _DEEPEST = 8
 
 
-def included(path: str, *, depth: int = 0) -> dict[str, tuple[Any, str]]:
-    """Key -> (value, file) of the files that a file takes in; the file's own keys, which win, are left to whoever reads it."""
+def with_includes(path: str, *, depth: int = 0) -> list[str]:
+    """The files that a file takes in, and itself, in the order in which they count: the last that says a key."""
     try:
         values = held(path)
     except ValueError:
-        return {}
+        return [path]
     named = [values[key] for key in _INCLUDES if isinstance(values, Mapping) and key in values] if depth < _DEEPEST else []
-    found: dict[str, tuple[Any, str]] = {}
-    for one in (name for each in named for name in ([each] if isinstance(each, str) else each if isinstance(each, list) else [])):
-        near = str(Path(path).parent / str(one))
-        found |= included(near, depth=depth + 1)
-        with contextlib.suppress(ValueError):
-            found |= {key: (value, near) for key, value in leaves(held(near)) if key not in _INCLUDES}
-    return found
+    names = [str(name) for each in named for name in ([each] if isinstance(each, str) else each if isinstance(each, list) else [])]
+    near = [os.path.normpath(Path(path).parent / Path(name).expanduser()) for name in names]
+    below = [file for one in near if Path(one).is_file() for file in with_includes(one, depth=depth + 1)]
+    return [*dict.fromkeys(below), path]
 
 
 def says(path: str, key: str) -> bool:
@@ -211,12 +218,20 @@ def numbers_in_python(path: Path) -> dict[str, Any]:
     return {f"--{name}=": value for name, value in numbers(tree).items()} if tree is not None else {}
 
 
-def in_python(path: Path) -> Iterator[tuple[str, Any]]:
-    """Dotted keys and numbers of a configuration file in Python as mmengine has it: ``train_dataloader = dict(batch_size=32)``."""
+def in_python(path: Path, *, depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Dotted keys and numbers of a configuration file in Python as mmengine has it (``train_dataloader = dict(batch_size=32)``), those of
+    the files that it is based on before its own, which count."""
     _, tree = parsed(path)
+    bases = next((literal(node.value) for node in tree.body if _is_base(node)), None) if tree is not None and depth < _DEEPEST else None
+    for name in [bases] if isinstance(bases, str) else bases or ():
+        yield from in_python(path.parent / str(name), depth=depth + 1)
     for node in tree.body if tree is not None else ():
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             yield from _inside(node.value, node.targets[0].id)
+
+
+def _is_base(node: ast.stmt) -> TypeGuard[ast.Assign]:
+    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_base_"
 
 
 def _inside(node: ast.expr, prefix: str) -> Iterator[tuple[str, Any]]:

@@ -33,18 +33,30 @@ class Flag:
     """Every name it goes by, such as -b beside --batch-size."""
 
 
-def of_script(path: Path) -> list[Flag]:
+def of_script(path: Path, *, root: Path | None = None) -> list[Flag]:
     """What the script declares. Where it has no parser of its own (``from options import get_args``), what the modules that it imports
-    do, the nearest ones: theirs is the command line then."""
+    do, the nearest ones: theirs is the command line then. ``root``: where its packages lie, if not beside it."""
     seen, layer = {path.resolve()}, [path]
     while layer and len(seen) <= _MOST_FILES:
         found = [flag for file in layer for flag in _of_source(file)]
         if found:
-            return found
-        below = [near for file in layer for near in imported(file, path.parent)]
+            return [*found, *(flag for file in layer for flag in _handed(file, root or path.parent))]
+        below = [near for file in layer for near in imported(file, root or path.parent)]
         layer = [near for near in dict.fromkeys(below) if near not in seen]
         seen.update(layer)
     return []
+
+
+def _handed(path: Path, root: Path) -> Iterator[Flag]:
+    """What functions of imported modules add to a parser that the file hands them: ``train_util.add_training_arguments(parser)``."""
+    _, tree = parsed(path)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args] if tree is not None else []
+    handed = {ast.unparse(node.func).rpartition(".")[2] for node in calls if "parser" in ast.unparse(node.args[0]).lower()}
+    for file in dict.fromkeys(imported(path, root)) if handed else ():
+        near = parsed(file)[1]
+        added = [node for node in ast.walk(near) if isinstance(node, ast.FunctionDef) and node.name in handed] if near is not None else []
+        inner = (node for function in added for node in ast.walk(function) if isinstance(node, ast.Call))
+        yield from (flag for node in inner if (flag := _of_call(node, file.name)) is not None)
 
 
 def _of_source(path: Path) -> list[Flag]:
@@ -58,6 +70,8 @@ def _of_source(path: Path) -> list[Flag]:
     if (name := training_arguments.parsed_class(source)) is not None:
         fields = training_arguments.defaults(name).items()
         found += [Flag(spelling=_switch_or(f"--{field}", default), default=default, where=name) for field, default in fields]
+    if "speechbrain" in source and "parse_arguments(" in source:
+        found.append(Flag(spelling="--grad_accumulation_factor", default=1, where="speechbrain"))
     if "LightningCLI" in source:
         accumulation = Flag(spelling="--trainer.accumulate_grad_batches", default=1, where="Lightning")
         found += [accumulation, *_of_lightning(tree, path.name)]

@@ -11,13 +11,24 @@ from launcher.adapter import wheel_names
 from launcher.adapter.python_source import files_of
 from launcher.adapter.recognised import Belief, Doubt, Understood
 from launcher.errors import PLACE, BadInput, Fault
-from launcher.trainers.script import batches, configs, hydra_groups, said_lengths, source_facts, training_arguments
+from launcher.trainers.script import (
+    batches,
+    configs,
+    families,
+    hydra_groups,
+    overrides,
+    programs,
+    said_lengths,
+    source_facts,
+    training_arguments,
+)
 from launcher.trainers.script.candidates import (
     COMMAND_LINE,
     believed,
     counts_otherwise,
     defaults,
     held_files,
+    in_a_list,
     in_config,
     in_python,
     later_files,
@@ -25,8 +36,9 @@ from launcher.trainers.script.candidates import (
     on_the_line,
     other_unit,
     trained_with,
+    upright,
 )
-from launcher.trainers.script.declared import of_script
+from launcher.trainers.script.declared import Flag, of_script
 from launcher.trainers.script.spelling import LOADER, NOMINAL, OUTSIDE
 
 _ORDER = ("val_micro_batch", "micro_batch", "checkpointing", "segment", "sequence_length", "image_size", "model")
@@ -38,23 +50,30 @@ _REMARKS = (
 )
 
 
+_NONE = Belief(wheel="", value=None, spelling="", source="")
+
+
 def understand(words: Sequence[str]) -> Understood:
     """What a command asks for, as far as its words, its configuration file and its source tell. Raises BadInput without its script."""
     script, begin = script_of(words)
     if script is not None and not script.is_file():
         raise BadInput([Fault(key=PLACE, found=f"there is no script {script} in {Path.cwd()}", cure="Give its path.")])
-    config = configs.named(words[begin:])  # what stands before the script is its launcher's
+    behind = overrides.option(script, words) if script is not None else None
+    config = tuple(file for path in configs.named(words[begin:]) for file in configs.with_includes(path))  # not those of its launcher
     held = held_files(config)
-    declared = [*of_script(script), *hydra_groups.settings(script, words[begin:])] if script is not None else []
+    declared = _declared(words, script, begin)
     python = [Path(word) for word in words[begin:] if word.endswith(".py") and Path(word).is_file()]
     later = later_files(words, begin, held) if script is not None and source_facts.in_order(script) else {}
-    found = [*on_the_line(words, begin, declared, later), *in_config(held), *in_python(python), *defaults(declared, words[begin:])]
+    files = [*in_config(held, behind), *in_python(python, behind)]
+    found = upright([*on_the_line(words, begin, declared, later), *files, *defaults(declared, words[begin:])])
     settled = batches.settled(found, ranks=ranks(words), in_tokens=partial(source_facts.in_tokens, script))
     beliefs, doubts = believed(settled)
     if (unit := other_unit(found)) is not None and (belief := beliefs.pop("micro_batch", None)) is not None:
         doubts.append(Doubt(wheel="micro_batch", text=counts_otherwise(belief, unit)))
     if any(belief.source == COMMAND_LINE for wheel, belief in beliefs.items() if wheel in _LENGTHS):  # then no other length is meant
         beliefs = {wheel: one for wheel, one in beliefs.items() if wheel not in _LENGTHS or not one.source.endswith("'s default")}
+    if beliefs.get("micro_batch", _NONE).source.endswith("'s default") and (listed := in_a_list(held)):
+        doubts.append(Doubt(wheel="micro_batch", text=f"{listed}: say it in the command, or give the list's entry no batch of its own"))
     if (belief := beliefs.get("micro_batch")) is not None and not _usable(belief):
         text = f"{belief.spelling} says {belief.value}, which is no number of samples: say one, as in autofit run ask.micro_batch=16 -- ..."
         doubts.append(Doubt(wheel="micro_batch", text=text))
@@ -64,17 +83,26 @@ def understand(words: Sequence[str]) -> Understood:
         doubts.extend(filter(None, [training_arguments.doubt(given)]))
     if "micro_batch" not in beliefs and not doubts and "accumulation" not in beliefs and script is not None:
         beliefs |= _in_source(script)
-    if "micro_batch" not in beliefs and not doubts and (unspelled := _unspelled(config, python)) is not None:
+    if "micro_batch" not in beliefs and not doubts and (unspelled := _unspelled(python)) is not None:
         doubts.append(Doubt(wheel="micro_batch", text=_only_its_word_is_missing(unspelled)))
     if "micro_batch" not in beliefs and not any(doubt.wheel == "micro_batch" for doubt in doubts):
         doubts.append(Doubt(wheel="micro_batch", text=_no_batch(words, begin, held, script)))
     unknown = next((f"{doubt.text}; until then the micro-batch is not turned" for doubt in doubts if doubt.wheel == "accumulation"), "")
     if not unknown and "accumulation" not in beliefs and (batch := beliefs.get("micro_batch")) is not None and _usable(batch):
         unknown = _accumulation(beliefs, settled, script)
-    counted_out = partial(said_lengths.counted_out, words[begin:], declared, python, held)
+    counted_out = partial(said_lengths.counted_out, words[begin:], declared, python, said_lengths.said_in_files(held, python, behind))
     lengths = counted_out(said_lengths.is_length) or training_arguments.lengths(given)
     said = {"config": config, "lengths": lengths, "points": counted_out(wheel_names.counts_points)}
     return _recipe(words, beliefs, doubts, said, unknown=unknown)
+
+
+def _declared(words: Sequence[str], script: Path | None, begin: int) -> list[Flag]:
+    """The settings that the command may say: its script's, those of an installed program or module, and what is known of that."""
+    if script is not None:
+        return [*of_script(script), *hydra_groups.settings(script, words[begin:])]
+    known = families.settings(words)
+    found = programs.installed(words) if not known else None
+    return known if found is None else of_script(found[0], root=found[1])
 
 
 def _accumulation(beliefs: dict[str, Belief], settled: Sequence[Belief], script: Path | None) -> str:
@@ -95,6 +123,8 @@ def _no_batch(words: Sequence[str], begin: int, held: Mapping[str, Any], script:
     """What is said where no batch size was found: that it is counted in tokens, where a setting says so, or where was looked."""
     if script is None and Path(words[0]).name in _SHELLS:
         return f"{' '.join(words[:2])} starts other commands, which aren't read: give the one that trains, with its words"
+    if (known := families.unread(words)) or (known := in_a_list(held)):
+        return known
     keys = [key for values in held.values() for key, _ in configs.leaves(values)]
     spelled = [*(word.partition("=")[0] for word in words[begin:] if word.startswith("-") or "=" in word), *keys]
     if (by_tokens := next((one for one in spelled if wheel_names.by_tokens(batches.name(one))), None)) is not None:
@@ -112,13 +142,12 @@ def _no_batch(words: Sequence[str], begin: int, held: Mapping[str, Any], script:
     )
 
 
-def _unspelled(config: Sequence[str], python: Sequence[Path]) -> Belief | None:
-    """A batch that is known, and not how the command would say it: in a file that a configuration takes in, or in one in Python."""
-    taken_in = [(key, *found) for path in config for key, found in configs.included(path).items()]
-    of_python = [(key, value, str(path)) for path in python for key, value in configs.in_python(path)]
+def _unspelled(python: Sequence[Path]) -> Belief | None:
+    """A batch that is known, and not how the command would say it: in a configuration file in Python."""
     said = {
-        key: Belief(wheel="micro_batch", value=value, spelling=key, source=source)
-        for key, value, source in (*taken_in, *of_python)
+        key: Belief(wheel="micro_batch", value=value, spelling=key, source=str(path))
+        for path in python
+        for key, value in configs.in_python(path)
         if trained_with(key, meaning(key)) in ("micro_batch", batches.WHOLE) and said_lengths.positive(value)
     }
     trained = [belief for key, belief in said.items() if "train" in key.lower()] or list(said.values())
@@ -129,8 +158,7 @@ def _only_its_word_is_missing(belief: Belief) -> str:
     key, value = belief.spelling, belief.value
     return (
         f"the batch is {value} ({key} in {belief.source}), and only how the command says it isn't known: say it in the command, by the "
-        f"script's own option for that (mmengine: --cfg-options {key}={value}; D-FINE: -u {key}={value}; Detectron2: {key} {value}), or "
-        f"write {key} into the file that the command names"
+        f"script's own option for that (mmengine: --cfg-options {key}={value})"
     )
 
 

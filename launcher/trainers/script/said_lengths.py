@@ -11,18 +11,26 @@ from typing import Any
 
 from launcher.adapter import wheel_names
 from launcher.adapter.recognised import typed
-from launcher.trainers.script import batches, configs
+from launcher.trainers.script import batches, configs, overrides
 from launcher.trainers.script.declared import Flag
 from launcher.trainers.script.spelling import YACS, Line
 
 
+def said_in_files(held: Mapping[str, Any], python: Sequence[Path], behind: str | None) -> dict[str, Any]:
+    """Spelling -> value of configuration files. ``behind``: the option by which the command overrules them."""
+    of_python = {f"{behind} {key}=": value for path in python if behind for key, value in configs.in_python(path)}
+    said = {key: value for values in held.values() for key, value in configs.leaves(values)}
+    return {**of_python, **{overrides.spelled(key, behind) or f"config:{key}": value for key, value in said.items()}}
+
+
 def counted_out(
-    words: Sequence[str], declared: Sequence[Flag], python: Sequence[Path], held: Mapping[str, Any], meant: Callable[[str], bool]
+    words: Sequence[str], declared: Sequence[Flag], python: Sequence[Path], files: Mapping[str, Any], meant: Callable[[str], bool]
 ) -> dict[str, int]:
-    """Spelling -> a number of steps, of whichever kind, or of passes over the data, wherever it is said. ``meant``: which names do."""
+    """Spelling -> a number of steps, of whichever kind, or of passes over the data, wherever it is said. ``files``: what
+    ``said_in_files`` gives. ``meant``: which names do."""
     found: dict[str, Any] = {flag.spelling: flag.default for flag in declared}
     found |= {name: value for path in python for name, value in configs.numbers_in_python(path).items() if name in found}
-    found |= {f"config:{key}": value for values in held.values() for key, value in configs.leaves(values)}
+    found |= files
     found = _with_words(found, words)
     numbers = {spelled: value for spelled, value in found.items() if meant(batches.name(spelled)) and positive(value)}
     return {spelled: int(value) for spelled, value in numbers.items() if value == int(value)}
@@ -44,7 +52,7 @@ def is_length(name: str) -> bool:
 
 
 def _name(spelling: str) -> str:
-    return spelling.removeprefix("switch:").split("/")[0].rstrip("=")
+    return spelling.removeprefix("switch:").split("/")[0].rstrip("=").rpartition(" ")[2]
 
 
 def positive(value: Any) -> bool:

@@ -8,8 +8,8 @@ from typing import Any
 
 FORMS = (
     "--flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, config+:key, key= or ++key= (Hydra), SECTION.KEY (yacs), "
-    "env:NAME, call:field (of transformers' TrainingArguments), loader:train.py:31, "
-    "outside (accumulation, and with it a micro_batch that stands in the source), itself, nominal:64 (accumulation)"
+    "env:NAME, --option key= (key=value behind an option), not:SPELLING, call:field (of transformers' TrainingArguments), "
+    "loader:train.py:31, outside (accumulation, and with it a micro_batch that stands in the source), itself, nominal:64 (accumulation)"
 )
 
 OUTSIDE = "outside"
@@ -27,6 +27,12 @@ LOADER = "loader"
 
 CALL = "call:"
 """Spelling of a field of transformers' TrainingArguments that the script's source gives: it is set as the Trainer takes it."""
+
+NOT = "not:"
+"""Before a spelling that says the contrary: ``not:config:disable_gradient_checkpointing``."""
+
+BEHIND = "behind"
+"""Form of ``-u train.batch_size=``: a key and its value behind an option that takes several of them (``--cfg-options a=1 b=2``)."""
 
 NOMINAL = "nominal"
 """``nominal:64``: the script accumulates by itself up to a batch of 64, and not above; what is beyond that is done from outside."""
@@ -66,6 +72,11 @@ class Line:
             pass
         elif form == "switch":
             self._switch(name, bool(value))
+        elif form == "not":
+            self.set(name, not value)
+        elif form == BEHIND:
+            option, _, key = name.partition(" ")
+            self._behind(option, key, _text(value))
         elif form == "word":
             self._word(name, _text(value))
         elif form == "joined":
@@ -80,7 +91,7 @@ class Line:
             return self._last(name) is not None
         if form == "word":
             return self._last(name.lstrip("+"), prefixes=_PLUSES) is not None
-        return form in ("config", "switch", "env")
+        return self.says(name) if form == "not" else form in ("config", "switch", "env", BEHIND)
 
     def _last(self, name: str, *, prefixes: tuple[str, ...] = ("",)) -> int | None:
         """Where the last of the script's own words stands that is this one: alone, joined (--flag=8) or glued (-b8)."""
@@ -119,6 +130,16 @@ class Line:
         else:
             self.words.append(f"{name}={value}")
 
+    def _behind(self, option: str, key: str, value: str) -> None:
+        """In the word that says the key already, else as the first behind the option, which is added where it isn't there."""
+        at = self._last(key)
+        if at is not None:
+            self.words[at] = f"{key}={value}"
+        elif option in self.words[self.begin :]:
+            self.words.insert(self.words.index(option, self.begin) + 1, f"{key}={value}")
+        else:
+            self.words += [option, f"{key}={value}"]
+
     def _switch(self, name: str, on: bool) -> None:
         yes, _, no = name.partition("/")
         own = [word for word in self.words[self.begin :] if word not in (yes, no or yes)]
@@ -134,7 +155,8 @@ _PLUSES = ("", "+", "++")
 
 
 def kind(spelling: str) -> tuple[str, str]:
-    """(form, name) of a spelling: flag, joined (--flag=), switch, config, env, call, loader, word (key=), outside, itself or nominal.
+    """(form, name) of a spelling: flag, joined (--flag=), switch, config, env, call, loader, word (key=), behind (--option key=), not,
+    outside, itself or nominal.
 
     Raises ValueError for anything else.
     """
@@ -142,6 +164,11 @@ def kind(spelling: str) -> tuple[str, str]:
         return spelling, ""
     if nominal := re.fullmatch(rf"{NOMINAL}:([1-9]\d*)", spelling):
         return NOMINAL, nominal[1]
+    if spelling.startswith(NOT):
+        kind(spelling.removeprefix(NOT))
+        return "not", spelling.removeprefix(NOT)
+    if re.fullmatch(r"-[\w-]+ \w[\w./@-]*=", spelling):
+        return BEHIND, spelling[:-1]
     for prefix in ("switch", "config", "config+", "env", "call", LOADER):
         if spelling.startswith(f"{prefix}:") and len(spelling) > len(prefix) + 1:
             return prefix.rstrip("+"), spelling.split(":", 1)[1]

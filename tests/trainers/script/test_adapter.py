@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 import tomllib
 import zipfile
@@ -90,6 +92,36 @@ def test_a_rung_changes_a_copy_of_the_config_and_nothing_else_in_it(tmp_path: Pa
     assert (tmp_path / "c.yaml").read_text() == CONFIG
 
 
+INCLUDED = """\
+import json, sys
+from pathlib import Path
+import yaml
+def load(path):
+    held = yaml.safe_load(open(path))
+    return {**{k: v for one in held.pop("__include__", ()) for k, v in load(Path(path).parent / one).items()}, **held}
+print(json.dumps(load(sys.argv[2])))
+"""
+
+
+def test_a_file_that_another_takes_in_is_read_changed_and_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path, text in {"t.py": INCLUDED, "c.yml": "__include__: [sub/d.yml]\nlr: 1\n", "sub/d.yml": "batch_size: 8  # mine\n"}.items():
+        Path(path).parent.mkdir(exist_ok=True)
+        Path(path).write_text(text)
+    seen = script_recognise.understand([sys.executable, "t.py", "--config", "c.yml"])
+    trainer = TrainerRules(adapter="script", args=dict(seen.args))
+    adapter = ScriptAdapter(Recipe(name="m", ask=dict(seen.ask), trainer=trainer, ladder=LadderRules(order=("micro_batch",))))
+    assert not adapter.check()
+    rung = next(one for one in ladder_of(adapter).rungs if one.micro_batch == 2)
+    command = adapter.full_run(rung, cpu_budget(), folder=tmp_path / "run")
+    for place, text in command.files.items():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+    done = subprocess.run(command.argv, env={**os.environ, **command.env}, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == {"batch_size": 2, "lr": 1}
+    assert command.argv[-1] == "c.yml" and Path("sub/d.yml").read_text() == "batch_size: 8  # mine\n"
+
+
 def test_a_preset_keeps_no_checkpoint_and_a_shorter_segment_does(tmp_path: Path) -> None:
     adapter = ScriptAdapter(project(tmp_path))
     rungs = ladder_of(adapter).rungs
@@ -121,7 +153,7 @@ def test_a_preset_keeps_no_checkpoint_and_a_shorter_segment_does(tmp_path: Path)
         ({"command": "no-such-program x"}, {}, "'no-such-program' is no program"),
         ({"spelled": {"micro_batch": "config:train.bach", "accumulation": "--a", "segment": "--s"}}, {}, "Did you mean 'train.batch'?"),
         ({"spelled": {"micro_batch": "what?", "accumulation": "--a", "segment": "--s"}}, {}, "is no spelling"),
-        ({"config": "other.yaml"}, {}, "doesn't stand in the command"),
+        ({"config": "other.yaml"}, {}, "other.yaml can't be read"),
         ({"spelled": {"micro_batch": "--b", "segment": "--s"}}, {}, "a lower micro-batch needs more accumulation"),
         ({"comand": "x"}, {}, "Did you mean 'command'?"),
         ({}, {"model": "lage"}, "Did you mean 'large'?"),
@@ -213,6 +245,23 @@ def test_only_accumulation_and_with_it_the_micro_batch_can_be_turned_from_outsid
     assert "only accumulation can be outside" in said(micro_batch="--b", accumulation="--a", segment="outside")
     assert "only accumulation can be itself" in said(micro_batch="itself", accumulation="--a", segment="--s")
     assert "can only be split where its steps are held back" in said(micro_batch="outside", accumulation="--a", segment="--s")
+
+
+def test_a_key_goes_behind_the_option_that_takes_it() -> None:
+    line = Line(words=["python", "t.py", "-u", "a=1", "--seed", "0"], begin=2)
+    line.set("-u b.c=", 4)
+    line.set("-u a=", 2)
+    assert line.words == ["python", "t.py", "-u", "b.c=4", "a=2", "--seed", "0"]
+    bare = Line(words=["python", "t.py"], begin=2)
+    bare.set("--cfg-options b=", 4)
+    assert bare.words == ["python", "t.py", "--cfg-options", "b=4"] and bare.says("--cfg-options b=")
+
+
+def test_what_says_the_contrary_is_turned_round() -> None:
+    line = Line(words=["t"])
+    line.set("not:config:disable_gradient_checkpointing", True)
+    line.set("not:switch:--no-ckpt", False)
+    assert line.config == {"disable_gradient_checkpointing": False} and line.words == ["t", "--no-ckpt"]
 
 
 def test_other_spellings_go_to_the_environment_and_the_config() -> None:

@@ -487,20 +487,6 @@ def test_a_whole_batch_and_its_part_are_told_apart(words: str, beliefs: object, 
     ("words", "files", "said"),
     [
         (
-            "--config-file c.yaml",
-            {"c.yaml": "_BASE_: base.yaml\n", "base.yaml": "SOLVER: {IMS_PER_BATCH: 16}\n"},
-            "the batch is 16 (SOLVER.IMS_PER_BATCH in base.yaml)",
-        ),
-        (
-            "-c sub/c.yml",
-            {
-                "sub/c.yml": "__include__: ['../data.yml', 'own.yml']\n",
-                "data.yml": "train_dataloader: {total_batch_size: 32}\n",
-                "sub/own.yml": "val_dataloader: {total_batch_size: 64}\n",
-            },
-            "the batch is 32 (train_dataloader.total_batch_size in sub/../data.yml)",
-        ),
-        (
             "mine.py",
             {"mine.py": "train_dataloader = dict(batch_size=8, sampler=dict(shuffle=True))\nval_dataloader = dict(batch_size=1)\n"},
             "the batch is 8 (train_dataloader.batch_size in mine.py)",
@@ -517,6 +503,105 @@ def test_where_only_the_word_for_a_batch_is_missing_that_is_said(
     with pytest.raises(BadInput) as told:
         recognise.refuse_doubts(recognise.understand(["python", "t.py", *words.split()]), overrides=[])
     assert said in str(told.value) and "only how the command says it isn't known" in str(told.value), told.value
+
+
+_TAKES = "import argparse\np = argparse.ArgumentParser()\np.add_argument({}, nargs='+')\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "files", "batch"),
+    [
+        (
+            "--config-file c.yaml",
+            {"c.yaml": "_BASE_: base.yaml\n", "base.yaml": "SOLVER: {IMS_PER_BATCH: 16}\n"},
+            (16, "SOLVER.IMS_PER_BATCH"),
+        ),
+        (
+            "-c sub/c.yml",
+            {
+                "sub/c.yml": "__include__: ['../data.yml', 'own.yml']\n",
+                "data.yml": "train_dataloader: {total_batch_size: 32}\n",
+                "sub/own.yml": "val_dataloader: {total_batch_size: 64}\n",
+            },
+            (32, "config:train_dataloader.total_batch_size"),
+        ),
+        (
+            "-c sub/c.yml",
+            {
+                "t.py": _TAKES.format("'-u', '--update'"),
+                "sub/c.yml": "__include__: ['../data.yml']\ntrain_dataloader: {total_batch_size: 8}\n",
+                "data.yml": "train_dataloader: {total_batch_size: 32}\n",
+            },
+            (8, "-u train_dataloader.total_batch_size="),
+        ),
+        (
+            "mine.py",
+            {
+                "t.py": _TAKES.format("'--cfg-options'"),
+                "mine.py": "_base_ = ['base.py']\nval_dataloader = dict(batch_size=1)\n",
+                "base.py": "train_dataloader = dict(batch_size=8)\n",
+            },
+            (8, "--cfg-options train_dataloader.batch_size="),
+        ),
+    ],
+)
+def test_a_batch_in_a_file_that_the_configuration_takes_in_is_found(
+    words: str, files: dict[str, str], batch: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path, text in {"t.py": "", **files}.items():
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(text)
+    understood = recognise.understand(["python", "t.py", *words.split()])
+    assert [(one.value, one.spelling) for one in understood.beliefs if one.wheel == "micro_batch"] == [batch], understood
+
+
+@pytest.mark.parametrize(
+    ("words", "files", "key"),
+    [
+        ("llamafactory-cli train f.yml", "disable_gradient_checkpointing: true\nper_device_train_batch_size: 2\n",
+         {"micro_batch": (2, "config:per_device_train_batch_size"), "accumulation": (1, "gradient_accumulation_steps="),
+          "checkpointing": (False, "not:config:disable_gradient_checkpointing")}),
+        ("llamafactory-cli train f.yml", "cutoff_len: 256\n",
+         {"micro_batch": (8, "per_device_train_batch_size="), "accumulation": (1, "gradient_accumulation_steps="),
+          "sequence_length": (256, "config:cutoff_len")}),
+        ("trl grpo --model_name_or_path m", "",
+         {"micro_batch": (8, "--per_device_train_batch_size"), "accumulation": (1, "--gradient_accumulation_steps")}),
+        ("litgpt finetune_lora DIR", "", {"micro_batch": (1, "--train.micro_batch_size"), "accumulation": (16, "itself")}),
+        ("fairseq-train data --batch-size 8 --update-freq 4", "",
+         {"micro_batch": (8, "--batch-size"), "accumulation": (4, "--update-freq")}),
+        ("lerobot-train --policy.type=act", "", {"micro_batch": (8, "--batch_size"), "accumulation": (1, "outside")}),
+    ],
+)  # fmt: skip
+def test_programs_of_well_known_trainers_have_words_that_a_command_need_not_name(
+    words: str, files: str, key: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("f.yml").write_text(files)
+    understood = recognise.understand(words.split())
+    assert {one.wheel: (one.value, one.spelling) for one in understood.beliefs} == key
+
+
+def test_what_modules_add_to_a_parser_that_they_are_handed_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("lib.py").write_text(
+        "def add(p):\n    p.add_argument('--accum', type=int, default=2)\n\ndef other(p):\n    p.add_argument('--batch', default=9)\n"
+    )
+    Path("t.py").write_text(
+        "import argparse, lib\nparser = argparse.ArgumentParser()\nparser.add_argument('--batch_size', default=4)\nlib.add(parser)\n"
+    )
+    understood = recognise.understand(["python", "t.py"])
+    assert {one.wheel: (one.value, one.spelling) for one in understood.beliefs} == {
+        "micro_batch": (4, "--batch_size"), "accumulation": (2, "--accum"),
+    }  # fmt: skip
+
+
+def test_a_batch_within_a_list_of_a_file_is_named_and_not_mistaken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("d.toml").write_text("[[datasets]]\nbatch_size = 4\n")
+    Path("t.py").write_text("import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--batch_size', default=1)\n")
+    with pytest.raises(BadInput, match=r"the batch is 4 \(datasets\[0\]\.batch_size in d\.toml\)"):
+        recognise.refuse_doubts(recognise.understand(["python", "t.py", "--dataset_config", "d.toml"]), overrides=[])
 
 
 @pytest.mark.parametrize(
