@@ -211,6 +211,12 @@ def test_a_crash_in_a_validation_that_was_fast_forwarded_to_is_the_scripts_where
     assert done.verdict.kind is Kind.CRASHED and "is invalid for input of size 192" in done.verdict.why, done.verdict.why
 
 
+def test_gradients_that_a_script_changes_by_hand_are_there_in_fast_forward_too(tmp_path: Path) -> None:
+    """They were cleared when it began."""
+    done = tried("divides_gradients", tmp_path, "--batch-size", "64")
+    assert fits(done) and done.report.facts["forwarded"]
+
+
 def test_gradients_that_a_script_asks_for_by_hand_are_there_in_fast_forward_too(tmp_path: Path) -> None:
     done = tried("asks_for_gradients", tmp_path)
     assert fits(done) and done.report.validation_batches == 1 and said(done, "nothing trains after it")

@@ -162,6 +162,8 @@ class _Steps:
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._stubbed: dict[int, tuple[Any, dict[str, Any]]] = {}
         self._in_backward = False
+        self._lent: list[Any] = []
+        """Parameters whose gradients are zeros that a stubbed backward pass has made."""
 
     def install(self) -> None:
         import torch
@@ -213,6 +215,7 @@ class _Steps:
                 backward(*args, **kwargs)
                 return
             if session.forwarding:
+                self._lend()
                 if session.hand is not None:
                     session.forwarded_step()
                 return
@@ -228,6 +231,22 @@ class _Steps:
             session.backward_done()
 
         return counted
+
+    def _lend(self) -> None:
+        """Gradients for what has none (it was cleared before fast-forward began): a script may change or measure them by hand."""
+        import torch
+
+        parameters = (one for optimizer, _ in self._stubbed.values() for group in optimizer.param_groups for one in group["params"])
+        for one in parameters:
+            if one.requires_grad and one.grad is None:
+                one.grad = torch.zeros_like(one)
+                self._lent.append(one)
+
+    def _take_back(self, *_: Any, **__: Any) -> None:
+        """What was lent is cleared where the script would clear it: it is in nobody's way as it validates."""
+        for one in self._lent:
+            one.grad = None
+        self._lent.clear()
 
     def _unless_forwarding(self, method: Callable[..., Any]) -> Callable[..., Any]:
         session = self._session
@@ -251,6 +270,7 @@ class _Steps:
             for parameter in self._modules.trained():
                 parameter.grad.zero_()  # what is added by hand while nothing is trained
         if not on:
+            self._take_back()
             for optimizer, before in self._stubbed.values():
                 for name in ("step", "zero_grad"):
                     optimizer.__dict__.pop(name, None)
@@ -261,7 +281,7 @@ class _Steps:
             before = {name: optimizer.__dict__[name] for name in ("step", "zero_grad") if name in optimizer.__dict__}
             self._stubbed[id(optimizer)] = (optimizer, before)
             optimizer.__dict__["step"] = _stub_step(session if len(self._stubbed) == 1 else None)
-            optimizer.__dict__["zero_grad"] = _nothing
+            optimizer.__dict__["zero_grad"] = self._take_back
 
 
 def _zero_where_forwarding(gradients: Callable[..., Any], session: Session) -> Callable[..., Any]:
@@ -277,10 +297,6 @@ def _zero_where_forwarding(gradients: Callable[..., Any], session: Session) -> C
         return tuple(one.new_zeros(()).expand_as(one) for one in wanted)
 
     return asked
-
-
-def _nothing(*args: Any, **kwargs: Any) -> None:
-    return None
 
 
 def _stub_step(session: Session | None) -> Callable[..., None]:
