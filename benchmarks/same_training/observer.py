@@ -21,7 +21,7 @@ FULL_RUN = "AUTOFIT_HELD"
 """autofit sets it for the full run alone: trials are seen, too, and told apart by it."""
 
 
-class _Once:
+class Once:
     """A finder that calls ``then`` with a module when it has been imported. One that is only looked for (as transformers does to see
     whether torch is there) is left as it is."""
 
@@ -254,4 +254,4 @@ def _tensors(torch: Any, value: Any) -> list[Any]:
 
 
 if os.environ.get(OUT):
-    sys.meta_path.insert(0, _Once("torch", watch))
+    sys.meta_path.insert(0, Once("torch", watch))

@@ -35,6 +35,10 @@ class Case:
     """The key: optimizer steps that the command makes as it stands; 0 where no number is asked for."""
     refuses: str = ""
     """The key: why nothing with more accumulation may be launched; a part of the words in which that is to be said."""
+    leaves: str = ""
+    """The weights that it leaves, as a pattern in its folder: they are held against those of the plain command."""
+    by_row: bool = False
+    """It draws at random for a batch: row by row (``by_row``), the plain command's weights can be compared."""
     breaks: str = ""
     """What it says where it breaks without autofit, too, here (no card, today's libraries): that must be said, as its own crash."""
 
@@ -64,9 +68,10 @@ CASES: tuple[Case, ...] = (
         name="nanogpt", repo="karpathy/nanoGPT", script="train.py", data="characters", data_at="data/shakespeare_char",
         command=_words(
             "python train.py config/train_shakespeare_char.py --device=cpu --compile=False --eval_iters=4 --log_interval=1 --block_size=64 "
-            "--batch_size=64 --n_layer=4 --n_head=4 --n_embd=128 --max_iters=20 --lr_decay_iters=20 --eval_interval=10 --dropout=0.0"
+            "--batch_size=64 --n_layer=4 --n_head=4 --n_embd=128 --max_iters=20 --lr_decay_iters=20 --eval_interval=10 --dropout=0.0 "
+            "--always_save_checkpoint=True"
         ),
-        batch=64, steps=21,  # its loop ends after the step that is beyond max_iters
+        leaves="out-shakespeare-char/ckpt.pt", by_row=True, batch=64, steps=21,  # its loop ends after the step that is beyond max_iters
     ),
     Case(
         name="unet", repo="milesial/Pytorch-UNet", script="train.py", data="masks", data_at="data", needs=("torch", "torchvision", "wandb"),
@@ -96,7 +101,7 @@ CASES: tuple[Case, ...] = (
             "{data}/val.txt --line_by_line --do_train --max_seq_length 64 --per_device_train_batch_size 64 --max_steps 6 "
             "--output_dir out --save_strategy no --report_to none --use_cpu"
         ),
-        batch=64, steps=6,
+        leaves="out/model.safetensors", by_row=True, batch=64, steps=6,
     ),
     Case(
         name="run_glue_no_trainer", repo="huggingface/transformers", folder="examples/pytorch/text-classification",
@@ -106,7 +111,7 @@ CASES: tuple[Case, ...] = (
             "python run_glue_no_trainer.py --model_name_or_path {data}/model --train_file {data}/train.csv --max_length 64 "
             "--validation_file {data}/val.csv --per_device_train_batch_size 128 --num_train_epochs 1 --seed 1 --output_dir out"
         ),
-        batch=128, steps=6,  # its own accumulation makes a step of the first micro-batch alone
+        leaves="out/model.safetensors", batch=128, steps=6,  # its own accumulation makes a step of the first micro-batch alone
     ),
     Case(
         name="unconditional", repo="huggingface/diffusers", script="examples/unconditional_image_generation/train_unconditional.py",
@@ -123,7 +128,7 @@ CASES: tuple[Case, ...] = (
         name="word_language_model", repo="pytorch/examples", script="word_language_model/main.py", folder="word_language_model",
         data="wikitext", data_at="data/wikitext-2",
         command=_words("python main.py --epochs 1 --batch_size 64 --emsize 256 --nhid 256 --bptt 64 --dropout 0.0"),
-        batch=64, refuses="not a loop over a data loader",
+        leaves="model.pt", batch=64, refuses="not a loop over a data loader",
     ),
     Case(
         name="yolov5", repo="ultralytics/yolov5", script="train.py", data="boxes", needs=("torch", "torchvision", "cv2", "ultralytics"),
@@ -142,7 +147,7 @@ CASES: tuple[Case, ...] = (
             "python train.py --model_type mdx23c --config_path {data}/mine.yaml --results_path out --data_path {data}/train "
             "--valid_path {data}/val --num_workers 0 --device_ids 0"
         ),
-        batch=8, steps=16,  # num_steps in each epoch
+        leaves="out/last_*.ckpt", batch=8, steps=16,  # num_steps in each epoch
     ),
     Case(
         name="run_clm", repo="huggingface/transformers", script="examples/pytorch/language-modeling/run_clm.py", data="text",
@@ -174,7 +179,7 @@ CASES: tuple[Case, ...] = (
         data="mnist_and_two_files", folder="examples/pytorch/basics", data_at="../../Datasets",
         needs=("torch", "torchvision", "lightning", "jsonargparse"), env={"PL_TEST": "1"},
         command=_words("python backbone_image_classifier.py --config {data}/trainer.yaml --config {data}/data.yaml"),
-        batch=16384, steps=8,  # of the second file; the source's own default is 32
+        leaves="checkpoints/*.ckpt", batch=16384, steps=8,  # of the second file; the source's own default is 32
     ),
     Case(
         name="trl_sft", repo="huggingface/trl", script="trl/scripts/sft.py", data="prompts", needs=("torch", "transformers", "trl"),

@@ -122,7 +122,15 @@ def masked(folder: Path) -> None:
         (folder / "model" / name).unlink(missing_ok=True)
     words = json.loads((folder / "model" / "tokenizer_config.json").read_text())
     (folder / "model" / "tokenizer_config.json").write_text(json.dumps({**words, "mask_token": "<unk>"}))
-    config = BertConfig(vocab_size=len(WORDS) + 2, hidden_size=256, num_hidden_layers=4, num_attention_heads=4, intermediate_size=512)
+    config = BertConfig(
+        vocab_size=len(WORDS) + 2,
+        hidden_size=256,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        intermediate_size=512,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
     config.save_pretrained(folder / "model")
 
 
@@ -244,4 +252,7 @@ KINDS = {
 }  # fmt: skip
 
 if __name__ == "__main__":
+    import torch
+
+    torch.manual_seed(0)  # models are made anew for the plain command
     KINDS[sys.argv[1]](Path(sys.argv[2]))

@@ -1,4 +1,4 @@
-"""Launches a case twice, each time in a copy of its repository, and holds what came of it against the case's key."""
+"""Launches a case twice, each time in a copy of its repository, and holds what came of it against the case's key and the plain command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from typing import Any
 from benchmarks.common.rows import ROOT, Row
 from benchmarks.third_party.cases import Case
 
+HERE = Path(__file__).parent
 LONGEST_S = 2400
+ROUNDED = 1e-4
+"""Distance of weights up to which they are the same: a few steps of what is the same lie at 1e-7 to 1e-5, of what isn't above 1e-3."""
 HEADROOM = 0.9
 """What a trial may use of a budget."""
 
@@ -41,7 +44,9 @@ def tried(case: Case, repos: Path, python: str, work: Path) -> Row:
     if second.get("status") == "no_rung_fits":  # most of it is there whatever the batch: a little less than asked, then
         second = place.launch((f"device.memory={int(peak * (1 + case.tight) / 2 / HEADROOM)}",), "tighter")
     row |= {"tight": brief(second), "key": {"batch": case.batch, "steps": case.steps, "refuses": case.refuses}}
-    wrong = differs(case, first, second)
+    if case.leaves and second.get("status") == "done":
+        row["weights"] = place.held_against(Place(case, source, work / f"{case.name}-plain", python))
+    wrong = differs(case, first, second) or silent(row)
     return {**row, "status": "fault" if wrong or row["touched"] else "ok", "why": wrong}
 
 
@@ -59,6 +64,17 @@ def differs(case: Case, asked: Mapping[str, Any], tight: Mapping[str, Any]) -> s
     if case.steps and made is not None and made != case.steps and str(same.get("steps")) == "proven":
         return f"it made {made} optimizer steps of the {case.steps} that are asked, and said nothing of it"
     return ""
+
+
+def silent(row: Row) -> str:
+    """That the weights at the end are others than the plain command's, and nothing was said of it."""
+    weights, same = row.get("weights"), (row["tight"] or {}).get("same_training") or {}
+    if weights is None or weights.get("apart", 1.0) <= ROUNDED:
+        return ""
+    if "apart" not in weights:
+        return f"its weights could not be compared: {weights['why']}"
+    told = any(str(same.get(part)) != "proven" for part in ("gradient", "steps", "schedule", "samples"))
+    return "" if told else f"its weights lie {weights['apart']:.0e} from the plain command's, and nothing was said of it"
 
 
 def unpacked(case: Case, repos: Path) -> Path | None:
@@ -83,17 +99,40 @@ class Place:
         self.data = (self.cwd / case.data_at).resolve() if case.data_at else folder / "data"
         self.home = folder / "home"
         self.home.mkdir()
-        subprocess.run([python, str(Path(__file__).with_name("data.py")), case.data, str(self.data)], check=True)
+        self.python = python
+        subprocess.run([python, str(HERE / "data.py"), case.data, str(self.data)], check=True)
         path = os.pathsep.join([str(Path(python).parent), os.environ["PATH"]])
         caches = {"HF_HOME": str(self.home / "hf"), "TORCH_HOME": str(self.home / "torch"), "XDG_CACHE_HOME": str(self.home / "cache")}
-        self.env = {**os.environ, **caches, **case.env, "PATH": path, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
+        self.env = {**os.environ, **caches, **case.env, "PATH": path, "HF_HUB_OFFLINE": "1"}
+        self.env["PYTHONPATH"] = os.pathsep.join([*([str(self._by_row())] if case.by_row else []), str(ROOT)])
+
+    def _by_row(self) -> Path:
+        place = self.folder / "by_row"
+        place.mkdir()
+        shutil.copy(HERE / "by_row.py", place / "sitecustomize.py")
+        return place
+
+    def words(self) -> list[str]:
+        """The person's own."""
+        return [word.replace("{data}", str(self.data)) for word in self.case.command]
+
+    def held_against(self, plain: Place) -> Row:
+        """How far the weights that were left lie from those that the plain command leaves in its own place; or why that isn't known."""
+        log = plain.folder / "plain.log"
+        with log.open("w") as said:
+            argv = [shutil.which(plain.words()[0], path=plain.env["PATH"]) or plain.words()[0], *plain.words()[1:]]
+            ended = subprocess.run(argv, cwd=plain.cwd, env=plain.env, stdout=said, stderr=said, timeout=LONGEST_S, check=False).returncode
+        files = [newest(one.cwd, self.case.leaves) for one in (plain, self)]
+        if ended or None in files:
+            return {"why": f"the plain command ended with {ended}" if ended else f"no {self.case.leaves} was left"}
+        argv = [self.python, str(HERE / "weights.py"), *map(str, files)]
+        return dict(json.loads(subprocess.run(argv, cwd=self.cwd, capture_output=True, text=True, check=True).stdout.splitlines()[-1]))
 
     def launch(self, words: tuple[str, ...], name: str) -> dict[str, Any]:
         """``autofit run`` with these words, and what it answered; what it touched where nothing should be."""
         before = {**listed(self.folder / "repository"), **listed(self.home)}
-        command = [word.replace("{data}", str(self.data)) for word in self.case.command]
         overrides = ("device=cpu", "trial.timeout_s=900", "trial.proof_timeout_s=900", f"run.root={self.folder / 'runs' / name}", "--json")
-        argv = [sys.executable, "-m", "launcher", "run", *words, *overrides, "--", *command]
+        argv = [sys.executable, "-m", "launcher", "run", *words, *overrides, "--", *self.words()]
         log = self.folder / f"{name}.log"
         with log.open("w") as errors:
             try:
@@ -110,6 +149,10 @@ class Place:
         head = said.partition("autofit takes this for")[2].partition("╭")[0].strip().splitlines()[1:]
         why = [trial["why"] for trial in answer.get("trials", ()) if trial["verdict"] != "fits"][-1:] or said.strip().splitlines()[-1:]
         return {**answer, "touched": touched[:10], "understood": [" ".join(line.split()) for line in head], "said": " ".join(why)[:300]}
+
+
+def newest(folder: Path, pattern: str) -> Path | None:
+    return max(folder.glob(pattern), key=lambda path: path.stat().st_mtime_ns, default=None)
 
 
 def listed(folder: Path) -> dict[str, tuple[int, int]]:

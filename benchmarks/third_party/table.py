@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks.common.rows import ROOT, Row
 from benchmarks.third_party.cases import CASES
+from benchmarks.third_party.play import ROUNDED
 
 DATA = ROOT / "benchmarks" / "results" / "third_party.jsonl"
 TABLE = ROOT / "docs" / "scripts.md"
@@ -34,13 +35,13 @@ def table(every: Iterable[Row]) -> str:
     """The rows for people."""
     lines = [
         "| repository | command | batch, accumulation | with less memory than it asks | effective batch | the same training "
-        "| optimizer steps | full run | folder, caches |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| optimizer steps | weights at the end | full run | folder, caches |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in every:
         cells = [row["repo"], f"`{_script(row['command'])} …`"]
         if row["status"] == "not here":
-            lines.append(f"| {' | '.join([*cells, 'not here: ' + row['why'], *[''] * 6])} |")
+            lines.append(f"| {' | '.join([*cells, 'not here: ' + row['why'], *[''] * 7])} |")
             continue
         lines.append(f"| {' | '.join([*cells, *_told(row)])} |")
     return "\n".join(lines)
@@ -62,18 +63,18 @@ def _told(row: Row) -> list[str]:
     tight = row.get("tight")
     folder = "untouched" if not row["touched"] else f"touched: {', '.join(row['touched'][:3])}"
     if row["status"] == "breaks":
-        return [known, f"breaks without autofit, too, and that is said: {row['why']}", *[""] * 4, folder]
+        return [known, f"breaks without autofit, too, and that is said: {row['why']}", *[""] * 5, folder]
     if tight is None:
-        return [known, f"the asked one: {row['asked']['status']}; {row['why']}", *[""] * 4, folder]
+        return [known, f"the asked one: {row['asked']['status']}; {row['why']}", *[""] * 5, folder]
     if tight["rung"] is None:
         why = row["why"] or f"refused: {row['key']['refuses']}"
-        return [known, f"{tight['status']}: {why}".replace("|", "/").replace("\n", " "), *[""] * 4, folder]
+        return [known, f"{tight['status']}: {why}".replace("|", "/").replace("\n", " "), *[""] * 5, folder]
     first = next((one["verdict"] for one in tight["trials"] if one["verdict"] != "fits"), "fits")
     turned = f"{tight['rung']['micro_batch']} x {tight['accumulation']}{' from outside' if tight['outside'] else ''}"
     memory = tight.get("memory") or {}
     ratio = f", {memory['run_peak_bytes'] / memory['trial_peak_bytes']:.0%} of its trial" if memory.get("run_peak_bytes") else ""
     batch = str(tight["effective_batch"])
-    return [known, f"{first}, then {turned}", batch, _proof(tight), _steps(row), f"{tight['status']}{ratio}", folder]
+    return [known, f"{first}, then {turned}", batch, _proof(tight), _steps(row), _weights(row), f"{tight['status']}{ratio}", folder]
 
 
 PARTS = ("gradient", "steps", "schedule", "samples")
@@ -88,6 +89,17 @@ def _proof(tight: Row) -> str:
     cured = " (put right)" if same["cure"] else ""
     apart = f", updates {same['apart']:.0e} apart" if same["apart"] is not None else ""
     return f"proven{apart}{cured}" if not open_parts else "; ".join(open_parts).replace("|", "/")
+
+
+def _weights(row: Row) -> str:
+    """Against those of the plain command; nothing where they weren't compared."""
+    found = row.get("weights")
+    if not found:
+        return ""
+    if "apart" not in found:
+        return str(found["why"])
+    apart = f"{found['apart']:.0e} from the plain run's"
+    return f"the plain run's ({found['apart']:.0e} apart)" if found["apart"] <= ROUNDED else apart
 
 
 def _steps(row: Row) -> str:
