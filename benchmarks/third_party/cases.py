@@ -25,6 +25,7 @@ class Case:
     needs: tuple[str, ...] = ("torch",)
     """Modules that the scripts' Python must have."""
     env: dict[str, str] = field(default_factory=dict)
+    """{data}, too."""
     enough: str = "6GiB"
     """A CPU's budget in which the command fits as it is."""
     tight: float = 0.8
@@ -193,5 +194,39 @@ CASES: tuple[Case, ...] = (
         name="hydra_template", repo="ashleve/lightning-hydra-template", script="src/train.py", data="whole_mnist", data_at="data",
         needs=("torch", "torchvision", "lightning", "hydra", "rootutils"), env={"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"},
         command=_words("python src/train.py trainer=cpu trainer.max_epochs=1 data.batch_size=16384"),
+    ),
+    Case(
+        name="siamese", repo="pytorch/examples", script="siamese_network/main.py", folder="siamese_network", data="mnist",
+        data_at="../data", needs=("torch", "torchvision"), command=_words("python main.py --epochs 1 --batch-size 1024 --no-accel"),
+        batch=1024,
+    ),
+    Case(
+        name="mnist_rnn", repo="pytorch/examples", script="mnist_rnn/main.py", folder="mnist_rnn", data="mnist", data_at="../data",
+        needs=("torch", "torchvision"), command=_words("python main.py --epochs 1 --batch-size 4096 --test-batch-size 500"),
+        batch=4096, steps=5,
+    ),
+    Case(
+        name="chargpt", repo="karpathy/minGPT", script="projects/chargpt/chargpt.py", folder="projects/chargpt", data="letters",
+        data_at=".", env={"PYTHONPATH": "../.."},
+        command=_words("python chargpt.py --trainer.batch_size=64 --trainer.max_iters=8 --model.model_type=gpt-nano"),
+        batch=64, steps=8,
+    ),
+    Case(
+        name="trl_sft_file", repo="huggingface/trl", script="trl/scripts/sft.py", data="prompts_and_file",
+        needs=("torch", "transformers", "trl"), command=_words("trl sft --config {data}/sft.yaml --output_dir out"),
+        batch=32, steps=19,
+    ),
+    Case(
+        name="st_sts", repo="huggingface/sentence-transformers", data="pairs", data_at="sentence-transformers",
+        script="examples/sentence_transformer/training/sts/training_stsbenchmark.py", folder="examples/sentence_transformer/training/sts",
+        needs=("torch", "sentence_transformers", "datasets"),
+        command=_words("python training_stsbenchmark.py {data}/model"),
+        batch=16, steps=160,
+    ),
+    Case(
+        name="keras_loop", repo="keras-team/keras", script="examples/demo_custom_torch_workflow.py", folder="examples",
+        data="mnist_of_keras", needs=("torch", "keras"),
+        env={"KERAS_HOME": "{data}"}, command=_words("python demo_custom_torch_workflow.py"),
+        batch=64, steps=94,
     ),
 )  # fmt: skip

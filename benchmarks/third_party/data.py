@@ -243,11 +243,60 @@ def prompts(folder: Path) -> None:
         (folder / "set" / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
 
 
+SFT = """model_name_or_path: {0}/model
+dataset_name: {0}/set
+per_device_train_batch_size: 32
+num_train_epochs: 1
+max_length: 64
+gradient_checkpointing: false
+eval_strategy: epoch
+report_to: none
+use_cpu: true
+bf16: false
+"""
+
+
+def prompts_and_file(folder: Path) -> None:
+    """``prompts``, and a configuration of TRL's that names them: FOLDER/sft.yaml."""
+    prompts(folder)
+    (folder / "sft.yaml").write_text(SFT.format(folder))
+
+
+def pairs(folder: Path) -> None:
+    """Pairs of sentences with a score, as the STS benchmark has them (FOLDER/stsb/*.jsonl), and a small BERT: FOLDER/model."""
+    from transformers import BertConfig, BertModel
+
+    masked(folder)
+    (folder / "stsb").mkdir()
+    for name, count in (("train", 640), ("validation", 64), ("test", 64)):
+        both = zip(sentences(count), sentences(count), strict=True)
+        rows = [json.dumps({"sentence1": one, "sentence2": other, "score": at % 6 / 5}) for at, (one, other) in enumerate(both)]
+        (folder / "stsb" / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
+    BertModel(BertConfig.from_pretrained(folder / "model")).save_pretrained(folder / "model")
+
+
+def mnist_of_keras(folder: Path) -> None:
+    """As Keras finds it, whose folder this is: FOLDER/datasets/mnist.npz."""
+    (folder / "datasets").mkdir(parents=True)
+    parts = {
+        f"{part}_{split}": CHANCE.integers(0, most, shape, dtype=np.uint8)
+        for split, count in (("train", 6000), ("test", 1000))
+        for part, most, shape in (("x", 256, (count, 28, 28)), ("y", 10, (count,)))
+    }
+    np.savez(folder / "datasets" / "mnist.npz", **parts)
+
+
+def letters(folder: Path) -> None:
+    """FOLDER/input.txt."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "input.txt").write_text("\n".join(sentences(2000)) + "\n")
+
+
 KINDS = {
     one.__name__: one
     for one in (
         mnist, whole_mnist, twice_mnist, mnist_and_two_files, pictures, masks, characters, text, masked, sentences_in_classes, denoised,
-        wikitext, boxes, stems, prompts,
+        wikitext, boxes, stems, prompts, prompts_and_file, pairs, mnist_of_keras, letters,
     )
 }  # fmt: skip
 

@@ -103,8 +103,10 @@ class Place:
         subprocess.run([python, str(HERE / "data.py"), case.data, str(self.data)], check=True)
         path = os.pathsep.join([str(Path(python).parent), os.environ["PATH"]])
         caches = {"HF_HOME": str(self.home / "hf"), "TORCH_HOME": str(self.home / "torch"), "XDG_CACHE_HOME": str(self.home / "cache")}
-        self.env = {**os.environ, **caches, **case.env, "PATH": path, "HF_HUB_OFFLINE": "1"}
-        self.env["PYTHONPATH"] = os.pathsep.join([*([str(self._by_row())] if case.by_row else []), str(ROOT)])
+        own = {name: value.replace("{data}", str(self.data)) for name, value in case.env.items()}
+        self.env = {**os.environ, **caches, **own, "PATH": path, "HF_HUB_OFFLINE": "1"}
+        places = [*([str(self._by_row())] if case.by_row else []), str(ROOT), *filter(None, [own.get("PYTHONPATH")])]
+        self.env["PYTHONPATH"] = os.pathsep.join(places)
 
     def _by_row(self) -> Path:
         place = self.folder / "by_row"
