@@ -14,6 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+from launcher.adapter import notebooks
+
 
 class _Unknown:
     def __repr__(self) -> str:
@@ -37,6 +39,8 @@ def parsed(path: Path) -> tuple[str, ast.Module | None]:
         source = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return "", None
+    if path.suffix == notebooks.SUFFIX:
+        source = notebooks.source(source)
     tree = _tree(source)
     return (source, tree) if tree is not None else ("", None)
 
@@ -47,6 +51,13 @@ def _tree(source: str) -> ast.Module | None:
         return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return None
+
+
+def place(file: Path, line: int) -> str:
+    """A line of a file in words: ``train.py line 37``; of a notebook the cell, and the line in it."""
+    if file.suffix != notebooks.SUFFIX:
+        return f"{file.name} line {line}"
+    return f"{file.name} {notebooks.cell(file.read_text(encoding='utf-8', errors='replace'), line)}"
 
 
 def files_of(path: Path) -> Sequence[Path]:

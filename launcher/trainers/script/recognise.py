@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter import wheel_names
-from launcher.adapter.python_source import files_of
+from launcher.adapter import notebooks, wheel_names
+from launcher.adapter.python_source import files_of, parsed, place
 from launcher.adapter.recognised import Belief, Doubt, Understood
 from launcher.errors import PLACE, BadInput, Fault
 from launcher.trainers.script import (
@@ -58,6 +59,8 @@ def understand(words: Sequence[str]) -> Understood:
     script, begin = script_of(words)
     if script is not None and not script.is_file():
         raise BadInput([Fault(key=PLACE, found=f"there is no script {script} in {Path.cwd()}", cure="Give its path.")])
+    if script is not None and script.suffix == notebooks.SUFFIX:
+        _refuse_notebook(script)
     behind = overrides.option(script, words) if script is not None else None
     config = tuple(file for path in configs.named(words[begin:]) for file in configs.with_includes(path))  # not those of its launcher
     held = held_files(config)
@@ -94,6 +97,18 @@ def understand(words: Sequence[str]) -> Understood:
     lengths = counted_out(said_lengths.is_length) or training_arguments.lengths(given)
     said = {"config": config, "lengths": lengths, "points": counted_out(wheel_names.counts_points)}
     return _recipe(words, beliefs, doubts, said, unknown=unknown)
+
+
+def _refuse_notebook(path: Path) -> None:
+    """Raises BadInput for one whose cells a trial can't run: they would start programs, or train with what only a script of them is."""
+    found = next(notebooks.programs(path.read_text(encoding="utf-8", errors="replace")), None)
+    if found is not None:
+        cure = "Each trial would really start it. Run it once, then make a comment of that line."
+        raise BadInput([Fault(key=PLACE, found=f"{path.name} starts another program ({found})", cure=cure)])
+    source, _ = parsed(path)
+    if re.search(r"^\s*(from|import) ultralytics\b", source, re.MULTILINE) and ".train(" in source:
+        cure = f"Make one of it, and start that: jupyter nbconvert --to script {path.name}."
+        raise BadInput([Fault(key=PLACE, found=f"{path.name} trains with Ultralytics, which autofit fits in a script", cure=cure)])
 
 
 def _declared(words: Sequence[str], script: Path | None, begin: int) -> list[Flag]:
@@ -165,10 +180,10 @@ def _only_its_word_is_missing(belief: Belief) -> str:
 def _in_source(script: Path) -> dict[str, Belief]:
     """The batch that stands in the script's source: its loader can be made with a smaller one."""
     loader = source_facts.loader_in_source(script)
-    if loader is None:
+    if loader is None or (loader.place and loader.file.endswith(notebooks.SUFFIX)):  # the file of a cell has another name in each run
         return {}
     spelling = f"{LOADER}:{loader.place}" if loader.place else OUTSIDE
-    source = f"{loader.file} line {loader.line}, DataLoader"
+    source = f"{place(script.with_name(loader.file), loader.line)}, DataLoader"
     return {"micro_batch": Belief(wheel="micro_batch", value=loader.batch, spelling=spelling, source=source)}
 
 
@@ -277,7 +292,7 @@ def script_of(words: Sequence[str]) -> tuple[Path | None, int]:
     """The script among the words, or the file of the module that ``-m`` names; and where its own arguments begin."""
     begin = 1
     for at, word in enumerate(words):
-        if word.endswith(".py") and not word.startswith("-"):
+        if word.endswith((".py", notebooks.SUFFIX)) and not word.startswith("-"):
             return Path(word), at + 1
         if word == "-m" and at + 1 < len(words):
             path = Path(*words[at + 1].split("."))

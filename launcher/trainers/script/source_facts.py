@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launcher.adapter import wheel_names
-from launcher.adapter.python_source import Constants, files_of, parsed
+from launcher.adapter.python_source import Constants, files_of, parsed, place
 from launcher.trainers.script.sources import literal
 
 
@@ -91,7 +91,7 @@ def batch_of_a_call(path: Path) -> str:
     for file in files_of(path):
         _, tree = parsed(file)
         for name, function, line, batch in _batches_of_calls(tree) if tree is not None else ():
-            said = f"the batch is {batch} ({name} of {function}, {file.name} line {line})"
+            said = f"the batch is {batch} ({name} of {function}, {place(file, line)})"
             if function.rpartition(".")[2] == "DataLoader":
                 return f"{said}, and which loader trains isn't clear: let it shuffle, or name it (train_loader = DataLoader(...))"
             return (

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.python_source import UNKNOWN, Constants, parsed
+from launcher.adapter.python_source import UNKNOWN, Constants, parsed, place
 from launcher.adapter.recognised import Belief, Doubt
 from launcher.trainers.script.spelling import CALL
 
@@ -124,8 +124,8 @@ def _calls(tree: ast.Module, file: Path, *, pretrained: bool) -> Iterator[Given]
             continue
         given = dict(_keywords(node, known))
         says = {field: value for field, value in given.items() if value is not UNKNOWN}
-        place, unread = f"{file.name} line {node.lineno}", frozenset(given.keys() - says.keys())
-        yield Given(name=name, place=place, says=says, unread=unread, pretrained=pretrained)
+        line, unread = place(file, node.lineno), frozenset(given.keys() - says.keys())
+        yield Given(name=name, place=line, says=says, unread=unread, pretrained=pretrained)
 
 
 def _keywords(node: ast.Call, known: Constants) -> Iterator[tuple[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
@@ -594,6 +595,45 @@ def test_what_modules_add_to_a_parser_that_they_are_handed_counts(tmp_path: Path
     assert {one.wheel: (one.value, one.spelling) for one in understood.beliefs} == {
         "micro_batch": (4, "--batch_size"), "accumulation": (2, "--accum"),
     }  # fmt: skip
+
+
+def _notebook(*cells: str) -> str:
+    return json.dumps({"cells": [{"cell_type": "code", "source": one.splitlines(True)} for one in cells]})
+
+
+_MADE = "loader = DataLoader(d, batch_size=BATCH, shuffle=True)"
+_LOADED = _notebook("from torch.utils.data import DataLoader\n%matplotlib inline\nBATCH = 64", _MADE)
+_GIVEN = _notebook("args = TrainingArguments('out', per_device_train_batch_size=16)\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "batch"),
+    [
+        ("jupyter nbconvert --to notebook --execute n.ipynb", _LOADED, (64, "outside", "n.ipynb cell 2 line 1, DataLoader")),
+        ("papermill n.ipynb out.ipynb", _GIVEN, (16, "call:per_device_train_batch_size", "n.ipynb cell 1 line 1, TrainingArguments")),
+    ],
+)
+def test_a_notebook_is_understood_by_its_cells(
+    words: str, text: str, batch: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("n.ipynb").write_text(text)
+    understood = recognise.understand(words.split())
+    assert [(one.value, one.spelling, one.source) for one in understood.beliefs if one.wheel == "micro_batch"] == [batch]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (_notebook("!pip install x\n"), "n.ipynb starts another program (cell 1: !pip install x)"),
+        (_notebook("from ultralytics import YOLO\nYOLO('a.pt').train(data='d')\n"), "n.ipynb trains with Ultralytics"),
+    ],
+)
+def test_a_notebook_that_a_trial_must_not_run_is_refused(text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("n.ipynb").write_text(text)
+    with pytest.raises(BadInput, match=re.escape(said)):
+        recognise.understand(["papermill", "n.ipynb", "out.ipynb"])
 
 
 def test_a_batch_within_a_list_of_a_file_is_named_and_not_mistaken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
