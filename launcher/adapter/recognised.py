@@ -59,6 +59,8 @@ class Understood:
     """Dotted key -> what a reader of the recipe is told beside it."""
     remarks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Dotted key of a section -> comment lines at its end."""
+    told: str = ""
+    """For people: what the command is that was understood, where they typed one that starts it."""
 
 
 def free_batch(understood: Understood) -> Understood:

@@ -8,11 +8,13 @@ import re
 import shlex
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from launcher.adapter.commands import script_among
 from launcher.adapter.recognised import Understood
 from launcher.adapter.registry import adapters
+from launcher.cli import shell_script
 from launcher.errors import PLACE, BadInput, Fault
 
 
@@ -24,6 +26,8 @@ def understand(words: Sequence[str]) -> Understood:
     if not words:
         raise BadInput([Fault(key=PLACE, found="there is no command", cure="For example: autofit run -- python train.py --batch-size 64.")])
     _refuse_variables(words)
+    if (shell := shell_script.started(words)) is not None:
+        return _in_shell(shell)
     installed = list(adapters())
     for general in (False, True):  # one that takes any command is asked, and may refuse it, only where nobody knows it
         found = [seen for one in installed if one.general is general and (seen := one.recognise(words)) is not None]
@@ -33,6 +37,17 @@ def understand(words: Sequence[str]) -> Understood:
         if found:
             return found[0]
     raise BadInput([Fault(key=PLACE, found="no installed trainer knows this command", cure="Write a recipe for it.")])
+
+
+def _in_shell(shell: shell_script.Started) -> Understood:
+    """The command that a shell script starts, with the variables that it sets."""
+    understood = understand(shell.words)
+    if shell.env and understood.adapter != "script":
+        set_so = " ".join(f"{name}={shlex.quote(value)}" for name, value in shell.env.items())
+        cure = f"Set them before autofit: {set_so} autofit run -- {shlex.join(shell.words)}."
+        raise BadInput([Fault(key=PLACE, found=f"{shell.told}, with variables of the environment", cure=cure)])
+    args = {**understood.args, "env": {**shell.env, **understood.args.get("env", {})}} if shell.env else understood.args
+    return replace(understood, args=args, told=shell.told)
 
 
 def _refuse_variables(words: Sequence[str]) -> None:

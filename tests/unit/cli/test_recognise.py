@@ -330,11 +330,23 @@ def test_a_batch_that_stands_where_it_is_not_changed_is_named(
     assert said in doubt.text
 
 
-def test_a_shell_script_is_not_said_to_have_no_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_shell_script_the_command_that_it_starts_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("train.sh").write_text("python train.py --batch-size 64\n")
-    (doubt,) = recognise.understand(["bash", "train.sh"]).doubts
-    assert doubt.text == "bash train.sh starts other commands, which aren't read: give the one that trains, with its words"
+    Path("train.py").touch()
+    Path("train.sh").write_text("export WANDB_MODE=offline\npython train.py --batch-size 64\n")
+    understood = recognise.understand(["bash", "train.sh"])
+    assert understood.words == ("python", "train.py", "--batch-size", "64") and understood.ask["micro_batch"] == 64
+    assert understood.args["env"] == {"WANDB_MODE": "offline"}
+    assert understood.told == "train.sh line 2 starts: python train.py --batch-size 64"
+
+
+def test_variables_of_a_shell_script_go_before_autofit_where_a_trainer_has_no_place_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.sh").write_text("export A=1\nyolo detect train model=yolo11n.yaml data=d.yaml batch=16\n")
+    with pytest.raises(BadInput, match="A=1 autofit run -- yolo detect train"):
+        recognise.understand(["bash", "train.sh"])
 
 
 def test_a_draft_with_a_small_image_size_is_accepted_by_the_grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
