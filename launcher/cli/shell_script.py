@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import shlex
@@ -38,6 +39,8 @@ class _Script:
     env: dict[str, str] = field(default_factory=dict)
     bin: Path | None = None
     """Of the environment that it activates."""
+    unknown: set[str] = field(default_factory=set)
+    """Variables whose values only a shell works out."""
     found: list[tuple[int, list[str], dict[str, str]]] = field(default_factory=list)
 
     def refuse(self, line: int, why: str) -> BadInput:
@@ -94,7 +97,7 @@ def _read(script: _Script, number: int, line: str) -> None:
     """One command: what it sets is kept, and what it starts."""
     if assigned := re.fullmatch(r"(\w+)=(.*)", line):
         if _NOT_READ.search(line):
-            script.variables.pop(assigned[1], None)  # where it is used, that is told
+            script.unknown.add(assigned[1])  # where it is used, that is told
             return
     elif _NOT_READ.search(line) and line.split()[0] not in _QUIET:
         raise script.refuse(number, f"what it says only a shell works out ({line[:60]})")
@@ -117,21 +120,34 @@ def _words(script: _Script, number: int, line: str) -> tuple[list[str], str]:
 
     def value(match: re.Match[str]) -> str:
         name = match[1] or match[3]
-        if name not in script.variables and match[2] is None and line.split()[0] not in _QUIET:
+        untold = name in script.unknown or (name.isdecimal() and name not in script.variables and match[2] is None)
+        if untold and line.split()[0] not in _QUIET:
             raise script.refuse(number, f"${name} isn't known")
         return script.variables.get(name) or match[2] or ""
 
+    line = _without_comment(line)
     try:
         lexer = shlex.shlex(_VARIABLE.sub(value, line.replace('"$@"', "$@")), posix=True, punctuation_chars=True)
-        lexer.whitespace_split = True
+        lexer.whitespace_split, lexer.commenters = True, ""
         words = list(lexer)
     except ValueError:
         raise script.refuse(number, f"quotes that end elsewhere ({line[:60]})") from None
+    if named := next((word for word in words if glob.has_magic(word) and glob.glob(word)), None):
+        raise script.refuse(number, f"{named} stands for several files")
     at = next((at for at, word in enumerate(words) if set(word) <= set("();<>|&")), len(words))
     begins = at - 1 if at < len(words) and at and words[at][0] in ">&" and words[at - 1] in ("1", "2") else at
     after = words[at : at + 2]
     operator = "".join(after[:1]) if after[:1] != ["|"] or after[1:] == ["tee"] else "".join(after)
     return words[:begins], operator
+
+
+def _without_comment(line: str) -> str:
+    """The line up to a ``#`` that begins a word outside of quotes."""
+    for begin in (match.end() - 1 for match in re.finditer(r"(^|\s)#", line)):
+        before = re.sub(r"\\.", "", line[:begin])
+        if not before.count('"') % 2 and not before.count("'") % 2:
+            return line[:begin]
+    return line
 
 
 _CONTROL = frozenset((

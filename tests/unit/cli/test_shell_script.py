@@ -21,7 +21,7 @@ SCRIPT = """\
 #!/bin/bash
 # prepare: python data.py
 set -euo pipefail
-export OMP_NUM_THREADS=1 HF_HOME=cache
+export OMP_NUM_THREADS=1 HF_HOME=cache PYTHONPATH=$NOT_SET_HERE:src
 BS=${BS:-32}
 NAME="my run"
 mkdir -p .
@@ -37,7 +37,7 @@ def test_variables_continued_lines_and_arguments_are_followed() -> None:
     found = started(["bash", "-x", "train.sh", "--lr", "1e-3"])
     assert found is not None
     assert found.words == ("python", "train.py", "--batch-size", "32", "--name", "my run", "--seed", "7", "--lr", "1e-3")
-    assert found.env == {"OMP_NUM_THREADS": "1", "HF_HOME": "cache", "CUDA_VISIBLE_DEVICES": "0"}
+    assert found.env == {"OMP_NUM_THREADS": "1", "HF_HOME": "cache", "PYTHONPATH": ":src", "CUDA_VISIBLE_DEVICES": "0"}
     assert found.told.startswith("train.sh line 10 starts: python train.py --batch-size 32")
 
 
@@ -54,6 +54,8 @@ def test_an_activated_environment_gives_its_own_program() -> None:
 def test_a_command_in_quotes_and_what_is_no_shell() -> None:
     found = started(["bash", "-c", "A=1 python t.py --b 4 > out.txt"])
     assert found is not None and found.words == ("python", "t.py", "--b", "4") and found.env == {"A": "1"}
+    found = started(["bash", "-c", "python t.py --name 'a # b' exp#1 # --batch-size 4"])
+    assert found is not None and found.words == ("python", "t.py", "--name", "a # b", "exp#1")
     assert started(["python", "t.py"]) is None and started(["bash", "nowhere.sh"]) is None
 
 
@@ -65,10 +67,12 @@ def test_a_command_in_quotes_and_what_is_no_shell() -> None:
         ("for b in 1 2\ndo\npython t.py\ndone\n", "line 1: 'for'"),
         ("N=$(nproc)\npython t.py --workers $N\n", "line 2: $N isn't known"),
         ("python t.py --b $((2*4))\n", "line 1: what it says only a shell works out"),
+        ("python t.py --b $1\n", "line 1: $1 isn't known"),
         ("python a.py && python t.py\n", "line 1: a command with &&"),
         ("python t.py &\n", "line 1: a command with &"),
         ("python t.py | grep loss\n", "line 1: a command with |grep"),
         ("cd src\npython t.py\n", "line 1: it goes to src"),
+        ("python t.py --data *.sh\n", "line 1: *.sh stands for several files"),
         ("mkdir -p out\npython t.py\n", "starts mkdir -p out (line 1) and python t.py (line 2)"),
         ("source setup.sh\npython t.py\n", "line 1: source setup.sh"),
     ],
