@@ -15,7 +15,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
         "gradient_accumulation_steps", "grad_accumulation_steps", "grad_accum_steps", "accumulation_steps", "accum_steps",
         "grad_accum", "accum", "accumulation", "accumulate", "accumulate_grad_batches", "gradient_accumulation", "grad_acc",
         "grad_acc_steps",
-        "accum_iter", "acc_steps", "accumulation_iters", "ga", "update_freq",
+        "accum_iter", "acc_steps", "accumulation_iters", "ga", "update_freq", "iter_size",
     ),
     "segment": ("segment", "segment_samples", "segment_length", "segment_size", "chunk_size", "chunk_length"),
     "sequence_length": (
