@@ -115,6 +115,16 @@ CASES: tuple[Case, ...] = (
         leaves="out/model.safetensors", batch=128, steps=6,  # its own accumulation makes a step of the first micro-batch alone
     ),
     Case(
+        name="run_clip", repo="huggingface/transformers", script="examples/pytorch/contrastive-image-text/run_clip.py", data="captioned",
+        folder="examples/pytorch/contrastive-image-text", needs=("torch", "torchvision", "transformers", "datasets"),
+        command=_words(
+            "python run_clip.py --model_name_or_path {data}/model --train_file {data}/train.json --image_column image_path "
+            "--caption_column caption --max_seq_length 32 --do_train --remove_unused_columns=False --per_device_train_batch_size 64 "
+            "--num_train_epochs 1 --output_dir out --save_strategy no --report_to none --use_cpu"
+        ),
+        batch=64, refuses="its rows see each other",
+    ),
+    Case(
         name="unconditional", repo="huggingface/diffusers", script="examples/unconditional_image_generation/train_unconditional.py",
         folder="examples/unconditional_image_generation", data="denoised",
         needs=("torch", "torchvision", "datasets", "accelerate", "diffusers", "tensorboard"),

@@ -161,6 +161,27 @@ class Accuracy(evaluate.Metric):
 """
 
 
+def captioned(folder: Path) -> None:
+    """FOLDER/train.json, a picture and its caption in each row, and a small CLIP with what prepares its inputs: FOLDER/model."""
+    from PIL import Image
+    from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel
+
+    text(folder)
+    for name in ("config.json", "generation_config.json", "model.safetensors"):
+        (folder / "model" / name).unlink(missing_ok=True)
+    (folder / "images").mkdir()
+    captions = sentences(192)
+    for number in range(len(captions)):
+        Image.fromarray(CHANCE.integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(folder / "images" / f"{number}.png")
+    rows = [json.dumps({"image_path": str(folder / "images" / f"{at}.png"), "caption": one}) for at, one in enumerate(captions)]
+    (folder / "train.json").write_text("\n".join(rows) + "\n")
+    part = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 3, "num_attention_heads": 4, "projection_dim": 64}
+    words = {**part, "vocab_size": len(WORDS) + 2, "max_position_embeddings": 64, "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
+    config = CLIPConfig(text_config=words, vision_config={**part, "image_size": 64, "patch_size": 16}, projection_dim=64)
+    CLIPModel(config).save_pretrained(folder / "model")
+    CLIPImageProcessor(size={"shortest_edge": 64}, crop_size={"height": 64, "width": 64}).save_pretrained(folder / "model")
+
+
 def denoised(folder: Path) -> None:
     """``pictures``, and a small U-Net's configuration: FOLDER/unet/config.json."""
     pictures(folder, size=32)
@@ -295,7 +316,8 @@ def letters(folder: Path) -> None:
 KINDS = {
     one.__name__: one
     for one in (
-        mnist, whole_mnist, twice_mnist, mnist_and_two_files, pictures, masks, characters, text, masked, sentences_in_classes, denoised,
+        mnist, whole_mnist, twice_mnist, mnist_and_two_files, pictures, masks, characters, text, masked, sentences_in_classes,
+        captioned, denoised,
         wikitext, boxes, stems, prompts, prompts_and_file, pairs, mnist_of_keras, letters,
     )
 }  # fmt: skip
