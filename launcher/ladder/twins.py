@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -19,6 +19,10 @@ APART_LATER = 1e-2
 """Of the steps after it, which begin at weights that differ by rounding."""
 ROUNDED = 2.5
 """Times the rounding of the weights' kind of number, where that is more (2e-2 of bfloat16): not all can be compared in single precision."""
+STRAYED = 1e-6
+"""Relative distance that weights may go between two micro-batches of a step: what a normalization that is made anew rounds them by."""
+UNEVEN = 1e-2
+"""Of what two micro-batches of the same row add to the gradients."""
 ALMOST = 1e-3
 """A factor this near k or 1/k is that."""
 
@@ -30,6 +34,7 @@ class FindingKind(StrEnum):
     SCALE = "scale"  # every gradient is k times, or a k-th of, the asked one's
     WEIGHTED = "weighted"  # each micro-batch is averaged by itself, whatever its number of targets
     ROWS_SEE = "rows_see_each_other"  # a loss or a layer that looks across the batch
+    BY_HAND = "weights_by_hand"  # something else than an optimizer changes weights at every micro-batch
     SETTINGS = "other_settings"  # learning rate, or another number of the optimizer
     SAMPLES = "other_samples"  # an optimizer step is made of another number of samples
     PASSES = "other_passes"  # a pass over the data takes another number of them
@@ -68,6 +73,10 @@ class Step:
     weights: str = ""
     epsilon: float = 0.0
     """Rounding of the kind of number that the weights are; of an optimizer's first step."""
+    strayed: float = 0.0
+    """How far the weights had gone by then from where they were at the first backward pass, though no step was made; of a first step."""
+    uneven: float = 0.0
+    """How differently its micro-batches added to the gradients, where each is the same row; of a first step."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,7 +151,7 @@ def compare(first: Twin, others: Sequence[Twin]) -> Finding:
     """The decision tree: what can't be compared, then settings, then gradients. Where those are the same, so were the rows, whatever else
     was drawn and left out (the end of a pass that is dropped)."""
     found = _gradients(others, first)
-    checks: list[Callable[[Twin, Twin], Finding | None]] = [_unseen, _repeats, _samples, _passes, settings_apart]
+    checks: list[Callable[[Twin, Twin], Finding | None]] = [_unseen, _strays, _begins, _repeats, _samples, _passes, settings_apart]
     if found.kind is not FindingKind.SAME:
         checks.insert(-1, _rows)
     for check in checks:
@@ -164,6 +173,20 @@ def _unseen(first: Twin, other: Twin) -> Finding | None:
             return _uncomparable(f"of {twin.layout} nothing was seen: {twin.why}")
     if first.optimizers != other.optimizers:
         return _uncomparable(f"{len(other.optimizers)} optimizers step at {other.layout}, {len(first.optimizers)} at {first.layout}")
+    return None
+
+
+def _strays(first: Twin, other: Twin) -> Finding | None:
+    """Whether weights change between the micro-batches of a step, which one micro-batch has none of (a decay, or noise, by hand)."""
+    far = max(other.of(one)[0].strayed - first.of(one)[0].strayed for one in first.optimizers)
+    if far <= max(STRAYED, *(ROUNDED * first.of(one)[0].epsilon for one in first.optimizers)):
+        return None
+    why = f"something else than its optimizer changes its weights at every micro-batch (by {far:.1g} in a step at {other.layout})"
+    return Finding(kind=FindingKind.BY_HAND, why=why, apart=far)
+
+
+def _begins(first: Twin, other: Twin) -> Finding | None:
+    """Whether both begin with the same weights, and their rows are seen."""
     if any(first.of(one)[0].weights != other.of(one)[0].weights for one in first.optimizers):
         return _uncomparable("its weights begin differently each time")
     if not first.rows or not other.rows:
@@ -298,6 +321,9 @@ def with_one_row(different: Finding, first: Twin, other: Twin) -> Finding:
     held = _held(other, 0)
     if different.kind is not FindingKind.DIFFERENT or not any(math.isfinite(one.length_first) and one.length_first for one, _ in held):
         return different
+    if any(step.uneven > max(UNEVEN, ROUNDED * step.epsilon) for step in (other.of(one)[0] for one in other.optimizers)):
+        why = f"its micro-batches are trained on differently, one after another ({different.apart or 0:.1%} apart): something counts them"
+        return replace(different, why=why)
     if any(figures.length_first and figures.length <= APART * figures.length_first for figures, _ in held):
         return _see_each_other(different)
     if all(figures.rest <= max(APART, rounding) for figures, rounding in held):

@@ -161,6 +161,8 @@ def _last_words(log: Path) -> str:
 
 
 def _step(said: Mapping[str, Any]) -> Step:
-    known = {key: said[key] for key in ("optimizer", "rows", "backwards", "passes", "weights", "epsilon") if key in said}
+    known = {
+        key: said[key] for key in ("optimizer", "rows", "backwards", "passes", "weights", "epsilon", "strayed", "uneven") if key in said
+    }
     against = TwinFigures(**said["against"]) if "against" in said else None
     return Step(**known, settings=tuple(said["settings"]), against=against)

@@ -26,6 +26,8 @@ def twin(
     weights: str = "w",
     epsilon: float = 0.0,
     mismatch: str = "",
+    strayed: float = 0.0,
+    uneven: float = 0.0,
 ) -> Twin:
     """A twin of so many steps; ``apart``: it is not the first. ``rows_each``: samples of a step, where they aren't as told."""
     each, made = rows_each or micro_batch * accumulation, []
@@ -41,6 +43,8 @@ def twin(
                 against=None if apart is None or number > 2 else figures,
                 weights=weights if number == 0 else "",
                 epsilon=epsilon if number == 0 else 0.0,
+                strayed=strayed if number == 0 else 0.0,
+                uneven=uneven if number == 0 else 0.0,
             )
         )  # fmt: skip
     rows = tuple(f"row {number}" for number in range(each * steps))

@@ -63,8 +63,14 @@ for epoch in range(10**6 if args.steps else args.epochs):
     loader = DataLoader(TensorDataset(inputs, labels), args.batch_size, shuffle=True)
     for number, (batch, target) in enumerate(loader, start=1):
         loss = loss_of(batch, target)
+        if args.kind == "anneals":  # a part of the loss that grows with every batch
+            loss = loss + min(batches / 50, 1.0) * net(batch).square().mean()
         (loss if args.kind in ("adds_up", "sum") else loss / args.accum).backward()
         batches += 1
+        if args.kind == "decays":  # by hand, with every batch
+            with torch.no_grad():
+                for one in net.parameters():
+                    one.mul_(1 - 2e-5)
         ends = args.kind == "steps_at_the_end" and (number == len(loader) or number % args.accum == 0)
         if ends or (args.kind != "steps_at_the_end" and (batches - (args.kind == "first_alone")) % args.accum == 0):  # as counted from 0
             nn.utils.clip_grad_norm_(net.parameters(), 1.0)

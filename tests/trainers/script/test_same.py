@@ -58,6 +58,16 @@ def test_rows_that_see_each_other_are_refused_by_name(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [("decays", "something else than its optimizer changes its weights at every micro-batch"), ("anneals", "something counts them")],
+)
+def test_what_a_script_does_at_every_batch_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, why: str) -> None:
+    found = proven(tmp_path, monkeypatch, kind)
+    assert why in found.refused and found.job is None, found
+
+
+@pytest.mark.slow
 def test_class_weights_are_put_right_and_the_run_carries_what_was_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = proven(tmp_path, monkeypatch, "weighted")
     assert found.same.proven and not found.refused and found.same.cure == {"update": "targets_divided"}, found

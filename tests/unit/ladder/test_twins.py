@@ -161,6 +161,20 @@ def test_what_cant_be_compared_is_said_with_its_reason(changed: Twin, said: str)
     assert found.kind is FindingKind.UNCOMPARABLE and said in found.why
 
 
+def test_weights_that_change_between_micro_batches_are_told_though_the_gradients_hardly_show_it() -> None:
+    found = compare(first(), [twin(1, 4, apart=3e-5, weights="other", strayed=2e-5)])
+    assert found.kind is FindingKind.BY_HAND and "something else than its optimizer changes its weights" in found.why
+    assert compare(first(), [twin(1, 4, apart=1e-7, strayed=1e-7)]).kind is FindingKind.SAME, "normalized anew, it is rounded"
+    assert compare(first(strayed=2e-5), [twin(1, 4, apart=1e-7, strayed=2e-5)]).kind is FindingKind.SAME
+
+
+def test_micro_batches_of_one_row_that_are_trained_on_differently_are_no_rows_that_see_each_other() -> None:
+    found = compare(first(), [twin(1, 4, apart=0.5, rest=0.5)])
+    counted = with_one_row(found, first(), twin(1, 4, apart=0.5, rest=0.5, uneven=0.4))
+    assert counted.kind is FindingKind.DIFFERENT and "something counts them" in counted.why
+    assert with_one_row(found, first(), twin(1, 4, apart=0.5, rest=0.5)).kind is FindingKind.ROWS_SEE
+
+
 def test_a_step_that_ends_a_pass_early_is_held_against_the_first_twins_own() -> None:
     ragged = replace(first(), steps=tuple(replace(one, rows=rows) for one, rows in zip(first().steps, (4, 8, 10), strict=True)))
     other = twin(1, 4, apart=1e-7)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from . import still
+from .between import Between
 from .first import First
 from .rows import Rows, digest
 from .still import AtRest
@@ -46,6 +47,7 @@ class Updates:
         """Those that have been called."""
         self.facts: dict[str, Any] = {}
         self._began = 0.0
+        self._between = Between(_values)
         self._ended = False
         self._owner = os.getpid()
 
@@ -76,15 +78,27 @@ class Updates:
         @functools.wraps(backward)
         def counted(*args: Any, **kwargs: Any) -> None:
             if not self._depth:
-                self.backwards += 1
-                self._rows.backward()
+                self._begins_backward()
             self._depth += 1
             try:
                 backward(*args, **kwargs)
             finally:
                 self._depth -= 1
+            if not self._depth and not self.steps and self._told.same_row:
+                self._between.added(self._trained)
 
         torch.autograd.backward = counted
+
+    @property
+    def _trained(self) -> list[Any]:
+        """Parameters of all optimizers, each once."""
+        return list({id(one): one for optimizer in self._made for one in _parameters(optimizer)}.values())
+
+    def _begins_backward(self) -> None:
+        if not self.backwards:
+            self._between.begins(self._trained)
+        self.backwards += 1
+        self._rows.backward()
 
     def _clipping(self, torch: Any) -> None:
         place = torch.nn.utils.clip_grad
@@ -164,6 +178,7 @@ class Updates:
             if not count:
                 step["weights"] = _weights(optimizer)
                 step["epsilon"] = max((_epsilon(one) for one in _parameters(optimizer)), default=0.0)
+                step |= {"strayed": self._between.strayed(_parameters(optimizer)), "uneven": self._between.uneven}
             step |= self._held(gradients, f"gradients-{number}-{count}.pt")
         self._clipped.clear()
         self._counts[number] = count + 1
