@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from launcher.forecast.caching_allocator import Full, SimulatedAllocator
+from launcher.forecast.expandable_segments import ExpandableAllocator
 from launcher.shared.report import Phase
 from launcher.shared.trace import Began, Convolved, Gave, Took, TraceEvent
 
@@ -48,7 +49,7 @@ def replay(
     Without one, each phase begins with no segment that holds nothing: what it uses is then its own need, and not what the phase before
     had left lying about.
     """
-    card = SimulatedAllocator(capacity=capacity, expandable=expandable)
+    card = (ExpandableAllocator if expandable else SimulatedAllocator)(capacity=capacity)
     uses: list[Use] = []
     phase, highest, multiplied = Phase.START.value, 0, [False, False]
     for event in events:
