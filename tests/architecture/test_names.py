@@ -5,19 +5,32 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 
+from launcher.shared import report
 from tests.architecture.rooms import PACKAGE, Tree
 from tests.helpers.places import ROOT
 
-ALIKE = {"Argument", "Collate", "Hooks", "NotCovered", "Plan", "Probe", "Refused", "TreatmentKind"}
-"""The same thing in two trainers, or for two libraries: none of them may import the other's."""
+ALIKE = {"Argument", "Collate", "Hooks", "NotCovered", "NotExact", "Plan", "Probe", "Refused", "TreatmentKind"}
+"""The same thing in two trainers, for two libraries, or on both sides of a wall: none of them may import the other's."""
 
 
-def test_a_public_class_has_a_name_of_its_own() -> None:
+def classes() -> dict[str, list[str]]:
+    """Public class -> modules that have one of that name."""
     places: dict[str, list[str]] = defaultdict(list)
     for module, tree in Tree(ROOT).parsed.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(module.removeprefix(PACKAGE + "."))
+    return places
+
+
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    places = classes()
     shared = {name: modules for name, modules in places.items() if len(modules) > 1}
     assert shared.keys() == ALIKE, shared
     assert all(module.startswith("trainers.") for modules in shared.values() for module in modules)
+
+
+def test_exceptions_that_a_report_names_are_there() -> None:
+    """A trial's child is judged by the names of what it raised: a class that is renamed must be renamed there, too."""
+    named = {report.OVER_CAP, report.BUDGET_ERROR, report.CARD_TAKEN, report.NOT_EXACT}
+    assert named <= classes().keys()

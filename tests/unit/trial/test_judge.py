@@ -266,7 +266,7 @@ def test_page_locked_memory_has_a_cure_of_its_own() -> None:
 def test_a_card_that_others_came_to_is_never_this_rungs_out_of_memory() -> None:
     verdict = judged(failed(CUDA_2_1), device="cuda", returncode=1, taken="2.0 GiB of cuda:0 are free")
     assert (verdict.kind, verdict.lower_rung_may_help) == (Kind.CARD_TAKEN, False)
-    taken = judged(failed("CardTaken: the trainer is allowed 9 bytes", ("CardTaken", "BudgetError")), device="cuda", returncode=1)
+    taken = judged(failed("BudgetTaken: the trainer is allowed 9 bytes", ("BudgetTaken", "BudgetError")), device="cuda", returncode=1)
     assert (taken.kind, taken.why) == (Kind.CARD_TAKEN, "the trainer is allowed 9 bytes")
 
 

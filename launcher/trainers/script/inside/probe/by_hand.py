@@ -19,7 +19,7 @@ UNSEEN = (
 )
 
 
-class AccumulationNotProven(RuntimeError):
+class NotExact(RuntimeError):
     """The rung's accumulation can't be proven. The message says why, and what would work."""
 
 

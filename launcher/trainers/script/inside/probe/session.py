@@ -312,7 +312,7 @@ class Session:
             self.hand = by_hand.Hand()
             assert self.recorder is not None
             if self.told > 1:
-                self.recorder.failed(by_hand.AccumulationNotProven(by_hand.UNSEEN))
+                self.recorder.failed(by_hand.NotExact(by_hand.UNSEEN))
                 self._leave(1)
             self.recorder.note(by_hand.NOTE)
             for act in self.on_hand:
