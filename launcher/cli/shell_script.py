@@ -15,7 +15,7 @@ from launcher.errors import PLACE, BadInput, Fault
 _SHELLS = ("bash", "sh", "dash", "zsh")
 _QUIET = frozenset(("set", "shopt", "echo", "printf", "pwd", "date", "true", ":", "wait", "nvidia-smi", "hostname", "which"))
 """Commands that change nothing for the one that trains."""
-_NOT_READ = re.compile(r"\$\(|`|\\\$|'[^']*\$[^']*'|\$\{\w+[^}\w:]|\$\{\w+:[^-]")
+_NOT_READ = re.compile(r"\$\(|`|\\\$|'[^']*\$[^']*'|\$\{\w+[^}\w:]|\$\{\w+:[^-]|[\"'][();<>|&\s]*[();<>|&][();<>|&\s]*[\"']")
 """What only a shell works out."""
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}|\$(\w+|[@*])")
 
@@ -134,7 +134,7 @@ def _words(script: _Script, number: int, line: str) -> tuple[list[str], str]:
         raise script.refuse(number, f"quotes that end elsewhere ({line[:60]})") from None
     if named := next((word for word in words if glob.has_magic(word) and glob.glob(word)), None):
         raise script.refuse(number, f"{named} stands for several files")
-    at = next((at for at, word in enumerate(words) if set(word) <= set("();<>|&")), len(words))
+    at = next((at for at, word in enumerate(words) if word and set(word) <= set("();<>|&")), len(words))
     begins = at - 1 if at < len(words) and at and words[at][0] in ">&" and words[at - 1] in ("1", "2") else at
     after = words[at : at + 2]
     operator = "".join(after[:1]) if after[:1] != ["|"] or after[1:] == ["tee"] else "".join(after)

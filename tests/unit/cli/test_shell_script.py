@@ -54,8 +54,8 @@ def test_an_activated_environment_gives_its_own_program() -> None:
 def test_a_command_in_quotes_and_what_is_no_shell() -> None:
     found = started(["bash", "-c", "A=1 python t.py --b 4 > out.txt"])
     assert found is not None and found.words == ("python", "t.py", "--b", "4") and found.env == {"A": "1"}
-    found = started(["bash", "-c", "python t.py --name 'a # b' exp#1 # --batch-size 4"])
-    assert found is not None and found.words == ("python", "t.py", "--name", "a # b", "exp#1")
+    found = started(["bash", "-c", "python t.py --none '' --name 'a # b' exp#1 # --batch-size 4"])
+    assert found is not None and found.words == ("python", "t.py", "--none", "", "--name", "a # b", "exp#1")
     assert started(["python", "t.py"]) is None and started(["bash", "nowhere.sh"]) is None
 
 
@@ -67,6 +67,7 @@ def test_a_command_in_quotes_and_what_is_no_shell() -> None:
         ("for b in 1 2\ndo\npython t.py\ndone\n", "line 1: 'for'"),
         ("N=$(nproc)\npython t.py --workers $N\n", "line 2: $N isn't known"),
         ("python t.py --b $((2*4))\n", "line 1: what it says only a shell works out"),
+        ("python t.py --arrow '>' --b 8\n", "line 1: what it says only a shell works out"),
         ("python t.py --b $1\n", "line 1: $1 isn't known"),
         ("python a.py && python t.py\n", "line 1: a command with &&"),
         ("python t.py &\n", "line 1: a command with &"),
