@@ -78,9 +78,15 @@ def silent(row: Row) -> str:
 
 
 def unpacked(case: Case, repos: Path) -> Path | None:
-    owner, name = case.repo.split("/")
-    places = (repos / name, repos / f"{owner}+{name}", repos / owner / name)
-    return next((place for place in places if (place / case.script).is_file()), None)
+    place = place_of(case.repo, repos)
+    return place if place is not None and (place / case.script).is_file() else None
+
+
+def place_of(repo: str, repos: Path) -> Path | None:
+    """Where a repository lies, of the ways in which it may."""
+    owner, name = repo.split("/")
+    places = (repos / f"{owner}+{name}", repos / owner / name, repos / name)
+    return next((place for place in places if place.is_dir()), None)
 
 
 def lacking(case: Case, python: str) -> list[str]:

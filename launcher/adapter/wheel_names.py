@@ -69,7 +69,7 @@ def whole(name: str) -> bool:
 def unit(name: str) -> bool:
     """Whether a setting says what a batch is counted in: ``--batch_size_type frame``."""
     words = frozenset(_words(name))
-    return "batch" in words and bool(words & {"type", "unit", "by"}) and not words & _EVALUATION
+    return words == {"dynamic", "batching"} or ("batch" in words and bool(words & {"type", "unit", "by"}) and not words & _EVALUATION)
 
 
 _OTHER_UNITS = re.compile(r"(frame|token|second|duration|numel|length|bin)", re.IGNORECASE)
@@ -77,7 +77,7 @@ _OTHER_UNITS = re.compile(r"(frame|token|second|duration|numel|length|bin)", re.
 
 def other_unit(value: object) -> bool:
     """Whether a batch that is counted so has no fixed number of samples."""
-    return isinstance(value, str) and _OTHER_UNITS.match(value) is not None
+    return value is True or (isinstance(value, str) and _OTHER_UNITS.match(value) is not None)
 
 
 _PER_BATCH = frozenset(("tokens", "frames"))

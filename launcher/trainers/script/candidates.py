@@ -105,9 +105,10 @@ def other_unit(found: Sequence[Belief]) -> Belief | None:
 
 
 def counts_otherwise(belief: Belief, unit: Belief) -> str:
-    counted, said = str(unit.value).removesuffix("s"), f"{unit.spelling} {unit.value}, {unit.source}"
+    counted = f"counts {str(unit.value).removesuffix('s')}s and not samples" if unit.value is not True else "isn't what batches hold"
+    said = f"{unit.spelling} {unit.value}, {unit.source}"
     return (
-        f"{belief.spelling} {belief.value} counts {counted}s and not samples ({said}): they hold a varying number of samples, which "
+        f"{belief.spelling} {belief.value} {counted} ({said}): they hold a varying number of samples, which "
         "autofit can't keep at one effective batch. Count them in samples, where the script can, or launch it without autofit"
     )
 

@@ -62,7 +62,8 @@ def understand(words: Sequence[str]) -> Understood:
     if script is not None and script.suffix == notebooks.SUFFIX:
         _refuse_notebook(script)
     behind = overrides.option(script, words) if script is not None else None
-    config = tuple(file for path in configs.named(words[begin:]) for file in configs.with_includes(path))  # not those of its launcher
+    named = configs.named(words[begin:]) or _named_in_source(script)  # not those of its launcher
+    config = tuple(file for path in named for file in configs.with_includes(path))
     held = held_files(config)
     declared = _declared(words, script, begin)
     python = [Path(word) for word in words[begin:] if word.endswith(".py") and Path(word).is_file()]
@@ -109,6 +110,13 @@ def _refuse_notebook(path: Path) -> None:
     if re.search(r"^\s*(from|import) ultralytics\b", source, re.MULTILINE) and ".train(" in source:
         cure = f"Make one of it, and start that: jupyter nbconvert --to script {path.name}."
         raise BadInput([Fault(key=PLACE, found=f"{path.name} trains with Ultralytics, which autofit fits in a script", cure=cure)])
+
+
+def _named_in_source(script: Path | None) -> tuple[str, ...]:
+    """The configuration file that the script's source names: the only one that says a batch."""
+    files = [str(path) for path in source_facts.files_named(script, configs.SUFFIXES)] if script is not None else []
+    said = [path for path in files if any(one.wheel in ("micro_batch", batches.WHOLE) for one in in_config(held_files([path]), None))]
+    return tuple(said) if len(said) == 1 else ()
 
 
 def _declared(words: Sequence[str], script: Path | None, begin: int) -> list[Flag]:

@@ -92,6 +92,11 @@ def test_a_rung_changes_a_copy_of_the_config_and_nothing_else_in_it(tmp_path: Pa
     assert (tmp_path / "c.yaml").read_text() == CONFIG
 
 
+NAMED = """\
+import json
+from pathlib import Path
+print(json.dumps(json.loads((Path(__file__).parent / "config.json").read_text())))
+"""
 INCLUDED = """\
 import json, sys
 from pathlib import Path
@@ -103,12 +108,25 @@ print(json.dumps(load(sys.argv[2])))
 """
 
 
-def test_a_file_that_another_takes_in_is_read_changed_and_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("words", "files", "read"),
+    [
+        (
+            "--config c.yml",
+            {"t.py": INCLUDED, "c.yml": "__include__: [sub/d.yml]\nlr: 1\n", "sub/d.yml": "batch_size: 8  # mine\n"},
+            {"batch_size": 2, "lr": 1},
+        ),
+        ("", {"t.py": NAMED, "config.json": '{"train": {"batch_size": 8}, "lr": 1}'}, {"train": {"batch_size": 2}, "lr": 1}),
+    ],
+)
+def test_a_file_that_the_command_does_not_name_is_read_changed_and_stays_as_it_is(
+    words: str, files: dict[str, str], read: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    for path, text in {"t.py": INCLUDED, "c.yml": "__include__: [sub/d.yml]\nlr: 1\n", "sub/d.yml": "batch_size: 8  # mine\n"}.items():
+    for path, text in files.items():
         Path(path).parent.mkdir(exist_ok=True)
         Path(path).write_text(text)
-    seen = script_recognise.understand([sys.executable, "t.py", "--config", "c.yml"])
+    seen = script_recognise.understand([sys.executable, "t.py", *words.split()])
     trainer = TrainerRules(adapter="script", args=dict(seen.args))
     adapter = ScriptAdapter(Recipe(name="m", ask=dict(seen.ask), trainer=trainer, ladder=LadderRules(order=("micro_batch",))))
     assert not adapter.check()
@@ -118,8 +136,8 @@ def test_a_file_that_another_takes_in_is_read_changed_and_stays_as_it_is(tmp_pat
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
     done = subprocess.run(command.argv, env={**os.environ, **command.env}, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == {"batch_size": 2, "lr": 1}
-    assert command.argv[-1] == "c.yml" and Path("sub/d.yml").read_text() == "batch_size: 8  # mine\n"
+    assert json.loads(done.stdout) == read
+    assert command.argv[1:] == ("t.py", *words.split()) and {path: Path(path).read_text() for path in files} == files
 
 
 def test_a_preset_keeps_no_checkpoint_and_a_shorter_segment_does(tmp_path: Path) -> None:
