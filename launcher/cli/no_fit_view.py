@@ -97,12 +97,15 @@ def _memory_for(need: Need | None, job: Job) -> str:
     """How much memory the cheapest rung that was tried would need, as it was seen."""
     if need is None:
         return ""
+    rung = need.trial.rung
+    if not need.measured and need.needed_bytes <= job.budget.cap_bytes:
+        return f"Nearest: rung {rung.index} ({words(rung)}); how much it needs was not seen: {need.trial.verdict.why}. "
     budget = headroom.budget_for(need.needed_bytes, job.budget.headroom, kind=job.budget.kind)
     rounded = -(-budget // MIB) if budget < GIB else -(-budget * 10 // GIB) / 10
     unit = "MiB" if budget < GIB else "GiB"
     least = "" if need.measured else "at least "
     return (
-        f"Nearest: rung {need.trial.rung.index} ({words(need.trial.rung)}) needs {least}{format_size(need.needed_bytes)} in phase "
+        f"Nearest: rung {rung.index} ({words(rung)}) needs {least}{format_size(need.needed_bytes)} in phase "
         f"{need.trial.verdict.phase}, which {least}device.memory={rounded:g}{unit} holds. "
     )
 

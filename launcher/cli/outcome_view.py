@@ -106,7 +106,8 @@ def _going_on(console: Console, fit: Fit) -> None:
         prose.command(console, f"autofit resume {shlex.quote(str(fit.job.folder.path))}", before="to go on from it: ")
         return
     if resuming(fit.job.adapter).keeps() is None:
-        prose.say(console, "no checkpoint is left to go on from")
+        known = "autofit knows no checkpoint to go on from (trainer.args.resume says how this script does)"
+        prose.say(console, f"{known}; what the script itself has saved is where it put it")
         return
     prose.say(console, how_to_go_on(fit.job.folder.path, fit.attempts[-1].goes_on_from))
 

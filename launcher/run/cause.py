@@ -85,7 +85,17 @@ def find(end: RunEnd) -> Cause:
         return Cause(ended=Ended.DIVERGED, phase=phase, evidence=end.divergence)
     if (number := _signal_of(end.returncode)) in _FROM_OUTSIDE:
         return Cause(ended=Ended.KILLED, phase=phase, evidence=f"{number.name} from outside; the kernel counts no kill for want of memory")
-    return Cause(ended=Ended.CRASHED, phase=phase, evidence=_last_line(end.words))
+    return Cause(ended=Ended.CRASHED, phase=phase, evidence=_of_crash(end))
+
+
+def _of_crash(end: RunEnd) -> str:
+    """A trainer's last words where they are an error's. Otherwise how it ended comes first: its last line may be of its progress."""
+    said = _last_line(end.words)
+    if said and _TRACEBACK in end.words:
+        return said
+    number = _signal_of(end.returncode)
+    how = number.name if number is not None else f"exit status {end.returncode}"
+    return f"{how}, without a traceback; its last line: {said}" if said else f"{how}, without a word"
 
 
 def _hidden(end: RunEnd) -> str:

@@ -61,7 +61,7 @@ def follow(job: Job, child: Child, attempts: Sequence[Attempt], *, base_bytes: i
         oom_kills=(host.oom_kills() or 0) - kills,
         taken="" if settled else devices.taken(job.budget),
     )
-    lost = lost_in(files.stdout, files.stderr, also=words.loses_memory)
+    lost = lost_in(files.stdout, files.stderr, on_card=job.budget.kind == "cuda", also=words.loses_memory)
     return _outcome(lost, ending, cause.find(end), watch, usage)
 
 

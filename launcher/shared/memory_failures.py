@@ -61,6 +61,7 @@ _SIGNATURES: tuple[tuple[Source, re.Pattern[str]], ...] = tuple(
         ("host", r"Insufficient memory|OutOfMemoryError: Failed to allocate"),  # OpenCV: Failed to allocate N bytes
     )
 )
+_OF_A_CARD = re.compile(r"\b(CUDA|HIP|XPU|MPS)\b|\bcuda|\bCU(BLAS|SOLVER|SPARSE|FFT|DNN)_")
 # Texts that also have causes other than memory: they count as memory only where the memory really stood at its cap.
 _MAYBE = re.compile(
     r"could not (create|execute) a (primitive|memory)"  # oneDNN, seen under RLIMIT_DATA
@@ -115,15 +116,20 @@ def memory_failures(lines: Iterable[str]) -> list[MemoryFailure]:
     return list(found.values())
 
 
-def lost_in(*logs: Path, also: Callable[[str], bool] = lambda line: False) -> tuple[str, ...]:
+def lost_in(*logs: Path, on_card: bool, also: Callable[[str], bool] = lambda line: False) -> tuple[str, ...]:
     """The memory failures that a trainer's logs speak of: what it went on without. Files that aren't there say nothing.
 
+    ``on_card``: it had one. Without, what is said of a card's memory is advice or a memory of other days, and nothing that was lost.
     ``also``: whether a line speaks of one in words of the trainer's own.
     """
+
+    def lost(line: str) -> bool:
+        return bool(memory_failures([line])) and (on_card or not _OF_A_CARD.search(line))
+
     found: list[str] = []
     for log in logs:
         with suppress(OSError), log.open(encoding="utf-8", errors="replace") as lines:
-            found += [line.strip()[:500] for line in lines if memory_failures([line]) or also(line)]
+            found += [line.strip()[:500] for line in lines if lost(line) or also(line)]
     return tuple(dict.fromkeys(found))
 
 

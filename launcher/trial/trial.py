@@ -284,7 +284,8 @@ def _finished(job: Job, rung: Rung, ending: Ending, orders: Orders, plan: TrialP
     needs = Needs(optimizer_steps=orders.steps, validation_batches=1, observed={**plan.expects, "device": job.budget.kind})
     logs = [Path(orders.folder) / name for name in ("stdout.log", "stderr.log")]
     words = words_of(job.adapter)
-    verdict = judge(report, ending, rung=rung, needs=needs, lost=lost_in(*logs, also=words.loses_memory), taken=taken)
+    lost = lost_in(*logs, on_card=job.budget.kind == "cuda", also=words.loses_memory)
+    verdict = judge(report, ending, rung=rung, needs=needs, lost=lost, taken=taken)
     if verdict.source is not None and verdict.source in words.cures:
         verdict = replace(verdict, why=f"{verdict.why}; {words.cures[verdict.source]}")
     trial = Trial(

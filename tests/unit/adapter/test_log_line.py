@@ -89,7 +89,8 @@ def test_the_messages_of_every_trainer_are_known_of_a_command(tmp_path: Path, la
     assert "PIN_MEMORY=false" in words.cures["pinned"] and "dataloader_pin_memory=False" in words.cures["pinned"]
     said = "WARNING ⚠️ CPU out of memory with batch=16. Reducing to batch=8 and retrying (1/3)."
     (tmp_path / "log").write_text(f"{said}\nepoch 1\n")
-    assert lost_in(tmp_path / "log") == () and lost_in(tmp_path / "log", also=words.loses_memory) == (said,)
+    log = tmp_path / "log"
+    assert lost_in(log, on_card=False) == () and lost_in(log, on_card=False, also=words.loses_memory) == (said,)
     assert registry.words_of(UltralyticsAdapter(launches.job().recipe)).cures == {"pinned": "Ultralytics pins unless PIN_MEMORY=false"}
 
 

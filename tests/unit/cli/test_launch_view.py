@@ -13,6 +13,7 @@ from rich.console import Console
 from launcher.adapter.commands import Checkpoint
 from launcher.cli import prose
 from launcher.cli.launch_view import Display
+from launcher.config.schema import LadderRules, Recipe, TrainerRules
 from launcher.engine.events import Finished, Fitted, Planned
 from launcher.engine.state import Fit, Status
 from launcher.errors import Fault
@@ -22,6 +23,7 @@ from launcher.ladder.search import Tried, Try, next_move
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.run.attempt import Attempt, Ended, Outcome
 from launcher.shared.report import SAMPLES, TrialReport
+from launcher.trainers.script.adapter import ScriptAdapter
 from launcher.trainers.suite import cpu_budget
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
 from launcher.trial.events import TrialStarted
@@ -160,6 +162,15 @@ def test_why_another_rung_than_the_predicted_one_is_tried_is_told(tmp_path: Path
     )
 
 
+def test_memory_that_was_there_all_along_is_not_asked_for(tmp_path: Path) -> None:
+    """A trial that lost something to memory by its words alone, far below its cap."""
+    here = job(tmp_path)
+    lost = Verdict(kind=Kind.OUT_OF_MEMORY, phase="done", why="something was lost: bad_alloc", source="host", peak_bytes=2**20)
+    trial = Trial(rung=here.ladder.rungs[0], verdict=lost, report=TrialReport(), seconds=8.8, folder=tmp_path)
+    text = shown(lambda screen: screen.hear(Fitted(fit=Fit(job=here, trials=[trial], status=Status.NO_RUNG_FITS))))
+    assert "how much it needs was not seen: something was lost: bad_alloc" in text and "device.memory=" not in text
+
+
 def failed(here: Job, tmp_path: Path) -> Fit:
     """A launch whose full run has failed."""
     rung = here.ladder.rungs[0]
@@ -180,6 +191,16 @@ def test_after_a_failed_run_the_checkpoint_left_and_how_to_go_on_are_said(tmp_pa
     assert f"checkpoint left: {last}" in text
     (line,) = [line for line in text.splitlines() if line.startswith("to go on from it: ")]
     assert line.endswith(f"autofit resume {here.folder.path}")
+
+
+def test_of_a_script_that_nobody_has_told_how_to_resume_it_is_not_said_that_it_left_no_checkpoint(tmp_path: Path) -> None:
+    fit = failed(job(tmp_path), tmp_path)
+    args = {"command": ["python", "train.py"]}
+    trainer, ladder = TrainerRules(adapter="script", args=args), LadderRules(order=("micro_batch",))
+    script = ScriptAdapter(Recipe(name="mine", ask={"micro_batch": 4}, trainer=trainer, ladder=ladder))
+    fit.job = replace(fit.job, adapter=script)
+    text = shown(lambda screen: screen.hear(Finished(fit=fit)))
+    assert "trainer.args.resume says how this script does" in text and "no checkpoint is left" not in text
 
 
 @pytest.mark.parametrize(

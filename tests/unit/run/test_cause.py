@@ -119,3 +119,16 @@ def test_a_disk_that_is_full_is_named_with_the_last_words_whatever_they_are() ->
     words = traceback("save", error="RuntimeError: [enforce fail at inline_container.cc:664] . unexpected pos 64 vs 0")
     found = find(RunEnd(returncode=1, words=words, disk="no room is left on the disk of its run folder, /runs/x", at_limit=True))
     assert found.evidence.startswith("no room is left on the disk of its run folder, /runs/x") and "unexpected pos 64" in found.evidence
+
+
+@pytest.mark.parametrize(
+    ("returncode", "words", "evidence"),
+    [
+        (3, "epoch 4/4 loss 0.93\n", "exit status 3, without a traceback; its last line: epoch 4/4 loss 0.93"),
+        (-signal.SIGSEGV, "epoch 4/4 loss 0.93\n", "SIGSEGV, without a traceback; its last line: epoch 4/4 loss 0.93"),
+        (1, "", "exit status 1, without a word"),
+        (1, traceback("f", error="KeyError: 'labels'"), "KeyError: 'labels'"),
+    ],
+)
+def test_a_line_of_progress_is_not_shown_as_what_a_run_crashed_of(returncode: int, words: str, evidence: str) -> None:
+    assert find(RunEnd(returncode=returncode, words=words)).evidence == evidence

@@ -348,14 +348,20 @@ def test_a_crash_that_is_not_memory_stays_a_crash_above_the_cap() -> None:
 )
 def test_what_a_trials_logs_say_was_lost_to_memory_makes_it_no_fit(line: str, tmp_path: Path) -> None:
     (tmp_path / "stderr.log").write_text(f"Epoch 1/1\n{line}\nall is well\n")
-    lost = lost_in(tmp_path / "stdout.log", tmp_path / "stderr.log")
+    lost = lost_in(tmp_path / "stdout.log", tmp_path / "stderr.log", on_card=False)
     verdict = judged(GOOD, lost=lost)
     assert lost == (line,) and verdict.kind is Kind.OUT_OF_MEMORY and line in verdict.why
 
 
 def test_a_log_without_memory_failures_takes_nothing_from_a_fit(tmp_path: Path) -> None:
     (tmp_path / "stderr.log").write_text("memory 0G\nepoch 1: 100%\nout of patience, stopping early\ncan't start new thread pool twice\n")
-    assert lost_in(tmp_path / "stderr.log") == ()
+    assert lost_in(tmp_path / "stderr.log", on_card=True) == ()
+
+
+def test_advice_about_a_cards_memory_is_nothing_that_a_training_without_a_card_has_lost(tmp_path: Path) -> None:
+    advice = "tip: with a larger batch you may see 'CUDA out of memory'"
+    (tmp_path / "stdout.log").write_text(f"{advice}\nepoch 1: 100%\n")
+    assert lost_in(tmp_path / "stdout.log", on_card=False) == () and lost_in(tmp_path / "stdout.log", on_card=True) == (advice,)
 
 
 def test_a_loss_that_is_not_finite_is_a_verdict_that_no_lower_rung_cures() -> None:
