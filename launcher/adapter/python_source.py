@@ -45,6 +45,17 @@ def parsed(path: Path) -> tuple[str, ast.Module | None]:
     return (source, tree) if tree is not None else ("", None)
 
 
+def fault(path: Path) -> str:
+    """Where a file is no Python of this interpreter's version; empty where it is, or can't be read."""
+    try:
+        ast.parse(path.read_text(encoding="utf-8", errors="replace"))
+    except SyntaxError as error:
+        return f"line {error.lineno}: {error.msg}"
+    except (OSError, ValueError, RecursionError):
+        return ""
+    return ""
+
+
 @lru_cache(maxsize=256)
 def _tree(source: str) -> ast.Module | None:
     try:

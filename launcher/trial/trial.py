@@ -288,6 +288,8 @@ def _finished(job: Job, rung: Rung, ending: Ending, orders: Orders, plan: TrialP
     verdict = judge(report, ending, rung=rung, needs=needs, lost=lost, taken=taken)
     if verdict.source is not None and verdict.source in words.cures:
         verdict = replace(verdict, why=f"{verdict.why}; {words.cures[verdict.source]}")
+    if not verdict.fits and not verdict.evidence.strip():
+        verdict = replace(verdict, evidence=process.tail(logs[0]))
     trial = Trial(
         rung=rung, verdict=verdict, report=report or TrialReport(), seconds=ending.seconds, folder=Path(orders.folder), expects=plan.expects
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.adapter import notebooks, wheel_names
-from launcher.adapter.python_source import files_of, parsed, place
+from launcher.adapter.python_source import fault, files_of, parsed, place
 from launcher.adapter.recognised import Belief, Doubt, Understood
 from launcher.errors import PLACE, BadInput, Fault
 from launcher.trainers.script import (
@@ -158,6 +158,8 @@ def _no_batch(words: Sequence[str], begin: int, held: Mapping[str, Any], script:
         )
     if script is not None and (given := source_facts.batch_of_a_call(script)):
         return given
+    if script is not None and script.suffix == ".py" and (wrong := fault(script)):
+        return f"{script} can't be read as Python ({wrong}), so that no batch size was looked for in it"
     looked = "".join([", its config" if held else "", f" or {script}" if script is not None else ""])
     return (
         f"nothing in the command{looked} looks like a batch size: say which, as in autofit run ask.micro_batch=16 "

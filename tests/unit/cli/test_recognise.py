@@ -130,6 +130,13 @@ def test_doubt_asks_for_the_mapping_with_an_example(tmp_path: Path, monkeypatch:
     recognise.refuse_doubts(none, overrides=["ask.micro_batch=4"])
 
 
+def test_a_script_that_is_no_python_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.py").write_text("batch_size = 4\nx = = 1\n")
+    with pytest.raises(BadInput, match=r"t\.py can't be read as Python \(line 2: invalid syntax\)"):
+        recognise.refuse_doubts(recognise.understand(["python", "t.py"]), overrides=[])
+
+
 @pytest.mark.parametrize(
     ("name", "wheel"),
     [

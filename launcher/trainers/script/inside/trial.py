@@ -320,8 +320,7 @@ def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> Trial
     failed = _cause((*trained, *reports))
     main = failed or max(trained or reports, key=lambda report: (report.phase == Phase.DONE, report.validation_batches), default=None)
     if main is None:
-        nothing = "no Python process of the command built a model" if status == 0 else f"the command ended with exit status {status}"
-        return TrialReport(hint=f"{nothing} ({KEPT_OUT})", failure=_exit_failure(status, orders))
+        return TrialReport(hint=_no_model(status, orders), failure=_exit_failure(status, orders))
     everyone = trained or [main]
     own = 1 if orders.payload.get("nominal") else _accumulated(everyone)  # a nominal batch's own is counted in the rung
     if main.failure is None and (main.phase == Phase.DONE or (main.phase == Phase.FINISH and status >= 0)):
@@ -340,6 +339,14 @@ def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> Trial
     if report.failure is None and report.phase != Phase.DONE:
         report = _ended_early(report, orders)
     return report
+
+
+def _no_model(status: int, orders: Orders) -> str:
+    """Why nothing was seen of a command: it has no training to be seen, or the probe was kept out of it."""
+    if any(orders.scratch.glob(f"*/records/{LOADED}")):
+        return f"the command came to its end (exit status {status}) without building a model: as it stands it trains nothing"
+    nothing = "no Python process of the command built a model" if status == 0 else f"the command ended with exit status {status}"
+    return f"{nothing} ({KEPT_OUT})"
 
 
 def _ended_early(report: TrialReport, orders: Orders) -> TrialReport:
@@ -413,13 +420,13 @@ _SUMMED = ("allocated_bytes", "reserved_bytes", "device_bytes", "outside_bytes",
 
 
 def _together(reports: Sequence[TrialReport], orders: Orders) -> tuple[Any, ...]:
-    """Phase by phase what the processes used: on a CPU, whose memory they share, all of them together; on a card the one with most."""
+    """Phase by phase what the processes used: on a CPU, whose memory they share, all of them together; on a card the one with most.
+    Of a phase that a process came to more than once, the time with most counts: they needn't have come to it at the same times."""
     longest = max(reports, key=lambda report: len(report.uses))
     join = sum if orders.device == "cpu" else max
     found = []
     for use in longest.uses:
-        same = [next((other for other in report.uses if other.phase == use.phase), None) for report in reports]
-        each = [other for other in same if other is not None]
-        sizes = {name: join(getattr(other, name) for other in each) for name in _SUMMED}
+        same = [[other for other in report.uses if other.phase == use.phase] for report in reports]
+        sizes = {name: join(max(getattr(other, name) for other in ones) for ones in same if ones) for name in _SUMMED}
         found.append(dataclasses.replace(use, **sizes))
     return tuple(found)

@@ -48,6 +48,15 @@ def test_processes_share_a_cpus_budget_and_not_a_cards(tmp_path: Path) -> None:
     assert any("2 processes train together: 16 samples" in note for note in judged(reports, 0, orders(tmp_path)).notes)
 
 
+def test_of_a_phase_that_came_twice_the_time_with_most_counts(tmp_path: Path) -> None:
+    """As where a script validates once before it trains: the optimizer's states come with the second training."""
+    sizes = ((Phase.TRAIN, 10), (Phase.VALIDATE, 5), (Phase.TRAIN, 70), (Phase.VALIDATE, 40))
+    uses = tuple(PhaseUse(phase=phase, seconds=1.0, reserved_bytes=size, allocated_bytes=size, device_bytes=size) for phase, size in sizes)
+    report = judged([rank(phase="done", uses=uses), rank(phase="done", uses=uses)], 0, orders(tmp_path))
+    assert max(use.reserved_bytes for use in report.uses) == 140
+    assert {use.reserved_bytes for use in report.uses if use.phase == Phase.VALIDATE} == {80}
+
+
 def test_what_all_processes_put_into_a_step_is_added_up_with_what_the_script_accumulates_itself(tmp_path: Path) -> None:
     one = rank(phase="done", facts={"samples": 8, "own_accumulation": 2})
     report = judged([one, one], 0, orders(tmp_path))

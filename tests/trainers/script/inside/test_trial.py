@@ -487,10 +487,54 @@ def test_a_script_that_halves_its_batch_says_which_it_took(tmp_path: Path) -> No
     assert done.verdict.took in (1024, 2048, 4096) and f"went on with micro_batch={done.verdict.took}" in done.verdict.why
 
 
-@pytest.mark.slow
+def test_a_command_that_trains_nothing_is_told_so_in_its_own_words(tmp_path: Path) -> None:
+    done = tried("two_processes", tmp_path, "--help")
+    assert "as it stands it trains nothing" in done.verdict.why and "PYTHONPATH" not in done.verdict.why
+    assert "usage: two_processes.py" in done.verdict.evidence
+
+
 def test_two_processes_of_torchrun(tmp_path: Path) -> None:
     done = tried("two_processes", tmp_path, launcher=(TORCHRUN, "--nproc_per_node", "2"), rung=2)
     assert fits(done) and done.rung.world_size == 2 and done.effective_batch == done.rung.effective_batch
+    assert done.report.validation_batches and done.report.train_again_batches
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--validates all --norm batch",  # buffers are sent around at each forward pass, in validation too
+        "--validates gathers --epochs 12 --every 6",
+        "--validates first --norm across --lengths",  # the model's own collectives, and a shape that one rank alone has
+        "--validates first-unawaited --uneven shortest",
+        "--validates all --uneven join",
+        "--validates first --no-sync",
+        "--validates all --no-sync --lengths --norm batch",
+        "--validates first --keeps",
+    ],
+)
+def test_ranks_that_differ_in_their_data_or_their_validation_go_alike(tmp_path: Path, words: str) -> None:
+    launcher = (TORCHRUN, "--nproc_per_node", "2")
+    done = tried("data_parallel", tmp_path, *words.split(), launcher=launcher, cap=1024 * MIB, rung=2 if "no-sync" in words else 1)
+    assert fits(done) and done.effective_batch == 128
+    assert done.report.validation_batches and done.report.train_again_batches
+
+
+@pytest.mark.slow
+def test_ranks_that_never_validate_are_followed_to_their_end(tmp_path: Path) -> None:
+    words = ("--validates", "never", "--uneven", "shortest")
+    done = tried("data_parallel", tmp_path, *words, launcher=(TORCHRUN, "--nproc_per_node", "2"), cap=1024 * MIB, rung=1)
+    assert fits(done) and said(done, "never validates: only training is proven")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [(), ("--dispatch",)])
+def test_ranks_of_accelerate_go_alike(tmp_path: Path, words: tuple[str, ...]) -> None:
+    pytest.importorskip("accelerate")
+    launcher = (sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2")
+    spelled = {"accumulation": "--gradient_accumulation_steps"}
+    done = tried("accelerated", tmp_path, *words, launcher=launcher, cap=1024 * MIB, rung=2, spelled=spelled)
+    assert fits(done) and done.rung.world_size == 2
 
 
 @pytest.mark.slow

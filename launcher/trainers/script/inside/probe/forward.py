@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import types
+from collections.abc import Iterator
 from typing import Any
 
 from .....shared.report import DIVIDED_BY, WORLD_SIZE, Phase
@@ -26,6 +28,7 @@ class Forward:
         self._before = root.forward
         self._stubs: dict[Any, Any] = {}
         self._evaluated = 0
+        self._communicates = False
         self._parameters: list[Any] = []
         self._trained: set[Any] = set()
         self._weights = 0
@@ -77,6 +80,7 @@ class Forward:
 
     def _train(self, args: Any, kwargs: Any) -> Any:
         session = self._session
+        session.place("forward")
         session.training()
         shapes, weights = _shapes((args, kwargs)), self._trained_weights()
         if session.forwarding and (shapes not in self._trained or weights > self._weights):
@@ -121,10 +125,21 @@ class Forward:
         import torch
 
         key = (*key, _shapes((args, kwargs)))
-        if key not in self._stubs:
+        if key not in self._stubs or self._communicates:
             with torch.no_grad():
-                self._stubs[key] = _described(self._really(args, kwargs))
+                self._stubs[key] = _described(self._alone(args, kwargs) if world_size() > 1 else self._really(args, kwargs))
         return _filled(self._stubs[key])
+
+    def _alone(self, args: Any, kwargs: Any) -> Any:
+        """The output of one rank, which others may have no need of just now: without what data parallelism sends around. A model that
+        communicates by itself (its batch norm does, or it is sharded) is run by all ranks, at each of their calls."""
+        wrapped = _wrapped(self._root)
+        if self._communicates or self._stubs:
+            return wrapped(*args, **kwargs) if wrapped is not None else self._really(args, kwargs)
+        with collectives() as seen:
+            out = wrapped(*args, **kwargs) if wrapped is not None else self._really(args, kwargs)
+        self._communicates = bool(seen)
+        return out
 
     def _really(self, args: Any, kwargs: Any) -> Any:
         try:
@@ -132,6 +147,31 @@ class Forward:
         except Exception as error:
             self._session.swallowed_perhaps(error)
             raise
+
+
+def _wrapped(root: Any) -> Any:
+    """The model inside ``DistributedDataParallel``, compiled or not; None where there is none."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    root = getattr(root, "_orig_mod", root)
+    return root.module if isinstance(root, DistributedDataParallel) else None
+
+
+@contextlib.contextmanager
+def collectives() -> Iterator[list[str]]:
+    """While open, names of the collectives that this process takes part in are added to the list."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen: list[str] = []
+
+    class _Looks(TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if "c10d" in func.namespace:
+                seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    with _Looks():
+        yield seen
 
 
 def _shapes(value: Any) -> Any:

@@ -7,6 +7,7 @@ import functools
 import sys
 import time
 import weakref
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -34,6 +35,7 @@ class Passes:
         self.session = session
         session.passes = self
         self.open: list[ProbedPass] = []
+        self.begun: Counter[str] = Counter()
         self.evaluated: weakref.WeakSet[Any] = weakref.WeakSet()
         """Loaders of which a validation pass was seen."""
         self.again: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -97,6 +99,8 @@ class ProbedPass:
         self._passes, self._session, self._loader = passes, passes.session, loader
         self._real: Any = None
         self.kind = ""
+        self._number = 0
+        """Which of its kind it is in this process."""
         self.trained = False
         """A backward pass followed one of its batches."""
         self._served = 0
@@ -148,6 +152,8 @@ class ProbedPass:
         switched = largest is not None and not largest.training and not self._session.trains_in_eval_mode
         evaluates = not torch.is_grad_enabled() or switched
         self.kind = "eval" if evaluates else "train"
+        self._passes.begun[self.kind] += 1
+        self._number = self._passes.begun[self.kind]
 
     def _next_eval(self) -> Any:
         session = self._session
@@ -155,13 +161,18 @@ class ProbedPass:
             self._nothing()
         session.validating()
         self.through()
-        if self._served >= self._wanted_validation() and self._bears_an_end and not self._goes_on():
+        enough = self._served >= self._wanted_validation() and self._bears_an_end and not self._goes_on()
+        if self._agreed(enough):
             return self._end()
         if not self._began:
             self._began = time.monotonic()
         batch = self._draw()
         self._in_hand = True
         return batch
+
+    def _agreed(self, enough: bool) -> bool:
+        """Whether this pass is cut here, on all ranks alike."""
+        return self._session.agreed(self.kind, f"{self._number} {self._served}", enough)
 
     def through(self) -> None:
         """The validation batch that the script was given last is through."""
@@ -242,21 +253,27 @@ class ProbedPass:
             return False
         if self._whole:
             return session.forwarding and self._served >= self._length()
-        if self._served == 0 or not session.proven or not session.varied(VARIETY):
+        if self._served == 0:
             return False
-        return not self._grows()
+        enough = session.proven and session.varied(VARIETY) and not self._grows() and not self._endless()
+        if cut := self._agreed(enough):
+            self._hold_the_rest()
+        return cut
 
     def _grows(self) -> bool:
         """Whether training leaves memory behind with every batch (outputs kept for a score, a data set that caches), and goes on
-        for that reason. Where it would take too long, what is still to come is held by us."""
-        session, live = self._session, self._live
-        if self._keeps(live, LEAST_LIVE):
-            session.grew = True
+        for that reason."""
+        if self._keeps(self._live, LEAST_LIVE):
+            self._session.grew = True
             return True
+        return False
+
+    def _hold_the_rest(self) -> None:
+        """Where it leaves memory behind and would take too long, what is still to come is held by us."""
+        session, live = self._session, self._live
         left = self._length() - self._served
         if len(live) >= LEAST_LIVE and (each := steady_growth(live)) >= LEAST_GROWTH and left > 0 and left != ENDLESS - self._served:
             session.hold(each * left, f"training keeps {each / 2**20:.1f} MiB per batch: what {left} more will keep is held in its place")
-        return False
 
     def _length(self) -> int:
         try:
@@ -338,6 +355,7 @@ class ProbedPass:
         self._real = None
         if self in self._passes.open:
             self._passes.open.remove(self)
+        self._session.has_no_wish(self.kind)
         if self.kind == "eval":
             if self._loader in self._passes.evaluated:
                 self._passes.again.add(self._loader)

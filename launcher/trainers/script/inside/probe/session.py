@@ -26,7 +26,9 @@ import statistics
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from .....shared import procfs
@@ -36,6 +38,7 @@ from .....worker import budget
 from .....worker.recorder import OverCap, Recorder
 from . import by_hand
 from .progress import StepsByOptimizer
+from .ranks import NO, YES, Ranks
 from .seen import Seen
 from .settings import LEAST_STEPS, ProbeSettings
 
@@ -124,6 +127,11 @@ class Session:
         """Stands for an optimizer of a script that uses none of torch's."""
         self.on_hand: list[Any] = []
         self._backwards_in_all = 0
+        self._ranks: Ranks | None = None
+        self._places: Counter[str] = Counter()
+        self._saw_validation = False
+        """This rank has; ``validated`` comes with what all decide."""
+        self._forward_now = False
 
     # -- budget and report
 
@@ -207,9 +215,8 @@ class Session:
         self._validation_over()  # the last thing it did
         for text in getattr(accumulation_from_outside(), "notes", ()):
             self.recorder.note(text)
-        self.recorder.fact(
-            eval_signs=self.eval_signs, validated=self.validated, forwarded=self.forward_began > 0, mode=self.settings.mode, **more
-        )
+        validated, forwarded = self.validated or self._saw_validation, self.forward_began > 0
+        self.recorder.fact(eval_signs=self.eval_signs, validated=validated, forwarded=forwarded, mode=self.settings.mode, **more)
         if self._backwards_in_all and not self.progress.known:
             self.recorder.fact(by_hand=self._backwards_in_all)
 
@@ -250,9 +257,9 @@ class Session:
         if not self.active:
             return
         self._validation_over()
-        if self.phase is Phase.VALIDATE and self.validated:
-            if self.forwarding and _distributed() is not None:
-                return  # all ranks leave fast-forward together, at the next stub step
+        if self.phase is Phase.VALIDATE and (self.validated or self._saw_validation):
+            if not self.validated:
+                return  # all ranks go on alike, from the next place on
             self.stop_forwarding()
             self._to(Phase.TRAIN_AGAIN)
             self.progress.mark()
@@ -267,7 +274,15 @@ class Session:
         if self.phase is Phase.VALIDATE and self.passes is not None:
             self.passes.seen_through()
         if self.phase is Phase.VALIDATE and self.proven and self.eval_batches:
+            self._validation_seen()
+
+    def _validation_seen(self) -> None:
+        ranks = self.ranks
+        if ranks is None or self.passive:
             self.validated = True
+        else:
+            self._saw_validation = True
+            ranks.say("validated", YES)
 
     def _count_from_here(self) -> None:
         self._train_began, self._train_batches = time.monotonic(), 0
@@ -389,14 +404,20 @@ class Session:
         return self.parted
 
     def _after_step(self) -> None:
-        if self.phase is Phase.TRAIN_AGAIN:
+        if self.ranks is not None:
+            self.place("step")
+        elif self.phase is Phase.TRAIN_AGAIN:
             if self.trained_again:
                 self.wind_up()
         elif self.phase is Phase.FINISH:
             if self.progress.since_mark >= self.wanted:
                 self.start_forwarding()
-        elif self.progress.least >= self.wanted + SLACK_STEPS and self.varied(VARIETY):
+        elif self._trained_enough:
             self.start_forwarding()
+
+    @property
+    def _trained_enough(self) -> bool:
+        return self.progress.least >= self.wanted + SLACK_STEPS and self.varied(VARIETY)
 
     @property
     def _stepped_again(self) -> bool:
@@ -460,7 +481,7 @@ class Session:
     def validation_ended(self) -> None:
         """A validation pass came to its end, the script's or ours."""
         if self.active and self.phase is Phase.VALIDATE and self.proven and self.eval_batches:
-            self.validated = True
+            self._validation_seen()
         self.live.clear()
 
     @property
@@ -472,7 +493,7 @@ class Session:
         """A training pass came to its end, after ``given`` batches of its ``whole``."""
         self.grows = False
         self._given, self._whole = self._given + given, self._whole + whole
-        if self.active and self.phase is Phase.TRAIN_AGAIN and not self.passive and self.trained_again:
+        if self.active and self.phase is Phase.TRAIN_AGAIN and not self.passive and self.ranks is None and self.trained_again:
             self.wind_up()
         if self.active and self.proven and not self.validated:
             self.passes_after += 1
@@ -482,6 +503,12 @@ class Session:
     # -- fast-forward
 
     def start_forwarding(self) -> None:
+        """Stubs from here on; of several ranks from where they all are at the same place."""
+        if self.ranks is None:
+            self._forward()
+        self._forward_now = True
+
+    def _forward(self) -> None:
         if not self.forwarding and (not self.validated or self.phase is Phase.FINISH) and self.active and not self.passive:
             self.forwarding = True
             self.forward_began = self.forward_began or time.monotonic()
@@ -502,33 +529,80 @@ class Session:
             self.stop_forwarding()
 
     def forwarded_step(self) -> None:
-        """A stub step of fast-forward; all ranks go in step, so that they leave it together."""
+        """A stub step of fast-forward."""
         if self.recorder is not None:
             self.recorder.beat()
         if self.phase is Phase.FINISH:
             self.training_goes_on()
+        elif self.ranks is not None:
+            self.place("step")
+        elif self._followed_long:
+            self._give_up()
+
+    @property
+    def _followed_long(self) -> bool:
+        return time.monotonic() - self.forward_began > self.settings.follow_s
+
+    def _give_up(self) -> None:
+        assert self.recorder is not None
+        self._facts(ended="given_up")
+        self.recorder.write()
+        self._leave(0)
+
+    # -- several ranks go alike
+
+    @property
+    def ranks(self) -> Ranks | None:
+        """What the ranks of a distributed training say to each other; None in any other training."""
+        dist = _distributed() if self.active else None
+        if dist is not None and self._ranks is None:
+            self._ranks = Ranks(Path(self.settings.records), dist.get_rank())
+        return None if dist is None else self._ranks
+
+    def agreed(self, what: str, place: str, wish: bool) -> bool:
+        """``wish``; of several ranks, whether all that come to places of that kind wish it. What any does there, all do."""
+        ranks = self.ranks
+        return wish if ranks is None else ranks.agree(what, place, wish)
+
+    def has_no_wish(self, what: str) -> None:
+        """Where the others agree, this rank is not waited for."""
+        if (ranks := self.ranks) is not None:
+            ranks.say(what, YES)
+
+    def place(self, kind: str) -> None:
+        """A forward pass in training, or a step: all ranks come to it, and go on from it alike."""
+        ranks = self.ranks
+        if ranks is None or self.passive:
             return
-        if self._any_rank(self.validated):
+        assert self.recorder is not None
+        self._places[kind] += 1
+        ranks.say(kind, str(self._places[kind]))
+        if self.forwarding:
+            ranks.keep_up(kind, self.recorder.beat)
+        ranks.say("trained enough", YES if self._trained_enough else NO)
+        ranks.say("stubs now", YES if self._forward_now else NO)
+        ranks.say("trained again", YES if self.phase is Phase.TRAIN_AGAIN and self.trained_again else NO)
+        self._go_on(ranks.decision(f"{kind} {self._places[kind]}", lambda: self._course(ranks)))
+
+    def _course(self, ranks: Ranks) -> str:
+        if YES in ranks.words("validated"):
+            return "end" if self.validated and NO not in ranks.words("trained again") else "train again"
+        if self.forwarding:
+            return "give up" if self._followed_long else "go on"
+        return "forward" if YES in ranks.words("stubs now") or NO not in ranks.words("trained enough") else "go on"
+
+    def _go_on(self, course: str) -> None:
+        if course == "train again" and not self.validated:
             self.validated = True
-            self._to(Phase.VALIDATE)
+            if self.phase in (Phase.SETUP, Phase.TRAIN):
+                self._to(Phase.VALIDATE)  # another rank's
             self.stop_forwarding()
-        elif time.monotonic() - self.forward_began > self.settings.follow_s:
-            assert self.recorder is not None
-            self._facts(ended="given_up")
-            self.recorder.write()
-            self._leave(0)
-
-    def _any_rank(self, said: bool) -> bool:
-        """Whether any rank says so; every rank must ask at the same step."""
-        dist = _distributed()
-        if dist is None:
-            return False
-        import torch
-
-        device = "cuda" if dist.get_backend() == "nccl" else "cpu"
-        flag = torch.tensor([int(said)], device=device)
-        dist.all_reduce(flag, op=dist.ReduceOp.MAX)
-        return bool(flag.item())
+        elif course == "forward":
+            self._forward()
+        elif course == "give up":
+            self._give_up()
+        elif course == "end":
+            self.wind_up()
 
     # -- the end
 
@@ -566,8 +640,8 @@ class Session:
     def finish(self) -> None:
         """Everything was seen: writes the report and ends the process. Doesn't return."""
         assert self.recorder is not None
-        dist = _distributed()
-        if dist is not None:
+        dist, ranks = _distributed(), self.ranks
+        if dist is not None and ranks is not None and ranks.all_here(dist.get_world_size()):
             with contextlib.suppress(Exception):
                 dist.barrier()  # nobody leaves while another still needs it
         self._facts(ended="done")

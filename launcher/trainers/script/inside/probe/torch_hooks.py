@@ -159,7 +159,8 @@ class _Steps:
 
     def __init__(self, session: Session, modules: _Modules) -> None:
         self._session, self._modules = session, modules
-        self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._optimizers: weakref.WeakKeyDictionary[Any, None] = weakref.WeakKeyDictionary()
+        """In the order of their first steps: all ranks have the same."""
         self._stubbed: dict[int, tuple[Any, dict[str, Any]]] = {}
         self._in_backward = False
         self._lent: list[Any] = []
@@ -186,7 +187,7 @@ class _Steps:
 
         def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
             if optimizer not in self._optimizers:
-                self._optimizers.add(optimizer)
+                self._optimizers[optimizer] = None
                 self._modules.adopt_of(optimizer)
             session.stepped(optimizer, closure=any(map(callable, args[1:])) or kwargs.get("closure") is not None)
 

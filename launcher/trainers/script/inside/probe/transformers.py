@@ -43,7 +43,7 @@ def install(session: Session, module: Any) -> None:
                 session.wind_up()
             if session.phase is Phase.FINISH:
                 control.should_training_stop = True
-            elif session.proven and not session.validated and (session.varied(VARIETY) or state.global_step + 2 >= state.max_steps):
+            elif session.proven and not session.validated and _enough(session, state):
                 if evaluates(self.trainer):
                     control.should_evaluate = True
                     control.should_save = args.save_strategy != module.SaveStrategy.NO
@@ -93,6 +93,12 @@ def install(session: Session, module: Any) -> None:
 
     trainer.__init__, trainer.evaluate, trainer.get_eval_dataloader = begun, evaluated, get_eval_dataloader
     trainer.push_to_hub = lambda *args, **kwargs: None
+
+
+def _enough(session: Session, state: Any) -> bool:
+    """Whether training went on for long enough before its evaluation; ranks evaluate together."""
+    wish = session.varied(VARIETY) or state.global_step + 2 >= state.max_steps
+    return session.agreed("evaluation", str(state.global_step), wish)
 
 
 def _course(args: Any, state: Any) -> dict[str, Any]:

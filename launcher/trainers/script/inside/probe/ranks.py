@@ -1,0 +1,112 @@
+"""What the ranks of a distributed training decide alike: when a pass is cut, when fast-forward begins and ends, when the trial does.
+
+One rank that cuts a pass, or leaves fast-forward, alone would leave the others in a collective that it never comes to. No collective of
+ours is added, either: a rank that validates alone is in none. Each rank counts its places by itself (its 12th forward pass in training).
+The first that comes to a place decides it for all, by what every rank has said so far; the others find the decision there. What is said
+and decided are lines of one file among the trial's records.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+PATIENCE_S = 20.0
+"""A rank that doesn't come further for so long is waited for no more."""
+LOOK_S = 0.001
+YES, NO = "yes", "no"
+
+
+class Ranks:
+    """One rank's view of what all of a group say and decide."""
+
+    def __init__(self, folder: Path, rank: int) -> None:
+        self._rank = rank
+        self._file = os.open(_file(folder), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._seen = 0
+        self._said: dict[str, dict[int, str]] = {}
+        self._decided: dict[str, str] = {}
+        """Decisions of others, of places that this rank has still to come to."""
+        self._waits = True
+
+    def say(self, subject: str, word: str) -> None:
+        """What this rank wants or has seen, until it says otherwise."""
+        if self._said.setdefault(subject, {}).get(self._rank) != word:
+            self._said[subject][self._rank] = word
+            with self._alone():
+                self._write(f"said {subject}", word)
+
+    def words(self, subject: str) -> list[str]:
+        """What the ranks that have said anything of it say, as far as was read."""
+        return list(self._said.get(subject, {}).values())
+
+    def decision(self, place: str, decide: Callable[[], str]) -> str:
+        """What was decided at a place; ``decide``, where this rank is the first that comes there. Each rank asks once."""
+        with self._alone():
+            if (found := self._decided.pop(place, None)) is not None:
+                return found
+            self._write(f"decided {place}", word := decide())
+            return word
+
+    def agree(self, what: str, place: str, wish: bool) -> bool:
+        """Whether all who have come to places of that kind want it, asked at this one."""
+        self.say(what, YES if wish else NO)
+        return self.decision(f"{what} {place}", lambda: NO if NO in self.words(what) else YES) == YES
+
+    def keep_up(self, subject: str, beat: Callable[[], None]) -> None:
+        """Waits while another rank's number of that kind is more than one behind this one's: as their own collectives would have it, which
+        stubs leave out. One that comes no further (it has ended) isn't waited for long, and never again."""
+        own, began = int(self._said[subject][self._rank]), time.monotonic()
+        while self._waits and (behind := min(map(int, self.words(subject)))) < own - 1:
+            beat()
+            time.sleep(LOOK_S)
+            with self._alone():
+                further = min(map(int, self.words(subject))) > behind
+            began = time.monotonic() if further else began
+            self._waits = time.monotonic() - began < PATIENCE_S
+
+    def all_here(self, size: int) -> bool:
+        """Whether all ranks of a group of ``size`` come to its end, which is waited for."""
+        self.say("end", YES)
+        until = time.monotonic() + PATIENCE_S
+        while len(self.words("end")) < size and time.monotonic() < until:
+            time.sleep(LOOK_S)
+            with self._alone():
+                pass
+        return len(self.words("end")) >= size
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """While open, no other rank reads or writes, and all that they have written is read."""
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        try:
+            self._read()
+            yield
+        finally:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def _read(self) -> None:
+        text = os.pread(self._file, max(os.fstat(self._file).st_size - self._seen, 0), self._seen)
+        self._seen += len(text)
+        for line in text.decode().splitlines():
+            rank, what, word = line.split("\t")
+            how, _, subject = what.partition(" ")
+            if int(rank) == self._rank:
+                continue
+            if how == "said":
+                self._said.setdefault(subject, {})[int(rank)] = word
+            else:
+                self._decided[subject] = word
+
+    def _write(self, what: str, word: str) -> None:
+        os.write(self._file, f"{self._rank}\t{what}\t{word}\n".encode())
+
+
+def _file(folder: Path) -> Path:
+    """Of this group: a launcher that starts its ranks anew begins a new one."""
+    which = [os.environ.get(name, "") for name in ("MASTER_PORT", "TORCHELASTIC_RESTART_COUNT")]
+    return folder / "-".join(["ranks", *(one for one in which if one.isalnum())])
