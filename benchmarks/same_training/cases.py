@@ -86,6 +86,11 @@ def _yolo(task: str) -> Case:
     )  # fmt: skip
 
 
+def _other(name: str, why: str = "", *flags: str, script: str = "", batch: str = "--batch-size", same: bool = True, **more: Any) -> Case:
+    words = ("python", f"{script or name}.py", batch, "{batch}", *flags)
+    return Case(name=name, kind="other styles", words=words, same=same, why=why, **more)
+
+
 _STATISTICS = "batch norm in training takes its statistics from micro-batches"
 _NEGATIVES = "the other rows of a micro-batch are a row's negatives"
 
@@ -129,6 +134,35 @@ CASES: Sequence[Case] = (
     Case(name="tokens", kind="tokens as unit", words=("python", "tokens.py", "--device-batch-size={batch}", "--total-batch-size=256"),
          why="the whole batch is said in tokens"),
     *(_yolo(task) for task in _SUFFIXES),
+    _other("gen_wrapped"),
+    _other("zipped", "two loaders of different length, zipped", same=False, forward_rows=2),
+    _other("accum_mod", "44 rows: the last step of a pass is a small one"),
+    _other("nosync", batch="--batch_size_per_gpu"),
+    _other("while_iters", "--max_iters counts batches", same=False),
+    _other("grads_divided", batch="--bs"),
+    _other("grads_forgotten", "its gradients are added up", "--forget", script="grads_divided", batch="--bs", same=False),
+    _other("warm_micro", "the warm-up is stepped with every micro-batch", same=False),
+    Case(name="max_tokens", kind="other styles", words=("python", "max_tokens.py", "--max-tokens", "160"), same=False,
+         why="a batch is as many tokens as fit"),
+    _other("noam", "the script sets the learning rate at every batch", same=False),
+    _other("lbfgs", "a closure computes the gradients anew", same=False),
+    _other("sam", "two passes for each step", same=False),
+    _other("grad_penalty"),
+    _other("compiled"),
+    _other("manual_sgd", "no optimizer of torch's", same=False),
+    _other("two_opts"),
+    _other("decay_by_hand", "weights decay with every batch", same=False),
+    _other("anneal", "a part of the loss grows with every batch", same=False),
+    _other("anneal_late", "the same, from the tenth batch on", "--after", "9", "--epochs", "6", script="anneal", same=False),
+    _other("prefetcher", "a batch is drawn ahead of its training", same=False),
+    _other("own_perm"),
+    _other("mae_lr", batch="--batch_size"),
+    _other("islice", "--steps-per-epoch counts batches", same=False),
+    _other("chunks"),
+    _other("plateau", "it evaluates after so many batches, and the learning rate depends on it", same=False),
+    _other("in_backward", "each parameter is stepped in its backward hook", same=False),
+    _other("mixup", "rows of a batch are mixed", same=False),
+    _other("hard_mining", "the harder half of a batch is trained on", same=False),
 )  # fmt: skip
 
 

@@ -1,0 +1,27 @@
+"""A warm-up whose scheduler is stepped with every micro-batch."""
+
+import argparse
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--gradient-accumulation-steps", type=int, default=1)
+p.add_argument("--warmup-steps", type=int, default=4)
+p.add_argument("--epochs", type=int, default=2)
+args = p.parse_args()
+torch.manual_seed(0)
+loader = DataLoader(TensorDataset(torch.randn(48, 32), torch.randint(0, 5, (48,))), args.batch_size, shuffle=True)
+model = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 5))
+opt = torch.optim.SGD(model.parameters(), 0.1)
+sched = torch.optim.lr_scheduler.LambdaLR(opt, lambda s: min(1.0, (s + 1) / args.warmup_steps))
+for _ in range(args.epochs):
+    for i, (x, y) in enumerate(loader):
+        (nn.functional.cross_entropy(model(x), y) / args.gradient_accumulation_steps).backward()
+        if (i + 1) % args.gradient_accumulation_steps == 0:
+            opt.step()
+            opt.zero_grad()
+        sched.step()
+torch.save(model.state_dict(), "model.pt")
