@@ -142,8 +142,9 @@ CASES: tuple[Case, ...] = (
         leaves="model.pt", batch=64, refuses="not a loop over a data loader",
     ),
     Case(
-        name="yolov5", repo="ultralytics/yolov5", script="train.py", data="boxes", needs=("torch", "torchvision", "cv2", "ultralytics"),
-        env={"YOLO_AUTOINSTALL": "false", "WANDB_MODE": "disabled"},
+        name="yolov5", repo="ultralytics/yolov5", script="train.py", data="boxes",
+        needs=("torch", "torchvision", "cv2", "ultralytics", "seaborn"),
+        env={"YOLO_AUTOINSTALL": "false", "WANDB_MODE": "disabled", "YOLOV5_CONFIG_DIR": "{data}/config"},  # where it finds its font
         command=(
             "python", "train.py", "--data", "{data}/boxes.yaml", "--weights", "", "--cfg", "yolov5n.yaml",
             *_words("--img 128 --batch-size 32 --epochs 2 --device cpu --workers 0 --noplots"),
@@ -152,7 +153,8 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         name="separation", repo="ZFTurbo/Music-Source-Separation-Training", script="train.py", data="stems",
-        needs=("torch", "soundfile", "librosa", "omegaconf", "ml_collections", "audiomentations", "pedalboard"),
+        needs=("torch", "soundfile", "librosa", "omegaconf", "ml_collections", "audiomentations", "pedalboard", "auraloss",
+               "torch_log_wmse"),
         env={"WANDB_MODE": "disabled"},
         command=_words(
             "python train.py --model_type mdx23c --config_path {data}/mine.yaml --results_path out --data_path {data}/train "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 import struct
 import sys
 from pathlib import Path
@@ -201,7 +202,9 @@ def wikitext(folder: Path) -> None:
 
 
 def boxes(folder: Path) -> None:
-    """Images with a box each, as YOLO has them: FOLDER/{images,labels}/{train,val} and FOLDER/boxes.yaml."""
+    """Images with a box each, as YOLO has them: FOLDER/{images,labels}/{train,val} and FOLDER/boxes.yaml; and the font that YOLOv5 would
+    download: FOLDER/config/Arial.ttf."""
+    import matplotlib
     from PIL import Image
 
     for split, count in (("train", 96), ("val", 16)):
@@ -210,6 +213,8 @@ def boxes(folder: Path) -> None:
         for number in range(count):
             Image.fromarray(CHANCE.integers(0, 256, (128, 128, 3), dtype=np.uint8)).save(folder / "images" / split / f"{number}.jpg")
             (folder / "labels" / split / f"{number}.txt").write_text(f"{number % 3} 0.5 0.5 0.{number % 5 + 2} 0.{number % 4 + 2}\n")
+    (folder / "config").mkdir()
+    shutil.copy(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", folder / "config" / "Arial.ttf")
     (folder / "boxes.yaml").write_text(f"path: {folder}\ntrain: images/train\nval: images/val\nnames: {{0: a, 1: b, 2: c}}\n")
 
 

@@ -141,6 +141,8 @@ class Finding:
     power: int = 0
     """1 where gradients grow with the accumulation, -1 where they shrink, of one row that is repeated for ``WEIGHTED``."""
     rows_differ: bool = False
+    later: bool = False
+    """The first step is the same, and those after it aren't."""
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -293,7 +295,7 @@ def _gradients(others: Sequence[Twin], first: Twin) -> Finding:
             return Finding(kind=FindingKind.SAME, apart=worst)
         apart = max(apart for apart, _ in later)
         why = f"the first update is the same, those after it are not ({apart:.1%} apart)"
-        return Finding(kind=FindingKind.DIFFERENT, why=why, apart=apart)
+        return Finding(kind=FindingKind.DIFFERENT, why=why, apart=apart, later=True)
     powers = {_power(*held, other.accumulation / first.accumulation) for other in others for held in _held(other, 0)}
     last = max(others, key=lambda other: other.accumulation)
     if len(powers) == 1 and (power := powers.pop()):
@@ -317,9 +319,13 @@ def _power(figures: TwinFigures, rounding: float, times: float) -> int:
 
 def with_one_row(different: Finding, first: Twin, other: Twin) -> Finding:
     """What differs, after twins of one row, repeated: where they agree, up to a factor, only unequal rows make the difference. The very
-    finding where that row tells nothing: without a target it has no gradient."""
+    finding where that row tells nothing: without a target it has no gradient; nor does its first step say why later ones differ."""
     held = _held(other, 0)
-    if different.kind is not FindingKind.DIFFERENT or not any(math.isfinite(one.length_first) and one.length_first for one, _ in held):
+    if (
+        different.kind is not FindingKind.DIFFERENT
+        or different.later
+        or not any(math.isfinite(one.length_first) and one.length_first for one, _ in held)
+    ):
         return different
     if any(step.uneven > max(UNEVEN, ROUNDED * step.epsilon) for step in (other.of(one)[0] for one in other.optimizers)):
         why = f"its micro-batches are trained on differently, one after another ({different.apart or 0:.1%} apart): something counts them"

@@ -216,7 +216,7 @@ class _Proving:
             forced = compare(again[0], again[1:])
             if forced.kind is not FindingKind.UNCOMPARABLE:
                 twins, finding = again, forced
-        if finding.kind is FindingKind.DIFFERENT:
+        if finding.kind is FindingKind.DIFFERENT and not finding.later:
             with contextlib.suppress(OutOfTime):  # why they differ isn't known then; that they do is
                 finding = self._with_why(finding, adapter, [layouts[0], layouts[-1]])
         return finding, twins

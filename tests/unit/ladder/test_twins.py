@@ -122,7 +122,9 @@ def test_a_script_that_ignores_its_accumulation_takes_other_samples() -> None:
 
 
 def test_gradients_that_are_never_cleared_show_in_the_second_step() -> None:
-    assert compare(first(), [twin(1, 4, apart=1e-7, later=0.9)]).kind is FindingKind.DIFFERENT
+    found = compare(first(), [twin(1, 4, apart=1e-7, later=0.9)])
+    assert found.kind is FindingKind.DIFFERENT and "the first update is the same, those after it are not" in found.why
+    assert with_one_row(found, first(), twin(1, 4, apart=1e-7)) is found, "a first step that is the same doesn't say why"
     assert compare(first(), [twin(1, 4, apart=1e-7, later=2e-3)]).kind is FindingKind.SAME
 
 
