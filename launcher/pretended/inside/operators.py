@@ -260,6 +260,7 @@ def _as_numbers(indices: Any) -> list[Any]:
 
 def begin() -> None:
     """Enters the mode in this thread and in every one that is started later (a mode is its thread's)."""
+    torch.backends.cuda.enable_cudnn_sdp(False)  # needs plans of cuDNN's own, which no stand-in has; flash attention takes its place
     Operators().__enter__()
     run = threading.Thread.run
 
