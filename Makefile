@@ -46,8 +46,8 @@ demo-separator: install   ## a person's own script, unchanged: music source sepa
 demo-whisper: install   ## a tiny Whisper learns spoken numbers, no GPU needed: trials, training, evaluation with generation
 	$(BIN)/autofit train recipe=whisper_demo
 
-gpu-check:      ## the evidence that needs a card, into docs/gpu.md; CASE=A..E picks one, CASE=tests runs tests/gpu. Installs nothing
-	$(GPU_PYTHON) -m $(if $(filter tests,$(CASE)),pytest -m gpu -rs tests/gpu,benchmarks.gpu_check $(CASE))
+gpu-check:      ## the evidence that needs a card, into docs/gpu.md; CASE=A..E or tests, MINUTES=9, PRETENDED=h100_80gb plays a card. Installs nothing
+	$(if $(PRETENDED),$(GPU_PYTHON) -m launcher.pretended gpu=$(PRETENDED) computed=small -- )$(GPU_PYTHON) -m $(if $(filter tests,$(CASE)),pytest -m gpu -rs tests/gpu,benchmarks.gpu_check $(CASE) $(if $(MINUTES),--minutes $(MINUTES)))
 
 survival: install   ## full runs launched after a fit, on nasty data near the edge (hours; SLICE=10: ten more, SHORT=1: of few steps; SEED=17: one again)
 	$(BIN)/python -m benchmarks.survival $(if $(SHORT),--short) $(if $(SEED),--seed $(SEED),$(if $(SLICE),--slice $(SLICE))) $(if $(JOBS),--jobs $(JOBS))

@@ -1,13 +1,15 @@
 """`make gpu-check`: the evidence that only a card gives. CASE=A..E picks; what is measured already (same commit, same card) is left out.
 
-python -m benchmarks.gpu_check [CASE ...] [--place FOLDER] [--results FILE] [--page]
+python -m benchmarks.gpu_check [CASE ...] [--place FOLDER] [--results FILE] [--minutes N] [--page]
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,10 +23,11 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("case", nargs="*", default=[], help="A to E; all where none is named")
     parser.add_argument("--place", type=Path, default=Path(tempfile.gettempdir()) / "gpu-check", help="takes data and runs")
     parser.add_argument("--results", type=Path, default=rows.RESULTS)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begins no step after that; the same command later goes on")
     parser.add_argument("--page", action="store_true", help="only write docs/gpu.md from the rows")
     asked = parser.parse_args(argv)
     if not asked.page:
-        measured(asked.case or list("ABCDE"), place=asked.place, results=asked.results)
+        measured(asked.case or list("ABCDE"), place=asked.place, results=asked.results, minutes=asked.minutes)
     if asked.results == rows.RESULTS:
         table.write()
     failed = 0
@@ -36,15 +39,16 @@ def main(argv: Sequence[str]) -> int:
     return int(failed > 0)
 
 
-def measured(letters: Sequence[str], *, place: Path, results: Path, scale: float = 1.0) -> None:
+def measured(letters: Sequence[str], *, place: Path, results: Path, scale: float = 1.0, minutes: float = math.inf) -> None:
+    ends = time.monotonic() + 60 * minutes
     budget, driver = play.card()
     found = rows.Rows(path=results, common=rows.common(card=budget.name, uuid=budget.uuid, driver=driver))
     place.mkdir(parents=True, exist_ok=True)
     if "A" in letters:
         play.all_facts(found, budget)
     for case in CASES:
-        if case.letter in letters:
-            play.case(found, case, place, scale=scale)
+        if case.letter in letters and not play.left_out(found, case, budget):
+            play.case(found, case, place, scale=scale, ends=ends)
 
 
 if __name__ == "__main__":

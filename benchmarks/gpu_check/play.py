@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,11 @@ from launcher.ladder.rungs import Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import devices, nvml, process
 from launcher.machine.devices import Budget
+from launcher.pretended.cards import MARK
 from launcher.run import start as launch
 from launcher.shared.memory_failures import lost_in, memory_failure
 from launcher.shared.report import PhaseUse, TrialReport
-from launcher.shared.sizes import GIB
+from launcher.shared.sizes import GIB, format_size, parse_size
 from launcher.trial import trial
 from launcher.trial.events import TrialEnded
 from launcher.trial.job import Job
@@ -39,7 +41,10 @@ from launcher.trial.trial import Trial
 WALKED = ("ladder.search=walk", "trial.proof_timeout_s=0")
 """Of every rung above the one that fits there is a figure then; a search that a forecast leads leaves most of them out. Whether a rung
 is the same training is another question than memory's."""
-RUN_TIMEOUT_S = 400.0
+RUN_TIMEOUT_S, PLAYED_TIMEOUT_S = 400.0, 3600.0
+"""Of a full run; on a card that is played, the CPU does what little is computed, and makes all batches."""
+STEP_S = 60.0
+"""No step is begun that has less time left."""
 CAPS = (4, 8, 16, 24, 40, 80, 97)
 BACKENDS = {"native": "", "expandable": "expandable_segments:True", "async": "backend:cudaMallocAsync"}
 
@@ -105,17 +110,42 @@ def all_facts(rows: Rows, budget: Budget) -> None:
 # ---- B to E: trials, then real runs
 
 
-def case(rows: Rows, one: Case, place: Path, *, scale: float = 1.0) -> None:
+def case(rows: Rows, one: Case, place: Path, *, scale: float = 1.0, ends: float = math.inf) -> None:
+    """Its steps in order. ``ends``: monotonic seconds; what can't be begun before is left for another command, and said."""
     data = made(one, place, scale)
     words = (*(word.format(place=data, workers=cases.workers()) for word in one.words), *WALKED)
-    _fitted(rows, one, words, place)
+    for step, act in _steps(rows, one, words, place, ends):
+        if ends - time.monotonic() < STEP_S:
+            print(f"{one.name}: {step} is left for another command", flush=True)
+            return
+        act()
+
+
+def left_out(rows: Rows, one: Case, budget: Budget) -> bool:
+    """Whether the card is smaller than the one that the case plays; there is a row of it then."""
+    step = f"{one.name}: left out"
+    if parse_size(one.memory) <= budget.total_bytes * devices.NOMINAL:
+        return False
+    if not rows.of(one.letter, step):
+        rows.add(one.letter, step, "left out", why=f"the card has {format_size(budget.total_bytes)}")
+    return True
+
+
+def _steps(rows: Rows, one: Case, words: Sequence[str], place: Path, ends: float) -> Iterator[tuple[str, Callable[[], None]]]:
+    """What is still to be done, each with its name."""
+
+    def missing(step: str) -> bool:
+        return not rows.of(one.letter, f"{one.name}: {step}")
+
+    if missing("fitted"):
+        yield "trials", lambda: _fitted(rows, one, words, place)
     chosen = next((row for row in rows.of(one.letter, f"{one.name}: trial") if row["verdict"] == Kind.FITS), None)
-    if chosen is not None and not rows.of(one.letter, f"{one.name}: run"):
-        _run(rows, one, words, place, chosen, step="run", budget="cap")
-    if chosen is not None and (above := _above(rows, one, chosen)) and not rows.of(one.letter, f"{one.name}: above"):
-        _run(rows, one, words, place, above, step="above", budget="whole", outside_of=chosen)
-    if one.control is not None and not rows.of(one.letter, f"{one.name}: control"):
-        _control(rows, one, one.control, words, place)
+    if chosen is not None and missing("run"):
+        yield "run", lambda: _run(rows, one, words, place, chosen, step="run", budget="cap", ends=ends)
+    if chosen is not None and (above := _above(rows, one, chosen)) and missing("above"):
+        yield "above", lambda: _run(rows, one, words, place, above, step="above", budget="whole", outside_of=chosen, ends=ends)
+    if one.control is not None and missing("control"):
+        yield "control", lambda: _control(rows, one, str(one.control), words, place, ends)
 
 
 def made(one: Case, place: Path, scale: float) -> Path:
@@ -137,8 +167,6 @@ def prepared(one: Case, words: Sequence[str], place: Path, *, memory: str) -> Jo
 
 def _fitted(rows: Rows, one: Case, words: Sequence[str], place: Path) -> None:
     step = f"{one.name}: trial"
-    if rows.of(one.letter, f"{one.name}: fitted"):
-        return
     job = prepared(one, words, place, memory=one.memory)
     print(f"{one.name}: trials", flush=True)
 
@@ -193,6 +221,7 @@ def _run(
     budget: str,
     memory: str = "",
     outside_of: Any = None,
+    ends: float = math.inf,
 ) -> None:
     """A real full run at a row's rung. ``budget``: "cap", what its trial was held to, or "whole"; ``memory``: another card's."""
     micro_batch, accumulation = int(row["rung"]["micro_batch"]), int(row["accumulation"])
@@ -201,7 +230,7 @@ def _run(
     allowed = job.budget.cap_bytes if budget == "cap" else job.budget.budget_bytes
     rung = job.ladder.rungs[row["rung_index"]]
     print(f"{one.name}: {step}, rung {rung.index} under {allowed / GIB:.1f} GiB", flush=True)
-    ended = really(replace(job, budget=replace(job.budget, budget_bytes=allowed)), rung, outside_of or row, place)
+    ended = really(replace(job, budget=replace(job.budget, budget_bytes=allowed)), rung, outside_of or row, place, ends=ends)
     missed = row["peak_bytes"] - row["cap_bytes"]
     more = {
         "held_to": budget,
@@ -212,17 +241,17 @@ def _run(
     rows.add(one.letter, f"{one.name}: {step}", "run", rung_index=rung.index, rung=dict(rung.values), **more, **ended)
 
 
-def _control(rows: Rows, one: Case, memory: str, words: Sequence[str], place: Path) -> None:
+def _control(rows: Rows, one: Case, memory: str, words: Sequence[str], place: Path, ends: float) -> None:
     """What is asked, on a card that can't hold it: its trial must say so, and a real run under the whole budget must die."""
     job = prepared(one, words, place, memory=memory)
     print(f"{one.name}: control on {memory}", flush=True)
     tried = trial.run(job, job.ladder.asked)
     said = rows.add(one.letter, f"{one.name}: control trial", "trial", control=True, **_of_trial(tried, job))
-    _run(rows, one, words, place, said, step="control", budget="whole", memory=memory)
+    _run(rows, one, words, place, said, step="control", budget="whole", memory=memory, ends=ends)
 
 
-def really(job: Job, rung: Rung, measured: dict[str, Any], place: Path) -> dict[str, Any]:
-    """Launches the full run as `autofit train` would, with its own peaks told at its end."""
+def really(job: Job, rung: Rung, measured: dict[str, Any], place: Path, *, ends: float = math.inf) -> dict[str, Any]:
+    """Launches the full run as `autofit train` would, with its own peaks told on its way and at its end."""
     peaks = place / "peaks.json"
     peaks.unlink(missing_ok=True)
     use = PhaseUse(phase="train", seconds=0.0, outside_bytes=max((one["outside_bytes"] for one in measured["uses"]), default=0))
@@ -234,7 +263,8 @@ def really(job: Job, rung: Rung, measured: dict[str, Any], place: Path) -> dict[
     idle = devices.free_now(job.budget) or 0
     with _told(peaks, job.budget, idle), open(os.devnull, "wb") as nowhere:
         child = launch.start(job, chosen, command, files, show=(nowhere, nowhere))
-        ending = process.wait(child, timeout_s=RUN_TIMEOUT_S, stderr=files.stderr)
+        most = PLAYED_TIMEOUT_S if job.budget.name.endswith(MARK) else RUN_TIMEOUT_S
+        ending = process.wait(child, timeout_s=min(most, ends - time.monotonic()), stderr=files.stderr)
     devices.settle(job.budget, idle_free_bytes=idle)
     said = ending.stderr_tail + process.tail(files.stdout)
     failure = memory_failure(said, last=True) if ending.returncode else None
@@ -257,6 +287,7 @@ def _told(peaks: Path, budget: Budget, idle: int) -> Iterator[None]:
         "GPU_CHECK_PEAKS": str(peaks),
         "GPU_CHECK_UUID": budget.uuid,
         "GPU_CHECK_IDLE": str(idle),
+        "YOLO_OFFLINE": "true",
         "PYTHONPATH": _with_path(str(Path(__file__).parent / "peaks"), str(ROOT)),
     }
     before = {name: os.environ.get(name) for name in given}

@@ -3,87 +3,139 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from benchmarks.gpu_check import checks
-from benchmarks.gpu_check.cases import CASES
+from benchmarks.gpu_check.cases import CASES, Case
 from benchmarks.gpu_check.play import BACKENDS, CAPS
 from benchmarks.gpu_check.rows import ROOT, read
+from launcher.pretended.cards import MARK
 
 PAGE = ROOT / "docs" / "gpu.md"
 NOT_YET = "not measured yet"
 Row = Mapping[str, Any]
+NOT_PLAYED = "not played yet"
+Row = Mapping[str, Any]
 HEAD = """# What real cards have shown
 
-Made by `make gpu-check` of `benchmarks/results/gpu-check.jsonl`; not written by hand. A played card is a larger one whose allocator is
-capped: what lies outside the allocator, and cuDNN's view of free memory, are the real card's.
+Made by `make gpu-check` of `benchmarks/results/gpu-check.jsonl`; not written by hand. A smaller card than the real one is the real one
+whose allocator is capped: what lies outside the allocator, and cuDNN's view of free memory, are the real card's.
+
+*Measured*: on a card. *Played*: on a card that isn't there ([how](pretended.md)): the allocator, its peaks and its words are PyTorch's own;
+the context, cuDNN's workspaces and times are not a card's. What is played proves nothing of a card.
 """
+KINDS = ("context", "matmul", "convolution", "fft", "attention")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column's rows, and what stands where there is none."""
+
+    title: str
+    missing: str
+    rows: Sequence[Row]
+
+    def latest(self, step: str) -> Row | None:
+        return next((row for row in reversed(self.rows) if row["case"] == "A" and row["step"] == step), None)
 
 
 def render(rows: Sequence[Row]) -> str:
-    return "\n".join([HEAD, *_where(rows), *_facts(rows), *_cases(rows)]) + "\n"
+    played = [row for row in rows if row["card"].endswith(MARK)]
+    columns = (
+        Column("measured", NOT_YET, [row for row in rows if not row["card"].endswith(MARK)]),
+        Column("played", NOT_PLAYED, played),
+    )
+    return "\n".join([HEAD, *_where(columns), *_facts(columns), *_cases(columns)]) + "\n"
 
 
 def write() -> None:
     PAGE.write_text(render(read()), encoding="utf-8")
 
 
-def _where(rows: Sequence[Row]) -> list[str]:
-    seen = dict.fromkeys((row["card"], row["driver"], row["commit"], str(row["versions"].get("torch"))) for row in rows)
-    lines = [f"- {card}, driver {driver}, commit {commit}, torch {torch}" for card, driver, commit, torch in seen]
-    return [*(lines or [f"Cards: {NOT_YET}."]), ""]
+def _where(columns: Sequence[Column]) -> list[str]:
+    lines = []
+    for column in columns:
+        seen = dict.fromkeys((row["card"], row["driver"], row["commit"], str(row["versions"].get("torch"))) for row in column.rows)
+        lines += [f"- {card}, driver {driver}, commit {commit}, torch {torch}" for card, driver, commit, torch in seen]
+        lines += [] if seen else [f"- Cards: {column.missing}."]
+    return [*lines, ""]
 
 
 def _table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *lines)] + [""]
 
 
-def _latest(rows: Sequence[Row], step: str) -> Row | None:
-    return next((row for row in reversed(rows) if row["case"] == "A" and row["step"] == step), None)
+def _facts(columns: Sequence[Column]) -> list[str]:
+    titles = [column.title for column in columns]
+    outside = [[kind, *(_outside(column, kind) for column in columns)] for kind in KINDS]
+    text = ["## A: the allocator and what lies outside it", "", *_table(["outside after, MiB", *titles], outside)]
+    fills = [[f"{cap} GiB, {name}", *(_fill(column, cap, name) for column in columns)] for cap in CAPS for name in BACKENDS]
+    text += _table(["filled to a cap of", *titles], fills)
+    others = {
+        **{f"200 random sizes over the largest alone, {name}": partial(_ratio, name=name) for name in ("native", "expandable")},
+        "allocations that cuDNN's benchmark got over": _got_over,
+        "NVML v2 free less the runtime's, bytes": _apart,
+        "longest time to give memory back, s": _settled,
+    }
+    return [*text, *_table(["", *titles], [[name, *(said(column) for column in columns)] for name, said in others.items()])]
 
 
-def _facts(rows: Sequence[Row]) -> list[str]:
-    outside, fragments = _latest(rows, "outside"), {name: _latest(rows, f"fragments {name}") for name in ("native", "expandable")}
-    kinds = ("context", "matmul", "convolution", "fft", "attention")
-    lines = [[kind, _mib(outside.get(kind)) if outside else NOT_YET] for kind in kinds]
-    text = ["## A: the allocator and what lies outside it", "", *_table(["outside after", "MiB"], lines)]
-    fills = [[f"{cap} GiB", *(_fill(_latest(rows, f"fill {cap} GiB {name}")) for name in BACKENDS)] for cap in CAPS]
-    text += _table(["filled to a cap of", *BACKENDS], fills)
-    others = [
-        [f"200 random sizes over the largest alone, {name}", str(row["ratio"]) if row else NOT_YET] for name, row in fragments.items()
-    ]
-    cudnn, meters = _latest(rows, "cudnn"), _latest(rows, "meters")
-    others.append(["allocations that cuDNN's benchmark got over", str(cudnn.get("num_ooms", cudnn["failed"])) if cudnn else NOT_YET])
-    others.append(["NVML v2 free less the runtime's, bytes", _apart(meters)])
-    settled = [row["settle_seconds"] for row in rows if row["case"] == "A" and row["kind"] == "fact"]
-    others.append(["longest time to give memory back, s", f"{max(settled):.2f}" if settled else NOT_YET])
-    return [*text, *_table(["", ""], others)]
+def _outside(column: Column, kind: str) -> str:
+    row = column.latest("outside") or {}
+    if kind in row:
+        return f"{row[kind] / 2**20:.0f}"
+    return f"failed: {row[f'{kind}_failed'][:80]}" if f"{kind}_failed" in row else column.missing
 
 
-def _mib(size: Any) -> str:
-    return f"{size / 2**20:.0f}" if isinstance(size, int) else NOT_YET
-
-
-def _fill(row: Row | None) -> str:
+def _fill(column: Column, cap: int, backend: str) -> str:
+    row = column.latest(f"fill {cap} GiB {backend}")
     if row is None:
-        return NOT_YET
+        return column.missing
     if row.get("failed"):
         return f"refused: {row['failed'].splitlines()[-1][:80]}"
     return f"{row['verdict']} ({row['source']}), reserved and outside {row['held'] / row['cap']:.1%} of it"
 
 
-def _apart(row: Row | None) -> str:
-    return str(row["v2"]["free"] - row["runtime"]["free"]) if row and "v2" in row else NOT_YET
+def _ratio(column: Column, name: str) -> str:
+    row = column.latest(f"fragments {name}")
+    return str(row["ratio"]) if row and "ratio" in row else column.missing
 
 
-def _cases(rows: Sequence[Row]) -> list[str]:
+def _got_over(column: Column) -> str:
+    row = column.latest("cudnn")
+    return str(row.get("num_ooms", row["failed"])) if row else column.missing
+
+
+def _apart(column: Column) -> str:
+    row = column.latest("meters")
+    return str(row["v2"]["free"] - row["runtime"]["free"]) if row and "v2" in row else column.missing
+
+
+def _settled(column: Column) -> str:
+    settled = [row["settle_seconds"] for row in column.rows if row["case"] == "A" and row["kind"] == "fact"]
+    return f"{max(settled):.2f}" if settled else column.missing
+
+
+def _cases(columns: Sequence[Column]) -> list[str]:
     text = []
     for case in CASES:
-        trials = [row for row in rows if row["step"] == f"{case.name}: trial"]
-        chosen = next((row for row in trials if row["verdict"] == "fits"), None)
-        said = f"{len(trials)} trials; rung {chosen['rung_index']} fits" if chosen else f"{len(trials)} trials" if trials else NOT_YET
-        ours = [row for row in rows if row["case"] == case.letter]
-        words = {None: NOT_YET, True: "holds", False: "FAILS"}
-        lines = [[check.claim, words[check.holds], check.figures] for check in checks.of(case, ours)]
-        text += [f"## {case.name}", "", f"Trials: {said}.", "", *_table(["claim", "", "figures"], lines)]
+        claims = [_claims(column, case) for column in columns]
+        lines = [[name, *(one[name] for one in claims)] for name in claims[0]]
+        text += [f"## {case.name}", "", *_table(["", *(column.title for column in columns)], lines)]
     return text
+
+
+def _claims(column: Column, case: Case) -> dict[str, str]:
+    """What a column says of a case: its trials, then each claim."""
+    ours = [row for row in column.rows if row["case"] == case.letter]
+    trials = [row for row in ours if row["step"] == f"{case.name}: trial"]
+    chosen = next((row for row in trials if row["verdict"] == "fits"), None)
+    why = next((row["why"] for row in ours if row["step"] == f"{case.name}: left out"), "")
+    said = f"{len(trials)}; rung {chosen['rung_index']} fits" if chosen else str(len(trials)) if trials else why or column.missing
+    words = {None: why or column.missing, True: "holds", False: "FAILS"}
+    return {
+        "trials": said,
+        **{one.claim: f"{words[one.holds]} {one.figures and f'({one.figures})'}".strip() for one in checks.of(case, ours)},
+    }

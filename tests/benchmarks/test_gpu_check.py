@@ -17,6 +17,7 @@ from benchmarks.gpu_check import cases, checks, facts, play, rows, table
 from launcher.ladder.rungs import Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import host, process
+from launcher.pretended.cards import MARK
 from launcher.run import start as launch
 from launcher.shared.allocator import FRACTION
 from launcher.shared.ending import Ending
@@ -125,8 +126,25 @@ def test_all_five_cases_walk_on_a_stand_in_and_every_claim_about_them_holds(
         said = checks.of(case, [row for row in found if row["case"] == case.letter])
         assert [check.holds for check in said] == [True] * len(said), [f"{case.name}: {check}" for check in said]
     text = table.render(found)
-    assert table.NOT_YET not in text and "FAILS" not in text and "a card of numbers, driver 600.00" in text
+    assert table.NOT_YET not in text and table.NOT_PLAYED in text and "FAILS" not in text and "a card of numbers, driver 600.00" in text
     assert left == 0, "nothing is left on the card"
+
+
+def test_what_was_played_stands_in_a_column_of_its_own(everything: tuple[Path, list[dict[str, Any]], int]) -> None:
+    played = [{**row, "card": f"{row['card']}{MARK}"} for row in everything[1]]
+    assert table.render(played).count(table.NOT_YET) == table.render(everything[1]).count(table.NOT_PLAYED) > 20
+    assert table.NOT_YET not in table.render([*played, *everything[1]])
+
+
+def test_a_case_that_the_card_is_too_small_for_is_left_out_in_words(bench: Bench, tmp_path: Path) -> None:
+    bench.card.total = 80 * GIB
+    found = walked(bench, tmp_path, "E")
+    assert [row["kind"] for row in found] == ["left out"] and "the card has 79.8 GiB" in table.render(found)
+
+
+def test_a_command_that_has_no_time_left_begins_nothing(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gpu_check.measured(["C"], place=tmp_path / "place", results=tmp_path / "rows.jsonl", scale=0.01, minutes=0.5)
+    assert not rows.read(tmp_path / "rows.jsonl") and "is left for another command" in capsys.readouterr().out
 
 
 def test_a_row_says_what_its_figures_depend_on(everything: tuple[Path, list[dict[str, Any]], int]) -> None:

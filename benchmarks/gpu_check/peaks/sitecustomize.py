@@ -1,4 +1,5 @@
-"""Loaded into a full run from outside: at its end, its own peaks, steps and sizes go to the file that GPU_CHECK_PEAKS names.
+"""Loaded into a full run from outside: every 20 micro-batches and at its end, its own peaks, steps and sizes go to the file that
+GPU_CHECK_PEAKS names. A run that is ended for its time has told what it did.
 
 The driver sampled once a second misses what lasts less; the allocator's own counts miss nothing.
 """
@@ -16,6 +17,8 @@ from launcher.trainers.script.inside.probe.start import after_import
 
 FIRST = 3
 """Channels of what a detector's first layer is given."""
+TOLD_EVERY = 20
+"""Micro-batches."""
 
 
 class Seen:
@@ -35,6 +38,8 @@ class Seen:
         def counted(*args: Any, **kwargs: Any) -> None:
             backward(*args, **kwargs)
             self.micro_batches += 1
+            if self.micro_batches % TOLD_EVERY == 0:
+                self.tell()
 
         def stepped(*_: Any) -> None:
             self.steps += 1
@@ -64,8 +69,9 @@ class Seen:
             "steps": self.steps,
             "sizes": sorted(self.sizes),
         }
-        with open(self._path, "w", encoding="utf-8") as file:
+        with open(f"{self._path}.new", "w", encoding="utf-8") as file:
             json.dump(told, file)
+        os.replace(f"{self._path}.new", self._path)
 
 
 if path := os.environ.get("GPU_CHECK_PEAKS"):
