@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,10 @@ class Place:
         """The person's own."""
         return [word.replace("{data}", str(self.data)) for word in self.case.command]
 
+    def _nobodys(self, said: str) -> str:
+        """Without where it was played, which is nobody's business."""
+        return said.replace(str(self.data), "{data}").replace(str(self.folder), "{work}")
+
     def held_against(self, plain: Place) -> Row:
         """How far the weights that were left lie from those that the plain command leaves in its own place; or why that isn't known."""
         log = plain.folder / "plain.log"
@@ -154,9 +159,14 @@ class Place:
         answer = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {"status": "no answer"}
         after = {**listed(self.folder / "repository"), **listed(self.home)}
         touched = sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
-        head = said.partition("autofit takes this for")[2].partition("╭")[0].strip().splitlines()[1:]
+        head = takewhile(lambda line: line.startswith(" "), said.partition("autofit takes this for")[2].splitlines()[1:])
         why = [trial["why"] for trial in answer.get("trials", ()) if trial["verdict"] != "fits"][-1:] or said.strip().splitlines()[-1:]
-        return {**answer, "touched": touched[:10], "understood": [" ".join(line.split()) for line in head], "said": " ".join(why)[:300]}
+        return {
+            **answer,
+            "touched": touched[:10],
+            "understood": [self._nobodys(" ".join(line.split())) for line in head],
+            "said": self._nobodys(" ".join(why))[:300],
+        }
 
 
 def newest(folder: Path, pattern: str) -> Path | None:
