@@ -275,7 +275,7 @@ def really(job: Job, rung: Rung, measured: dict[str, Any], place: Path, *, ends:
         "seconds": round(ending.seconds, 1),
         "failure": failure,
         "said": said[-400:] if ending.returncode and failure is None else "",
-        "lost": lost_in(files.stdout, files.stderr) if not ending.returncode else (),
+        "lost": lost_in(files.stdout, files.stderr, on_card=True) if not ending.returncode else (),
         "run": json.loads(peaks.read_text(encoding="utf-8")) if peaks.exists() else {},
     }
 
