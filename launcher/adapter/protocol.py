@@ -63,6 +63,11 @@ class Adapter(ABC):
         """
         return None
 
+    @classmethod
+    def pointed(cls, words: Sequence[str], value: str) -> Understood | None:
+        """As ``recognise``, where the person says which value of the program's own source is its batch size: ``CONFIG['batch']``."""
+        return cls.recognise(words)
+
     @abstractmethod
     def check(self) -> list[Fault]:
         """Everything wrong with the recipe's trainer arguments and data, found without running anything. Writes nothing."""

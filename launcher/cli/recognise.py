@@ -12,25 +12,27 @@ from dataclasses import replace
 from pathlib import Path
 
 from launcher.adapter.commands import script_among
+from launcher.adapter.protocol import Adapter
 from launcher.adapter.recognised import Understood
 from launcher.adapter.registry import adapters
 from launcher.cli import shell_script
 from launcher.errors import PLACE, BadInput, Fault
 
 
-def understand(words: Sequence[str]) -> Understood:
+def understand(words: Sequence[str], *, value: str = "") -> Understood:
     """What the command is: an adapter's own where one knows it, else what the general one makes of it.
 
-    Raises BadInput where it trains nothing that autofit could know, or where two adapters claim it.
+    ``value``: which value of its source a person says to be the batch size. Raises BadInput where it trains nothing that autofit could
+    know, or where two adapters claim it.
     """
     if not words:
         raise BadInput([Fault(key=PLACE, found="there is no command", cure="For example: autofit run -- python train.py --batch-size 64.")])
     _refuse_variables(words)
     if (shell := shell_script.started(words)) is not None:
-        return _in_shell(shell)
+        return _in_shell(shell, value)
     installed = list(adapters())
     for general in (False, True):  # one that takes any command is asked, and may refuse it, only where nobody knows it
-        found = [seen for one in installed if one.general is general and (seen := one.recognise(words)) is not None]
+        found = [seen for one in installed if one.general is general and (seen := _seen(one, words, value)) is not None]
         if len(found) > 1:
             names = ", ".join(understood.adapter for understood in found)
             raise BadInput([Fault(key=PLACE, found=f"{names} all take it for their own", cure="Uninstall all but one, or write a recipe.")])
@@ -39,15 +41,26 @@ def understand(words: Sequence[str]) -> Understood:
     raise BadInput([Fault(key=PLACE, found="no installed trainer knows this command", cure="Write a recipe for it.")])
 
 
-def _in_shell(shell: shell_script.Started) -> Understood:
+def _in_shell(shell: shell_script.Started, value: str) -> Understood:
     """The command that a shell script starts, with the variables that it sets."""
-    understood = understand(shell.words)
+    understood = understand(shell.words, value=value)
     if shell.env and understood.adapter != "script":
         set_so = " ".join(f"{name}={shlex.quote(value)}" for name, value in shell.env.items())
         cure = f"Set them before autofit: {set_so} autofit run -- {shlex.join(shell.words)}."
         raise BadInput([Fault(key=PLACE, found=f"{shell.told}, with variables of the environment", cure=cure)])
     args = {**understood.args, "env": {**shell.env, **understood.args.get("env", {})}} if shell.env else understood.args
     return replace(understood, args=args, told=shell.told)
+
+
+def _seen(adapter: type[Adapter], words: Sequence[str], value: str) -> Understood | None:
+    """What one adapter makes of it. One that knows the command finds its batch where it arrives, and is told none."""
+    if value and adapter.general:
+        return adapter.pointed(words, value)
+    seen = adapter.recognise(words)
+    if seen is not None and value:
+        found = f"--set {value}: this is a training by {adapter.name}, and what arrives there is its batch size"
+        raise BadInput([Fault(key=PLACE, found=found, cure="Leave --set out.")])
+    return seen
 
 
 def _refuse_variables(words: Sequence[str]) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 FIT_ONLY = "--fit-only"
 ALLOW_BATCH = "--allow-batch"
 """The person accepts another effective batch than the asked one."""
+SET = "--set"
+"""The person names the value of the script's own that is its batch size: ``--set "CONFIG['batch']"``."""
 
 
 def run(call: Call) -> Iterable[Task]:
@@ -30,7 +32,7 @@ def run(call: Call) -> Iterable[Task]:
     if DETACH in call.flags:
         return [partial(detached, call)]
 
-    understood, words = understand(call), call.words
+    understood, words = understand(call), _overrides(call)
     if ALLOW_BATCH in call.flags:
         understood, words = free_batch(understood), (*words, "ladder.keep_batch=false")
     name = recognise.name_of(understood)
@@ -55,7 +57,7 @@ def understand(call: Call) -> Understood:
     from launcher.cli import recipe_draft, recognise
 
     with doing("reading the command, and what it runs"):
-        understood = recognise.understand(call.command)
+        understood = recognise.understand(call.command, value=_named(call))
     recognise.refuse_doubts(understood, overrides=call.words)
     if understood.told:
         call.terminal.say(f"{understood.told}; that command is fitted and launched")
@@ -63,6 +65,21 @@ def understand(call: Call) -> Understood:
     for doubt in understood.doubts:
         call.terminal.say(f"  in doubt: {doubt}")
     return understood
+
+
+def _named(call: Call) -> str:
+    """What stands behind ``--set``: the one word that is no override."""
+    if SET not in call.flags:
+        return ""
+    words = [word for word in call.words if word not in _overrides(call)]
+    if len(words) != 1:
+        cure = f"Give one value, as the source has it: autofit {call.verb} {SET} \"CONFIG['batch']\" -- python train.py."
+        raise BadInput([Fault(key="", where="autofit", found=f"{SET} with {len(words)} names", cure=cure)])
+    return words[0]
+
+
+def _overrides(call: Call) -> tuple[str, ...]:
+    return tuple(word for word in call.words if SET not in call.flags or "=" in word or word.startswith("-"))
 
 
 def _kept(text: str, path: Path, call: Call) -> Answer:

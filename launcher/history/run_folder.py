@@ -1,6 +1,7 @@
 """The run folder: every file name of a launch, events appended as they happen, records renamed into place.
 
 runs/autofit/RECIPE-DATE-TIME/
+  .gitignore           that git has nothing to say of this folder: the person's own status stays clean
   recipe.yaml          the composed recipe, as validated
   owner.json           which process runs this, on which machine, since when and until when; locked while it lives (``owner``)
   events.jsonl         one line per event: time (UTC), event, what happened
@@ -58,6 +59,8 @@ class RunFolder:
                 except FileExistsError:
                     continue
                 (path / "trials").mkdir()
+                with suppress(OSError):
+                    (path / ".gitignore").write_text("*\n", encoding="utf-8")
                 return cls(path.resolve())
         except OSError as error:
             raise BadInput([no_run_folder(root, error)]) from error

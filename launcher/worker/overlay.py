@@ -50,7 +50,7 @@ class Overlay:
             return None
         with contextlib.suppress(TypeError, ValueError):
             text = os.fsdecode(os.fspath(path))
-            real = os.path.abspath(text)
+            real = self._meant(os.path.abspath(text))
             if not any(real == kept or real.startswith(f"{kept}/") for kept in self._kept):
                 return real, self._files + real
         return None
@@ -96,9 +96,13 @@ class Overlay:
         if self.there(twin):
             there = self._os["lstat"](twin)
             if stats.S_ISDIR(there.st_mode) and self.there(real) and not self._is_gone(real):
-                return path
+                return self._from_here(path, real)
             return twin
-        return twin if self._is_gone(real) else path
+        return twin if self._is_gone(real) else self._from_here(path, real)
+
+    def _from_here(self, path: Any, real: str) -> Any:
+        """A path as it was given; the real one for a script that has gone to a folder that is there only as a twin."""
+        return real if self._os["getcwd"]().startswith(self._files) else path
 
     def writable(self, path: Any, *, keep: bool) -> Any:
         """The path to write to: the twin, with its folder, and (``keep``) with what is there now."""
@@ -147,6 +151,7 @@ class Overlay:
             setattr(os, name, self._changer(self._os[name]))
         os.open, os.mkdir, os.rmdir, os.listdir, os.scandir = self.os_open, self.mkdir, self.remove, self.listdir, self.scandir
         os.remove = os.unlink = self.remove
+        os.getcwd = lambda: self._meant(self._os["getcwd"]())
         os.rename = os.replace = self.rename
         os.symlink, os.link = self.symlink, self.link
         setattr(shutil, "rmtree", self.rmtree)  # noqa: B010  # a plain function in the place of a callable object
@@ -266,7 +271,7 @@ class Overlay:
     def scandir(self, path: Any = ".") -> Any:
         both = self.twin(path)
         if both is None or not self.there(both[1]):
-            return self._os["scandir"](path)
+            return self._os["scandir"](path if both is None else self._from_here(path, both[0]))
         real, twin = both
         entries = {entry.name: entry for entry in self._os["scandir"](twin)}
         if self.there(real) and not self._is_gone(real):
@@ -312,4 +317,5 @@ _READERS = ("stat", "lstat", "statvfs", "access", "readlink", "chdir")
 _CHANGERS = ("chmod", "utime", "chown", "truncate")
 _OS_NAMES = (
     *_READERS, *_CHANGERS, "open", "mkdir", "rmdir", "listdir", "scandir", "remove", "rename", "replace", "symlink", "link",
+    "getcwd",
 )  # fmt: skip

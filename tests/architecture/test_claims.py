@@ -24,6 +24,7 @@ def test_on_the_launchers_side_only_process_starts_signals_or_ends_processes() -
     assert starters - {module for module in starters if rooms.outside(module)} == {
         "launcher.worker.guardian",
         "launcher.trainers.script.inside.plainly",
+        "launcher.trainers.script.inside.look",
         "launcher.trainers.script.inside.same.run",
         "launcher.trainers.script.inside.trial",
         "launcher.trainers.script.inside.probe.worst",

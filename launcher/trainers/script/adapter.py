@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,11 +31,32 @@ from launcher.ladder.rungs import Ladder, Rung, divisors_down
 from launcher.ladder.twins import Finding, FindingKind
 from launcher.machine.devices import Budget
 from launcher.shared.report import WORLD_SIZE, TrialReport
-from launcher.trainers.script import batches, checks, configs, metrics, outside, recognise, resuming, rules, said_lengths, weight_files
+from launcher.trainers.script import (
+    batches,
+    checks,
+    configs,
+    metrics,
+    outside,
+    recognise,
+    resuming,
+    rules,
+    said_lengths,
+    source_values,
+    weight_files,
+)
 from launcher.trainers.script.rules import ScriptArgs
-from launcher.trainers.script.said import accumulation_form, begin, in_config, own_accumulation, replaced, spelling_of, told_accumulation
+from launcher.trainers.script.said import (
+    accumulation_form,
+    begin,
+    in_config,
+    own_accumulation,
+    replaced,
+    said_by_form,
+    spelling_of,
+    told_accumulation,
+)
 from launcher.trainers.script.said_lengths import SaidLength
-from launcher.trainers.script.spelling import CALL, ITSELF, LOADER, NOMINAL, OUTSIDE, Line, kind
+from launcher.trainers.script.spelling import CALL, ITSELF, LIGHTNING, LOADER, NOMINAL, OUTSIDE, VALUE, Line, kind
 
 SHORT_STEPS = 4
 SHORT_PASSES = 2
@@ -90,6 +111,10 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
     @classmethod
     def recognise(cls, words: Sequence[str]) -> Understood | None:
         return recognise.understand(words)
+
+    @classmethod
+    def pointed(cls, words: Sequence[str], value: str) -> Understood | None:
+        return recognise.understand(words, value=value)
 
     @cached_property
     def args(self) -> ScriptArgs:
@@ -257,11 +282,22 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
             variables, more = outside.put_right(self.args.update, times=times, place=place, env=line.env)
             line.env |= variables
             files = {**files, **more}
-        if line.fields:
-            variables, more = outside.set_fields(self._given(), line.fields, place=place, env=line.env)
+        for variables, more in self._arriving(line, place):
             line.env |= variables
             files = {**files, **more}
         return files
+
+    def _arriving(self, line: Line, place: Path) -> Iterator[tuple[dict[str, str], dict[Path, str]]]:
+        """What is set as it is bound, or as a trainer takes it; each sees the variables of the one before."""
+        given, word = said_by_form(self.args), batches.name(LIGHTNING)
+        fields = {name: value for name, value in line.fields.items() if name != word}
+        if fields:
+            yield outside.set_fields(given(CALL), fields, place=place, env=line.env)
+        if word in line.fields:
+            yield outside.set_trainer(given(CALL).get(word, 1), line.fields[word], place=place, env=line.env)
+        if line.values:
+            orders = source_values.orders(given(f"{VALUE}:"), line.values)
+            yield outside.set_values(orders, place=place, env=line.env)
 
     def _config_copies(self, line: Line, rung: Rung, place: Path) -> dict[Path, str]:
         """Copies of configuration files with the rung's values. The line names them; those of files that it doesn't name, or that take in
@@ -288,11 +324,6 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
         variables, more = outside.read_instead(instead, place=place, env=line.env)
         line.env |= variables
         return {**files, **more}
-
-    def _given(self) -> dict[str, Any]:
-        """What the script's source gives to the fields of its TrainingArguments."""
-        says = {self.args.spelled[wheel]: value for wheel, value in self.args.says.items() if wheel in self.args.spelled}
-        return {batches.name(one): value for one, value in {**self.args.lengths, **says}.items() if one.startswith(CALL)}
 
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
         run = folder / "scratch" / "run"

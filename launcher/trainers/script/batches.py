@@ -14,7 +14,7 @@ from typing import Any
 
 from launcher.adapter import wheel_names
 from launcher.adapter.recognised import Belief
-from launcher.trainers.script.spelling import ITSELF
+from launcher.trainers.script.spelling import ITSELF, VALUE
 
 WHOLE = "whole_batch"
 """What a candidate means that says the batch of an optimizer step; no wheel."""
@@ -72,6 +72,8 @@ def _length(candidates: Sequence[Belief]) -> int | None:
 
 def name(spelling: str) -> str:
     """The bare last name of a spelling: ``config:train.batch_size`` and ``--train.batch_size=`` have the same."""
+    if spelling.startswith(f"{VALUE}:"):
+        return next(iter(reversed(re.findall(r"\w+", spelling))), "")
     bare = re.sub(r"^(not:)?(switch|config|config\+|env|call):", "", spelling).split("/")[0].rstrip("=")
     return re.split(r"[ .]", bare)[-1]
 

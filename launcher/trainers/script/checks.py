@@ -14,7 +14,7 @@ from launcher.machine import devices
 from launcher.trainers.script import configs
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.said import in_config, spelling_of
-from launcher.trainers.script.spelling import ITSELF, LOADER, NOT, OUTSIDE, kind
+from launcher.trainers.script.spelling import ITSELF, LIGHTNING, LOADER, NOT, OUTSIDE, kind
 
 
 def faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) -> list[Fault]:
@@ -79,7 +79,7 @@ def _spelling_faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) ->
         except ValueError as error:
             faults.append(Fault(key=key, found=str(error), cure="For example --batch-size, or config:train.batch_size."))
         splits = key == "trainer.args.spelled.micro_batch" and text.partition(":")[0] in (OUTSIDE, LOADER)
-        if splits and (args.spelled.get("accumulation") != OUTSIDE or not isinstance(args.says.get("micro_batch"), int)):
+        if splits and (not _can_be_split(args) or not isinstance(args.says.get("micro_batch"), int)):
             cure = "Say trainer.args.spelled.accumulation=outside too, and trainer.args.says.micro_batch=64: what stands in the source."
             faults.append(Fault(key=key, found="a micro-batch can only be split where its steps are held back", cure=cure))
         elif text in (OUTSIDE, ITSELF) and key != "trainer.args.spelled.accumulation" and not splits:
@@ -113,6 +113,11 @@ def _spelling_faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) ->
             )
         )
     return faults
+
+
+def _can_be_split(args: ScriptArgs) -> bool:
+    """Whether a step takes as many smaller micro-batches as make a whole one: its steps are held back, or its trainer accumulates."""
+    return args.spelled.get("accumulation", "") in (OUTSIDE, LIGHTNING)
 
 
 def _config_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:

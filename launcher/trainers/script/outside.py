@@ -19,6 +19,8 @@ _NATIVE = Path(__file__).parent / "native"
 _ACCUMULATE = ("accumulate.py", "hooks.py", "steps.py", "loaders.py", "backward.py", "notes.py", "imported.py")
 _UPDATE = ("update.py", "backward.py", "loaders.py", "imported.py")
 _TRAINING_ARGUMENTS = ("training_arguments.py", "imported.py")
+_VALUES = ("values.py", "bindings.py", "imported.py")
+_LIGHTNING = ("lightning_trainer.py", "imported.py")
 _TRAINER_RESUME = ("trainer_resume.py", "imported.py")
 _READ_FILES = ("read_files.py",)
 """Files of ``native``, the one that is begun with first."""
@@ -62,6 +64,16 @@ def read_instead(copies_of: Mapping[Path, Path], *, place: Path, env: Mapping[st
     which lie others that they take in. ``copies_of``: path -> what is read instead."""
     told = {str(path.resolve()): str(copy.absolute()) for path, copy in copies_of.items()}
     return _loaded(_READ_FILES, {"READ_FILES": json.dumps(told)}, place=place, env=env)
+
+
+def set_values(orders: Sequence[Sequence[Any]], *, place: Path, env: Mapping[str, str]) -> tuple[dict[str, str], dict[Path, str]]:
+    """(variables, files) by which values of the script's own are bound otherwise: (file, name, given, wanted)."""
+    return _loaded(_VALUES, {"VALUES": json.dumps(orders)}, place=place, env=env)
+
+
+def set_trainer(given: int, wanted: int, *, place: Path, env: Mapping[str, str]) -> tuple[dict[str, str], dict[Path, str]]:
+    """(variables, files) by which Lightning's Trainer, made with the ``given`` accumulation, accumulates the ``wanted`` one."""
+    return _loaded(_LIGHTNING, {"LIGHTNING_ACCUMULATION": f"{given}:{wanted}"}, place=place, env=env)
 
 
 def goes_on(kept_in: Path, *, place: Path, env: Mapping[str, str]) -> tuple[dict[str, str], dict[Path, str]]:

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from launcher.adapter import notebooks, wheel_names
-from launcher.adapter.python_source import fault, files_of, parsed, place
+from launcher.adapter.python_source import fault, files_of, parsed
 from launcher.adapter.recognised import Belief, Doubt, Understood
 from launcher.errors import PLACE, BadInput, Fault
 from launcher.trainers.script import (
+    arrivals,
     batches,
     configs,
     families,
@@ -23,6 +24,7 @@ from launcher.trainers.script import (
     source_facts,
     training_arguments,
 )
+from launcher.trainers.script.arrivals import Source
 from launcher.trainers.script.candidates import (
     COMMAND_LINE,
     believed,
@@ -40,7 +42,7 @@ from launcher.trainers.script.candidates import (
     upright,
 )
 from launcher.trainers.script.declared import Flag, of_script
-from launcher.trainers.script.spelling import LOADER, NOMINAL, OUTSIDE
+from launcher.trainers.script.spelling import LOADER, NOMINAL, OUTSIDE, kind
 
 _ORDER = ("val_micro_batch", "micro_batch", "checkpointing", "segment", "sequence_length", "image_size", "model")
 _LENGTHS = ("segment", "sequence_length", "image_size")
@@ -54,8 +56,11 @@ _REMARKS = (
 _NONE = Belief(wheel="", value=None, spelling="", source="")
 
 
-def understand(words: Sequence[str]) -> Understood:
-    """What a command asks for, as far as its words, its configuration file and its source tell. Raises BadInput without its script."""
+def understand(words: Sequence[str], *, value: str = "") -> Understood:
+    """What a command asks for, as far as its words, its configuration file and its source tell. Raises BadInput without its script.
+
+    ``value``: which value of its source a person says to be the batch size.
+    """
     script, begin = script_of(words)
     if script is not None and not script.is_file():
         raise BadInput([Fault(key=PLACE, found=f"there is no script {script} in {Path.cwd()}", cure="Give its path.")])
@@ -85,18 +90,21 @@ def understand(words: Sequence[str]) -> Understood:
     if given and not doubts:
         beliefs = {**training_arguments.beliefs(given), **beliefs}
         doubts.extend(filter(None, [training_arguments.doubt(given)]))
-    if "micro_batch" not in beliefs and not doubts and "accumulation" not in beliefs and script is not None:
-        beliefs |= _in_source(script)
+    own = Source({}, {})
+    if script is not None and (value or ("micro_batch" not in beliefs and not doubts and "accumulation" not in beliefs)):
+        own = arrivals.in_source(words, script, value)
+        beliefs |= own.beliefs
+        doubts = [doubt for doubt in doubts if not value or doubt.wheel not in own.beliefs]
     if "micro_batch" not in beliefs and not doubts and (unspelled := _unspelled(python)) is not None:
         doubts.append(Doubt(wheel="micro_batch", text=_only_its_word_is_missing(unspelled)))
     if "micro_batch" not in beliefs and not any(doubt.wheel == "micro_batch" for doubt in doubts):
-        doubts.append(Doubt(wheel="micro_batch", text=_no_batch(words, begin, held, script)))
+        doubts.append(Doubt(wheel="micro_batch", text=own.unknown or _no_batch(words, begin, held, script)))
     unknown = next((f"{doubt.text}; until then the micro-batch is not turned" for doubt in doubts if doubt.wheel == "accumulation"), "")
     if not unknown and "accumulation" not in beliefs and (batch := beliefs.get("micro_batch")) is not None and _usable(batch):
         unknown = _accumulation(beliefs, settled, script)
     counted_out = partial(said_lengths.counted_out, words[begin:], declared, python, said_lengths.said_in_files(held, python, behind))
-    lengths = counted_out(said_lengths.is_length) or training_arguments.lengths(given)
-    said = {"config": config, "lengths": lengths, "points": counted_out(wheel_names.counts_points)}
+    lengths = counted_out(said_lengths.is_length) or training_arguments.lengths(given) or own.lengths
+    said = {"config": (*config, *own.config), "lengths": lengths, "points": counted_out(wheel_names.counts_points)}
     return _recipe(words, beliefs, doubts, said, unknown=unknown)
 
 
@@ -136,7 +144,8 @@ def _accumulation(beliefs: dict[str, Belief], settled: Sequence[Belief], script:
     if (whole := next((one for one in settled if one.wheel == batches.WHOLE), None)) is not None:
         said = f"{whole.spelling} {whole.value} is the batch of a step"
         return f"{said}, and in how many parts the script takes it isn't known, so the micro-batch is not turned"
-    if script is not None and (counted := source_facts.counted_by_batch(script)):
+    at_the_loader = kind(beliefs["micro_batch"].spelling)[0] in (OUTSIDE, LOADER)  # the script works with its own number then
+    if script is not None and not at_the_loader and (counted := source_facts.counted_by_batch(script)):
         return f"no word for it was found, and a schedule is counted by the batch size ({counted}), so the micro-batch is not turned"
     beliefs["accumulation"] = Belief(wheel="accumulation", value=1, spelling=OUTSIDE, source="no word for it was found")
     return ""
@@ -185,16 +194,6 @@ def _only_its_word_is_missing(belief: Belief) -> str:
         f"the batch is {value} ({key} in {belief.source}), and only how the command says it isn't known: say it in the command, by the "
         f"script's own option for that (mmengine: --cfg-options {key}={value})"
     )
-
-
-def _in_source(script: Path) -> dict[str, Belief]:
-    """The batch that stands in the script's source: its loader can be made with a smaller one."""
-    loader = source_facts.loader_in_source(script)
-    if loader is None or (loader.place and loader.file.endswith(notebooks.SUFFIX)):  # the file of a cell has another name in each run
-        return {}
-    spelling = f"{LOADER}:{loader.place}" if loader.place else OUTSIDE
-    source = f"{place(script.with_name(loader.file), loader.line)}, DataLoader"
-    return {"micro_batch": Belief(wheel="micro_batch", value=loader.batch, spelling=spelling, source=source)}
 
 
 def _nominal(beliefs: dict[str, Belief], nominal: int, script: Path | None) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from launcher.config.schema import Recipe
 from launcher.ladder.rungs import Rung
 from launcher.trainers.script import batches, recognise
@@ -31,6 +34,13 @@ def told_accumulation(args: ScriptArgs, rung: Rung) -> int:
         return rung.accumulation
     own = batches.by_nominal(int(kind(args.spelled["accumulation"])[1]), rung.micro_batch)
     return rung.accumulation // (own or 1)
+
+
+def said_by_form(args: ScriptArgs) -> Callable[[str], dict[str, Any]]:
+    """Form of a spelling -> what the script itself says in that form, by what follows it: ``call:``, ``value:``."""
+    wheels = {args.spelled[wheel]: value for wheel, value in args.says.items() if wheel in args.spelled}
+    said = {**args.lengths, **args.points, **wheels}
+    return lambda form: {spelled.removeprefix(form): value for spelled, value in said.items() if spelled.startswith(form)}
 
 
 def spelling_of(recipe: Recipe, args: ScriptArgs, wheel: str) -> str | None:

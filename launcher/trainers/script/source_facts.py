@@ -55,11 +55,17 @@ class Loader:
     """A data loader whose batch stands in the source: as a number, or what comes to one."""
 
     batch: int
-    file: str
+    said: str
+    """As it is written there: ``CONFIG['batch']``."""
+    at: Path
     line: int
     shuffles: bool
     trains: bool
     """By the name that it is bound to: ``train_dataloader``."""
+
+    @property
+    def file(self) -> str:
+        return self.at.name
 
     @property
     def place(self) -> str:
@@ -72,7 +78,7 @@ def loader_in_source(path: Path) -> Loader | None:
     so. None where there is none, or where a file has different ones."""
     for file in files_of(path):
         _, tree = parsed(file)
-        loaders = list(_loaders_of(tree, file.name)) if tree is not None else []
+        loaders = list(_loaders_of(tree, file)) if tree is not None else []
         shuffling = [one for one in loaders if one.shuffles]
         if found := shuffling or [one for one in loaders if one.trains]:
             alike = len({one.batch for one in found}) == 1 and (shuffling or len(found) == 1)
@@ -80,7 +86,7 @@ def loader_in_source(path: Path) -> Loader | None:
     return None
 
 
-def _loaders_of(tree: ast.Module, file: str) -> Iterator[Loader]:
+def _loaders_of(tree: ast.Module, file: Path) -> Iterator[Loader]:
     known = Constants(tree)
     named = {id(node.value): " ".join(map(_name, node.targets)) for node in ast.walk(tree) if isinstance(node, ast.Assign)}
     for node in ast.walk(tree):
@@ -88,10 +94,10 @@ def _loaders_of(tree: ast.Module, file: str) -> Iterator[Loader]:
             said = {keyword.arg: keyword.value for keyword in node.keywords}
             size = said.get("batch_size") or next(iter(node.args[1:2]), None)
             batch = known.value(size) if size is not None else None
-            if isinstance(batch, int) and not isinstance(batch, bool) and batch > 0:
+            if size is not None and isinstance(batch, int) and not isinstance(batch, bool) and batch > 0:
                 shuffles = "shuffle" in said and literal(said["shuffle"]) is not False  # one that is computed may be true
                 trains = "train" in named.get(id(node), "").lower()
-                yield Loader(batch=batch, file=file, line=node.lineno, shuffles=shuffles, trains=trains)
+                yield Loader(batch=batch, said=ast.unparse(size), at=file, line=node.lineno, shuffles=shuffles, trains=trains)
 
 
 def batch_of_a_call(path: Path) -> str:

@@ -8,7 +8,8 @@ from typing import Any
 
 FORMS = (
     "--flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, config+:key, key= or ++key= (Hydra), SECTION.KEY (yacs), "
-    "env:NAME, --option key= (key=value behind an option), not:SPELLING, call:field (of transformers' TrainingArguments), "
+    "env:NAME, --option key= (key=value behind an option), not:SPELLING, call:field (of transformers' TrainingArguments or of "
+    "Lightning's Trainer), value:train.py:CONFIG['batch'], "
     "loader:train.py:31, outside (accumulation, and with it a micro_batch that stands in the source), itself, nominal:64 (accumulation)"
 )
 
@@ -34,6 +35,12 @@ NOT = "not:"
 BEHIND = "behind"
 """Form of ``-u train.batch_size=``: a key and its value behind an option that takes several of them (``--cfg-options a=1 b=2``)."""
 
+LIGHTNING = f"{CALL}accumulate_grad_batches"
+"""Accumulation that Lightning's Trainer is made with in the source: it is set as it arrives there."""
+
+VALUE = "value"
+"""``value:train.py:CONFIG['batch']``: a plain value of the script's own, set as the script binds it."""
+
 NOMINAL = "nominal"
 """``nominal:64``: the script accumulates by itself up to a batch of 64, and not above; what is beyond that is done from outside."""
 
@@ -50,6 +57,8 @@ class Line:
     """Dotted key -> value, for the copy of the configuration file."""
     fields: dict[str, Any] = field(default_factory=dict)
     """Field of transformers' TrainingArguments -> value that it is set to where it arrives."""
+    values: dict[str, Any] = field(default_factory=dict)
+    """File and name of a value of the script's own -> value that it is bound with."""
     outside: int = 1
     """Micro-batches per optimizer step that the script isn't told of (``outside.placed``)."""
     split: tuple[int, int, str] | None = None
@@ -66,6 +75,8 @@ class Line:
             self.config[name] = value
         elif form == "call":
             self.fields[name] = value
+        elif form == VALUE:
+            self.values[name] = value
         elif form in (OUTSIDE, NOMINAL):
             self.outside = int(value)
         elif form == ITSELF:
@@ -91,7 +102,7 @@ class Line:
             return self._last(name) is not None
         if form == "word":
             return self._last(name.lstrip("+"), prefixes=_PLUSES) is not None
-        return self.says(name) if form == "not" else form in ("config", "switch", "env", BEHIND)
+        return self.says(name) if form == "not" else form in ("config", "switch", "env", BEHIND, VALUE)
 
     def _last(self, name: str, *, prefixes: tuple[str, ...] = ("",)) -> int | None:
         """Where the last of the script's own words stands that is this one: alone, joined (--flag=8) or glued (-b8)."""
@@ -155,8 +166,8 @@ _PLUSES = ("", "+", "++")
 
 
 def kind(spelling: str) -> tuple[str, str]:
-    """(form, name) of a spelling: flag, joined (--flag=), switch, config, env, call, loader, word (key=), behind (--option key=), not,
-    outside, itself or nominal.
+    """(form, name) of a spelling: flag, joined (--flag=), switch, config, env, call, loader, value, word (key=), behind (--option key=),
+    not, outside, itself or nominal.
 
     Raises ValueError for anything else.
     """
@@ -169,7 +180,7 @@ def kind(spelling: str) -> tuple[str, str]:
         return "not", spelling.removeprefix(NOT)
     if re.fullmatch(r"-[\w-]+ \w[\w./@-]*=", spelling):
         return BEHIND, spelling[:-1]
-    for prefix in ("switch", "config", "config+", "env", "call", LOADER):
+    for prefix in ("switch", "config", "config+", "env", "call", LOADER, VALUE):
         if spelling.startswith(f"{prefix}:") and len(spelling) > len(prefix) + 1:
             return prefix.rstrip("+"), spelling.split(":", 1)[1]
     if re.fullmatch(r"-[\w.-]+=", spelling):

@@ -620,6 +620,7 @@ def _notebook(*cells: str) -> str:
     return json.dumps({"cells": [{"cell_type": "code", "source": one.splitlines(True)} for one in cells]})
 
 
+_AT = "n.ipynb cell 1 line 3: BATCH = 64"
 _MADE = "loader = DataLoader(d, batch_size=BATCH, shuffle=True)"
 _LOADED = _notebook("from torch.utils.data import DataLoader\n%matplotlib inline\nBATCH = 64", _MADE)
 _GIVEN = _notebook("args = TrainingArguments('out', per_device_train_batch_size=16)\n")
@@ -628,7 +629,11 @@ _GIVEN = _notebook("args = TrainingArguments('out', per_device_train_batch_size=
 @pytest.mark.parametrize(
     ("words", "text", "batch"),
     [
-        ("jupyter nbconvert --to notebook --execute n.ipynb", _LOADED, (64, "outside", "n.ipynb cell 2 line 1, DataLoader")),
+        (
+            "jupyter nbconvert --to notebook --execute n.ipynb",
+            _LOADED,
+            (64, "outside", f"{_AT}; it arrives at DataLoader, n.ipynb cell 2 line 1"),
+        ),
         ("papermill n.ipynb out.ipynb", _GIVEN, (16, "call:per_device_train_batch_size", "n.ipynb cell 1 line 1, TrainingArguments")),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import subprocess
 from datetime import datetime
 from pathlib import Path
 
@@ -32,6 +33,13 @@ def test_a_name_that_is_no_file_name_is_made_one(tmp_path: Path) -> None:
     assert RunFolder.create(tmp_path, "a b/../c:é", now=NOW).path.name == "a_b_.._c_-20261121-120000"
 
 
+def test_git_has_nothing_to_say_of_a_run_folder(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    RunFolder.create(tmp_path / "runs" / "autofit", "demo").event("first")
+    status = subprocess.run(["git", "status", "--porcelain"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert status.stdout == ""
+
+
 def test_a_root_that_can_not_be_written_is_a_fault_of_run_root(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput) as refused:
@@ -48,7 +56,9 @@ def test_a_full_disk_leaves_the_old_record_whole(tmp_path: Path, monkeypatch: py
     with pytest.raises(OSError, match="No space left"):
         folder.replace_json(folder.record, {"status": "after"})
     assert json.loads(folder.record.read_text()) == {"status": "before"}
-    assert sorted(path.name for path in folder.path.iterdir()) == ["record.json", "trials"], "nothing half-written lies beside"
+    assert sorted(path.name for path in folder.path.iterdir()) == [".gitignore", "record.json", "trials"], (
+        "nothing half-written lies beside"
+    )
 
 
 def test_events_are_one_line_of_json_each_in_order(tmp_path: Path) -> None:

@@ -43,6 +43,9 @@ class ProbeSettings:
     same: dict[str, Any] = field(default_factory=dict)
     """What a twin is told (``inside.same.told``); empty: this is none."""
 
+    look: str = ""
+    """Nothing but a look at where its batch size arrives (``arriving``): with "marks" on its own numbers, or "plain"."""
+
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(dataclasses.asdict(self), indent=1), encoding="utf-8")
 

@@ -10,8 +10,9 @@ from .....worker import overlaid_libraries
 from .....worker.after_import import Hook, after_import
 from .....worker.overlay import Overlay
 from ..same import install as same
-from . import figures, lightning, torch_hooks
+from . import figures, lightning, marks, torch_hooks
 from . import transformers as hf
+from .arriving import Arriving
 from .session import Session
 from .settings import LOADED, ProbeSettings
 
@@ -21,6 +22,9 @@ def install(path: str) -> None:
     settings = ProbeSettings.read(Path(path))
     if not settings.budget_only:
         Path(settings.records, LOADED).touch()
+    if settings.look:
+        _looks(settings)
+        return
     session = Session(settings)
     if settings.overlay:
         overlay = Overlay(Path(settings.overlay), kept=(Path(settings.overlay).parent, *map(Path, settings.kept)))
@@ -34,6 +38,15 @@ def install(path: str) -> None:
         after_import(figures.hooks(session))
         atexit.register(session.at_exit)
         os.register_at_fork(after_in_child=session.forked)
+
+
+def _looks(settings: ProbeSettings) -> None:
+    overlay = Overlay(Path(settings.overlay), kept=[*map(Path, settings.kept)])
+    overlay.install()
+    after_import(overlaid_libraries.hooks(overlay))
+    if settings.look == "marks":
+        marks.install()
+    after_import(Arriving(Path(settings.records)).hooks())
 
 
 def _torch(session: Session) -> None:

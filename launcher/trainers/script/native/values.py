@@ -1,0 +1,154 @@
+"""Gives plain values of a script's own other ones as it binds them: its files stay as they are, on disk and in tracebacks.
+
+As ``_autofit_values.py`` beside a ``sitecustomize.py`` that loads it, in a folder of their own, for every Python process of a command:
+
+    PYTHONPATH=/that/folder VALUES='[["/home/me/train.py", "CONFIG[\\'batch\\']", 64, 16]]' python train.py
+
+Each order is a file, a name in it as ``bindings.py`` has it, the value that stands there, and the one that it shall have. A source is
+compiled with the other number in the same place. An order that can't be carried out ends the process: ``NotSet`` says why.
+This file needs the standard library only, and ``bindings.py`` and ``imported.py`` beside it.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.machinery
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from types import CodeType, ModuleType
+from typing import Any
+
+from .bindings import bindings, named
+from .imported import after_import
+
+VARIABLE = "VALUES"
+Order = tuple[str, Any, Any]
+"""Name, given and wanted value."""
+
+
+class NotSet(RuntimeError):
+    """A value isn't where it was when the launch was made, or can't be told from another."""
+
+
+def changed(source: bytes | str, path: str, orders: Sequence[Order]) -> CodeType:
+    """The file's code, with the wanted values in it."""
+    tree = ast.parse(source, path)
+    found = bindings(tree)
+    for name, given, wanted in orders:
+        same = named(found, name, given)
+        if len(same) != 1:
+            what = "it isn't there" if not same else f"it stands in lines {', '.join(str(one.node.lineno) for one in same)}"
+            raise NotSet(f"autofit: {name} = {given!r} of {path} can't be set to {wanted!r}: {what}")
+        same[0].node.value = wanted
+    return compile(tree, path, "exec", dont_inherit=True)
+
+
+class Sources:
+    """Files of the program that are compiled otherwise than Python would."""
+
+    def __init__(self, wanted: Callable[[str], bool], compiled: Callable[[bytes, str], CodeType]) -> None:
+        """``wanted``: whether a file, by its real path, is one of them."""
+        self.wanted, self.compiled = wanted, compiled
+
+    def install(self) -> None:
+        """Into Python's own ways of getting a file's code; a compiled copy is neither read nor written."""
+        script = _script()
+        if script is not None and self.wanted(os.path.realpath(script)):
+            sys.path_hooks.insert(0, lambda path: self._main(path, script))
+        get_code = importlib.machinery.SourceFileLoader.get_code
+
+        def code_of(this: Any, name: str) -> CodeType | None:
+            path = this.get_filename(name)
+            return self.compiled(this.get_data(path), path) if self.wanted(os.path.realpath(path)) else get_code(this, name)
+
+        importlib.machinery.SourceFileLoader.get_code = code_of  # type: ignore[assignment,method-assign]
+        if "runpy" in sys.modules:
+            self._into_runpy()
+        else:
+            after_import({"runpy": self._into_runpy})
+
+    def _main(self, path: str, script: str) -> _Main:
+        if os.path.abspath(path) != os.path.abspath(script):
+            raise ImportError(path)
+        return _Main(path, self.compiled)
+
+    def _into_runpy(self) -> None:
+        """Children that are spawned run the script once more, under another name."""
+        runpy = sys.modules["runpy"]
+        real = runpy._get_code_from_file
+
+        def code(*args: Any) -> Any:  # (run_name, fname) to Python 3.11, (fname) after
+            found, path = real(*args), str(args[-1])
+            if not self.wanted(os.path.realpath(path)):
+                return found
+            with open(path, "rb") as file:
+                made = self.compiled(file.read(), path)
+            return (made, found[1]) if isinstance(found, tuple) else made
+
+        runpy._get_code_from_file = code  # type: ignore[attr-defined]
+
+
+class _Main:
+    """The script, to Python's start: it asks whether the script's path is a folder or an archive with a ``__main__``, and this one is."""
+
+    def __init__(self, given: str, compiled: Callable[[bytes, str], CodeType]) -> None:
+        self._given, self._compiled = given, compiled
+
+    def find_spec(self, name: str, target: ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
+        return importlib.util.spec_from_file_location("__main__", self._given, loader=self) if name == "__main__" else None  # type: ignore[arg-type]
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        exec(self.get_code("__main__"), module.__dict__)
+
+    def is_package(self, name: str) -> bool:
+        return False
+
+    def get_code(self, name: str) -> CodeType:
+        """What makes the module one that ``python script.py`` makes, and then the script."""
+        if sys.path and sys.path[0] == self._given:
+            sys.path[0] = os.path.dirname(os.path.realpath(self._given))
+        with open(self._given, "rb") as file:
+            _PROGRAM.append((self._given, self._compiled(file.read(), self._given)))
+        return compile(f"import sys; exec(sys.modules[{__name__!r}].as_main(globals()), globals())", "<autofit>", "exec")
+
+
+_PROGRAM: list[tuple[str, CodeType]] = []
+
+
+def as_main(names: dict[str, Any]) -> CodeType:
+    """The names of a module that runs as the program, and its code."""
+    script, code = _PROGRAM[-1]
+    loader = importlib.machinery.SourceFileLoader("__main__", script)
+    names.update(__spec__=None, __cached__=None, __package__=None, __file__=script, __loader__=loader)
+    names.pop("sys", None)
+    return code
+
+
+def _script() -> str | None:
+    """The program as Python was told it; None for ``-m``, ``-c`` and a prompt."""
+    words = list(getattr(sys, "orig_argv", ()))[1:]
+    while words and words[0].startswith("-"):
+        if words[0] in ("-m", "-c", "-") or (words[0][-1] in "mc" and not words[0].startswith("--")):
+            return None
+        del words[: 2 if words[0] in ("-X", "-W") else 1]
+    return words[0] if words else None
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# As a process begins
+
+
+def begin() -> None:
+    """Called by the sitecustomize that has loaded this file, before the program begins."""
+    said = json.loads(os.environ.get(VARIABLE) or "[]")
+    sources: dict[str, list[Order]] = {}
+    for path, name, given, wanted in said:
+        sources.setdefault(os.path.realpath(path), []).append((name, given, wanted))
+    if sources:
+        Sources(sources.__contains__, lambda source, path: changed(source, path, sources[os.path.realpath(path)])).install()

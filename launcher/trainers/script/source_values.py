@@ -1,0 +1,187 @@
+"""Plain values of a script's own, by name: ``value:train.py:CONFIG['batch']``. Found in its source, set as it binds them. Nothing is run.
+
+A spelling is the file and the name as ``native/bindings.py`` has it. Of a JSON, TOML or YAML file that the source reads it is
+``config:train.batch``, as of one that the command names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from launcher.adapter import notebooks, wheel_names
+from launcher.adapter.python_source import files_of, parsed
+from launcher.adapter.python_source import place as written
+from launcher.adapter.recognised import Belief
+from launcher.errors import PLACE, BadInput, Fault, did_you_mean
+from launcher.trainers.script import configs
+from launcher.trainers.script.native.bindings import bindings, spelled
+from launcher.trainers.script.spelling import VALUE
+
+_BESIDE = ("accumulation", "val_micro_batch", "checkpointing", "segment", "sequence_length", "image_size")
+_LAST = re.compile(r"(\[[^\[\]]*\]|\.\w+|\(\w+\))$")
+MOST_TOLD = 8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """One value."""
+
+    file: Path
+    name: str
+    value: Any
+    line: int = 0
+    column: int = -1
+
+    @property
+    def in_data(self) -> bool:
+        """In a JSON, TOML or YAML file, of which a changed copy is read."""
+        return self.file.suffix in configs.SUFFIXES
+
+    @property
+    def spelling(self) -> str:
+        return f"config:{self.name}" if self.in_data else f"{VALUE}:{short(self.file)}:{self.name}"
+
+    @property
+    def last(self) -> str:
+        """The last part of its name: what it is called."""
+        return next(iter(reversed(re.findall(r"\w+", self.name))), "")
+
+    @property
+    def held_in(self) -> str:
+        """What it is an entry or attribute of."""
+        return _LAST.sub("", self.name) if _LAST.search(self.name) else ""
+
+    def __str__(self) -> str:
+        where = short(self.file) if self.in_data else written(self.file, self.line)
+        return f"{where}: {self.name} = {self.value}"
+
+    def belief(self, wheel: str, more: str = "") -> Belief:
+        return Belief(wheel=wheel, value=self.value, spelling=self.spelling, source=f"{self}{more}")
+
+
+def short(file: Path) -> str:
+    own = Path.cwd()
+    return str(file.relative_to(own)) if file.is_relative_to(own) else str(file)
+
+
+def of_file(file: Path) -> list[Place]:
+    """Every plain value of a Python source, or number of a JSON, TOML or YAML file."""
+    file = Path(os.path.abspath(file))
+    if file.suffix in configs.SUFFIXES:
+        held = configs.held(str(file)) if file.is_file() else {}
+        return [Place(file=file, name=key, value=value) for key, value in configs.leaves(held) if isinstance(value, (bool, int, float))]
+    _, tree = parsed(file)
+    found = bindings(tree) if tree is not None else []
+    return [Place(file=file, name=one.name, value=one.value, line=one.node.lineno, column=one.node.col_offset) for one in found]
+
+
+def orders(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[tuple[str, str, Any, Any]]:
+    """For ``native/values.py``: file, name, what it is, what it shall be. Both by the spelling without its ``value:``."""
+    said = [(*spelling.partition(":")[::2], spelling) for spelling in wanted]
+    return [(os.path.abspath(file), name, given[spelling], wanted[spelling]) for file, name, spelling in said]
+
+
+def at(marks: Iterable[str]) -> list[Place]:
+    """The values that stand where marked numbers did: ``/a/train.py:37:15``, ``/a/base.json#train.batch``."""
+    found = []
+    for mark in marks:
+        path, _, key = mark.partition("#")
+        if key:
+            found += [one for one in of_file(Path(path)) if one.name == key]
+            continue
+        path, line, column = mark.rsplit(":", 2)
+        found += [one for one in of_file(Path(path)) if (one.line, one.column) == (int(line), int(column))]
+    return found
+
+
+def beside(place: Place) -> Mapping[str, Place]:
+    """Wheel -> a value that is kept with this one and means it by its usual name: ``CONFIG['accumulation_steps']``."""
+    others = [one for one in _kept_with(place) if one.name != place.name]
+    found: dict[str, Place] = {}
+    for wheel in _BESIDE:
+        named = [one for one in others if wheel_names.usual(one.last) == wheel and _stands(wheel, one.value)]
+        if len(named) == 1:
+            found[wheel] = named[0]
+    return found
+
+
+def _kept_with(place: Place) -> list[Place]:
+    """The values of the same dict, class or file; none of a notebook, whose cells are compiled by others."""
+    if place.file.suffix == notebooks.SUFFIX:
+        return []
+    return [one for one in of_file(place.file) if one.held_in == place.held_in]
+
+
+def _stands(wheel: str, value: Any) -> bool:
+    return isinstance(value, bool) == (wheel == "checkpointing") and (isinstance(value, bool) or (isinstance(value, int) and value > 0))
+
+
+def lengths(place: Place) -> dict[str, int]:
+    """Spelling -> how long it trains, by a value that is kept with this one."""
+    counts = [one for one in _kept_with(place) if _is_length(one)]
+    return {counts[0].spelling: int(counts[0].value)} if len(counts) == 1 else {}
+
+
+def _is_length(one: Place) -> bool:
+    whole = isinstance(one.value, int) and not isinstance(one.value, bool) and one.value > 0
+    return whole and (wheel_names.counts_steps(one.last) or wheel_names.counts_passes(one.last))
+
+
+def bound(file: Path, name: str, value: int) -> Place | None:
+    """The one value of this name in a source."""
+    found = [one for one in of_file(file) if one.name == name and one.value == value]
+    return found[0] if len(found) == 1 else None
+
+
+def accumulates(files: Iterable[Path]) -> bool:
+    """Whether something in the sources is called accumulation, and is a number."""
+    return any(wheel_names.usual(one.last) == "accumulation" and _stands("accumulation", one.value) for one in _places(files))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# What a person names
+
+
+def pointed(script: Path | None, said: str) -> Place:
+    """The value that ``--set`` names. Raises BadInput where there is none of that name, or several."""
+    file, name = _file_of(said)
+    places = list(_places([file] if file is not None else files_of(script) if script is not None else []))
+    wanted = spelled(name)
+    found = [one for one in places if one.name in (name, wanted) and _stands("micro_batch", one.value)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        cure = f"Name one of its own: {'; '.join(map(str, found[:MOST_TOLD]))}."
+        raise BadInput([Fault(key=PLACE, found=f"--set {said}: it stands in {len(found)} places", cure=cure)])
+    could = "; ".join(map(str, _batches(places)))
+    near = f"Say one of these: {could}. " if could else did_you_mean(wanted, [one.name for one in places])
+    form = "A value is named as the source does: CONFIG['batch'], Config.batch_size, BATCH, or config.json:train.batch"
+    raise BadInput([Fault(key=PLACE, found=f"--set {said}: no whole number of that name is written in the source", cure=f"{near}{form}.")])
+
+
+def likely(script: Path) -> list[Place]:
+    """What could be the batch size by its name."""
+    return _batches(_places(files_of(script)))
+
+
+def _batches(places: Iterable[Place]) -> list[Place]:
+    return [one for one in places if wheel_names.meaning(one.last) == "micro_batch" and _stands("micro_batch", one.value)][:MOST_TOLD]
+
+
+def _file_of(said: str) -> tuple[Path | None, str]:
+    """``config.json:train.batch`` and ``train.py:CONFIG['batch']``; without a file, a name of the source."""
+    file, colon, name = said.partition(":")
+    known = colon and Path(file).suffix in (*configs.SUFFIXES, ".py")
+    if known and not Path(file).is_file():
+        raise BadInput([Fault(key=PLACE, found=f"--set {said}: there is no file {file}", cure="Give its path from here.")])
+    return (Path(file), name) if known else (None, said)
+
+
+def _places(files: Iterable[Path]) -> Iterator[Place]:
+    for file in files:
+        yield from of_file(file)

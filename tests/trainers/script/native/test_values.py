@@ -1,0 +1,116 @@
+"""A script's own values are bound otherwise, and nothing else about it is: its files, its main module, what children of it see."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher.trainers.script import outside
+from launcher.trainers.script.native.bindings import bindings, spelled
+
+SCRIPT = """from __future__ import annotations
+import inspect, json, multiprocessing, pickle, sys
+from settings import Config
+
+CONFIG = {'batch': 64, "lr": 0.5}
+
+def child(queue):
+    queue.put((CONFIG["batch"], Config.batch_size))
+
+def main():
+    spawned = multiprocessing.get_context("spawn")
+    queue = spawned.Queue()
+    one = spawned.Process(target=child, args=(queue,))
+    one.start()
+    seen = queue.get(timeout=60)
+    one.join()
+    print(json.dumps({
+        "here": [CONFIG["batch"], CONFIG["lr"], Config.batch_size], "child": seen, "file": __file__, "spec": __spec__ is None,
+        "first": sys.path[0], "source": inspect.getsource(child), "argv": sys.argv, "own": "sys" in globals(),
+    }))
+
+if __name__ == "__main__":
+    main()
+    raise ValueError("the person's own")
+"""
+
+
+def ran(place: Path, orders: list[tuple[str, str, object, object]], *words: str) -> subprocess.CompletedProcess[str]:
+    variables, files = outside.set_values(orders, place=place / "native", env={})
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    env = {**os.environ, **variables}
+    return subprocess.run([sys.executable, *words], cwd=place / "own", env=env, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "train.py").write_text(SCRIPT)
+    (tmp_path / "own" / "settings.py").write_text("class Config:\n    batch_size = 32\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("words", [("train.py", "a"), ("-u", "train.py", "a"), ("-m", "train", "a")])
+def test_the_program_a_module_and_a_spawned_child_see_the_other_values(place: Path, words: tuple[str, ...]) -> None:
+    own = place / "own"
+    orders = [(str(own / "train.py"), "CONFIG['batch']", 64, 16), (str(own / "settings.py"), "Config.batch_size", 32, 4)]
+    before = {path.name: path.read_bytes() for path in own.iterdir()}
+    done = ran(place, orders, *words)
+    assert done.stdout, done.stderr
+    seen = json.loads(done.stdout)
+    assert (seen["here"], seen["child"]) == ([16, 0.5, 4], [16, 4])
+    assert seen["file"] == str(own / "train.py") and seen["first"] == str(own) and seen["own"]
+    assert seen["spec"] is (words[0] != "-m") and seen["argv"][1:] == ["a"]
+    assert seen["source"].startswith("def child(queue)")
+    assert 'line 24, in <module>\n    raise ValueError("the person\'s own")' in done.stderr
+    pycache = own / "__pycache__"
+    assert not pycache.exists() or not [path for path in pycache.iterdir() if "settings" in path.name], "no other code is left in a cache"
+    assert {path.name: path.read_bytes() for path in own.iterdir() if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("source", "given", "why"),
+    [
+        ("CONFIG = {'batch': 8}", 64, "it isn't there"),
+        ("CONFIG = {'batch': 64}\nCONFIG['batch'] = 64", 64, "it stands in lines 1, 2"),
+        ("CONFIG = {'batch': 2 * 32}", 64, "it isn't there"),
+    ],
+)
+def test_a_value_that_is_not_where_it_was_ends_the_program_with_the_reason(place: Path, source: str, given: int, why: str) -> None:
+    script = place / "own" / "train.py"
+    script.write_text(f"{source}\nprint('it ran')\n")
+    done = ran(place, [(str(script), "CONFIG['batch']", given, 16)], "train.py")
+    assert done.returncode != 0 and "it ran" not in done.stdout
+    assert f"CONFIG['batch'] = {given} of {script} can't be set to 16: {why}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("CONFIG = {'train': {'batch': 7}}", "CONFIG['train']['batch']"),
+        ("cfg = dict(batch=7)", "cfg['batch']"),
+        ("class A:\n    x: int = 7", "A.x"),
+        ("@dataclass\nclass A:\n    x: int = field(default=7)", "A.x"),
+        ("class A:\n    def __init__(self):\n        self.config = {'b': 7}", "self.config['b']"),
+        ("def main(batch_size=7): pass", "main(batch_size)"),
+        ("def f():\n    if x:\n        return {'b': 7}", "f()['b']"),
+        ("for i in y:\n    with z:\n        loader = DataLoader(d, batch_size=7)", "DataLoader(batch_size)"),
+        ("a, b = 3, 7", "b"),
+        ("try:\n    B = 7\nexcept E:\n    pass", "B"),
+        ("run(Config(b=7))", "Config(b)"),
+    ],
+)
+def test_a_value_is_named_as_a_person_would(source: str, name: str) -> None:
+    assert [one.name for one in bindings(ast.parse(source)) if one.value == 7] == [name]
+
+
+def test_quotes_and_spaces_of_a_name_do_not_matter() -> None:
+    assert spelled(' CONFIG[ "batch" ]') == "CONFIG['batch']"

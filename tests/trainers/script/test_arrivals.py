@@ -1,0 +1,121 @@
+"""A batch size that no reading of the source finds: where it arrives, what its file calls it, and what is asked where it isn't seen."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher.adapter.recognised import Understood
+from launcher.errors import BadInput
+from launcher.trainers.script import recognise
+
+HEAD = """import json, os, sys
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+def train(loader, accumulation=1):
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for number, (x,) in enumerate(loader):
+        model(x).sum().backward()
+        if (number + 1) % accumulation == 0:
+            optimizer.step()
+    open("ended.txt", "w").write("it trained")
+
+data = TensorDataset(torch.rand(64, 4))
+"""
+AT = HEAD.count("\n") + 1
+
+
+def understood(source: str, *, value: str = "") -> Understood:
+    Path("train.py").write_text(HEAD + source)
+    found = recognise.understand([sys.executable, "train.py"], value=value)
+    assert sorted(path.name for path in Path().iterdir() if path.suffix not in (".py", ".json")) == [], "a look leaves nothing"
+    return found
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_value_that_is_passed_on_is_found_where_it_arrives() -> None:
+    found = understood(
+        "class Config:\n    batch_size = 16\n    epochs = 3\n"
+        "def loaders(cfg): return DataLoader(data, cfg.batch_size * 1), DataLoader(data, 32)\n"
+        "os.makedirs('out'); os.chdir('out'); open('../train.py').read()\n"  # goes to a folder of its own, and reads its source
+        "first, second = loaders(Config())\nmodel = torch.nn.Linear(4, 2)\nwith torch.no_grad():\n    [model(x) for (x,) in second]\n"
+        "train(first)"
+    )
+    belief = next(one for one in found.beliefs if one.wheel == "micro_batch")
+    assert (belief.value, belief.spelling) == (16, f"loader:train.py:{AT + 3}")
+    assert f"train.py line {AT + 1}: Config.batch_size = 16" in belief.source
+    assert found.args["spelled"]["accumulation"] == "outside"
+
+
+def test_what_arrives_with_a_word_for_accumulation_beside_it_is_set_as_it_is_bound() -> None:
+    Path("base.json").write_text(json.dumps({"train": {"batch": 16, "accum_steps": 2, "epochs": 3}}))
+    found = understood(
+        "cfg = json.load(open('base.json'))['train']\ntrain(DataLoader(data, cfg['batch'], shuffle=True), cfg['accum_steps'])"
+    )
+    assert found.ask == {"micro_batch": 16, "accumulation": 2}
+    assert found.args["spelled"] == {"micro_batch": "config:train.batch", "accumulation": "config:train.accum_steps"}
+    assert found.args["config"] == "base.json" and found.args["lengths"] == {"config:train.epochs": 3}
+
+
+def test_a_script_that_breaks_on_marked_numbers_is_looked_at_without() -> None:
+    found = understood("def size(): return 16\nassert type(size()) is int\ntrain(DataLoader(data, batch_size=size()))")
+    belief = next(one for one in found.beliefs if one.wheel == "micro_batch")
+    assert (belief.value, belief.source) == (16, f"DataLoader, train.py line {AT + 2}")
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (
+            "batch = 16\nfor _ in range(3):\n    torch.nn.Linear(4, 2)(torch.rand(batch, 4)).sum().backward()",
+            "it trains without a DataLoader",
+        ),
+        ("class C: batch_size = 16\nsys.exit('no GPU here')", "ended before it trained (no GPU here)"),
+    ],
+)
+def test_what_is_not_seen_is_asked_for_by_a_name_of_the_source(source: str, words: str) -> None:
+    (doubt,) = [one for one in understood(source).doubts if one.wheel == "micro_batch"]
+    name = "batch" if "batch =" in source else "C.batch_size"
+    assert words in doubt.text and f'autofit run --set "{name}" -- ' in doubt.text
+
+
+def test_values_in_one_dict_are_read_without_running_anything() -> None:
+    source = (
+        "CONFIG = {'batch': 16, 'accumulation_steps': 2, 'epochs': 3}\nraise SystemExit\nDataLoader(data, CONFIG['batch'], shuffle=True)"
+    )
+    found = understood(source)
+    assert found.args["spelled"] == {
+        "micro_batch": "value:train.py:CONFIG['batch']", "accumulation": "value:train.py:CONFIG['accumulation_steps']",
+    }  # fmt: skip
+    assert found.args["lengths"] == {"value:train.py:CONFIG['epochs']": 3}
+    assert str(found.beliefs[0]).endswith(f"(train.py line {AT}: CONFIG['batch'] = 16)")
+
+
+def test_a_value_that_a_person_names_is_set_as_it_is_bound() -> None:
+    found = understood("CONFIG = {'batch': 16}\nraise SystemExit", value='CONFIG["batch"]')
+    assert found.ask == {"micro_batch": 16, "accumulation": 1} and not found.doubts
+    assert found.args["spelled"] == {"micro_batch": "value:train.py:CONFIG['batch']", "accumulation": "outside"}
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "cure"),
+    [
+        ("batch", "no whole number of that name", f"Say one of these: train.py line {AT}: CONFIG['batch'] = 16"),
+        ("size", "it stands in 2 places", f"train.py line {AT + 1}: size = 4; train.py line {AT + 2}: size = 8"),
+        ("nothing.json:batch", "there is no file nothing.json", "Give its path"),
+    ],
+)
+def test_a_name_that_means_nothing_or_two_things_is_refused(name: str, found: str, cure: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        understood("CONFIG = {'batch': 16}\nsize = 4\nsize = 8", value=name)
+    (fault,) = refused.value.faults
+    assert found in fault.found and cure in fault.cure
