@@ -59,6 +59,13 @@ class Progress:
             return None
         return int(max(0.0, self.epoch - 1)) * self.steps + self.step
 
+    @property
+    def short_of_its_length(self) -> str:
+        """Where it stands, in epochs, where its length is more than one further; empty where it isn't, or isn't told."""
+        if self.epoch is None or self.epochs is None or self.epochs - self.epoch < 2:
+            return ""
+        return f"epoch {self.epoch:g} of {self.epochs:g}"
+
     def then(self, later: Progress | None) -> Progress:
         """Together with what a later line has said. Steps in validation are nobody's: those of training stay."""
         if later is None:

@@ -76,6 +76,7 @@ def ended(console: Console, fit: Fit) -> None:
         how = ("done", "green") if as_asked else ("at its end, but not done: it is another training than asked", "red")
         prose.say(console, Text.assemble(how, f"{times} in {prose.duration(seconds)}; record: {fit.job.folder.record}"))
         _steps(console, fit)
+        _length(console, outcome)
         for name, value in _flat(fit.results):
             prose.say(console, f"  {name:<28} {value}")
     else:
@@ -84,6 +85,14 @@ def ended(console: Console, fit: Fit) -> None:
         prose.say(console, f"its words: {files.stderr} and {files.stdout}")
         _going_on(console, fit)
     _memory(console, fit)
+
+
+def _length(console: Console, outcome: Outcome) -> None:
+    """A run that came to its end long before its length: a patience of its own, or something has ended it that it hides."""
+    if outcome.ended_at:
+        why = f"it says “{outcome.stopped_early}”" if outcome.stopped_early else "what ended it, its words don't say"
+        text = f"the last that it told was {outcome.ended_at}; it ended there by itself, with exit status 0: {why}"
+        prose.say(console, f"  {'length':<28} {text}", style="dim" if outcome.stopped_early else "yellow", hang=31)
 
 
 def _steps(console: Console, fit: Fit) -> None:

@@ -193,6 +193,8 @@ class RunRecord(_Part):
     optimizer_steps: int | None = None
     stopped_early: str = ""
     """Its own words that it has ended before its length."""
+    ended_at: str = ""
+    """The last that it told of its epochs, where its length was more than one further."""
     lost_to_memory: list[str] = []
 
 

@@ -58,6 +58,8 @@ class Outcome:
     """That it made, as far as that could be seen from outside."""
     stopped_early: str = ""
     """Its own words at its end that it did."""
+    ended_at: str = ""
+    """The last that it told of its epochs, where its length was more than one further ("epoch 3 of 40")."""
     lost_to_memory: tuple[str, ...] = ()
     """Memory failures that the run's logs speak of and that it got over: a figure was not drawn, say."""
 

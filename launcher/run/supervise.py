@@ -96,5 +96,6 @@ def _outcome(lost: Sequence[str], ending: Ending, found: Cause, watch: RunWatch,
         evidence=watch.evidence or found.evidence,
         optimizer_steps=watch.optimizer_steps(),
         stopped_early=watch.stopped_early,
+        ended_at=watch.ended_at,
         lost_to_memory=tuple(line for line in lost if found.failure is None or line != found.failure.line),
     )

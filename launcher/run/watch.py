@@ -183,6 +183,11 @@ class RunWatch:
         """Its words at its end that it stopped before its length."""
         return self._steps.stopped_early
 
+    @property
+    def ended_at(self) -> str:
+        """The last that it told of its epochs, where it ended before its length."""
+        return self._meter.progress.short_of_its_length
+
     def _look_at_limit(self) -> None:
         """Whether the run's process has nearly all of the data segments that it may have; once it has ended, as it was before."""
         with contextlib.suppress(OSError, ValueError):

@@ -195,6 +195,12 @@ def test_epochs_counted_from_zero_are_told_apart_and_add_up() -> None:
     assert followed(f"epoch {epoch}/10 loss 1" for epoch in range(10))[4].done == 0.5
 
 
+def test_a_length_that_was_not_reached_is_told_from_one_that_was() -> None:
+    assert Progress(epoch=3, epochs=40).short_of_its_length == "epoch 3 of 40"
+    for reached in (Progress(epoch=40, epochs=40), Progress(epoch=39, epochs=40), Progress(epoch=3), Progress(step=3, steps=40)):
+        assert not reached.short_of_its_length
+
+
 def test_parts_of_epochs_leave_a_bar_that_of_the_whole_run() -> None:
     lines = [" 20%|#   | 2/10 [00:01<00:01]", "{'loss': '0.5', 'epoch': '0.4'}", " 30%|#   | 3/10 [00:01<00:01]"]
     assert followed(lines)[-1].done == 0.3

@@ -182,6 +182,20 @@ def failed(here: Job, tmp_path: Path) -> Fit:
     return Fit(job=here, trials=[chosen], chosen=chosen, command=command, outcome=outcome, status=Status.FAILED, attempts=[attempt])
 
 
+def test_a_run_that_ended_long_before_its_length_is_not_called_done_without_a_word_of_that(tmp_path: Path) -> None:
+    """Something ended it that its script hides: a signal that it takes for its end, an error that it prints."""
+    fit = failed(job(tmp_path), tmp_path)
+    assert fit.outcome is not None
+    whole = replace(fit.outcome, returncode=0)
+    fit.outcome = replace(whole, ended_at="epoch 3 of 40")
+    text = shown(lambda screen: screen.hear(Finished(fit=fit)))
+    assert "the last that it told was epoch 3 of 40" in text and "what ended it, its words don't say" in text
+    fit.outcome = replace(whole, ended_at="epoch 3 of 40", stopped_early="stopping early")
+    assert "it says “stopping early”" in shown(lambda screen: screen.hear(Finished(fit=fit)))
+    fit.outcome = whole
+    assert "the last that it told" not in shown(lambda screen: screen.hear(Finished(fit=fit)))
+
+
 def test_after_a_failed_run_the_checkpoint_left_and_how_to_go_on_are_said(tmp_path: Path) -> None:
     here = job(tmp_path)
     fit, last = failed(here, tmp_path), tmp_path / "run" / "weights" / "last.pt"
