@@ -382,6 +382,11 @@ def _on_cpu(index: int, memory_bytes: int | None, headroom: float, notes: Sequen
         cure = f"Ask for {_round(free)} or less, or leave it empty for {CPU_SHARE:.0%} of what is available."
         raise _refused("device.memory", found, cure)
     budget = memory_bytes or int(free * CPU_SHARE)
+    for word, size in host.own_limits().items():
+        if budget > size:
+            found = f"{format_size(budget)} is the budget, but this shell's {word} lets no process have more than {format_size(size)}"
+            raise _refused("device.memory", found, f"Raise that ({word} unlimited): PyTorch itself needs a part of it, too.")
+        notes.append(f"this shell's {word} holds each process to {format_size(size)}, with its libraries")
     if memory_bytes is None:
         share = f"{CPU_SHARE:.0%} of the {format_size(free)} of host memory available now"
         notes.append(f"the budget is {share}; device.memory sets it")

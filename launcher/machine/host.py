@@ -9,8 +9,10 @@ import errno
 import functools
 import os
 import platform
+import resource
 import shutil
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -71,6 +73,12 @@ def memory() -> tuple[int, int, int]:
     if group is not None and group[0] < total:
         return group[0], min(free, max(0, group[0] - group[1])), total
     return total, free, total
+
+
+def own_limits() -> Mapping[str, int]:
+    """What this shell lets each process have of memory, by the word that sets it; empty where it sets nothing."""
+    soft = {word: resource.getrlimit(limit)[0] for word, limit in (("ulimit -d", resource.RLIMIT_DATA), ("ulimit -v", resource.RLIMIT_AS))}
+    return {word: size for word, size in soft.items() if size != resource.RLIM_INFINITY}
 
 
 def oom_kills() -> int | None:

@@ -555,3 +555,25 @@ def test_torch_is_never_imported() -> None:
     repo = ROOT
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=repo)
     assert shown.stdout.strip() == "[]"
+
+
+UNDER_A_LIMIT = """
+import resource, sys
+from launcher.errors import BadInput
+from launcher.machine import devices
+resource.setrlimit(getattr(resource, sys.argv[1]), (int(sys.argv[2]) * 2**20,) * 2)
+try:
+    print(*devices.find("cpu", memory_bytes=512 * 2**20, headroom=0.1).notes)
+except BadInput as error:
+    print("refused:", error)
+"""
+
+
+@pytest.mark.parametrize(("limit", "word"), [("RLIMIT_DATA", "ulimit -d"), ("RLIMIT_AS", "ulimit -v")])
+def test_a_limit_of_the_shells_own_is_named_and_not_the_budget(limit: str, word: str) -> None:
+    def said(size_mib: int) -> str:
+        argv = [sys.executable, "-c", UNDER_A_LIMIT, limit, str(size_mib)]
+        return subprocess.run(argv, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+
+    assert f"this shell's {word} lets no process have more than 300 MiB" in said(300)
+    assert f"this shell's {word} holds each process to 3.0 GiB" in said(3072)

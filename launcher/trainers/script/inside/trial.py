@@ -334,11 +334,16 @@ def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> Trial
         notes=tuple(dict.fromkeys([*(note for one in everyone for note in one.notes), *_ranks(everyone), *_own(own)])),
         facts={**main.facts, **_samples(everyone, own)},
     )
+    if report.failure is not None and "EOFError" in report.failure.types:
+        report = dataclasses.replace(report, notes=(*report.notes, UNANSWERED))
     if report.failure is None and status != 0:
         report = dataclasses.replace(report, failure=_exit_failure(status, orders))
     if report.failure is None and report.phase != Phase.DONE:
         report = _ended_early(report, orders)
     return report
+
+
+UNANSWERED = "standard input is empty, in trials and in the run: what a script asks for there, its options must say"
 
 
 def _no_model(status: int, orders: Orders) -> str:
