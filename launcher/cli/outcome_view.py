@@ -77,6 +77,9 @@ def ended(console: Console, fit: Fit) -> None:
         prose.say(console, Text.assemble(how, f"{times} in {prose.duration(seconds)}; record: {fit.job.folder.record}"))
         _steps(console, fit)
         _length(console, outcome)
+        if outcome.evidence:
+            text = f"{outcome.evidence}: a traceback is among its last words, and its exit status is 0 all the same"
+            prose.say(console, f"  {'error':<28} {text}", style="yellow", hang=31)
         for name, value in _flat(fit.results):
             prose.say(console, f"  {name:<28} {value}")
     else:

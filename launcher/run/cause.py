@@ -14,6 +14,9 @@ from launcher.shared.report import Phase
 _FRAME = re.compile(r'File "([^"]+)", line \d+, in (\S+)')
 _TRACEBACK = "Traceback (most recent call last)"
 _CHAINED = ("another exception occurred:", "direct cause of the following exception:")
+_IGNORED = "Exception ignored in"
+"""What Python says before a traceback that has ended nothing."""
+LAST_LINES = 60
 _TRAINS = frozenset({"train", "training", "fit"})
 _VALIDATES = frozenset({"val", "validate", "validation", "validating", "valid", "eval", "evaluate", "evaluation", "predict", "prediction"})
 _ENDS = frozenset({"final", "finish", "finalize"})
@@ -72,7 +75,7 @@ def find(end: RunEnd) -> Cause:
     if end.returncode == 0 and end.ended_for is None and (hidden := _hidden(end)):
         return Cause(ended=Ended.DIVERGED, phase=phase, evidence=hidden)
     if end.returncode == 0 and end.ended_for is None:
-        return Cause(ended=Ended.DONE, phase=Phase.DONE)
+        return Cause(ended=Ended.DONE, phase=Phase.DONE, evidence=_got_over(end.words))
     if end.ended_for is not None:
         others = end.ended_for is Ended.SPILLED and end.taken and end.on_card
         return Cause(ended=Ended.CARD_TAKEN if others else end.ended_for, phase=phase)
@@ -86,6 +89,15 @@ def find(end: RunEnd) -> Cause:
     if (number := _signal_of(end.returncode)) in _FROM_OUTSIDE:
         return Cause(ended=Ended.KILLED, phase=phase, evidence=f"{number.name} from outside; the kernel counts no kill for want of memory")
     return Cause(ended=Ended.CRASHED, phase=phase, evidence=_of_crash(end))
+
+
+def _got_over(words: str) -> str:
+    """The error of a traceback among the last words of a run that ended well all the same: a process of its own may have died of it."""
+    *before, last = words.split(_TRACEBACK)
+    lines = last.splitlines()
+    if not before or len(lines) > LAST_LINES or _IGNORED in (before[-1].splitlines() or [""])[-1]:
+        return ""
+    return next((line.strip()[:400] for line in lines[1:] if line and not line[0].isspace()), "")
 
 
 def _of_crash(end: RunEnd) -> str:

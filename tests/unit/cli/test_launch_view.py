@@ -192,6 +192,8 @@ def test_a_run_that_ended_long_before_its_length_is_not_called_done_without_a_wo
     assert "the last that it told was epoch 3 of 40" in text and "what ended it, its words don't say" in text
     fit.outcome = replace(whole, ended_at="epoch 3 of 40", stopped_early="stopping early")
     assert "it says “stopping early”" in shown(lambda screen: screen.hear(Finished(fit=fit)))
+    fit.outcome = replace(whole, evidence="RuntimeError: no")
+    assert "RuntimeError: no: a traceback is among its last words" in shown(lambda screen: screen.hear(Finished(fit=fit)))
     fit.outcome = whole
     assert "the last that it told" not in shown(lambda screen: screen.hear(Finished(fit=fit)))
 

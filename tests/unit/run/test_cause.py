@@ -132,3 +132,17 @@ def test_a_disk_that_is_full_is_named_with_the_last_words_whatever_they_are() ->
 )
 def test_a_line_of_progress_is_not_shown_as_what_a_run_crashed_of(returncode: int, words: str, evidence: str) -> None:
     assert find(RunEnd(returncode=returncode, words=words)).evidence == evidence
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (f"{traceback('f', error='RuntimeError: no')}\nepoch 4/4\nchild's exit code was 1\n", "RuntimeError: no"),
+        (f"Exception ignored in: <function _Loader.__del__>\n{traceback('f', error='RuntimeError: no')}\n", ""),
+        (traceback("f", error="RuntimeError: no") + "\nepoch 1" * 100, ""),
+        ("epoch 4/4", ""),
+    ],
+)
+def test_an_error_that_a_run_ended_well_with_is_told(words: str, error: str) -> None:
+    found = find(RunEnd(returncode=0, words=words))
+    assert (found.ended, found.evidence) == (Ended.DONE, error)
