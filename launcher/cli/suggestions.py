@@ -16,7 +16,7 @@ from launcher.adapter.protocol import Adapter
 from launcher.adapter.registry import load_adapter
 from launcher.adapter.wheel_names import meaning
 from launcher.config.hydra_overrides import override_in
-from launcher.config.schema import DeviceRules, LadderRules, Part, Recipe, RecoverRules, RunRules, TrainerRules, TrialRules
+from launcher.config.schema import SECTIONS, Recipe
 from launcher.errors import COMMAND_LINE, BadInput, Fault
 from launcher.shared import synonyms
 
@@ -24,14 +24,6 @@ if TYPE_CHECKING:
     from launcher.config.recipe import Draft
 
 KEYS = (*Recipe.model_fields, "recipe", "hydra")
-_SECTIONS: dict[str, type[Part]] = {
-    "device": DeviceRules,
-    "trial": TrialRules,
-    "recover": RecoverRules,
-    "run": RunRules,
-    "ladder": LadderRules,
-    "trainer": TrainerRules,
-}
 
 
 def without_a_key(words: Iterable[str]) -> list[str]:
@@ -132,7 +124,7 @@ def _meant(key: str, adapter: type[Adapter] | None, *, is_own: bool) -> str | No
             return f"ask.{wheel}"
     if is_own:
         return f"trainer.args.{key}"
-    for section, rules in _SECTIONS.items():
+    for section, rules in SECTIONS.items():
         if first in rules.model_fields:
             return f"{section}.{key}"
     close = difflib.get_close_matches(first, KEYS, n=1, cutoff=0.6)

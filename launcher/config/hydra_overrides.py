@@ -12,11 +12,13 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from launcher.config.schema import SECTIONS
+
 PATHS = frozenset({"data", "run.root", "ask.model"})
 """Keys whose value is a path or a name: it is never a number, a list or a call, whatever it looks like."""
 
 _WORD = re.compile(r"(?P<sign>\+{0,2})(?P<key>[^=]+)=(?P<value>.*)", re.DOTALL)
-_OURS = re.compile(r"(ask|trainer|ladder|device|trial|run)\.")
+_SECTIONS = frozenset({"ask", *SECTIONS})
 _CALL = re.compile(r"\w+\(.*\)", re.DOTALL)
 
 
@@ -66,8 +68,9 @@ def for_hydra(word: str, *, groups: Collection[str], sweeping: bool) -> str:
     if override is None:
         return word
     sign = override.sign
-    if not sign and _OURS.match(override.key):
-        sign = "++"  # works whether a recipe says the key or not: our own gate knows the keys and says what was meant
+    section, dot, _ = override.key.partition(".")
+    if not sign and dot and section in _SECTIONS:
+        sign = "++"  # works whether a recipe has the key or not: the schema refuses unknown keys, with what was probably meant
     if override.key in PATHS:
         value = _path(override.value, sweeping=sweeping)
     elif override.key in groups:

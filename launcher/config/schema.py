@@ -6,6 +6,7 @@ own arguments and the wheels' values, whose meaning belongs to the adapter.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
@@ -194,3 +195,11 @@ class Recipe(Part):
     run: RunRules = RunRules()
     rung: Annotated[int, Field(ge=0)] | None = None
     """Which rung ``autofit trial`` tries."""
+
+
+SECTIONS: Mapping[str, type[Part]] = {
+    name: field.annotation
+    for name, field in Recipe.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, Part)
+}
+"""Name of a recipe's section -> its model. ``ask`` has none: its keys are the adapter's wheels."""

@@ -160,6 +160,8 @@ def test_a_recipe_needs_no_package_header(capfd: pytest.CaptureFixture[str]) -> 
         ("b=8", "Did you mean ask.micro_batch=8?"),
         ("epohcs=x", "trainer.args.epohcs is refused: 'x': Ultralytics has no argument of that name. Did you mean 'epochs'?"),
         ("trainer.lr=0.1", "trainer.lr: no such key (value 0.1). Did you mean trainer.args.lr0=0.1?"),
+        ("recover.restart=3", "recover.restart: no such key (value 3). Did you mean 'restarts'?"),
+        ("run.rot=x", "run.rot: no such key (value 'x'). Did you mean 'root'?"),
         ("ask.lr0=0.1", "The trainer's own arguments stand under trainer.args."),
         ("device=0,1", "device: 0,1: several devices, and a launch uses one so far. Name one: device=0."),
         ("device=cuda:0,1", "several devices"),
