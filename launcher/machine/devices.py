@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from launcher.errors import BadInput, Fault
-from launcher.machine import host
+from launcher.machine import allocator, host
 from launcher.machine import nvml as nvml_module
 from launcher.machine.headroom import cap_of
 from launcher.machine.nvml import Card, Neighbour
-from launcher.shared import allocator, card_memory
+from launcher.shared import card_memory
 from launcher.shared.sizes import GIB, MIB, format_size
 
 CPU_SHARE = 0.80

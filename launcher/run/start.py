@@ -13,12 +13,11 @@ from launcher.adapter.commands import Command
 from launcher.adapter.protocol import resuming
 from launcher.history.run_folder import AttemptFiles
 from launcher.ladder.rungs import Rung
-from launcher.machine import devices, process
+from launcher.machine import allocator, devices, process
+from launcher.machine.allocator import allocator_environment
 from launcher.machine.process import Child, Shows
 from launcher.run.attempt import GoOn
-from launcher.shared import allocator
 from launcher.shared.orders import HELD
-from launcher.trial.environment import allocator_environment
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
 

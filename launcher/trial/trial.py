@@ -20,6 +20,7 @@ from launcher.ladder import search
 from launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder, Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import devices, process, stack_dump
+from launcher.machine.allocator import allocator_environment
 from launcher.machine.process import Child
 from launcher.shared import procfs
 from launcher.shared.activity import doing
@@ -27,7 +28,6 @@ from launcher.shared.ending import Ending
 from launcher.shared.memory_failures import Source, lost_in
 from launcher.shared.orders import Orders
 from launcher.shared.report import BUDGET_ERROR, CARD_TAKEN, SAID_ACCUMULATION, SAMPLES, Phase, TrialReport
-from launcher.trial.environment import allocator_environment
 from launcher.trial.events import PhaseEntered
 from launcher.trial.job import Job
 from launcher.trial.judge import Needs, judge

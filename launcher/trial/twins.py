@@ -15,8 +15,8 @@ from launcher.adapter.protocol import Proves
 from launcher.ladder.rungs import MICRO_BATCH, Rung
 from launcher.ladder.twins import Step, Twin, TwinFigures
 from launcher.machine import process
+from launcher.machine.allocator import allocator_environment
 from launcher.shared.orders import Orders
-from launcher.trial.environment import allocator_environment
 from launcher.trial.job import Job
 
 MODULE = "launcher.trainers.script.inside.same.run"

@@ -17,9 +17,9 @@ from benchmarks.gpu_check import cases, checks, facts, play, rows, table
 from launcher.ladder.rungs import Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import host, process
+from launcher.machine.allocator import FRACTION
 from launcher.pretended.cards import MARK
 from launcher.run import start as launch
-from launcher.shared.allocator import FRACTION
 from launcher.shared.ending import Ending
 from launcher.shared.report import PhaseUse, TrialReport
 from launcher.trainers.transformers.adapter import TransformersAdapter

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from launcher.shared import allocator
+from launcher.machine import allocator
 from launcher.shared.orders import Orders
 from launcher.shared.report import TrialReport
 from launcher.trainers.ultralytics import environment as ultralytics_env

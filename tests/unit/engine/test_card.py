@@ -26,7 +26,7 @@ from launcher.history.run_folder import RunFolder
 from launcher.history.series import read as read_series
 from launcher.ladder.rungs import Wheel, build
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.machine import devices, process
+from launcher.machine import allocator, devices, process
 from launcher.machine.devices import Budget
 from launcher.run import start as launch
 from launcher.run.attempt import Attempt
@@ -34,7 +34,6 @@ from launcher.run.events import Deviated
 from launcher.run.memory_usage import Usage
 from launcher.run.meter import RunMeter
 from launcher.run.watch import RunWatch
-from launcher.shared import allocator
 from launcher.shared.report import Failure, PhaseUse, TrialReport
 from launcher.trainers.ultralytics.adapter import WORDS
 from launcher.trial import trial

@@ -13,11 +13,10 @@ import pytest
 from launcher.forecast import gpu_catalogue
 from launcher.forecast.caching_allocator import Full, SimulatedAllocator
 from launcher.forecast.expandable_segments import ExpandableAllocator
+from launcher.machine.allocator import VARIABLES, allocator_environment, holding
 from launcher.pretended import cards
-from launcher.shared.allocator import VARIABLES, holding
 from launcher.shared.sizes import GIB, MIB
 from launcher.trainers.suite import cpu_budget
-from launcher.trial.environment import allocator_environment
 from tests.helpers.places import ROOT
 from tests.helpers.pretended import needs_a_pretended_card
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.shared import allocator, orders
+from launcher.machine import allocator
+from launcher.shared import orders
 from launcher.worker import budget
 from tests.helpers.places import ROOT
 

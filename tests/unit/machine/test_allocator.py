@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib.metadata
 import os
 import subprocess
@@ -11,9 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from launcher.shared.allocator import VARIABLE, VARIABLES, holding, knows_fraction, torch_version
+from launcher.machine.allocator import VARIABLE, VARIABLES, allocator_environment, holding, knows_fraction, torch_version
 from launcher.trainers.suite import cpu_budget
-from launcher.trial.environment import allocator_environment
 from tests.helpers.places import ROOT
 
 CARD = replace(cpu_budget(), kind="cuda", index=2, uuid="GPU-1")
@@ -113,10 +111,3 @@ def test_a_run_is_held_beside_what_else_is_set() -> None:
         VARIABLE: "expandable_segments:True,per_process_memory_fraction:0.500000"
     }
     assert holding({}, 0.25) == {VARIABLE: "per_process_memory_fraction:0.250000"}
-
-
-def test_the_trainers_process_reads_the_same_words_with_the_standard_library_alone() -> None:
-    code = "import sys; before = {*sys.modules}\nimport launcher.shared.allocator\n"
-    code += "print({name.split('.')[0] for name in {*sys.modules} - before})"
-    shown = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert ast.literal_eval(shown.stdout) <= {"launcher", *sys.stdlib_module_names}

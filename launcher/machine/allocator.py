@@ -1,11 +1,16 @@
-"""The environment variables that decide how memory is allocated, in the trial and in the full run alike."""
+"""Gives the environment variables that decide how a trainer's memory is allocated, in the trial and in the full run alike."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from launcher.shared.orders import MALLOC_VALUE, MALLOC_VARIABLE
+
+if TYPE_CHECKING:
+    from launcher.machine.devices import Budget
 
 VARIABLE = "PYTORCH_CUDA_ALLOC_CONF"
 """Every supported torch reads it, and 2.15 reads nothing else where it is set; PYTORCH_ALLOC_CONF is read since 2.9 only."""
@@ -28,6 +33,24 @@ BUFFERS = {"MKL_DISABLE_FAST_MM": "1"}
 leave 20 MiB behind, the largest first only 6. A trial, which begins with the largest batch, had less of them than its run: 59 MiB
 against 62 of a small Whisper. With this they are given back after each product, in any order 0.4 MiB is left. Processor seconds: the
 same from 512 rows on, an eighth more for 27 rows of 768, half as much again for 27 rows of 192."""
+
+
+def allocator_environment(budget: Budget) -> dict[str, str]:
+    """Variables that decide how memory is allocated: the same in the trial and in the full run.
+
+    CPU: glibc gives every tensor back at once (``MALLOC``); oneDNN keeps few primitives (``PRIMITIVES``) and MKL no buffers
+    (``BUFFERS``), unless the person's own environment says otherwise.
+
+    CUDA: the one card, by its UUID, and expandable segments, unless the person's own environment says otherwise. Segments that can't grow
+    fill a card with cache where shapes differ, and then a kernel that is loaded late finds no room. Not under WSL, whose drivers below
+    R615 can't map them (pytorch#192330). The variable is always set: a script's own ``os.environ.setdefault`` finds it in the trial, and in
+    the run, which is held by the same variable.
+    """
+    if budget.kind == "cpu":
+        kept = {**PRIMITIVES, **BUFFERS}
+        return {**MALLOC, **{name: value for name, value in kept.items() if name not in os.environ}}
+    segments = with_setting(os.environ, "expandable_segments", str(not budget.may_spill))
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": budget.uuid, VARIABLE: segments}
 
 
 def with_setting(environ: Mapping[str, str], key: str, value: str) -> str:
