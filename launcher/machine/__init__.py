@@ -1,1 +1,1 @@
-"""Processes, memory, cards and locks of this machine."""
+"""This machine: starts and ends processes, reads memory and cards, takes locks, sets the variables of allocators."""

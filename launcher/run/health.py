@@ -1,6 +1,7 @@
-"""Judges a run's pace each second: it hangs at work, or fell off a cliff. Pure.
+"""Judges a run's pace each second: whether its steps stop coming, or have become much slower. Pure.
 
-What is too slow is learned from the run itself: its own steps, and its own pauses between them. ``supervise`` acts.
+What is too slow is learned from the run itself, from its own steps and the pauses between them. ``run.watch`` acts on it.
+A run that prints nothing and computes nothing is judged in ``trial.silence``, as trials are.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from launcher.adapter.progress import TRAIN, VALIDATE, Progress
 from launcher.shared.sizes import format_size
 
 LEAST_STEPS = 20
-"""Steps from which a run's own pace is known."""
+"""A run's own pace is known after this many steps."""
 PATIENCE = 50
-"""A run at work may go without a step for so many times the longest pause that it has come back from."""
+"""A run that computes may go without a step for this many times its longest pause so far."""
 AFTER_A_STALL = 10
-"""Where an attempt was ended as hanging, the next one gets so many times the patience: if it was wrong once, it isn't wrong twice."""
+"""After an attempt was ended as hanging, the next one gets this many times the patience, in case that was a mistake."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Look:
-    """What is seen of a run in one moment."""
+    """What is seen of a run at one moment."""
 
     now: float
     """Monotonic seconds."""
@@ -32,14 +33,14 @@ class Look:
     """It has printed something since the last look."""
     used_bytes: int = 0
     busy: float | None = None
-    """Part of the time that its card computes; None: there is none, or the driver doesn't tell."""
+    """Fraction of the time in which its card computes; None if there is no card, or the driver doesn't tell."""
 
 
 class StepSilence:
-    """How long no step has come from a run that had told its steps. For a run at work: one that computes nothing is ``trial.silence``' own.
+    """How long no step has come from a run that prints its steps and uses the processor.
 
-    A validation, an epoch's end, the run's end and start-up may take long without a word. Nothing is said there, nor of a run that hasn't
-    shown yet how long they take: one that has told neither a validation that it came back from, nor steps of an epoch three epochs long.
+    A validation, an epoch's end, start-up and the run's end may take long without output, so a run is not judged there. Nor is it judged
+    before it has shown how long they take: before one validation has ended, or it has printed steps of its third epoch.
     """
 
     def __init__(self, *, least_s: float, after_a_stall: bool = False) -> None:
@@ -53,7 +54,7 @@ class StepSilence:
         self._validated = False
 
     def look(self, look: Look) -> str:
-        """How it hangs, in words; nothing where it doesn't."""
+        """How the run hangs, in words; empty if it doesn't."""
         steps = look.progress.steps_done
         self._validated |= look.progress.phase == VALIDATE
         if look.grew:
@@ -84,7 +85,7 @@ class StepSilence:
 
 
 def _in_mid_epoch(progress: Progress) -> bool:
-    """The last that it told was a step of training, and not the last one of an epoch or of the run."""
+    """Whether the last step that was printed is one of training, and not the last of an epoch or of the run."""
     at_end = bool(progress.steps and progress.step is not None and progress.step >= progress.steps)
     return progress.phase in (TRAIN, None) and not at_end and (progress.done is None or progress.done < 1)
 
@@ -93,7 +94,7 @@ CLIFF = 3.0
 """A step may take this many times what the run's steps took. What was spilled goes over PCIe at a twentieth of the card's own speed."""
 LATELY_S = 120.0
 LATELY_STEPS = 8
-"""A cliff is one that lasts: at least so long, and so many steps."""
+"""A slowdown counts as a cliff once it has lasted for ``LATELY_S`` seconds and ``LATELY_STEPS`` steps."""
 FAST = 5
 """All steps of that time but the fastest fifth must be slow."""
 KEPT = 512
@@ -101,7 +102,7 @@ KEPT = 512
 
 
 class Cliffs:
-    """How long a step takes, against the run's own steps before."""
+    """Compares the time of a run's latest steps with that of its earlier ones; a lasting, steep slowdown is a cliff."""
 
     def __init__(self) -> None:
         self._at: float | None = None
@@ -112,7 +113,7 @@ class Cliffs:
         self._lately: deque[tuple[float, float]] = deque()
 
     def look(self, look: Look) -> tuple[float, float] | None:
-        """(seconds of a step before, and lately), where that is a cliff."""
+        """(seconds of a step before, and lately) if the run is on a cliff; None otherwise."""
         progress, steps = look.progress, look.progress.steps_done
         self._other |= progress.phase == VALIDATE
         if steps is None or progress.phase == VALIDATE or steps == self._steps:
@@ -140,9 +141,9 @@ class Cliffs:
 
 
 def spilled(cliff: tuple[float, float], *, used_bytes: int, cap_bytes: int, budget_bytes: int, may_spill: bool) -> str:
-    """The evidence that a cliff is the driver's spilling; nothing where it can be anything else.
+    """The evidence that the driver's spilling caused a cliff; empty if it can be anything else.
 
-    The driver must be one that spills, and the card fuller than any trial was let to be: up to the cap nothing had left it.
+    The driver must be one that spills, and the run must use more of the card than the cap: below the cap nothing was spilled in a trial.
     """
     if not may_spill or not used_bytes or used_bytes <= cap_bytes:
         return ""

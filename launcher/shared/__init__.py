@@ -1,4 +1,4 @@
-"""What both sides of the process wall load: what a child is told, what it reports, how it ended, and how memory is read.
+"""What a trial's child is told and reports, how memory is read on both sides, and small tools that any package may use.
 
-A script's own interpreter loads it, too: it imports nothing but the standard library and itself.
+The trainer's process, in a script's own interpreter too, loads these modules: they import only the standard library and each other.
 """

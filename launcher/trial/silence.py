@@ -1,27 +1,30 @@
-"""Judges by output and processor time whether a trial or a run stands still. Pure."""
+"""Judges by output and processor time whether a trial or a run stands still. Pure.
+
+What only a run shows (steps that stop coming, a slower pace) is judged in ``run.health``.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 
 IDLE = 0.01
-"""Less than this part of one core: nothing is being computed."""
+"""Fraction of one core. Below this, nothing is being computed."""
 BUSY = 0.1
-"""More than this part of one core: it computes; less may be a process that waits."""
+"""Fraction of one core. Above this, something is being computed; below, the process may only be waiting."""
 PATIENCE = 10
-"""A run may stand still for so many times as long as it has come back from."""
+"""A pause may last this many times the longest pause that ended by itself."""
 
 
 class Standstill:
-    """How long a trial that computes has come no further. Times are monotonic seconds, passed in."""
+    """How long a trial has used the processor without any progress. Times are monotonic seconds, passed in."""
 
     def __init__(self, now: float, *, least_s: float) -> None:
         self._least_s, self._since, self._longest_s, self._busy_s = least_s, now, 0.0, 0.0
 
     def look(self, now: float, *, further: bool, busy_s: float) -> bool:
-        """Whether it goes round in circles: it has computed, and come no further, for longer than it ever took and came back from.
+        """Whether the trial seems to be in an endless loop: it computes without progress, for far longer than it ever did before.
 
-        ``busy_s``: processor seconds that all its processes have taken so far.
+        ``further``: there was progress since the last look. ``busy_s``: processor seconds of all its processes so far.
         """
         passed = now - self._since
         if further:
