@@ -101,6 +101,10 @@ class Adapter(ABC):
         """All that its trials depend on, so that a fit can be kept."""
         return Inputs(unknown=f"the adapter {self.name} doesn't say what its trials hang on")
 
+    def edit(self, rung: Rung) -> str:
+        """The edit of the person's own files that comes to this rung, as a unified diff; nothing where their command says it all."""
+        return ""
+
     def fetch(self, rung: Rung) -> Command | None:
         """What must be downloaded before this rung can be tried without a network; None where everything is here."""
         return None

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 FIT_ONLY = "--fit-only"
 ALLOW_BATCH = "--allow-batch"
 """The person accepts another effective batch than the asked one."""
+SHOW_EDIT = "--show-edit"
+"""Beside the command: the edit that a person would make by hand. Nothing is edited."""
 SET = "--set"
 """The person names the value of the script's own that is its batch size: ``--set "CONFIG['batch']"``."""
 
@@ -36,7 +38,7 @@ def run(call: Call) -> Iterable[Task]:
     if ALLOW_BATCH in call.flags:
         understood, words = free_batch(understood), (*words, "ladder.keep_batch=false")
     name = recognise.name_of(understood)
-    body = fit_draft if FIT_ONLY in call.flags else train_draft
+    body = partial(fit_draft if FIT_ONLY in call.flags else train_draft, show_edit=SHOW_EDIT in call.flags)
     drafted = {name: recipe_draft.recipe(understood, name=name)}
     drafts = compose.drafts([f"recipe={name}", *words], program=f"autofit {call.verb}", advice=suggestions, drafted=drafted)
     return each_of(drafts, call.terminal, body)

@@ -14,6 +14,7 @@ from launcher.errors import ExitCode
 
 if TYPE_CHECKING:
     from launcher.config.recipe import Draft
+    from launcher.engine.state import Fit
 
 
 def train(call: Call) -> Iterator[Task]:
@@ -50,16 +51,27 @@ def each_of(drafts: Sequence[Draft], terminal: Terminal, body: Callable[[Draft, 
     return (partial(told, draft) for draft in drafts)
 
 
-def train_draft(draft: Draft, terminal: Terminal) -> Answer:
-    """Trials, then the full run at the rung that fits."""
+def train_draft(draft: Draft, terminal: Terminal, *, show_edit: bool = False) -> Answer:
+    """Trials, then the full run at the rung that fits. ``show_edit``: with the edit that a person would make by hand."""
     from launcher.engine import prepare, train
 
     display = terminal.display()
     result = train.train(prepare.prepare(draft, display.hear), show=terminal.streams())
+    if show_edit:
+        _edit(result, terminal)
     return Answer(status=result.exit_code, record=result.as_record())
 
 
-def fit_draft(draft: Draft, terminal: Terminal) -> Answer:
+def _edit(fit: Fit, terminal: Terminal) -> None:
+    """What would be edited by hand."""
+    if fit.rung is None:
+        return
+    said = fit.job.adapter.edit(fit.rung)
+    terminal.say("the same by hand (nothing was edited):" if said else "by hand nothing would be edited: the command above says it all")
+    terminal.say(*said.splitlines())
+
+
+def fit_draft(draft: Draft, terminal: Terminal, *, show_edit: bool = False) -> Answer:
     """Trials, and the command that they would launch."""
     from launcher.engine import fit, prepare
 
@@ -67,6 +79,8 @@ def fit_draft(draft: Draft, terminal: Terminal) -> Answer:
     result = fit.fit(prepare.prepare(draft, display.hear))
     if result.command is not None:
         display.command(result.command.shell())
+    if show_edit:
+        _edit(result, terminal)
     return Answer(status=result.exit_code, record=result.as_record())
 
 

@@ -71,11 +71,11 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb(
         name="run",
-        usage=f"[{run.FIT_ONLY}] [{run.ALLOW_BATCH}] [{run.SET} NAME] [KEY=VALUE ...] -- COMMAND",
+        usage=f"[{run.FIT_ONLY}] [{run.ALLOW_BATCH}] [{run.SET} NAME] [{run.SHOW_EDIT}] [KEY=VALUE ...] -- COMMAND",
         help="the same for a command you have, without a recipe",
         takes=Takes.COMMAND,
         run=run.run,
-        flags=(run.FIT_ONLY, run.ALLOW_BATCH, run.SET, DETACH),
+        flags=(run.FIT_ONLY, run.ALLOW_BATCH, run.SET, run.SHOW_EDIT, DETACH),
         more="The script is not edited. What stands behind -- is yours, byte for byte.",
         examples=(
             "autofit run -- python train.py --batch-size 64",
@@ -148,6 +148,7 @@ FLAGS: Mapping[str, str] = {
     prune.PRUNE: "remove runs that are over: lists them and asks; what holds a checkpoint stays",
     prune.CHECKPOINTS: f"({prune.PRUNE}) those with checkpoints, too",
     prune.YES: f"({prune.PRUNE}) without asking",
+    run.SHOW_EDIT: "show the edit that a person would make by hand, as a diff; nothing is edited",
     run.SET: "the value of the script's own that is its batch size, named as the source has it: \"CONFIG['batch']\"",
     "-f": "show what comes, too, until the run ends",
     "--follow": "the same",

@@ -63,6 +63,11 @@ class Given:
         return Belief(wheel=wheel, value=self.says.get(field, DEFAULTS[wheel]), spelling=f"{CALL}{field}", source=source)
 
 
+def is_class(name: str) -> bool:
+    """Whether a call of this name makes such arguments."""
+    return _CLASS.fullmatch(name) is not None
+
+
 def parsed_class(source: str) -> str | None:
     """The class of which a parser makes each field a word of the command line: transformers' own, or a library's that is derived from it.
     One that the source defines itself says by its base which it is; without one (``DataTrainingArguments``) it is none."""
@@ -120,7 +125,7 @@ def _calls(tree: ast.Module, file: Path, *, pretrained: bool) -> Iterator[Given]
         if not isinstance(node, ast.Call):
             continue
         name = ast.unparse(node.func).rpartition(".")[2]
-        if _CLASS.fullmatch(name) is None:
+        if not is_class(name):
             continue
         given = dict(_keywords(node, known))
         says = {field: value for field, value in given.items() if value is not UNKNOWN}

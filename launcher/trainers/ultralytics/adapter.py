@@ -303,6 +303,9 @@ class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
             return Command(argv=("yolo", self._task(), "train", *_words(args)))
         return self._exactly(options, args, folder=folder)
 
+    def edit(self, rung: Rung) -> str:
+        return self.script.edit(self.recipe.ask, rung.values) if self.script is not None else ""
+
     def _exactly(self, options: Sequence[str], args: Mapping[str, Any], *, folder: Path) -> Command:
         place, own = folder / "native", Path(__file__).parent / "native"
         files = copies((_EXACT, *_BESIDE), of=own, to=place)

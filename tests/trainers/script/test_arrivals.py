@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from launcher.adapter.recognised import Understood
+from launcher.config.schema import Recipe
 from launcher.errors import BadInput
+from launcher.ladder import build
 from launcher.trainers.script import recognise
+from launcher.trainers.script.adapter import ScriptAdapter
 
 HEAD = """import json, os, sys
 import torch
@@ -119,3 +122,37 @@ def test_a_name_that_means_nothing_or_two_things_is_refused(name: str, found: st
         understood("CONFIG = {'batch': 16}\nsize = 4\nsize = 8", value=name)
     (fault,) = refused.value.faults
     assert found in fault.found and cure in fault.cure
+
+
+@pytest.mark.parametrize(
+    ("source", "changed", "more"),
+    [
+        ("CONFIG = {'batch': 16, 'accum': 2}\nDataLoader(data, CONFIG['batch'], shuffle=True)", {"{'batch': 8, 'accum': 4}"}, ""),
+        (
+            "B = 16\nlr = B / 100\nDataLoader(data, batch_size=B, shuffle=True)",
+            {"DataLoader(data, batch_size=8, shuffle=True)"},
+            "2 batches",
+        ),
+        (
+            "import lightning\nT = lightning.Trainer(\n    max_epochs=2,\n)\nDataLoader(data, 16, shuffle=True)",
+            {"    accumulate_grad_batches=2,", "DataLoader(data, 8, shuffle=True)"},
+            "",
+        ),
+        (
+            "from transformers import TrainingArguments\nTrainingArguments('o', per_device_train_batch_size=16)",
+            {"TrainingArguments('o', per_device_train_batch_size=8, gradient_accumulation_steps=2)"},
+            "",
+        ),
+    ],
+)
+def test_the_edit_by_hand_says_what_the_rung_sets(source: str, changed: set[str], more: str) -> None:
+    found = understood(source)
+    trainer = {"adapter": "script", "args": dict(found.args)}
+    said = {"name": "mine", "ask": dict(found.ask), "trainer": trainer, "ladder": {"order": ["micro_batch"]}}
+    recipe = Recipe.model_validate_json(json.dumps(said))
+    adapter = ScriptAdapter(recipe)
+    rung = next(one for one in build.ladder_of(adapter).rungs if one.micro_batch == 8 and one.accumulation == 2 * found.ask["accumulation"])
+    lines = adapter.edit(rung).splitlines()
+    added = [line[1:] for line in lines if line.startswith("+") and not line.startswith("+++")]
+    assert all(any(line.endswith(one) for line in added) for one in changed) and len(added) == len(changed), lines
+    assert (more in lines[-2]) if more else not any(line.startswith("#") for line in lines)
