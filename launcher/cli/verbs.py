@@ -9,9 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from launcher.cli import library, logs, plan, prune, run, runs, train
-from launcher.cli.call import Takes, Verb, single
+from launcher.cli.call import Answer, Call, Takes, Verb, single
 from launcher.cli.detach import DETACH
 from launcher.errors import BadInput, Fault, did_you_mean
+
+
+def _doctor(call: Call) -> Answer:
+    from launcher.cli import doctor  # packaging is loaded for it alone
+
+    return doctor.doctor(call)
+
 
 VERBS: tuple[Verb, ...] = (
     Verb(name="recipes", usage="", help="what there is, one line each", takes=Takes.NOTHING, run=single(library.recipes)),
@@ -137,6 +144,16 @@ VERBS: tuple[Verb, ...] = (
         takes=Takes.NOTHING,
         run=single(library.fits),
         flags=(library.FORGET,),
+    ),
+    Verb(
+        name="doctor",
+        usage="",
+        help="what of this machine would stop a launch, and what to do",
+        takes=Takes.NOTHING,
+        run=single(_doctor),
+        more="Driver, cards, PyTorch's build, memory and its limits, /dev/shm, open files, folders, trainers' versions. Its exit status "
+        "is 1 where something would stop a launch.",
+        examples=("autofit doctor", "autofit doctor --json"),
     ),
 )
 

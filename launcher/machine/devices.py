@@ -114,7 +114,7 @@ def find(
                 raise _too_high(index, len(uuids), env)
             card, locked = nvml_module.read_card(api, uuids[index]), nvml_module.openable(api)[1]
     if absence is None:
-        faults = [*_card_faults(card, memory_bytes, share), *_allocator_faults(env)]
+        faults = [*card_faults(card, memory_bytes, share=share), *allocator_faults(env)]
         if faults:
             raise BadInput(faults)
         return _on_card(card, memory_bytes, headroom, (*_card_notes(card, memory_bytes, share, len(uuids), env), *locked))
@@ -247,7 +247,7 @@ def _too_high(index: int, count: int, env: Mapping[str, str]) -> BadInput:
     return _refused("device.index", found, "Use 0." if count == 1 else f"Use a number from 0 to {count - 1}.")
 
 
-def _card_faults(card: Card, memory_bytes: int | None, share: bool) -> list[Fault]:
+def card_faults(card: Card, memory_bytes: int | None = None, *, share: bool = False) -> list[Fault]:
     """Why this card can't give this budget."""
     if card.mig:
         cure = "Choose a card that is not, with device.index, or have its administrator end it (nvidia-smi -mig 0)."
@@ -276,7 +276,7 @@ def _card_faults(card: Card, memory_bytes: int | None, share: bool) -> list[Faul
     return faults
 
 
-def _allocator_faults(env: Mapping[str, str]) -> list[Fault]:
+def allocator_faults(env: Mapping[str, str]) -> list[Fault]:
     """An allocator whose cap is none (it counts live bytes, not its pool, and tells no failures), and a cap beside ours."""
     faults = []
     for name in allocator.VARIABLES:
@@ -324,20 +324,21 @@ def _card_notes(card: Card, memory_bytes: int | None, share: bool, cards: int, e
         notes.append("device.share=true: a neighbour that grows later takes memory that this budget counts on")
     if cards > 1 and env.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
         notes.append(f"{cards} cards are visible, numbered by PCI bus as nvidia-smi does; this is {card.uuid}")
-    if _may_spill():
+    if may_spill():
         part = f"{1 - SPILL_PART:.0%} lower than elsewhere, and its time per sample is compared with that of half the micro-batch"
         notes.append(f"this driver (WSL, Windows) gives host memory instead of failing: a trial's cap is {part}")
     return tuple(notes)
 
 
-def _may_spill() -> bool:
+def may_spill() -> bool:
+    """Whether this driver gives host memory where a card is full (WSL, Windows)."""
     return platform.system() == "Windows" or "microsoft" in platform.release().lower()
 
 
 def _on_card(card: Card, memory_bytes: int | None, headroom: float, notes: tuple[str, ...]) -> Budget:
     asked = card.total_bytes if memory_bytes is None else memory_bytes
     budget = min(asked, card.free_bytes)
-    cap = math.floor(budget * (1 - headroom) * (SPILL_PART if _may_spill() else 1))
+    cap = math.floor(budget * (1 - headroom) * (SPILL_PART if may_spill() else 1))
     return Budget(
         kind="cuda",
         index=card.index,
@@ -352,7 +353,7 @@ def _on_card(card: Card, memory_bytes: int | None, headroom: float, notes: tuple
         neighbours=card.neighbours,
         emulated=asked < card.total_bytes,
         notes=notes,
-        may_spill=_may_spill(),
+        may_spill=may_spill(),
     )
 
 

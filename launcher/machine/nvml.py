@@ -160,7 +160,7 @@ def openable(nvml: Any) -> tuple[list[str], tuple[str, ...]]:
     uuids, notes = [], []
     for number in range(int(nvml.nvmlDeviceGetCount())):
         try:
-            uuids.append(_text(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(number))))
+            uuids.append(text(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(number))))
         except nvml.NVMLError as error:  # no permission, lost from the bus, short of power
             notes.append(f"card {number} of nvidia-smi is left out: it can't be opened ({error})")
     return uuids, tuple(notes)
@@ -225,7 +225,7 @@ def _named(entry: str, uuids: Sequence[str]) -> int | None:
     return matches[0] if len(matches) == 1 else None
 
 
-def _text(value: str | bytes) -> str:
+def text(value: str | bytes) -> str:
     """pynvml gave bytes until version 11."""
     return value.decode() if isinstance(value, bytes) else value
 
@@ -248,7 +248,7 @@ def read_card(nvml: Any, uuid: str) -> Card:
     return Card(
         index=int(nvml.nvmlDeviceGetIndex(handle)),
         uuid=uuid,
-        name=_text(nvml.nvmlDeviceGetName(handle)),
+        name=text(nvml.nvmlDeviceGetName(handle)),
         mig=mig,
         total_bytes=total,
         free_bytes=free,

@@ -76,6 +76,12 @@ def test_recipes_and_ladders_whatever_the_width(place: Path, columns: int) -> No
     assert "MediaTek-Research/Breeze-ASR-25" in seen.text and "generation_length" in seen.text
 
 
+@pytest.mark.parametrize("columns", [40, 80])
+def test_what_is_found_of_the_machine(place: Path, columns: int) -> None:
+    seen = told(place, "doctor", columns=columns)
+    assert any(row.startswith("host memory") for row in seen.rows) and "Nothing would stop a launch" in " ".join(seen.text.split())
+
+
 def test_several_ladders_say_which_is_which(place: Path) -> None:
     rows = told(place, "ladder", "-m", "recipe=yolo_demo", "ask.image_size=320,640").rows
     assert [row for row in rows if row.startswith("recipe=")] == [f"recipe=yolo_demo ask.image_size={size}" for size in (320, 640)]

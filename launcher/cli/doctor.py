@@ -1,0 +1,73 @@
+"""The verb doctor: what of this machine and environment would stop a launch, and what to do about it. Launches nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from launcher.cli.call import Answer, Call
+from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault
+from launcher.history import runs
+from launcher.machine import checkup, install
+from launcher.machine.checkup import Check
+
+DISTRIBUTION = "autofit-launcher"
+EXTRAS = ("ultralytics", "transformers", "lightning", "lora", "stacks")
+"""Of pyproject.toml: what a person's trainers may be made of."""
+_WIDTH = 13
+
+
+def doctor(call: Call) -> Answer:
+    """One line for each thing; exit status 1 where one would stop a launch."""
+    if call.words:
+        raise BadInput([Fault(key="", where=COMMAND_LINE, found=f"autofit doctor takes no {call.words[0]!r}", cure="autofit doctor")])
+    lines = [*checkup.look(os.environ, folder=Path.cwd() / runs.ROOT), *trainers()]
+    for line in lines:
+        call.terminal.labelled(line.subject, _words(line), width=_WIDTH)
+    stops = sum(line.stops for line in lines)
+    cures = sum(bool(line.cure) for line in lines) - stops
+    call.terminal.say("", _summary(stops, cures))
+    record = [{name: getattr(line, name) for name in Check.__slots__} for line in lines]
+    return Answer(status=ExitCode.BAD_INPUT if stops else ExitCode.DONE, record={"lines": record, "stops": stops})
+
+
+def trainers() -> Iterator[Check]:
+    """Installed packages of the trainers, against the versions that autofit relies upon."""
+    for requirement in relied_upon(metadata.requires(DISTRIBUTION) or ()):
+        try:
+            version = metadata.version(requirement.name)
+        except metadata.PackageNotFoundError:
+            yield Check(subject="trainers", found=f"{requirement.name} is not installed ({install.command(str(requirement))})")
+            continue
+        found, needed = f"{requirement.name} {version}", str(requirement.specifier)
+        if requirement.specifier.contains(version, prereleases=True):
+            if requirement.name != "torch":  # which has a line of its own
+                yield Check(subject="trainers", found=found)
+        else:
+            cure = f"{install.command(str(requirement))}; others may work, and each trial shows whether it does."
+            yield Check(subject="trainers", found=found, needed=needed, cure=cure)
+
+
+def relied_upon(required: Sequence[str]) -> list[Requirement]:
+    """Of a distribution's requirements those of ``EXTRAS``, each package once, without its condition."""
+    asked = [one for one in map(Requirement, required) if one.marker is not None]
+    wanted = [one for extra in EXTRAS for one in asked if one.marker is not None and one.marker.evaluate({"extra": extra})]
+    return list({one.name: Requirement(f"{one.name}{one.specifier}") for one in wanted}.values())
+
+
+def _words(line: Check) -> str:
+    said = [line.found, f"needed: {line.needed}" if line.needed else "", f"To do: {line.cure}" if line.cure else ""]
+    return ("STOPS: " if line.stops else "") + ". ".join(part.removesuffix(".") for part in said if part)
+
+
+def _summary(stops: int, cures: int) -> str:
+    worth = f"{cures} thing{'' if cures == 1 else 's'} to look at" if cures else "nothing to do"
+    return (
+        f"{stops} thing{'' if stops == 1 else 's'} would stop a launch; {worth} beside"
+        if stops
+        else f"Nothing would stop a launch; {worth}."
+    )

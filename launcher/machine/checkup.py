@@ -1,0 +1,193 @@
+"""Looks this machine over for what would stop a launch, or end a run on its way. Only reads; imports no torch.
+
+Every line says what was found, what is needed, and what to do where that isn't there.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import re
+import resource
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from launcher import paths
+from launcher.machine import devices, host, install
+from launcher.machine import nvml as nvml_module
+from launcher.machine.nvml import Card
+from launcher.shared.card_memory import handle_of
+from launcher.shared.sizes import GIB, format_size
+
+LEAST_SHARED_BYTES = GIB
+"""Of /dev/shm: a container's default of 64 MiB ends loader workers with a bus error."""
+LEAST_DISK_BYTES = 2 * GIB
+"""For two checkpoints of a middling model and its optimizer."""
+LEAST_HOST_BYTES = 2 * GIB
+"""For a trainer's imports, its workers, and one checkpoint on its way to the disk."""
+LEAST_FILES = 1024
+"""Open files: each loader worker keeps some tens, and PyTorch passes tensors by file descriptors."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    subject: str
+    found: str
+    needed: str = ""
+    cure: str = ""
+    """What to do; empty where nothing is to be done."""
+    stops: bool = False
+    """It would stop a launch."""
+
+
+def look(environ: Mapping[str, str], *, folder: Path, nvml: Any = None) -> list[Check]:
+    """Everything, in the order in which it is told. ``folder``: where runs would be kept; ``nvml``: None imports pynvml."""
+    return [_system(), *_cards(environ, nvml), *_memory(), _shared_memory(), _open_files(), *_folders(folder)]
+
+
+def _system() -> Check:
+    found = f"{platform.system()} {platform.release()}, Python {platform.python_version()}, {host.cpu_name()}"
+    if platform.system() == "Linux":
+        return Check(subject="system", found=found)
+    return Check(subject="system", found=found, needed="Linux, or WSL", cure="Run autofit on Linux, or in WSL.", stops=True)
+
+
+# -- cards
+
+
+def _cards(environ: Mapping[str, str], nvml: Any) -> Iterator[Check]:
+    yield from (Check(subject="other card", found=note) for note in host.other_accelerators())
+    with nvml_module.opened(nvml) as (api, absence):
+        if absence is None:
+            uuids, absence = nvml_module.visible(api, environ)
+        if absence is not None:
+            yield Check(subject="card", found=absence.found, cure=absence.cure if absence.broken else "", stops=absence.broken)
+            yield from _torch(None, on_card=False)
+            return
+        driver = _cuda_of_driver(api)
+        cuda = f", for CUDA up to {driver[0]}.{driver[1]}" if driver else ""
+        yield Check(subject="driver", found=f"{nvml_module.text(api.nvmlSystemGetDriverVersion())}{cuda}")
+        yield from (_card(nvml_module.read_card(api, uuid), api) for uuid in uuids)
+    yield from _torch(driver, on_card=True)
+    yield from (
+        Check(subject="allocator", found=f"{fault.key}: {fault.found}", needed="an allocator that keeps to a cap", cure=fault.cure, stops=True)
+        for fault in devices.allocator_faults(environ)
+    )
+    if devices.may_spill():
+        yield Check(subject="driver", found="under WSL a full card takes the host's memory and slows down; trials keep below that point")
+
+
+def _cuda_of_driver(api: Any) -> tuple[int, int] | None:
+    """(major, minor) of the newest CUDA that the driver knows; None where it doesn't tell."""
+    with suppress(api.NVMLError):
+        version = int(api.nvmlSystemGetCudaDriverVersion_v2())
+        return version // 1000, version % 1000 // 10
+    return None
+
+
+def _card(card: Card, api: Any) -> Check:
+    more = "".join(f", {word}" for word in _modes(card, api))
+    found = f"{card.name}, {format_size(card.free_bytes)} of {format_size(card.total_bytes)} free{more}"
+    subject = f"cuda:{card.index}"
+    if faults := devices.card_faults(card):
+        return Check(subject=subject, found=f"{found}; {faults[0].found}", needed="a card of its own", cure=faults[0].cure, stops=True)
+    return Check(subject=subject, found=found)
+
+
+def _modes(card: Card, api: Any) -> Iterator[str]:
+    handle = handle_of(api, card.uuid)
+    with suppress(api.NVMLError, AttributeError):
+        yield f"ECC {'on' if int(api.nvmlDeviceGetEccMode(handle)[0]) else 'off'}"
+    with suppress(api.NVMLError, AttributeError):
+        yield f"persistence {'on' if int(api.nvmlDeviceGetPersistenceMode(handle)) else 'off'}"
+
+
+def _torch(driver: tuple[int, int] | None, *, on_card: bool) -> Iterator[Check]:
+    """PyTorch's build against the card. ``driver``: CUDA that the driver knows, where it tells.
+
+    A program of CUDA 12.4 runs on every driver that knows CUDA 12 (NVIDIA's CUDA Compatibility, minor version compatibility).
+    """
+    try:
+        version = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        cure = f"{install.command('torch')}, unless your trainer has an environment of its own."
+        yield Check(subject="torch", found="not installed beside autofit", cure=cure)
+        return
+    cuda = _cuda_of_torch()
+    found = f"{version}, {f'built for CUDA {cuda}' if cuda else 'built without CUDA'}"
+    if on_card and not cuda:
+        cure = "Install a CUDA build (pip's usual one), or run with device=cpu."
+        yield Check(subject="torch", found=found, needed="a build with CUDA", cure=cure, stops=True)
+    elif driver is not None and cuda and int(cuda.partition(".")[0]) > driver[0]:
+        cure = f"Renew the driver, or install a torch that is built for CUDA {driver[0]}."
+        yield Check(subject="torch", found=found, needed=f"CUDA {driver[0]}, which the driver knows", cure=cure, stops=True)
+    else:
+        yield Check(subject="torch", found=found)
+
+
+def _cuda_of_torch() -> str:
+    """As torch/version.py says it, which is read and not imported; empty for a build without CUDA."""
+    spec = importlib.util.find_spec("torch")
+    with suppress(OSError):
+        text = (Path(spec.origin).parent / "version.py").read_text(encoding="utf-8") if spec and spec.origin else ""
+        said = re.search(r"^cuda\b[^=]*= '([\d.]+)'", text, re.MULTILINE)
+        return said[1] if said else ""
+    return ""
+
+
+# -- memory, limits, folders
+
+
+def _memory() -> Iterator[Check]:
+    total, free, machine = host.memory()
+    limit = f", by the limit of a container or control group; the machine has {format_size(machine)}" if total < machine else ""
+    found = f"{format_size(free)} of {format_size(total)} free{limit}"
+    little = free < LEAST_HOST_BYTES
+    cure = "Close other programs, or raise the container's limit." if little else ""
+    yield Check(subject="host memory", found=found, needed=format_size(LEAST_HOST_BYTES) if little else "", cure=cure)
+    if swap := psutil.swap_memory().total:
+        yield Check(subject="swap", found=f"{format_size(swap)}; autofit doesn't count it as memory")
+
+
+def _shared_memory() -> Check:
+    free = host.shared_memory_free()
+    if free is None:
+        return Check(subject="/dev/shm", found="there is none", cure="Train with workers=0.")
+    if free >= LEAST_SHARED_BYTES:
+        return Check(subject="/dev/shm", found=f"{format_size(free)} free")
+    cure = "Enlarge it (docker run --shm-size=8g), or train with workers=0."
+    return Check(subject="/dev/shm", found=f"{format_size(free)} free", needed="room for the batches of loader workers", cure=cure)
+
+
+def _open_files() -> Check:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= LEAST_FILES:
+        return Check(subject="open files", found="no limit" if soft == resource.RLIM_INFINITY else f"{soft} at most")
+    own = hard == resource.RLIM_INFINITY or hard >= LEAST_FILES
+    cure = (
+        f"ulimit -n {LEAST_FILES}" if own else "Have the hard limit raised (docker run --ulimit nofile=65536), or train with few workers."
+    )
+    return Check(subject="open files", found=f"{soft} at most", needed=str(LEAST_FILES), cure=cure)
+
+
+def _folders(folder: Path) -> Iterator[Check]:
+    for subject, place, stops in (("runs", folder, True), ("history", paths.state_folder(), False), ("cache", paths.cache_folder(), False)):
+        error = host.not_writable(place)
+        if error is not None:
+            cure = "Make it writable, or name another folder by run.root." if stops else "Make it writable, or name another XDG folder."
+            found = f"{paths.short(place)} can't be written: {error.strerror}"
+            yield Check(subject=subject, found=found, needed="a folder that can be written", cure=cure, stops=stops)
+            continue
+        free = host.disk_free(place)
+        little = free < LEAST_DISK_BYTES
+        cure = "Make room on that disk, or name another folder." if little else ""
+        needed = f"{format_size(LEAST_DISK_BYTES)}, for checkpoints" if little else ""
+        yield Check(subject=subject, found=f"{paths.short(place)}, {format_size(free)} free", needed=needed, cure=cure)

@@ -1,0 +1,58 @@
+"""The verb doctor: its lines, its JSON, its exit status, and the versions that trainers are relied upon in."""
+
+from __future__ import annotations
+
+import json
+from importlib import metadata
+
+import pytest
+
+from launcher.cli import doctor
+from launcher.cli.main import run
+from launcher.machine import checkup
+from launcher.machine.checkup import Check
+
+
+def test_every_line_is_told_and_the_exit_status_is_zero_where_nothing_stops(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkup, "look", lambda *_, **__: [Check(subject="card", found="none")])
+    assert _status(["doctor", "--json"]) == 0
+    told = capsys.readouterr()
+    record = json.loads(told.out.splitlines()[-1])
+    assert record["stops"] == 0 and {"subject", "found", "needed", "cure", "stops"} == set(record["lines"][0])
+    assert "Nothing would stop a launch" in told.err
+
+
+def test_what_stops_a_launch_is_the_exit_status(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkup, "look", lambda *_, **__: [Check(subject="torch", found="old", needed="new", cure="Renew it.", stops=True)])
+    assert _status(["doctor"]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "STOPS: old. needed: new. To do: Renew it" in said and "1 thing would stop a launch" in said
+
+
+def test_a_version_outside_what_is_relied_upon_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = {"ultralytics": "8.2.0", "torch": "2.15.0"}
+
+    def version(name: str) -> str:
+        if name not in installed:
+            raise metadata.PackageNotFoundError(name)
+        return installed[name]
+
+    monkeypatch.setattr(metadata, "version", version)
+    lines = {line.found.split()[0]: line for line in doctor.trainers()}
+    assert lines["ultralytics"].needed == "<8.5,>=8.3" and "pip install 'ultralytics<8.5,>=8.3'" in lines["ultralytics"].cure
+    assert "is not installed" in lines["transformers"].found and not lines["transformers"].cure
+    assert "torch" not in lines, "it has a line of its own"
+
+
+def test_doctor_takes_no_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _status(["doctor", "now"]) == 1
+    assert "'now'" in capsys.readouterr().err
+
+
+def _status(argv: list[str]) -> int:
+    try:
+        return int(run(argv))
+    except SystemExit as ended:
+        return int(ended.code or 0)

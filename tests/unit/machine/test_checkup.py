@@ -1,0 +1,89 @@
+"""What is looked at before a launch: found, needed, what to do; and what would stop one."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import pytest
+
+from launcher.machine import checkup, host
+from launcher.machine.checkup import Check
+from tests.helpers.nvml_stand_in import GIB, MIB, FakeCard, FakeNvml
+
+
+@pytest.fixture
+def torch_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkup, "_cuda_of_torch", lambda: "13.2")
+
+
+def looked(place: Path, *cards: FakeCard, cuda: int = 13000, **environ: str) -> dict[str, Check]:
+    """By subject."""
+    nvml = FakeNvml(*cards)
+    nvml.cuda = cuda
+    return {line.subject: line for line in checkup.look(environ, folder=place, nvml=nvml)}
+
+
+def test_a_machine_that_can_launch_has_nothing_that_stops(tmp_path: Path, torch_for: None) -> None:
+    lines = looked(tmp_path, FakeCard())
+    assert not [line for line in lines.values() if line.stops]
+    assert "RTX 4080" in lines["cuda:0"].found and "13.0" in lines["driver"].found and "built for CUDA 13.2" in lines["torch"].found
+
+
+def test_a_driver_that_is_too_old_for_pytorchs_build_stops(tmp_path: Path, torch_for: None) -> None:
+    line = looked(tmp_path, FakeCard(), cuda=12080)["torch"]
+    assert line.stops and "CUDA 12" in line.needed and "driver" in line.cure
+
+
+def test_a_newer_minor_version_of_cuda_does_not_stop(tmp_path: Path, torch_for: None) -> None:
+    assert not looked(tmp_path, FakeCard(), cuda=13000)["torch"].stops, "13.2 runs on a driver for 13.0"
+
+
+def test_pytorch_without_cuda_stops_where_a_card_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkup, "_cuda_of_torch", lambda: "")
+    assert looked(tmp_path, FakeCard())["torch"].stops
+    nowhere = {line.subject: line for line in checkup.look({}, folder=tmp_path, nvml=FakeNvml(error=12))}  # no library
+    assert not nowhere["torch"].stops and "without CUDA" in nowhere["torch"].found
+
+
+def test_a_card_that_others_hold_or_that_is_cut_into_slices_stops(tmp_path: Path, torch_for: None) -> None:
+    held = looked(tmp_path, FakeCard(used=8 * GIB))["cuda:0"]
+    assert held.stops and "8.0 GiB" in held.found and "device.share" in held.cure
+    assert looked(tmp_path, FakeCard(mig=1))["cuda:0"].stops
+
+
+def test_an_allocator_that_no_cap_holds_stops(tmp_path: Path, torch_for: None) -> None:
+    lines = looked(tmp_path, FakeCard(), PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
+    assert lines["allocator"].stops and "PYTORCH_CUDA_ALLOC_CONF" in lines["allocator"].found
+
+
+def test_too_small_a_shared_memory_and_too_few_open_files_are_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "shared_memory_free", lambda: 64 * MIB)
+    for hard, cure in ((4096, "ulimit -n 1024"), (256, "hard limit")):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, hard=hard: (256, hard))
+        lines = {line.subject: line for line in checkup.look({}, folder=tmp_path, nvml=FakeNvml(error=12))}
+        assert cure in lines["open files"].cure and not lines["open files"].stops
+        assert "--shm-size" in lines["/dev/shm"].cure and "64 MiB" in lines["/dev/shm"].found
+
+
+def test_a_limit_of_a_container_and_little_memory_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "memory", lambda: (4 * GIB, GIB, 64 * GIB))
+    line = {one.subject: one for one in checkup.look({}, folder=tmp_path, nvml=FakeNvml(error=12))}["host memory"]
+    assert "1.0 GiB of 4.0 GiB" in line.found and "container" in line.found and line.cure
+
+
+def test_a_folder_for_runs_that_cannot_be_written_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "not_writable", lambda place: PermissionError(13, "Permission denied") if place == tmp_path else None)
+    lines = {line.subject: line for line in checkup.look({}, folder=tmp_path, nvml=FakeNvml(error=12))}
+    assert lines["runs"].stops and "Permission denied" in lines["runs"].found and not lines["history"].stops
+
+
+def test_cuda_of_the_installed_torch_is_read_without_importing_it() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys; from launcher.machine import checkup; print(checkup._cuda_of_torch(), 'torch' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    import torch
+
+    assert said == [*([torch.version.cuda] if torch.version.cuda else []), "False"]
