@@ -78,7 +78,7 @@ def _cards(environ: Mapping[str, str], nvml: Any) -> Iterator[Check]:
         yield from (_card(nvml_module.read_card(api, uuid), api) for uuid in uuids)
     yield from _torch(driver, on_card=True)
     yield from (
-        Check(subject="allocator", found=f"{fault.key}: {fault.found}", needed="an allocator that keeps to a cap", cure=fault.cure, stops=True)
+        Check(subject="allocator", found=f"{fault.key}: {fault.found}", needed="one that keeps to a cap", cure=fault.cure, stops=True)
         for fault in devices.allocator_faults(environ)
     )
     if devices.may_spill():
