@@ -88,13 +88,19 @@ def upright(found: Sequence[Belief]) -> list[Belief]:
     ]
 
 
-def in_a_list(held: Mapping[str, Any]) -> str:
-    """Where the configuration files say a batch within a list; nothing where they don't."""
+def _listed(held: Mapping[str, Any]) -> Iterator[tuple[str, tuple[Any, str]]]:
+    """(key, (value, file)) of each batch that the configuration files say within a list."""
     for path, values in held.items():
         for key, value in configs.in_lists(values):
             if trained_with(key, meaning(key)) == "micro_batch" and isinstance(value, int):
-                return f"the batch is {value} ({key} in {path}), within a list, where autofit doesn't change it"
-    return ""
+                yield key, (value, path)
+
+
+def in_lists(held: Mapping[str, Any]) -> str:
+    """That several entries of a list say a batch; nothing where they don't."""
+    found = list(_listed(held))
+    said = " and ".join(f"{key} {value} in {path}" for key, (value, path) in found[:2])
+    return f"several entries of a list say a batch ({said}), which autofit doesn't turn together" if len(found) > 1 else ""
 
 
 def other_unit(found: Sequence[Belief]) -> Belief | None:
@@ -136,7 +142,8 @@ def in_config(held: Mapping[str, Any], behind: str | None) -> Iterator[Belief]:
     """Keys of the configuration files; of several that say a key the last counts. A validation section's batch is the validation's.
     ``behind``: the option of the command by which it overrules them (``overrides``)."""
     said = {key: (value, path) for path, values in held.items() for key, value in configs.leaves(values)}
-    for key, (value, path) in said.items():
+    listed = list(_listed(held))
+    for key, (value, path) in {**said, **dict(listed if len(listed) == 1 else [])}.items():
         wheel = trained_with(key, meaning(key))
         if wheel is not None and (isinstance(value, (bool, int, float)) or wheel == batches.UNIT):
             yield Belief(wheel=wheel, value=value, spelling=overrides.spelled(key, behind) or f"config:{key}", source=path)

@@ -75,12 +75,18 @@ def in_lists(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def get(value: Any, key: str) -> Any:
-    """What stands at a dotted key. Raises NoSuchKey."""
-    for part in key.split("."):
-        if not isinstance(value, Mapping) or part not in value:
+    """What stands at a dotted key, which may go through lists. Raises NoSuchKey."""
+    for part in _parts(key):
+        has = part in value if isinstance(value, Mapping) else isinstance(value, list) and isinstance(part, int) and part < len(value)
+        if not has:
             raise NoSuchKey(key)
         value = value[part]
     return value
+
+
+def _parts(key: str) -> list[str | int]:
+    """``datasets[0].batch_size`` as datasets, 0, batch_size."""
+    return [int(part[1:-1]) if re.fullmatch(r"\[\d+\]", part) else part for part in re.sub(r"(\[\d+\])", r".\1", key).split(".")]
 
 
 def edited(text: str, suffix: str, changes: Mapping[str, Any], *, new: Container[str] = ()) -> str:
@@ -95,10 +101,12 @@ def edited(text: str, suffix: str, changes: Mapping[str, Any], *, new: Container
 
 def _marked(text: str, key: str, value: Any) -> str:
     node = yaml.compose(text, Loader=yaml.SafeLoader)
-    for part in key.split("."):
-        if not isinstance(node, yaml.MappingNode):
-            raise NoSuchKey(key)
-        found = [inside for name, inside in node.value if name.value == part]
+    for part in _parts(key):
+        found: list[yaml.Node] = []
+        if isinstance(node, yaml.MappingNode):
+            found = [inside for name, inside in node.value if name.value == part]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+            found = node.value[part : part + 1]
         if not found:
             raise NoSuchKey(key)
         node = found[-1]
@@ -119,9 +127,10 @@ def _toml(text: str, key: str, value: Any) -> str:
     *tables, name = key.split(".")
     section: list[str] = []
     lines = text.splitlines(keepends=True)
+    entries: dict[str, int] = {}
     for at, line in enumerate(lines):
-        if header := re.match(r"\s*\[([^\[\]]+)\]", line):
-            section = [part.strip().strip("\"'") for part in header.group(1).split(".")]
+        if header := re.match(r"\s*\[(\[?)([^\[\]]+)\]", line):
+            section = _section([part.strip().strip("\"'") for part in header[2].split(".")], entries, new=bool(header[1]))
         elif match := re.match(r"(\s*([\w.\"'-]+)\s*=\s*)(.*?)(\s*(#.*)?)(\r?\n?)\Z", line):
             said = [part.strip("\"'") for part in match.group(2).split(".")]
             if [*section, *said] == [*tables, name]:
@@ -132,6 +141,14 @@ def _toml(text: str, key: str, value: Any) -> str:
                 assert get(tomllib.loads(changed), key) == value
                 return changed
     raise ValueError(f"{key} stands in an inline table, which can't be edited")
+
+
+def _section(parts: list[str], entries: dict[str, int], *, new: bool) -> list[str]:
+    """A table's name with the places of the lists on its way. ``entries``: list -> its last entry's place; ``new``: ``[[name]]``."""
+    if new:
+        entries[".".join(parts)] = entries.get(".".join(parts), -1) + 1
+    names = [".".join(parts[: end + 1]) for end in range(len(parts))]
+    return [f"{part}[{entries[name]}]" if name in entries else part for part, name in zip(parts, names, strict=True)]
 
 
 def _toml_value(value: Any) -> str:

@@ -31,8 +31,8 @@ from launcher.trainers.script.candidates import (
     counts_otherwise,
     defaults,
     held_files,
-    in_a_list,
     in_config,
+    in_lists,
     in_python,
     later_files,
     meaning,
@@ -81,8 +81,8 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
         doubts.append(Doubt(wheel="micro_batch", text=counts_otherwise(belief, unit)))
     if any(belief.source == COMMAND_LINE for wheel, belief in beliefs.items() if wheel in _LENGTHS):  # then no other length is meant
         beliefs = {wheel: one for wheel, one in beliefs.items() if wheel not in _LENGTHS or not one.source.endswith("'s default")}
-    if beliefs.get("micro_batch", _NONE).source.endswith("'s default") and (listed := in_a_list(held)):
-        doubts.append(Doubt(wheel="micro_batch", text=f"{listed}: say it in the command, or give the list's entry no batch of its own"))
+    if beliefs.get("micro_batch", _NONE).source.endswith("'s default") and (listed := in_lists(held)):
+        doubts.append(Doubt(wheel="micro_batch", text=f"{listed}: say one for all of them, in the command or in the file"))
     if (belief := beliefs.get("micro_batch")) is not None and not _usable(belief):
         text = f"{belief.spelling} says {belief.value}, which is no number of samples: say one, as in autofit run ask.micro_batch=16 -- ..."
         doubts.append(Doubt(wheel="micro_batch", text=text))
@@ -155,7 +155,7 @@ def _no_batch(words: Sequence[str], begin: int, held: Mapping[str, Any], script:
     """What is said where no batch size was found: that it is counted in tokens, where a setting says so, or where was looked."""
     if script is None and Path(words[0]).name in _SHELLS:
         return f"{' '.join(words[:2])} starts other commands, which aren't read: give the one that trains, with its words"
-    if (known := families.unread(words)) or (known := in_a_list(held)):
+    if (known := families.unread(words)) or (known := in_lists(held)):
         return known
     keys = [key for values in held.values() for key, _ in configs.leaves(values)]
     spelled = [*(word.partition("=")[0] for word in words[begin:] if word.startswith("-") or "=" in word), *keys]

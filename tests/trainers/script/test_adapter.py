@@ -301,6 +301,17 @@ def test_toml_and_json_are_edited_in_place() -> None:
             configs.edited({".toml": "a = 1", ".json": '{"a": 1}', ".yaml": "a: 1"}[suffix], suffix, {"b": 1})
 
 
+def test_entries_of_lists_are_edited_in_place() -> None:
+    toml = "[g]\nb = 1\n[[d]]\nb = 2\n  [[d.s]]\n  b = 3\n[[d]]\nb = 4 # last\n[e]\nb = 5\n"
+    for key, changed in {"g.b": "b = 1", "d[0].b": "b = 2", "d[0].s[0].b": "b = 3", "d[1].b": "b = 4", "e.b": "b = 5"}.items():
+        assert configs.edited(toml, ".toml", {key: 9}) == toml.replace(changed, "b = 9")
+    assert configs.edited('{"d": [{"b": 2}, {"b": 3}]}', ".json", {"d[1].b": 9}) == '{"d": [{"b": 2}, {"b": 9}]}'
+    assert configs.edited("d:\n- b: 2  # one\n- {b: 3}\n", ".yaml", {"d[0].b": 9}) == "d:\n- b: 9  # one\n- {b: 3}\n"
+    for suffix, text in {".toml": toml, ".json": '{"d": [{"b": 2}]}', ".yaml": "d: [{b: 2}]"}.items():
+        with pytest.raises(configs.NoSuchKey):
+            configs.edited(text, suffix, {"d[7].b": 1})
+
+
 def test_tags_of_other_peoples_are_no_obstacle() -> None:
     text = "a: !!python/tuple [1, 2]\nb: !mine {c: 1}\n"
     assert configs.get(configs.load(text, ".yaml"), "b.c") == 1

@@ -660,12 +660,16 @@ def test_a_notebook_that_a_trial_must_not_run_is_refused(text: str, said: str, t
         recognise.understand(["papermill", "n.ipynb", "out.ipynb"])
 
 
-def test_a_batch_within_a_list_of_a_file_is_named_and_not_mistaken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_within_a_list_of_a_file_counts_where_it_is_the_only_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("d.toml").write_text("[[datasets]]\nbatch_size = 4\n")
     Path("t.py").write_text("import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--batch_size', default=1)\n")
-    with pytest.raises(BadInput, match=r"the batch is 4 \(datasets\[0\]\.batch_size in d\.toml\)"):
-        recognise.refuse_doubts(recognise.understand(["python", "t.py", "--dataset_config", "d.toml"]), overrides=[])
+    words = ["python", "t.py", "--dataset_config", "d.toml"]
+    Path("d.toml").write_text("[general]\n[[datasets]]\nbatch_size = 4\n")
+    (batch,) = (one for one in recognise.understand(words).beliefs if one.wheel == "micro_batch")
+    assert (batch.value, batch.spelling) == (4, "config:datasets[0].batch_size")
+    Path("d.toml").write_text("[[datasets]]\nbatch_size = 4\n[[datasets]]\nbatch_size = 2\n")
+    with pytest.raises(BadInput, match=r"datasets\[0\]\.batch_size 4 in d\.toml and datasets\[1\]\.batch_size 2 in d\.toml"):
+        recognise.refuse_doubts(recognise.understand(words), overrides=[])
 
 
 @pytest.mark.parametrize(
