@@ -1,4 +1,4 @@
-"""Other people's launches with their keys (``launches.yaml``), held against what autofit understands of them. Nothing of theirs is run.
+"""Other people's launches with their keys (``launches.yaml``), held against what autofit understands of them.
 
     python -m benchmarks.third_party.launches REPOS                   all of them, into docs/launches.md
     python -m benchmarks.third_party.launches REPOS --only dfine      one of them, only shown
@@ -62,13 +62,14 @@ def held_against_its_key(launch: Mapping[str, Any], repos: Path) -> Row:
     folder = repository / launch.get("folder", "") if repository is not None else None
     if folder is None or not folder.is_dir():
         return {**row, "verdict": "not here", "why": str(folder or launch["repo"])}
+    programs = f"{os.environ['PATH'].split(os.pathsep)[0]}/"
     with beside(folder, launch.get("files", {})):
         began = time.perf_counter()
         try:
             understood = recognise.understand(shlex.split(launch["command"]))
             recognise.refuse_doubts(understood, overrides=())
         except BadInput as refused:
-            said = " ".join(f"{one.found}: {one.cure}" for one in refused.faults)
+            said = " ".join(f"{one.found}: {one.cure}" for one in refused.faults).replace(str(repos), "").replace(programs, "")
             named = bool(launch.get("refused")) and launch["refused"] in said
             return {**row, "verdict": "refused" if named else "refused otherwise", "said": said}
         seconds = round(time.perf_counter() - began, 1)
