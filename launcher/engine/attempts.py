@@ -1,4 +1,4 @@
-"""Sees the full run to its end, over as many attempts as that takes. ``run.recovery`` decides what is next; this does it and records it."""
+"""Runs the full training to its end, in as many attempts as needed. ``run.recovery`` decides what comes next; this does and records it."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from launcher.shared.activity import doing
 from launcher.trial.job import Job
 
 WORTH_A_TRIAL = 20
-"""A lower rung is proven first where that takes less than one part in so many of what the failed attempt took."""
+"""A lower rung gets a trial first if that takes less than 1/20 of the failed attempt's time."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """What an attempt begins with."""
+    """What an attempt starts with."""
 
     rung: Rung
     command: Command
@@ -45,9 +45,9 @@ class _Launch:
 
 
 def see_through(result: Fit, *, show: tuple[Shows, Shows]) -> None:
-    """Launches the chosen rung, and again where it fails and something can be done, until it is done or nothing can.
+    """Launches the chosen rung; after a failure launches again as ``recovery`` decides, until the run is done or nothing helps.
 
-    A run that has attempts already, which was interrupted or failed, is gone on with.
+    If ``result`` already has attempts, the run is resumed.
     """
     assert result.chosen is not None and result.command is not None
     begin = _next(result) if result.attempts else _Launch(result.chosen.rung, result.command)
@@ -66,7 +66,7 @@ def see_through(result: Fit, *, show: tuple[Shows, Shows]) -> None:
 
 
 def _attempt(result: Fit, begin: _Launch, *, show: tuple[Shows, Shows]) -> Outcome:
-    """One launch of the trainer, to its end. Raises Interrupted where a signal ended it; that is written down, too."""
+    """Launches the trainer once and follows it to its end. Raises Interrupted if a signal ended it; the record has that, too."""
     assert result.chosen is not None
     number = len(result.attempts) + 1
     job, files = result.job, result.job.folder.attempt(number)
@@ -91,8 +91,8 @@ def _attempt(result: Fit, begin: _Launch, *, show: tuple[Shows, Shows]) -> Outco
 
 
 def _hold_to_what_was_due(result: Fit) -> None:
-    """A run that came to its end: its optimizer steps against those of the asked training. One that went on from a checkpoint made some of
-    them before."""
+    """Compares a finished run's optimizer steps with those of the asked training. One that was resumed from a checkpoint isn't compared: it
+    made some steps before."""
     last, outcome, due, rung = result.attempts[-1], result.outcome, result.due, result.attempts[-1].rung
     if outcome is None or outcome.optimizer_steps is None or due is None or last.checkpoint is not None:
         return
@@ -108,11 +108,11 @@ def _hold_to_what_was_due(result: Fit) -> None:
 
 
 DISPROVES = (Ended.OUT_OF_MEMORY, Ended.HOST_MEMORY)
-"""Ends that a fit should have kept a run from."""
+"""Ends that show that the fit was wrong."""
 
 
 def _strike_out(result: Fit) -> None:
-    """A run that failed for want of memory at the very rung that was proven for it, or lost something: its fit is never used again."""
+    """Strikes the kept fit out if the run ran out of memory at that rung, or lost something to memory. It is never used again."""
     last, outcome = result.attempts[-1], result.outcome
     assert result.chosen is not None and outcome is not None
     for_good = last.ended in DISPROVES or bool(outcome.lost_to_memory)
@@ -127,7 +127,7 @@ def _strike_out(result: Fit) -> None:
 
 
 def _next(result: Fit) -> _Launch | None:
-    """What to launch after the last attempt, which has ended; None where nothing more can be done."""
+    """What to launch after the last attempt has ended; None if nothing more can be done."""
     move = _move(result)
     while isinstance(move, GoOn) and _needs_a_trial(result, move) and not _proven(result, move.rung):
         move = _move(result)
@@ -155,7 +155,7 @@ def _move(result: Fit) -> Move:
 
 
 def history(result: Fit) -> History:
-    """All that the decision is made of."""
+    """Everything that ``recovery.decide`` needs."""
     adapter = resuming(result.job.adapter)
     return History(
         ladder=result.job.ladder,
@@ -170,9 +170,9 @@ def history(result: Fit) -> History:
 
 
 def _left(result: Fit) -> tuple[Sequence[Checkpoint], Mapping[Path, str]]:
-    """The checkpoints of this run that it can be gone on from; where there is none, what it has saved and why that is not one.
+    """(checkpoints that the run can be resumed from; if there are none, the files it saved, each with why it can't be used)
 
-    Those of somebody's that lay there before it, or before it began anew, are none of its.
+    Checkpoints that lay there before the run began, or before it was begun anew, are not its own.
     """
     began = _began(result)
     adapter, folder = resuming(result.job.adapter), result.job.folder.path
@@ -187,7 +187,7 @@ def _left(result: Fit) -> tuple[Sequence[Checkpoint], Mapping[Path, str]]:
 
 
 def _goes_on_from(result: Fit) -> str:
-    """What a run that was just interrupted can be gone on from, by names and times alone: who stopped it waits for no look into files."""
+    """What an interrupted run can be resumed from, by names and times alone: whoever stopped it shouldn't wait for files to be read."""
     adapter = resuming(result.job.adapter)
     if adapter.keeps() is None:
         return NOTHING
@@ -200,12 +200,12 @@ def _goes_on_from(result: Fit) -> str:
 
 
 def _began(result: Fit) -> float:
-    """When the run began, or was last begun anew."""
+    """When the run began, or last started from the beginning."""
     return next((one.began for one in reversed(result.attempts) if one.checkpoint is None), 0.0)
 
 
 def _diverged_before(attempts: Sequence[Attempt], path: Path) -> bool:
-    """Whether a checkpoint was written by an attempt whose loss was not finite any more."""
+    """Whether a checkpoint was written after the loss had stopped being finite."""
     ends = [*(one.began for one in attempts[1:]), math.inf]
     return any(
         one.not_finite_since is not None and one.not_finite_since <= _written(path) < end for one, end in zip(attempts, ends, strict=True)
@@ -220,7 +220,7 @@ def _written(path: Path) -> float:
 
 
 def _needs_a_trial(result: Fit, move: GoOn) -> bool:
-    """Whether the rung is proven before it is launched: it must be, or that costs little beside what a failure has cost."""
+    """Whether the rung gets a trial before it is launched: if it might need more than the failed one, or if the trial is cheap."""
     if any(one.rung.index == move.rung.index for one in result.trials):
         return False
     if move.rung.index == result.attempts[-1].rung.index:
@@ -230,7 +230,7 @@ def _needs_a_trial(result: Fit, move: GoOn) -> bool:
 
 
 def _proven(result: Fit, rung: Rung) -> bool:
-    """A real trial of the rung. False only where memory ran out in it: what else may end a trial ends no run that has begun."""
+    """Tries the rung. False only if the trial ran out of memory; another kind of failed trial doesn't end a run that has begun."""
     tried = make_trial(result.job, rung, result.trials)
     result.job.folder.forget_cache()
     return not tried.verdict.lower_rung_may_help
@@ -241,7 +241,7 @@ def _proven(result: Fit, rung: Rung) -> bool:
 
 
 def _card_is_free(result: Fit) -> bool:
-    """Whether the card can be had, after waiting where the recipe says so; the status says it where it can't."""
+    """Whether the card is free, after waiting if the recipe says so. Sets the status if it isn't."""
     holder = devices.taken(result.job.budget)
     if not holder or card_is_back(result.job, holder):
         return True
@@ -251,7 +251,7 @@ def _card_is_free(result: Fit) -> bool:
 
 
 def card_is_back(job: Job, holder: str, *, waits: int = 0) -> bool:
-    """Whether the card is ours again, after waiting for it where the recipe says so. ``waits``: times that it has been waited for."""
+    """Whether the card is free again, after waiting if the recipe says so. ``waits``: how often this launch has waited already."""
     device = job.recipe.device
     if device.when_taken == "stop" or waits > MOST_WAITS:
         return False

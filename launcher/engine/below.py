@@ -13,13 +13,13 @@ from launcher.ladder.verdict import Kind
 from launcher.trial.job import Job
 
 MOST_BELOW = 4
-"""Trials that look for a setting beyond the ladder which would fit."""
+"""The most trials of settings beyond the ladder."""
 
 
 def look_below(result: Fit) -> None:
     """Where only the effective batch keeps the micro-batch up: tries lower ones, so that the end can say which command would fit.
 
-    Nothing of it is launched; the person may accept it (``ladder.keep_batch=false``).
+    Nothing is launched at them; ``ladder.keep_batch=false`` (``--allow-batch``) accepts such a setting.
     """
     job = result.job
     micro = next(wheel for wheel in job.ladder.wheels if wheel.name == MICRO_BATCH)

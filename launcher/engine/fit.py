@@ -32,7 +32,7 @@ from launcher.trial.trial import Trial, as_tried
 
 
 def fit(job: Job) -> Fit:
-    """Tries rungs until one fits. The record is written as it happens, and says in the end what really happened."""
+    """Finds the rung that fits, without the full run. The record is kept up to date from the first moment to the end."""
     result = Fit(job=job, fit_only=True)
     with job.turn, owner.owning(job.folder.path), recorded(result):
         walk(result)
@@ -40,7 +40,7 @@ def fit(job: Job) -> Fit:
 
 
 def walk(result: Fit) -> None:
-    """Trials, one after another, until a rung fits or nothing is left to try; none where a fit of the very same launch is kept."""
+    """Takes a kept fit of the same launch, or makes trials until a rung fits or nothing is left to try. ``result`` gets what was found."""
     began = time.monotonic()
     result.job.tell(Planned(job=result.job))
     if result.trials or not _as_kept(result):
@@ -49,7 +49,7 @@ def walk(result: Fit) -> None:
 
 
 def _search(result: Fit, began: float) -> None:
-    """Trials; of another ladder where the first one shows that this one was made of a misreading."""
+    """Makes the trials. If the first of them shows that the command was misread, the ladder is rebuilt from what ran, once."""
     move, run_as = RungSearch(result).run()
     if result.misread is not None and not result.misread.believed and _made_anew(result):
         result.job.tell(Planned(job=result.job))
@@ -67,7 +67,7 @@ def _search(result: Fit, began: float) -> None:
 
 
 def _concluded(result: Fit, move: search.Move, run_as: Job) -> None:
-    """What the search has come to, and, where no rung fits, what would."""
+    """Writes the search's outcome into ``result``; if no rung fits, looks for what would fit."""
     job, result.status = result.job, Status.NO_RUNG_FITS
     if result.misread is not None and not result.misread.believed:
         result.status = Status.MISREAD
@@ -84,7 +84,7 @@ def _concluded(result: Fit, move: search.Move, run_as: Job) -> None:
 
 
 def _made_anew(result: Fit) -> bool:
-    """Whether what the command ran could be put in the place of what was read: the ladder is another one then, and nothing of it tried."""
+    """Rebuilds the ladder from what the command really ran, in place of what was read. Returns False if that can't be done."""
     job, wrong, words = result.job, result.misread, ability(result.job.adapter, OwnWords)
     believed = words.believing(wrong.ran) if words is not None and wrong is not None and wrong.read else None
     if believed is None or wrong is None:
@@ -106,14 +106,14 @@ def _tell_misread(job: Job, wrong: Misread) -> None:
 
 
 def _take(result: Fit, job: Job) -> None:
-    """The launch goes on with this job; what is taken up again later begins with its recipe."""
+    """The launch continues with this job, and ``autofit resume`` will start from its recipe."""
     if job is not result.job:
         job.folder.replace(job.folder.recipe, as_yaml(job.recipe))
         result.job = job
 
 
 def _as_kept(result: Fit) -> bool:
-    """Takes the trials of an earlier launch for this one's, where nothing that they hang on has changed; whether it did."""
+    """Takes over the trials of an earlier launch if nothing that they depend on has changed. Returns whether it did."""
     job = result.job
     with doing("looking whether a kept fit holds: the data, the models, the packages"):
         found = reuse.look_up(job)
@@ -138,21 +138,21 @@ def _as_kept(result: Fit) -> bool:
 
 
 def _unseen(job: Job, trials: Sequence[Trial]) -> bool:
-    """Whether the trials of a person's own command don't show what was read of it, or disprove it."""
+    """Whether the trials of a user's own command disprove what was read of it, or don't show it."""
     if ability(job.adapter, OwnWords) is None:
         return False
     return not any(one.rung.index == 0 for one in trials) or misread(job, trials) is not None
 
 
 def _known(result: Fit) -> None:
-    """What is known of kept fits goes into the record, and is told."""
+    """Writes what is known of kept fits into the record, and tells it."""
     assert result.reuse is not None
     result.digest = result.reuse.fingerprint.digest if result.reuse.fingerprint is not None else None
     result.job.tell(KeptFits(reuse=result.reuse))
 
 
 def try_one(draft: Draft, screen: Listener) -> tuple[Trial, dict[str, Any]]:
-    """Tries the one rung that the recipe names (``rung``). Returns the trial and the final record."""
+    """Tries only the rung that the recipe names (``rung``). Returns the trial and the final record."""
     last = len(ladder_of(draft).rungs) - 1
     wanted = draft.recipe.rung if draft.recipe is not None else None
     if wanted is None or wanted > last:
@@ -167,7 +167,7 @@ def try_one(draft: Draft, screen: Listener) -> tuple[Trial, dict[str, Any]]:
 
 
 def try_some(draft: Draft, screen: Listener, choose: Callable[[Ladder, Sequence[search.Tried]], Rung | None]) -> tuple[Job, list[Trial]]:
-    """Tries what is chosen of the ladder, by the trials before, until nothing is."""
+    """Tries the rungs that ``choose`` returns, given the trials so far, until it returns None."""
     job, made = prepare(draft, screen), list[Trial]()
     job.tell(Planned(job=job))
     with job.turn, owner.owning(job.folder.path):

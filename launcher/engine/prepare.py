@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 def ladder_of(draft: Draft) -> Ladder:
-    """The draft's ladder; nothing is run, no data is looked at. Raises BadInput with all faults."""
+    """The draft's ladder. Runs nothing and reads no data. Raises BadInput with all faults."""
     faults = list(draft.faults)
     ladder: Ladder | None = None
     if draft.recipe is not None:
@@ -46,8 +46,8 @@ def ladder_of(draft: Draft) -> Ladder:
 def prepare(draft: Draft, *listeners: Listener) -> Job:
     """Checks everything that can be checked without running the trainer, waits for the device's turn, then makes the run folder.
 
-    Raises BadInput with all faults; nothing has been launched then, except the recipe's own ``prepare`` command.
-    ``listeners`` hear all that happens to the launch.
+    Raises BadInput with all faults; nothing was launched then, except perhaps the recipe's own ``prepare`` command.
+    ``listeners`` get every event of the launch.
     """
     recipe = draft.recipe
     if recipe is None:
@@ -61,7 +61,7 @@ LEAST_DISK_BYTES = 512 * 2**20
 
 
 def disk_faults(root: Path) -> list[Fault]:
-    """A folder that can't be written, or a disk too full for a run, is told before the trials, not after the first epoch."""
+    """A fault if ``root`` can't be written or its disk is too full for a run, so that it shows before the trials and not after an epoch."""
     if (wrong := host.not_writable(root)) is not None:
         return [no_run_folder(root, wrong)]
     free = host.disk_free(root)
@@ -107,7 +107,7 @@ def _prepared(draft: Draft, recipe: Recipe, listeners: Sequence[Listener]) -> Jo
 
 
 def _collect(faults: list[Fault], make: Callable[[], T]) -> T | None:
-    """What ``make`` gives, or None with its faults added."""
+    """Returns what ``make`` returns; on BadInput adds its faults to ``faults`` and returns None."""
     try:
         return make()
     except BadInput as refused:
@@ -124,15 +124,15 @@ def _budget(recipe: Recipe) -> Budget:
 
 
 SHARE = "device.share"
-"""The key of a fault of which time is the cure: others hold the card."""
+"""A fault with this key disappears when other processes leave the card, so it can be waited for."""
 
 
 GIVEN_BACK_S = 10.0
-"""How long a card may take to give back what the launch before has held."""
+"""A card may take this long to free the memory of the launch before."""
 
 
 def turn_of(recipe: Recipe, listeners: Sequence[Listener] = ()) -> Turn:
-    """The launch's turn on its device, after waiting for others (the listeners hear for which). Raises BadInput where it must not wait."""
+    """Waits for other launches on the device and returns this launch's turn. Raises BadInput if it has to wait but mustn't."""
     device = recipe.device
     identity = devices.identity(device.kind, index=device.index)
     wanted = identity != "cpu" if device.turns is None else device.turns
@@ -150,7 +150,7 @@ def turn_of(recipe: Recipe, listeners: Sequence[Listener] = ()) -> Turn:
 
 @doing("looking whether the launch before has given the device back")
 def budget_in_turn(recipe: Recipe, *, waited: bool) -> Budget:
-    """The device as it is in our turn; the launch before may still be giving it back."""
+    """The budget once it is our turn; the launch before may still be freeing memory."""
     until = time.monotonic() + (GIVEN_BACK_S if waited else 0.0)
     while True:
         try:
@@ -162,7 +162,7 @@ def budget_in_turn(recipe: Recipe, *, waited: bool) -> Budget:
 
 
 def _make_data(recipe: Recipe) -> None:
-    """Runs the recipe's ``prepare`` command. Raises BadInput where it doesn't make the data."""
+    """Runs the recipe's ``prepare`` command. Raises BadInput if it doesn't make the data."""
     assert recipe.prepare is not None and recipe.data is not None
     with doing(f"making the data: {' '.join(recipe.prepare)}"):
         status, said = process.output_of(recipe.prepare)
@@ -177,7 +177,8 @@ def _make_data(recipe: Recipe) -> None:
 
 
 def _to_be_made(draft: Draft) -> bool:
-    """Whether the recipe's ``prepare`` is to make its data. It isn't for data that a person has typed: that is there, or is missing."""
+    """Whether the recipe's ``prepare`` command has to make the data. Data named on the command line is not made, unless ``prepare`` is
+    given there, too."""
     recipe = draft.recipe
     if recipe is None or recipe.prepare is None or recipe.data is None or os.path.exists(recipe.data):
         return False

@@ -1,4 +1,4 @@
-"""Has the rung that is to be launched proven to be the asked training, once per launch. ``trial.proof`` runs the twins."""
+"""Proves, once per launch, that the rung to be launched is the asked training. ``trial.proof`` runs the twins."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from launcher.trial.proof import Proof
 
 
 def prove(result: Fit, rung: Rung) -> Proof:
-    """Whether the rung is the asked training, shown by twins where it accumulates more than was asked; told and written down."""
+    """Whether the rung is the asked training. Runs twins if it accumulates more than asked; tells the result as an event."""
     job = result.job
     twins = proof.needed(job, rung)
     if not twins:
@@ -30,7 +30,7 @@ def prove(result: Fit, rung: Rung) -> Proof:
 
 
 def _by_its_trial(result: Fit, rung: Rung, found: Proof) -> Proof:
-    """With what the rung's own trial shows of its course otherwise than rung 0's, which is what was asked."""
+    """Adds to the proof where the rung's own trial shows other optimizer steps, samples or evaluation points than rung 0's."""
     ladder, asked, tried = result.job.ladder, result.trial_of(0), result.trial_of(rung.index)
     if not rung.index or asked is None or tried is None or rung.effective_batch != ladder.effective_batch:
         return found

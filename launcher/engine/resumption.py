@@ -1,6 +1,6 @@
-"""Reads the folder of an interrupted or failed run: the launch as far as it had come, ready to go on. Only reads.
+"""Reads the folder of an interrupted or failed run, so that the launch can be resumed. Changes nothing.
 
-Raises BadInput, with what is wrong, for anything that can't be gone on with.
+Raises BadInput, with what is wrong, for anything that can't be resumed.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from launcher.trial import trial
 from launcher.trial.trial import Trial
 
 SECTIONS = ("recover", "device", "trial", "run")
-"""What may be said otherwise when a run goes on: nothing of the training itself."""
+"""Sections of the recipe that may be changed when a run is resumed; none of them changes the training itself."""
 _OVER = (Status.NO_RUNG_FITS, Status.CRASHED, Status.STALLED, Status.VACUOUS, Status.DIVERGED, Status.MISREAD)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resumable:
-    """A launch that can be gone on with."""
+    """A launch that can be resumed."""
 
     folder: RunFolder
     draft: Draft
@@ -47,15 +47,15 @@ class Resumable:
 
     @property
     def fit_only(self) -> bool:
-        """Only the trials were asked for. A record that doesn't say is an older autofit's, which launched the full run."""
+        """Whether only trials were asked for. An older record that doesn't say it belongs to a launch of the full run."""
         return bool(self.record.fit_only)
 
     def trials(self, ladder: Ladder) -> list[Trial]:
-        """The trials that it made, from their own folders."""
+        """Its trials, read from their folders."""
         return [trial.of_record(said, ladder) for said in self.record.trials]
 
     def attempts(self, ladder: Ladder) -> list[Attempt]:
-        """Its attempts at the full run. Raises BadInput where the ladder isn't the one it was launched on."""
+        """Its attempts at the full run. Raises BadInput if ``ladder`` isn't the one it was launched on."""
         try:
             return [attempt.of_record(said, ladder) for said in self.record.attempts]
         except (ValueError, IndexError) as error:
@@ -103,7 +103,7 @@ def _record(path: Path) -> Record:
 
 
 def _draft(path: Path, words: Sequence[str]) -> Draft:
-    """The recipe that was launched, with what is said otherwise now."""
+    """The recipe that was launched, with the overrides given now."""
     recipe = path / "recipe.yaml"
     try:
         plain = without_withdrawn(yaml.safe_load(recipe.read_text(encoding="utf-8")))

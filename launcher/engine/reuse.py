@@ -1,6 +1,6 @@
 """Reuses a fit of an earlier launch where nothing that it depends on has changed, and keeps the new ones.
 
-A fit that would later die is worse than any number of trials: where anything can't be told, they are made.
+A fit that is no longer true would end in a run out of memory. So if anything it depends on can't be checked, trials are made.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from launcher.trial.job import Job
 from launcher.trial.trial import Trial, of_record
 
 MARGIN = 1.01
-"""A kept trial's peak stays this far below a cap: a verdict within about 1 % of it can differ from one process to the next."""
+"""A kept fit is used only if its peak, times this, stays below the cap: identical processes differ by about 1 %."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reuse:
-    """What a launch has found among the kept fits, or has kept itself: what its record says."""
+    """What a launch found among the kept fits, or kept itself."""
 
     fingerprint: Fingerprint | None = None
-    """What its fit depends on, as it was before any trial; None where that can't be told."""
+    """What the fit depends on, as it was before any trial; None if that can't be worked out."""
     fit: KeptFit | None = None
-    """The fit that holds: used without a trial, or just made."""
+    """The valid fit: used without a trial, or just proven."""
     used: bool = False
     why: str = ""
     """Why no kept fit was used, or none is kept."""
     remarks: Sequence[str] = ()
     """What is wrong with the history."""
     failures: Sequence[RunFailure] = ()
-    """What full runs of the same launch, with no less room, have shown: those rungs don't bear it, whatever a trial says."""
+    """Rungs at which full runs of the same launch, with as much memory or more, have failed. They are not tried again."""
 
     def as_record(self) -> dict[str, Any]:
         one = self.fit
@@ -52,7 +52,7 @@ class Reuse:
 
 
 def look_up(job: Job) -> Reuse:
-    """Whether a kept fit holds for this launch, here and now."""
+    """Looks for a kept fit that is valid for this launch."""
     try:
         with kept_fits.opened() as fits:
             found = _looked_up(job, fits)
@@ -79,26 +79,26 @@ def _looked_up(job: Job, fits: FitHistory) -> Reuse:
 
 
 def _killed(folders: Sequence[str]) -> list[str]:
-    """Of launches that have not said their end those that aren't under way either: a kill for want of memory may take all of a job."""
+    """Those of the launches that recorded no end and aren't running: they may have been killed for lack of memory, autofit included."""
     return [folder for folder in folders if owner.who(Path(folder)).state is not owner.State.RUNNING]
 
 
 def ended(job: Job, digest: str | None) -> None:
-    """This launch is over, and what its end says of its fit has been written down."""
+    """Notes in the history that this launch has ended and that its fit was struck out if it was wrong."""
     if digest is not None:
         with suppress(HistoryUnusableError), kept_fits.opened() as fits:
             fits.end(digest, run_dir=str(job.folder.path))
 
 
 def resumed(job: Job, digest: str | None) -> None:
-    """This launch is taken up again."""
+    """Notes in the history that this launch is resumed."""
     if digest is not None:
         with suppress(HistoryUnusableError), kept_fits.opened() as fits:
             fits.begin(digest, run_dir=str(job.folder.path))
 
 
 def trials_of(kept: KeptFit, job: Job) -> list[Trial]:
-    """The trials that were made then, with their reports in this launch's own folder: what goes on from there finds them."""
+    """The kept fit's trials, with their reports copied into this launch's folder, where ``resume`` looks for them."""
     made = []
     for said in kept.trials:
         folder = job.folder.trial(said.rung_index)
@@ -117,7 +117,7 @@ class ProvenFit:
 
 
 def keep(job: Job, found: Reuse, proven: ProvenFit) -> Reuse:
-    """The fit that was just made, kept; or why it isn't."""
+    """Keeps the fit that was just proven. Returns it, or why it isn't kept."""
     before = found.fingerprint
     if before is None:
         return found
@@ -156,7 +156,7 @@ def _written_in(tried: Trial) -> list[str]:
 
 
 def _settled(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
-    """What was known before, with the models that the trials themselves have fetched."""
+    """The fingerprint from before the trials, with the models that the trials have downloaded since."""
     return {key: now[key] if value == NOT_HERE and key.startswith("model ") and key in now else value for key, value in before.items()}
 
 
@@ -182,16 +182,16 @@ def _fit(job: Job, now: Fingerprint, proven: ProvenFit) -> KeptFit:
 
 
 def _failed_up_to(failed: Trial, job: Job) -> int:
-    """The largest cap that it would not have stayed below either: more than the one it was held to only where its need was measured."""
+    """The largest cap at which this rung fails, too: above the cap of its trial only if its need was measured."""
     verdict, cap = failed.verdict, job.budget.cap_bytes
     measured = verdict.kind is Kind.OUT_OF_MEMORY and verdict.source == "measured" and job.budget.kind == "cpu"
     return max(cap, int(verdict.peak_bytes / MARGIN)) if measured else cap
 
 
 def strike_out(job: Job, digest: str | None, *, rung_index: int, why: str, for_good: bool = True) -> str:
-    """A run has failed at the rung that was proven for it: its fit is never used again. What is wrong with the history, if anything.
+    """Strikes a fit out after a run failed at its rung. Returns what is wrong with the history, or an empty text.
 
-    ``for_good``: it was for want of memory. Otherwise nobody knows, and new trials may prove it anew.
+    ``for_good``: the run ran out of memory. False: the cause isn't known, and new trials may prove the fit again.
     """
     if digest is None:
         return ""

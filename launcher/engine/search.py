@@ -26,15 +26,15 @@ if TYPE_CHECKING:  # only a search that is led by it pays for a forecast
     from launcher.forecast.lookahead import Lookahead
 
 FAILED, LONG_WALK = 2, 6
-"""Traces are made once so many rungs have really failed, where the walk may take so many trials: they don't shorten a shorter one, and
-cost seconds (decision 015)."""
+"""Traces are made once this many rungs have failed, if the walk may still take this many trials in all. They cost seconds and don't shorten
+a shorter walk (decision 015)."""
 WORTH_WAITING = 0.5
-"""Part of the last trial's seconds that a trace is waited for: on a busy machine it comes late, and trials lead meanwhile."""
-FORESEEING = "foreseeing what the rungs need (no memory is used for it)"
+"""Fraction of the last trial's seconds for which a trace is waited. On a busy machine it comes later; trials go on meanwhile."""
+FORESEEING = "predicting what the rungs need (no memory is used for it)"
 
 
 class RungSearch:
-    """Trials of one ladder until a rung fits and is the asked training, or nothing is left to try."""
+    """The search on one ladder: tries rungs until one fits and is the asked training, or nothing is left to try."""
 
     def __init__(self, result: Fit) -> None:
         self._result, self._job = result, result.job
@@ -43,8 +43,10 @@ class RungSearch:
         self._ahead: Lookahead | None = None
 
     def run(self) -> tuple[search.Move, Job]:
-        """The move that ended the search, which is the last trial where that disproves what the ladder was made of; and the launch with
-        what makes its chosen rung the asked training."""
+        """Returns the move that ended the search, and the job with what makes its chosen rung the asked training.
+
+        The move is a ``Try`` if the last trial showed that the ladder was built on a wrong reading, or that others hold the card.
+        """
         with ExitStack() as until_found:
             self._ahead = _looking_ahead(self._job, until_found)
             while isinstance(move := self._try_until_one_fits(), search.Chosen):
@@ -59,7 +61,7 @@ class RungSearch:
         return move, self._job
 
     def _does_not_fit(self, found: Proof, rung: Rung) -> str:
-        """Why what makes a rung the asked training doesn't fit, where it accumulates otherwise than the rung's trial did."""
+        """Tries the rung again if the proof changed how it accumulates. Returns why it doesn't fit then; empty if it fits."""
         if not found.anew or found.job is None:
             return ""
         tried = make_trial(found.job, rung, self._result.trials, most=self._most() + 1, why="it is accumulated from outside now")
@@ -75,7 +77,7 @@ class RungSearch:
         return move
 
     def _next_move(self) -> search.Move:
-        """What the verdicts so far say; led by what is foreseen, as far as that is known."""
+        """The next move by the verdicts so far and, where there are any, the predictions."""
         if self._ahead is not None and isinstance(self._moved(), search.Try):
             self._look_ahead(self._ahead)
         return self._moved()
@@ -85,7 +87,7 @@ class RungSearch:
         return search.next_move(self._job.ladder, self._history, policy=policy, predicted=foreseen, asked_first=self._asked_first)
 
     def _look_ahead(self, ahead: Lookahead) -> None:
-        """Takes in what is newly foreseen; has traces made where the walk has begun to be long, and may become so."""
+        """Takes in new predictions; has traces made if several rungs have failed and the walk may still be long."""
         began, trials = time.monotonic(), self._result.trials
         with doing(FORESEEING):
             if ahead.look(within_s=WORTH_WAITING * trials[-1].seconds if trials else 0.0):
@@ -100,7 +102,7 @@ class RungSearch:
         return tried
 
     def _most(self) -> int:
-        """Trials that the search makes at most, those that it has made among them."""
+        """The most trials that the search can make, including those already made."""
         return len(self._result.trials) + throughput.most_trials(self._job.ladder, self._history, self._job.recipe.ladder)
 
     def _is_misread(self) -> bool:
@@ -113,7 +115,7 @@ class RungSearch:
         return attempts.card_is_back(self._job, tried.verdict.why, waits=waits)
 
     def _fastest(self, fitting: Rung) -> Rung:
-        """Of the rungs that give up as much as the one that fits the fastest, by the trials that were made and a few more."""
+        """The fastest of the rungs that give up as much as ``fitting`` does, by the trials made so far and a few more."""
         result, ladder = self._result, self._job.ladder
         before = len(result.trials)
         while (rung := throughput.worth_a_trial(ladder, fitting, _speeds(result), made=len(result.trials) - before)) is not None:
@@ -129,20 +131,20 @@ class RungSearch:
 
 
 def _speeds(result: Fit) -> dict[int, float]:
-    """Rung index -> samples a second, of the trials that fit and were timed."""
+    """Rung index -> samples per second, for the trials that fit and were timed."""
     timed = ((one.rung.index, throughput.speed(one.rung, one.report.step_seconds)) for one in result.trials if one.verdict.fits)
     return {index: speed for index, speed in timed if speed is not None}
 
 
 def _ruled_out(tried: search.Tried, ladder: Ladder, why: str) -> search.Tried:
-    """What has fitted and isn't the asked training, as the search takes it: no rung with more accumulation than asked is another try."""
+    """A rung that fits but isn't the asked training, as a failure that rules out every rung with more accumulation than asked."""
     if not tried.verdict.fits or tried.rung.accumulation <= ladder.asked.accumulation:
         return tried
     return replace(tried, verdict=replace(tried.verdict, kind=Kind.ALTERED, source="accumulation", why=why))
 
 
 def _disproved(result: Fit) -> list[search.Tried]:
-    """Rungs at which a full run of this very launch has run out of memory, whatever their trials said: they count as failed."""
+    """Rungs at which a full run of this same launch ran out of memory. They count as failed, whatever their trials said."""
     rungs, failures = result.job.ladder.rungs, result.reuse.failures if result.reuse is not None else ()
     return [
         search.Tried(rung=rungs[one.rung_index], verdict=Verdict(kind=Kind.OUT_OF_MEMORY, phase=Phase.FINISH, why=one.why))
@@ -152,7 +154,7 @@ def _disproved(result: Fit) -> list[search.Tried]:
 
 
 def _looking_ahead(job: Job, until_found: ExitStack) -> Lookahead | None:
-    """Where the search is led by a forecast and there is more than one rung."""
+    """The predictions that lead the search; None if the recipe doesn't want them or there is only one rung."""
     if job.recipe.ladder.search != "predicted" or len(job.ladder.rungs) == 1:
         return None
     from launcher.forecast.lookahead import Lookahead

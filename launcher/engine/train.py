@@ -1,4 +1,4 @@
-"""Fits, then sees the full run to its end; or goes on with a launch that was launch."""
+"""Finds the rung that fits and runs the full training there to its end; or resumes a launch that was interrupted or has failed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from launcher.trial.job import Job
 
 
 def train(job: Job, *, show: tuple[Shows, Shows]) -> Fit:
-    """Fits, then launches the full run at the rung that fits and sees it to its end."""
+    """Finds the rung that fits, then runs the full training there, over several attempts if need be."""
     result = Fit(job=job)
     with job.turn, owner.owning(job.folder.path), recorded(result):
         fit.walk(result)
@@ -37,7 +37,7 @@ def train(job: Job, *, show: tuple[Shows, Shows]) -> Fit:
 
 
 def go_on(launch: Resumable, *listeners: Listener, show: tuple[Shows, Shows]) -> Fit:
-    """Goes on with a launch: with its trials where no rung had been found, then with its full run unless only trials were asked for."""
+    """Resumes a launch: its trials if no rung had been found yet, then its full run, unless only trials were asked for."""
     os.chdir(launch.cwd)
     with owner.owning(launch.folder.path), ExitStack() as until_the_end:
         with doing("looking at the recipe, its data, the device and what the run has left"):
@@ -54,7 +54,7 @@ def go_on(launch: Resumable, *listeners: Listener, show: tuple[Shows, Shows]) ->
 
 
 def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: ExitStack) -> Fit:
-    """The launch with everything that is in its folder; nothing is changed. Raises BadInput where it can't go on here and now."""
+    """The launch as its folder has it; nothing is changed. Raises BadInput if it can't be resumed here and now."""
     recipe = launch.draft.recipe
     assert recipe is not None
     adapter = load_adapter(recipe.trainer.adapter)(recipe)

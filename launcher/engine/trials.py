@@ -1,4 +1,4 @@
-"""Makes trials: each is told, written down, and its peaks are kept for later launches. Nothing else in the engine makes one."""
+"""Makes trials. Each is told as an event, recorded, and its peaks kept for later launches. The engine's only way to make one."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from launcher.trial.trial import Trial, as_tried
 
 
 def make_trial(job: Job, rung: Rung, made: list[Trial], *, most: int | None = None, why: str = "") -> Trial:
-    """One trial, told, put behind those that were ``made`` before, and its peaks kept for the launches to come.
+    """Tries a rung and appends the trial to ``made``.
 
-    ``most``: trials that there will be at most; ``why`` it is just this rung.
+    ``most``: the most trials that this launch can make; ``why``: the reason for choosing this rung. Both are for the screen.
     """
     took = [one.seconds for one in made if not one.kept]
     mean = sum(took) / len(took) if took else None
@@ -31,12 +31,12 @@ def make_trial(job: Job, rung: Rung, made: list[Trial], *, most: int | None = No
 
 
 def misread(job: Job, trials: Sequence[Trial]) -> Misread | None:
-    """Where the trials of a person's own command disprove what was read of it."""
+    """How the trials disprove what was read of a user's own command; None if they don't."""
     words = ability(job.adapter, OwnWords)
     return rung_zero.found(trials, job.ladder, unsaid=words.unsaid()) if words is not None else None
 
 
 def misread_at_rung_0(job: Job, tried: Trial) -> Misread | None:
-    """The same of one trial, which tells something only where it is rung 0's."""
+    """The same for one trial; None unless it is a trial of rung 0."""
     words = ability(job.adapter, OwnWords)
     return rung_zero.at_rung_0(tried, unsaid=words.unsaid()) if words is not None else None

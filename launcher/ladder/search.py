@@ -1,7 +1,7 @@
 """Chooses which rung to try next from the verdicts so far. Pure: the same history always gives the same move.
 
 ``walk`` goes down the ladder and skips what a real failure dominates; ``exhaustive`` skips nothing and is the reference that
-every other search must equal. ``predicted`` goes where the forecast points and is led by what really happens: docs/decisions/015.
+every other search must equal. ``predicted`` starts where the forecast points and corrects it by each trial: docs/decisions/015.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from launcher.shared.report import Phase
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tried:
-    """A rung and what a real trial of it said."""
+    """A rung and the verdict of its real trial."""
 
     rung: Rung
     verdict: Verdict
     need: float | None = None
-    """Its peak as a part of its cap; None where that wasn't seen."""
+    """Its peak as a fraction of its cap; None if the peak wasn't measured."""
     by_phase: Mapping[str, float] = field(default_factory=dict)
     """The same of each phase."""
 
@@ -36,7 +36,7 @@ class Try:
 
     rung: Rung
     why: str = field(default="", compare=False)
-    """In words, where it isn't simply the next of the ladder."""
+    """The reason, for the screen; empty if it is simply the next rung of the ladder."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,10 +67,10 @@ def next_move(
     predicted: Mapping[int, float | None] | None = None,
     asked_first: bool = False,
 ) -> Move:
-    """What to do after ``history``, in which every rung stands at most once, save where others held the card: it is tried again then.
+    """The next move after the trials in ``history``. A rung is in it at most once, except for trials whose card was taken.
 
-    ``predicted``: for the policy of that name, what each rung will need as a part of the cap, as far as that is known. ``asked_first``:
-    rung 0 is tried before any other, whatever is predicted: it shows whether the ladder was made of the right words.
+    ``predicted``: rung index -> predicted need as a fraction of the cap (None: unknown), for the policy of that name.
+    ``asked_first``: rung 0 is tried before any other, since it shows whether the command was read right.
     """
     if asked_first and not any(tried.rung.index == 0 and tried.verdict.kind is not Kind.CARD_TAKEN for tried in history):
         return Try(rung=ladder.asked)
@@ -92,7 +92,7 @@ def next_move(
 
 
 def most_left(ladder: Ladder, history: Sequence[Tried], *, policy: Policy) -> int:
-    """Trials that are still to be made at most, where none is made twice: as many as the walk makes if everything fails late."""
+    """The most trials still to be made, none twice: as many as the walk makes if every trial fails as late as it can."""
     real = [tried for tried in history if tried.verdict.kind is not Kind.CARD_TAKEN]
     best = min((tried.rung.index for tried in real if tried.verdict.fits), default=len(ladder.rungs))
     done = {tried.rung.index for tried in real}
@@ -108,10 +108,10 @@ def most_left(ladder: Ladder, history: Sequence[Tried], *, policy: Policy) -> in
 
 
 def _passed_over(crashed: Tried, history: Sequence[Tried]) -> bool:
-    """Whether a crash is its rung's own (a last batch of one image, a size that the model doesn't take), so that the walk goes on.
+    """Whether a crash is due to its rung (a last batch of one image, a size that the model doesn't take), so that the search goes on.
 
-    So it is where a trial above came further. Where none did, but one ran into memory just there, another rung is asked: the same
-    words once more are the trainer's.
+    It is if a trial of another rung came further. If none did, but one ran out of memory in the same phase, the search also goes on,
+    until a second rung crashes with the same words: then the trainer is at fault.
     """
     if crashed.verdict.kind is not Kind.CRASHED:
         return False
@@ -127,18 +127,19 @@ def _passed_over(crashed: Tried, history: Sequence[Tried]) -> bool:
 _PHASES = tuple(Phase)
 """In the order in which a trial goes through them."""
 _NUMBERS = re.compile(r"\d+(\.\d+)?")
-"""What differs between two rungs in the words of one and the same crash: shapes and sizes."""
+"""Numbers (shapes, sizes) are ignored when the words of two crashes are compared."""
 
 
 def dominated_by(ladder: Ladder, rung: Rung, history: Sequence[Tried]) -> Tried | None:
-    """The real memory failure that rules ``rung`` out untried, or None.
+    """The real failure that rules ``rung`` out without a trial, or None.
 
-    A rung is out where it asks at least as much on every wheel as one that really ran out of memory. A failure in training
-    before any validation says nothing of the wheels that act only in validation: those can't cure it, so they don't count.
-    An ``altered`` trial is no measurement of its rung and dominates nothing, save the micro-batches between the asked one and the one
-    that the trainer took by itself, which is tried first, and what ``_runs_otherwise`` says; nor does a failure of data loader workers or
-    of page-locked memory, which is about the host. A script whose batch can't be put together from micro-batches rules out every rung
-    that would have to.
+    - A rung is out if it asks at least as much on every wheel as one that ran out of memory. After a failure in training, wheels that act
+      only in validation don't count: they can't cure it.
+    - A trainer that lowered its micro-batch by itself rules out the micro-batches in between; the one it took is tried first.
+    - A setting that ran otherwise than told in training rules out rungs that differ only in validation, and what ``_runs_otherwise`` says.
+      Otherwise an ``altered`` trial rules nothing out.
+    - A failure of loader workers or of page-locked memory is about the host and rules nothing out.
+    - A script whose batch can't be made of micro-batches rules out every rung with more accumulation than asked.
     """
     for tried in history:
         verdict = tried.verdict
@@ -163,19 +164,21 @@ _BEFORE_VALIDATION = (Phase.START, Phase.SETUP, Phase.TRAIN)
 
 
 def _otherwise_in_training(ladder: Ladder, verdict: Verdict) -> bool:
-    """Whether something ran otherwise than told that no wheel of validation is."""
+    """Whether a setting other than validation's ran otherwise than told."""
     return bool(set(verdict.otherwise) - {wheel.name for wheel in ladder.wheels if wheel.acts_in == "validation"})
 
 
 def _differ_in_validation_alone(ladder: Ladder, one: Rung, other: Rung) -> bool:
-    """What ran otherwise in training does so whatever validation's batch is."""
+    """Whether two rungs are the same except for wheels that act only in validation."""
     pairs = zip(ladder.wheels, one.position, other.position, strict=True)
     return all(at == there for wheel, at, there in pairs if wheel.acts_in != "validation")
 
 
 def _runs_otherwise(ladder: Ladder, rung: Rung, history: Sequence[Tried]) -> Tried | None:
-    """The second of two rungs at which one setting ran otherwise than told, where ``rung`` turns that setting, too, as they do (or leaves
-    it as asked, as they do): the fault doesn't hang on how far. None where such a rung fits all the same."""
+    """A setting that ran otherwise than told at two rungs does so at ``rung``, too, if all three change it, or all leave it as asked.
+
+    Returns the second of those trials; None if there are no two, or if a rung like them fits all the same.
+    """
     for name in dict.fromkeys(name for tried in history for name in tried.verdict.otherwise):
         alike = [tried for tried in history if _turns(ladder, tried.rung, name) == _turns(ladder, rung, name)]
         faulty = [tried for tried in alike if name in tried.verdict.otherwise]
@@ -192,32 +195,33 @@ def _turns(ladder: Ladder, rung: Rung, name: str) -> bool:
 
 
 def _between(rung: Rung, tried: Tried, took: int) -> bool:
-    """Whether a rung is the tried one with a micro-batch that the trainer has gone below by itself."""
+    """Whether ``rung`` is the tried one with a micro-batch between the asked one and ``took``, which the trainer took by itself."""
     same = all(value == tried.rung.values[name] for name, value in rung.values.items() if name != MICRO_BATCH)
     return same and took < rung.micro_batch <= tried.rung.micro_batch
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# The search that is led by a forecast
+# The search that is led by predictions
 
 NEAR = 1.5
-"""A forecast within this factor of what a trial then measured has been borne out."""
+"""A forecast within this factor of what the trial measured counts as confirmed."""
 FAR = 3.0
-"""A prediction further off than this is hopeless."""
+"""A prediction off by more than this factor makes all predictions untrusted."""
 OVER = 1.1
-"""A failure that was forecast by so much bears the forecast out, too."""
+"""A failure whose forecast was at least this many times the cap confirms the forecast, too."""
 FREE = 1
-"""Trials that may turn out to be needless, for nothing has shown yet what the forecast is worth: the walk's number and this, no more."""
+"""The search may take this many trials more than the walk, as long as no trial has confirmed the forecast."""
 FREE_BORNE_OUT = 2
-"""The same once a real trial has borne the forecast out."""
+"""The same, once a trial has confirmed the forecast."""
 FIRST = 8
-"""So many trials have shown what the forecast is worth."""
+"""Only this many trials, the first ones, can confirm the forecast."""
 
 
 def _predicted(ladder: Ladder, history: Sequence[Tried], predicted: Mapping[int, float | None]) -> Move:
-    """Closes every rung above the best that fits by as few failures as can be, and finds that best one where the forecast says.
+    """Finds the first rung that fits, as the walk does, with as few trials as the forecast allows.
 
-    A failure that no lower rung cures ends the ladder there, as it ends a walk that has come so far: what lies above is walked.
+    Every rung above the chosen one must have failed, or be dominated by a failure. A failure that no lower rung cures ends the ladder at
+    its rung; the rungs above are then tried in order.
     """
     real = [tried for tried in history if tried.verdict.kind is not Kind.CARD_TAKEN]
     best = min((tried.rung.index for tried in real if tried.verdict.fits), default=len(ladder.rungs))
@@ -240,10 +244,10 @@ def _is_wall(tried: Tried, history: Sequence[Tried]) -> bool:
 
 
 def _wished(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried], predicted: Mapping[int, float | None]) -> Try:
-    """Of the rungs that are neither tried nor out, the one to try if it could be chosen freely.
+    """The rung in ``left`` (neither tried nor ruled out) that is best tried next, if the number of trials were no matter.
 
-    The first whose forecast is within the cap is the answer if the forecast is right; what lies above it must really fail then, and
-    that comes first: a failure is short, is needed anyway, and pays for a wrong guess after it.
+    If the forecast is right, the first rung within the cap is the answer. The rungs above it must really fail, and they are tried first: a
+    failure is short, is needed anyway, and makes up for a wrong guess later.
     """
     followed = next((rung for tried in real if (rung := _taken_instead(ladder, tried)) in left), None)
     if followed is not None:
@@ -270,13 +274,15 @@ def _taken_instead(ladder: Ladder, tried: Tried) -> Rung | None:
 
 
 def _least(rungs: Sequence[Rung]) -> Rung:
-    """The first of those that ask least: its failure closes most, and no failure of another would close it."""
+    """The first of the rungs that ask least: its failure rules out most others, and no other's failure rules it out."""
     return next(rung for rung in rungs if not any(other is not rung and asks_as_much(rung, other) for other in rungs))
 
 
 def _worth_turning(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried]) -> Sequence[Rung]:
-    """The rungs to choose from where nothing is forecast: a wheel of validation stays where the first of them has it until a trial has
-    failed in its validation, or after it. Where training runs out of memory such a wheel cures nothing, and its trial is wasted."""
+    """The rungs to choose from without a forecast: wheels of validation are left alone until a trial has failed in validation or later.
+
+    When training runs out of memory such a wheel cures nothing, and its trial would be wasted.
+    """
     if any(not tried.verdict.fits and tried.verdict.phase not in _BEFORE_VALIDATION for tried in real):
         return left
     stay = [at for at, wheel in enumerate(ladder.wheels) if wheel.acts_in == "validation"]
@@ -284,7 +290,7 @@ def _worth_turning(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried]) 
 
 
 def _blind(left: Sequence[Rung], *, fits: bool) -> Rung:
-    """Where nothing is forecast: bisection once a rung fits, before that strides that double, by what a failure would close."""
+    """The rung to try without a forecast: in strides that double until a rung fits, then by bisection of what is left."""
     closes = {rung.index: sum(asks_as_much(other, rung) for other in left) for rung in left}
     if fits:
         return min(left, key=lambda rung: (abs(2 * closes[rung.index] - len(left)), rung.index))
@@ -293,21 +299,21 @@ def _blind(left: Sequence[Rung], *, fits: bool) -> Rung:
 
 
 def _affordable(ladder: Ladder, first: Rung, real: Sequence[Tried], predicted: Mapping[int, float | None]) -> bool:
-    """Whether a trial below ``first`` may turn out to be needless: the walk's number of trials is kept to even then, but for ``FREE``.
+    """Whether a trial below ``first`` is allowed: even if it is needless, the search makes at most ``FREE`` trials more than the walk.
 
-    An example, micro-batches 16, 8, 4, 2, 1, nothing tried, rung 3 foreseen to fit. By rung 0 the walk has made one trial. Rung 2, whose
-    failure the answer needs, and rung 0 after it are two: one too many, which ``FREE`` allows. Rung 2 fits against the forecast, and
-    nothing above it is closed. One more guess (rung 1) and rung 0 after it would make three against one: two too many, which only a
-    forecast that was borne out is given; otherwise rung 0 is next.
+    Example: micro-batches 16, 8, 4, 2, 1, nothing tried, rung 3 predicted to fit. If rung 0 fits, the walk needs one trial. The search
+    would try rung 2 first, whose failure it needs. If rung 2 fits against the forecast, rung 0 is still open: two trials, one too many,
+    which ``FREE`` allows. Another guess (rung 1) before rung 0 would make three, two too many, which only a confirmed forecast is
+    allowed; otherwise rung 0 is next.
     """
     left = _walked(ladder, first, real) - len(real) - 2
     return left + FREE >= 0 or (left + FREE_BORNE_OUT >= 0 and _borne_out(real[:FIRST], predicted))
 
 
 def _walked(ladder: Ladder, first: Rung, real: Sequence[Tried]) -> int:
-    """Trials that the walk makes at least where nothing above ``first`` fits, with that one if it doesn't skip it.
+    """The fewest trials with which the walk reaches ``first`` if every rung above it fails; ``first`` included if the walk tries it.
 
-    A rung that only the walk would have tried may have failed before any validation, and closed more for it than is closed here.
+    Rungs that were not really tried are taken to fail in training, which rules out most.
     """
     said = {tried.rung.index: tried for tried in real}
     refused = any(tried.verdict.source == "accumulation" for tried in real)
@@ -322,7 +328,7 @@ def _walked(ladder: Ladder, first: Rung, real: Sequence[Tried]) -> int:
 
 
 def _borne_out(real: Sequence[Tried], predicted: Mapping[int, float | None]) -> bool:
-    """Whether a real trial came out near what had been forecast of it, and none was far from what had been predicted from the first."""
+    """Whether a trial came out near its forecast, and none was far from what was predicted before any trial."""
     if any(_far(tried, predicted.get(tried.rung.index)) for tried in real):
         return False
     for at, tried in enumerate(real):
@@ -332,7 +338,7 @@ def _borne_out(real: Sequence[Tried], predicted: Mapping[int, float | None]) -> 
             continue
         if tried.verdict.fits and 1 / NEAR <= seen[0].need / forecast <= NEAR:
             return True
-        measured = any(before.verdict.fits for before in real[:at])  # without that any failure would bear out what failures have lifted
+        measured = any(before.verdict.fits for before in real[:at])  # a forecast that only failures have raised confirms nothing
         if not tried.verdict.fits and measured and OVER <= forecast <= NEAR**2 and seen[0].need <= NEAR * forecast:
             return True
     return False
