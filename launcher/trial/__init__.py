@@ -1,1 +1,1 @@
-"""One rung, really run in a child process, and judged; and the proof, by real twins of it, that it is the asked training."""
+"""Runs one rung in a child process and judges it; proves by twins, short runs in other layouts, that it is the asked training."""

@@ -1,4 +1,4 @@
-"""What happens to a trial, as it is told (``history.events``)."""
+"""The events of a trial (``history.events``)."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 class TrialStarted(Event, name="trial_started"):
     rung: Rung
     number: int
-    """Of the launch's trials, from 1."""
+    """Number of the trial in its launch, from 1."""
     most: int | None = None
-    """Trials that this launch makes at most."""
+    """The most trials that this launch can make."""
     mean_seconds: float | None = None
-    """What those before it took; None: there was none."""
+    """Mean time of the trials before; None for the first."""
     why: str = ""
-    """It is just this rung."""
+    """Why this rung is tried; empty if it is simply the next."""
 
     def line(self) -> Mapping[str, Any]:
         return {"rung_index": self.rung.index, "rung": dict(self.rung.values), "accumulation": self.rung.accumulation}
 
 
 class PhaseEntered(Event):
-    """The trial under way is in this phase, so many seconds after its start."""
+    """The current trial has entered a phase, ``seconds`` after its start."""
 
     phase: str
     seconds: float

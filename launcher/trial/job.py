@@ -1,4 +1,4 @@
-"""What is handed down whole: a recipe that can be tried, with everything that was found out before the first trial."""
+"""A checked launch before its first trial: the recipe's adapter, its ladder, the budget, the run folder, and who hears its events."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Job:
     budget: Budget
     folder: RunFolder
     turn: Turn = field(default_factory=Turn)
-    """On the device; given back when the launch is over."""
+    """This launch's turn on the device; given back when the launch is over."""
     listeners: list[Listener] = field(default_factory=list)
-    """Who hears what happens, beside events.jsonl: the launch's record, the screen."""
+    """Who gets the events, beside events.jsonl: the launch's record, the screen."""
 
     @property
     def recipe(self) -> Recipe:
@@ -33,11 +33,11 @@ class Job:
 
     @property
     def training(self) -> str:
-        """What is trained, by name."""
+        """Name of what is trained; launches with the same name learn from each other."""
         return f"{self.recipe.name} ({self.adapter.name})"
 
     def tell(self, event: Event) -> None:
-        """Hands what has happened to everyone who reads it."""
+        """Writes an event to events.jsonl and hands it to all listeners."""
         if event.name and (line := event.line()) is not None:
             self.folder.event(event.name, **line)
         for listener in self.listeners:

@@ -31,10 +31,10 @@ so that 5 % of the traffic gone there doubles the time."""
 
 
 def _at_the_limit(report: TrialReport, ending: Ending, *, on_card: bool, wanted_bytes: int = 0) -> bool:
-    """Whether the most memory that anyone saw in use, with what was asked for beside it, is nearly all that the trial was allowed.
+    """Whether the highest memory use seen, plus ``wanted_bytes``, came close to what the trial was allowed.
 
-    On a card an allocation that the allocator refused says so too, or one that made it empty its cache (a failure in wording the refusal
-    comes before that is counted); the process's host memory (``Ending.peak_data_bytes``) says nothing.
+    On a card, an allocation that the allocator refused, or for which it emptied its cache, also shows it. The process's host memory
+    (``Ending.peak_data_bytes``) doesn't count there.
     """
     limit = report.ceiling_bytes or report.cap_bytes
     if not limit:
@@ -48,9 +48,9 @@ def _at_the_limit(report: TrialReport, ending: Ending, *, on_card: bool, wanted_
 def judge(report: TrialReport | None, ending: Ending, *, rung: Rung, needs: Needs, lost: Sequence[str] = (), taken: str = "") -> Verdict:
     """The verdict on one trial.
 
-    ``needs`` is what the trial was told to do, ``lost`` the memory failures that the trial's own logs speak of, ``taken`` who held the
-    card when the trial was over, if anyone did. A trial fits only where it finished, did all its steps and its validation, ran the rung
-    that was asked, stayed below its cap and on the device, and lost nothing to memory on the way.
+    ``needs``: what the trial had to do at least. ``lost``: memory failures that its logs mention. ``taken``: who else held the card when
+    the trial was over, or an empty text. A trial fits only if it finished, did all its steps and its validation, ran the rung that was
+    asked, stayed below its cap and on the device, and lost nothing to memory.
     """
     seen = _Seen(report=report or TrialReport(), ending=ending, rung=rung, needs=needs, lost=tuple(lost), taken=taken)
     found = (verdict for check in _CHECKS if (verdict := check(seen)) is not None)
@@ -82,9 +82,9 @@ def _peak(seen: _Seen) -> int:
 
 
 def _whole_validation(seen: _Seen) -> int:
-    """What the validation of the whole set needs: its peak, and what it keeps of the batches that the trial left out.
+    """Bytes that the validation of the whole set needs: the trial's peak, and what is kept of the batches that the trial left out.
 
-    On a card what grows is live memory; what the allocator keeps besides is there to be used.
+    On a card, live memory grows; what the allocator has cached beside it can be used for that.
     """
     report = seen.report
     left = max(0, report.validation_batches_total - report.validation_batches)
@@ -94,7 +94,7 @@ def _whole_validation(seen: _Seen) -> int:
 
 
 def _taken(seen: _Seen) -> Verdict | None:
-    """A trial that ran short of memory on a card which others came to: their doing. One that fits in spite of them does fit."""
+    """The trial ran short of memory because other processes took some of the card. A trial that fits in spite of them fits."""
     report = seen.report
     if report.failure is not None and CARD_TAKEN in report.failure.types:
         return _verdict(seen, Kind.CARD_TAKEN, report.failure.message.partition(": ")[2], evidence=report.failure.message)
@@ -104,7 +104,7 @@ def _taken(seen: _Seen) -> Verdict | None:
 
 
 def _refused(seen: _Seen) -> Verdict | None:
-    """An allocation failed, and the trial with it."""
+    """An allocation failed and ended the trial."""
     failed = _failure(seen.report, seen.ending, on_card=seen.on_card)
     if failed is None:
         return None
@@ -113,7 +113,7 @@ def _refused(seen: _Seen) -> Verdict | None:
 
 
 def _over_the_cap(seen: _Seen) -> Verdict | None:
-    """The trial got the memory it needed, and that was more than the cap. A crash for another reason comes before this."""
+    """The trial got the memory it needed, which was more than the cap. Not for a trial that crashed for another reason."""
     report, cap = seen.report, seen.report.cap_bytes
     if report.failure is not None and OVER_CAP not in report.failure.types:
         return None
@@ -126,8 +126,10 @@ def _over_the_cap(seen: _Seen) -> Verdict | None:
 
 
 def _squeezed(seen: _Seen) -> Verdict | None:
-    """Allocations that a card's allocator could give only after it had emptied its cache: at the cap's very edge. A run, which has
-    other shapes in another order, would not have got them (docs/decisions/011)."""
+    """The card's allocator had to empty its cache to serve an allocation: the trial was at the edge of the cap.
+
+    A run has other shapes in another order, and would not have got that memory (docs/decisions/011).
+    """
     use = next((use for use in seen.report.uses if use.squeezed), None)
     if use is None or seen.report.failure is not None:
         return None
@@ -151,7 +153,7 @@ def _stalled(seen: _Seen) -> Verdict | None:
 
 
 def _not_exact(seen: _Seen) -> Verdict | None:
-    """What accumulates from outside has seen that the large batch's update would not come of it."""
+    """Accumulation from outside has found that it can't give the update of the large batch here."""
     failure = seen.report.failure
     if failure is None or NOT_EXACT not in failure.types:
         return None
@@ -171,7 +173,7 @@ def _crashed(seen: _Seen) -> Verdict | None:
 
 
 def _hidden(seen: _Seen) -> Verdict | None:
-    """A failure that the trainer, a library, a thread or a worker got over: the run would lose what the trial lost."""
+    """A memory failure that the trainer, a library, a thread or a worker caught: the run would lose what the trial lost."""
     if swallowed := seen.report.swallowed:
         why = f"the trainer hid a memory failure{_went_on(seen)}: {swallowed[0]}"
         return _verdict(seen, Kind.ALTERED, why, took=_took(seen), evidence="\n".join(swallowed))
@@ -219,7 +221,7 @@ def _took(seen: _Seen) -> int | None:
 
 
 def _spilled(seen: _Seen) -> Verdict | None:
-    """Time per sample falls off a cliff where the driver gives host memory instead of failing. Measured only where it may."""
+    """A sample takes far longer than in half the micro-batch, because the driver uses host memory. Measured only where drivers do that."""
     report, samples = seen.report, seen.rung.micro_batch
     if not report.half_step_seconds or not report.full_step_seconds or samples < 2:
         return None
@@ -231,7 +233,7 @@ def _spilled(seen: _Seen) -> Verdict | None:
 
 
 def _grown(seen: _Seen) -> Verdict | None:
-    """A trial that fits, but whose validation would fill the cap before the whole set has gone through."""
+    """The trial's own part of validation fits, but the whole set would need more than the cap."""
     report, cap, need = seen.report, seen.report.cap_bytes, _whole_validation(seen)
     if not cap or need <= max(cap, report.peak_bytes):
         return None
@@ -257,18 +259,18 @@ _CHECKS: tuple[Callable[[_Seen], Verdict | None], ...] = (
     _spilled,
     _grown,
 )
-"""In this order: the first that says something is the verdict."""
+"""The first check that returns a verdict decides; if none does, the trial fits. A new reason is a check, or a part of one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Needs:
-    """The least a trial must really have done to mean anything."""
+    """What a trial must have done at least for its verdict to mean anything."""
 
     optimizer_steps: int
     validation_batches: int
     train_again_batches: int = 1
     observed: Mapping[str, Value] = field(default_factory=dict)
-    """What must have been observed beside the rung's own wheels, such as the device."""
+    """What must have been observed in addition to the rung's wheels, such as the device."""
 
 
 def otherwise(observed: Mapping[str, Value], asked: Mapping[str, Value]) -> tuple[str, ...]:
@@ -320,7 +322,7 @@ _GIANT = 0.4  # of the cap, in one allocation: an attention matrix, not a batch 
 
 
 def _giant(failed: MemoryFailure, cap_bytes: int, rung: Rung) -> str:
-    """What one allocation of a large part of the whole budget means, where a length could be shortened; else nothing."""
+    """Advice if a single allocation asked for a large part of the cap and the rung has a length that could be shortened; else empty."""
     length = next((name for name in _LENGTHS if rung.values.get(name) is not None), None)
     if length is None or not failed.asked_bytes or not cap_bytes or failed.asked_bytes < _GIANT * cap_bytes:
         return ""

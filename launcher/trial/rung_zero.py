@@ -1,6 +1,6 @@
-"""Finds where trials of a person's own command ran another batch than was read from its text. What ran is believed. Pure.
+"""Finds where trials of a user's own command ran another batch than was read from its text. What ran is believed. Pure.
 
-A rung is made of what was read. Where rung 0, which is the command as it stands, runs something else, that is what was asked.
+A ladder is built from what was read. If rung 0, the command as it stands, runs something else, then that is what was asked.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from launcher.shared.report import DIVIDED_BY, OWN_ACCUMULATION, SAID_ACCUMULATI
 from launcher.trial.trial import Trial
 
 _TELLING = (Kind.FITS, Kind.ALTERED, Kind.OUT_OF_MEMORY, Kind.SPILLED, Kind.VACUOUS)
-"""Verdicts of trials that ran the command; of the others the end is its own."""
+"""Verdicts of trials that came far enough to show the batch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,14 +23,14 @@ class Misread:
     """What was read of a command beside what its trial ran."""
 
     read: Mapping[str, int]
-    """Settings of rung 0 that ran otherwise, as they were read."""
+    """Settings of rung 0 that ran otherwise: the values that were read."""
     ran: Mapping[str, int] = field(default_factory=dict)
-    """Every setting that its trial showed."""
+    """Every setting that the trial of rung 0 showed."""
     samples: tuple[int, int] | None = None
-    """Or samples of an optimizer step: as asked, and at the rung that was tried."""
+    """(asked, ran) samples per optimizer step, if that is what differs at the rung that was tried."""
     rung_index: int = 0
     believed: bool = False
-    """The ladder was made anew of what ran."""
+    """The ladder was rebuilt from what ran."""
 
     def as_record(self) -> dict[str, Any]:
         ran = {name: value for name, value in self.ran.items() if name in self.read}
@@ -39,7 +39,7 @@ class Misread:
 
 
 def found(trials: Sequence[Trial], ladder: Ladder, *, unsaid: Collection[str]) -> Misread | None:
-    """What the trials so far disprove of what was read, or None. ``unsaid``: settings of which the command itself says nothing."""
+    """What the trials so far disprove, or None. ``unsaid``: settings that the command itself doesn't mention."""
     asked = next((trial for trial in reversed(trials) if trial.rung.index == 0), None)
     if asked is not None and (wrong := at_rung_0(asked, unsaid=unsaid)) is not None:
         return wrong
@@ -47,7 +47,7 @@ def found(trials: Sequence[Trial], ladder: Ladder, *, unsaid: Collection[str]) -
 
 
 def at_rung_0(trial: Trial, *, unsaid: Collection[str]) -> Misread | None:
-    """What the trial of the command as it stands shows otherwise than read. Not where memory made the trainer take less by itself."""
+    """What the trial of rung 0 disproves, or None. A trainer that lowered its batch for lack of memory disproves nothing."""
     if trial.rung.index or trial.verdict.kind not in _TELLING or trial.report.swallowed:
         return None
     expected, ran = _expected(trial), shown(trial, unsaid=unsaid)
@@ -93,7 +93,7 @@ def _other_step(trial: Trial, asked: Trial | None, ladder: Ladder) -> Misread | 
 
 
 def seen_batch(trial: Trial) -> int | None:
-    """Samples of an optimizer step as the trial saw them; None where it could not."""
+    """Samples per optimizer step as the trial saw them; None if it couldn't."""
     seen = trial.report.optimizer_steps and isinstance(trial.report.facts.get(SAMPLES), int)
     return trial.effective_batch if seen else None
 
@@ -103,7 +103,7 @@ def seen_batch(trial: Trial) -> int | None:
 
 
 def words(wrong: Misread, place: Callable[[str], str]) -> str:
-    """What was read where, and what ran."""
+    """A sentence: what was read where, and what ran."""
     if wrong.samples is not None:
         asked, ran = wrong.samples
         return f"an optimizer step of rung {wrong.rung_index} took {ran} samples instead of {asked}"
@@ -113,7 +113,7 @@ def words(wrong: Misread, place: Callable[[str], str]) -> str:
 
 
 def cure(wrong: Misread) -> str:
-    """What to type before ``--`` to settle it."""
+    """A sentence: what to type before ``--`` so that the command is read right."""
     if wrong.samples is not None:
         return (
             "The script takes micro-batches to a step by itself, in another number than was read, so that each rung would train otherwise. "

@@ -1,4 +1,4 @@
-"""Tries a rung: really runs it in a bounded child process, and returns the report and the verdict of ``trial.judge``."""
+"""Tries a rung: runs it in a child process under the cap, and returns its report with the verdict of ``trial.judge``."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from launcher.trial.silence import Silence, Standstill
 LOOK_S = 0.5
 """Between two looks at the phase of a running trial."""
 LIFE_S = 1.0
-"""Between two looks at what it computes."""
+"""Between two looks at the processor time of a trial."""
 STILL_S = 60.0
-"""A trial that computes nothing for so long is told to stand still."""
+"""After this long without any computing, the screen says that a trial stands still."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trial:
-    """One rung, really tried."""
+    """One rung, really tried, with its verdict."""
 
     rung: Rung
     verdict: Verdict
@@ -51,12 +51,12 @@ class Trial:
     seconds: float
     folder: Path
     expects: Mapping[str, Value] = field(default_factory=dict)
-    """What the trainer was told otherwise than the rung says (a trial accumulates at most so many micro-batches), where that is known."""
+    """Settings that the trial's trainer was given in place of the rung's own (fewer micro-batches per step, say)."""
     kept: str = ""
-    """When it was made, for one of a launch before this (``engine.reuse``); empty for one that was made now."""
+    """When it was made, if an earlier launch made it (``engine.reuse``); empty if this launch did."""
 
     def record(self, **more: Any) -> TrialRecord:
-        """As the launch's record has it."""
+        """The trial as ``record.json`` has it."""
         verdict, rung = self.verdict, self.rung
         told = {"otherwise": list(verdict.otherwise), "kept": self.kept, **more}
         return TrialRecord(
@@ -67,21 +67,21 @@ class Trial:
         )  # fmt: skip
 
     def as_record(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
+        """The trial as ``--json`` prints it."""
         return self.record().written()
 
     @property
     def effective_batch(self) -> int:
-        """Samples per optimizer step as they were seen, where they were: processes and accumulation of a script's own included.
+        """Samples per optimizer step as the trial saw them, a script's own processes and accumulation included.
 
-        Elsewhere as the rung was told (``batch_seen``).
+        If it couldn't see them (``batch_seen`` is False), those of the rung.
         """
         seen = self.report.facts.get(SAMPLES)
         return seen * self.rung.accumulation if isinstance(seen, int) and seen else self.rung.effective_batch
 
     @property
     def batch_seen(self) -> bool:
-        """Whether the trial saw what an optimizer step is made of: its samples, and of a script the accumulation, too."""
+        """Whether the trial saw how many samples an optimizer step has, and for a script its accumulation, too."""
         observed, facts = self.report.observed, self.report.facts
         if not self.report.optimizer_steps:
             return False
@@ -89,7 +89,7 @@ class Trial:
 
 
 def of_record(said: TrialRecord, ladder: Ladder) -> Trial:
-    """A trial out of a record, with the report in its folder. Raises ValueError or IndexError where it isn't one of this ladder's."""
+    """A trial read from a record, with the report in its folder. Raises ValueError or IndexError if it isn't one of this ladder's."""
     folder = Path(said.folder)
     verdict = Verdict(
         kind=Kind(said.verdict), phase=said.phase, why=said.why, source=cast(Source | None, said.source), asked_bytes=said.asked_bytes,
@@ -100,10 +100,10 @@ def of_record(said: TrialRecord, ladder: Ladder) -> Trial:
 
 
 def run(job: Job, rung: Rung) -> Trial:
-    """Tries one rung in a process of its own, which is gone with all its children when this returns.
+    """Tries one rung in a process of its own. When this returns, the process and all its children are gone.
 
-    The trainer's output goes to ``stdout.log`` and ``stderr.log`` of the trial's folder, what it writes to ``scratch/`` there,
-    which is removed. Raises Interrupted on a signal.
+    The trainer's output goes to ``stdout.log`` and ``stderr.log`` in the trial's folder; its files go to ``scratch/`` there, which is
+    removed. Raises Interrupted on a signal, and BadInput if the budget can't be taken or a model can't be downloaded.
     """
     place, budget, rules = job.folder.trial(rung.index), job.budget, job.recipe.trial
     if holder := devices.taken(budget):
@@ -131,7 +131,9 @@ def run(job: Job, rung: Rung) -> Trial:
 
 
 def _put_aside(place: Path, scratch: Path) -> None:
-    """What an earlier trial of this rung left, which others' memory ended, or the launch's own end: this one isn't judged by its words."""
+    """Removes what an earlier trial of this rung left behind (others took the card, or the launch was stopped), so that it isn't judged
+    here.
+    """
     (place / "report.json").unlink(missing_ok=True)
     shutil.rmtree(scratch, ignore_errors=True)  # reports of its processes, too
     for name in ("stdout.log", "stderr.log"):
@@ -140,17 +142,16 @@ def _put_aside(place: Path, scratch: Path) -> None:
 
 
 FAULTS = 16
-"""Page faults between two looks from which on a trial without a batch yet takes or fills memory: it prepares something. A loop that does
-nothing has none, or the few that the kernel makes of its own accord (NUMA balancing)."""
+"""With at least this many page faults between two looks, a trial that has no batch yet is filling memory, which counts as progress. An
+endless loop has none, or the few that the kernel itself causes (NUMA balancing)."""
 
 
 class TrialWatch:
-    """Called at every poll: looks twice a second at the phase that the child's report is in, and tells it; ends a trial that comes no
-    further.
+    """Called at every poll. Tells each new phase of the child's report, and ends a trial that makes no progress.
 
-    That is one that computes nothing, as a run is ended; and one that computes, but has no batch to show for it (the recorder touches its
-    report with them), no word, no other phase, and reads and writes nothing. Until a phase's first batch filling memory counts as well:
-    data that is cached, a model that is built. Everything else is at work, however long it takes (``trial.timeout_s``).
+    A trial makes no progress if it computes nothing; or if it computes, but for long there was no batch (the recorder touches the report
+    at each), no output, no new phase, and nothing read or written. Before a phase's first batch, filling memory also counts as progress:
+    data is being cached, a model built. Everything else goes on until ``trial.timeout_s``.
     """
 
     def __init__(self, child: Child, orders: Orders, tell: Listener, *, stall_s: float) -> None:
@@ -163,7 +164,7 @@ class TrialWatch:
         self._course, self._first_course = Standstill(self._began, least_s=stall_s), Standstill(self._began, least_s=STILL_S)
         self._moved: tuple[int, int] | None = None
         self._batches_in = ""
-        """The phase in which a batch was seen; empty: none in the one that it is in."""
+        """The phase in which a batch was last seen; empty if there was none."""
         self._lively = self._began
         self._phase = self._still = ""
         self.stood_still = ""
@@ -183,7 +184,7 @@ class TrialWatch:
         self._phase = phase
 
     def _look_for_life(self, now: float, phase: str) -> str:
-        """Words about a trial that comes no further; it is ended once that has been so for long."""
+        """Ends a trial that has made no progress for long. Returns words for the screen, empty while it makes progress."""
         if now - self._lively < LIFE_S:
             return self._still
         self._lively = now
@@ -205,7 +206,7 @@ class TrialWatch:
         return self._still
 
     def _came_further(self, phase: str) -> bool:
-        """By what it has read, written or, where this phase has no batch yet, filled since the last look. True where nobody can tell."""
+        """Whether it has read or written, or (before the phase's first batch) filled memory, since the last look. True if unknown."""
         before, self._moved = self._moved, procfs.moved(self._child.pid)
         if before is None or self._moved is None:
             return True
@@ -221,7 +222,7 @@ def _changed(path: Path) -> int:
 
 
 def _fetched(command: Command, place: Path) -> None:
-    """Downloads what the rung needs. Raises BadInput with the tool's own words where that fails."""
+    """Downloads what the rung needs. Raises BadInput with the tool's own words if that fails."""
     log = place / "fetch.log"
     child = process.start(command.argv, env=command.env, stdout=log, stderr=log)
     with process.forward_signals(child):
@@ -259,14 +260,14 @@ def _orders(job: Job, rung: Rung, plan: TrialPlan, place: Path) -> Orders:
 
 
 def _not_tried(job: Job, rung: Rung, place: Path, holder: str) -> Trial:
-    """Others hold the card: nothing is started."""
+    """The trial of a rung that was not started, because others hold the card."""
     verdict = Verdict(kind=Kind.CARD_TAKEN, phase=Phase.START, why=holder, evidence=holder)
     job.folder.replace_json(place / "verdict.json", {"rung": rung, "verdict": verdict, "seconds": 0.0})
     return Trial(rung=rung, verdict=verdict, report=TrialReport(), seconds=0.0, folder=place)
 
 
 def _budget_fault(report: TrialReport | None, place: Path) -> BadInput | None:
-    """The child's own words where its budget could not be made real: nothing the trainer did."""
+    """The fault if the child could not take its budget, in the child's words; None otherwise. The trainer isn't to blame for it."""
     failure = report.failure if report is not None else None
     if failure is None or BUDGET_ERROR not in failure.types or CARD_TAKEN in failure.types:
         return None
