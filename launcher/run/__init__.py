@@ -1,1 +1,1 @@
-"""One attempt at the full run: started, watched, its end explained, and what to do next (``engine.attempts`` does it)."""
+"""Starts one attempt at the full run, watches it, explains its end and decides what to do next (``engine.attempts`` then does it)."""

@@ -1,4 +1,4 @@
-"""One attempt at the full run as plain values: how it ended, what was done next, and their way into the record and back."""
+"""One attempt at the full run as plain values: how it ended and what was done next; written to the record and read back."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Outcome:
     peak_resident_bytes: int
     """Most resident memory of the run's process (host)."""
     peak_device_bytes: int
-    """Most that the run had in use on its card, context included, sampled each second; 0 on a CPU."""
+    """Most that the run used on its card, context included, sampled every second; 0 on a CPU."""
     peak_bytes: int
-    """Most memory that the run used, in the measure of its trial (``memory_usage.Usage``); 0 where it could not be seen."""
+    """Most memory that the run used, measured as in its trial (``memory_usage.Usage``); 0 if unknown."""
     memory_failure: MemoryFailure | None
-    """Set where a failed run's own words say that memory ran out: the last of them, which ended it."""
+    """The last memory failure in a failed run's output, which ended it; None if there is none."""
     ended: Ended = Ended.DONE
     """What ended it."""
     phase: str = Phase.DONE.value
@@ -55,13 +55,13 @@ class Outcome:
     evidence: str = ""
     """By which words that is known."""
     optimizer_steps: int | None = None
-    """That it made, as far as that could be seen from outside."""
+    """Optimizer steps that it made; None if that couldn't be seen from outside."""
     stopped_early: str = ""
-    """Its own words at its end that it did."""
+    """The line in which it says so; empty if it didn't."""
     ended_at: str = ""
     """The last that it told of its epochs, where its length was more than one further ("epoch 3 of 40")."""
     lost_to_memory: tuple[str, ...] = ()
-    """Memory failures that the run's logs speak of and that it got over: a figure was not drawn, say."""
+    """Memory failures that the run's logs mention and that did not end it: a figure was not drawn, say."""
 
     @property
     def done(self) -> bool:
@@ -79,12 +79,12 @@ class GoOn:
     workers: int | None = None
     """At most so many loader workers; None: as asked."""
     unproven: bool = False
-    """The rung doesn't ask less than the failed one in everything: it needs a trial first."""
+    """The rung asks more than the failed one on some wheel, so it needs a trial first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wait:
-    """Others hold the card: wait for it, then ``then``."""
+    """Others hold the card: wait until it is free, then do ``then``."""
 
     then: GoOn
 
@@ -111,13 +111,13 @@ class Attempt:
     began: float
     """Seconds since the epoch."""
     checkpoint: Checkpoint | None = None
-    """What it went on from; None: from the beginning."""
+    """The checkpoint it resumed from; None: it began from the beginning."""
     workers: int | None = None
     """Loader workers it was held to; None: as asked."""
     ended: Ended = Ended.INTERRUPTED
-    """In a record whose launcher is gone, an attempt that it left behind reads so."""
+    """Also what a record says of an attempt whose launcher was killed."""
     phase: str = Phase.TRAIN.value
-    """Where it ended: train, validate or finish (the last evaluation), as its own words tell."""
+    """Where it ended, by its output: train, validate or finish (the last evaluation)."""
     evidence: str = ""
     source: Source | None = None
     """For memory: who refused."""
@@ -125,12 +125,12 @@ class Attempt:
     peak_bytes: int = 0
     seconds: float = 0.0
     left: Sequence[Checkpoint] = ()
-    """The checkpoints that it could be gone on from when it had ended, newest first."""
+    """The checkpoints it could be resumed from when it ended, newest first."""
     goes_on_from: str = ""
     """What ``resume`` would go on from, as far as that was seen: "checkpoint", "beginning" (nothing was saved yet), or "nothing" (it would
     be begun anew only with ``recover.allow_restart``); empty: its launcher was killed before it could look."""
     not_finite_since: float | None = None
-    """When its loss was first reported not to be finite (seconds since the epoch); None: its last report was finite."""
+    """When its loss stopped being finite (seconds since the epoch); None: its last report was finite."""
     then: Move | None = None
     """What was done next."""
 
@@ -149,14 +149,14 @@ class Attempt:
 
     @property
     def done(self) -> float:
-        """How far the newest whole checkpoint had come when it ended; 0: there was none."""
+        """How far the newest whole checkpoint had come, in its own unit; 0: there was none."""
         return max((one.done for one in self.left), default=0.0)
 
     def wrong_by(self, trial_peak_bytes: int) -> int | None:
-        """By how many bytes the fit was wrong: what was held and asked for beyond what the trial had shown.
+        """By how many bytes the fit was wrong: what the run held and asked for, beyond what its trial had shown.
 
-        None where that isn't known; not above 0 where memory was taken from the run, which needed no more than its trial, or so little more
-        that two processes which do the same may differ by it: every fit leaves as much free.
+        None if unknown. 0 or less if others took the memory: the run needed no more than its trial, or so little more that two identical
+        processes may differ by it (every fit leaves that much free).
         """
         if self.ended is not Ended.OUT_OF_MEMORY or not self.peak_bytes or not trial_peak_bytes:
             return None
@@ -164,7 +164,7 @@ class Attempt:
         return wrong if wrong > headroom.LEAST_BYTES else min(wrong, 0)
 
     def record(self, trial_peak_bytes: int, **more: Any) -> AttemptRecord:
-        """As the launch's record has it."""
+        """The attempt as ``record.json`` has it."""
         own = {name: plain(getattr(self, name)) for name in AttemptRecord.model_fields if name in _OWN}
         rung = {"rung_index": self.rung.index, "rung": dict(self.rung.values), "accumulation": self.rung.accumulation}
         wrong, then = self.wrong_by(trial_peak_bytes), {"next": moved(self.then)} if self.then is not None else {}
@@ -172,11 +172,11 @@ class Attempt:
 
 
 _OWN = {field.name for field in fields(Attempt)} - {"rung", "then"}
-"""What a record says by the same name."""
+"""Fields that the record has under the same name."""
 
 
 def moved(move: Move) -> dict[str, Any]:
-    """A move as events and the record tell it."""
+    """A move as events and the record have it."""
     if isinstance(move, Stop):
         return {"move": "stop", "why": move.why, "checkpoint": plain(move.checkpoint)}
     go_on = move.then if isinstance(move, Wait) else move
@@ -186,7 +186,7 @@ def moved(move: Move) -> dict[str, Any]:
 
 
 def of_record(said: AttemptRecord, ladder: Ladder) -> Attempt:
-    """An attempt out of a record. Raises ValueError or IndexError where it isn't one of this ladder's."""
+    """An attempt read from a record. Raises ValueError or IndexError if it isn't one of this ladder's."""
     rung = ladder.rungs[said.rung_index]
     if dict(rung.values) != said.rung:
         raise ValueError(f"rung {rung.index} is {dict(rung.values)} now, and was {said.rung}")

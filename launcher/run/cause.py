@@ -1,4 +1,4 @@
-"""Finds what ended a full run, and in which phase, with its own words as evidence. Pure."""
+"""Finds what ended a full run and in which phase, with the line of its output that shows it. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DEATHS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunEnd:
-    """What was seen of a run and of its end, from outside."""
+    """What was seen of a run and its end from outside."""
 
     returncode: int
     words: str
@@ -37,24 +37,24 @@ class RunEnd:
     ended_for: Ended | None = None
     """Why autofit itself ended it; None where it didn't."""
     not_finite: str = ""
-    """Its last report of its loss, where that is not finite."""
+    """Its last report of its loss, if that is not finite; else empty."""
     divergence: str = ""
-    """The trainer's own word that it has diverged."""
+    """The line in which the trainer says that it has diverged; else empty."""
     gradients: str = ""
-    """Its last report of its gradients, where that is not finite."""
+    """Its last report of its gradients, if that is not finite; else empty."""
     weights: Weights | None = None
-    """What it has saved last, where that could be looked at."""
+    """The weights it saved last; None if they couldn't be looked at."""
     on_card: bool = False
     at_limit: bool = False
-    """Its memory stood at its limit when it was last looked at."""
+    """Whether its memory was at its limit when last looked at."""
     oom_kills: int = 0
-    """Processes that the kernel killed for want of memory meanwhile."""
+    """Processes that the kernel killed for lack of memory during the run."""
     disk: str = ""
-    """Which disk was full afterwards, if one was."""
+    """Which disk was full afterwards; empty if none was."""
     read_only: str = ""
-    """Why its folder can't be written any more, where that is so."""
+    """Why its folder can't be written any more; empty if it can."""
     taken: str = ""
-    """Who held the card afterwards, if anyone did."""
+    """Who else held the card afterwards; empty if nobody did."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +68,7 @@ class Cause:
 
 
 def find(end: RunEnd) -> Cause:
-    """The cause. A memory failure that others' memory explains is theirs."""
+    """What ended the run. If others had taken the card's memory, a memory failure is their doing (``CARD_TAKEN``)."""
     phase = phase_of(end.words)
     if end.returncode == 0 and end.ended_for is None and end.not_finite:
         return Cause(ended=Ended.DIVERGED, phase=phase, evidence=end.not_finite)
@@ -101,7 +101,9 @@ def _got_over(words: str) -> str:
 
 
 def _of_crash(end: RunEnd) -> str:
-    """A trainer's last words where they are an error's. Otherwise how it ended comes first: its last line may be of its progress."""
+    """Evidence for a crash: the trainer's last line if it is an error's; otherwise the exit status first, as that line may only be
+    progress.
+    """
     said = _last_line(end.words)
     if said and _TRACEBACK in end.words:
         return said
@@ -111,16 +113,16 @@ def _of_crash(end: RunEnd) -> str:
 
 
 def _hidden(end: RunEnd) -> str:
-    """By what a run has diverged whose reported losses are finite all the same; empty where it hasn't. Its weights have the last word."""
+    """How a run has diverged although its reported losses are finite; empty if it hasn't. Its saved weights decide."""
     if end.weights is None:
         return end.gradients
     return "" if end.weights.finite else f"the weights that it saved last are not finite: {end.weights.path}"
 
 
 def _unwritten(end: RunEnd) -> tuple[Ended, str] | None:
-    """What could not be written, and by what that is known: the file system itself, whose trouble libraries tell in many words, or theirs.
+    """(DISK_FULL or READ_ONLY, evidence) if the run could not write its files, by the file system or by the run's output; else None.
 
-    A run that a signal has ended from outside didn't end of it.
+    A run that was ended by a signal from outside didn't end of that.
     """
     said = _line(_READ_ONLY, end.words) or _line(_FULL_DISK, end.words)
     from_outside = _signal_of(end.returncode) in _FROM_OUTSIDE
@@ -144,7 +146,7 @@ def _of_memory(failure: MemoryFailure, end: RunEnd) -> Ended:
 
 
 def _failure(end: RunEnd) -> MemoryFailure | None:
-    """The memory failure that ended it, where one did: the last one that it speaks of, or a death with all memory in use."""
+    """The memory failure that ended the run, or None: the last one in its output, or a fatal signal with all its memory in use."""
     if found := memory_failure(_last_chain(end.words), last=True):
         return found
     number = _signal_of(end.returncode)
@@ -162,13 +164,13 @@ def _failure(end: RunEnd) -> MemoryFailure | None:
 
 
 def _signal_of(returncode: int) -> signal.Signals | None:
-    """The signal that ended a process, as ``subprocess`` and as shells (and programs that go by them) tell it."""
+    """The signal that ended a process, from a negative exit status (``subprocess``) or one above 128 (shells)."""
     number = -returncode if returncode < 0 else returncode - 128
     return signal.Signals(number) if number in set(signal.Signals) else None
 
 
 def phase_of(words: str) -> str:
-    """Where the last traceback came from, by the names of its functions, the innermost that says it; training where nothing does."""
+    """The phase of the last traceback, by the names of its functions, innermost first; training if none of them tells."""
     frames = _FRAME.findall(_last_chain(words))
     named = [frozenset(re.split(r"[_.\W]+", name.lower())) for _, name in frames]
     for parts in reversed(named):
@@ -178,7 +180,7 @@ def phase_of(words: str) -> str:
 
 
 def _last_chain(words: str) -> str:
-    """From the last traceback on, with those that it grew out of; everything where there is none."""
+    """The last traceback with those that caused it; the whole text if there is none."""
     *before, last = words.split(_TRACEBACK)
     while before and before[-1].rstrip().endswith(_CHAINED):
         last = before.pop() + last

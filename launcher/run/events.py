@@ -1,4 +1,4 @@
-"""What happens to a full run, as it is told (``history.events``)."""
+"""The events of a full run (``history.events``)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Heartbeat(Event, name="heartbeat"):
     resident_bytes: int
     device_bytes: int
     used_bytes: int
-    """Of the budget, as the run's trial counts it."""
+    """How much of the budget is used, measured as in the run's trial."""
     peak_bytes: int
 
     def line(self) -> Mapping[str, Any]:
@@ -36,22 +36,22 @@ class Heartbeat(Event, name="heartbeat"):
 
 
 class Deviated(Event, name="run_otherwise"):
-    """The run goes on otherwise than asked, or is dealt with otherwise."""
+    """The run deviates from what was asked, or autofit acts on it."""
 
     what: str
-    """As the end of a sentence that begins with "the run"."""
+    """What it does: a sentence that begins with "the run" goes on so."""
     evidence: str = ""
-    """A line of its own by which that is known."""
+    """The line of its output that shows it."""
 
     def line(self) -> Mapping[str, Any]:
         return {"what": self.what, "line": self.evidence}
 
 
 class LossNotFinite(Event, recorded=True):
-    """Written down at once: what ends the attempt later, autofit's own end included, makes no checkpoint after it a good one."""
+    """Recorded at once, so that no checkpoint written later passes for a good one, even if autofit itself is killed."""
 
     since: float | None
-    """Seconds since 1970; None: it is finite again."""
+    """Since when, in seconds since 1970; None: the loss is finite again."""
 
 
 class AttemptEnded(Event, name="run_ended", recorded=True):
@@ -64,7 +64,7 @@ class AttemptEnded(Event, name="run_ended", recorded=True):
 
 
 class Recovering(Event, name="recovering", recorded=True):
-    """What is done after an attempt has failed."""
+    """What is done after a failed attempt."""
 
     move: Move
 

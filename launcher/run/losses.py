@@ -1,4 +1,4 @@
-"""Judges by the losses that a run prints whether it diverges. Pure; ``watch`` acts."""
+"""Judges by the losses that a run prints whether it diverges. Pure; ``run.watch`` acts on it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from launcher.adapter.log_line import LogLine
 
 
 class Losses:
-    """Loss reports, as they come. One that is not finite and is followed by finite ones has been got over: a step that mixed precision left
-    out, say."""
+    """Takes loss reports as they come. A loss that is finite again was no divergence: a step that mixed precision skipped, say."""
 
     def __init__(self, most: int) -> None:
         self._most, self._streak, self._about = most, 0, ""
@@ -20,8 +19,10 @@ class Losses:
         place of one that isn't finite (its default), and the norm as it is. A step that mixed precision left out has such a norm, too."""
 
     def saw(self, line: str, said: LogLine, *, at: float) -> str:
-        """ "first" and "enough" (``most`` in a row) for reports that aren't finite, once each; else nothing. ``said``: what the line says;
-        ``at``: when it was printed, at the earliest."""
+        """Returns "first" at the first report that isn't finite, "enough" at ``most`` of them in a row, each once; else "".
+
+        ``said``: what was read of the line. ``at``: the earliest time at which it can have been printed.
+        """
         if said.gradients_finite is not None:
             self.gradients = "" if said.gradients_finite else line
         if said.loss_finite is None:

@@ -1,7 +1,7 @@
 """Measures a full run's memory as its trial measured it, from outside, at a cost below 0.5 % (benchmarks/cost/watching.py).
 
-CPU: VmData of each process above its base. A process that autofit holds to a budget tells its base itself (``processes``); another
-one's is taken to be that of its trial, which imported the same. CUDA: what the driver says is in use beyond what was before.
+CPU: VmData of each process above its base. A process that autofit holds to a budget writes its base into ``processes``; for others the
+base of the trial's process is taken, which imported the same. CUDA: what the driver says is in use beyond what was before.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ DRIVER_PERIOD_S = 0.5
 
 
 class Usage(Looks):
-    """Looks from ``start`` to ``stop``. Sizes are bytes."""
+    """Measures from ``start`` to ``stop``. Sizes are bytes."""
 
     def __init__(self, pid: int, budget: Budget, processes: Path, *, base_bytes: int) -> None:
-        """``processes``: the folder in which processes that took the budget tell their base; ``base_bytes``: of the trial's process."""
+        """``processes``: the folder in which processes that took the budget write their base. ``base_bytes``: the base in the trial's
+        process.
+        """
         self._pid, self._budget, self._processes, self._base_bytes = pid, budget, processes, base_bytes
         if budget.kind == "cuda":
             super().__init__("autofit-usage", self._look_at_card, every_s=DRIVER_PERIOD_S)
@@ -54,12 +56,12 @@ class Usage(Looks):
         self._open.close()
 
     def lately(self) -> int:
-        """The peak since this was last asked."""
+        """The peak since the last call."""
         peak, self._lately_bytes = max(self._lately_bytes, self.now_bytes), 0
         return peak
 
     def host_bytes(self) -> int:
-        """Resident memory of the run's process and of all that it started; what they share counts in each."""
+        """Resident memory of the run's process and its descendants; shared pages count in each."""
         total = 0
         for pid in (self._pid, *procfs.descendants(self._pid)):
             with contextlib.suppress(OSError, IndexError):
@@ -78,7 +80,7 @@ class Usage(Looks):
         self._lately_bytes = max(self._lately_bytes, size)
 
     def _search_for_more(self) -> None:
-        """Processes that have told their base since the last look; the run's own one where none of them tells any."""
+        """Adds processes that have written their base since the last look; the run's own process if none has."""
         bases = {}
         for told in self._processes.glob("*.json") if self._processes.is_dir() else ():
             with contextlib.suppress(OSError, ValueError, KeyError):

@@ -1,4 +1,4 @@
-"""Writes a running full run's time series from its memory and its output."""
+"""Writes the time series of a full run (``history.series``) from its memory use and its output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from launcher.trial.job import Job
 
 
 class RunMeter:
-    """Reads what the run says, and is asked to look each second, and once more when it has ended."""
+    """Reads each line of the run's output; ``look`` is called every second, and once more at the end."""
 
     def __init__(self, job: Job, rung: Rung, usage: Usage) -> None:
         self.rung = rung
@@ -29,7 +29,7 @@ class RunMeter:
         """Part of the last moment in which the card computed; None: there is none, or its driver doesn't tell."""
 
     def read(self, line: str) -> LogLine:
-        """What the run's next line says."""
+        """Reads the next line of the run's output."""
         said = LogLine(progress=self.progress)
         with suppress(Exception):  # an adapter that stumbles over a line ends no training
             said = self._job.adapter.read_log(line, self.progress, rung=self.rung)
@@ -49,11 +49,11 @@ class RunMeter:
 
 
 PACE_S = 60.0
-"""Speed is that of the last minute, or of the last two steps that were told where those are further apart."""
+"""Speed is measured over the last minute, or over the last two printed steps if they are further apart."""
 
 
 class Pace:
-    """How fast the steps go, from when they were told."""
+    """Computes the speed of a run's steps from when they were printed."""
 
     def __init__(self) -> None:
         self._told: deque[tuple[float, int]] = deque()
@@ -76,6 +76,6 @@ class Pace:
         return (last - first) / (ended - began) if ended > began else None
 
     def speeds(self, batch: int | None) -> dict[str, float | None]:
-        """As they are written; ``batch``: samples of a step, where that is known."""
+        """The keys of a line of the series. ``batch``: samples of a step; None if unknown."""
         speed = self.steps_per_second
         return {"steps_per_second": speed, "samples_per_second": speed * batch if speed is not None and batch else None}

@@ -1,7 +1,6 @@
 """Decides what to do after an attempt has ended. Pure: the same history always gives the same move.
 
-A move goes down the ladder or stays; it never goes up, and every rung of a ladder has the effective batch that was asked.
-``engine.attempts`` acts on it.
+A move stays at the rung or goes down the ladder, never up, and never changes the effective batch. ``engine.attempts`` carries it out.
 """
 
 from __future__ import annotations
@@ -19,37 +18,37 @@ from launcher.run.attempt import Attempt, Ended, GoOn, Move, Stop, Wait
 from launcher.shared.report import Phase
 
 MOST_WAITS = 5
-"""Times that a launch waits for its card: others that come and go for ever end it."""
+"""A launch waits for its card this many times at most."""
 
 
 _TOO_MUCH = {Ended.OUT_OF_MEMORY: Kind.OUT_OF_MEMORY, Ended.SPILLED: Kind.SPILLED}
-"""Ends that say that the device's memory is too small for their rung."""
+"""Ends that show that the device's memory is too small for the rung."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class History:
-    """All that a decision is made of."""
+    """Everything that a decision depends on."""
 
     ladder: Ladder
     rules: RecoverRules
     attempts: tuple[Attempt, ...]
-    """In order; those before a person said ``autofit resume`` are left out of the budget by ``forgiven``."""
+    """In order. ``forgiven`` says how many of the first don't count against ``recover.restarts``."""
     checkpoints: tuple[Checkpoint, ...] = ()
-    """The whole ones that the last attempt can be gone on from, newest first."""
+    """Checkpoints that the run can be resumed from, newest first."""
     spoiled: Mapping[Path, str] = field(default_factory=dict)
-    """Where there is none: what was saved all the same, and why it can't be gone on from. Empty: nothing was saved yet."""
+    """If there is no such checkpoint: saved files, each with why it can't be used. Empty: nothing was saved yet."""
     keeps: frozenset[str] | None = None
-    """Wheels that may be turned with a checkpoint still loadable; None: this trainer can't go on from one."""
+    """Wheels that may change with a checkpoint still loadable; None: this trainer can't resume."""
     tried: tuple[Tried, ...] = ()
-    """Trials of this launch, those made on the way included."""
+    """Trials of this launch, including those made between attempts."""
     workers: int | None = None
-    """Loader workers as asked; None: not known, or nothing can be said of them."""
+    """Loader workers as asked; None: not known, or they can't be changed."""
     forgiven: int = 0
-    """So many of the first attempts don't count; all of them do not where a person says now that the run is to go on."""
+    """How many of the first attempts don't count: those before the last ``autofit resume``."""
 
 
 def decide(history: History) -> Move:
-    """What to do after the last attempt, which failed."""
+    """What to do after the last attempt, which did not come to its end."""
     last, counted = history.attempts[-1], history.attempts[history.forgiven :]
     failed = [attempt for attempt in counted if attempt.ended not in (Ended.CARD_TAKEN, Ended.INTERRUPTED)]
     waits = sum(attempt.ended is Ended.CARD_TAKEN for attempt in counted)
@@ -69,7 +68,7 @@ def decide(history: History) -> Move:
 
 
 def _after_failure(history: History, last: Attempt, failed: Sequence[Attempt]) -> Move:
-    """The move that answers this failure, with restarts left."""
+    """The move for this failure, while restarts are left."""
     before = [attempt for attempt in failed[:-1] if attempt.ended is last.ended]
     match last.ended:
         case Ended.OUT_OF_MEMORY:
@@ -94,7 +93,7 @@ def _after_failure(history: History, last: Attempt, failed: Sequence[Attempt]) -
 
 
 def _diverged(history: History, *, again: bool) -> Move:
-    """Once more from before the loss was not finite, where the recipe says so and something of that time is left."""
+    """Resumes once from a checkpoint before the divergence, if the recipe says so and there is one; else stops."""
     words = "the loss is not finite" + (" again" if again else "")
     if not history.checkpoints:
         return _stop(history, f"{words}, and no checkpoint from before it is left{_saved(history, ': ')}")
@@ -104,13 +103,13 @@ def _diverged(history: History, *, again: bool) -> Move:
 
 
 def _again(history: History, why: str) -> GoOn | Stop:
-    """The same rung, from the newest checkpoint; from the beginning where nothing was saved yet."""
+    """The same rung, from the newest checkpoint, or from the beginning if nothing was saved yet."""
     last = history.attempts[-1]
     return _to(history, last.rung, why, workers=last.workers)
 
 
 def _lighter(history: History, last: Attempt) -> GoOn | Stop:
-    """Less host memory: fewer loader workers, and a lower rung where there are none left."""
+    """Needs less host memory: a quarter of the loader workers, or a lower rung if there are none."""
     now = last.workers if last.workers is not None else history.workers
     if now:
         return _to(history, last.rung, f"host memory ran short: {now // 4} loader workers instead of {now}", workers=now // 4)
@@ -118,7 +117,9 @@ def _lighter(history: History, last: Attempt) -> GoOn | Stop:
 
 
 def _lower(history: History, why: str) -> GoOn | Stop:
-    """The best rung below that answers the phase that failed, keeps the checkpoint, and hasn't failed itself."""
+    """The first rung below that can load the checkpoint and hasn't failed; after a failure in validation, one that changes only validation
+    first.
+    """
     last = history.attempts[-1]
     below = list(_below(history))
     kept = [rung for rung in below if history.keeps is not None and _turned(history, rung) <= history.keeps]
@@ -139,7 +140,7 @@ def _lower(history: History, why: str) -> GoOn | Stop:
 
 
 def _below(history: History) -> Iterator[Rung]:
-    """Rungs below the last attempt's that nothing has ruled out: no trial, and no attempt."""
+    """Rungs below the last attempt's that no trial and no attempt has ruled out."""
     failures = (*history.tried, *_as_tried(history))
     out = {one.rung.index for one in failures if not one.verdict.fits}
     for rung in history.ladder.rungs[history.attempts[-1].rung.index + 1 :]:
@@ -150,7 +151,7 @@ def _below(history: History) -> Iterator[Rung]:
 
 
 def _as_tried(history: History) -> Iterator[Tried]:
-    """Attempts that the device's memory was too small for, as the search knows failures."""
+    """Attempts that ran out of the device's memory, in the form of failed trials."""
     for attempt in history.attempts:
         if (kind := _TOO_MUCH.get(attempt.ended)) is not None:
             phase = Phase.VALIDATE if attempt.phase in (Phase.VALIDATE, Phase.FINISH) else Phase.TRAIN
@@ -158,7 +159,7 @@ def _as_tried(history: History) -> Iterator[Tried]:
 
 
 def _turned(history: History, rung: Rung) -> set[str]:
-    """Wheels that stand otherwise than in the last attempt."""
+    """Wheels that differ from the last attempt's rung."""
     return {name for name, value in rung.values.items() if history.attempts[-1].rung.values.get(name) != value}
 
 
@@ -168,7 +169,7 @@ def _in_validation_only(history: History, rung: Rung) -> bool:
 
 
 def _to(history: History, rung: Rung, why: str, *, workers: int | None) -> GoOn | Stop:
-    """To this rung: from the newest checkpoint where it can be loaded there; else from the beginning where that loses nothing, or may."""
+    """To this rung, from the newest checkpoint that loads there; else from the beginning, if nothing was saved or the recipe allows it."""
     last = history.attempts[-1]
     newest = history.checkpoints[0] if history.checkpoints else None
     loads = history.keeps is not None and _turned(history, rung) <= history.keeps
@@ -184,7 +185,7 @@ def _to(history: History, rung: Rung, why: str, *, workers: int | None) -> GoOn 
 
 
 def _saved(history: History, before: str = "") -> str:
-    """What was saved and can't be gone on from, the newest by name."""
+    """The newest saved file that can't be used, and why, as the end of a sentence; empty if there is none."""
     if not history.spoiled:
         return ""
     path, why = next(iter(history.spoiled.items()))

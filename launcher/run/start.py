@@ -1,4 +1,4 @@
-"""Starts the full run as the trainer's own process, with the environment it had in its trial."""
+"""Starts the full run as the trainer's own process, with the environment of its trial."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from launcher.trial.trial import Trial
 
 
 def native_command(job: Job, rung: Rung) -> Command:
-    """The full run in the trainer's own words, needing nothing of autofit; its files are written, the line saved as command.sh."""
+    """The native command of the full run, which doesn't need autofit. Writes its files, and the command itself as command.sh."""
     folder = job.folder
     command = job.adapter.full_run(rung, job.budget, folder=folder.path)
     on_card = allocator_environment(job.budget) if job.budget.kind == "cuda" else {}
@@ -37,7 +37,7 @@ def native_command(job: Job, rung: Rung) -> Command:
 
 
 def command_of_attempt(job: Job, move: GoOn, *, attempt: int) -> Command:
-    """What goes on with a run; ``command.sh`` is the whole run at that rung, ``native/attempt-N.sh`` this attempt at it."""
+    """The command that resumes a run. Writes ``command.sh`` (the whole run at that rung) and ``native/attempt-N.sh`` (this attempt)."""
     adapter, folder = resuming(job.adapter), job.folder
     script = folder.attempt(attempt).command
     command = native_command(job, move.rung)
@@ -55,7 +55,7 @@ def command_of_attempt(job: Job, move: GoOn, *, attempt: int) -> Command:
 
 
 def _as_file(command: Command, rung: Rung, more: str = "") -> str:
-    """The command as a shell script that works from any folder, and without the environment's programs on PATH."""
+    """The command as a shell script that works from any folder and without the environment's programs on PATH."""
     found = replace(command, argv=(program(command.argv[0]), *command.argv[1:]))
     words = [
         "#!/bin/sh",
@@ -68,17 +68,17 @@ def _as_file(command: Command, rung: Rung, more: str = "") -> str:
 
 
 def program(name: str) -> str:
-    """Where a program lies: on PATH, else beside this interpreter (an environment that was not activated); the name itself elsewhere."""
+    """The path of a program: on PATH, else beside this interpreter (an environment that isn't activated), else just its name."""
     beside = Path(sys.executable).parent / name
     return shutil.which(name) or (str(beside) if os.sep not in name and beside.is_file() else name)
 
 
 def start(job: Job, chosen: Trial, command: Command, files: AttemptFiles, *, show: tuple[Shows, Shows]) -> Child:
-    """Starts the full run; its output goes to ``show`` untouched and to the two logs of ``files``.
+    """Starts the full run. Its output goes, unchanged, to ``show`` and to the two logs of ``files``.
 
-    On a card it is always held to its budget, by the allocator's own variable where torch knows it, else by the adapter's ``held``,
-    which takes the budget first; likewise on a CPU where the budget is emulated. Otherwise a run that grows would spill, or outgrow the
-    card that is only played. The command that is shown is the same without that.
+    On a card the run is always held to its budget: by the allocator's own variable if torch knows it, else by the adapter's ``held``, which
+    takes the budget first. So is a run on a CPU whose budget is emulated. Otherwise a run that grows would spill, or use more than the
+    smaller card that was asked for. The command that is shown leaves this out.
     """
     budget = job.budget
     env = {**allocator_environment(budget), **command.env}
@@ -93,9 +93,9 @@ def start(job: Job, chosen: Trial, command: Command, files: AttemptFiles, *, sho
 
 
 def _fraction(job: Job, chosen: Trial, command: Command) -> float | None:
-    """The part of the card that PyTorch's allocator may have: the budget, less what the trial held outside of it.
+    """The fraction of the card that PyTorch's allocator may use: the budget, less what the trial held outside the allocator.
 
-    None where the torch that will run isn't known to take it from a variable: an older one, or an interpreter of a script's own.
+    None if the torch that will run may not take it from a variable: an older one, or that of a script's own interpreter.
     """
     total, outside = chosen.report.device_total_bytes, max((use.outside_bytes for use in chosen.report.uses), default=0)
     if not total or command.argv[0] != sys.executable or not allocator.knows_fraction(allocator.torch_version()):

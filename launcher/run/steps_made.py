@@ -1,7 +1,7 @@
-"""Counts the optimizer steps that a full run has made, as far as that can be seen from outside.
+"""Counts the optimizer steps that a full run has made, as far as they can be seen from outside.
 
-Processes that hold themselves to a budget count them (``worker.steps``); what accumulates from outside says it at its end; the bar of a
-trainer that reckons in optimizer steps shows them. Of another run, on a card, nothing is known.
+Processes that hold themselves to a budget count them (``worker.steps``); accumulation from outside prints them at its end; the progress
+bar of a trainer that counts optimizer steps shows them. Of any other run nothing is known.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from launcher.ladder.course import Due
 from launcher.shared.orders import STEPS
 
 LAST_LINES = 400
-"""So near its end a run says that it stopped early; what its beginning says of that is a setting."""
+"""Only this close to its end does a line about early stopping count; earlier it is about a setting."""
 _STOPPED_EARLY = re.compile(r"\bearly[ _-]?stopp(ing|ed)\b|\bstopp(ed|ing)( \w+)? early\b", re.IGNORECASE)
 _NOT_YET = re.compile(
     r"counter|patience\W{0,2}[=:]|no early|without early|enabled|disabled|stopping\W*[=:]\W*(true|false|none|null|\d)", re.IGNORECASE
@@ -28,7 +28,7 @@ class StepsMade:
     """Of one attempt."""
 
     def __init__(self, processes: Path) -> None:
-        """``processes``: the folder in which its processes tell what they hold themselves to."""
+        """``processes``: the folder in which its processes write their base and their steps."""
         self._processes = processes
         self._said: int | None = None
         self._lines = 0
@@ -43,18 +43,18 @@ class StepsMade:
             self._said = said.optimizer_steps
 
     def counted(self) -> int | None:
-        """Of the process that made most of them; None where none tells, or where several optimizers step there."""
+        """Steps of the process that made most; None if no process counts them, or if several optimizers step in it."""
         told = self._processes.glob(f"*{STEPS}") if self._processes.is_dir() else ()
         most: list[int] = max(map(_steps_told, told), key=sum, default=[])
         return most[0] if len(most) == 1 else None
 
     @property
     def stopped_early(self) -> str:
-        """Its words that it stopped before its length, where they are among its last."""
+        """The line, among its last, in which the run says that it stopped early; else empty."""
         return self._stopped[1] if self._stopped is not None and self._lines - self._stopped[0] < LAST_LINES else ""
 
     def in_all(self, progress: Progress, due: Due | None) -> int | None:
-        """When the run has ended. A bar tells it where its length is the trainer's own reckoning."""
+        """Steps of a run that has ended; None if unknown. A progress bar counts if its length is the trainer's own number of steps."""
         if (counted := self.counted()) is not None:
             return counted
         if self._said is not None:

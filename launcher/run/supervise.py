@@ -1,4 +1,4 @@
-"""Follows a full run to its end and tells how and why it ended. Signals pass through; nothing is left behind."""
+"""Follows a full run to its end, and returns how and why it ended. Passes signals on; leaves no process behind."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from launcher.trial.job import Job
 
 
 def follow(job: Job, child: Child, attempts: Sequence[Attempt], *, base_bytes: int, due: Due | None = None) -> Outcome:
-    """Waits for the run's end, noting its memory every half minute; ends one that stands still or diverges, as the recipe says.
+    """Waits for the run's end and records its memory every half minute. Ends a run that hangs or diverges, as the recipe says.
 
-    Raises Interrupted once a signal has ended it. When this returns no process of the run is left, and its memory is back.
-    ``attempts``: the launch's; the last is the child's. ``base_bytes``: what libraries held in the trial's process when its budget was
-    taken. ``due``: optimizer steps of the asked training.
+    Raises Interrupted once a signal has ended the run. When this returns, no process of the run is left and its memory is free again.
+    ``attempts``: all of the launch; the last is the child's. ``base_bytes``: what libraries held in the trial's process when its budget
+    was taken. ``due``: optimizer steps of the asked training; None: unknown.
     """
     files = job.folder.attempt(attempts[-1].number)
     usage = Usage(child.pid, job.budget, files.processes, base_bytes=base_bytes)
@@ -66,19 +66,19 @@ def follow(job: Job, child: Child, attempts: Sequence[Attempt], *, base_bytes: i
 
 
 def _weights(job: Job, *, since: float) -> Weights | None:
-    """What the run saved last, where its adapter knows how to look: its words may hide a loss that isn't finite."""
+    """The weights that the run saved last, if its adapter can look at them: its output may hide a loss that isn't finite."""
     with doing("looking whether the weights it saved last are finite"):
         return resuming(job.adapter).weights(folder=job.folder.path, since=since)
 
 
 def _disk(folder: Path) -> str:
-    """What is full, of the places that a training writes to; empty where none is."""
+    """Which disk is full, of those that a training writes to; empty if none is."""
     places = {folder: "its run folder", Path.cwd(): "the folder it was launched in", Path(tempfile.gettempdir()): "the temporary folder"}
     return next((f"no room is left on the disk of {what}, {place}" for place, what in places.items() if host.disk_full(place)), "")
 
 
 def _read_only(folder: Path) -> str:
-    """Why the run folder can't be written; empty where it can."""
+    """Why the run folder can't be written; empty if it can."""
     error = host.not_writable(folder)
     return f"its run folder {folder} can't be written any more: {error.strerror}" if error is not None else ""
 

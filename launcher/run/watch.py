@@ -1,4 +1,5 @@
-"""Watches a full run while it goes on: its memory, its output, its pace; ends it where it stands still or diverges. ``health`` judges."""
+"""Watches a full run (memory, output, pace) and ends it if it hangs or diverges. ``run.health``, ``run.losses`` and ``trial.silence``
+judge."""
 
 from __future__ import annotations
 
@@ -32,15 +33,15 @@ from launcher.trial.silence import Silence
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Something about the pace."""
+    """What is to be told about the run's pace."""
 
     what: str
     ends: Ended | None = None
-    """Why the run is to be ended; None: it is only told."""
+    """Why the run is to be ended; None: it goes on."""
 
 
 class Pacing:
-    """Looks each second at one attempt."""
+    """Judges the pace of one attempt, every second."""
 
     def __init__(self, job: Job, *, after_a_stall: bool = False) -> None:
         self._job = job
@@ -74,18 +75,18 @@ SAMPLE_S = 1.0
 
 
 END_GRACE_S = 5.0
-"""Between TERM and KILL for a run that autofit itself ends: what it could still save is worth nothing."""
+"""Seconds between TERM and KILL for a run that autofit itself ends: nothing it could still save is of use."""
 
 
 NEAR_LIMIT = 0.98
 
 
 POLL_S = 0.5
-"""The end of a run, and a signal, are noticed at once; waking up more often would cost the run."""
+"""Seconds between two polls. The run's end and signals are noticed at once all the same; more polls would slow the run down."""
 
 
 class RunWatch:
-    """Called at every poll; cheap. Samples memory, records a heartbeat twice a minute, and ends a run that stands still or diverges."""
+    """Called at every poll; cheap. Samples memory, records a heartbeat twice a minute, and ends a run that hangs or diverges."""
 
     def __init__(self, child: Child, job: Job, meter: RunMeter, attempts: Sequence[Attempt], *, due: Due | None = None) -> None:
         files = job.folder.attempt(attempts[-1].number)
@@ -135,7 +136,7 @@ class RunWatch:
         )  # fmt: skip
 
     def look(self, *, ended: bool = False) -> bool:
-        """What the run has said since the last look, and a line of its series; once more when it has ended. Whether it said anything."""
+        """Reads the run's new output and writes a line of its series; ``ended``: for the last time. Returns whether there was output."""
         grown = [log.look(ended=ended) for log in self._logs]
         self._meter.look(ended=ended)
         if self._losses.since != self._diverges_since:
@@ -166,7 +167,7 @@ class RunWatch:
                 self._end(found.ends, "is ended for that", grace_s=self._job.recipe.run.grace_s)
 
     def _look_at_steps(self) -> None:
-        """Tells once, as soon as it is certain, that it makes more optimizer steps than are due."""
+        """Tells once, as soon as it is certain, that the run makes more optimizer steps than are due."""
         if self._due is None or self._too_many or (made := self._steps.counted()) is None:
             return
         if course.too_many(made, self._due, times=self._times):
@@ -175,12 +176,12 @@ class RunWatch:
             self._tell_otherwise("", what)
 
     def optimizer_steps(self) -> int | None:
-        """That it has made, once it has ended."""
+        """Steps that the run has made, once it has ended; None if unknown."""
         return self._steps.in_all(self._meter.progress, self._due)
 
     @property
     def stopped_early(self) -> str:
-        """Its words at its end that it stopped before its length."""
+        """The line in which the run says that it stopped early; else empty."""
         return self._steps.stopped_early
 
     @property
@@ -189,23 +190,23 @@ class RunWatch:
         return self._meter.progress.short_of_its_length
 
     def _look_at_limit(self) -> None:
-        """Whether the run's process has nearly all of the data segments that it may have; once it has ended, as it was before."""
+        """Notes whether the run's process is close to its limit of data segments; once it has ended, the last note stays."""
         with contextlib.suppress(OSError, ValueError):
             soft, _ = resource.prlimit(self._child.pid, resource.RLIMIT_DATA)
             self.at_limit = soft != resource.RLIM_INFINITY and procfs.data_bytes(self._child.pid) >= NEAR_LIMIT * soft
 
     @property
     def not_finite(self) -> str:
-        """The run's last report of its loss, where that is not finite."""
+        """The run's last report of its loss, if that is not finite; else empty."""
         return self._losses.line
 
     @property
     def gradients(self) -> str:
-        """The run's last report of its gradients, where that is not finite."""
+        """The run's last report of its gradients, if that is not finite; else empty."""
         return self._losses.gradients
 
     def _heard(self, line: str, said: LogLine, at: float) -> None:
-        """A line of the run's; ends it where its loss has left all bounds and the recipe doesn't let it go on."""
+        """Takes in a line of the run's output. Ends the run if its loss stays not finite, unless the recipe lets it go on."""
         self._steps.heard(line, said)
         if (deviation := self._words.deviation(line)) and deviation not in self._deviations:
             self._deviations.add(deviation)
@@ -224,7 +225,7 @@ class RunWatch:
             self._child.end(grace_s=grace_s)
 
     def leaving(self, signal_name: str) -> None:
-        """A signal has been passed on to the run."""
+        """Tells that a signal was passed on to the run."""
         grace = f"has up to {self._job.recipe.run.grace_s:.0f} s to save (run.grace_s); a second signal ends it now"
         self._tell_otherwise(signal_name, grace)
 
@@ -233,15 +234,14 @@ class RunWatch:
 
 
 MOST_LINES = 2000
-"""Lines of output between two looks that are read, the last ones of a run that prints more. Reading one takes about 20 microseconds (one
-of 500 characters up to 90)."""
+"""At most this many lines are read between two looks, the last ones. A line takes about 20 microseconds (500 characters: up to 90)."""
 
 
 class Log:
     """One of the run's logs, read as it grows.
 
-    A line was printed after the last look before it came. Where several reports of a loss come at once, the run holds its words back (a
-    pipe without a flush): they may be as old as what came last before them.
+    A line gets the time of the last look before it came. If several reports of a loss come at once, the run buffers its output: they get
+    the time of the last output before them.
     """
 
     def __init__(self, path: Path, read: Callable[[str], LogLine], heard: Callable[[str, LogLine, float], None]) -> None:
@@ -251,7 +251,7 @@ class Log:
         self._looked = self._grew = time.time()
 
     def look(self, *, ended: bool = False) -> bool:
-        """Whether it has grown. ``ended``: nothing more comes, so that the last line needs no end."""
+        """Reads new lines; returns whether the file has grown. ``ended``: nothing more comes, so the last line needs no newline."""
         with contextlib.suppress(OSError), self._path.open("rb") as file:
             file.seek(self._at)
             fresh = file.read()

@@ -15,7 +15,7 @@ from launcher.shared.report import DIVIDED_BY, OWN_ACCUMULATION, SAID_ACCUMULATI
 from launcher.trial.trial import Trial
 
 _TELLING = (Kind.FITS, Kind.ALTERED, Kind.OUT_OF_MEMORY, Kind.SPILLED, Kind.VACUOUS)
-"""Verdicts of trials that came far enough to show the batch."""
+"""Verdicts of trials that really ran the command, so that the batch they showed counts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
