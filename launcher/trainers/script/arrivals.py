@@ -25,7 +25,7 @@ from launcher.trainers.script.spelling import LOADER, OUTSIDE
 
 LONGEST_S = 300.0
 _INSIDE = "launcher.trainers.script.inside.look"
-_TRAINS = re.compile(r"^\s*(?:import|from)\s+(torch|lightning|pytorch_lightning|accelerate|transformers)\b", re.MULTILINE)
+_TRAINS = re.compile(r"^\s*(?:import|from)\s.*\b(torch|lightning|pytorch_lightning|accelerate|transformers)\b", re.MULTILINE)
 _TAIL = 300
 
 
@@ -59,7 +59,7 @@ def in_source(words: Sequence[str], script: Path, value: str) -> Source:
     if loader.place and script.suffix == notebooks.SUFFIX:
         return Source({}, {})  # the file of a cell has another name in each run
     spelling = f"{LOADER}:{loader.place}" if loader.place else OUTSIDE
-    source = f"{_said_by([place] if place is not None else [], 1)}DataLoader, {written(loader.at, loader.line)}"
+    source = f"{_said_by([place] if place is not None else [])}DataLoader, {written(loader.at, loader.line)}"
     belief = Belief(wheel="micro_batch", value=loader.batch, spelling=spelling, source=source)
     lengths = source_values.lengths(place) if place is not None and place.held_in else {}
     return _with_trainer(Source({"micro_batch": belief}, lengths), trainer)
@@ -89,7 +89,7 @@ def _of_look(words: Sequence[str], script: Path) -> Source:
         return _of_value(place, kept)
     lengths = source_values.lengths(place) if place is not None and place.held_in and not place.in_data else {}
     file = Path(found["file"])
-    source = f"{_said_by(places, len(found['places']))}DataLoader, {file.name} line {found['line']}"
+    source = f"{_said_by(places, found['places'])}DataLoader, {file.name} line {found['line']}"
     belief = Belief(wheel="micro_batch", value=batch, spelling=f"{LOADER}:{file.name}:{found['line']}", source=source)
     return Source({"micro_batch": belief}, lengths)
 
@@ -107,12 +107,12 @@ def _by_hand(place: Place) -> Source:
     return found._replace(beliefs={"accumulation": outside, **found.beliefs})
 
 
-def _said_by(places: Sequence[Place], marks: int) -> str:
+def _said_by(places: Sequence[Place], marks: Sequence[str] = ()) -> str:
     """What the batch was written as, in the words of the file."""
-    if not places:
-        return ""
-    said = "; ".join(map(str, places))
-    return f"worked out of {said}; it arrives at " if marks > 1 else f"{said}; it arrives at "
+    if len(marks) > 1:
+        lines = dict.fromkeys(source_values.line_of(mark) for mark in marks)
+        return f"worked out of {', '.join(lines)}; it arrives at "
+    return f"{places[0]}; it arrives at " if places else ""
 
 
 def _looked(words: Sequence[str]) -> dict[str, Any]:

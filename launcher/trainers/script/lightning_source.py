@@ -11,7 +11,7 @@ from launcher.adapter.python_source import Constants, parsed
 from launcher.adapter.recognised import Belief
 from launcher.trainers.script.spelling import CALL, LIGHTNING
 
-_IMPORTED = re.compile(r"^\s*(?:import|from)\s+(?:lightning|pytorch_lightning)\b", re.MULTILINE)
+_IMPORTED = re.compile(r"^\s*(?:import|from)\s.*\b(?:lightning|pytorch_lightning)\b", re.MULTILINE)
 
 
 def accumulation(files: Iterable[Path]) -> Belief | None:

@@ -110,6 +110,15 @@ def beside(place: Place) -> Mapping[str, Place]:
     return found
 
 
+def line_of(mark: str) -> str:
+    """Where a marked number stands, in words."""
+    path, _, key = mark.partition("#")
+    if key:
+        return f"{key} of {short(Path(path))}"
+    file, line, _ = path.rsplit(":", 2)
+    return written(Path(file), int(line))
+
+
 def _kept_with(place: Place) -> list[Place]:
     """The values of the same dict, class or file; none of a notebook, whose cells are compiled by others."""
     if place.file.suffix == notebooks.SUFFIX:

@@ -165,7 +165,18 @@ def in_a_loop(frame: Any) -> bool:
     return True
 
 
+_WRAPS_LOADERS = ("lightning.fabric.utilities.data", "lightning_fabric.utilities.data")
+
+
+def maker(frame: Any) -> Any:
+    """The frame that makes a loader, behind those of Lightning, which puts itself around every loader's ``__init__``."""
+    while frame.f_back is not None and frame.f_globals.get("__name__") in _WRAPS_LOADERS:
+        frame = frame.f_back
+    return frame
+
+
 def is_made_at(place: str, frame: Any) -> bool:
     """Whether a loader that is being made by ``frame`` stands in the source at ``train.py:31``; the line is that where its call begins."""
     file, _, line = place.rpartition(":")
+    frame = maker(frame)
     return bool(os.path.basename(frame.f_code.co_filename) == file and frame.f_lineno == int(line))

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from .....worker.after_import import Hook
+from ...native.loaders import maker
 from . import marks
 
 FOUND = "found.json"
@@ -42,7 +43,7 @@ class Arriving:
 
     def _making(self, make: Callable[..., Any]) -> Callable[..., Any]:
         def made(this: Any, dataset: Any, batch_size: Any = 1, *args: Any, **kwargs: Any) -> None:
-            self._made[id(this)] = {**_place(sys._getframe(1)), "places": sorted(marks.places(batch_size))}
+            self._made[id(this)] = {**_place(maker(sys._getframe(1))), "places": sorted(marks.places(batch_size))}
             self._kept.append(this)
             plain = int(batch_size) if isinstance(batch_size, marks.Marked) else batch_size
             make(this, dataset, plain, *args, **kwargs)

@@ -20,11 +20,11 @@ CONFIG = {
     "model_name": "models/breeze",
     "data_dir": "data",
     "output_dir": "./whisper-breeze",
-    "batch_size": 8,
-    "gradient_accumulation_steps": 2,
+    "batch_size": 16,
+    "gradient_accumulation_steps": 1,
     "learning_rate": 5e-6,
-    "max_steps": 6,
-    "eval_steps": 3,
+    "max_steps": 4,
+    "eval_steps": 2,
 }
 
 processor = WhisperProcessor.from_pretrained(CONFIG["model_name"])
