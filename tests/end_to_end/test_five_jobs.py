@@ -56,7 +56,7 @@ CASES = {
     ),
     "whisper": Job(
         folder="whisper", command=("python", "scripts/train_breeze.py"), asked={"micro_batch": 16, "val_micro_batch": 16},
-        effective_batch=16, memory="110MiB", leaves=("whisper-breeze/",), said=("Seq2SeqTrainingArguments",),
+        effective_batch=16, memory="106MiB", leaves=("whisper-breeze/",), said=("Seq2SeqTrainingArguments",),
     ),
     "separator": Job(
         folder="separator", command=("python", "training/train.py", "--config", "configs/short.yaml"),
