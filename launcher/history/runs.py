@@ -244,7 +244,7 @@ def find(said: str) -> Path:
     for path in (Path(said), ROOT / said):
         if is_run(path):
             return path.resolve()
-    path = Path(said)
+    path = next((one for one in (Path(said), ROOT / said) if one.exists()), Path(said))
     if path.exists():
         found = "is a file" if path.is_file() else "is a folder, but no run of autofit's: it has no trials/ and events.jsonl"
         raise BadInput([Fault(key="", where=said, found=f"it {found}", cure=_cure(path))])
@@ -255,7 +255,7 @@ def _cure(path: Path) -> str:
     below = [one.name for one in sorted(path.iterdir()) if is_run(one)] if path.is_dir() else []
     if below:
         return f"It holds runs: name one, such as {path / below[-1]}; `autofit runs {path}` lists them."
-    known = [one.name for one in sorted(ROOT.iterdir())] if ROOT.is_dir() else []
+    known = [one.name for one in sorted(ROOT.iterdir()) if is_run(one)] if ROOT.is_dir() else []
     return f"{did_you_mean(path.name, known)}`autofit runs` lists what there is."
 
 

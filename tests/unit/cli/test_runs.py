@@ -125,10 +125,12 @@ def test_what_is_no_run_is_refused_in_words(tmp_path: Path, monkeypatch: pytest.
     path = ended(Path("runs/autofit"), "done")
     assert runs.find(path.name) == runs.find(str(path)) == path == runs.newest()
     (tmp_path / "notes.txt").write_text("")
+    Path("runs/autofit/other").mkdir()
     for said, words in {
         "nowhere": "there is no such folder",
         path.name[:-1] + "x": f"Did you mean {path.name!r}",
         "notes.txt": "it is a file",
+        "other": "it is a folder, but no run of autofit's",
         str(tmp_path): "no run of autofit's",
         "runs/autofit": f"It holds runs: name one, such as runs/autofit/{path.name}",
     }.items():
