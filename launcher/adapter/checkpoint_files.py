@@ -1,6 +1,6 @@
 """Tells what is wrong with a saved file or folder, by its own checksums and lengths. Standard library only.
 
-Nothing is unpickled: a person's script may have pickled anything, under any Python. The steps of a pickle are only read.
+Nothing is unpickled, since a script may have pickled anything: the opcodes of a pickle are only read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 def fault(path: Path) -> str:
-    """Why ``path`` can't be gone on from, in words; empty where nothing speaks against it."""
+    """Why ``path`` can't be used to resume, in words; empty if nothing speaks against it."""
     try:
         if path.is_dir():
             files = [file for file in sorted(path.rglob("*")) if file.is_file()]
@@ -30,7 +30,7 @@ MOST_BYTES = 2**20
 
 
 def zeros_at_end(path: Path, *, most_bytes: int = MOST_BYTES) -> int:
-    """How many zeros a file ends with, ``most_bytes`` being as good as more; 0 where there is none."""
+    """Number of zero bytes at the end of a file, at most ``most_bytes``; 0 if there is no file."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - most_bytes))
@@ -63,11 +63,11 @@ def _file_fault(path: Path) -> str:
 _PICKLED = b"\x80"
 """How a pickle begins, from protocol 2 on."""
 MOST_STEPS = 1_000_000
-"""What is longer isn't read to its end: nothing is said against it."""
+"""Opcodes read of a pickle at most; a longer one is taken to be intact."""
 
 
 def _pickle_fault(path: Path) -> str:
-    """A pickle that was cut off has no end, and what is none has steps that there aren't."""
+    """Why a file is no whole pickle: it has no end, or opcodes that don't exist; empty if it is one."""
     with path.open("rb") as file:
         try:
             deque(islice(pickletools.genops(file), MOST_STEPS), maxlen=0)

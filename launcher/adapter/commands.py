@@ -1,4 +1,4 @@
-"""What an adapter says of a rung as plain values: commands, what a trial needs, checkpoints."""
+"""Values that adapters return: a command to run, the plan of a trial, a checkpoint; and helpers that build commands."""
 
 from __future__ import annotations
 
@@ -31,60 +31,60 @@ class Command:
 
 
 def script_among(words: Iterable[str]) -> str | None:
-    """The first of a command's words that is a Python file's name; None where there is none."""
+    """The first word of a command that names a Python file; None if there is none."""
     return next((word for word in words if word.endswith(".py") and not word.startswith("-")), None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrialPlan:
-    """What the child of one trial is told, beside what every trial is told."""
+    """What an adapter adds to the orders of a trial's child."""
 
     module: str
     """Dotted name of the worker module whose ``run(job, recorder)`` is this trainer's trial."""
     payload: Mapping[str, Any]
-    """The trainer's own words for this rung, as JSON."""
+    """JSON value that the module gets: the rung in the trainer's own terms."""
     expects: Mapping[str, Value] = field(default_factory=dict)
-    """What must be observed, for wheels whose value is not what the trainer is told (an "at most", say)."""
+    """Values that the trial must observe in place of the rung's own, for wheels that the trainer gets in another form."""
     env: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint:
-    """A whole checkpoint of a run: it was loaded, or held against its own checksums, and its weights are finite as far as that was seen."""
+    """An intact checkpoint of a run: it was loaded or its checksums match, and no weight that was looked at is not finite."""
 
     path: Path
     done: float
     """How far it has come, in ``unit``."""
     unit: str
-    """"epochs" or "steps"; of a script, whose checkpoints can't be read, "seconds": when it was written."""
+    """"epochs" or "steps"; for a script, whose checkpoints can't be read, "seconds" (the time when it was written)."""
     finished: bool = False
-    """All of the training is done; what is left is the trainer's own end: the last evaluation."""
+    """The training itself is done; only the trainer's own end is left (the last evaluation)."""
 
     def __str__(self) -> str:
         return f"{self.path} ({self.done:g} {self.unit})" if self.unit != "seconds" else str(self.path)
 
 
 def absolute(path: str) -> str:
-    """An absolute path, where it is one of this machine: a native command works from anywhere."""
+    """The absolute path if ``path`` exists on this machine, else as it is: a native command must work from any folder."""
     local = Path(path).expanduser()
     return str(local.absolute()) if local.exists() else path
 
 
 def copies(names: Sequence[str], *, of: Path, to: Path) -> dict[Path, str]:
-    """The files of those names in the folder ``of``, to be written to the folder ``to``: what a run folder needs of an adapter's own."""
+    """Reads the files ``names`` of folder ``of``. Returns path in folder ``to`` -> text, for ``Command.files``."""
     return {to / name: (of / name).read_text(encoding="utf-8") for name in names}
 
 
 def budgeted(command: Command, budget: Budget, *, imports: Sequence[str]) -> Command:
-    """The same program inside ``launcher.worker.budgeted``, which imports what the trial imported, takes the budget and runs it."""
+    """The same program, started by ``launcher.worker.budgeted``, which imports what the trial imported, takes the budget and runs it."""
     argv = command.argv[1:] if command.argv[0] in (sys.executable, "python", "python3") else command.argv
     return held_by("launcher.worker.budgeted", replace(command, argv=argv), budget, "--imports", ",".join(imports))
 
 
 def held_by(module: str, command: Command, budget: Budget, *options: str) -> Command:
-    """The command behind a module of autofit's that takes ``--device``, ``--device-uuid``, ``--idle-free`` and ``--bytes`` first.
+    """The command, started by a module of autofit's that takes ``--device``, ``--device-uuid``, ``--idle-free`` and ``--bytes``.
 
-    ``budget.free_bytes`` must be what is free on the card now (``run.start`` looks again).
+    ``budget.free_bytes`` must be what is free on the card now (``run.start`` asks again).
     """
     card = ("--device-uuid", budget.uuid, "--idle-free", str(budget.free_bytes)) if budget.kind == "cuda" else ()
     limits = ("--device", budget.kind, *card, "--bytes", str(budget.budget_bytes))

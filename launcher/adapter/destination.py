@@ -9,7 +9,7 @@ from launcher.errors import Fault
 
 
 def destination_faults(key: str, folder: Any) -> list[Fault]:
-    """A folder that is named under ``trainer.args`` and isn't empty is never trained into. ``key``: its name there."""
+    """A fault if ``folder`` (``trainer.args.KEY``) isn't empty: nothing is ever trained into such a folder."""
     if not isinstance(folder, str) or not Path(folder).is_dir() or not any(Path(folder).iterdir()):
         return []
     cure = "Name a new folder, or leave it out: the run folder is used."

@@ -10,32 +10,32 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inputs:
-    """All that decides what a trial needs beside the recipe's own words, the machine and the installed packages.
+    """Everything that decides how much memory a trial needs, beyond the recipe, the machine and the installed packages.
 
-    A fit is kept, and used again without a trial, only while none of it has changed: what is left out here may kill a run.
+    A kept fit is used only while none of this has changed. An input that is left out here may let a wrong fit be used.
     """
 
     data: Sequence[Path] = ()
-    """Files and folders that are trained on; of a folder everything counts."""
+    """Files and folders of training data; everything in a folder counts."""
     models: Mapping[str, Path | None] = field(default_factory=dict)
-    """Model of the ladder -> its file or folder; None where it isn't here yet."""
+    """Model of the ladder -> its file or folder; None if it isn't on this machine yet."""
     texts: Sequence[Path] = ()
-    """Settings, told by their content."""
+    """Files of settings, compared by content."""
     code: Sequence[Path] = ()
-    """Files and folders of code that is the person's own."""
+    """Files and folders of the user's own code."""
     written: Sequence[Path] = ()
-    """Places below ``code`` that runs write to."""
+    """Places below ``code`` that runs write to; they don't count."""
     packages: Sequence[Path] = ()
     """Folders of installed packages that people may have edited."""
     program: str = ""
-    """The program whose environment counts; empty: the launcher's own."""
+    """The program whose environment's packages count; empty: the launcher's own environment."""
     more: Mapping[str, str] = field(default_factory=dict)
-    """Anything else, in words."""
+    """Name -> value of anything else, as text."""
     unknown: str = ""
-    """Why it can't be told, in words: no fit is kept then."""
+    """Why the inputs can't be known; then no fit is kept. Empty: they are known."""
 
 
 def package_folder(name: str) -> Path | None:
-    """The folder of an installed package, which is not imported."""
+    """The folder of an installed package, without importing it; None if it isn't installed."""
     spec = find_spec(name)
     return Path(spec.origin).parent if spec is not None and spec.origin else None

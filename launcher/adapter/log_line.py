@@ -1,7 +1,7 @@
-"""Reads what one line of a full run's output says: how far it is, whether its loss and gradients are finite. Pure.
+"""Reads one line of a full run's output: how far the run is, whether its loss and gradients are finite. Pure.
 
-``read`` knows what most training loops print, the table of YOLO trainings and their many forks included. An adapter's ``read_log`` knows
-more of its own trainer's lines.
+``read`` knows what most training loops print, including the table of YOLO trainings and their forks. An adapter's ``read_log`` adds what
+only its trainer prints.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from launcher.shared.memory_failures import Source
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogLine:
-    """What one line says. A field that is not given: the line says nothing of it."""
+    """What one line says. None, or an empty text: the line says nothing about it."""
 
     progress: Progress
     """How far the run has come, this line included."""
     loss_finite: bool | None = None
     """Whether the training loss that the line reports is a finite number."""
     loss_of: str = ""
-    """What the report is about: reports about the same thing (an epoch) count once. Each report about nothing named counts."""
+    """What the loss is about (an epoch, say): several reports about the same count once. Empty: each report counts."""
     gradients_finite: bool | None = None
     """Whether the norm of the gradients that the line reports is a finite number."""
     optimizer_steps: int | None = None
-    """That the run has made in all, by its own last word."""
+    """Optimizer steps that the run has made in all, as it prints them at its end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainerWords:
-    """What a trainer's messages mean, as regular expressions, and its own cures. PyTorch's, CUDA's and common messages are known."""
+    """What a trainer's messages mean, as regular expressions. Messages of PyTorch and CUDA and common ones are known already."""
 
     out_of_memory: str = ""
-    """It has lost something to memory, and goes on."""
+    """The trainer lost something to memory and goes on."""
     diverged: str = ""
-    """It has ended because its loss or its weights are not finite."""
+    """The trainer ended because its loss or its weights are not finite."""
     deviations: Mapping[str, str] = field(default_factory=dict)
-    """Expression -> how it goes on otherwise than asked, to be told at once."""
+    """Expression -> how the trainer deviates from what was asked; told as soon as it is printed."""
     cures: Mapping[Source, str] = field(default_factory=dict)
     """Source of a memory failure -> which of the trainer's own settings prevents it."""
 
@@ -49,18 +49,18 @@ class TrainerWords:
         return bool(self.out_of_memory and re.search(self.out_of_memory, line))
 
     def divergence(self, text: str) -> str:
-        """The first line in which the trainer says that it has diverged; empty where none does."""
+        """The first line in which the trainer says that it has diverged; empty if there is none."""
         if not self.diverged:
             return ""
         return next((line.strip()[:400] for line in text.splitlines() if re.search(self.diverged, line)), "")
 
     def deviation(self, line: str) -> str:
-        """How the trainer goes on otherwise than asked, by what it says; empty where it doesn't."""
+        """How the trainer deviates from what was asked, by this line; empty if it doesn't."""
         return next((what for expression, what in self.deviations.items() if re.search(expression, line)), "")
 
 
 def joined(words: Iterable[TrainerWords]) -> TrainerWords:
-    """The words of several trainers: a command of a person's may run any of them."""
+    """The words of several trainers together: a user's command may run any of them."""
     every = list(words)
     sources = dict.fromkeys(source for one in every for source in one.cures)
     return TrainerWords(
@@ -80,7 +80,7 @@ _NOT_FINITE = re.compile(r"[-+]?(nan|inf(inity)?)", re.IGNORECASE)
 
 
 def read(line: str, known: Progress) -> LogLine:
-    """What most training loops' lines say. ``known``: how far the run had come before."""
+    """Reads a line as most training loops print it. ``known``: how far the run had come before."""
     plain = ANSI.sub("", line)
     said = progress.read(plain)
     norm = _GRADIENTS.search(plain)

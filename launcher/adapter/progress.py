@@ -1,6 +1,6 @@
 """Reads from a trainer's output how far the run has come. Pure: ``read`` knows what most loops print, adapters know more.
 
-What is known comes in pieces: a progress bar tells the step, another line the epoch or the loss. ``Progress.then`` puts them together.
+One line tells only a part: a progress bar the step, another line the epoch or the loss. ``Progress.then`` puts them together.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ TRAIN, VALIDATE = "train", "validate"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """How far a run has come; None is what nobody has told."""
+    """How far a run has come. None: no line has told it."""
 
     phase: str | None = None
     """``TRAIN`` or ``VALIDATE``."""
     epoch: float | None = None
-    """The epoch that the run is in, from 1, where ``step`` counts within it; else epochs done, fractions included."""
+    """If ``step`` counts within an epoch: the current epoch, from 1. Otherwise: epochs done, with fractions."""
     epochs: float | None = None
     step: int | None = None
-    """As the trainer counts: micro-batches of an epoch, or optimizer steps of the whole run."""
+    """In the trainer's own count: micro-batches of an epoch, or optimizer steps of the whole run."""
     steps: int | None = None
     asked_steps: int | None = None
-    """Steps of the whole run by what its command asks for, where no line tells ``steps``."""
+    """Steps of the whole run as its command asks for them, if no line tells ``steps``."""
     of_epoch: bool = False
-    """``step`` and ``steps`` are of one epoch."""
+    """True: ``step`` and ``steps`` count within one epoch."""
     loss: float | None = None
     """The trainer's own training loss; may be nan or inf."""
     batch: int | None = None
@@ -39,7 +39,7 @@ class Progress:
 
     @property
     def done(self) -> float | None:
-        """The part of the run that is behind it, 0 to 1."""
+        """Fraction of the run that is done, 0 to 1; None if unknown."""
         part = self.step / self.steps if self.step is not None and self.steps else None
         if part is not None and not self.of_epoch:
             return min(1.0, part)
@@ -67,7 +67,7 @@ class Progress:
         return f"epoch {self.epoch:g} of {self.epochs:g}"
 
     def then(self, later: Progress | None) -> Progress:
-        """Together with what a later line has said. Steps in validation are nobody's: those of training stay."""
+        """This progress, updated by a later line. Steps of a validation are ignored; those of training stay."""
         if later is None:
             return self
         said = self._of_epochs(later)
@@ -85,7 +85,7 @@ class Progress:
         return replace(self, **said)
 
     def _of_epochs(self, later: Progress) -> dict[str, Any]:
-        """What a later line says, its epoch counted from 1. Of epochs 0/9 to 9/9 there are ten, of 0/10 to 9/10 as well."""
+        """The epoch fields of a later line, counted from 1. Epochs 0/9 to 9/9 are ten, and so are 0/10 to 9/10."""
         names = ("phase", "epoch", "epochs", "loss", "batch", "from_zero")
         said: dict[str, Any] = {name: value for name in names if (value := getattr(later, name)) is not None}
         if later.epoch is not None and said.get("from_zero", self.from_zero):
@@ -95,7 +95,7 @@ class Progress:
         return said
 
     def _another_pass(self, later: Progress) -> bool:
-        """A bar without a word, and shorter than training's: a validation."""
+        """Whether a bar without words, shorter than training's, belongs to a validation."""
         return bool(later.epoch is None and self.steps and later.steps and later.steps < self.steps)
 
 
@@ -148,10 +148,9 @@ _IN_ALL = re.compile(r"(?:^|[-{(,\[;'\"|]|\b(?:num|number of|total|max|maximum)[
 
 
 def read(line: str) -> Progress | None:
-    """What most training loops' lines say: drawn bars with a count, ``epoch 3/10``, ``step 40``, ``loss 0.12``. None where it is none of
-    that.
+    """Reads a line as most training loops print it: progress bars, ``epoch 3/10``, ``step 40``, ``loss 0.12``. None for any other line.
 
-    A loss is of training unless its own word says otherwise; bars of other work (loading, tokenizing) are nobody's progress.
+    A loss counts as training's unless its name says otherwise. Bars of other work (loading, tokenizing) are ignored.
     """
     line = ANSI.sub("", line) if "\x1b" in line else line
     bar, its_loss = _bar(line), loss(line)
@@ -214,9 +213,9 @@ def _step(line: str, *, told: bool) -> re.Match[str] | None:
 
 
 def loss(line: str) -> float | None:
-    """The training loss that a line tells; None where it tells none, or only that of a validation.
+    """The training loss in a line; None if there is none, or only that of a validation.
 
-    The loss itself (``loss``, ``train_loss``) comes before one of its parts or a mean of it (``box_loss``), which only counts as a number.
+    The whole loss (``loss``, ``train_loss``) is preferred to one of its parts (``box_loss``).
     """
     part = None
     for match in _LOSS.finditer(line):

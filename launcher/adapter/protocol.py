@@ -1,10 +1,10 @@
-"""The seam between autofit and a trainer. An adapter translates; it never runs, searches, judges or supervises.
+"""The interface between autofit and a trainer. An adapter translates; it never runs, searches, judges or supervises.
 
-Adding a trainer is one folder (or one installed package) with a class that inherits ``Adapter``, named in the entry-point group
-``autofit.adapters``; ``launcher.trainers.suite`` says what it owes and tests it.
+To add a trainer, write a class that inherits ``Adapter``, in a folder or an installed package, and name it in the entry-point group
+``autofit.adapters``. ``launcher.trainers.suite`` tests what it must do.
 
-Whatever an adapter may leave out has a body in the class that it inherits. A whole ability is a class of its own, to be inherited beside
-``Adapter``: ``Resumes``, ``Proves``, ``OwnWords`` and ``Traceable``. An adapter has one exactly if it is an instance of it (``ability``).
+Methods that an adapter may leave out have a body here. Optional abilities are classes of their own, inherited beside ``Adapter``:
+``Resumes``, ``Proves``, ``OwnWords`` and ``Traceable``. An adapter has an ability if it is an instance of its class (``ability``).
 """
 
 from __future__ import annotations
@@ -31,25 +31,24 @@ from launcher.machine.devices import Budget
 from launcher.shared.report import TrialReport
 
 NOT_FINITE = "its weights are not finite"
-"""What is wrong with a checkpoint that a diverged training has saved, as people read it."""
+"""Why a checkpoint of a diverged training can't be used, for people."""
 
 A = TypeVar("A")
 
 
 class Adapter(ABC):
-    """One trainer's translator, bound to one recipe: a rung in the trainer's own words, and its results back.
+    """Translates between autofit and one trainer: rungs into the trainer's own terms, its output and results back.
 
-    The class says what it knows of any recipe; an instance is made for one and answers for that. No method depends on another
-    having been called before it.
+    Class attributes hold for any recipe; an instance is bound to one recipe. No method depends on another having been called.
     """
 
     name: ClassVar[str]
-    """As it stands in ``trainer.adapter``, and in the entry point."""
+    """Its name in ``trainer.adapter`` and in the entry point."""
     wheels: ClassVar[Mapping[str, WheelSpec]]
     general: ClassVar[bool] = False
-    """True: any command is taken for this trainer's; it is asked only where no other adapter knows one."""
+    """True: the adapter takes any command, so it is asked only if no other adapter recognises it."""
     words: ClassVar[TrainerWords] = TrainerWords()
-    """What the trainer's own messages mean."""
+    """What the trainer's messages mean."""
     recipe: Recipe
 
     def __init__(self, recipe: Recipe) -> None:
@@ -57,9 +56,9 @@ class Adapter(ABC):
 
     @classmethod
     def recognise(cls, words: Sequence[str]) -> Understood | None:
-        """What a command line of a person's amounts to; None where it is none of this trainer's.
+        """What a user's command line asks for; None if it isn't one of this trainer's.
 
-        Raises BadInput where it is this trainer's and trains nothing, or can't be followed.
+        Raises BadInput if it is this trainer's but doesn't train, or can't be followed.
         """
         return None
 
@@ -70,35 +69,36 @@ class Adapter(ABC):
 
     @abstractmethod
     def check(self) -> list[Fault]:
-        """Everything wrong with the recipe's trainer arguments and data, found without running anything. Writes nothing."""
+        """All faults of the recipe's trainer arguments and data. Runs nothing and writes nothing."""
 
     @abstractmethod
     def accumulation(self) -> int:
-        """Gradient accumulation steps of the asked configuration, where the recipe doesn't say."""
+        """Gradient accumulation steps of the asked configuration, if the recipe doesn't say."""
 
     def world_size(self) -> int:
-        """Processes that train together, each with a micro-batch of its own, as far as the recipe tells; trials see how many there were."""
+        """Processes that train together, each with its own micro-batch, by the recipe. Trials see how many there really are."""
         return 1
 
     def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
-        """What this trainer can fall back to from ``asked``, best first, down to ``floor`` (smaller models, say); empty where it
-        knows nothing. Raises ValueError, in words, for a floor that means nothing to it.
+        """Values below ``asked`` that this trainer knows for a wheel (smaller models, say), best first, down to ``floor``; may be empty.
+
+        Raises ValueError, with a sentence for people, if ``floor`` means nothing for that wheel.
         """
         return ()
 
     def notes(self) -> Sequence[str]:
-        """What a person should know before anything is tried (weights that will be trained from scratch, say)."""
+        """Sentences that a user should read before the first trial (a model starts without pretrained weights, say)."""
         return ()
 
     def unavailable(self) -> Mapping[str, str]:
-        """Wheels that the installed version of the trainer doesn't turn truthfully, each with why; they stay as asked.
+        """Wheels that don't work with the installed version of the trainer, each with why. They stay as asked.
 
-        Raises BadInput where no truthful trial is possible with it at all.
+        Raises BadInput if that version can't be used at all.
         """
         return {}
 
     def inputs(self, ladder: Ladder) -> Inputs:
-        """All that its trials depend on, so that a fit can be kept."""
+        """Everything that its trials depend on, so that a fit can be kept."""
         return Inputs(unknown=f"the adapter {self.name} doesn't say what its trials hang on")
 
     def edit(self, rung: Rung) -> str:
@@ -106,39 +106,41 @@ class Adapter(ABC):
         return ""
 
     def fetch(self, rung: Rung) -> Command | None:
-        """What must be downloaded before this rung can be tried without a network; None where everything is here."""
+        """The command that downloads what this rung needs, since trials use no network; None if everything is here."""
         return None
 
     @abstractmethod
     def trial(self, rung: Rung, budget: Budget, *, folder: Path, cache: Path) -> TrialPlan:
-        """The trial of one rung. ``folder`` is the trial's own, ``cache`` is shared by all trials of a launch."""
+        """How one rung is tried. ``folder``: the trial's own. ``cache``: shared by all trials of a launch."""
 
     @abstractmethod
     def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
-        """The full run at ``rung``, as the trainer's own native command. ``folder`` is the launch's own."""
+        """The full run at ``rung``, as the trainer's own native command. ``folder``: the run folder."""
 
     @abstractmethod
     def held(self, command: Command, budget: Budget, *, folder: Path) -> Command:
-        """The same full run, held to ``budget`` where the device itself wouldn't (a smaller card, a CPU's budget). See ``budgeted``."""
+        """The full run's command, held to ``budget`` where the device itself doesn't limit it (an emulated smaller card, a CPU). See
+        ``budgeted``.
+        """
 
     def read_log(self, line: str, known: Progress, *, rung: Rung) -> LogLine:
-        """What one more line of the full run's output says; ``known`` is how far the run had come before it.
+        """Reads one more line of the full run's output. ``known``: how far the run had come before it.
 
-        As it stands here, what most loops print (``log_line.read``).
+        This implementation reads what most training loops print (``log_line.read``).
         """
         return log_line.read(line, known)
 
     @abstractmethod
     def results(self, *, folder: Path) -> Mapping[str, Any]:
-        """What the finished run achieved, read from what the trainer wrote: metrics, where the checkpoints lie."""
+        """Results of a finished run, read from the trainer's files: metrics, paths of checkpoints."""
 
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
-        """Estimated time of the full run, from the trial's step times; None where the trial can't say."""
+        """Estimated seconds of the full run, from the trial's step times; None if unknown."""
         return None
 
 
 def ability(adapter: object, kind: type[A]) -> A | None:
-    """The adapter, where it has that ability: ``Proves``, ``OwnWords``, ``Resumes``, ``Traceable``."""
+    """The adapter if it has that ability (``Proves``, ``OwnWords``, ``Resumes``, ``Traceable``), else None."""
     return adapter if isinstance(adapter, kind) else None
 
 
@@ -155,62 +157,64 @@ class Weights:
 
 
 class Resumes:
-    """What an adapter adds whose trainer can go on from a checkpoint; as it stands here, for one that can't.
+    """For adapters whose trainer can resume from a checkpoint. The bodies here are those of a trainer that can't.
 
-    An adapter of somebody else's needs none of it: its runs are told how they failed, and begun anew only where the recipe lets them
-    (``recover.allow_restart``).
+    An adapter without this ability is fine: its failed runs are reported, and start from the beginning only with ``recover.allow_restart``.
     """
 
     def keeps(self) -> frozenset[str] | None:
-        """Wheels that may be turned with a checkpoint still loadable, at the same effective batch and schedule; None: this trainer can't
-        go on from one."""
+        """Wheels that may change with a checkpoint still loadable, at the same effective batch and schedule; None: it can't resume."""
         return None
 
     def checkpoints(self, *, folder: Path) -> Sequence[Checkpoint]:
-        """The whole checkpoints that a run in ``folder`` has left, newest first; torn and corrupt ones are passed over."""
+        """Intact checkpoints that a run left in ``folder``, newest first; damaged ones are left out."""
         return ()
 
     def spoiled(self, *, folder: Path) -> Mapping[Path, str]:
-        """What lies there beside as a checkpoint and can't be gone on from (torn, corrupt, weights that aren't finite), newest first, each
-        with why. Asked only where ``checkpoints`` gives nothing: a run that has saved something is not begun anew without a word."""
+        """Checkpoints in ``folder`` that can't be used (torn, corrupt, weights not finite), newest first, each with why.
+
+        Asked only if ``checkpoints`` is empty: a run that has saved something must not start from the beginning unasked.
+        """
         return {}
 
     def weights(self, *, folder: Path, since: float) -> Weights | None:
-        """The weights that the run saved last, after ``since`` (seconds since 1970), for one whose words may hide a loss that isn't finite;
-        None where it has saved none, or nothing can be seen of them."""
+        """The weights that the run saved last, after ``since`` (seconds since 1970); its output may hide a loss that isn't finite.
+
+        None if it saved none, or they can't be looked at.
+        """
         return None
 
     def saved(self, *, folder: Path) -> Sequence[Path]:
-        """What lies there as a checkpoint, newest first, whole or not: a look at names, for words in which there is no time to load any."""
+        """Everything in ``folder`` that looks like a checkpoint, newest first, intact or not. Only names are looked at, so it is quick."""
         return [one.path for one in self.checkpoints(folder=folder)]
 
     def resume(self, rung: Rung, checkpoint: Checkpoint, budget: Budget, *, folder: Path, attempt: int) -> Command:
-        """The full run at ``rung``, going on from ``checkpoint`` into the same folder, with the same effective batch and schedule.
+        """The full run at ``rung``, resumed from ``checkpoint`` in the same folder, with the same effective batch and schedule.
 
-        ``attempt`` numbers what it writes for that.
+        ``attempt``: number of the attempt, for the names of files it writes.
         """
         raise NotImplementedError
 
     def workers(self) -> int | None:
-        """Data loader workers as asked; None where that isn't known, or ``with_workers`` can't change it."""
+        """Data loader workers as asked; None if unknown, or if ``with_workers`` can't change them."""
         return None
 
     def with_workers(self, command: Command, workers: int) -> Command:
-        """The same run with so many loader workers."""
+        """The same run with ``workers`` data loader workers."""
         return command
 
     def put_aside(self, *, folder: Path, attempt: int) -> None:
-        """Before a run begins anew: what attempt ``attempt`` wrote is moved out of its way, nothing removed."""
+        """Moves what attempt ``attempt`` wrote out of the way, before a run starts from the beginning. Removes nothing."""
         aside(folder / "run", attempt)
 
 
 def resuming(adapter: object) -> Resumes:
-    """How this adapter's runs are gone on from."""
+    """The adapter's ability to resume; one that can't resume if it has none."""
     return ability(adapter, Resumes) or Resumes()
 
 
 def aside(place: Path, attempt: int) -> None:
-    """Renames what an attempt wrote to ``NAME.attempt-N``."""
+    """Renames a file or folder that an attempt wrote to ``NAME.attempt-N``."""
     if place.exists():
         place.rename(place.with_name(f"{place.name}.attempt-{attempt}"))
 
@@ -220,64 +224,81 @@ def aside(place: Path, attempt: int) -> None:
 
 
 class Proves:
-    """What an adapter adds whose full run can be made small and held against itself in another layout (``launcher.trial.proof``);
-    as it stands here, for one whose full run takes any micro-batch. An adapter of somebody else's needs none."""
+    """For adapters whose full run can be made small and compared in several layouts, micro-batch x accumulation (``launcher.trial.proof``).
+
+    The bodies here suit a trainer whose full run takes any micro-batch. An adapter may do without this ability.
+    """
 
     def small(self, chosen: Rung, asked: Rung) -> Sequence[tuple[int, int]]:
-        """(micro-batch, accumulation) of two twins, laid out as asked and row by row, of the same optimizer step.
+        """(micro-batch, accumulation) of two twins of one optimizer step: laid out as asked, and row by row.
 
-        Empty where this trainer's steps can't be made smaller.
+        Empty if this trainer's steps can't be made smaller.
         """
         most = 4 if asked.micro_batch >= 4 else 2 if asked.micro_batch >= 2 else 0
         return [(most, asked.accumulation), (1, asked.accumulation * most)] if most else []
 
     def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True, points: bool = False) -> Command:
-        """The full run at ``rung``; ``short``: with the words for its length made small, where there are such; ``points``: those for how
-        often it evaluates, too."""
+        """The full run at ``rung`` as a twin. ``short``: with a short length, if an argument gives it. ``points``: evaluates often, too."""
         raise NotImplementedError
 
     def counted(self) -> str:
-        """The word by which training is so many steps long where nothing but twins can tell of which kind, so that a rung whose steps
-        aren't proven would be too short; empty where there is none."""
+        """The argument with the training's length in steps, if only twins can tell whether it counts micro-batches or optimizer steps.
+
+        A rung whose steps aren't proven might then train too short. Empty: there is no such argument.
+        """
         return ""
 
     def course_of(self) -> Recipe | None:
-        """The recipe with its length turned along with the micro-batch, after twins have shown that it counts micro-batches; None where
-        no word for it is known. It is proven before it is used."""
+        """The recipe with its length raised along with the accumulation, after twins have shown that it counts micro-batches.
+
+        None if no argument for it is known. It is proven before it is used.
+        """
         return None
 
     def points_of(self) -> Recipe | None:
-        """The recipe with its evaluation and saving points turned along with the micro-batch; None where no word for them is known. Twins
-        show whether they count micro-batches, and that this puts them right."""
+        """The recipe with its intervals of evaluation and saving raised along with the accumulation; None if no argument for them is known.
+
+        Twins show whether they count micro-batches, and that this corrects them.
+        """
         return None
 
     def length(self) -> Length | None:
-        """How long the asked training is by its own words; None where they don't say it for certain."""
+        """The length of the asked training by its own arguments; None if they don't say it for certain."""
         return None
 
     def cured(self, finding: Finding) -> Recipe | None:
-        """The recipe with what could make its update the asked one, after twins have shown how it differs; None where nothing is known.
-        It is proven before it is used."""
+        """The recipe with a correction of its update, after twins have shown how it differs; None if no correction is known.
+
+        It is proven before it is used.
+        """
         return None
 
     def from_outside(self) -> Recipe | None:
-        """The recipe with its optimizer steps held back from outside, after twins have shown that the trainer's own accumulation makes
-        a step of other samples; None where that isn't done. It is proven, and the rung tried again, before it is used."""
+        """The recipe accumulated from outside, after twins have shown that the trainer's own accumulation takes other samples for a step.
+
+        None if that isn't possible. It is proven, and the rung tried again, before it is used.
+        """
         return None
 
     def ends_of_passes(self) -> Sequence[Recipe]:
-        """Recipes with what could make the last, smaller optimizer step of a pass over the data the asked one's, after twins have shown
-        that it isn't; the one to be tried first comes first. Each is proven before it is used."""
+        """Recipes that may correct the last, smaller optimizer step of a pass over the data, after twins have shown that it differs.
+
+        Best first. Each is proven before it is used.
+        """
         return ()
 
     def told(self, finding: Finding) -> str:
-        """What makes its update another one, where that is how this trainer accumulates by itself: told by how much, and not refused.
-        Empty: refused."""
+        """Why the update differs, if that is how this trainer accumulates by itself: the difference is reported and not refused.
+
+        Empty: the rung is refused.
+        """
         return ""
 
     def doubted(self, finding: Finding) -> str:
-        """Why a finding doesn't show that this trainer's update is another one: the rung is launched then, and told as not comparable.
-        Empty: it shows that."""
+        """Why a finding doesn't prove that the update differs: the rung is launched then, and reported as not comparable.
+
+        Empty: it does prove it.
+        """
         return ""
 
 
@@ -286,19 +307,20 @@ class Proves:
 
 
 class OwnWords:
-    """What an adapter adds whose rung 0 is a person's own command as it stands: its settings were read of its text, which is a guess, and
-    what the trial of rung 0 shows is what was asked. That trial is made first, and nothing is tried below it on a reading that it
-    disproves."""
+    """For adapters whose rung 0 is a user's own command as it stands.
+
+    Its settings were read from text, which is a guess; what the trial of rung 0 shows is what was asked. So rung 0 is tried first, and
+    nothing below it is tried if its trial disproves the reading.
+    """
 
     def unsaid(self) -> frozenset[str]:
-        """Settings whose value was read of no word of the command, nor of a file that it names: a default of the source, say."""
+        """Settings whose value stands neither in the command nor in a file that it names: a default in the source, say."""
         return frozenset()
 
     def place(self, wheel: str) -> str:
-        """How a setting is believed to be said, in words; empty where that isn't known."""
+        """Where the setting was read, in words; empty if unknown."""
         return ""
 
     def believing(self, ran: Mapping[str, int]) -> Recipe | None:
-        """The recipe with what rung 0 ran, by the name of the setting, in the place of what was read; None where it isn't known then how it
-        is turned."""
+        """The recipe with what rung 0 ran (setting -> value) in place of what was read; None if it isn't known how to change it then."""
         return None

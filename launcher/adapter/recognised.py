@@ -1,4 +1,4 @@
-"""A command line that a person already has, as far as a trainer's adapter understands it. Plain values; nothing is run."""
+"""A user's command line, as far as an adapter understands it. Plain values; runs nothing."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ MICRO_BATCH = "micro_batch"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Belief:
-    """One setting, and what it is taken for."""
+    """One setting of the command, and the wheel it is taken for."""
 
     wheel: str
     value: Any
     spelling: str
-    """How the command says it, in the trainer's own words."""
+    """How the command spells it."""
     source: str
     """Where the value was found, in words."""
 
@@ -27,11 +27,11 @@ class Belief:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Doubt:
-    """What could mean two things, or nothing known."""
+    """A setting that could mean two things, or whose meaning isn't known."""
 
     wheel: str
     text: str
-    """For people: what is in doubt, and the words that settle it."""
+    """For people: what is in doubt, and what to type to settle it."""
 
     def __str__(self) -> str:
         return self.text
@@ -39,14 +39,14 @@ class Doubt:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Understood:
-    """A command, understood as far as it goes: what a recipe that says the same would hold."""
+    """A command as far as it is understood, in the form of a recipe that asks for the same."""
 
     adapter: str
     words: tuple[str, ...]
     beliefs: tuple[Belief, ...] = ()
     doubts: tuple[Doubt, ...] = ()
     groups: tuple[str, ...] = ()
-    """Options of configuration groups that the recipe builds upon, as ``group: option``."""
+    """Options of configuration groups that the recipe builds on, as ``group: option``."""
     ask: Mapping[str, Any] = field(default_factory=dict)
     """The configuration as the command has it: rung 0."""
     args: Mapping[str, Any] = field(default_factory=dict)
@@ -54,17 +54,17 @@ class Understood:
     data: str | None = None
     task: str | None = None
     ladder: Mapping[str, Any] = field(default_factory=dict)
-    """``order`` and ``wheels``, where the groups' own are not meant."""
+    """``order`` and ``wheels``, if they differ from the groups' own."""
     comments: Mapping[str, str] = field(default_factory=dict)
-    """Dotted key -> what a reader of the recipe is told beside it."""
+    """Dotted key -> comment beside it in the written recipe."""
     remarks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Dotted key of a section -> comment lines at its end."""
     told: str = ""
-    """For people: what the command is that was understood, where they typed one that starts it."""
+    """For people: which command was understood, if they typed one that starts it (``bash train.sh``)."""
 
 
 def free_batch(understood: Understood) -> Understood:
-    """The same with a micro-batch that may go down without more accumulation: it turns even where it could not be kept whole."""
+    """The same, but the micro-batch may go down without more accumulation (``--allow-batch``)."""
     order = [*understood.ladder.get("order", ())]
     if not order or MICRO_BATCH not in understood.ask:
         return understood

@@ -1,4 +1,4 @@
-"""Which adapters are installed, and the one with a given name."""
+"""Finds the installed adapters, and the one with a given name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def known_adapters() -> list[str]:
 
 
 def adapters() -> Iterator[type[Adapter]]:
-    """Every installed adapter, by name. One that can't be loaded (a broken plugin) is passed over, with a word; naming it says why."""
+    """Every installed adapter, by name. One that can't be loaded is left out and logged; ``load_adapter`` says why."""
     for name in known_adapters():
         try:
             yield load_adapter(name)
@@ -32,7 +32,7 @@ def adapters() -> Iterator[type[Adapter]]:
 
 
 def words_of(adapter: Adapter) -> TrainerWords:
-    """What its trainer's messages mean. A general adapter's command may run any trainer: those of all that are installed."""
+    """What its trainer's messages mean. For a general adapter, whose command may run any trainer: those of all installed adapters."""
     if not adapter.general:
         return adapter.words
     return log_line.joined([adapter.words, *(other.words for other in adapters() if other.name != adapter.name)])
@@ -41,7 +41,7 @@ def words_of(adapter: Adapter) -> TrainerWords:
 def load_adapter(name: str) -> type[Adapter]:
     """The adapter of that name.
 
-    Raises BadInput naming the known ones, or what keeps it from being loaded.
+    Raises BadInput if there is none (naming the known ones) or if it can't be loaded (saying why).
     """
     found = [entry for entry in entry_points(group=GROUP) if entry.name == name]
     if not found:

@@ -1,8 +1,8 @@
-"""Tests once, in a child process of some seconds, what autofit can rely on in an installed version of a trainer, and keeps the answer.
+"""Tests once, in a child process, what works in an installed version of a trainer, and keeps the result.
 
-Versions that the test suite runs against need none. For any other the trainer's ``inside.capabilities`` is run: each capability on a tiny
-model, held against the plain run. What fails leaves the ladder; only a package that can't be used at all is refused. The results are
-kept in autofit's own cache folder, by version; they are redone where the package, torch or the self-test itself is another.
+Versions that the test suite runs against need no test. For any other, the trainer's ``inside.capabilities`` tries each capability on a
+tiny model and compares it with the plain run. What fails leaves the ladder; only a package that can't be used at all is refused. Results
+are kept in autofit's cache folder, by version; they are redone if the package, torch or the self-test itself has changed.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ RAN = "versions.json"
 """Package -> version -> the torch and Python it was run with. Written by `make versions`."""
 
 BROKEN = "import"
-"""The capability without which there is nothing to try."""
+"""The capability without which nothing can be tried."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Installed:
-    """A package as it is found, without importing it."""
+    """An installed package, found without importing it."""
 
     name: str
     version: str
     folder: Path
     odd: tuple[str, ...] = ()
-    """What a person should know of it: a fork, a pre-release, two of them, no metadata."""
+    """Sentences about what is unusual: a fork, a pre-release, installed twice, no metadata."""
 
     @property
     def label(self) -> str:
@@ -57,14 +57,14 @@ class Capabilities:
 
     installed: Installed
     failed: Mapping[str, str] = field(default_factory=dict)
-    """Capability -> why it can't be had; all others can."""
+    """Capability -> why it doesn't work; all others do."""
     tested: bool = False
     """False for a version that the test suite runs against."""
 
 
 @lru_cache(maxsize=8)
 def installed(name: str) -> Installed | None:
-    """The package that ``import name`` would take; None where there is none. Raises BadInput where nothing says its version."""
+    """The package that ``import name`` would load; None if there is none. Raises BadInput if its version is unknown."""
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
         return None
@@ -110,9 +110,9 @@ def _odd(
 
 
 def capabilities_of(name: str, *, module: str, checked: Sequence[str], prepare: Callable[[Path], Mapping[str, str]]) -> Capabilities | None:
-    """What the installed ``name`` can do; None where it isn't there at all.
+    """What works in the installed package ``name``; None if it isn't installed.
 
-    ``module`` is the self-test, ``checked`` are the versions that need none, ``prepare`` makes a child's environment in a folder.
+    ``module``: the self-test. ``checked``: versions that need no test. ``prepare``: makes the child's environment in a folder.
     """
     package = installed(name)
     if package is None:
@@ -123,7 +123,7 @@ def capabilities_of(name: str, *, module: str, checked: Sequence[str], prepare: 
 
 
 def required(capabilities: Capabilities | None, *, checked: Sequence[str]) -> dict[str, str]:
-    """What of it failed. Raises BadInput where the package can't be used at all, with the version that can."""
+    """What failed (capability -> why). Raises BadInput, naming a version that works, if the package can't be used at all."""
     if capabilities is None:  # whoever needs it says so
         return {}
     package = capabilities.installed
@@ -143,7 +143,7 @@ def ran(name: str) -> Mapping[str, str]:
 
 
 def _cure(package: Installed, known: Mapping[str, str], checked: Sequence[str]) -> str:
-    """The same one anew where it is known to work, else the nearest that does."""
+    """Advice: reinstall this version if it is known to work, else install the nearest that does."""
     if package.version in (*known, *checked):
         anew = install.command("--force-reinstall", f"{package.name}=={package.version}")
         return f"It works where it is whole: {anew}, or look at its dependencies."
@@ -153,7 +153,7 @@ def _cure(package: Installed, known: Mapping[str, str], checked: Sequence[str]) 
 
 
 def nearest(version: str, others: Iterable[str]) -> str:
-    """Of ``others`` the next below or the next above, whichever is closer by its numbers; the one above where they are as close."""
+    """The closest version in ``others``, by its numbers; of two that are equally close the newer."""
     here, known = numbers(version), sorted(others, key=numbers)
     below = [other for other in known if numbers(other) <= here][-1:]
     above = [other for other in known if numbers(other) > here][:1]
@@ -168,7 +168,7 @@ def numbers(version: str) -> tuple[int, int, int]:
 
 
 def notes(capabilities: Capabilities | None, without: Mapping[str, str]) -> list[str]:
-    """What a person should know: ``without`` are the wheels that stay where they are, each with why."""
+    """Sentences for the user. ``without``: wheels that stay as asked, each with why."""
     if capabilities is None:
         return []
     package = capabilities.installed

@@ -1,4 +1,4 @@
-"""The optional ability of an adapter to have a rung traced without memory."""
+"""The optional ability of an adapter to have a rung's training traced on tensors without memory."""
 
 from __future__ import annotations
 
@@ -18,65 +18,65 @@ from launcher.shared import files, trace
 
 
 class Untraceable(Exception):
-    """There is no forecast of this rung. The message says why; the search does without."""
+    """A rung can't be traced, so it has no forecast. The message says why."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tracing:
-    """How the training of one rung can be traced without memory (``launcher.worker.tracing``), and where it stands in that trace."""
+    """How one rung's training is traced without memory (``launcher.worker.tracing``), and the rung's sizes in that trace."""
 
     module: str
     """``python -m MODULE ORDERS`` makes traces."""
     payload: Mapping[str, Any]
-    """Everything that makes it another trace than another rung's, as JSON; not the sizes."""
+    """JSON: everything that makes this a different trace from another rung's, except the sizes."""
     sizes: Mapping[str, int]
-    """What the trace grows with, at this rung: samples of a batch, side of an image, tokens."""
+    """The sizes that memory grows with, at this rung: samples of a batch, side of an image, tokens."""
     samples: tuple[str, ...]
-    """Those of the sizes that count samples."""
+    """Names of the sizes that count samples."""
     packages: tuple[str, ...]
-    """Whose versions a trace hangs on."""
+    """Packages whose versions the trace depends on."""
     environment: Callable[[Path], Mapping[str, str]]
     """Makes a child's variables in a folder of its own."""
     rests: Mapping[str, CpuRest]
-    """By phase: what a CPU's process takes beside."""
+    """By phase: what a process on a CPU needs in addition."""
     expandable: bool = False
-    """A card's segments are expandable at this rung."""
+    """On a card, segments are expandable at this rung."""
     emptied_above: float = 1.0
     """The trainer gives cached segments back before a validation where more than this part of the card is reserved; 1: never."""
     cublas_bytes: int = 0
     """What the trainer sets cuBLAS' workspace to; 0: PyTorch's own."""
     kept: Mapping[str, int] = field(default_factory=dict)
-    """By phase: bytes that the run keeps beside what is traced, predictions of a whole evaluation above all."""
+    """By phase: bytes that the run keeps in addition to what is traced, mainly the predictions of a whole evaluation."""
     left_out: tuple[str, ...] = ()
-    """What the run needs beside and no trace holds."""
+    """Sentences: what the run needs in addition that no trace has."""
 
     def ask(self) -> Ask:
         return Ask(module=self.module, payload=self.payload, packages=self.packages)
 
 
 class Traceable:
-    """What an adapter adds whose trainer can be traced; as it stands here, for one that can't. An adapter of somebody else's needs none."""
+    """For adapters whose trainer can be traced. The body here is that of a trainer that can't."""
 
     def tracing(self, rung: Rung, *, cuda: bool) -> Tracing:
-        """Raises Untraceable. ``cuda``: as on a card, whether there is one or not."""
+        """How to trace ``rung``. ``cuda``: as it runs on a card, whether there is one here or not. Raises Untraceable."""
         raise Untraceable("this trainer has nothing that traces it without memory")
 
 
 def tracing_of(adapter: object) -> Traceable:
-    """How this adapter's runs are foreseen."""
+    """The adapter's ability to be traced; one that can't be if it has none."""
     return adapter if isinstance(adapter, Traceable) else Traceable()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CpuRest:
-    """What a CPU's process takes beside the storages that are alive: loaders, oneDNN's scratch and reordered weights, threads' arenas.
+    """What a process on a CPU needs in addition to live tensors: loaders, oneDNN's scratch and reordered weights, threads' arenas.
 
     Fitted on real trials on one machine (docs/prediction.md); the number of threads moves it by a tenth.
     """
 
     constant_bytes: int
     share: float = 0.0
-    """Of what is alive."""
+    """Fraction of the live bytes."""
 
 
 MAKERS = ("launcher.worker.tracing", "launcher.shared.trace")
@@ -84,12 +84,12 @@ MAKERS = ("launcher.worker.tracing", "launcher.shared.trace")
 
 @dataclass(frozen=True, kw_only=True)
 class Ask:
-    """One trace."""
+    """A request for one trace."""
 
     module: str
     payload: Mapping[str, Any]
     packages: tuple[str, ...]
-    """Whose versions it hangs on."""
+    """Packages whose versions it depends on."""
 
     @cached_property
     def key(self) -> str:
