@@ -2,7 +2,7 @@
 
 The command finds cards that aren't there; nothing else is changed for it. ``gpu`` is a name of conf/gpu. ``memory=16GiB``: what a program
 finds on each. ``computed=small``: only small operators are. ``kernel=64KiB``: taken by the first launch of each kernel. ``cudnn=0.5``:
-cuDNN's workspace, as a part of the tensors.
+cuDNN's workspace, as a part of the tensors. ``nccl=200MiB``: taken by each communicator of a rank.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from launcher.forecast import gpu_catalogue
 from launcher.pretended.cards import Cards, Computed, of_this_process
 from launcher.shared.sizes import parse_size
 
-WORDS = ("gpu", "cards", "computed", "memory", "kernel", "cudnn")
+WORDS = ("gpu", "cards", "computed", "memory", "kernel", "cudnn", "nccl")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -52,6 +52,7 @@ def _asked(argv: Sequence[str]) -> tuple[Cards, list[str]]:
             usable_bytes=_bytes(words, "memory"),
             kernel_bytes=_bytes(words, "kernel"),
             cudnn_share=float(words.get("cudnn", 0)),
+            nccl_bytes=_bytes(words, "nccl"),
         )
     except ValueError as error:
         raise _bad("", str(error), "Sizes are written as 16GiB, other settings as numbers.") from None

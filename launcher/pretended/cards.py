@@ -46,6 +46,8 @@ class Cards:
     """Taken by the first launch of each kernel."""
     cudnn_share: float = 0.0
     """cuDNN's workspace, as a part of the tensors of what it computes."""
+    nccl_bytes: int = 0
+    """Taken on its card by each of a rank's communicators; NCCL's true size hangs on the machine, and isn't known here."""
 
     def environment(self, built: Path, file: Path, environ: Mapping[str, str]) -> dict[str, str]:
         """The variables for a command. ``built``: the libraries' folder; ``file``: where the cards' memory is counted."""
@@ -61,6 +63,7 @@ class Cards:
             "PRETENDED_CONTEXT_MIB": str(self.model.context_mib),
             "PRETENDED_KERNEL_KIB": str(self.kernel_bytes // KIB),
             "PRETENDED_CUDNN_SHARE": str(self.cudnn_share),
+            "PRETENDED_NCCL_MIB": str(self.nccl_bytes // MIB),
             "PRETENDED_SM": str(CAPABILITY[self.model.architecture]),
             "PRETENDED_BINARY": str(libraries.binary_for(built, CAPABILITY[self.model.architecture])),
             "XDG_STATE_HOME": str(paths.cache_folder() / "pretended" / "state"),  # what is played leads no launch on a real card

@@ -47,6 +47,10 @@ class Library:
     sources: tuple[str, ...]
     preloaded: bool = True
     """Before PyTorch's own; the others are found by their names."""
+    prefix: str = ""
+    """How its symbols begin, where PyTorch asks for them without a version."""
+    otherwise: int = 0
+    """What a symbol returns that no source has."""
 
 
 LIBRARIES = (
@@ -55,6 +59,7 @@ LIBRARIES = (
     Library(name="libcublasLt.so", sources=("cublaslt.c",)),
     Library(name="libcudnn.so", sources=("cudnn.c",)),
     Library(name="libcufft.so", sources=("cufft.c",)),
+    Library(name="libnccl.so", sources=("ranks.c", "nccl.c"), prefix="nccl", otherwise=5),  # ncclInvalidUsage
     Library(name="libnvidia-ml.so.1", sources=("cards.c", "nvml.c"), preloaded=False),
     Library(name="libcuda.so.1", sources=("cards.c", "libcuda.c"), preloaded=False),
 )
@@ -129,22 +134,25 @@ def _build(torch: Torch, there: Path) -> None:
     for library in LIBRARIES:
         soname = _soname(torch, library)
         wanted = {name for name, version in asked.items() if version == soname} if library.preloaded else set()
+        if library.prefix:
+            wanted = {name for name in asked if name.startswith(library.prefix)}
         if library.name == "libcuda.so.1":
             wanted = {name for name, _ in _undefined(torch.folder / "lib" / "libcaffe2_nvrtc.so") if name.startswith("cu")}
-        _one(there / soname, library.sources, wanted, includes)
+        _one(there / soname, library, wanted, includes)
 
 
-def _one(out: Path, sources: Sequence[str], wanted: set[str], includes: Sequence[str]) -> None:
+def _one(out: Path, library: Library, wanted: set[str], includes: Sequence[str]) -> None:
     """Compiles a library; symbols that PyTorch asks for and no source has are added."""
     work = out.parent
-    objects = [work / f"{Path(source).stem}.o" for source in sources]
-    for source, compiled in zip(sources, objects, strict=True):
+    objects = [work / f"{Path(source).stem}.o" for source in library.sources]
+    for source, compiled in zip(library.sources, objects, strict=True):
         _run([COMPILER, "-O1", "-fPIC", "-w", *includes, "-c", str(NATIVE / source), "-o", str(compiled)])
     have = {name for compiled in objects for name in _defined(compiled)}
     rest, versions = work / "rest.c", work / "versions.map"
-    rest.write_text("".join(f"unsigned long {name}(void) {{ return 0; }}\n" for name in sorted(wanted - have)), encoding="utf-8")
+    missing = (f"unsigned long {name}(void) {{ return {library.otherwise}; }}\n" for name in sorted(wanted - have))
+    rest.write_text("".join(missing), encoding="utf-8")
     versions.write_text(f"{out.name} {{ global: *; }};\n", encoding="utf-8")
-    named = [f"-Wl,-soname,{out.name}", *([f"-Wl,--version-script={versions}"] if wanted else [])]
+    named = [f"-Wl,-soname,{out.name}", *([f"-Wl,--version-script={versions}"] if wanted and not library.prefix else [])]
     _run([COMPILER, "-shared", "-fPIC", "-w", "-o", str(out), *map(str, objects), str(rest), *named, "-lpthread"])
     for file in (*objects, rest, versions):
         file.unlink()

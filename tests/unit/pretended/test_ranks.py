@@ -1,0 +1,57 @@
+"""Several ranks on pretended cards, with NCCL between them: values as one process has them, and a rank that runs out of memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.forecast import gpu_catalogue
+from launcher.pretended import cards
+from tests.helpers.places import ROOT
+from tests.helpers.pretended import needs_a_pretended_card
+
+SCRIPT = ROOT / "tests" / "data" / "pretended" / "ranks.py"
+SHARED = Path("/dev/shm")
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[dict[str, str]]:
+    (model,) = gpu_catalogue.named(["a100_40gb"])
+    with cards.played(cards.Cards(model=model, count=2)) as environment:
+        yield {**environment, "OMP_NUM_THREADS": "1"}
+
+
+def launched(environment: Mapping[str, str], *, ranks: int) -> subprocess.CompletedProcess[str]:
+    torchrun = ("-m", "torch.distributed.run", f"--nproc_per_node={ranks}", "--standalone", "--local_addr=localhost")
+    argv = [sys.executable, *(torchrun if ranks > 1 else ()), str(SCRIPT)]
+    return subprocess.run(argv, env=dict(environment), capture_output=True, text=True, timeout=280, check=False)
+
+
+def said(ended: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    found: dict[str, Any] = json.loads(next(line for line in ended.stdout.splitlines() if line.startswith("{")))
+    return found
+
+
+@needs_a_pretended_card
+def test_ranks_exchange_what_they_should_and_train_as_one_process_does(two: dict[str, str]) -> None:
+    together, alone = said(launched(two, ranks=2)), said(launched(two, ranks=1))
+    assert together["losses"] == pytest.approx(alone["losses"], abs=1e-5)
+    assert together["collectives"] == {
+        "summed": [3.0] * 4, "most": [2.0] * 4, "mean": [1.5] * 4, "gathered": [[1.0] * 4, [2.0] * 4], "scattered": [0.0, 2.0],
+        "got": [1.0] * 3, "objects": [{"rank": 0}, {"rank": 1}], "large": [2.0, 2.0],
+    }  # fmt: skip
+    assert not list(SHARED.glob("autofit-pretended-ranks-*")), "nothing is left behind"
+
+
+@needs_a_pretended_card
+def test_a_rank_that_runs_out_of_memory_names_its_card_and_ends_the_others(two: dict[str, str]) -> None:
+    ended = launched({**two, "FILLS": "1"}, ranks=2)
+    assert ended.returncode != 0
+    assert "CUDA out of memory" in ended.stderr and "GPU 1 has a total capacity" in ended.stderr
