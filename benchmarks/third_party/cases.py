@@ -229,13 +229,6 @@ CASES: tuple[Case, ...] = (
         batch=32, steps=19,
     ),
     Case(
-        name="st_sts", repo="huggingface/sentence-transformers", data="pairs", data_at="sentence-transformers",
-        script="examples/sentence_transformer/training/sts/training_stsbenchmark.py", folder="examples/sentence_transformer/training/sts",
-        needs=("torch", "sentence_transformers", "datasets"),
-        command=_words("python training_stsbenchmark.py {data}/model"),
-        batch=16, steps=160,
-    ),
-    Case(
         name="keras_loop", repo="keras-team/keras", script="examples/demo_custom_torch_workflow.py", folder="examples",
         data="mnist_of_keras", needs=("torch", "keras"),
         env={"KERAS_HOME": "{data}"}, command=_words("python demo_custom_torch_workflow.py"),

@@ -288,19 +288,6 @@ def prompts_and_file(folder: Path) -> None:
     (folder / "sft.yaml").write_text(SFT.format(folder))
 
 
-def pairs(folder: Path) -> None:
-    """Pairs of sentences with a score, as the STS benchmark has them (FOLDER/stsb/*.jsonl), and a small BERT: FOLDER/model."""
-    from transformers import BertConfig, BertModel
-
-    masked(folder)
-    (folder / "stsb").mkdir()
-    for name, count in (("train", 640), ("validation", 64), ("test", 64)):
-        both = zip(sentences(count), sentences(count), strict=True)
-        rows = [json.dumps({"sentence1": one, "sentence2": other, "score": at % 6 / 5}) for at, (one, other) in enumerate(both)]
-        (folder / "stsb" / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
-    BertModel(BertConfig.from_pretrained(folder / "model")).save_pretrained(folder / "model")
-
-
 def mnist_of_keras(folder: Path) -> None:
     """As Keras finds it, whose folder this is: FOLDER/datasets/mnist.npz."""
     (folder / "datasets").mkdir(parents=True)
@@ -310,58 +297,6 @@ def mnist_of_keras(folder: Path) -> None:
         for part, most, shape in (("x", 256, (count, 28, 28)), ("y", 10, (count,)))
     }
     np.savez(folder / "datasets" / "mnist.npz", **parts)
-
-
-DFINE = """__include__: ['../dfine/dfine_hgnetv2_n_coco.yml']
-epochs: 1
-num_classes: 3
-remap_mscoco_category: False
-eval_spatial_size: [128, 128]
-HGNetv2: {{pretrained: False}}
-DFINETransformer: {{num_queries: 50}}
-DFINEPostProcessor: {{num_top_queries: 50}}
-train_dataloader:
-  total_batch_size: 16
-  num_workers: 0
-  dataset:
-    img_folder: {0}/train
-    ann_file: {0}/train.json
-    transforms:
-      ops:
-        - {{type: RandomHorizontalFlip}}
-        - {{type: Resize, size: [128, 128]}}
-        - {{type: ConvertPILImage, dtype: float32, scale: True}}
-        - {{type: ConvertBoxes, fmt: cxcywh, normalize: True}}
-      policy: {{name: stop_epoch, epoch: 1, ops: []}}
-  collate_fn: {{base_size: 128, base_size_repeat: ~, stop_epoch: 1}}
-val_dataloader:
-  total_batch_size: 16
-  num_workers: 0
-  dataset:
-    img_folder: {0}/val
-    ann_file: {0}/val.json
-    transforms:
-      ops:
-        - {{type: Resize, size: [128, 128]}}
-        - {{type: ConvertPILImage, dtype: float32, scale: True}}
-"""
-
-
-def coco(folder: Path) -> None:
-    """Images with boxes, as COCO has them, and a configuration of D-FINE's that takes in the smallest of its own: FOLDER/mine.yml."""
-    from PIL import Image
-
-    for split, count in (("train", 96), ("val", 16)):
-        (folder / split).mkdir(parents=True)
-        images, boxes = [], []
-        for at in range(1, count + 1):
-            Image.fromarray(CHANCE.integers(0, 256, (128, 128, 3), dtype=np.uint8)).save(folder / split / f"{at}.jpg")
-            images.append({"id": at, "file_name": f"{at}.jpg", "width": 128, "height": 128})
-            box = [16, 16, 40 + at % 40, 50]
-            boxes.append({"id": at, "image_id": at, "category_id": at % 3, "bbox": box, "area": box[2] * box[3], "iscrowd": 0})
-        kinds = [{"id": one, "name": str(one)} for one in range(3)]
-        (folder / f"{split}.json").write_text(json.dumps({"images": images, "annotations": boxes, "categories": kinds, "info": {}}))
-    (folder / "mine.yml").write_text(DFINE.format(folder))
 
 
 def letters(folder: Path) -> None:
@@ -375,7 +310,7 @@ KINDS = {
     for one in (
         mnist, whole_mnist, twice_mnist, mnist_and_two_files, pictures, masks, characters, text, masked, sentences_in_classes,
         captioned, denoised,
-        wikitext, boxes, stems, prompts, prompts_and_file, pairs, mnist_of_keras, letters, coco,
+        wikitext, boxes, stems, prompts, prompts_and_file, mnist_of_keras, letters,
     )
 }  # fmt: skip
 
