@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from launcher.machine.process import interpreter_of
+
+_MOST = 4096
+"""Characters of a program that are read: a console script has some hundred."""
 
 
 def packages_of(program: str) -> Iterator[Path]:
@@ -35,7 +39,8 @@ def _begins_with(program: str) -> str | None:
     """The module whose function a console script calls: pip writes ``from MODULE import FUNCTION``."""
     found = shutil.which(program)
     try:
-        text = Path(found).read_text(encoding="utf-8") if found is not None else ""
+        with open(found or os.devnull, encoding="utf-8") as file:
+            text = file.read(_MOST)
     except (OSError, ValueError):
         return None  # no text: a program of another kind
     said = re.match(r"#!.*python.*\n(?:.*\n)*?from ([\w.]+) import \w+", text)

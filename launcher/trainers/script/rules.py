@@ -54,8 +54,9 @@ class ScriptArgs(Part):
     """The configuration file named in the command (its path there), or the list of them in its order, of which the last that says a key
     counts; autofit passes changed copies. Null: there is none."""
     spelled: dict[str, str] = Field(default={})
-    """Wheel (or ``data``) -> spelling: --flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, key= (Hydra), env:NAME,
-    call:field (of transformers' TrainingArguments in the source); config+:key is added to a JSON file that lacks it."""
+    """Wheel (or ``data``) -> spelling: --flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, key= (Hydra), --option key=,
+    env:NAME, not:SPELLING, call:field (of transformers' TrainingArguments in the source); config+:key is added to a JSON file without
+    it."""
     says: dict[str, Any] = Field(default={})
     """Wheel -> the value that the command means as it stands. Where a rung has just that, the command's own words stay as they are."""
     presets: dict[str, dict[str, dict[str, Any]]] = Field(default={})
