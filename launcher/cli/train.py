@@ -56,7 +56,7 @@ def train_draft(draft: Draft, terminal: Terminal, *, show_edit: bool = False) ->
     from launcher.engine import prepare, train
 
     display = terminal.display()
-    result = train.train(prepare.prepare(draft, display.hear), show=terminal.streams())
+    result = train.train(prepare.prepare_search(draft, display.hear), show=terminal.streams())
     if show_edit:
         _edit(result, terminal)
     return Answer(status=result.exit_code, record=result.as_record())
@@ -76,7 +76,7 @@ def fit_draft(draft: Draft, terminal: Terminal, *, show_edit: bool = False) -> A
     from launcher.engine import fit, prepare
 
     display = terminal.display()
-    result = fit.fit(prepare.prepare(draft, display.hear))
+    result = fit.fit(prepare.prepare_search(draft, display.hear))
     if result.command is not None:
         display.command(result.command.shell())
     if show_edit:

@@ -56,6 +56,16 @@ def prepare(draft: Draft, *listeners: Listener) -> Job:
         return _prepared(draft, recipe, listeners)
 
 
+def prepare_search(draft: Draft, *listeners: Listener) -> Job:
+    """As ``prepare``, for a launch that finds the rung by itself: one that is named would be passed over."""
+    if draft.recipe is not None and draft.recipe.rung is not None:
+        rung = draft.recipe.rung
+        found = f"{rung} is named, and this verb finds the rung by itself"
+        cure = f"Leave it out; `autofit trial ... rung={rung}` tries that one, and ask.* and device.memory say what is to be found."
+        raise BadInput(draft.provenance.placed([*draft.faults, Fault(key="rung", found=found, cure=cure)]))
+    return prepare(draft, *listeners)
+
+
 LEAST_DISK_BYTES = 512 * 2**20
 """A run folder with less room than this can't take checkpoints (weights, their average and optimizer state of a small model)."""
 

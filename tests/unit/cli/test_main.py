@@ -124,6 +124,8 @@ def test_a_multirun_leaves_nothing_of_hydra_s_behind(tmp_path: Path) -> None:
         (("train", "recipe=yolo_demo", "data=nowhere/data.yaml", "prepare=[ls,nowhere]"), "did not make nowhere/data.yaml"),
         (("trial", "recipe=yolo_demo", "rung=999"), "there is no rung 999"),
         (("trial", "recipe=yolo_demo"), "no rung is named"),
+        (("train", "recipe=yolo_demo", "rung=1"), "rung: 1 is named, and this verb finds the rung by itself"),
+        (("fit", "recipe=yolo_demo", "rung=1"), "`autofit trial ... rung=1` tries that one"),
         (("fit", "recipe=yolov8x_a100"), "no data set is named"),
         (("fit", "recipe=yolo_demo", "ladder.wheels.micro_batch.floor=99"), "floor 99"),
         (("fit", "recipe=yolo_demo", "ask.model=best.pt"), "can't be fetched"),
