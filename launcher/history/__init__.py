@@ -1,1 +1,1 @@
-"""What launches write down and later ones read: run folders, records, series, kept fits. Knows no trainer and no device."""
+"""Writes and reads what outlives a launch: run folders, records, time series, kept fits. Knows no trainer and no device."""

@@ -1,8 +1,8 @@
 """Keeps what launches learn for later ones in one SQLite file: kept fits, full runs that failed, what trials measured.
 
-Each module that keeps something has its own table here, and rows of its own type. A change is one immediate transaction, so launches that
-come together are safe, on NFS too. The file holds nothing of anybody's run: one that is damaged, or has other tables, is renamed and begun
-anew. Where it can't be used (locked, read-only, a full disk), a launch goes on without it. docs/decisions/026.
+Each module that keeps something has its own table, and rows of its own type. A change is one immediate transaction, so that concurrent
+launches are safe, on NFS too. No run depends on the file: a damaged one, or one with other tables, is renamed and a new one begun. If it
+can't be used (locked, read-only, a full disk), a launch goes on without it. docs/decisions/026.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     Row = TypeVar("Row", bound=DataclassInstance)
 
 VERSION = 1
-"""Of the tables. The file's name carries it, so that two versions of autofit on one machine don't set each other's aside."""
+"""Version of the tables. It is part of the file's name, so that two versions of autofit on a machine don't replace each other's file."""
 WAIT_S = 10.0
-"""How long another launch may hold the file."""
+"""Seconds to wait for another launch that uses the file."""
 TABLES = """
 create table fits (id integer primary key autoincrement, made text not null, training text not null, digest text not null,
     depends_on json not null, device text not null, rung_index integer not null, rung json not null, least_cap_bytes integer not null,
@@ -48,11 +48,11 @@ create index trials_by_training on trials (training, folder, device);
 
 
 class HistoryUnusableError(Exception):
-    """The history can't be used now, with why. A launch makes its trials then."""
+    """The history can't be used now; the message says why. A launch then makes its trials."""
 
 
 class Database:
-    """The file, opened for one look or one change."""
+    """The history file, opened for one read or one change."""
 
     def __init__(self, connection: sqlite3.Connection, remark: str = "") -> None:
         self._connection = connection
@@ -66,7 +66,7 @@ class Database:
         return [kind(**dict(zip(names, row, strict=True))) for row in found]
 
     def add(self, table: str, row: DataclassInstance) -> int:
-        """Its number. A field called ``id`` is left to the table."""
+        """Adds a row and returns its number. A field called ``id`` is set by the table."""
         values = {one.name: _stored(getattr(row, one.name)) for one in fields(row) if one.name != "id"}
         marks = ", ".join("?" * len(values))
         return self.execute(f"insert or replace into {table} ({', '.join(values)}) values ({marks})", *values.values()).lastrowid or 0
@@ -76,7 +76,7 @@ class Database:
 
     @contextmanager
     def change(self) -> Iterator[None]:
-        """One change, whole or not at all, seen by no other launch before it is."""
+        """A transaction: what is done while it is open is written as a whole, or not at all."""
         self._connection.execute("begin immediate")
         try:
             yield
@@ -93,7 +93,7 @@ def file() -> Path:
 
 @contextmanager
 def opened() -> Iterator[Database]:
-    """The history. Raises HistoryUnusableError where it can't be used, now or while it is open."""
+    """Opens the history. Raises HistoryUnusableError if it can't be used, now or while it is open."""
     path = file()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -137,7 +137,7 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
-    """Of launches that come together, one makes them."""
+    """Creates the tables, unless a concurrent launch has done so."""
     with Database(connection).change():
         if _version_of_tables(connection) == 0:
             for statement in TABLES.split(";"):
@@ -150,7 +150,7 @@ def _version_of_tables(connection: sqlite3.Connection) -> int:
 
 
 def _is_damage(error: sqlite3.Error) -> bool:
-    """Whether the file will never be read; not where it is locked, or can't be written."""
+    """Whether the file is damaged; False if it is only locked or can't be written."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:
         return type(error) is sqlite3.DatabaseError  # raised here

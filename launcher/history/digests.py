@@ -1,7 +1,7 @@
-"""Summarises files, folders, packages and variables in words that differ once they have changed. Only looks; loads nothing.
+"""Summarises files, folders, packages and variables as texts that differ once they have changed. Only reads; imports nothing.
 
-A file is told by its size and by when its content and its inode were changed last, in nanoseconds: a change that leaves all three alone
-would have to be forged. Small texts are told by their content.
+A file is summarised by its size and the times of its last change of content and inode, in nanoseconds: a change that keeps all three would
+have to be forged. Small files are summarised by their content.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from urllib.parse import unquote, urlparse
 from launcher.shared.sizes import MIB, format_size
 
 MOST_FILES = 1_000_000
-"""More than this can't be looked at before each launch."""
+"""Looking at more files than this before each launch would take too long."""
 CODE = (".py", ".pyx", ".pyi", ".so", ".pyd", ".cu", ".cpp", ".c", ".h", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".gin", ".pth")
 _NO_CODE = frozenset({"__pycache__", "node_modules", "site-packages", "wandb", "mlruns", "lightning_logs"})
 SMALL_BYTES = 4 * MIB
 
 
 class UnknownIdentity(Exception):
-    """It can't be told whether this is the same as before, with why."""
+    """It can't be found out whether this has changed; the message says why."""
 
 
 def short(text: str | bytes) -> str:
-    """Twelve digits that stand for a text."""
+    """A digest of a text: twelve hexadecimal digits."""
     return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()[:12]
 
 
 def files(*places: Path, suffixes: tuple[str, ...] = (), without: Iterable[Path] = (), most: int = MOST_FILES) -> str:
-    """Files, and everything below folders, in words: "6260 files, 1.2 GiB [3f2a...]". What is missing counts as missing.
+    """Summary of files and of everything below folders: "6260 files, 1.2 GiB [3f2a...]". Missing paths are part of it.
 
-    ``suffixes``: only files that end so, and no folders that hold none of a person's code. Raises UnknownIdentity.
+    ``suffixes``: only files with these, and no folders of caches or packages. Raises UnknownIdentity if there are more than ``most``.
     """
     count, size, all_of_it = 0, 0, hashlib.sha256()
     left_out, found = {os.path.abspath(place) for place in without}, []
@@ -93,7 +93,7 @@ def _counts(entry: os.DirEntry[str], suffixes: tuple[str, ...]) -> bool:
 
 
 def content(path: Path) -> str:
-    """A small file by its content, a large one as ``files`` does."""
+    """Summary of one file: a small one by its content, a large one as ``files`` does."""
     try:
         return short(path.read_bytes()) if path.stat().st_size <= SMALL_BYTES else files(path)
     except FileNotFoundError:
@@ -107,9 +107,9 @@ def content(path: Path) -> str:
 
 
 def packages(folders: Iterable[Path], *, without: Iterable[Path] = ()) -> dict[str, str]:
-    """Distribution -> version and when it was installed, of everything in these folders; one that is edited in place by its files.
+    """Distribution -> version and time of installation, for everything in these folders; an editable install by its files.
 
-    Path files count too: they put other folders on the path, and run code.
+    ``.pth`` files count, too: they add folders to the path and run code.
     """
     found = {}
     for folder in folders:
@@ -144,7 +144,7 @@ def site_folders() -> list[Path]:
 
 
 def site_folders_of(program: str) -> list[Path]:
-    """Where the packages of another environment lie, by one of its programs. Raises UnknownIdentity where that can't be told."""
+    """Folders of another environment's packages, found by one of its programs. Raises UnknownIdentity if that fails."""
     found = shutil.which(program)
     if found is None:
         raise UnknownIdentity(f"{program} is no program that is found")
@@ -171,19 +171,19 @@ _OF_NO_ACCOUNT = frozenset({
     "TERMINFO", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "TERM_SESSION_ID", "TMP", "TMPDIR", "USER", "USERNAME", "VIRTUAL_ENV_PROMPT",
     "VISUAL", "WINDOW", "WINDOWID", "XAUTHORITY", "XDG_DATA_DIRS", "XDG_RUNTIME_DIR", "XDG_STATE_HOME", "_",
 })  # fmt: skip
-"""Variables that say something of a terminal, a desktop, a login or a job's number, and nothing of a training."""
+"""Variables of a terminal, a desktop, a login or a job's number, which don't change a training."""
 _OF_NO_ACCOUNT_EITHER = (
     "AUTOFIT_", "DBUS_SESSION_", "DESKTOP_", "GNOME_", "GPG_", "GTK_", "ITERM_", "KDE_", "SSH_", "STARSHIP_", "SUDO_", "TMUX", "VSCODE_",
     "VTE_", "WAYLAND_", "WEZTERM_", "XDG_SEAT", "XDG_SESSION_", "XDG_VTNR", "ZSH_",
 )  # fmt: skip
-"""Beginnings of such names."""
+"""Prefixes of such names."""
 _OPEN = ("PYTORCH_", "CUDA_", "OMP_", "MKL_", "KMP_", "OPENBLAS_", "ONEDNN_", "MALLOC_", "LRU_CACHE_", "CUBLAS_", "NCCL_", "TORCH_")
-"""Variables whose value may be shown; others' are kept as digits, since keys and passwords lie in the environment."""
+"""Prefixes of variables whose value may be stored. Others are stored as digests, since the environment may hold passwords."""
 _SECRET = ("TOKEN", "SECRET", "PASSW", "API_KEY", "CREDENTIAL", "PRIVATE")
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Every variable that isn't known to be of no account. Of what looks like a secret only that it is set."""
+    """Name -> value or digest of every variable that may change a training. For what looks like a secret, only that it is set."""
     counted = [name for name in environ if name not in _OF_NO_ACCOUNT and not name.startswith(_OF_NO_ACCOUNT_EITHER)]
     return {name: _shown(name, environ[name]) for name in counted}
 
@@ -195,7 +195,7 @@ def _shown(name: str, value: str) -> str:
 
 
 def system() -> dict[str, str]:
-    """The interpreter, the kernel, the C library, and what a process is allowed."""
+    """Name -> text for the interpreter, the kernel, the C library and the limits of a process."""
     limits = {name: resource.getrlimit(getattr(resource, f"RLIMIT_{name}")) for name in ("AS", "DATA", "STACK", "MEMLOCK", "NPROC")}
     return {
         "python": f"{sys.version} {sys.executable}".replace("\n", " "),

@@ -1,4 +1,4 @@
-"""What is told while a launch goes on: each happening is a value, told once, to all who read it (docs/decisions/025)."""
+"""Base of the events of a launch: frozen values, each told once to all readers (docs/decisions/025)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any, ClassVar, dataclass_transform
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Event:
-    """Something that has happened to a launch. Each kind of it is a frozen dataclass that says what is known of it."""
+    """Something that happened in a launch. Each kind is a frozen dataclass."""
 
     name: ClassVar[str]
-    """Of its line in ``events.jsonl``; empty: it is only shown."""
+    """Name of its line in ``events.jsonl``; empty: it has no line and is only shown."""
     recorded: ClassVar[bool]
-    """``record.json`` is another one now."""
+    """True: ``record.json`` is rewritten after it."""
 
     def __init_subclass__(cls, *, name: str = "", recorded: bool = False) -> None:
         cls.name, cls.recorded = name, recorded
         dataclass(frozen=True, kw_only=True)(cls)
 
     def line(self) -> Mapping[str, Any] | None:
-        """What its line says; None: nothing that is worth one."""
+        """Keys of its line in ``events.jsonl``; None: it gets no line."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
 

@@ -16,48 +16,48 @@ from launcher.history.records import KeptTrialRecord
 from launcher.shared.sizes import format_size
 
 ANY_CAP = 2**63 - 1
-"""What was asked fits: more memory changes nothing."""
+"""``most_cap_bytes`` of a fit at rung 0: more memory changes nothing."""
 MOST = 1000
 """Fits that are kept; the oldest go first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeptFit:
-    """A fit that was really proven."""
+    """A fit that was proven by trials."""
 
     id: int = 0
     made: str
     """When, UTC."""
     training: str
-    """What is trained, by name."""
+    """Name of what is trained."""
     digest: str
-    """Of all that it depends on."""
+    """Digest of everything it depends on (``Fingerprint.digest``)."""
     depends_on: Mapping[str, str]
     device: str
     rung_index: int
     rung: Mapping[str, Any]
     least_cap_bytes: int
-    """The chosen rung's trial stays below every cap from here on."""
+    """The fit is valid for caps from here on: its trial stays below them."""
     most_cap_bytes: int
-    """Every rung above really needed more than this."""
+    """The fit is valid for caps up to here: every rung above needed more."""
     trials: Sequence[KeptTrialRecord]
     run_dir: str
-    """Where they were made."""
+    """Run folder in which the trials were made."""
     same: Mapping[str, Any]
-    """What was found of the chosen rung's being the asked training."""
+    """The certificate of the chosen rung (``ladder.same_training``), as a record has it."""
 
     def holds_at(self, cap_bytes: int) -> bool:
         return self.least_cap_bytes <= cap_bytes <= self.most_cap_bytes
 
     @property
     def caps(self) -> str:
-        """The caps at which it holds, in words."""
+        """The caps for which it is valid, in words."""
         least = f"from {format_size(self.least_cap_bytes)}"
         return f"{least} up" if self.most_cap_bytes == ANY_CAP else f"{least} to {format_size(self.most_cap_bytes)}"
 
     @property
     def peak_bytes(self) -> int:
-        """Of the chosen rung's trial."""
+        """Peak of the chosen rung's trial."""
         return next(one.peak_bytes for one in self.trials if one.rung_index == self.rung_index)
 
 
@@ -72,22 +72,22 @@ class RunFailure:
     why: str
     run_dir: str
     cap_bytes: int
-    """Of the trials that had fitted."""
+    """The cap of the trials that had fitted."""
 
 
 class FitHistory:
-    """The fits, and what full runs have shown against them."""
+    """The kept fits, and the full runs that disproved some."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @property
     def remark(self) -> str:
-        """What a person should know of the file; empty where there is nothing."""
+        """What the user should know about the file; empty if nothing."""
         return self._database.remark
 
     def find(self, wanted: Fingerprint, *, cap_bytes: int) -> KeptFit | str:
-        """The newest fit of the very same launch that holds at this cap; else why none does, empty where there never was one."""
+        """The newest fit of the same launch that is valid at this cap; else why none is, empty if there never was one."""
         if failures := self.failures(wanted.digest):
             newest = failures[0]
             return f"a run of the same launch failed at rung {newest.rung_index} on {day(newest.at)}: {newest.why}"
@@ -100,9 +100,9 @@ class FitHistory:
         return f"since the fit of {day(last.made)}: {changes(last.depends_on, wanted.depends_on)}" if last is not None else ""
 
     def keep(self, fit: KeptFit, *, settled: Sequence[str] = ()) -> int | None:
-        """Its number; None where a run has failed at that very rung before. An older one of the same launch gives way, at the same caps.
+        """Stores a fit and returns its number; None if a run has failed at that rung before. Replaces older fits valid at the same caps.
 
-        ``settled``: folders of launches whose unknown ends are answered by its trials.
+        ``settled``: run folders of launches with unknown ends, which these trials have made irrelevant.
         """
         with self._database.change():
             if any(one.rung_index == fit.rung_index for one in self.failures(fit.digest)):
@@ -117,18 +117,18 @@ class FitHistory:
         return number
 
     def strike_out(self, failure: RunFailure) -> None:
-        """The fits of the launch are never used again, nor is one at the same rung kept."""
+        """Removes the fits of the launch for good; none at the same rung will be kept again."""
         with self._database.change():
             self._database.execute("delete from fits where digest = ?", failure.digest)
             self._database.add("failures", failure)
 
     def doubt(self, digest: str) -> None:
-        """Strikes the fits of a launch out; the next one of it makes its trials, and may keep what they show."""
+        """Removes the fits of a launch; new trials may bring them back."""
         with self._database.change():
             self._database.execute("delete from fits where digest = ?", digest)
 
     def begin(self, digest: str, *, run_dir: str) -> None:
-        """Writes down that a launch relies on a fit: where that can't be written, neither could be what its run shows against it."""
+        """Notes that a launch relies on a fit. Done first, since if it can't be written, a failure of the run couldn't be either."""
         with self._database.change():
             self._begin(digest, run_dir)
 
@@ -136,17 +136,17 @@ class FitHistory:
         self._database.execute("insert or replace into uses (digest, run_dir, at, ended) values (?, ?, ?, '')", digest, run_dir, now())
 
     def end(self, digest: str, *, run_dir: str) -> None:
-        """That launch has ended, and what its end says of the fit is written down."""
+        """Notes that the launch has ended, and that the history has what its end shows."""
         with self._database.change():
             self._database.execute("update uses set ended = ? where digest = ? and run_dir = ?", now(), digest, run_dir)
 
     def not_ended(self, digest: str) -> list[str]:
-        """Folders of launches that rely on a fit, or relied on it and never came to say how that ended."""
+        """Run folders of launches that rely on a fit now, or did and never noted their end."""
         found = self._database.execute("select run_dir from uses where digest = ? and ended = '' order by at desc", digest)
         return [run_dir for (run_dir,) in found]
 
     def written(self, training: str, *, folder: str) -> list[str]:
-        """What trials of this training, launched in this folder, were seen to write beside its code."""
+        """Paths beside its code that trials of this training, launched in ``folder``, were seen to write."""
         found = self._database.execute("select path from written where training = ? and folder = ? order by path", training, folder)
         return [path for (path,) in found]
 
@@ -160,7 +160,7 @@ class FitHistory:
         return dict(self._database.execute("select digest, count(*) from uses group by digest").fetchall())
 
     def forget(self, number: int | None) -> int:
-        """Forgets one fit, or all of them; how many that were. What runs have shown stays known."""
+        """Forgets one fit, or all (None). Returns how many. What runs have disproved stays known."""
         with self._database.change():
             if number is None:
                 return self._database.execute("delete from fits").rowcount
@@ -179,19 +179,19 @@ class FitHistory:
         return self._database.rows(RunFailure, "failures", "order by rowid desc")
 
     def failures(self, digest: str) -> list[RunFailure]:
-        """What runs of this launch have shown, newest first."""
+        """Failures of full runs of this launch, newest first."""
         return self._database.rows(RunFailure, "failures", "where digest = ? order by rowid desc", digest)
 
 
 @contextmanager
 def opened() -> Iterator[FitHistory]:
-    """Raises HistoryUnusableError where the history can't be used."""
+    """Opens the kept fits. Raises HistoryUnusableError if the history can't be used."""
     with database.opened() as history:
         yield FitHistory(history)
 
 
 def day(at: str) -> str:
-    """A time for people, in their own time zone."""
+    """A stored time as text, in the local time zone."""
     try:
         return datetime.fromisoformat(at).astimezone().strftime("%-d %b %H:%M")
     except ValueError:
@@ -207,9 +207,9 @@ class Fingerprint:
     """Everything that a fit of a launch depends on."""
 
     training: str
-    """What is trained, by name: what changed is told beside the last fit of the same."""
+    """Name of what is trained. What has changed is told against the last fit with the same name."""
     depends_on: Mapping[str, str]
-    """Name -> value, in words."""
+    """Name -> value, as texts."""
 
     @property
     def digest(self) -> str:
@@ -217,7 +217,7 @@ class Fingerprint:
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str], *, most: int = 3) -> str:
-    """What is not as it was, in one line; empty where nothing is."""
+    """What has changed, in one line; empty if nothing."""
     names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     names.sort(key=lambda name: (name.startswith("environment "), list({**now, **before}).index(name)))
     told = [_change(name, before.get(name), now.get(name)) for name in names[:most]]
@@ -235,6 +235,6 @@ def _change(name: str, before: str | None, now: str | None) -> str:
 
 
 def _bare(value: str | None) -> str:
-    """Without the digits that stand for it, and not too long."""
+    """The value without its digest, shortened."""
     words = (value or "").partition(" [")[0] if value is None or not value.startswith("[") else ""
     return words if len(words) <= 80 else f"{words[:77]}..."

@@ -1,9 +1,9 @@
-"""Tells who runs a run folder: a process of this machine, nobody any more, or another machine's. Alone writes ``owner.json``.
+"""Tells which process runs a run folder, here or on another machine, if any. The only module that writes ``owner.json``.
 
-A process that launches a run, or goes on with one, holds the folder: it writes its number, that number's start time, the machine's boot
-and name into ``owner.json``, and keeps the file locked until it ends, by whatever end. The kernel gives a lock back when its process dies,
-so a number that was reused, and the processes of another container on this machine, are told from the owner. Where the file system knows
-no locks the start time tells. Only another machine's process can't be asked.
+A process that launches or resumes a run holds its folder: it writes its process id, start time, host and boot id into ``owner.json`` and
+keeps the file locked until it ends. The kernel releases the lock when the process dies, so a reused process id, or one in another container
+of this machine, isn't mistaken for the owner. On file systems without locks the start time decides. A process of another machine can't be
+checked.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from launcher.shared import procfs
 
 NAME = "owner.json"
 LOOK_S = 0.5
-"""Who only looks (``who``) gives the lock back within this."""
+"""A process that only asks (``who``) holds the lock for less than this."""
 
 
 class State(StrEnum):
-    """What has become of the owner."""
+    """What is known of the owner."""
 
     RUNNING = "running"  # it lives, on this machine
     ENDED = "ended"  # it gave the folder back; the record says how it ended
@@ -41,20 +41,20 @@ class State(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Owner:
-    """A process that holds a run folder, or was the last to hold it."""
+    """The process that holds a run folder, or last held it."""
 
     pid: int
     started: int
-    """The kernel's start time of that process, clock ticks since boot; 0 where it doesn't tell."""
+    """Start time of the process, in clock ticks since boot; 0 if unknown."""
     boot: str
     """The kernel's name for this boot of the machine; empty where it gives none."""
     host: str
     began: str
     """When it took the folder, UTC."""
     ended: str = ""
-    """When it gave the folder back; empty until then."""
+    """When it released the folder, UTC; empty until then."""
     locked: bool
-    """The file system locks files: the lock tells whether the owner lives."""
+    """Whether the file system has locks, so that the lock tells whether the owner lives."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,7 +80,7 @@ def who(folder: Path) -> Ownership:
 
 
 def _state(owner: Owner, free: bool | None) -> State:
-    """``free``: nobody holds the lock; None: the file system knows none."""
+    """``free``: nobody holds the lock; None: the file system has no locks."""
     here = owner.host == socket.gethostname()
     if owner.ended:
         return State.ENDED
@@ -94,7 +94,7 @@ def _state(owner: Owner, free: bool | None) -> State:
 
 
 def alive(owner: Owner) -> bool:
-    """Whether that very process lives, asked on its own machine; a later process of the same number is another one."""
+    """Whether that process lives, asked on its own machine. A later process with the same id doesn't count."""
     with suppress(OSError):
         return procfs.started(owner.pid) == owner.started
     return False
@@ -102,9 +102,9 @@ def alive(owner: Owner) -> bool:
 
 @contextmanager
 def owning(folder: Path) -> Iterator[Owner]:
-    """While open, this process holds the folder. Raises BadInput, having changed nothing, where another one does.
+    """While open, this process holds the folder. Raises BadInput, having changed nothing, if another one does.
 
-    A folder that can't be written (a full disk) is no reason to refuse: nobody is told of the run then.
+    If the folder can't be written (a full disk), the run goes on, but other processes can't see that it is running.
     """
     file, locked = _opened(folder)
     owner = Owner(pid=os.getpid(), started=_started(), boot=boot(), host=socket.gethostname(), began=_now(), locked=locked)
@@ -118,7 +118,7 @@ def owning(folder: Path) -> Iterator[Owner]:
 
 
 def _opened(folder: Path) -> tuple[int | None, bool]:
-    """(the file, ready to be written, and whether it is locked); no file where the folder can't be written."""
+    """(file descriptor of ``owner.json``, whether it is locked); the descriptor is None if the folder can't be written."""
     try:
         file = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError:
@@ -135,7 +135,7 @@ def _opened(folder: Path) -> tuple[int | None, bool]:
 
 
 def refusal(folder: Path, found: Ownership) -> Fault:
-    """Why nobody else may run in this folder: its owner lives, or may live."""
+    """The fault for a folder whose owner lives, or may live."""
     pid = f"process {found.owner.pid}" if found.owner is not None else "another process"
     if found.state is State.ELSEWHERE and found.owner is not None:
         host = found.owner.host
@@ -146,7 +146,7 @@ def refusal(folder: Path, found: Ownership) -> Fault:
 
 
 def _lock(file: int, kind: int) -> bool | None:
-    """Whether the lock was had; None where the file system knows none."""
+    """Whether the lock was obtained; None if the file system has no locks."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except OSError as error:

@@ -1,6 +1,7 @@
 """The shape of ``record.json``, which is also what ``--json`` prints; docs/record.schema.json is made of it.
 
-Every key has a default: an older autofit's record lacks some, and is read all the same. Keys that a later one has are kept as they are.
+Every key has a default, so that an older autofit's record can be read. Keys of a later autofit are kept as they are. To add a key, add a
+field here and its value where the record is made (``engine.state``, ``trial.trial``, ``run.attempt``), then run ``make schema``.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 
 FORMAT = 2
-"""Of the record. 1, which says no format, knew no attempts and can't be gone on with."""
+"""Format of the record. Records of format 1 (without the key) have no attempts and can't be resumed."""
 
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True, ser_json_inf_nan="constants", use_attribute_docstrings=True)
 
     def written(self) -> dict[str, Any]:
-        """As it stands in a file: the keys that were said."""
+        """As it stands in a file: only the keys that were set."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
@@ -65,7 +66,7 @@ class TrialRecord(RungRecord):
     """One rung, really tried."""
 
     effective_batch_seen: bool = False
-    """The trial saw what an optimizer step is made of."""
+    """Whether the trial saw how many samples an optimizer step has."""
     verdict: str = ""
     phase: str = ""
     peak_bytes: int = 0
@@ -79,7 +80,7 @@ class TrialRecord(RungRecord):
     otherwise: list[str] = []
     """Settings that ran otherwise than told."""
     kept: str = ""
-    """When it was made, for one of a launch before this."""
+    """When it was made, if an earlier launch made it; else empty."""
     same_training: SameTrainingRecord | None = None
 
 
@@ -114,7 +115,7 @@ class AttemptRecord(_Part):
     began: float = 0.0
     """Seconds since 1970."""
     checkpoint: CheckpointRecord | None = None
-    """What it went on from."""
+    """The checkpoint it resumed from; null: it began from the beginning."""
     workers: int | None = None
     ended: str = "interrupted"
     phase: str = ""
@@ -124,9 +125,9 @@ class AttemptRecord(_Part):
     peak_bytes: int = 0
     seconds: float = 0.0
     left: list[CheckpointRecord] = []
-    """What it could be gone on from, newest first."""
+    """Checkpoints it could be resumed from, newest first."""
     goes_on_from: str = ""
-    """checkpoint, beginning or nothing; empty: nobody has looked."""
+    """What ``resume`` would start from: checkpoint, beginning or nothing; empty: unknown."""
     not_finite_since: float | None = None
     rung_index: int = 0
     rung: dict[str, Any] = {}
@@ -158,7 +159,7 @@ class DeviceRecord(_Part):
 
 
 class KeptRecord(_Part):
-    """How the launch stands to the fits that are kept."""
+    """Whether a kept fit was used, or this launch's fit was kept."""
 
     digest: str | None = None
     used: bool = False
@@ -192,7 +193,7 @@ class RunRecord(_Part):
     evidence: str = ""
     optimizer_steps: int | None = None
     stopped_early: str = ""
-    """Its own words that it has ended before its length."""
+    """The line in which it says that it stopped early; empty if it didn't."""
     ended_at: str = ""
     """The last that it told of its epochs, where its length was more than one further."""
     lost_to_memory: list[str] = []
@@ -255,7 +256,7 @@ class Record(_Part):
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
-        """What a file says, as far as it can be understood; None where there is none, or it is torn."""
+        """Reads a record, as far as it can be understood; None if there is no file or it is torn."""
         try:
             return cls.model_validate_json(path.read_bytes())
         except OSError:
@@ -265,7 +266,7 @@ class Record(_Part):
 
     @classmethod
     def _of_what_is_understood(cls, path: Path, wrong: ValidationError) -> Self | None:
-        """Another autofit's: without the keys that have another shape there."""
+        """A record of another version: without the keys that have another shape there."""
         unread = {error["loc"][0] for error in wrong.errors() if error["loc"]}
         if not unread:
             return None
@@ -281,7 +282,7 @@ class Record(_Part):
 
     @property
     def may_name_checkpoints(self) -> bool:
-        """Whether an attempt has left one, or what attempts have left can't be understood."""
+        """Whether an attempt left a checkpoint, or the record's attempts can't be understood."""
         return "attempts" in self.unread or any(attempt.left for attempt in self.attempts)
 
 

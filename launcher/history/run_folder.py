@@ -1,4 +1,4 @@
-"""The run folder: every file name of a launch, events appended as they happen, records renamed into place.
+"""The run folder of a launch: the names of all its files, and how they are written (events appended, records replaced).
 
 runs/autofit/RECIPE-DATE-TIME/
   .gitignore           that git has nothing to say of this folder: the person's own status stays clean
@@ -44,9 +44,9 @@ class RunFolder:
 
     @classmethod
     def create(cls, root: Path, name: str, *, now: datetime | None = None) -> RunFolder:
-        """Makes a new folder that no other launch has or gets.
+        """Makes a new folder, with a name that no other launch has or gets.
 
-        Raises BadInput where the file system refuses (full, read-only, not a folder).
+        Raises BadInput if the file system refuses (full, read-only, not a folder).
         """
         stamp = (now or datetime.now()).strftime("%Y%m%d-%H%M%S")
         base = f"{re.sub(r'[^A-Za-z0-9._-]+', '_', name)}-{stamp}"
@@ -91,7 +91,7 @@ class RunFolder:
         return self.path / "series.jsonl"
 
     def attempt(self, number: int) -> AttemptFiles:
-        """What is written for one attempt at the full run, the first of which is 1."""
+        """The files of one attempt at the full run; the first attempt is 1."""
         return AttemptFiles(self.path, number)
 
     @property
@@ -108,7 +108,7 @@ class RunFolder:
         return self.path / "trials"
 
     def forget_cache(self) -> None:
-        """Removes what the trials shared; called when the last of them is over."""
+        """Removes the trials' shared cache; called after the last trial."""
         shutil.rmtree(self.cache, ignore_errors=True)
 
     def trial(self, rung_index: int) -> Path:
@@ -118,9 +118,9 @@ class RunFolder:
         return path
 
     def event(self, event: str, **what: Any) -> None:
-        """Appends one line; one write, so that lines of a crash are whole or absent.
+        """Appends one line to ``events.jsonl`` in one write, so that after a crash a line is whole or absent.
 
-        A line that can't be written (a full disk) is left out: telling what happens must not end it.
+        A line that can't be written (a full disk) is left out: reporting must not end a run.
         """
         line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **files.plain(what)})
         with suppress(OSError), self.events.open("a", encoding="utf-8") as file:
@@ -129,7 +129,7 @@ class RunFolder:
             os.fsync(file.fileno())
 
     def replace(self, path: Path, text: str) -> None:
-        """A file of this folder, whole or not at all."""
+        """Writes a file of this folder, whole or not at all."""
         files.replace(path, text)
 
     def replace_json(self, path: Path, value: Any) -> None:
@@ -153,7 +153,7 @@ class AttemptFiles:
 
     @property
     def processes(self) -> Path:
-        """Where its processes tell the base above which they hold themselves to the budget, and their optimizer steps."""
+        """Folder in which its processes write the base above which they hold themselves to the budget, and their optimizer steps."""
         return self.folder / f"held{self._nth}"
 
     @property
@@ -170,7 +170,7 @@ class AttemptFiles:
 
 
 def no_run_folder(root: Path, why: OSError) -> Fault:
-    """The fault of a place where no run folder can be made."""
+    """The fault if no run folder can be made in ``root``."""
     full = why.errno in (errno.ENOSPC, errno.EDQUOT)
     cure = "Free space there, or set run.root to a folder on another disk." if full else "Set run.root to a folder that you can write."
     return Fault(key="run.root", found=f"can't make a run folder in {root}: {why.strerror or why}", cure=cure)

@@ -1,6 +1,6 @@
-"""Reads from run folders alone what goes on in them, or went on. Changes nothing; needs no recipe, no trainer, no device.
+"""Reads the state of runs from their folders alone. Changes nothing; needs no recipe, no trainer, no device.
 
-An older autofit's folders are read as far as they tell: what they don't say is left open. A folder that is no run is refused in words.
+Folders of an older autofit are read as far as possible; what they lack is left empty. Raises BadInput for a folder that is no run.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from launcher.history.records import DeviceRecord, MemoryRecord, Record
 from launcher.history.run_folder import RunFolder
 
 ROOT = Path("runs/autofit")
-"""Where runs are looked for that are called by their names: the default of ``run.root``."""
+"""Where runs are looked up by name: the default of ``run.root``."""
 AT_WORK = ("trying", "running")
-"""What a record says while its launcher is at it."""
+"""States of a record while its launch goes on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """One run folder as it is now. Sizes are bytes, times seconds since 1970; None and 0 are what nobody has told."""
+    """One run folder as it is now. Sizes are bytes, times seconds since 1970; None and 0 mean unknown."""
 
     folder: RunFolder
     ownership: Ownership
     record: Record | None
-    """``record.json``; None where there is none, or none that can be read."""
+    """``record.json``; None if there is none, or it can't be read."""
     events: Mapping[str, Mapping[str, Any]]
     """The last event of each name."""
     lines: tuple[Mapping[str, Any], ...] = field(repr=False)
@@ -43,7 +43,7 @@ class Run:
     tried: int
     """Trials that have ended."""
     tried_rungs: tuple[int, ...] = ()
-    """The rungs of the trials that were begun, in their order."""
+    """Rungs of the trials that were started, in order."""
 
     @property
     def name(self) -> str:
@@ -55,8 +55,9 @@ class Run:
 
     @property
     def state(self) -> str:
-        """One word: ``trying`` and ``running`` only while a process of this machine is at it, else how it ended (``fitted``: trials only),
-        ``killed`` where the process is gone, ``elsewhere`` on another machine, ``unknown`` where nobody wrote down who runs it.
+        """One word: ``trying`` or ``running`` while a process of this machine runs it, ``killed`` if that process is gone.
+
+        ``elsewhere`` if another machine's does, ``unknown`` if no owner was written; else how it ended (``fitted``: trials only).
         """
         told = str((self.record and self.record.status) or ("trying" if self.events else "unknown"))
         if told == "done" and "run_started" not in self.events:
@@ -161,12 +162,12 @@ class Run:
 
     @property
     def attempt(self) -> int:
-        """Which launch of the trainer this is: above 1 after a failure that was gone on from."""
+        """Number of the current attempt; above 1 once the run was resumed."""
         return int(self.events.get("run_started", {}).get("attempt") or 1)
 
     @property
     def goes_on_from(self) -> str:
-        """What it can be gone on from, where that was seen when its last attempt ended; ``TORN`` where its record can't be read."""
+        """What it can be resumed from, as seen when its last attempt ended; ``TORN`` if its record can't be read."""
         if self.record is None:
             return TORN if self.folder.record.is_file() else ""
         return self.record.attempts[-1].goes_on_from if self.record.attempts else ""
@@ -180,7 +181,7 @@ class Run:
 
     @property
     def remark(self) -> str:
-        """What the full run, since its last start, was last seen to do otherwise than asked."""
+        """The last deviation of the full run since it was last started; empty if none."""
         told, since = self.events.get("run_otherwise"), self.running_since
         when = _seconds(told)
         return f"the run {told['what']}" if told and since is not None and when is not None and when >= since else ""
@@ -215,7 +216,7 @@ class Run:
 
 
 CHECKPOINT, BEGINNING, NOTHING, TORN = "checkpoint", "beginning", "nothing", "torn"
-"""What a run can be gone on from (``run.attempt.Attempt.goes_on_from``); ``TORN``: nobody knows, since its record can't be read."""
+"""What a run can be resumed from (``run.attempt.Attempt.goes_on_from``); ``TORN``: unknown, since its record can't be read."""
 WITHOUT_A_RECORD = (
     "Its recipe.yaml, its logs and what it has saved (run/) are as they were: command.sh is its command, which goes on from a checkpoint "
     "by the trainer's own words for that; or launch it anew."
@@ -240,7 +241,7 @@ def is_run(path: Path) -> bool:
 
 
 def find(said: str) -> Path:
-    """The run folder that a person means: a path, or the name of one below ``ROOT``. Raises BadInput where it is none."""
+    """The run folder that a user means: a path, or a name below ``ROOT``. Raises BadInput if there is none."""
     for path in (Path(said), ROOT / said):
         if is_run(path):
             return path.resolve()
@@ -260,7 +261,7 @@ def _cure(path: Path) -> str:
 
 
 def newest(root: Path = ROOT) -> Path:
-    """The run that was launched last. Raises BadInput where there is none."""
+    """The run that was launched last. Raises BadInput if there is none."""
     runs = list(below(root))
     if not runs:
         raise BadInput([Fault(key="", where=str(root), found="there is no run here", cure="Name its folder.")])
@@ -279,7 +280,7 @@ def below(root: Path, *, levels: int = 2) -> Iterator[Path]:
 
 
 def run_in(path: Path) -> Run:
-    """The run in a folder, with the end of its series only: who lists many runs waits for all of them."""
+    """The run in a folder, with only the end of its series, so that many runs can be listed quickly."""
     return Reader(path, series_bytes=TAIL_BYTES).now()
 
 
@@ -288,7 +289,7 @@ TAIL_BYTES = 64 * 1024
 
 
 class Reader:
-    """Reads one run again and again, only what is new of the long files."""
+    """Reads one run repeatedly; of the long files only what is new."""
 
     def __init__(self, path: Path, *, series_bytes: int | None = None) -> None:
         """``series_bytes``: at most so much of the series, its end; None: all of it."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 DENSE_S = 3600.0
-"""Since the run began: so long there is a line for each look."""
+"""Seconds since the run began in which there is a line for each look."""
 EVERY_S = 10.0
 """Between two lines after that."""
 
@@ -28,7 +28,7 @@ class Series:
     """Writes one run's series. A line that can't be written (a full disk) is left out."""
 
     def __init__(self, path: Path) -> None:
-        """Goes on behind what an earlier attempt at the same run has written."""
+        """Continues the file that an earlier attempt at the same run has written."""
         self._path = path
         self._began = _began(path)
         self._last = 0.0
@@ -80,7 +80,7 @@ def _told(value: Any) -> Any:
 
 
 def seconds_left(lines: Sequence[Mapping[str, Any]], *, since: float) -> float | None:
-    """What the run still takes, by what it has done from ``since`` (its start, or its last one) to the last line; None: not known."""
+    """Seconds that the run still needs, by its progress from ``since`` (its last start) to the last line; None: unknown."""
     told = [one for one in lines if one["at"] >= since and one.get("done") is not None]
     if not told:
         return None
