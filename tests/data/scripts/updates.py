@@ -31,13 +31,29 @@ if args.kind.startswith("half"):
     net, inputs = net.to(torch.bfloat16), inputs.to(torch.bfloat16)
 
 
+class Prepares(nn.Module):
+    """As transformers' run_clip.py has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = nn.Sequential(nn.Identity(), nn.Dropout(0.1))
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            prepared = self.steps(rows)
+        return prepared + 0.0
+
+
+prepares = torch.jit.script(Prepares()) if args.kind == "scripted" else None
+
+
 def loss_of(batch: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     if args.kind == "noise":
         noise = torch.randn_like(batch)
         return functional.cross_entropy(net(batch + noise * torch.randint(0, 10, (len(batch), 1, 1, 1))), target)
     if args.kind == "mixup":
         batch = 0.7 * batch + 0.3 * batch[torch.randperm(len(batch))]
-    said = net(batch)
+    said = net(batch if prepares is None else prepares(batch))
     if args.kind == "half_by_hand":  # what has to be of its own precision
         said = said @ torch.eye(5, dtype=torch.bfloat16)
     if args.kind.startswith("half"):

@@ -81,7 +81,7 @@ def test_class_weights_are_put_right_and_the_run_carries_what_was_proven(tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "cure"),
-    [("adds_up", {"update": "average"}), ("sum_divided", {"update": "add"}), ("sum", {}), ("noise", {}), ("norm", {})],
+    [("adds_up", {"update": "average"}), ("sum_divided", {"update": "add"}), ("sum", {}), ("noise", {}), ("norm", {}), ("scripted", {})],
 )
 def test_what_is_the_same_or_only_a_factor_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, cure: dict[str, str]) -> None:
     found = proven(tmp_path, monkeypatch, kind)

@@ -32,8 +32,9 @@ from launcher.worker.quiet import QUIET
 from launcher.worker.recorder import Recorder
 
 LOOK_S = 0.05
-EXACT = {"PYTHONHASHSEED": "0", "TORCHDYNAMO_DISABLE": "1", "MPLBACKEND": "Agg"}
-"""Sets in one order, no kernels that are compiled for a layout, no windows."""
+EXACT = {"PYTHONHASHSEED": "0", "TORCHDYNAMO_DISABLE": "1", "PYTORCH_JIT": "0", "MPLBACKEND": "Agg"}
+"""Sets in one order, no kernels that are compiled for a layout, no TorchScript, which can't compile what stands in the place of a draw, no
+windows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
