@@ -1,7 +1,7 @@
 """Fits progress bars drawn for a wide terminal to the person's narrower one, each redrawn line on one row. Pure.
 
-The trainer is given a terminal of at least ``WIDE`` columns, whatever the person's: libraries cut their bars to the terminal, and a bar
-that was cut tells neither step nor loss nor time left. Lines that end with a newline pass as they are, and wrap.
+The trainer gets a terminal of at least ``WIDE`` columns, however narrow the user's is: libraries cut their bars to the terminal, and a
+cut bar tells neither step nor loss nor time left. Lines that end with a newline are passed on unchanged, and wrap.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class Redrawing:
 
 
 def fitted(line: str, columns: int) -> str:
-    """The line in so many columns: a shorter bar, then fewer blanks, then without the words after the first, then cut.
+    """The line shortened to ``columns``: first the bar, then blanks, then words after the first; at last it is cut.
 
-    What stays longest is the count of steps, with the speed and the time left behind it.
+    The count of steps, with speed and time left, stays longest.
     """
     line = line.rstrip()
     for shorter in (_shorter_bar, _fewer_blanks, _fewer_words):

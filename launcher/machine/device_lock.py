@@ -1,7 +1,7 @@
-"""Lets launches of autofit's that want one card take turns, or share it.
+"""Lets launches of autofit that want the same device take turns, or share it.
 
-A lock file for each device, in a folder that every user of this machine sees. The kernel gives a lock back when its process dies, by
-whatever end. Other programs, and launches in containers with a /tmp of their own, know nothing of it: their memory is seen by NVML.
+Each device has a lock file, in a folder that all users of this machine share. The kernel releases a lock when its process dies. Other
+programs, and launches in containers with their own /tmp, don't take part: their memory is seen by NVML.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from launcher.errors import BadInput, Fault
 VARIABLE = "AUTOFIT_TURNS"
 """Environment variable that names another folder for the locks."""
 LOOK_S = 1.0
-"""Between two looks at a device that others have."""
+"""Seconds between two tries to lock a device that others hold."""
 
 
 class Turn:
-    """A launch's turn, until it is left. Without a file: nobody takes turns here."""
+    """A launch's turn on a device, as a context manager. Without a lock file nobody takes turns."""
 
     def __init__(self, file: int | None = None, *, waited: bool = False) -> None:
         self._file = file
@@ -44,11 +44,11 @@ class Turn:
 
 
 def take(device: str, *, share: bool, wait: bool, launch: str, told: Callable[[str], None] | None = None) -> Turn:
-    """This launch's turn on a device; waits for it as long as other launches have the device.
+    """Waits until no other launch has the device, and returns this launch's turn.
 
-    ``device``: its identity (a card's UUID); ``share``: launches that all say so have it together; ``launch``: what others are told of
-    this one. ``told`` hears who is waited for, once for each. Where ``wait`` is False raises BadInput instead. Where no lock can be
-    had (no folder for it, a file system without locks) there are no turns.
+    ``device``: its identity (a card's UUID). ``share``: launches that all set this have it together. ``wait``: False raises BadInput
+    instead of waiting. ``launch``: how others are told of this launch. ``told``: called with each launch that is waited for, once. If no
+    lock is possible (no folder for it, a file system without locks), there are no turns.
     """
     file = _opened(folder() / f"{re.sub(r'[^A-Za-z0-9-]', '_', device)}.lock")
     if file is None:
@@ -71,7 +71,7 @@ def take(device: str, *, share: bool, wait: bool, launch: str, told: Callable[[s
 
 
 def folder() -> Path:
-    """Where the locks lie: not TMPDIR, which is a job's own on many clusters."""
+    """The folder of the lock files; not in TMPDIR, which on many clusters is a job's own."""
     return Path(os.environ.get(VARIABLE) or "/tmp/autofit-turns")
 
 
@@ -97,7 +97,7 @@ def _opened(path: Path) -> int | None:
 
 
 def _locked(file: int, kind: int) -> bool:
-    """False where others have it; True also where the file system knows no locks."""
+    """False if others have it. True also if the file system has no locks."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -119,7 +119,7 @@ def _tell(file: int, launch: str) -> None:
 
 
 def _holder(file: int) -> str:
-    """Who has it, as far as it was told; of several that share it, the last one that came."""
+    """Which launch has the device; of several that share it, the last one that came."""
     told: dict[str, Any] = {}
     with suppress(OSError, ValueError):
         told = json.loads(os.pread(file, 4096, 0).partition(b"\n")[0])

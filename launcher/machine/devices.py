@@ -1,6 +1,6 @@
-"""Finds what a run may use by the recipe's ``device.*``: a ``Budget``, or every fault found. Never imports torch.
+"""Finds the device and the memory that a launch may use by the recipe's ``device.*``: a ``Budget``, or every fault. Never imports torch.
 
-``nvml`` and ``host`` read what is there; this module decides. Sizes are bytes.
+``machine.nvml`` and ``machine.host`` read what is there; this module decides. Sizes are bytes.
 """
 
 from __future__ import annotations
@@ -24,47 +24,47 @@ from launcher.shared import card_memory
 from launcher.shared.sizes import GIB, MIB, format_size
 
 CPU_SHARE = 0.80
-"""Part of the available host memory that is budgeted when ``device.memory`` says nothing."""
+"""Fraction of the available host memory that is the budget if ``device.memory`` isn't set."""
 CEILING = 1.5
-"""A CPU trial's allocations fail at this many times its budget: a library that would skip a figure or take another kernel for want
-of memory finds it, and what the run would have needed is seen. docs/decisions/011."""
+"""A CPU trial's allocations fail only at this many times its budget. So no library skips a figure or takes another kernel for lack of
+memory, and what the run needs is measured. docs/decisions/011."""
 NOMINAL = 1.07
-"""A card sold as 16 GiB offers programs a little less (15.6 to 15.99 GiB): asking for the size on the box is asking for all of it."""
+"""A card sold as 16 GiB gives programs a little less (15.6 to 15.99 GiB). Asking for up to this many times that means all of it."""
 SETTLED_BYTES = 64 * MIB
-"""Less than a CUDA context: what a card's use may differ by when nobody of ours is on it."""
+"""Below the size of a CUDA context: a difference in a card's use that is no process of ours."""
 TOLERATED_BYTES = GIB
-"""What others may hold of a card without ``device.share``: a desktop."""
+"""What others (a desktop, say) may hold of a card without ``device.share``."""
 SPILL_PART = 0.9
 """Under WSL and Windows memory stops being resident on the card, without a failure, below what the driver calls free: about 2 GiB
 below it on cards of 24 GiB, where 0.80 of a card held and 0.88 didn't (github.com/microsoft/WSL/issues/41176). A trial's cap there is
 this part of what it is elsewhere: 0.81 of the card with the usual headroom."""
 WAITING_S = 2.0
-"""Between two looks at a card that others hold."""
+"""Seconds between two looks at a card that others hold."""
 LEAST_CUDA_BYTES = 512 * MIB
 """Below this not even a CUDA context and its libraries fit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Budget:
-    """The device a run gets, and how much of its memory."""
+    """The device of a launch, and how much of its memory it may use. Bytes."""
 
     kind: str
     """"cuda" or "cpu"."""
     index: int
     """The card's number in nvidia-smi, for people; 0 on a CPU."""
     uuid: str = ""
-    """The card's one identity, in every environment, meter and record; empty on a CPU."""
+    """The card's UUID, by which it is named everywhere; empty on a CPU."""
     name: str
     total_bytes: int
-    """What programs can reach: without the driver's own reserve; on a CPU, a container's limit where that is lower."""
+    """What programs can use: on a card without the driver's reserve; on a CPU at most the container's limit."""
     free_bytes: int
     budget_bytes: int
-    """What the run may plan with: ``device.memory`` (all of the card by default), less what others already use."""
+    """The memory of the launch: ``device.memory`` (by default all of the card), less what others use."""
     cap_bytes: int
-    """What a trial is held to: budget_bytes less the headroom (``headroom.cap_of``)."""
+    """What a trial must stay below: the budget less the headroom (``headroom.cap_of``)."""
     ceiling_bytes: int
-    """Where allocations of a trial really fail. On a CPU above the cap, so that nothing bends under it and the need is measured:
-    a trial fits where it *stayed* below the cap. On a card the cap itself, which keeps the driver from spilling."""
+    """Where a trial's allocations really fail. On a CPU above the cap, so that the need is measured (a trial fits if it *stayed* below the
+    cap). On a card the cap itself, which keeps the driver from spilling."""
     headroom: float
     neighbours: tuple[Neighbour, ...]
     emulated: bool
@@ -72,7 +72,7 @@ class Budget:
     notes: tuple[str, ...]
     """Sentences for the record: what was tolerated, lowered or assumed."""
     may_spill: bool = False
-    """The driver gives host memory where the card's is full (WSL, Windows)."""
+    """The driver uses host memory when the card is full (WSL, Windows)."""
 
     def __str__(self) -> str:
         place = f"cuda:{self.index}" if self.kind == "cuda" else "cpu"
@@ -90,7 +90,7 @@ def find(
     nvml: Any = None,
     environ: Mapping[str, str] | None = None,
 ) -> Budget:
-    """The device a run may use, with its budget. Raises BadInput with every fault found, under ``device.*`` keys.
+    """The device that a launch may use, with its budget. Raises BadInput with all faults, under ``device.*`` keys.
 
     ``kind``: "cuda", "cpu", or "auto": cuda where NVML finds a card that isn't hidden, else cpu. A card that is there
     but broken is a fault for "auto" too: nobody wants 300 epochs on a CPU because a driver update waits for a reboot.
@@ -129,13 +129,13 @@ def _refused(key: str, found: str, cure: str) -> BadInput:
 
 
 def _visible() -> tuple[list[str], nvml_module.Absence | None]:
-    """UUIDs of the cards that this process may use, or why there is none."""
+    """(UUIDs of the cards that this process may use, or why there is none)"""
     with nvml_module.opened() as (api, absence):
         return nvml_module.visible(api, os.environ) if absence is None else ([], absence)
 
 
 def chosen_kind(kind: str) -> str:
-    """What ``device.kind`` comes to on this machine: "cuda" or "cpu". A card that is there but broken counts as one."""
+    """ "cuda" or "cpu": what ``device.kind`` means on this machine. A broken card counts as a card."""
     if kind != "auto":
         return kind
     _, absence = _visible()
@@ -143,7 +143,7 @@ def chosen_kind(kind: str) -> str:
 
 
 def identity(kind: str, *, index: int = 0) -> str:
-    """What tells the device that ``find`` would take from every other here: a card's UUID, or "cpu"; empty where there is none."""
+    """Identity of the device that ``find`` would choose: a card's UUID, or "cpu"; empty if there is none."""
     if kind == "cpu":
         return "cpu"
     uuids, absence = _visible()
@@ -153,7 +153,7 @@ def identity(kind: str, *, index: int = 0) -> str:
 
 
 def free_now(budget: Budget, *, nvml: Any = None) -> int | None:
-    """What is free on the budget's card now; None on a CPU or where NVML doesn't answer."""
+    """Bytes free on the budget's card now; None on a CPU, or if NVML doesn't answer."""
     if budget.kind != "cuda":
         return None
     with nvml_module.opened(nvml) as (api, absence):
@@ -165,13 +165,13 @@ def free_now(budget: Budget, *, nvml: Any = None) -> int | None:
 
 
 def used_bytes(budget: Budget) -> int:
-    """What is in use on the budget's card now beyond what was when it was found; 0 on a CPU or where NVML doesn't answer."""
+    """Bytes in use on the budget's card now, beyond those when the budget was made; 0 on a CPU, or if NVML doesn't answer."""
     free = free_now(budget)
     return 0 if free is None else max(0, budget.free_bytes - free)
 
 
 def busy(budget: Budget) -> float | None:
-    """Part of the time that the budget's card computes; None on a CPU or where NVML doesn't tell."""
+    """Fraction of the time in which the budget's card computes; None on a CPU, or if NVML doesn't tell."""
     if budget.kind != "cuda":
         return None
     with nvml_module.opened() as (api, absence):
@@ -179,9 +179,9 @@ def busy(budget: Budget) -> float | None:
 
 
 def taken(budget: Budget, *, nvml: Any = None) -> str:
-    """Who holds memory of the card that the budget counts on, as a sentence; empty where nobody does. Nothing of ours may run.
+    """A sentence about who holds memory that the budget counts on; empty if nobody does. Call it only while none of our processes runs.
 
-    A desktop takes and gives back some all the time: half of the headroom is left to it.
+    Half of the headroom is tolerated, since a desktop's use changes all the time.
     """
     free = free_now(budget, nvml=nvml)
     drift = max(SETTLED_BYTES, (budget.budget_bytes - budget.cap_bytes) // 2)
@@ -193,7 +193,7 @@ def taken(budget: Budget, *, nvml: Any = None) -> str:
 
 
 def wait_for(budget: Budget, *, timeout_s: float, nvml: Any = None) -> str:
-    """Waits until the card's memory is there again. What ``taken`` says after that, or after ``timeout_s``."""
+    """Waits until the card's memory is free again, at most ``timeout_s``. Returns what ``taken`` says then."""
     until = time.monotonic() + timeout_s
     while (holder := taken(budget, nvml=nvml)) and time.monotonic() < until:
         time.sleep(min(WAITING_S, max(0.0, until - time.monotonic())))
@@ -201,7 +201,7 @@ def wait_for(budget: Budget, *, timeout_s: float, nvml: Any = None) -> str:
 
 
 def settle(budget: Budget, *, idle_free_bytes: int | None = None, timeout_s: float = 10.0, nvml: Any = None) -> bool:
-    """Waits until a card has given back what a child that has ended held. False where it hasn't within ``timeout_s``.
+    """Waits until the card's memory of an ended child is free. False if it isn't within ``timeout_s``.
 
     The driver frees a dead process's memory a moment after the process is gone; a trial that starts too early would be
     judged by its predecessor's memory. ``idle_free_bytes``: what was free before that child; None: when the budget was found.
@@ -248,7 +248,7 @@ def _too_high(index: int, count: int, env: Mapping[str, str]) -> BadInput:
 
 
 def card_faults(card: Card, memory_bytes: int | None = None, *, share: bool = False) -> list[Fault]:
-    """Why this card can't give this budget."""
+    """Faults of this card for the asked budget."""
     if card.mig:
         cure = "Choose a card that is not, with device.index, or have its administrator end it (nvidia-smi -mig 0)."
         return [Fault(key="device.index", found=f"{card} is in MIG mode, which autofit doesn't support", cure=cure)]
@@ -277,7 +277,7 @@ def card_faults(card: Card, memory_bytes: int | None = None, *, share: bool = Fa
 
 
 def allocator_faults(env: Mapping[str, str]) -> list[Fault]:
-    """An allocator whose cap is none (it counts live bytes, not its pool, and tells no failures), and a cap beside ours."""
+    """Faults of the user's allocator settings: cudaMallocAsync, whose pool no cap limits, or a memory fraction beside ours."""
     faults = []
     for name in allocator.VARIABLES:
         if "cudamallocasync" in env.get(name, "").lower():
@@ -302,7 +302,7 @@ def _held(card: Card) -> Fault:
 
 
 def _holders(card: Card, silent_bytes: int = 0) -> str:
-    """Who uses the card; what no process accounts for is told when it is above ``silent_bytes``, or all there is."""
+    """Who uses the card. Memory of no known process is mentioned above ``silent_bytes``, or if it is all there is."""
     holders = [str(neighbour) for neighbour in card.neighbours]
     if card.unattributed_bytes > silent_bytes or not holders:
         hidden = "another container" if holders else "a process this container can't see"

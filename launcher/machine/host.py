@@ -1,4 +1,4 @@
-"""Reads what Linux tells of this machine: memory (also a container's limit), processor, shared memory, disk.
+"""Reads this machine's memory (a container's limit included), processor, shared memory and disks from Linux.
 
 Sizes are bytes. Only reads.
 """
@@ -20,7 +20,7 @@ import psutil
 
 
 def shared_memory_free() -> int | None:
-    """Free bytes of /dev/shm, which data-loading workers pass batches through; None where there is none."""
+    """Free bytes of /dev/shm, through which data loader workers pass batches; None if there is none."""
     try:
         return shutil.disk_usage("/dev/shm").free
     except OSError:
@@ -28,14 +28,14 @@ def shared_memory_free() -> int | None:
 
 
 def disk_free(path: str | os.PathLike[str]) -> int:
-    """Bytes this user may still write where ``path`` is, or will be: the nearest folder that exists, and may be seen, counts."""
+    """Bytes that this user may still write at ``path``, which needn't exist yet."""
     return shutil.disk_usage(_nearest(path)).free
 
 
 def not_writable(path: str | os.PathLike[str]) -> OSError | None:
-    """What keeps this user from making files where ``path`` is, or will be; None where nothing does, and for a full disk.
+    """The error that keeps this user from making files at ``path``, which needn't exist yet; None if there is none, or the disk is full.
 
-    It is tried, with a file that has no name: modes don't tell of a read-only file system, nor of what a server forbids.
+    It is tried with an unnamed file: permissions don't tell of a read-only file system, or of what a server forbids.
     """
     try:
         with tempfile.TemporaryFile(dir=_nearest(path)):
@@ -48,7 +48,7 @@ PROBE_BYTES = 2**20
 
 
 def disk_full(path: str | os.PathLike[str]) -> bool:
-    """Whether not even a small file can be written there for want of room: of the disk, or of what this user may take of it."""
+    """Whether not even a small file can be written there because the disk, or this user's quota, is full."""
     try:
         with tempfile.TemporaryFile(dir=_nearest(path), buffering=0) as probe:
             probe.write(bytes(PROBE_BYTES))
@@ -58,7 +58,7 @@ def disk_full(path: str | os.PathLike[str]) -> bool:
 
 
 def _nearest(path: str | os.PathLike[str]) -> Path:
-    """The nearest folder above that exists, and may be seen."""
+    """The nearest folder above that exists and can be seen."""
     place = Path(path).absolute()
     while not os.path.exists(place) and place != place.parent:  # False where looking is forbidden; Path.exists raises there
         place = place.parent
@@ -66,7 +66,7 @@ def _nearest(path: str | os.PathLike[str]) -> Path:
 
 
 def memory() -> tuple[int, int, int]:
-    """(what this process may use in all, what is available of it now, what the machine has)."""
+    """(bytes that this process may use in all, bytes of that available now, bytes of the machine)"""
     machine = psutil.virtual_memory()
     total, free = int(machine.total), int(machine.available)
     group = cgroup_memory()
@@ -82,7 +82,7 @@ def own_limits() -> Mapping[str, int]:
 
 
 def oom_kills() -> int | None:
-    """How many processes this kernel has killed for want of memory since it started; None where it doesn't tell (before Linux 4.13)."""
+    """Processes that this kernel has killed for lack of memory since it started; None before Linux 4.13."""
     with suppress(OSError, ValueError):
         for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines():
             key, _, value = line.partition(" ")
@@ -109,7 +109,7 @@ def cores() -> int:
 
 
 def other_accelerators() -> tuple[str, ...]:
-    """Accelerators that are here but that autofit can't use, each as a sentence."""
+    """A sentence for each accelerator that is here but not supported."""
     notes = []
     cards = Path("/sys/class/drm").glob("card*/device/driver")
     if Path("/opt/rocm").exists() or any(driver.resolve().name == "amdgpu" for driver in cards):

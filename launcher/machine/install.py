@@ -1,6 +1,6 @@
-"""Gives the command that installs what is missing. The only place that makes such advice.
+"""Makes the ``pip install`` command for what is missing. All such advice comes from here.
 
-Packages are called as PyPI calls them, and never as an extra of autofit's own: a stranger's project may have that name there.
+Packages go by their names on PyPI. An extra of autofit's own is never named, since another project may have that name there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "stacks": ("py-spy",),
     "demo": ("scikit-learn", "pillow"),
 }
-"""The packages of each extra of pyproject.toml that a person may lack."""
+"""The packages of each extra in pyproject.toml that may be missing."""
 _DISTRIBUTIONS: Mapping[str, str] = {
     "PIL": "pillow",
     "bs4": "beautifulsoup4",
@@ -26,7 +26,7 @@ _DISTRIBUTIONS: Mapping[str, str] = {
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",
 }
-"""Module -> the distribution that brings it, where it is called otherwise."""
+"""Module -> distribution that brings it, if the names differ."""
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named ['\"]([\w.]+)['\"]")
 
 
@@ -41,14 +41,14 @@ def extra(name: str) -> str:
 
 
 def missing_module(said: str) -> str | None:
-    """The module for want of which a program has ended, by its last words; None where it ended otherwise."""
+    """The missing module that ended a program, by its output; None if something else did."""
     last = next((line for line in reversed(said.splitlines()) if line.strip()), "")
     found = _NO_MODULE.match(last.strip())
     return found[1].partition(".")[0] if found else None
 
 
 def module(name: str) -> str:
-    """``pip install ...`` of what brings a module: with all else of its extra, since who lacks one lacks the others."""
+    """``pip install ...`` of what brings a module, with the rest of its extra, which is probably missing, too."""
     package = _DISTRIBUTIONS.get(name, name)
     extras = [packages for packages in EXTRAS.values() if package in packages]
     return command(*extras[0]) if len(extras) == 1 else command(package)

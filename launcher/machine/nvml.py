@@ -21,21 +21,21 @@ from launcher.shared.sizes import format_size
 
 MOST_OF_A_COMMAND = 80
 VANISH_WAIT_S = 0.3
-"""How long a process that NVML names and the system doesn't know is given to disappear from NVML's list too."""
+"""Seconds until a process that has just ended has disappeared from NVML's list, too."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Neighbour:
-    """A process that already uses the card."""
+    """Another process that uses the card."""
 
     pid: int
     name: str
-    """Its program's name; empty where this process can't see it (a container, another pid namespace)."""
+    """Name of its program; empty if it can't be seen from here (a container, another pid namespace)."""
     user: str
     used_bytes: int
     """0 where the driver doesn't say (WSL, Windows)."""
     command: str = ""
-    """How it was started, in a few words; empty where this process may not know."""
+    """Its command line, shortened; empty if it can't be read."""
 
     def __str__(self) -> str:
         used = format_size(self.used_bytes) if self.used_bytes else "an amount the driver doesn't tell"
@@ -81,12 +81,12 @@ class Absence:
     found: str
     cure: str
     broken: bool = False
-    """There is a card, but it can't be used as things are: a CPU in its place would surprise."""
+    """There is a card that can't be used now. Taking the CPU instead would surprise the user."""
 
 
 @contextmanager
 def opened(nvml: Any = None) -> Iterator[tuple[Any, Absence | None]]:
-    """NVML, initialised, and shut down at the end; or the reason why it isn't there. ``nvml``: None imports pynvml."""
+    """(NVML, None), initialised and shut down at the end; or (None, why it isn't available). ``nvml``: None imports pynvml."""
     if nvml is None:
         try:
             import pynvml
@@ -153,7 +153,7 @@ def _no_driver(nvml: Any, error: Exception) -> Absence:
 
 
 def openable(nvml: Any) -> tuple[list[str], tuple[str, ...]]:
-    """UUIDs of the cards that this process may open, in NVML's order; a note for each that it may not.
+    """(UUIDs of the cards that this process may open, in NVML's order; a note for each that it may not)
 
     NVML counts cards that a container or a cgroup keeps this process from; CUDA numbers only the others.
     """
@@ -167,7 +167,7 @@ def openable(nvml: Any) -> tuple[list[str], tuple[str, ...]]:
 
 
 def visible(nvml: Any, environ: Mapping[str, str]) -> tuple[list[str], Absence | None]:
-    """UUIDs of the cards that CUDA_VISIBLE_DEVICES leaves, in its order; or why there is none.
+    """(UUIDs of the cards that CUDA_VISIBLE_DEVICES leaves, in its order; or why there is none)
 
     CUDA's rule: entries count up to the first one that names no card.
     https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
@@ -216,7 +216,7 @@ def visible(nvml: Any, environ: Mapping[str, str]) -> tuple[list[str], Absence |
 
 
 def _named(entry: str, uuids: Sequence[str]) -> int | None:
-    """The place among ``uuids`` that one entry of CUDA_VISIBLE_DEVICES names: a number, or a UUID or its unique beginning."""
+    """Index in ``uuids`` of one entry of CUDA_VISIBLE_DEVICES: a number, a UUID or its unique prefix; None if it names none."""
     if entry.isdecimal():
         return int(entry) if int(entry) < len(uuids) else None
     if not entry.startswith("GPU-"):

@@ -1,4 +1,4 @@
-"""Runs a command as one child process in a session of its own, and tells its output and how it ended.
+"""Runs a command as a child process in a session of its own; logs its output and returns how it ended.
 
 On the launcher's side the only module that starts, signals or ends processes. Inside a trainer's process ``trainers.script.inside``
 starts the person's command, and its probe a child that reads a data set; ``worker.guardian`` ends what a killed launcher leaves.
@@ -47,7 +47,7 @@ _TAIL_BYTES = 256 * 1024
 
 
 class Shows(Protocol):
-    """A screen, or a file, that a child's output goes to as well."""
+    """A screen or file to which a child's output is copied."""
 
     def write(self, data: bytes, /) -> object: ...
     def flush(self) -> None: ...
@@ -64,7 +64,7 @@ class Child:
     started: float
     pumps: list[threading.Thread] = field(default_factory=list)
     words: dict[Path, bytearray] = field(default_factory=dict)
-    """The ends of what it said and was shown, by log: a disk that is full, or read-only, keeps none of the very words that tell of it."""
+    """The end of its output by log file, kept in memory: on a full or read-only disk the log lacks the very lines that say so."""
     peak_data_bytes: int = 0
 
     @property
@@ -72,11 +72,11 @@ class Child:
         return self.process.pid
 
     def tail(self, log: Path) -> str:
-        """The last part of what it said there, as text."""
+        """The end of its output in that log, as text."""
         return self.words[log][-_TAIL_BYTES:].decode("utf-8", errors="replace") if log in self.words else tail(log)
 
     def send(self, number: int) -> None:
-        """Sends a signal to the child's whole session; nothing where it is gone."""
+        """Sends a signal to the child's whole session; does nothing if it is gone."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
 
@@ -90,7 +90,7 @@ class Child:
         return found
 
     def end(self, *, grace_s: float = _GRACE_S) -> None:
-        """Ends the child and everything it started: TERM, then KILL after ``grace_s``. Returns when all are gone."""
+        """Ends the child and everything it started: TERM, and KILL after ``grace_s``. Returns when all are gone."""
         self.send(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=grace_s)
@@ -117,7 +117,7 @@ def start(
     stderr: Path,
     show: tuple[Shows, Shows] | None = None,
 ) -> Child:
-    """Starts ``argv`` with ``env`` on top of this process's environment, its output logged to two files.
+    """Starts ``argv``, with ``env`` added to this process's environment and its output logged to two files.
 
     With ``show``, output also goes to those two as it comes; where one of them is a terminal, the child gets a terminal too, so that
     it draws its progress bars. That one has ``bars.WIDE`` columns at least, while ``COLUMNS`` says the width of the person's: bars are
@@ -222,9 +222,9 @@ def wait(
 
 
 def ask_to_end(pid: int, *, started: int) -> bool:
-    """SIGTERM to the process of that number that was started then (``procfs.started``), and to no later one. False where it is gone.
+    """Sends SIGTERM to the process with this id and start time (``procfs.started``). False if that process is gone.
 
-    Raises PermissionError where it is another user's.
+    Raises PermissionError if it is another user's.
     """
     with contextlib.suppress(ProcessLookupError, FileNotFoundError):
         handle = os.pidfd_open(pid)
@@ -292,7 +292,7 @@ def _kill_later(child: Child, grace_s: float) -> None:
 
 
 def tail(path: Path, *, most_bytes: int = _TAIL_BYTES) -> str:
-    """The last part of a log, as text."""
+    """The end of a log, as text."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -358,7 +358,7 @@ def _pump(reader: int, sink: BinaryIO, stream: Shows, words: bytearray) -> None:
 
 
 def wait_for_leftovers(folder: Path, *, timeout_s: float = 60.0) -> list[int]:
-    """Waits until no process of a full run in ``folder`` is left that another launcher started; those that are left after all."""
+    """Waits until no process of a full run in ``folder``, started by another launcher, is left. Returns the ids of those still there."""
     until = time.monotonic() + timeout_s
     while (left := procfs.with_variable(HELD, (f"{folder}{os.sep}",))) and time.monotonic() < until:
         time.sleep(0.2)
@@ -366,10 +366,9 @@ def wait_for_leftovers(folder: Path, *, timeout_s: float = 60.0) -> list[int]:
 
 
 def output_of(argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout_s: float | None = None) -> tuple[int, str]:
-    """(exit status, what it said) of a short command that is waited for; 127 and the reason where it can't be started, 124
-    where it was ended after ``timeout_s``.
+    """Runs a short command; returns (exit status, output). 127 and the reason if it can't be started, 124 if it took over ``timeout_s``.
 
-    ``env``: on top of this process's environment. What it said: its standard error, where it failed and said something there.
+    ``env``: added to this process's environment. The output is standard error if the command failed and wrote something there.
     """
     try:
         done = subprocess.run(argv, capture_output=True, text=True, check=False, env={**os.environ, **(env or {})}, timeout=timeout_s)
@@ -381,16 +380,15 @@ def output_of(argv: Sequence[str], *, env: Mapping[str, str] | None = None, time
 
 
 def python_module(module: str, *arguments: str) -> tuple[str, ...]:
-    """argv that runs a module of this installation with this interpreter, whatever else is called ``launcher`` on PYTHONPATH.
+    """argv that runs a module of this installation with this interpreter, even if PYTHONPATH has another package called ``launcher``.
 
-    ``-P`` keeps the working folder out of ``sys.path``: a person's own ``datasets/`` there must not pass for the package of that name.
+    ``-P`` keeps the working folder out of ``sys.path``: a user's ``datasets/`` there must not be taken for the package of that name.
     """
     return (sys.executable, "-P", str(ENTRY), module, *arguments)
 
 
 def interpreter_of(program: str) -> str:
-    """The interpreter that a program runs on: itself, or the one beside a program of the same environment (torchrun, accelerate); this one
-    where neither can be told."""
+    """The interpreter that a program runs on: itself if it is one, or the one beside it (torchrun, accelerate); else this process's."""
     found = shutil.which(program)
     beside = Path(found).with_name("python") if found is not None else None
     if beside is None or not beside.exists():
@@ -399,7 +397,7 @@ def interpreter_of(program: str) -> str:
 
 
 ENTRY = Path(__file__).absolute().parents[2] / "autofit_launcher.py"
-"""What loads our package from its own place, and then a module of it."""
+"""The script that loads this installation's package, and then a module of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,7 +417,7 @@ class Detached:
 
 
 def detach(argv: Sequence[str], *, env: Mapping[str, str], log: Path) -> Detached:
-    """Starts ``argv`` in a session of its own, all its words in ``log``; it is nobody's child to be ended with this process."""
+    """Starts ``argv`` in a session of its own, with all output in ``log``. It isn't ended with this process."""
     with log.open("ab", buffering=0) as words:
         process = subprocess.Popen(
             list(argv), env={**os.environ, **env}, stdin=subprocess.DEVNULL, stdout=words, stderr=words, start_new_session=True

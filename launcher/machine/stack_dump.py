@@ -1,4 +1,4 @@
-"""Writes down where each process of a hanging child stands: by py-spy where it is installed, else by the kernel."""
+"""Writes the stacks of a hanging child's processes to a file: by py-spy if it is installed, else what the kernel tells."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from launcher.machine import install, process
 from launcher.machine.process import Child
 
 LOOK_S = 20.0
-"""A look at one process that takes longer is given up: the run is to be ended."""
+"""Seconds after which a look at one process is given up."""
 
 
 def record(child: Child, path: Path) -> str:
-    """Writes it and gives it back. Best effort: what can't be seen is left out."""
+    """Writes the stacks to ``path`` and returns them. What can't be seen is left out."""
     said = "\n\n".join(_of(one) for one in child.descendants()) + "\n"
     with contextlib.suppress(OSError):
         path.write_text(said, encoding="utf-8")
