@@ -1,6 +1,6 @@
-"""What is being done that may take a while, told to whoever listens: the terminal. Where nobody does, it costs nothing.
+"""Announces work that may take a while to a listener (the terminal). Without a listener it costs nothing.
 
-As with logging, what takes long says so where it does; no screen is handed down to it.
+Used like logging: code that takes long announces it itself, and needs no reference to a screen.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Activity:
-    """Something that goes on now."""
+    """Something that is being done now."""
 
     words: str
     told: bool = False
-    """It has been said in another way, or needs no words where there is no terminal."""
+    """True: it was announced in another way, or needs no words without a terminal."""
     since: float = field(default_factory=time.monotonic)
 
 
@@ -27,14 +27,14 @@ _listener: Callable[[Activity | None], None] | None = None
 
 
 def listen(listener: Callable[[Activity | None], None] | None) -> None:
-    """``listener`` hears of the innermost activity whenever it is another one or has other words; None: nothing goes on."""
+    """Calls ``listener`` with the innermost activity whenever that or its words change, and with None when nothing goes on."""
     global _listener
     _listener = listener
 
 
 @contextmanager
 def doing(words: str, *, told: bool = False) -> Iterator[None]:
-    """While open, that is being done. Only the main thread's activities are told."""
+    """While open, ``words`` say what is being done. Only activities of the main thread are announced."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -50,7 +50,7 @@ def doing(words: str, *, told: bool = False) -> Iterator[None]:
 
 
 def now(words: str) -> None:
-    """Other words for what is being done."""
+    """Changes the words of the current activity."""
     if _going_on:
         _going_on[-1].words = words
         _tell()
@@ -58,7 +58,7 @@ def now(words: str) -> None:
 
 @contextmanager
 def nothing_left() -> Iterator[None]:
-    """When this is left, however it is, nothing goes on any more."""
+    """Ends all activities begun inside when it is left, even by an exception."""
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""How a child process ended, as the launcher saw it from outside. ``machine.process`` makes it, ``trial.judge`` judges by it."""
+"""How a child process ended, seen from outside: ``machine.process`` returns it, ``trial.judge`` judges by it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Ending:
     """As ``subprocess`` gives it: negative for a signal."""
     timed_out: bool = False
     stood_still: str = ""
-    """Where its processes stood, for a child that was ended since it came no further; empty for any other end."""
+    """Stacks of its processes, if it was ended because it made no progress; empty for any other end."""
     computed: bool = False
-    """It computed all the same: an endless loop, perhaps."""
+    """It used the processor all the same: an endless loop, perhaps."""
     seconds: float = 0.0
     peak_data_bytes: int = 0
     """Most VmData seen, for a child that a signal ended before it could report."""

@@ -1,4 +1,4 @@
-"""Writes a text or a value so that the file is there whole or not at all. Values are made plain: what JSON knows."""
+"""Writes a file whole or not at all; turns values into what JSON knows."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 
 
 def replace(path: Path, text: str) -> None:
-    """Writes beside, then renames: a reader sees the old file or the new one. Nothing is left beside where that fails."""
+    """Writes to a file beside, then renames it, so that a reader sees the old file or the new one. Leaves nothing behind on failure."""
     replace_bytes(path, text.encode("utf-8"))
 
 
 def replace_bytes(path: Path, content: bytes) -> None:
-    """The same, of bytes."""
+    """As ``replace``, for bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -34,7 +34,7 @@ def replace_bytes(path: Path, content: bytes) -> None:
 
 
 def replace_json(path: Path, value: Any) -> None:
-    """The same, of a value."""
+    """As ``replace``, for a value, as JSON."""
     replace(path, json.dumps(plain(value), indent=2) + "\n")
 
 

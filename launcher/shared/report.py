@@ -1,7 +1,7 @@
-"""The one contract between a trial's child and the launcher: what the child writes, as plain values.
+"""The report of a trial's child to the launcher, as plain values, with the names of its facts and exceptions.
 
-The child (``launcher.worker``) replaces ``report.json`` whole at every change of phase, so that even a child that dies of
-a signal leaves the phase it died in. The launcher only reads it.
+The child (``launcher.worker``) replaces ``report.json`` at every change of phase, so that even a child killed by a signal leaves the phase
+it died in. The launcher only reads it.
 All sizes are bytes, all times are monotonic seconds.
 """
 

@@ -1,4 +1,4 @@
-"""The events of one traced training at any size: each allocation is a coefficient times powers of the run's sizes.
+"""A traced training, from which its allocations at any size are computed: each is a coefficient times powers of the run's sizes.
 
 A trace is taken once for everything that shares a model and its settings. It is taken with sizes (samples in a batch, side of an
 image, tokens) that are primes dividing nothing else of the model, so that the bytes of each storage tell how they grow: with 13 images

@@ -1,4 +1,4 @@
-"""What an adapter owes, as tests that are shipped: subclass it, name your adapter, give a recipe, and pytest runs it all.
+"""Tests that every adapter must pass, shipped with autofit: subclass the suite, name your adapter, give a recipe, and run pytest.
 
     from launcher.trainers.suite import AdapterSuite
 

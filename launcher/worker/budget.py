@@ -1,4 +1,4 @@
-"""Makes this process unable to use more of its device than a cap (bytes), and tells what it measured doing so.
+"""Limits the memory that this process can use on its device, in bytes, and returns what was measured for that.
 
 CPU: ``RLIMIT_DATA`` at what the data segments hold now plus the cap, so that allocations fail as real ones do: PyTorch's clean
 ``DefaultCPUAllocator`` error. Call it after the imports and before anything is built, since libraries count as base.

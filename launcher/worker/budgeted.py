@@ -1,4 +1,4 @@
-"""Becomes a Python program that takes a budget before its first line.
+"""Runs a Python program that takes a memory budget before its first line.
 
     python -m launcher.worker.budgeted --device cpu --bytes 2000000000 --imports torch,ultralytics PROGRAM [ARGS...]
 

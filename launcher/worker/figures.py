@@ -1,4 +1,4 @@
-"""What figures leave goes back at the next one, where host memory is the budget: in the trial and in the full run alike.
+"""Frees the memory of closed matplotlib figures when a new one is made, in trials and full runs whose budget is host memory.
 
 A closed figure is megabytes of pixels (13 MiB of Ultralytics' at 250 dpi) in a cycle that only Python's collector breaks, and when that
 comes nobody knows: a run lost a figure so, and another needed 11 % more than its trial had shown. Matplotlib calls ``figure.hooks`` for

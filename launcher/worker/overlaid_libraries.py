@@ -1,4 +1,4 @@
-"""Libraries that write files by themselves, taught to write where the overlay says."""
+"""Redirects the files of libraries that write in native code, as ``overlay`` does those of Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes of the script go to a folder of the trial's instead of where they are meant to; reads see them there first.
+"""Redirects what a tried script writes into a folder of the trial; reads look there first. Nothing of the user's changes.
 
 Every path outside the kept folders has a twin under the overlay's root. Opening for writing opens the twin (after copying what is
 there, for appending); reading, listing and asking for a file take the twin where there is one. What is removed or renamed away is

@@ -1,8 +1,8 @@
-"""Stacks of threads that have ended -> room for threads to come, so that a thread more or less is no memory more or less.
+"""Reserves stacks for later threads before the base is taken, so that a thread more or less doesn't change the measured memory.
 
-How many threads a pool, a progress bar or a figure has started by some moment is luck, and a stack is data of its full size that is hardly
-touched: 8 MiB of Python's, 2 MiB of Rust's. glibc keeps up to 40 MiB of ended threads' stacks, and gives each new thread the smallest that
-will do. Put there before a base is taken, they count as base whether they are in use by then or not.
+How many threads pools, progress bars and figures have started at some moment is chance, and each stack counts with its full size: 8 MiB
+for Python's threads, 2 MiB for Rust's. glibc keeps up to 40 MiB of ended threads' stacks and gives a new thread the smallest that will do.
+Stacks put there before the base is taken count as base, in use or not.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def stacks(count: int, *, stack_bytes: int = 0) -> None:
-    """So many threads begin together and end. ``stack_bytes``: 0 is the system's usual."""
+    """Starts and ends ``count`` threads at once. ``stack_bytes``: 0 takes the system's default."""
     usual = threading.stack_size(stack_bytes)
     try:
         together = threading.Barrier(count)

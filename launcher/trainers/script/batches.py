@@ -1,8 +1,8 @@
-"""What a command says of batches -> the micro-batch and its accumulation, where one word means the whole batch and another a part of it.
+"""Tells the micro-batch from the whole batch of a command that names both, and works out the accumulation.
 
 ``--batch_size 128 --micro_batch_size 4``, ``--global-batch-size 512 --micro-batch-size 2``, ``--total-batch-size 8192`` tokens beside
 ``--device-batch-size 32 --max-seq-len 128``: the script takes as many micro-batches to a step as the whole batch needs, by itself. Only the
-part is turned then. Pure.
+part is changed then. Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The last row of the metrics that a script has written: JSON, JSON lines or CSV."""
+"""Reads the last row of a script's metrics file: JSON, JSON lines or CSV."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a script's run has left -> its whole checkpoints. Their files' own checksums are looked at here, their weights in a child process.
+"""Finds the intact checkpoints of a script's run: checks the files' checksums here, and their weights in a child process.
 
 How far a checkpoint has come only the script knows, and what it keeps in one as well: what can't be looked at is taken to be whole.
 """
@@ -28,14 +28,14 @@ _OF_TRAINER = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
 
 
 def checkpoints(saved: Sequence[Path], *, program: str) -> Sequence[Checkpoint]:
-    """The whole ones of those that a script has saved, newest first. ``program``: the first word of its command."""
+    """Intact checkpoints among ``saved``, newest first. ``program``: the first word of the script's command."""
     untorn = [path for path in saved if not checkpoint_files.fault(path)]
     finite = _finite(untorn, program)
     return [Checkpoint(path=path, done=path.stat().st_mtime, unit="seconds") for path in untorn if finite.get(path) is not False]
 
 
 def spoiled(saved: Sequence[Path], *, program: str) -> Mapping[Path, str]:
-    """Those that can't be gone on from, and why."""
+    """Checkpoints that can't be used, and why."""
     newest = saved[:MOST_TOLD]
     torn = {path: fault for path in newest if (fault := checkpoint_files.fault(path))}
     finite = _finite([path for path in newest if path not in torn], program)

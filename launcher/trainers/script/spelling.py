@@ -1,4 +1,4 @@
-"""Settings in a script's own words: spelling and value -> the command line, the environment and the config file's changes. Pure."""
+"""Writes settings in a script's own spelling: into its command line, its environment and changes of its configuration files. Pure."""
 
 from __future__ import annotations
 

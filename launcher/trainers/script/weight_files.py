@@ -1,4 +1,4 @@
-"""Where a script's run may have saved weights -> the files it has written there, newest first, by their names and times alone."""
+"""Finds the files of weights that a script's run may have written, newest first, by names and times alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Speech and text data -> what is wrong with it, found without torch. The rules are the trainers' own: the same functions read it there."""
+"""Finds what is wrong with speech and text data, without torch, by the functions with which the trainers read it."""
 
 from __future__ import annotations
 

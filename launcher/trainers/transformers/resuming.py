@@ -1,4 +1,4 @@
-"""What a Trainer's run has left -> its whole checkpoints, and the words that go on from one. Loading is done in a child process."""
+"""Finds the intact checkpoints of a Trainer's run, and makes the command that resumes from one. A child process loads them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OF_WORKERS = ("dataloader_prefetch_factor", "dataloader_persistent_workers")
 
 
 def checkpoints(output: Path) -> Sequence[Checkpoint]:
-    """The whole ones in an output folder, newest first."""
+    """Intact checkpoints in an output folder, newest first."""
     looked = _looked_at([path for path, torn in _newest(output).items() if not torn][:MOST_LOOKED_AT])
     return [
         Checkpoint(path=path, done=one["steps"], unit="steps", finished=one["steps"] >= one["max_steps"])
@@ -33,7 +33,7 @@ def checkpoints(output: Path) -> Sequence[Checkpoint]:
 
 
 def spoiled(output: Path) -> Mapping[Path, str]:
-    """Those that can't be gone on from, and why."""
+    """Checkpoints that can't be used, and why."""
     faults = dict(list(_newest(output).items())[:MOST_LOOKED_AT])
     for path, one in _looked_at([path for path, torn in faults.items() if not torn]).items():
         faults[path] = "one of its files is missing or can't be loaded" if one is None else "" if one["finite"] else NOT_FINITE
@@ -41,7 +41,7 @@ def spoiled(output: Path) -> Mapping[Path, str]:
 
 
 def saved(output: Path) -> list[Path]:
-    """What lies there as a checkpoint, whole or not, newest first."""
+    """Everything that looks like a checkpoint, intact or not, newest first."""
     named = [path for path in output.glob("checkpoint-*") if path.name.rpartition("-")[2].isdigit()]
     return sorted(named, key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)
 

@@ -1,4 +1,4 @@
-"""Every argument of the transformers trainers -> what becomes of it in a trial, and why that hides no need. Standard library only.
+"""Says for every argument of the transformers trainers what a trial does with it, and why that hides no memory need. Standard library only.
 
 A test holds this against the installed version: an argument that transformers adds must be entered here, one that it drops must leave.
 """

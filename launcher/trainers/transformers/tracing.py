@@ -1,4 +1,4 @@
-"""A rung of a built-in transformers trainer -> how it can be traced without memory: ``inside.trace`` says what is traced."""
+"""Says how a rung of a built-in transformers trainer can be traced without memory. ``inside.trace`` runs the trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A YOLO dataset, checked before anything is launched: ``data=`` in, facts and every fault found out.
+"""Checks a YOLO dataset before anything is launched; returns facts about it and every fault.
 
 Reads what Ultralytics 8.4 would read, by its rules (``data/utils.py: check_det_dataset``, ``data/base.py:
 get_img_files``), without importing it, without a network, and writes nothing, not even a label cache.

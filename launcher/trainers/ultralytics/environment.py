@@ -1,4 +1,4 @@
-"""Takes a folder; gives the environment in which Ultralytics writes only there and never asks the network. Standard library only.
+"""Makes an environment in which Ultralytics writes only into a given folder and uses no network. Standard library only.
 
 The launcher calls ``prepare`` before it starts a trial. Left to itself Ultralytics writes settings and a font beside the user's own,
 asks for updates and installs packages; a settings folder that is new drops the user's data and weights folders, so they are copied.

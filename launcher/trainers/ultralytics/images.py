@@ -1,4 +1,4 @@
-"""Image files -> what they take in memory, from their headers alone. Neither torch nor Ultralytics is imported."""
+"""Computes what image files take in memory, from their headers alone. Imports neither torch nor Ultralytics."""
 
 from __future__ import annotations
 

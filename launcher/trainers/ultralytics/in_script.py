@@ -1,4 +1,4 @@
-"""A script that trains with Ultralytics -> what it asks for: it is run up to ``model.train``, and what arrives there is read.
+"""Finds what a script that trains with Ultralytics asks for: runs it up to ``model.train`` and reads what arrives there.
 
 ``YOLO("yolov8x.pt").train(**CONFIG)``: such a script is this trainer's, as a ``yolo`` command is. Its source is only read to find out
 whether the script trains with it; what it computes, parses and loads is its own affair (``inside.look``).

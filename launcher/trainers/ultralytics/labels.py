@@ -1,4 +1,4 @@
-"""The label files of a YOLO dataset: images in, counts and every bad row out.
+"""Reads the label files of a YOLO dataset: counts, and every bad row.
 
 A row is judged as Ultralytics 8.4 does (``data/utils.py: verify_image_label``). Only reads.
 """

@@ -1,4 +1,4 @@
-"""Which YOLO models there are: a model's name in, its smaller siblings and where its file lies out.
+"""Finds the smaller models of a YOLO model's family, and the file of a model.
 
 Says what Ultralytics would find, without importing it: the rules are those of Ultralytics 8.4
 (``utils/downloads.py``, ``utils/checks.py: check_file``, ``nn/tasks.py: yaml_model_load``, ``utils/__init__.py:

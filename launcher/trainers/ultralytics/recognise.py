@@ -1,4 +1,4 @@
-"""Words of a ``yolo`` command -> what it asks for, read as Ultralytics reads them. Nothing is run."""
+"""Reads what a ``yolo`` command asks for, as Ultralytics itself reads it. Runs nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an Ultralytics run has left -> its whole checkpoints, and the words that go on from one. Loading is done in a child process.
+"""Finds the intact checkpoints of an Ultralytics run, and makes the command that resumes from one. A child process loads them.
 
 Facts of 8.4.190 (engine/trainer.py): last.pt is written in place, so that a kill can tear it; best.pt then is the one before. A resumed
 run takes most of its arguments, ``nbs`` among them, from the checkpoint only: it goes on from a copy whose arguments are the rung's.
@@ -43,7 +43,7 @@ def told_place(folder: Path) -> Path | None:
 
 
 def checkpoints(weights: Path) -> Sequence[Checkpoint]:
-    """The whole ones in an Ultralytics weights folder, newest first."""
+    """Intact checkpoints in an Ultralytics weights folder, newest first."""
     looked = _looked_at([path for path in saved(weights)[:MOST_LOOKED_AT] if not checkpoint_files.fault(path)])
     loaded = [_as_checkpoint(path, said) for path, said in looked.items() if said is not None and not _fault(said)]
     return sorted(loaded, key=lambda one: (one.finished, one.done), reverse=True)  # stable: last.pt before best.pt
@@ -58,7 +58,7 @@ def spoiled(weights: Path) -> Mapping[Path, str]:
 
 
 def saved(weights: Path) -> list[Path]:
-    """What lies there as a checkpoint, whole or not, newest first."""
+    """Everything that looks like a checkpoint, intact or not, newest first."""
     named = [path for path in (weights / "last.pt", weights / "best.pt") if path.is_file()]
     return [*named, *sorted(weights.glob("epoch*.pt"), key=lambda path: path.stat().st_mtime, reverse=True)]
 
@@ -82,7 +82,7 @@ def _as_checkpoint(path: Path, said: Mapping[str, Any]) -> Checkpoint:
 
 
 def copied(checkpoint: Checkpoint, target: Path, args: Mapping[str, Any]) -> Path:
-    """A copy of the checkpoint that goes on with these arguments."""
+    """Writes a copy of the checkpoint that resumes with these arguments, and returns its path."""
     target.parent.mkdir(parents=True, exist_ok=True)
     said = {key: value for key, value in args.items() if key not in _NOT_AT_RESUME}
     _inside("copy", str(checkpoint.path), str(target), json.dumps(said))
@@ -90,7 +90,7 @@ def copied(checkpoint: Checkpoint, target: Path, args: Mapping[str, Any]) -> Pat
 
 
 def going_on(command: Command, copy: Path) -> Command:
-    """The command of a full run, from the copy."""
+    """The command of a full run, resumed from the copy."""
     words = [f"model={copy}" if word.startswith("model=") else word for word in command.argv]
     first = next(at for at, word in enumerate(words) if word.startswith("model="))
     kept = [word for word in words[first + 1 :] if word.startswith(("data=", "device="))]

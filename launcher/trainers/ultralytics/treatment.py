@@ -1,8 +1,7 @@
-"""An argument of Ultralytics' -> what a trial makes of it. Every one that the installed version knows stands here.
+"""Says for every argument of Ultralytics what a trial does with it, and why that hides no memory need.
 
-A fit means that the full run ends, so whatever can be asked of it was in the trial, or is shown not to matter, or is refused: nothing is
-left out silently. A test fails where ``default.yaml`` has a key that this table doesn't know, and where the table has one that no
-longer exists.
+A fit means that the full run will come to its end. So each argument's effect is in the trial, or shown not to matter, or the argument is
+refused; none is ignored silently. A test fails if ``default.yaml`` and this table don't have the same keys.
 
 Loggers (wandb, tensorboard, mlflow, ...) are settings of the person's and no arguments. They are not in the trial, which must not upload
 anything; they can't raise the peak, because what they do on the device is one forward pass of one image before training (tensorboard's

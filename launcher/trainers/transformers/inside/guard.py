@@ -1,4 +1,4 @@
-"""The installed transformers -> what is known of its inner workings: a note where they read otherwise than when they were checked."""
+"""Checks the installed transformers for changes in the inner workings that trials rely on, and notes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a few batches of an evaluation kept -> what all of them will need. Pure, save for running the metrics on as many rows."""
+"""Extrapolates what an evaluation keeps, from a few batches to all of them. Pure, save for running the metrics on as many rows."""
 
 from __future__ import annotations
 

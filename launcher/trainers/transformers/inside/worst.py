@@ -1,4 +1,4 @@
-"""Lengths of samples -> which of them a trial trains and evaluates on, in which order: the worst batch, and every other shape that comes.
+"""Chooses by their lengths the samples that a trial trains and evaluates on, and their order: the worst batch, and every other shape.
 
 Memory follows the largest batch and, beside it, the variety of shapes: a CPU's libraries keep something for each, a card's allocator
 fragments. So an epoch of a trial goes from the longest batch to a short one and to an odd one, smaller at its end where the run's last
