@@ -1,4 +1,4 @@
-"""Makes the ladder of a recipe's ``ask`` and ``ladder`` rules and what its adapter knows. Pure."""
+"""Builds the ladder from a recipe's ``ask`` and ``ladder`` and from what its adapter knows. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from launcher.ladder.rungs import MICRO_BATCH, ActsIn, Ladder, Wheel, build, div
 
 
 class HasWheels(Protocol):
-    """What a ladder is made of: a trainer's adapter, bound to a recipe (``launcher.adapter.protocol.Adapter``)."""
+    """What is needed of an adapter to build a ladder (``launcher.adapter.protocol.Adapter``)."""
 
     name: ClassVar[str]
     wheels: ClassVar[Mapping[str, WheelSpec]]
@@ -61,7 +61,7 @@ _ASK_ONLY = ("accumulation",)
 
 
 def _turning(recipe: Recipe) -> list[str]:
-    """The wheels of this ladder, fastest first. What is asked but stands in no order stays as asked, as the slowest wheels."""
+    """Names of the wheels of this ladder, fastest first. Wheels that are asked but not in ``ladder.order`` come last and stay as asked."""
     fixed = [name for name in recipe.ask if name not in recipe.ladder.order and name not in _ASK_ONLY]
     return [name for name in recipe.ladder.order if recipe.ask.get(name) is not None or name in recipe.ask] + fixed
 
@@ -85,7 +85,7 @@ def _ask_faults(adapter: HasWheels) -> list[Fault]:
 
 
 MOST = 2**20
-"""A larger micro-batch or accumulation is a slip: each of its divisors would have to be looked at."""
+"""Largest micro-batch or accumulation; more is taken to be a slip (each of its divisors would have to be looked at)."""
 
 
 def _value_fault(name: str, value: Value, adapter: HasWheels, known: set[str]) -> Fault | None:
@@ -107,7 +107,7 @@ def _value_fault(name: str, value: Value, adapter: HasWheels, known: set[str]) -
 
 
 def _wheel(name: str, adapter: HasWheels, effective: int) -> Wheel:
-    """One wheel with its values. ValueError says in words what can't be."""
+    """One wheel with its values. Raises ValueError with a sentence for people."""
     recipe = adapter.recipe
     spec = adapter.wheels.get(name)
     asked = recipe.ask[name]
@@ -136,14 +136,16 @@ def _wheel(name: str, adapter: HasWheels, effective: int) -> Wheel:
 
 
 def _merged(said: WheelRule | None, default: WheelRule, asked: Value) -> WheelRule:
-    """The recipe's rule over the adapter's: what the recipe leaves out stays the adapter's, whose floor never forbids what is asked."""
+    """The recipe's rule; what it leaves out is the adapter's. The adapter's floor never forbids the asked value."""
     if isinstance(default.floor, int) and isinstance(asked, int) and default.floor > asked:
         default = default.model_copy(update={"floor": asked})
     return default if said is None else default.model_copy(update=said.model_dump(exclude_none=True))
 
 
 def _after(asked: Value, values: Sequence[Value]) -> tuple[Value, ...]:
-    """The fall-backs behind ``asked``: what follows it where it is one of them; of falling (rising) numbers, those below (above) it."""
+    """The fall-back values after ``asked``: those behind it if it is in the list; else, of falling (rising) numbers, those below (above)
+    it.
+    """
     if asked in values:
         values = values[list(values).index(asked) + 1 :]
     elif _number(asked) and all(map(_number, values)):
@@ -208,11 +210,11 @@ def _words(spec: WheelSpec) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WheelSpec:
-    """A wheel that a trainer knows: what may stand under ``ask`` and how far it turns unless the recipe says otherwise."""
+    """A wheel that a trainer has: what may stand under ``ask``, and how far it turns unless the recipe says otherwise."""
 
     type: type | tuple[type, ...]
     """What a value must be."""
     help: str
-    """One line: what it is, in the field's words."""
+    """One line for the user: what it is."""
     rule: WheelRule = field(default_factory=WheelRule)
     acts_in: ActsIn = "both"

@@ -1,6 +1,6 @@
-"""Holds a training's whole course (optimizer steps, samples, evaluation and saving points) against the asked one. Pure.
+"""Compares a training's course (optimizer steps, samples, when it evaluates and saves) with the asked one. Pure.
 
-Rung 0's trial shows what was asked. A rung's own trial, and the full run at its end, are held against it.
+Rung 0's trial shows what was asked. A rung's own trial, and the full run at its end, are compared with it.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ from launcher.ladder.same_training import GIVEN_UP, PROVEN, SameTraining
 from launcher.shared.report import EVALUATES_EVERY, PASS_SAMPLES, SAID_ACCUMULATION, SAVES_EVERY, UPDATES, TrialReport
 
 ANOTHER = 0.05
-"""Part of the asked steps, or samples, from which another number of them is another training; less is rounding at the end of passes."""
+"""Fraction of the asked steps or samples by which a number may differ; beyond it is another training, below it rounding at the ends of
+passes."""
 NEUTRAL = frozenset({MICRO_BATCH, "checkpointing", "workers"})
-"""Wheels that leave a training what it is, beside those that act in validation only."""
+"""Wheels that don't change the training, in addition to those that act only in validation."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Course:
-    """What a trial shows of the whole training; None is what it doesn't show."""
+    """What a trial shows of the whole training. None: it doesn't show that."""
 
     updates: int | None = None
-    """Optimizer steps in all, by the trainer's own reckoning."""
+    """Optimizer steps in all, as the trainer has calculated them."""
     samples: int | None = None
-    """Of a pass over the data."""
+    """Samples in a pass over the data."""
     points: Mapping[str, float] | None = None
     """evaluation or checkpoint -> optimizer steps from one to the next, of those that are counted in steps."""
 
 
 def shown(report: TrialReport, rung: Rung) -> Course:
-    """What the trial of ``rung`` shows. What its trainer reckoned with less accumulation than the rung's says nothing of the rung."""
+    """What the trial of ``rung`` shows. Numbers that its trainer calculated with less accumulation than the rung's don't count."""
     facts = report.facts
     as_told = facts.get(SAID_ACCUMULATION) == rung.accumulation
     points = {"evaluation": facts.get(EVALUATES_EVERY), "checkpoint": facts.get(SAVES_EVERY)}
@@ -53,15 +54,17 @@ def _count(said: Any) -> int | None:
 
 
 def given_up(ladder: Ladder, rung: Rung) -> str:
-    """What of the training itself the rung gives up, in words: sizes, lengths, models; not how its batch is put together."""
+    """What the rung changes in the training itself (sizes, lengths, models), in words; not how its batch is made up."""
     acts_in = {wheel.name: wheel.acts_in for wheel in ladder.wheels}
     turned = {name: pair for name, pair in ladder.given_up(rung).items() if name not in NEUTRAL and acts_in[name] != "validation"}
     return ", ".join(f"{name} {used} instead of {asked}" for name, (asked, used) in turned.items())
 
 
 def held_against(same: SameTraining, tried: Course, asked: Course, *, batch: int, less: str = "") -> SameTraining:
-    """A rung's certificate with what its trial showed otherwise than rung 0's. ``batch``: samples of an optimizer step, as asked;
-    ``less``: what the rung gives up."""
+    """The certificate, with what the rung's trial showed to differ from rung 0's.
+
+    ``batch``: samples per optimizer step, as asked. ``less``: what the rung gives up, in words.
+    """
     if less and same.gradient == PROVEN:
         same = replace(same, gradient=f"{GIVEN_UP}: {less}")
     if "counts" not in same.cure:  # what puts a length right isn't in the trial yet
@@ -72,7 +75,7 @@ def held_against(same: SameTraining, tried: Course, asked: Course, *, batch: int
 
 
 def _with_samples(same: SameTraining, tried: Course, asked: Course, *, batch: int) -> SameTraining:
-    """Where passes take other samples there are other steps, too, unless those were reckoned."""
+    """If a pass has another number of samples there are other steps, too, unless the trainer has calculated those."""
     if tried.samples is None or asked.samples is None or abs(tried.samples - asked.samples) < batch:
         return same
     words = f"a pass over the data takes {tried.samples} samples at this rung, {asked.samples} as asked"
@@ -82,7 +85,7 @@ def _with_samples(same: SameTraining, tried: Course, asked: Course, *, batch: in
 
 
 def _with_steps_in_all(same: SameTraining, tried: Course, asked: Course) -> SameTraining:
-    """By the trainer's own reckoning, which is the last word."""
+    """By the number of steps that the trainer itself has calculated, which decides."""
     if tried.updates is None or asked.updates is None:
         return same
     if tried.updates == asked.updates:
@@ -92,7 +95,7 @@ def _with_steps_in_all(same: SameTraining, tried: Course, asked: Course) -> Same
 
 
 def _points(tried: Course, asked: Course) -> str:
-    """What is evaluated or saved at other optimizer steps than asked."""
+    """What is evaluated or saved at other optimizer steps than asked, in words."""
     for name, every in (asked.points or {}).items():
         got = (tried.points or {}).get(name)
         if got is not None and got != every:
@@ -101,7 +104,7 @@ def _points(tried: Course, asked: Course) -> str:
 
 
 def refusal(same: SameTraining, tried: Course, asked: Course, *, batch: int, less: str = "") -> str:
-    """Why a rung is another training by its own trial, where nothing that it gives up explains that; empty where it may be launched."""
+    """Why the rung's trial shows it to be another training, beyond what it gives up; empty if it may be launched."""
     if less or "counts" in same.cure:
         return ""
     if _apart(tried.updates, asked.updates, least=2):
@@ -112,7 +115,7 @@ def refusal(same: SameTraining, tried: Course, asked: Course, *, batch: int, les
 
 
 def _apart(tried: int | None, asked: int | None, *, least: int) -> bool:
-    """Whether they differ by more than the ends of passes do."""
+    """Whether two numbers differ by more than the ends of passes explain."""
     return tried is not None and asked is not None and abs(tried - asked) >= max(ANOTHER * asked, least)
 
 
@@ -122,7 +125,7 @@ def _apart(tried: int | None, asked: int | None, *, least: int) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Length:
-    """How long a training is by its own words: passes over the data, or optimizer steps."""
+    """How long a training is by its own arguments: passes over the data, or optimizer steps."""
 
     word: str
     passes: float | None = None
@@ -131,16 +134,16 @@ class Length:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Due:
-    """Optimizer steps that the asked configuration makes. Ends of passes round up or down, so that there may be a range of them."""
+    """Optimizer steps that the asked configuration makes: a range, since ends of passes may round up or down."""
 
     least: int
     most: int
     by: str
-    """By what that is known."""
+    """For people: how that is known."""
     sure: bool
-    """The trainer reckons so itself; False: it is worked out of the command's words."""
+    """True: the trainer itself has calculated it. False: it follows from the command's arguments."""
     of_passes: bool = False
-    """By passes over the data, which a script doesn't count in micro-batches."""
+    """It follows from a number of passes over the data, which can't count micro-batches."""
 
     @property
     def words(self) -> str:
@@ -148,7 +151,7 @@ class Due:
 
 
 def due(asked: Course, *, batch: int, length: Length | None) -> Due | None:
-    """What the asked configuration makes; None where nobody knows. ``batch``: samples of an optimizer step."""
+    """Steps that the asked configuration makes; None if unknown. ``batch``: samples per optimizer step."""
     if asked.updates is not None:
         return Due(least=asked.updates, most=asked.updates, by="its trainer's own reckoning", sure=True)
     if length is not None and length.updates is not None:  # loops that count from 0 to it make one more
@@ -167,20 +170,22 @@ class RunSteps:
     made: int
     due: Due
     line: str
-    """Of its certificate."""
+    """The line of the certificate on steps."""
     otherwise: bool
-    """It is another training than asked; False: as due, or ended before its length by itself (a patience, a limit of its own)."""
+    """True: it is another training than asked. False: steps are as due, or it ended early by itself (a patience, its own limit)."""
 
     def as_record(self) -> dict[str, Any]:
         return {"made": self.made, "due": [self.due.least, self.due.most], "due_by": self.due.by, "line": self.line}
 
 
 def judged(made: int, due: Due, *, times: float, proven: bool = False, stopped: str = "") -> RunSteps:
-    """A run's steps against those due. ``times``: how much more its rung accumulates than was asked; ``proven``: twins, or the trainer's
-    own reckoning, have shown that it makes as many; ``stopped``: its words that it stopped early.
+    """Compares a run's steps with those due.
 
-    Fewer than due isn't another training by itself: trainings stop early. A k-th of them, at a rung that accumulates k times as much, is,
-    unless it was proven or the run says that it stopped early.
+    ``times``: how many times as much its rung accumulates as asked. ``proven``: twins, or the trainer's own number, showed that it makes
+    as many steps. ``stopped``: the line in which it says that it stopped early.
+
+    Fewer steps alone aren't another training, since trainings stop early. But 1/k of them at a rung that accumulates k times as much is,
+    unless the number was proven or the run says that it stopped early.
     """
     if due.least <= made <= due.most:
         return RunSteps(made=made, due=due, line=PROVEN, otherwise=False)
@@ -196,20 +201,19 @@ def judged(made: int, due: Due, *, times: float, proven: bool = False, stopped: 
 
 
 def makes_as_many(same: SameTraining, due: Due) -> bool:
-    """Whether it was proven that a rung makes the steps due, unless it stops early: by their number, or by the samples of a pass where
-    passes say the length."""
+    """Whether a rung was proven to make the steps due: by their number, or by the samples of a pass if passes give the length."""
     return same.steps == PROVEN or (due.of_passes and same.samples == PROVEN)
 
 
 def with_steps(same: SameTraining, made: RunSteps) -> SameTraining:
-    """A rung's certificate after a whole run of it. What was proven, or known to differ, before isn't undone by a run that ended early."""
+    """The certificate after a whole run. A run that ended early doesn't undo what was proven, or known to differ, before."""
     if made.otherwise or (made.line == PROVEN and not same.steps.startswith("differs")):
         return replace(same, steps=made.line)
     return same if same.steps == PROVEN or made.line == PROVEN or same.steps.startswith("differs") else replace(same, steps=made.line)
 
 
 def _by_accumulation(made: int, due: Due, times: float) -> bool:
-    """Whether it is k times as many, or a k-th."""
+    """Whether the run made k times the steps due, or 1/k of them."""
     if times <= 1:
         return False
     ranges = ((due.least * times, due.most * times), (due.least / times, due.most / times))
@@ -217,5 +221,5 @@ def _by_accumulation(made: int, due: Due, times: float) -> bool:
 
 
 def too_many(made: int, due: Due, *, times: float) -> bool:
-    """Whether a run that goes on has made so many steps already that it can't be the asked training."""
+    """Whether a running run has already made too many steps to be the asked training."""
     return made > due.most if due.sure else times > 1 and made > due.most * (1 + times) / 2

@@ -1,8 +1,8 @@
 """Estimates what each rung will need, as a part of the cap, from real trials and predictions. Pure; never a verdict.
 
-A trial that fits is a measurement, one that fails a lower bound. Where a prediction is there its errors are nearly proportional, so it is
-scaled by what was measured, with an offset where two trials tell it. Where none is, memory is affine in the samples of a micro-batch times
-the size of each: two trials of a model give the line, on each side (training, validation) its own.
+A trial that fits is a measurement; one that fails is a lower bound. Errors of predictions are nearly proportional: a prediction is scaled
+by what was measured, with an offset if two trials show one. Without a prediction, memory is taken to be affine in the samples of a
+micro-batch times the size of each: two trials of a model give the line, one line for training and one for validation.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from launcher.ladder.rungs import MICRO_BATCH, Rung
 from launcher.shared.report import Phase
 
 STANDING = 0.3
-"""Part of a peak that doesn't grow with the batch, where one trial alone was made: weights, gradients, optimizer."""
+"""Fraction of a peak taken not to grow with the batch, if there is only one trial: weights, gradients, optimizer."""
 OVER = 1.02
-"""A failing trial that was seen this far over its cap had been given more than it: a measurement, as far as it came."""
+"""A failed trial whose peak is over this many times its cap got the memory it wanted, so its peak is a measurement."""
 _SQUARED = frozenset({"image_size"})
 _LINEAR = frozenset({MICRO_BATCH, "segment", "sequence_length", "label_length", "audio_seconds"})
 _VALIDATION = {"val_micro_batch": MICRO_BATCH, "generation_length": "generation_length"}
@@ -28,30 +28,30 @@ Side = str
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measured:
-    """What a real trial of a rung held, as a part of its cap."""
+    """What a real trial of a rung needed, as a fraction of its cap."""
 
     rung: Rung
     need: float
     """Its whole peak."""
     fits: bool
     by_phase: Mapping[str, float] = field(default_factory=dict)
-    """Peak of each phase that it came to; empty where that wasn't told."""
+    """Peak of each phase that it reached; empty if unknown."""
     failed_in: str = ""
-    """The phase in which one that doesn't fit failed: what it did before that was measured."""
+    """For a trial that failed, the phase; what came before was measured."""
 
     def on(self, side: Side) -> float | None:
-        """The peak on one side, None where it didn't get there."""
+        """The peak on one side; None if it didn't get there."""
         if not self.by_phase:
             return self.need if side == "training" else None
         return max((need for phase, need in self.by_phase.items() if _side(phase) == side), default=None)
 
     @property
     def validating(self) -> bool:
-        """Whether it failed in validation, which its training had gone before."""
+        """Whether it failed in validation, after its training had gone through."""
         return bool(self.failed_in) and _side(self.failed_in) == "validation"
 
     def measured(self, side: Side) -> bool:
-        """Whether that is a measurement, or only what it came to before it failed there."""
+        """Whether ``on(side)`` is a measurement, and not only a lower bound from before it failed there."""
         return self.fits or bool(self.by_phase and self.failed_in and _side(self.failed_in) != side)
 
 
@@ -60,9 +60,9 @@ def _side(phase: str) -> Side:
 
 
 def needs(rungs: Sequence[Rung], seen: Sequence[Measured], predicted: Mapping[int, float | None] | None = None) -> dict[int, float | None]:
-    """Rung index -> its need as a part of the cap; None where nothing is known that would tell it.
+    """Rung index -> its estimated need as a fraction of the cap; None if nothing tells it.
 
-    ``predicted``: the same as it was predicted before any trial, of all rungs it is known of.
+    ``predicted``: the same, as predicted before any trial, for the rungs that have a prediction.
     """
     corrected = _corrected(rungs, predicted or {}, seen)
     own = _own([rung for rung in rungs if rung.index not in corrected], seen)
@@ -75,7 +75,7 @@ def asks_as_much(more: Rung, less: Rung) -> bool:
 
 
 def _between(rung: Rung, need: float | None, seen: Sequence[Measured]) -> float | None:
-    """No less than a rung that asks less was seen to need, no more than one that asks more."""
+    """The need, no less than what a rung that asks less needed, and no more than what one that asks more needed."""
     if need is None:
         return None
     least = max((one.need for one in seen if asks_as_much(rung, one.rung)), default=0.0)

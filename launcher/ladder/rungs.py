@@ -1,6 +1,6 @@
 """The ladder: every rung the launcher may fall back to, best first. Pure.
 
-Rungs are enumerated like an odometer: the first wheel of the order turns fastest; when a slower wheel moves, the faster ones
+Rungs are enumerated like an odometer's numbers: the first wheel of the order turns fastest; when a slower wheel moves, the faster ones
 return to what was asked. Every rung keeps micro-batch x gradient accumulation steps x world size at the effective batch asked for.
 """
 
@@ -22,7 +22,7 @@ CHECKPOINTING = "checkpointing"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wheel:
-    """One thing that can be given up: its values, from the asked one to the last allowed."""
+    """One setting that the ladder changes, with its values from the asked one to the last allowed."""
 
     name: str
     values: tuple[Value, ...]
@@ -68,21 +68,21 @@ class Ladder:
     wheels: tuple[Wheel, ...]
     rungs: tuple[Rung, ...]
     effective_batch: int
-    """As asked; every rung's, unless the ladder was built to let it go (``keep_batch``)."""
+    """As asked; the same on every rung, unless ``ladder.keep_batch`` is false."""
 
     @property
     def asked(self) -> Rung:
         return self.rungs[0]
 
     def given_up(self, rung: Rung) -> dict[str, tuple[Value, Value]]:
-        """Wheel -> (asked, at this rung), for the wheels that are turned."""
+        """Wheel -> (value as asked, value at this rung), for the wheels that differ."""
         return {wheel.name: (wheel.values[0], wheel.values[at]) for wheel, at in zip(self.wheels, rung.position, strict=True) if at}
 
 
 def build(wheels: Sequence[Wheel], *, effective_batch: int, world_size: int = 1, keep_batch: bool = True) -> Ladder:
-    """Enumerates the ladder. ``keep_batch=False``: accumulation stays as asked, and the effective batch goes down with the micro-batch.
+    """Enumerates the rungs. ``keep_batch=False``: accumulation stays as asked, and the effective batch goes down with the micro-batch.
 
-    Raises ValueError where a micro-batch does not divide the effective batch per device: an inexact rung would change it silently.
+    Raises ValueError if a micro-batch does not divide the effective batch per device, since such a rung would change it silently.
     """
     micro = next((wheel for wheel in wheels if wheel.name == MICRO_BATCH), None)
     if micro is None:
@@ -119,7 +119,7 @@ def divisors_down(asked: int, *, of: int, floor: int = 1) -> tuple[int, ...]:
 
 
 def halves_down(asked: object, *, floor: object) -> list[int]:
-    """Half of ``asked``, half of that, and so on, down to ``floor`` (None: 1). Raises ValueError, in words, for a floor that is none."""
+    """Half of ``asked``, half of that, and so on, down to ``floor`` (None: 1). Raises ValueError for a ``floor`` that isn't possible."""
     if isinstance(asked, bool) or not isinstance(asked, int):
         return []
     if floor is not None and (isinstance(floor, bool) or not isinstance(floor, int) or not 1 <= floor <= asked):

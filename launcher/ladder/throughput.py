@@ -1,7 +1,7 @@
 """Chooses the fastest of the rungs that give up the same, and which of them is worth a trial. Pure.
 
-A smaller micro-batch with more accumulation is the same training. On most cards it is slower; where a model's kernels fill the card
-already, or memory near the limit makes the allocator work, it isn't (docs/decisions/018).
+A smaller micro-batch with more accumulation is the same training, and usually slower. It can be faster if a model's kernels fill the card
+anyway, or if the allocator works near its limit (docs/decisions/018).
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from launcher.ladder import search
 from launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung
 
 MOST_MORE = 2
-"""Trials that are made for speed alone."""
+"""The most trials that are made only for speed."""
 WORTH = 1.05
-"""A smaller micro-batch must be this many times as fast: two trials of one rung differ by some percent."""
+"""A smaller micro-batch must be this many times as fast, since two trials of one rung differ by some percent."""
 
 
 def speed(rung: Rung, step_seconds: float) -> float | None:
-    """Samples a second over all processes. ``step_seconds``: of one micro-batch; None where it wasn't timed."""
+    """Samples per second over all processes. ``step_seconds``: seconds of one micro-batch. None if it wasn't timed (0)."""
     return rung.micro_batch * rung.world_size / step_seconds if step_seconds > 0 else None
 
 
 def alike(ladder: Ladder, fitting: Rung) -> list[Rung]:
-    """The rungs that differ from ``fitting`` by a smaller micro-batch alone, with the same effective batch; largest first."""
+    """Rungs that differ from ``fitting`` only by a smaller micro-batch, with the same effective batch; largest first."""
     rest = {name: value for name, value in fitting.values.items() if name != MICRO_BATCH}
     found = [
         rung
@@ -37,10 +37,10 @@ def alike(ladder: Ladder, fitting: Rung) -> list[Rung]:
 
 
 def worth_a_trial(ladder: Ladder, fitting: Rung, speeds: Mapping[int, float], *, made: int) -> Rung | None:
-    """The rung to time next, after ``made`` trials for speed alone; None where nothing more is to be learned.
+    """The rung to time next, after ``made`` trials only for speed; None if no more are worth it.
 
-    ``speeds``: rung index -> samples a second, of the rungs that have been timed. First the one nearest to half the micro-batch of the
-    fastest; where that is timed and was slower, the one between them.
+    ``speeds``: rung index -> samples per second. First the rung nearest to half the micro-batch of the fastest; if that was slower, the one
+    between them.
     """
     rivals = [rung for rung in alike(ladder, fitting) if rung.index not in speeds]
     if made >= MOST_MORE or not rivals or fitting.index not in speeds:
@@ -53,18 +53,18 @@ def worth_a_trial(ladder: Ladder, fitting: Rung, speeds: Mapping[int, float], *,
 
 
 def most_more(ladder: Ladder) -> int:
-    """Trials for speed alone that are made at most, whichever rung fits."""
+    """The most trials only for speed, whichever rung fits."""
     return min(MOST_MORE, max(len(alike(ladder, rung)) for rung in ladder.rungs))
 
 
 def most_trials(ladder: Ladder, history: Sequence[search.Tried], rules: LadderRules) -> int:
-    """Trials that are still to be made at most, those for speed among them where the recipe asks for it."""
+    """The most trials still to be made, including those for speed if the recipe wants them."""
     for_speed = most_more(ladder) if rules.objective == "throughput" else 0
     return search.most_left(ladder, history, policy=rules.search) + for_speed
 
 
 def fastest(ladder: Ladder, fitting: Rung, speeds: Mapping[int, float]) -> Rung:
-    """Of ``fitting`` and those like it the fastest that was timed; the larger micro-batch where they are as good as equal."""
+    """The fastest timed rung among ``fitting`` and those like it; of nearly equal ones the larger micro-batch."""
     best = fitting
     for rung in alike(ladder, fitting):
         if rung.index in speeds and best.index in speeds and speeds[rung.index] >= WORTH * speeds[best.index]:

@@ -1,6 +1,6 @@
 """The verdict on a trial: what kind it is, and its evidence. Pure.
 
-Need is measured, not squeezed: a trial fits where it stayed below its cap while there was more to be had (docs/decisions/011).
+A trial fits if it stayed below its cap although it could have had more, so that its need is measured (docs/decisions/011).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """What happened at one rung, as data."""
+    """What a trial of one rung showed."""
 
     kind: Kind
     phase: str
@@ -35,17 +35,17 @@ class Verdict:
     why: str
     """One sentence for people."""
     source: Source | None = None
-    """For memory failures: who refused."""
+    """For memory failures: who refused the memory."""
     asked_bytes: int | None = None
-    """For memory failures: how much the failing allocation asked for, where its text says so."""
+    """For memory failures: bytes that the failing allocation asked for; None if its message doesn't say."""
     took: int | None = None
-    """The micro-batch that the trainer took instead of the asked one, where it went below that by itself."""
+    """The micro-batch that the trainer took by itself, if it went below the asked one; else None."""
     otherwise: tuple[str, ...] = ()
-    """For ``altered``: the settings that ran otherwise than told, where no memory failure is why."""
+    """For ``altered``: the settings that ran otherwise than told, unless a memory failure is the reason."""
     peak_bytes: int = 0
-    """Most memory the trial held (CUDA: reserved by the allocator and held outside of it; data segments on the CPU)."""
+    """Most memory that the trial held. CUDA: reserved by the allocator plus outside it; CPU: data segments."""
     evidence: str = ""
-    """The words of the trainer this was concluded from: a line, or a traceback for a crash."""
+    """The trainer's output that shows it: a line, or a traceback for a crash."""
 
     @property
     def fits(self) -> bool:
@@ -53,8 +53,9 @@ class Verdict:
 
     @property
     def lower_rung_may_help(self) -> bool:
-        """True for every failure of memory; a crash, a stall, a loss that is not finite or a vacuous trial stops the walk at once.
+        """Whether a lower rung may fit: true for failures of memory. A crash, a stall, a loss that is not finite or a vacuous trial ends
+        the search.
 
-        A card that others hold is neither: the same rung is tried again when it is free.
+        False also for ``CARD_TAKEN``: the same rung is tried again when the card is free.
         """
         return self.kind in (Kind.OUT_OF_MEMORY, Kind.SPILLED, Kind.ALTERED)
