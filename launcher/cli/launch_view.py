@@ -84,7 +84,7 @@ class Display:
             self._once(line, style="yellow")
         if found.used and found.fit is not None:
             made = day(found.fit.made)
-            used = f"kept fit of {made}: nothing that it hangs on has changed, no trial is made (trial.fresh=true makes them)"
+            used = f"kept fit of {made}: nothing that it depends on has changed, so no trials are made (trial.fresh=true makes them)"
             self._once(used, style="green")
         elif found.why:
             self._once(found.why, style="dim")
@@ -95,7 +95,7 @@ class Display:
             by = " by what earlier launches' trials needed" if event.by_trials else ""
             self._once(f"rung {event.named.index} is predicted to be the first that fits{by}; trials decide", style="dim")
         elif event.why_not:
-            self._once(f"no forecast ({event.why_not[0]}): trials alone lead", style="dim")
+            self._once(f"no forecast ({event.why_not[0]}): trials alone decide the order", style="dim")
         else:
             self._once("no rung is predicted to fit; trials decide", style="dim")
 
@@ -133,15 +133,15 @@ class Display:
         for note in trial.report.notes:
             self._once(f"            {note}", style="dim")
         if not verdict.fits and not verdict.lower_rung_may_help and verdict.kind is not Kind.CARD_TAKEN:
-            self._say("the trainer's own words:", style="bold")
+            self._say("the trainer's output:", style="bold")
             self._say(verdict.evidence.strip()[-4000:] or "(it said nothing)", hang=4)
-            self._say(f"all of it: {trial.folder}")
+            self._say(f"in full: {trial.folder}")
 
     @hear.register
     def _misread_found(self, event: MisreadFound) -> None:
         """Where it is not believed, the summary says so."""
         if event.misread.believed:
-            line = f"misread: {event.words}. What ran is what was asked: the ladder is made anew of it"
+            line = f"misread: {event.words}. What ran is what was asked: the ladder is rebuilt from it"
             self._console.print(Text(line, style="yellow"), soft_wrap=True)
 
     @hear.register

@@ -85,7 +85,7 @@ def ended(console: Console, fit: Fit) -> None:
     else:
         prose.say(console, _failure(outcome), style="red")
         files = fit.job.folder.attempt(max(1, len(fit.attempts)))
-        prose.say(console, f"its words: {files.stderr} and {files.stdout}")
+        prose.say(console, f"its output: {files.stderr} and {files.stdout}")
         _going_on(console, fit)
     _memory(console, fit)
 

@@ -122,7 +122,7 @@ def _strike_out(result: Fit) -> None:
     if wrong := reuse.strike_out(result.job, result.digest, rung_index=last.rung.index, why=why[:200], for_good=for_good):
         result.job.tell(Deviated(what="could not write down that its fit was wrong", evidence=wrong))
     elif result.digest is not None and not for_good:
-        what = "was killed, and nobody knows for want of what: its kept fit is not used again before new trials"
+        what = "was killed for an unknown reason: its kept fit is not used again before new trials"
         result.job.tell(Deviated(what=what))
 
 

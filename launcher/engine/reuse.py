@@ -70,7 +70,7 @@ def _looked_up(job: Job, fits: FitHistory) -> Reuse:
         return Reuse(fingerprint=wanted, why="trials are made whatever is kept, as trial.fresh or ladder.search says")
     found = fits.find(wanted, cap_bytes=job.budget.cap_bytes)
     if isinstance(found, KeptFit) and (killed := _killed(fits.not_ended(wanted.digest))):
-        found = f"{killed[0]} relied on it and was killed together with autofit: nobody knows for want of what"
+        found = f"{killed[0]} relied on it and was killed together with autofit, for an unknown reason"
     if isinstance(found, KeptFit):
         fits.begin(wanted.digest, run_dir=str(job.folder.path))
         return Reuse(fingerprint=wanted, fit=found, used=True)

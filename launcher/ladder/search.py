@@ -256,9 +256,9 @@ def _wished(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried], predict
     known = {rung.index: need for rung in left if (need := forecast[rung.index]) is not None}
     named = next((rung for rung in left if known.get(rung.index, 2.0) <= 1.0), None)
     if named is None and len(known) < len(left) and not any(tried.verdict.fits for tried in real):
-        return Try(rung=_blind(_worth_turning(ladder, left, real), fits=False), why="nothing is foreseen; it strides down until one fits")
+        return Try(rung=_blind(_worth_turning(ladder, left, real), fits=False), why="there is no forecast: larger steps until one fits")
     if named is None and not known:
-        return Try(rung=_blind(_worth_turning(ladder, left, real), fits=True), why="nothing is foreseen; it halves what is left")
+        return Try(rung=_blind(_worth_turning(ladder, left, real), fits=True), why="there is no forecast: the one that halves what is left")
     failing = [rung for rung in left if named is None or rung.index < named.index]
     if named is None:
         return Try(rung=_least(failing), why="no rung left is predicted to fit; its failure would rule out most of them")

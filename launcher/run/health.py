@@ -66,7 +66,7 @@ class StepSilence:
         most_s = max(self._least_s, self._patience * self._longest_s)
         if not self._known or not _in_mid_epoch(look.progress) or quiet_s <= most_s:
             return ""
-        return f"no step and no word for {quiet_s:.0f} s; its longest pause before was {self._longest_s:.1f} s"
+        return f"no step and no output for {quiet_s:.0f} s; its longest pause before was {self._longest_s:.1f} s"
 
     @property
     def _known(self) -> bool:

@@ -53,7 +53,7 @@ def decide(history: History) -> Move:
     failed = [attempt for attempt in counted if attempt.ended not in (Ended.CARD_TAKEN, Ended.INTERRUPTED)]
     waits = sum(attempt.ended is Ended.CARD_TAKEN for attempt in counted)
     if not counted and last.ended not in (*_TOO_MUCH, Ended.HOST_MEMORY, Ended.CARD_TAKEN):
-        return _again(history, f"{last.ended.value}; a person says that it is to go on")
+        return _again(history, f"{last.ended.value}; resumed by the user")
     if last.ended is Ended.CARD_TAKEN:
         if waits > MOST_WAITS:
             return _stop(history, f"others came to the card {waits} times")
@@ -133,7 +133,7 @@ def _lower(history: History, why: str) -> GoOn | Stop:
         what = (
             "its checkpoint can't be loaded on any rung below"
             if history.keeps is not None
-            else "this trainer can't go on from a checkpoint"
+            else "this trainer can't resume from a checkpoint"
         )
         return _stop(history, f"{what}; recover.allow_restart=true would begin anew at rung {below[0].index}")
     return _to(history, below[0], f"{why}, from the beginning as recover.allow_restart says", workers=last.workers)
@@ -181,7 +181,7 @@ def _to(history: History, rung: Rung, why: str, *, workers: int | None) -> GoOn 
         return _stop(history, f"{why}, but nothing that was saved can be gone on from: {_saved(history)}; {anew}")
     if loads or history.rules.allow_restart:
         return GoOn(rung=rung, checkpoint=None, why=f"{why}, from the beginning" if loads else why, workers=workers, unproven=unproven)
-    return _stop(history, "this trainer can't go on from a checkpoint; recover.allow_restart=true would begin anew")
+    return _stop(history, "this trainer can't resume from a checkpoint; recover.allow_restart=true would begin anew")
 
 
 def _saved(history: History, before: str = "") -> str:

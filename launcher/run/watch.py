@@ -147,11 +147,11 @@ class RunWatch:
     def _look_for_life(self, now: float, *, grew: bool) -> None:
         said = self._silence.look(now, grew=grew, busy_s=procfs.work_seconds(self._child.pid))
         if said == "silent":
-            self._tell_otherwise("", "has said nothing for long, but is at work")
+            self._tell_otherwise("", "has printed nothing for long, but is computing")
         elif said == "stalled" and self.ended_for is None:
-            self.evidence = "no output, and no processor time taken"
+            self.evidence = "no output and no processor time used"
             stack_dump.record(self._child, self._files.stalled)
-            self._end(Ended.STALLED, f"stands still; where: {self._files.stalled}")
+            self._end(Ended.STALLED, f"stands still; its stacks: {self._files.stalled}")
 
     def _look_at_pace(self, now: float, *, grew: bool) -> None:
         meter = self._meter
@@ -162,7 +162,7 @@ class RunWatch:
             self.evidence = found.what
             if found.ends is Ended.STALLED:
                 stack_dump.record(self._child, self._files.stalled)
-                self._end(Ended.STALLED, f"hangs at work; where: {self._files.stalled}")
+                self._end(Ended.STALLED, f"computes, but makes no steps; its stacks: {self._files.stalled}")
             else:
                 self._end(found.ends, "is ended for that", grace_s=self._job.recipe.run.grace_s)
 

@@ -139,9 +139,9 @@ def _squeezed(seen: _Seen) -> Verdict | None:
 
 def _stalled(seen: _Seen) -> Verdict | None:
     if seen.ending.stood_still:
-        still = f"it stood still in phase {seen.report.phase}: no word and no processor time for long (recover.stall_s)"
+        still = f"it stood still in phase {seen.report.phase}: no output and no processor time for long (recover.stall_s)"
         circles = (
-            f"it came no further in phase {seen.report.phase}, though it computes (an endless loop, perhaps): no batch, no word, and "
+            f"it made no progress in phase {seen.report.phase}, though it computes (an endless loop, perhaps): no batch, no output, and "
             "nothing was read or written for long (recover.stall_s)"
         )
         why = circles if seen.ending.computed else still

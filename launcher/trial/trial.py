@@ -202,7 +202,7 @@ class TrialWatch:
             self.stood_still = stack_dump.record(self._child, self._stalled) or "nothing could be seen of its processes"
             self._child.end(grace_s=1.0)
         words = f" for {STILL_S:.0f} s (ended after recover.stall_s={self._stall_s:g})"
-        self._still = f", computing nothing{words}" if first == "stalled" else f", coming no further{words}" if first_circles else ""
+        self._still = f", computing nothing{words}" if first == "stalled" else f", no progress{words}" if first_circles else ""
         return self._still
 
     def _came_further(self, phase: str) -> bool:

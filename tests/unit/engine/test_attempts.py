@@ -247,7 +247,7 @@ def test_a_run_that_hangs_at_work_is_ended_with_its_stacks_and_gone_on_with(tmp_
     monkeypatch.setattr(health, "PATIENCE", 2)
     fit = run(tmp_path, "spins", stall_s=1.5)
     assert told(fit) == ["stalled 8", "done 8"] and fit.status is Status.DONE
-    assert "no step and no word for" in fit.attempts[0].evidence and len(fit.results["epochs"]) == 4
+    assert "no step and no output for" in fit.attempts[0].evidence and len(fit.results["epochs"]) == 4
     assert "process" in (fit.job.folder.path / "stalled.1.txt").read_text()
 
 

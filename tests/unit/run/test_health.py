@@ -29,7 +29,7 @@ def test_a_run_that_hangs_at_work_is_known_by_its_own_longest_pause() -> None:
     steps = StepSilence(least_s=600)
     end = walked(steps, 45, every_s=20)
     assert steps.look(Look(now=end + 999, progress=trained(45))) == "", "50 times its longest pause"
-    assert steps.look(Look(now=end + 1001, progress=trained(45))) == "no step and no word for 1001 s; its longest pause before was 20.0 s"
+    assert steps.look(Look(now=end + 1001, progress=trained(45))) == "no step and no output for 1001 s; its longest pause before was 20.0 s"
 
 
 def test_a_fast_run_gets_the_least_patience_that_the_recipe_says() -> None:

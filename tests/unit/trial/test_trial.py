@@ -72,7 +72,7 @@ def test_one_that_goes_round_in_circles_is_ended_long_before_its_time(tmp_path: 
         monkeypatch.setattr(trial, name, 0.1)
     ending, watch, said = watched(tmp_path, code, stall_s=1.5, timeout_s=300.0)
     assert watch.stood_still and watch.computed and not ending.timed_out
-    assert any("coming no further for" in phase and "recover.stall_s=1.5" in phase for phase in said), "it is said before it is ended"
+    assert any("no progress for" in phase and "recover.stall_s=1.5" in phase for phase in said), "it is said before it is ended"
 
 
 def test_our_own_look_from_inside_is_no_sign_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +92,7 @@ def test_the_verdict_on_one_that_stood_still_says_where() -> None:
     needs = Needs(optimizer_steps=2, validation_batches=1)
     ending = Ending(returncode=-15, stood_still="process 7 (sleeping): futex_wait")
     circles = judge(None, replace(ending, computed=True), rung=rung, needs=needs)
-    assert circles.kind is Kind.STALLED and "came no further" in circles.why and "endless loop" in circles.why
+    assert circles.kind is Kind.STALLED and "made no progress" in circles.why and "endless loop" in circles.why
     for report in (None, TrialReport(phase="train")):
         verdict = judge(report, ending, rung=rung, needs=needs)
         assert verdict.kind is Kind.STALLED and "stood still" in verdict.why and "futex_wait" in verdict.evidence
