@@ -1,7 +1,7 @@
 """Predicts each phase of each rung of a ladder for a card or the host's memory, or says why there is no prediction.
 
-Rungs that differ only in sizes (samples in a batch, pixels, tokens) share a trace. What is alive at once is exact at every size; what the
-allocator would reserve for it is replayed at a few sizes and taken from those in between, and replayed under a cap where that decides.
+Rungs that differ only in sizes (samples in a batch, pixels, tokens) share a trace. Live bytes are exact at every size. What the allocator
+would reserve for them is replayed at a few sizes and interpolated; where the cap decides, the rung is replayed under the cap.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from launcher.shared.report import Phase
 from launcher.shared.trace import ACCUMULATE, Began, Trace, TraceEvent
 
 ANCHORS = (1 / 4, 1, 4)
-"""Times as many samples as were traced, at which a family is replayed."""
+"""Multiples of the traced number of samples at which a trace is replayed."""
 PHASES = (Phase.TRAIN, Phase.VALIDATE)
 BAND_BELOW, BAND_ABOVE = 0.02, 0.05
 """Beyond the two bounds: where there is no convolution they are one, and the transformers points that PyTorch 2 should give lie 1.5 % under
@@ -32,10 +32,10 @@ to 1.2 % above it; trainings on RTX 30xx need up to 4.7 % more than the low boun
 
 
 class Forecaster:
-    """Forecasts of one ladder's rungs on one device. Traces are made when they are first needed; ``gather`` makes many at once."""
+    """Forecasts for the rungs of one ladder on one device. A trace is made when it is first needed; ``gather`` makes many at once."""
 
     def __init__(self, adapter: Adapter, ladder: Ladder, card: GpuModel | None, *, patience_s: float = trace_store.LONGEST_S) -> None:
-        """``card``: None for the host's memory. ``patience_s``: what takes longer to trace has no forecast."""
+        """``card``: None for the host's memory. ``patience_s``: rungs that take longer to trace have no forecast."""
         self._patience_s = patience_s
         self.adapter, self.ladder, self.card = adapter, ladder, card
         self._tracings: dict[int, Tracing | str] = {}
@@ -43,12 +43,12 @@ class Forecaster:
         self._making: trace_store.Making | None = None
 
     def why_not(self, rung: Rung) -> str:
-        """Why a rung can't be foreseen; empty where it can."""
+        """Why a rung has no forecast; empty if it has one."""
         family = self._family(rung)
         return family if isinstance(family, str) else ""
 
     def forecasts(self, rung: Rung) -> dict[Phase, Forecast] | None:
-        """Phase (training, validation) -> its forecast; None where there is none."""
+        """Phase (training, validation) -> its forecast; None if there is none."""
         family, tracing = self._family(rung), self.tracing(rung)
         if isinstance(family, str) or isinstance(tracing, str):
             return None
@@ -56,13 +56,15 @@ class Forecaster:
         return {phase: one.beside(tracing.kept.get(phase, 0)) for phase, one in found.items()}
 
     def peak(self, rung: Rung) -> Forecast | None:
-        """Of the phase that needs most."""
+        """The forecast of the phase that needs most; None if there is none."""
         found = self.forecasts(rung)
         return worst(list(found.values())) if found else None
 
     def goes_through(self, rung: Rung, cap_bytes: int) -> tuple[bool, bool] | None:
-        """Whether the rung is foreseen to go through with ``cap_bytes`` of the card, context included: with (the most, the least) of
-        workspaces. Replayed under that cap, since what is reserved without one isn't the need."""
+        """(with the most workspaces, with the least): whether the rung runs within ``cap_bytes`` of the card, context included.
+
+        It is replayed under that cap, since an allocator with more room reserves more than it needs. None if there is no forecast.
+        """
         family, tracing = self._family(rung), self.tracing(rung)
         if isinstance(family, str) or isinstance(tracing, str):
             return None
@@ -72,13 +74,13 @@ class Forecaster:
         return family.goes_through(tracing, cap_bytes - family.context_bytes, accumulates=rung.accumulation > 1)
 
     def begin(self, rungs: Iterable[Rung]) -> trace_store.Making:
-        """Begins with what traces these rungs need, for ``gather`` to wait for; the caller leaves it."""
+        """Starts making the traces that these rungs need. The caller must close what is returned; ``gather`` waits for them."""
         asks, environments = self._wanted(rungs)
         self._making = trace_store.Making(asks, environments=environments, patience_s=self._patience_s)
         return self._making
 
     def gather(self, rungs: Iterable[Rung]) -> None:
-        """Makes what traces these rungs still need, several at a time."""
+        """Makes the traces that these rungs still need, several at a time."""
         if self._making is not None:
             self._keep(self._making.found())
             self._making = None
@@ -86,7 +88,7 @@ class Forecaster:
         self._keep(trace_store.traces(asks, environments=environments, patience_s=self._patience_s))
 
     def _wanted(self, rungs: Iterable[Rung]) -> tuple[list[tracing.Ask], dict[str, Any]]:
-        """The traces that aren't there yet, and module -> what makes its children's variables."""
+        """(requests for the missing traces, module -> what makes its children's environment)"""
         wanted = {ask.key: (ask, one) for rung in rungs if isinstance(one := self.tracing(rung), Tracing) for ask in [one.ask()]}
         missing = [both for key, both in wanted.items() if key not in self._families]
         return [ask for ask, _ in missing], {one.module: one.environment for _, one in missing}
@@ -103,18 +105,18 @@ class Forecaster:
         return isinstance(tracing, Tracing) and trace_store.is_kept(tracing.ask())
 
     def gathered(self, rung: Rung) -> bool:
-        """Whether the rung's trace is there, or it is known that there is none."""
+        """Whether the rung's trace has been made, or is known to be impossible."""
         tracing = self.tracing(rung)
         return isinstance(tracing, str) or tracing.ask().key in self._families
 
     def share(self, other: Forecaster) -> None:
-        """Takes the traces that another card's forecaster has made."""
+        """Takes over the traces of another card's forecaster."""
         self._tracings |= other._tracings
         for key, family in other._families.items():
             self._families[key] = family if isinstance(family, str) else family.on(self.card)
 
     def traces(self) -> list[Trace]:
-        """Those that were made so far."""
+        """The traces made so far."""
         return [family.trace for family in self._families.values() if isinstance(family, Family)]
 
     def tracing(self, rung: Rung) -> Tracing | str:
@@ -137,7 +139,7 @@ class Forecaster:
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """One trace, and what is asked of it on one card."""
+    """One trace, and its forecasts on one card."""
 
     trace: Trace
     card: GpuModel | None
@@ -145,7 +147,7 @@ class Family:
     _shares: dict[tuple[Workspaces, bool, bool], Shares] = field(default_factory=dict)
 
     def on(self, card: GpuModel | None) -> Family:
-        """The same on another card; what is replayed hangs on the workspaces alone."""
+        """The same trace for another card; replays are kept, since they depend only on the workspaces."""
         return Family(trace=self.trace, card=card, profile=self.profile, _shares=self._shares)
 
     @property
@@ -153,7 +155,7 @@ class Family:
         return self.card.context_bytes if self.card is not None else 0
 
     def events(self, sizes: Mapping[str, int], *, accumulates: bool) -> list[TraceEvent]:
-        """Of a run of these sizes. One that doesn't accumulate never comes upon the gradients of micro-batches before."""
+        """Events of a run of these sizes. Without accumulation no micro-batch finds gradients of earlier ones."""
         found = self.trace.at(sizes)
         if accumulates:
             return found
@@ -210,7 +212,7 @@ class Family:
 
 
 def bounds(card: GpuModel, tracing: Tracing) -> tuple[Workspaces, Workspaces]:
-    """(low, high), with the trainer's own word on cuBLAS."""
+    """(low, high) bounds of workspaces, with the cuBLAS workspace that the trainer sets."""
     return card.bounds(least_cublas_bytes=tracing.cublas_bytes)
 
 
@@ -226,12 +228,12 @@ def _reserved(uses: Iterable[Use]) -> dict[Phase, int]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shares:
-    """Reserved over live, by the logarithm of what is alive."""
+    """Ratio of reserved to live bytes, as a function of the logarithm of live bytes."""
 
     points: Mapping[Phase, tuple[tuple[float, float], ...]]
 
     def at(self, live: int, phase: Phase) -> float:
-        """Between two points in proportion, beyond them as the nearest."""
+        """Interpolated between two points; beyond them that of the nearest."""
         points, at = self.points[phase], math.log(live)
         place = bisect_left(points, (at, 0.0))
         if place == 0 or place == len(points):

@@ -1,4 +1,4 @@
-"""Reads conf/gpu/NAME.yaml: what a card has and takes for itself, so that a plan needs no card. Raises BadInput, naming what is near."""
+"""Reads the catalogue of cards, conf/gpu/NAME.yaml, so that a plan needs no card. Raises BadInput for unknown names, with similar ones."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class GpuModel(BaseModel):
     """As NVML names it."""
     architecture: Literal["volta", "turing", "ampere", "ada", "hopper", "blackwell"]
     usable_mib: int
-    """What a program finds there: cudaMemGetInfo's total, below what the box says."""
+    """Memory that a program can use: cudaMemGetInfo's total, below the size on the box."""
     cublas_bytes: int
-    """cuBLAS' workspace, one for each thread."""
+    """cuBLAS' workspace, one per thread."""
     context_mib: int
-    """Context, kernels and libraries outside of the allocator."""
+    """Context, kernels and libraries, outside the allocator."""
     convolution: tuple[float, float]
     """cuDNN's backward workspace as a share of a convolution's operands: the least (3 x 3 only) and the most (1 x 1, too)."""
     lean: float
-    """Where between those two bounds this architecture was seen: 0 the low one, 1 the high one."""
+    """Where between the two bounds this architecture was seen: 0 is the low one, 1 the high one."""
 
     name: str = ""
-    """As it is asked for: the file's name."""
+    """Its name in ``gpu=``: the file's name."""
 
     @property
     def usable_bytes(self) -> int:
@@ -50,7 +50,7 @@ class GpuModel(BaseModel):
         return self.context_mib * MIB
 
     def bounds(self, *, least_cublas_bytes: int = 0) -> tuple[Workspaces, Workspaces]:
-        """(low, high). ``least_cublas_bytes``: what the trainer sets it to (CUBLAS_WORKSPACE_CONFIG)."""
+        """(low, high) bounds of workspaces. ``least_cublas_bytes``: what the trainer sets (CUBLAS_WORKSPACE_CONFIG)."""
         (low, high), cublas = self.convolution, max(self.cublas_bytes, least_cublas_bytes)
         return (
             Workspaces(cublas_bytes=cublas, convolution_share=low),
@@ -67,7 +67,7 @@ def known() -> list[str]:
 
 
 def named(names: Sequence[str]) -> list[GpuModel]:
-    """The cards of these names, each once. Raises BadInput with every one that isn't there."""
+    """The cards of these names, each once. Raises BadInput with all unknown names."""
     there = known()
     unknown = [name for name in dict.fromkeys(names) if name not in there]
     if unknown:
@@ -76,7 +76,7 @@ def named(names: Sequence[str]) -> list[GpuModel]:
 
 
 def like(title: str) -> GpuModel | None:
-    """The card that a driver calls so, for a real one; None where the catalogue has none."""
+    """The catalogue's card with the title that a real card's driver gives; None if there is none."""
     cards = [read(folder() / f"{name}.yaml") for name in known()]
     plain = _plain(title)
     return next((card for card in cards if _plain(card.title) == plain), None)

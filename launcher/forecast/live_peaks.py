@@ -1,7 +1,7 @@
 """Computes a trace's peak of live bytes at any size, in microseconds: only the moments that can be the peak are kept.
 
-At each moment what is alive is a sum of terms, one for each way of growing. A moment whose every term another moment of its phase
-reaches or surpasses is never the peak, at no size; a few dozen of 20,000 are left.
+Live bytes at a moment are a sum of terms, one for each way of growing with the sizes. A moment is never the peak, at any size, if each
+term of another moment of its phase is at least as large; a few dozen of 20,000 moments are left.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Moment = tuple[int, ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Profile:
-    """The moments that matter of each phase."""
+    """For each phase, the moments that can be its peak."""
 
     sizes: tuple[str, ...]
     terms: tuple[Powers, ...]
@@ -65,7 +65,7 @@ def profile(trace: Trace) -> Profile:
 
 
 def undominated(moments: Sequence[Moment]) -> tuple[Moment, ...]:
-    """Those that no other reaches in every term."""
+    """The moments that no other reaches or exceeds in every term."""
     kept: list[Moment] = []
     for moment in sorted(set(moments), key=sum, reverse=True):  # what dominates has the larger sum
         if not any(all(ours <= theirs for ours, theirs in zip(moment, other, strict=True)) for other in kept):

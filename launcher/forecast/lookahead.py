@@ -1,6 +1,6 @@
-"""Gives the search its predictions: what each rung will need as a part of the cap.
+"""Gives the search its predictions: each rung's need as a fraction of the cap.
 
-A card that the catalogue doesn't know is taken for one of no known kind, with the middle between both bounds.
+A card that isn't in the catalogue gets the middle between both bounds.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from launcher.machine.devices import Budget
 from launcher.shared.sizes import MIB
 
 PATIENCE_S = 120.0
-"""A launch that would wait longer for a trace is led by its trials alone."""
+"""A trace that takes longer than this is given up; trials alone lead the search then."""
 
 
 def forecaster_for(adapter: Adapter, ladder: Ladder, budget: Budget) -> Forecaster:
-    """Forecasts for the very device of a launch."""
+    """The forecaster for the device of a launch."""
     return Forecaster(adapter, ladder, card_of(budget) if budget.kind == "cuda" else None, patience_s=PATIENCE_S)
 
 
@@ -41,10 +41,10 @@ def card_of(budget: Budget) -> GpuModel:
 
 
 def needs(forecaster: Forecaster, cap_bytes: int) -> dict[int, float | None]:
-    """Rung index -> its likeliest peak over the cap; None where it can't be foreseen, or needn't be.
+    """Rung index -> its likeliest peak over the cap; None if it has no forecast, or needs none.
 
-    Traces are made one after another down the ladder, as far as the first rung that is foreseen to fit: those of smaller models and of
-    checkpointed ones are needed only where all above is too large.
+    Traces are made down the ladder, as far as the first rung predicted to fit: those of smaller models and of checkpointed ones are needed
+    only if everything above is too large.
     """
     found: dict[int, float | None] = {}
     for rung in forecaster.ladder.rungs:
@@ -59,11 +59,11 @@ def needs(forecaster: Forecaster, cap_bytes: int) -> dict[int, float | None]:
 EDGE = 1.3
 """A peak within this factor of the cap is replayed under it."""
 MOST_REPLAYED = 6
-"""Rungs that are, at a second or two each."""
+"""The most rungs that are replayed, at a second or two each."""
 
 
 def _replayed(forecaster: Forecaster, needs: Mapping[int, float | None], cap_bytes: int) -> dict[int, float]:
-    """On a card what is reserved where there is room isn't the need: down to the first rung that goes through under the cap."""
+    """Needs of rungs near the cap, replayed under it, down to the first that runs: an allocator with room reserves more than it needs."""
     found: dict[int, float] = {}
     for rung in forecaster.ladder.rungs if forecaster.card is not None else ():
         need = needs[rung.index]
@@ -82,15 +82,15 @@ def _replayed(forecaster: Forecaster, needs: Mapping[int, float | None], cap_byt
 
 
 def why_not(forecaster: Forecaster) -> tuple[str, ...]:
-    """Why rungs can't be foreseen, each reason once."""
+    """Why rungs have no forecast, each reason once."""
     return tuple(dict.fromkeys(why for rung in forecaster.ladder.rungs if forecaster.gathered(rung) and (why := forecaster.why_not(rung))))
 
 
 class Lookahead:
-    """What the rungs of one launch are foreseen to need, before any of its own trials: those lead the search by themselves.
+    """Predictions for one launch, from outside its own trials (which correct them in the search).
 
-    By what trials of earlier launches measured (``past_trials``), and by traces where they are kept, or once they are made. Left, it ends
-    what nobody waits for any more.
+    They come from trials of earlier launches (``past_trials``), and from traces, kept or made meanwhile. A context manager: leaving it ends
+    traces that are still being made.
     """
 
     def __init__(self, adapter: Adapter, ladder: Ladder, budget: Budget, *, earlier: Sequence[extrapolation.Measured] = ()) -> None:
@@ -110,12 +110,12 @@ class Lookahead:
             self._making.__exit__()
 
     def begin(self) -> None:
-        """Begins with the asked rung's trace; ``look`` waits for it."""
+        """Starts making the asked rung's trace; ``look`` waits for it."""
         if self._making is None:
             self._making = self._forecaster.begin([self._ladder.asked])
 
     def look(self, *, within_s: float = 0.0) -> bool:
-        """Whether ``needs`` is news, after waiting so long at most for a trace that was begun. Raises Interrupted on a signal."""
+        """Waits at most ``within_s`` for a trace under way. Returns whether ``needs`` has changed. Raises Interrupted on a signal."""
         patience_s = 0.0 if self.by_trials else within_s
         if self._making is not None and not self._traced and self._making.over_within(patience_s):
             self._traced, traced = True, needs(self._forecaster, self._budget.cap_bytes)
@@ -128,7 +128,7 @@ class Lookahead:
 
     @property
     def by_trials(self) -> bool:
-        """Whether trials of earlier launches say enough to wait for no trace. Failures alone say only what is too much."""
+        """Whether trials of earlier launches suffice without a trace. Failures alone don't: they show only what is too much."""
         return any(one.fits for one in self._earlier)
 
     @property
@@ -138,5 +138,5 @@ class Lookahead:
 
     @property
     def first(self) -> Rung | None:
-        """The first rung that is foreseen to fit."""
+        """The first rung predicted to fit; None if there is none."""
         return next((rung for rung in self._ladder.rungs if (need := self.needs.get(rung.index)) is not None and need <= 1), None)

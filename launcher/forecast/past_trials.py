@@ -1,7 +1,7 @@
 """Keeps what trials measured, and predicts rungs from what those of earlier launches of the same training measured. Never a verdict.
 
-A person launches again with another learning rate, more epochs, a newer package: a kept fit doesn't hold then, but the peaks are mostly the
-same. Where they aren't, the search is led astray by what a hopeless forecast may cost, and no more.
+A launch with another learning rate, more epochs or a newer package can't use a kept fit, but its peaks are mostly the same. If they are
+not, the search wastes no more trials than with any wrong forecast: one or two.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from launcher.ladder.search import Tried, seen_in
 from launcher.trial.job import Job
 
 NEWEST = 64
-"""So many of the newest trials of a training count, and of each rung the last."""
+"""Only this many of a training's newest trials count, and of each rung only the last."""
 MOST = 10_000
-"""Trials that are kept; the oldest go first."""
+"""At most this many trials are kept; the oldest go first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PastTrial:
-    """One trial that measured something. Bytes."""
+    """One trial that measured its need. Bytes."""
 
     training: str
     folder: str
-    """The one that it was launched from."""
+    """The working folder of its launch."""
     device: str
     """The device's name."""
     rung: Mapping[str, Any]
@@ -43,7 +43,7 @@ class PastTrial:
 
 
 def measured(job: Job) -> list[Measured]:
-    """As parts of this launch's cap. A failure under a cap that was lower than this one's is left out: it bounds nothing here."""
+    """Past trials as fractions of this launch's cap. Failures under a lower cap than this launch's are left out: they show nothing here."""
     cap, newest = job.budget.cap_bytes, {_key(one.rung): one for one in reversed(_newest(job))}
     found = []
     for rung in job.ladder.rungs:
@@ -55,7 +55,7 @@ def measured(job: Job) -> list[Measured]:
 
 
 def keep(job: Job, tried: Tried) -> None:
-    """For the launches to come; a trial that measured nothing tells them nothing. Where the history can't be used nothing is kept."""
+    """Keeps a trial for later launches, if it measured its need and the history can be used."""
     cap = job.budget.cap_bytes
     with suppress(HistoryUnusableError), database.opened() as history, history.change():
         for one in seen_in([tried]):
@@ -73,7 +73,7 @@ def keep(job: Job, tried: Tried) -> None:
 
 
 def _newest(job: Job) -> list[PastTrial]:
-    """Of this training on this device, newest first; none where the history can't be used."""
+    """Trials of this training on this device, newest first; none if the history can't be used."""
     condition = "where training = ? and folder = ? and device = ? order by id desc limit ?"
     with suppress(HistoryUnusableError), database.opened() as history:
         return history.rows(PastTrial, "trials", condition, job.training, os.getcwd(), job.budget.name, NEWEST)

@@ -1,6 +1,6 @@
 """Predicts which rung fits which card of the catalogue. No card is needed, and nothing is trained.
 
-Nothing here says that a rung fits: only a trial can. Words: see ``Word``.
+Nothing here says that a rung fits: only a trial can. ``Word`` has what a plan can say.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from launcher.shared.report import Phase
 
 TRACED = "predicted, not proven: judged by 19 published measurements, none of them made here (docs/prediction.md)"
 HERE = ("trainer.args.workers", "trainer.args.cache", "trainer.args.save_dir", "trainer.args.output_dir")
-"""What can be wrong with these is about this machine, and the card is in another."""
+"""Faults of these keys are left out: they are about this machine, and the card is in another."""
 MOST_REPLAYED = 12
-"""Rungs of a card that are replayed under its cap, at a second or two each."""
+"""The most rungs of a card that are replayed under its cap, at a second or two each."""
 
 
 class Word(StrEnum):
-    """What is said of a rung on a card."""
+    """What a plan says of a rung on a card."""
 
     TO_FIT = "predicted to fit"
-    """It goes through under the cap with the most of workspaces."""
+    """It runs within the cap even with the most workspaces."""
     EDGE = "on the edge"
-    """It goes through with the least, and not with the most: a trial says."""
+    """It runs with the least workspaces, but not with the most: a trial must tell."""
     TOO_LARGE = "predicted too large"
-    """Not even with the least."""
+    """It doesn't run within the cap even with the least workspaces."""
     CERTAINLY = "certainly too large"
-    """What is alive at once, and the context, is more than the cap."""
+    """Live bytes and the context alone are more than the cap."""
     UNKNOWN = "no forecast"
 
 
@@ -55,13 +55,13 @@ class OnCard:
     title: str
     usable_bytes: int
     cap_bytes: int
-    """What a trial would be held to: usable memory, or ``device.memory``, less the headroom."""
+    """The cap of a trial: usable memory, or ``device.memory``, less the headroom."""
     forecasts: Mapping[int, Mapping[Phase, Forecast]]
     """By rung index."""
     words: Mapping[int, Word]
 
     def first(self, word: Word, ladder: Ladder) -> Rung | None:
-        """The first rung, best first, of which that is said."""
+        """The first (best) rung with that word; None if there is none."""
         return next((rung for rung in ladder.rungs if self.words[rung.index] is word), None)
 
     def edge(self, ladder: Ladder) -> Rung | None:
@@ -83,7 +83,7 @@ class CardPlan:
     assumed: tuple[str, ...]
     left_out: tuple[str, ...]
     evidence: str = TRACED
-    """What all of it stands on."""
+    """For people: what the plan is based on."""
 
     def record(self) -> dict[str, Any]:
         return {
@@ -118,7 +118,7 @@ class CardPlan:
 
 
 def planned(draft: Draft, gpus: Sequence[str]) -> CardPlan:
-    """Raises BadInput with all faults: of the recipe, of the cards, or why its training can't be traced."""
+    """The plan for these cards. Raises BadInput with all faults: of the recipe, the cards' names, or why its training can't be traced."""
     faults = [fault for fault in draft.faults if fault.key != "data"]  # a plan needs no data
     chosen: list[GpuModel] = []
     try:
@@ -215,7 +215,7 @@ def cap_on(card: GpuModel, recipe: Recipe) -> int:
 
 
 def word_for(phases: Mapping[Phase, Forecast] | None, cap_bytes: int) -> Word:
-    """By the bounds alone."""
+    """The word by the forecast's bounds alone."""
     if not phases:
         return Word.UNKNOWN
     need, least = worst(list(phases.values())), max(one.least_bytes for one in phases.values())

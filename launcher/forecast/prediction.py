@@ -1,4 +1,4 @@
-"""What one phase of a rung is foreseen to need: a certain lower bound, two bounds of what is reserved, and what lies beside. Bytes."""
+"""The forecast for one phase of a rung, in bytes: a certain lower bound, two bounds of what is reserved, and what lies beside them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ class Forecast:
     """Predicted, never proven: nothing here says that a rung fits."""
 
     live_bytes: int
-    """Storages alive at once: nothing can do with less. It was below what was measured at all 19 published points."""
+    """Bytes live at once; less is impossible. It was below the measured figure at all 19 published points."""
     low_bytes: int
-    """Reserved by the allocator with the least workspaces. On a CPU: data segments above the base, at the least."""
+    """Bytes reserved by the allocator with the least workspaces. On a CPU: the low bound of data segments above the base."""
     high_bytes: int
     """The same with the most."""
     middle_bytes: int
-    """The likeliest: between the two where this kind of card was seen."""
+    """The likeliest: between the two bounds, where this kind of card was seen."""
     context_bytes: int = 0
-    """Beside the allocator: context, kernels, libraries. 0 on a CPU."""
+    """Outside the allocator: context, kernels, libraries. 0 on a CPU."""
 
     @property
     def peak_bytes(self) -> int:
-        """The likeliest need of the device, context included: what is held against a cap."""
+        """The likeliest need, context included; this is compared with a cap."""
         return self.middle_bytes + self.context_bytes
 
     @property
@@ -33,7 +33,7 @@ class Forecast:
         return self.live_bytes + self.context_bytes
 
     def beside(self, kept: int) -> Forecast:
-        """With so many bytes more that aren't certain."""
+        """The forecast with ``kept`` bytes more, which don't count in the certain lower bound."""
         more = {"low_bytes": self.low_bytes + kept, "high_bytes": self.high_bytes + kept, "middle_bytes": self.middle_bytes + kept}
         return replace(self, **more)
 
@@ -44,7 +44,7 @@ def worst(forecasts: list[Forecast]) -> Forecast:
 
 
 def on_cpu(live: int, rest: CpuRest) -> Forecast:
-    """What a CPU's process needs: a third of the rest less, and a half more, for what other machines and models may take."""
+    """The forecast on a CPU. Bounds: a third of the rest less and a half more, for other machines and models."""
 
     def with_rest(part: float) -> int:
         return round(live + part * (rest.constant_bytes + rest.share * live))

@@ -1,7 +1,7 @@
 """Replays a trace's allocations on a simulated card: what each phase allocates and reserves, and whether it goes through under a cap.
 
-Added is what no trace holds: the workspaces of cuBLAS and of cuDNN's convolutions. How large the latter are cuDNN decides per card and
-version, so there are two bounds (``Workspaces``). Pure Python, no torch.
+Workspaces of cuBLAS and of cuDNN's convolutions, which no trace has, are added. cuDNN chooses theirs by card and version, so there are two
+bounds (``Workspaces``). Pure Python, no torch.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from launcher.shared.trace import Began, Convolved, Gave, Took, TraceEvent
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workspaces:
-    """What kernels take beside their operands."""
+    """Memory that kernels take in addition to their operands."""
 
     cublas_bytes: int = 8_519_680
-    """For each thread that multiplies matrices: forward and backward have their own."""
+    """Per thread that multiplies matrices; forward and backward have one each."""
     convolution_share: float = 1.0
-    """Of a backward convolution's input, weight and output."""
+    """Fraction of the bytes of a backward convolution's input, weight and output."""
     pointwise: bool = False
-    """Convolutions of 1 x 1 take it, too."""
+    """Whether 1 x 1 convolutions take it, too."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,8 +46,8 @@ def replay(
 ) -> list[Use]:
     """What each phase uses, in order. Raises Full where ``capacity`` isn't enough. ``emptied_above``: see ``Tracing``.
 
-    Without one, each phase begins with no segment that holds nothing: what it uses is then its own need, and not what the phase before
-    had left lying about.
+    Without ``capacity``, empty segments are freed before each phase, so that a phase's use is its own need and not what the phase before
+    has cached.
     """
     card = (ExpandableAllocator if expandable else SimulatedAllocator)(capacity=capacity)
     uses: list[Use] = []
@@ -74,7 +74,7 @@ def replay(
 
 
 def _workspace(card: SimulatedAllocator, event: Convolved, workspaces: Workspaces) -> None:
-    """Only a backward convolution's: at the end of the forward pass, where the peak lies, there is none."""
+    """Adds the workspace of a backward convolution. Forward ones don't matter: the peak is at the end of the forward pass."""
     size = int(workspaces.convolution_share * (event.given + event.weight + event.made))
     if event.backward and size and (workspaces.pointwise or not event.pointwise):
         for _ in range(2):  # gradients of the input, then of the weight
@@ -85,8 +85,7 @@ def _workspace(card: SimulatedAllocator, event: Convolved, workspaces: Workspace
 def goes_through(
     events: Sequence[TraceEvent], workspaces: Workspaces, capacity: int, *, expandable: bool, emptied_above: float = 1.0
 ) -> bool:
-    """Whether the run goes through with so many bytes for the allocator. Reserved without end is not the need: an allocator that has
-    room keeps what it could give back."""
+    """Whether the run goes through if the allocator may reserve ``capacity`` bytes."""
     try:
         replay(events, workspaces, capacity=capacity, expandable=expandable, emptied_above=emptied_above)
     except Full:

@@ -1,7 +1,7 @@
 """Predicts every rung of a ladder that can't be traced from two small real trials. Pure; never a verdict.
 
-Memory is affine in the samples of a micro-batch times the size of each (``extrapolation``); what the two trials' noise may do to the line
-grows with the distance, and so do the bounds.
+Memory is taken to be affine in the samples of a micro-batch times the size of each (``extrapolation``). The bounds widen with the distance,
+as the effect of the two trials' noise does.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ NOISE_BYTES = 10 * MIB
 SMALL = (16, 4)
 """The asked micro-batch over those that are tried: small enough to be quick, large enough that what is foreseen is not mostly noise."""
 POINTS = len(SMALL)
-"""Trials that must fit: they make a line."""
+"""Number of trials that must fit, to make a line."""
 FEWER = 4
-"""One that didn't fit over the next that is tried."""
+"""After a trial that didn't fit, the micro-batch is divided by this."""
 _SIDES: Mapping[Phase, Side] = {Phase.TRAIN: "training", Phase.VALIDATE: "validation"}
 
 
 def to_try(ladder: Ladder, made: Sequence[Tried]) -> Rung | None:
-    """The next of the trials that a line takes: small micro-batches with the asked one's other values, smaller ones after a failure.
+    """The next rung to try: a small micro-batch with the asked rung's other values, a smaller one after a failure.
 
-    One sample is the last that is tried: batch norm takes no single one. None: there are two that fit, or nothing is left to try.
+    None: two trials fit, or nothing is left to try.
     """
     alike = {name: value for name, value in ladder.asked.values.items() if name != MICRO_BATCH}
     row = [rung for rung in ladder.rungs if all(rung.values[name] == value for name, value in alike.items())]

@@ -1,7 +1,7 @@
-"""Gets traces from autofit's cache, or has child processes make them, as many at a time as there are cores.
+"""Reads traces from autofit's cache, or makes them in child processes, one per core at a time.
 
-A trace is kept by everything that it hangs on: what was asked, the versions of the trainer and of torch, and the text of what makes it.
-A file that is torn is made anew.
+A trace's key is a digest of everything it depends on: the request, the versions of the trainer and torch, and the source of the code that
+makes it. A torn file is made again.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from launcher.shared import files
 from launcher.shared.trace import Trace, read_trace
 
 LONGEST_S = 600.0
-"""For several, one after another in one child; a trace takes 5 to 25 seconds of one core's time."""
+"""Limit for all traces of one child together; a trace takes 5 to 25 seconds of one core."""
 POLL_S = 0.05
 KEPT = 300
-"""Traces that are kept, some 200 KB each; the oldest go."""
+"""At most this many traces are kept, some 200 KB each; the oldest go first."""
 WHY = ".why"
 
 
@@ -38,13 +38,13 @@ def is_kept(ask: Ask) -> bool:
 
 
 def traces(asks: Iterable[Ask], *, environments: Mapping[str, Any], patience_s: float = LONGEST_S) -> dict[str, Trace | str]:
-    """Key -> its trace, or in words why there is none. ``environments``: module -> what makes its children's variables in a folder."""
+    """Key -> its trace, or why there is none. ``environments``: module -> what makes its children's environment in a folder."""
     with Making(asks, environments=environments, patience_s=patience_s) as making:
         return making.found()
 
 
 class Making:
-    """Traces that are kept, and children that make the others meanwhile. Left, it ends what hasn't been waited for."""
+    """Reads kept traces and has children make the others meanwhile. A context manager: leaving it ends children still at work."""
 
     def __init__(self, asks: Iterable[Ask], *, environments: Mapping[str, Any], patience_s: float = LONGEST_S) -> None:
         self._patience_s = patience_s
@@ -72,11 +72,11 @@ class Making:
 
     @property
     def over(self) -> bool:
-        """Whether nothing has to be waited for."""
+        """Whether all traces are there, or known to be impossible."""
         return all(share.child.process.poll() is not None for share in self._shares)
 
     def over_within(self, seconds: float) -> bool:
-        """The same after waiting so long at most. Raises Interrupted on a signal."""
+        """As ``over``, after waiting at most ``seconds``. Raises Interrupted on a signal."""
         until = time.monotonic() + seconds
         with self._signals_forwarded():
             while not self.over and time.monotonic() < until:
@@ -103,7 +103,7 @@ class Making:
         return self._found
 
     def _begin(self, asks: Sequence[Ask], environments: Mapping[str, Any]) -> None:
-        """Each child makes its share, of one trainer's."""
+        """Starts the children, each with a share of one trainer's requests."""
         place = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="autofit-")))
         for module in dict.fromkeys(ask.module for ask in asks):
             for share in _dealt([ask for ask in asks if ask.module == module], max(1, os.cpu_count() or 1)):
@@ -113,7 +113,7 @@ class Making:
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """What one child makes, in a folder of its own."""
+    """The requests of one child, with its own folder."""
 
     asks: Sequence[Ask]
     own: Path
