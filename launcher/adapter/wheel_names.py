@@ -21,7 +21,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "sequence_length": (
         "block_size", "seq_len", "seq_length", "sequence_length", "max_seq_length", "max_seq_len", "context_length", "ctx_len",
         "max_length",
-        "max_len", "model_max_length", "seqlen", "cutoff_len",
+        "max_len", "model_max_length", "seqlen", "cutoff_len", "sequence_len",
     ),
     "image_size": ("img_size", "imgsz", "image_size", "img", "crop_size", "train_crop_size", "input_size", "resolution", "res"),
     "checkpointing": (
@@ -104,7 +104,7 @@ def _of_words(words: frozenset[str]) -> str | None:
     evaluation = bool(words & _EVALUATION)
     batch = (
         {"batch", "size"} <= words or words & {"batchsize", "bs", "bsz"} or {"samples", "per"} <= words or {"ims", "per"} <= words
-    ) and not words & _NO_SIZE
+    ) and not (words & _NO_SIZE or {"per", "image"} <= words)  # regions of an image
     if batch:
         return "val_micro_batch" if evaluation else "micro_batch"
     if evaluation:
@@ -133,7 +133,7 @@ def _length_of_words(words: frozenset[str]) -> str | None:
     if words & {"imgsz", "imgsize", "imagesize"} or (words & {"img", "image", "crop", "input"} and words & {"size", "resolution"}):
         return None if words & _NO_SIZE - {"max"} else "image_size"
     if "bptt" in words or (words & {"seq", "sequence", "context", "ctx", "block"} and words & _LENGTH):
-        return None if words & _NO_SIZE - {"max", "n"} else "sequence_length"
+        return None if words & (_NO_SIZE - {"max", "n"} | {"parallel"}) else "sequence_length"
     return "segment" if words & {"segment", "chunk"} and words & {*_LENGTH, "samples", "seconds"} and not words & _NO_SIZE else None
 
 

@@ -144,9 +144,14 @@ def in_config(held: Mapping[str, Any], behind: str | None) -> Iterator[Belief]:
     said = {key: (value, path) for path, values in held.items() for key, value in configs.leaves(values)}
     listed = list(_listed(held))
     for key, (value, path) in {**said, **dict(listed if len(listed) == 1 else [])}.items():
-        wheel = trained_with(key, meaning(key))
-        if wheel is not None and (isinstance(value, (bool, int, float)) or wheel == batches.UNIT):
+        wheel = trained_with(key, meaning(key)) if len(batches.name(key)) > 1 else None  # -b is a flag; a key B is some model's
+        if wheel is not None and (_can_be(wheel, value) or wheel == batches.UNIT):
             yield Belief(wheel=wheel, value=value, spelling=overrides.spelled(key, behind) or f"config:{key}", source=path)
+
+
+def _can_be(wheel: str, value: Any) -> bool:
+    """A truth is no length: ``pad_to_sequence_len: false``."""
+    return isinstance(value, (int, float)) and not (isinstance(value, bool) and wheel in ("segment", "sequence_length", "image_size"))
 
 
 def later_files(words: Sequence[str], begin: int, held: Mapping[str, Any]) -> dict[str, int]:

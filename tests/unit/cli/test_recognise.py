@@ -602,6 +602,25 @@ def test_programs_of_well_known_trainers_have_words_that_a_command_need_not_name
     assert {one.wheel: (one.value, one.spelling) for one in understood.beliefs} == key
 
 
+@pytest.mark.parametrize(
+    ("text", "wheel", "batch"),
+    [
+        ("sequence_len: 512\npad_to_sequence_len: false\n", "sequence_length", 512),
+        ("sequence_len: 512\ncontext_parallel_size: 2\n", "sequence_length", 512),
+        ("batch_size: 8\nMaskNet: {B: 256}\n", "micro_batch", 8),
+        ("SOLVER: {IMS_PER_BATCH: 16}\nMODEL: {ROI_HEADS: {BATCH_SIZE_PER_IMAGE: 256}}\n", "micro_batch", 16),
+    ],
+)
+def test_keys_that_only_sound_alike_are_passed_over(
+    text: str, wheel: str, batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("c.yaml").write_text(text)
+    Path("t.py").touch()
+    understood = recognise.understand(["python", "t.py", "c.yaml"])
+    assert [one.value for one in understood.beliefs if one.wheel == wheel] == [batch], understood
+
+
 def test_what_modules_add_to_a_parser_that_they_are_handed_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("lib.py").write_text(
