@@ -19,7 +19,7 @@ from benchmarks.third_party.cases import Case
 HERE = Path(__file__).parent
 LONGEST_S = 2400
 ROUNDED = 1e-5
-"""Distance of weights up to which they are the same: a few steps of what is the same lie at 1e-8, and training moves them by 2e-3 and more."""
+"""Distance of weights up to which they are the same: what is the same lies at 1e-8, and training moves them by 2e-3 and more."""
 HEADROOM = 0.9
 """What a trial may use of a budget."""
 
