@@ -1,4 +1,4 @@
-"""What stops autofit, and the exit code that says so.
+"""The exceptions that stop autofit, the faults they carry, and the exit statuses.
 
 AutofitError
 ├── BadInput           the recipe, its data or the device cannot work: nothing was launched        exit 1
@@ -31,12 +31,12 @@ class ExitCode(IntEnum):
 
 
 COMMAND_LINE = "command line"
-"""Where a fault stands that was typed."""
+"""``Fault.where`` of something that was typed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
-    """One thing wrong with the input: where it stands, what was found, what would work.
+    """One thing that is wrong with the input: where it stands, what was found, what would work.
 
     ``key`` is the full dotted key (or empty where no key is to blame), ``where`` the file or "command line".
     """
@@ -69,9 +69,9 @@ class Interrupted(AutofitError):
     """A signal asked autofit to stop; every child has been ended."""
 
     run_dir: str = ""
-    """The run that can be gone on with; empty where there is none."""
+    """The run folder that can be resumed; empty if there is none."""
     how_to_go_on: str = ""
-    """A sentence; empty where there is none."""
+    """A sentence on how to resume; empty if that isn't possible."""
 
     def __init__(self, signal_name: str) -> None:
         self.signal_name = signal_name
@@ -80,11 +80,11 @@ class Interrupted(AutofitError):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """ "Did you mean 'x'? ", or nothing. A name that means the same comes before one that is spelled nearly so."""
+    """ "Did you mean 'x'? ", or an empty text. A name with the same meaning is preferred to one that is spelled similarly."""
     names = list(known)
     meant = synonyms.among(word, names) or next(iter(difflib.get_close_matches(word, names, n=1, cutoff=0.6)), None)
     return f"Did you mean {meant!r}? " if meant else ""
 
 
 PLACE = "command line after --"
-"""What a fault of such a command line calls its key."""
+"""Key of faults in a command after ``--``."""

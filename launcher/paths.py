@@ -1,4 +1,4 @@
-"""Where autofit's own files, its state and its cache lie, and how a file is named to a person."""
+"""Finds the folders of autofit's own files, its state and its cache, and shortens paths for messages."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ def home() -> Path:
 
 
 def state_folder() -> Path:
-    """What launches learn for later ones (``history.database``), and what detached ones print."""
+    """Folder of what launches learn for later ones (``history.database``) and of the output of detached ones."""
     return _folder("XDG_STATE_HOME", ".local/state")
 
 
 def cache_folder() -> Path:
-    """What can be made anew: traces, results of self-tests."""
+    """Folder of what can be made again: traces, results of self-tests."""
     return _folder("XDG_CACHE_HOME", ".cache")
 
 
 def _folder(variable: str, default: str) -> Path:
-    """autofit's folder below the one that a variable names, by platformdirs' rules; the variable counts where it is an absolute path."""
+    """autofit's folder below the one in an environment variable, if that is an absolute path, else below ``default``."""
     said = Path(os.environ.get(variable, ""))
     return (said if said.is_absolute() else Path("~", default).expanduser()) / "autofit"
 
 
 def short(path: Path) -> str:
-    """A file as a person would name it from here."""
+    """A path relative to the working folder, if it lies below it."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
@@ -40,11 +40,11 @@ def short(path: Path) -> str:
 
 
 LAUNCHED = "AUTOFIT_LAUNCHED"
-"""Environment variable: a file in which a launch tells its run folder to the process that has started it, and waits to hear of it."""
+"""Environment variable: the file into which a launch writes its run folder, for the process that started it and waits for that."""
 
 
 def launched(told: Path) -> Path | None:
-    """The run folder that a launch has told in its file; None where it has told none yet."""
+    """The run folder that a launch has written into the file ``told``; None if it hasn't yet."""
     with suppress(OSError):
         lines = told.read_text(encoding="utf-8").splitlines()
         return Path(lines[0]) if lines else None
@@ -52,7 +52,7 @@ def launched(told: Path) -> Path | None:
 
 
 def tell_launched(folder: Path) -> None:
-    """Tells the run folder to who waits for it; once, and not to what this process starts itself."""
+    """Writes the run folder into the file that ``LAUNCHED`` names, once; children of this process don't see the variable."""
     waiting = os.environ.pop(LAUNCHED, None)
     if waiting:
         with suppress(OSError):

@@ -1,1 +1,1 @@
-"""The command line: its verbs, their help and completion, and everything that is printed."""
+"""The command line: verbs, their help and completion, and everything that is printed. ``verbs.py`` lists the verbs."""

@@ -1,4 +1,4 @@
-"""Says which verb was meant where a verb is given words that only another one takes: ``autofit train -- python train.py``."""
+"""Says which verb was meant if the words fit only another one, as in ``autofit train -- python train.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a verb is, what it is called with, and what it answers. Light: ``--help`` imports this."""
+"""The types of the command line: a verb, its call, its answer. Imports little, since ``--help`` needs it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Takes(Enum):
     RECIPE = "recipe"
     """recipe=NAME and overrides, for Hydra."""
     COMMAND = "command"
-    """A command of the person's after ``--``, whose words nobody else reads; overrides before it."""
+    """The user's command after ``--``; overrides before it."""
     EITHER = "either"
     """One or the other: a recipe, or a command after ``--``."""
     FOLDER = "folder"
@@ -36,7 +36,7 @@ class Answer:
 
 
 Task = Callable[[], Answer]
-"""One thing to do. Raises BadInput, with all faults, where it can't be done."""
+"""One job of a call. Raises BadInput, with all faults, if it can't be done."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,21 +46,21 @@ class Call:
     verb: str
     terminal: Terminal
     words: tuple[str, ...] = ()
-    """Overrides and Hydra's own flags, untouched."""
+    """Overrides and Hydra's own flags, as typed."""
     flags: frozenset[str] = frozenset()
-    """Those of the verb's own flags that were given."""
+    """The verb's own flags that were given."""
     command: tuple[str, ...] = ()
     """What stands after ``--``."""
 
 
 def single(act: Callable[[Call], Answer]) -> Callable[[Call], Iterable[Task]]:
-    """A verb whose call is one job."""
+    """Makes ``run`` of a verb whose call is always one job."""
     return lambda call: [lambda: act(call)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verb:
-    """One line of the help, and what is behind it."""
+    """A verb: its line in the help, and the function behind it."""
 
     name: str
     usage: str
@@ -69,12 +69,12 @@ class Verb:
     """One line."""
     takes: Takes
     run: Callable[[Call], Iterable[Task]]
-    """The jobs that a call comes to: one, or one for each combination of a multirun. Raises BadInput as a job does."""
+    """The jobs of a call: one, or one for each combination of a multirun. Raises BadInput."""
     flags: tuple[str, ...] = field(default=())
     """Flags that only this verb has."""
     more: str = ""
-    """What its own page of help says beyond that line."""
+    """More text for its own page of help."""
     examples: tuple[str, ...] = ()
     """Whole command lines."""
     keys: str = ""
-    """How the keys begin that it takes, where it takes no recipe."""
+    """Prefix of the keys that it takes, if it takes no recipe."""

@@ -1,4 +1,4 @@
-"""Starts a verb's call again in a session of its own, which goes on when this terminal is closed. For any verb that launches."""
+"""Starts a verb's call in a session of its own, which goes on when this terminal is closed (``--detach``)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 DETACH = "--detach"
 BEGUN_S = 30.0
-"""How long the new process is waited for until its run folder is there: a faulty recipe is told here and not in a log."""
+"""Seconds to wait for the new process's run folder, so that faults of the recipe are shown here and not in a log."""
 LOOK_S = 0.1
 
 
 def detached(call: Call) -> Answer:
-    """Starts it, and waits until it has a run folder, or has ended, or takes longer for that."""
+    """Starts the call and waits until it has a run folder, has ended, or takes too long."""
     from launcher import paths
     from launcher.machine import process
 
@@ -53,7 +53,7 @@ def detached(call: Call) -> Answer:
 
 
 def _begun(child: Detached, launched: Path) -> Path | None:
-    """The run folder that the child has made; None where it has ended without one, or takes long."""
+    """The run folder that the child has made; None if it ended without one, or takes too long."""
     from launcher import paths
 
     until = time.monotonic() + BEGUN_S

@@ -1,4 +1,4 @@
-"""Draws a launch on the terminal, event by event: its plan, trials and attempts. Decides nothing."""
+"""Shows a launch on the terminal, event by event: its plan, trials and attempts. Decides nothing."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from launcher.trial.job import Job
 from launcher.trial.trial import Trial
 
 NEAR_CAP = 0.97
-"""A fit above this part of its cap is told to be close."""
+"""A fit above this fraction of its cap is called close to it."""
 
 
 class Display:
-    """Draws a launch on ``console``. On a terminal a spinner shows the rung being tried; elsewhere a line does."""
+    """Shows a launch on ``console``. On a terminal a spinner shows the rung being tried; elsewhere a line does."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -52,7 +52,7 @@ class Display:
 
     @singledispatchmethod
     def hear(self, event: Event) -> None:
-        """Draws what has happened; what isn't registered here is for other readers."""
+        """Shows an event; events without a method here are for other readers."""
 
     # -- before the first trial
 
@@ -78,7 +78,7 @@ class Display:
 
     @hear.register
     def _kept_fits(self, event: KeptFits) -> None:
-        """Whether the trials of an earlier launch stand for this one's, what has changed since, or why none can be kept."""
+        """Shows whether a kept fit is used, what has changed since, or why none can be kept."""
         found = event.reuse
         for line in found.remarks:
             self._once(line, style="yellow")
@@ -152,7 +152,7 @@ class Display:
 
     @hear.register
     def _proven(self, event: Proven) -> None:
-        """What twins of this rung said, in one line; nothing where nothing had to be shown."""
+        """Shows in one line what the rung's twins showed; nothing if no proof was needed."""
         same = event.same
         if not event.refused and not same.unproven and not same.layouts:
             return
@@ -182,7 +182,7 @@ class Display:
     # -- the full run
 
     def command(self, shell: str) -> None:
-        """What is launched, without autofit."""
+        """Shows the native command."""
         self._say("the same without autofit:")
         prose.command(self._console, shell, before="  ")
         self._console.print()
@@ -206,14 +206,14 @@ class Display:
 
     @hear.register
     def _heartbeat(self, event: Heartbeat) -> None:
-        """How much of the budget the run uses, where its trainer can't tell (a CPU: it shows 0G)."""
+        """Shows how much of the budget the run uses, if its trainer can't (on a CPU it shows 0G)."""
         if event.used_bytes and event.budget.kind == "cpu":
             used, peak, budget = map(format_size, (event.used_bytes, event.peak_bytes, event.budget.budget_bytes))
             self._say(f"autofit: {prose.duration(event.seconds)}, memory {used} of {budget} (peak {peak})", style="dim")
 
     @hear.register
     def _attempt_ended(self, event: AttemptEnded) -> None:
-        """One that ended before its time: what of, and by how much its fit was wrong."""
+        """Shows why a failed attempt ended, and by how much its fit was wrong."""
         one, wrong = event.attempt, event.fit_wrong_by_bytes
         if event.outcome.done:
             return
@@ -258,7 +258,7 @@ class Display:
 
 
 def _what_fits(budget: Budget) -> str:
-    """What makes a trial a fit, and how far it may go for that to be seen."""
+    """The cap, and how much memory a trial really gets, in words."""
     room = headroom.words(budget.budget_bytes, budget.headroom, kind=budget.kind)
     below = f"what stays below {format_size(budget.cap_bytes)} ({room} headroom)"
     if budget.ceiling_bytes <= budget.cap_bytes:
@@ -271,7 +271,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def _room(trial: Trial, budget: Budget) -> str:
-    """How near the cap a trial that fits came."""
+    """How close to the cap a trial that fits came, in words."""
     cap, peak = trial.report.cap_bytes or budget.cap_bytes, trial.verdict.peak_bytes
     if not peak:
         return ""
@@ -280,7 +280,7 @@ def _room(trial: Trial, budget: Budget) -> str:
 
 
 def _batch_of(job: Job) -> str:
-    """What the ladder does to the effective batch."""
+    """What the ladder does to the effective batch, in words."""
     effective, last = job.ladder.effective_batch, min(rung.effective_batch for rung in job.ladder.rungs)
     processes = f" ({job.ladder.asked.world_size} processes)" if job.ladder.asked.world_size > 1 else ""
     if last == effective:

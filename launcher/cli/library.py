@@ -1,4 +1,4 @@
-"""Verbs that launch nothing and look at no run: recipes, show, fits."""
+"""The verbs on recipes and kept fits: recipes, show, fits."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def _why_none(fit: Fit) -> str:
 
 
 def _not_the_asked(fit: Fit) -> str:
-    """Rungs fit, and none of them is the asked training."""
+    """The sentence for rungs that fit but are not the asked training."""
     return (
         f"No rung fits {fit.job.budget} that is the asked training: with more accumulation {fit.refused}; without it none fits. "
         f"Give it more memory, or another wheel (sizes, lengths, checkpointing); autofit run {ALLOW_BATCH} -- ... "
@@ -64,14 +64,14 @@ def _not_the_asked(fit: Fit) -> str:
 
 
 def _misread(fit: Fit) -> str:
-    """What was read of the command, and what it ran."""
+    """The sentence on what was read of the command and what it ran."""
     own = ability(fit.job.adapter, OwnWords)
     assert fit.misread is not None and own is not None
     return rung_zero.words(fit.misread, own.place)
 
 
 def _stopped(fit: Fit) -> str:
-    """A trial has ended in a way that no lower rung would cure: whose fault that is."""
+    """The sentence for a trial that ended in a way no lower rung would cure, and who is at fault."""
     last = fit.trials[-1]
     if last.verdict.kind is not Kind.VACUOUS:
         return f"Stopped: the trainer {fit.status} in a trial, which no lower rung would cure."
@@ -82,7 +82,7 @@ def _stopped(fit: Fit) -> str:
 
 
 def _not_turned(fit: Fit) -> str:
-    """Rungs at which a setting did not run as autofit had told the trainer: nothing that the person did."""
+    """The sentence for rungs at which a setting did not run as autofit had set it."""
     names = dict.fromkeys(name for trial in fit.trials for name in trial.verdict.otherwise)
     last = next(trial for trial in reversed(fit.trials) if trial.verdict.otherwise)
     typed = "".join(f" trainer.args.spelled.{name}=..." for name in names) if type(fit.job.adapter).general else ""
@@ -94,7 +94,7 @@ def _not_turned(fit: Fit) -> str:
 
 
 def _memory_for(need: Need | None, job: Job) -> str:
-    """How much memory the cheapest rung that was tried would need, as it was seen."""
+    """The sentence on how much memory the cheapest tried rung would need."""
     if need is None:
         return ""
     rung = need.trial.rung
@@ -111,7 +111,7 @@ def _memory_for(need: Need | None, job: Job) -> str:
 
 
 def learning_rate(asked: int, used: int) -> str:
-    """What another effective batch means for training."""
+    """The sentence on what another effective batch means for training."""
     less = asked / used
     return (
         f"The effective batch is {used} instead of {asked}: an epoch has {less:g} times the optimizer steps, so that what is counted in "

@@ -1,4 +1,4 @@
-"""Verbs that take a run's folder, and no recipe: runs, watch, stop, resume."""
+"""The verbs on run folders: runs, watch, stop, resume."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 PEAKS = "--peaks"
 LOOK_S = 1.0
-"""Between two looks at a run that is watched: it writes a line each second."""
+"""Seconds between two looks at a watched run, which writes a line each second."""
 SILENT_S = 600.0
-"""Another machine's run that has written nothing for so long is not watched any more: it may have been killed there."""
+"""Another machine's run that has written nothing for this long is not watched any more: it may have been killed."""
 STOP_S = 600.0
-"""How long a run is waited for that has been asked to stop: it may be writing a large checkpoint."""
+"""Seconds to wait for a run that was asked to stop: it may be writing a large checkpoint."""
 
 
 def _word(call: Call, what: str) -> str:

@@ -1,1 +1,1 @@
-"""Makes a checked recipe of a command line and of files; the schema of recipes. The only package that knows Hydra."""
+"""Composes a checked recipe from a command line and files; has the schema of recipes. The only package that knows Hydra."""

@@ -1,4 +1,4 @@
-"""Composes recipes from the words of a command line, one for each job of a multirun. Hydra is imported late."""
+"""Composes recipes from a command line, one for each job of a multirun. Hydra is imported only when needed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Advice(Protocol):
-    """What words without a place in a recipe probably mean. Trainers are asked for theirs, so it comes from above (``cli.suggestions``)."""
+    """What unknown words probably mean. Passed in from above (``cli.suggestions``), since trainers are asked, too."""
 
     def without_a_key(self, words: Iterable[str]) -> list[str]: ...
     def dashed(self, flags: Iterable[str]) -> list[Fault]: ...
@@ -34,10 +34,10 @@ class Advice(Protocol):
 
 
 def drafts(words: Sequence[str], *, program: str, advice: Advice, drafted: Mapping[str, str] | None = None) -> list[Draft]:
-    """The recipe that the words compose to, once for each combination of a multirun; nothing is run.
+    """The recipes that the words compose to, one for each combination of a multirun. Runs nothing.
 
-    ``drafted``: recipes that are in no file, name -> text. Empty where a flag of Hydra's own asked to print something instead.
-    Raises BadInput for what can't be composed; what is wrong with a recipe that can be stands in its draft.
+    ``drafted``: name -> text of recipes that are in no file. Returns nothing if a flag of Hydra's only asked to print something. Raises
+    BadInput for what can't be composed; faults of a composed recipe are in its draft.
     """
     line = _line(words)
     texts = dict(drafted or {})
@@ -93,7 +93,7 @@ def _several(word: str) -> Fault:
 
 
 def complete(words: Sequence[str]) -> None:
-    """Tab completion of overrides, printed by Hydra for the line in ``COMP_LINE``. Raises BadInput where that can't be read yet."""
+    """Tab completion of overrides, printed by Hydra for the line in ``COMP_LINE``. Raises BadInput if that can't be read yet."""
     with hydra_errors.told({}):
         _hydra(["autofit", *words], lambda config: None)
 
@@ -166,13 +166,13 @@ class _Line:
     flags: tuple[str, ...]
     sweeping: bool
     only_shows: bool
-    """It asks Hydra to print something, and for nothing to be composed."""
+    """It only asks Hydra to print something; nothing is to be composed."""
     unknown: tuple[str, ...] = ()
-    """Flags that Hydra doesn't have, as KEY=VALUE where a value stands with them."""
+    """Flags that Hydra doesn't have; as NAME=VALUE if they have a value."""
 
 
 def _line(words: Sequence[str]) -> _Line:
-    """Raises BadInput for a flag of Hydra's that stands wrongly."""
+    """Parses the words. Raises BadInput for wrong uses of Hydra's own flags."""
     from hydra._internal.utils import get_args_parser
 
     parser = get_args_parser()

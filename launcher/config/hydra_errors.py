@@ -15,7 +15,7 @@ from launcher.paths import short
 
 @contextmanager
 def told(typed: Mapping[str, str]) -> Iterator[None]:
-    """While open, what Hydra refuses is a fault. ``typed``: override as Hydra was told it -> as it was typed.
+    """While open, errors of Hydra are raised as BadInput. ``typed``: override as Hydra got it -> as it was typed.
 
     Hydra raises many kinds of errors for many kinds of input: its own, OmegaConf's, and plain ValueErrors.
     """
@@ -43,7 +43,7 @@ _FULL_ERROR = "HYDRA_FULL_ERROR"
 
 
 def _fault(error: Exception, typed: Mapping[str, str]) -> Fault:
-    """One of Hydra's errors, in the house's words."""
+    """One of Hydra's errors as a fault."""
     from hydra.errors import MissingConfigException, OverrideParseException
 
     if isinstance(error, MissingConfigException) and error.options:

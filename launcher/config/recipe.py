@@ -1,4 +1,4 @@
-"""Checks a composed configuration: a frozen ``Recipe``, or every fault at once. OmegaConf goes no further than this module."""
+"""Checks a composed configuration: returns a frozen ``Recipe``, or every fault at once. Past this module nothing is OmegaConf's."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Provenance:
     files: tuple[Path, ...] = ()
     """The YAML files that were composed, strongest first."""
     drafted: str | None = None
-    """The text of a recipe that is in no file: what was understood of a command. Stronger than the files."""
+    """The text of a recipe that is in no file, made from a command; stronger than the files."""
 
     def placed(self, faults: Iterable[Fault]) -> list[Fault]:
-        """The faults with the file or command line that their keys came from."""
+        """The faults, each with the file or command line that its key came from."""
         return [fault if fault.where else replace(fault, where=self.where(fault.key)) for fault in faults]
 
     def where(self, key: str) -> str:
-        """The place that gave ``key`` its value: "command line", a file, or the recipe where nothing says it."""
+        """The place that gave ``key`` its value: "command line" or a file; the recipe's file if nothing gives it."""
         for override in self.overrides:
             name = override.split("=", 1)[0].lstrip("+~").replace("/", ".")
             if name and (key == name or name.startswith(f"{key}.") or (key.startswith(f"{name}.") and self._gives(name, key))):
@@ -57,22 +57,21 @@ class Provenance:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Draft:
-    """A recipe that has been through the schema, with what is wrong with it so far.
+    """A recipe that was checked by the schema, with the faults found so far. It may be run only if there are none.
 
-    ``recipe`` is None only where nothing could be made of the configuration; where single keys were wrong it holds
-    their defaults, so that the rest can still be checked and *all* faults be told at once. It may be run only where
-    there is no fault.
+    ``recipe`` is None only if nothing could be made of the configuration. For single wrong keys it has their defaults, so that the rest can
+    be checked and *all* faults told at once.
     """
 
     recipe: Recipe | None
     faults: tuple[Fault, ...]
     provenance: Provenance
     unknown: Mapping[str, Any] = field(default_factory=dict)
-    """Keys that no recipe has, and their values. Each has its fault, too."""
+    """Unknown keys and their values. Each also has a fault."""
 
 
 def checked(config: DictConfig, provenance: Provenance) -> Draft:
-    """Validates everything the schema can say."""
+    """Validates a composed configuration by the schema."""
     try:
         plain = OmegaConf.to_container(config, resolve=True, throw_on_missing=False)
     except OmegaConfBaseException as error:
@@ -89,7 +88,7 @@ def checked(config: DictConfig, provenance: Provenance) -> Draft:
 
 
 def from_plain(plain: Mapping[str, Any], provenance: Provenance) -> Draft:
-    """The same from what ``as_yaml`` had written."""
+    """As ``checked``, for what ``as_yaml`` has written."""
     return _validated(dict(plain), [], provenance)
 
 
@@ -97,11 +96,11 @@ _WITHDRAWN: Mapping[tuple[str, str], Callable[[Any], bool]] = {
     ("trial", "standby"): lambda said: True,
     ("device", "headroom"): lambda said: said == "auto",
 }
-"""What recipes could say once: (section, key) -> whether a value of it is gone."""
+"""Keys that older recipes could have: (section, key) -> whether a value of it isn't supported any more."""
 
 
 def without_withdrawn(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """What ``as_yaml`` of an earlier version had written, with the default of today in the place of what is gone."""
+    """What an earlier version's ``as_yaml`` has written, with today's defaults for what isn't supported any more."""
     return {name: _still_said(name, section) for name, section in plain.items()}
 
 
@@ -217,5 +216,5 @@ def _text_says(text: str, parts: Sequence[str]) -> bool:
 
 
 def as_yaml(recipe: Recipe) -> str:
-    """The recipe as it was composed and validated, for the run folder; sizes in bytes."""
+    """The recipe as YAML, composed and validated, for the run folder; sizes in bytes."""
     return yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)

@@ -1,4 +1,4 @@
-"""Where recipes lie."""
+"""Finds the recipes: built-in ones, those of installed packages, and the user's own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GROUP = "autofit.recipes"
 
 
 def recipe_folders() -> tuple[Path, ...]:
-    """Where recipes are: the built-in ones, those of installed packages, then the person's own. Of two with one name the later counts."""
+    """Folders of recipes: built-in ones, those of installed packages, then the user's own. Of two with one name the later counts."""
     return (home() / "recipes", *_of_packages(), Path.cwd() / "recipes")
 
 
@@ -30,7 +30,7 @@ def _of_packages() -> Iterator[Path]:
 
 
 def recipe_files() -> dict[str, Path]:
-    """Recipe name -> file; the person's own hide built-in ones of the same name."""
+    """Recipe name -> file. The user's own hide built-in ones of the same name."""
     return {path.stem: path for folder in recipe_folders() for path in sorted(folder.glob("*.yaml"))}
 
 
