@@ -12,13 +12,10 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from launcher.config.schema import SECTIONS
-
 PATHS = frozenset({"data", "run.root", "ask.model"})
 """Keys whose value is a path or a name: it is never a number, a list or a call, whatever it looks like."""
 
 _WORD = re.compile(r"(?P<sign>\+{0,2})(?P<key>[^=]+)=(?P<value>.*)", re.DOTALL)
-_SECTIONS = frozenset({"ask", *SECTIONS})
 _CALL = re.compile(r"\w+\(.*\)", re.DOTALL)
 
 
@@ -69,7 +66,7 @@ def for_hydra(word: str, *, groups: Collection[str], sweeping: bool) -> str:
         return word
     sign = override.sign
     section, dot, _ = override.key.partition(".")
-    if not sign and dot and section in _SECTIONS:
+    if not sign and dot and section in _sections():
         sign = "++"  # works whether a recipe has the key or not: the schema refuses unknown keys, with what was probably meant
     if override.key in PATHS:
         value = _path(override.value, sweeping=sweeping)
@@ -78,6 +75,13 @@ def for_hydra(word: str, *, groups: Collection[str], sweeping: bool) -> str:
     else:
         value = _other(override.value, sweeping=sweeping)
     return f"{sign}{override.key}={value}"
+
+
+def _sections() -> Collection[str]:
+    """Parts of a recipe. The schema tells them; help does without it."""
+    from launcher.config.schema import SECTIONS
+
+    return {"ask", *SECTIONS}
 
 
 def _path(value: str, *, sweeping: bool) -> str:
