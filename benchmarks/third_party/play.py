@@ -79,15 +79,17 @@ def silent(row: Row) -> str:
 
 
 def unpacked(case: Case, repos: Path) -> Path | None:
-    place = place_of(case.repo, repos)
-    return place if place is not None and (place / case.script).is_file() else None
+    return next((place for place in _places(case.repo, repos) if (place / case.script).is_file()), None)
 
 
 def place_of(repo: str, repos: Path) -> Path | None:
     """Where a repository lies, of the ways in which it may."""
+    return next((place for place in _places(repo, repos) if place.is_dir()), None)
+
+
+def _places(repo: str, repos: Path) -> tuple[Path, ...]:
     owner, name = repo.split("/")
-    places = (repos / f"{owner}+{name}", repos / owner / name, repos / name)
-    return next((place for place in places if place.is_dir()), None)
+    return (repos / f"{owner}+{name}", repos / owner / name, repos / name)
 
 
 def lacking(case: Case, python: str) -> list[str]:
