@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,16 +26,13 @@ class Edits:
     def keyword(self, file: Path, call: ast.Call, name: str, change: tuple[Any, Any]) -> None:
         """A keyword of a call. ``change``: what it is now, and what it shall be."""
         given, wanted = change
-        source, tree = parsed(file)
-        said = next((one.value for one in call.keywords if one.arg == name), None)
-        spread = next((one.value for one in call.keywords if one.arg is None), None)
+        source, _ = parsed(file)
+        said, spread = _said(call, name)
         others = [ast.unparse(one.value) for one in call.keywords if one.arg != name]
         shared = said is not None and ast.unparse(said) in others  # another keyword has the same number, which may stay
-        held = _bound(tree, _last(said) if said is not None else name, given) if tree is not None and not shared else []
-        if isinstance(said, ast.Constant):
-            self._put(file, source, said, repr(wanted))
-        elif len(held) == 1 and (said is not None or spread is not None):
-            self._put(file, source, held[0], repr(wanted))
+        stands = number(file, call, name, given)
+        if stands is not None and not (shared and stands is not said):
+            self._put(file, source, stands, repr(wanted))
         elif said is not None:
             self._put(file, source, said, repr(wanted))
         elif spread is not None:
@@ -88,6 +86,28 @@ class Edits:
         between = f"\n{lines[last.lineno - 1][: len(lines[last.lineno - 1]) - len(lines[last.lineno - 1].lstrip())]}"
         own_line = last.lineno > call.lineno
         self._spans.setdefault(file, []).append((at, at, f",{between if own_line else ' '}{text}"))
+
+
+def number(file: Path, call: ast.Call, name: str, value: Any) -> ast.expr | None:
+    """Where the number stands that a keyword of a call has: there, or in the one entry, attribute or name that it is taken from."""
+    _, tree = parsed(file)
+    said, spread = _said(call, name)
+    if isinstance(said, ast.Constant):
+        return said
+    found = _bound(tree, _last(said) if said is not None else name, value) if tree is not None and (said or spread) is not None else []
+    return found[0] if len(found) == 1 else None
+
+
+def words(file: Path, node: ast.expr) -> str:
+    """A place in the words of the file: ``train.py line 37: 'batch': 64``."""
+    line = parsed(file)[0].splitlines()[node.lineno - 1].encode()[: node.end_col_offset].decode()
+    return f"{file.name} line {node.lineno}: {re.split('[{(,;]', line)[-1].strip()}"
+
+
+def _said(call: ast.Call, name: str) -> tuple[ast.expr | None, ast.expr | None]:
+    """(what a keyword is given, what is given as ``**settings``)"""
+    said = next((one.value for one in call.keywords if one.arg == name), None)
+    return said, next((one.value for one in call.keywords if one.arg is None), None)
 
 
 def _offset(source: str, line: int, column: int) -> int:

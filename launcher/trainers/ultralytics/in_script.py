@@ -15,11 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from launcher.adapter import source_edits
 from launcher.adapter.recognised import Belief, Doubt, Understood
 from launcher.errors import PLACE, BadInput, Fault
 from launcher.machine import process
 from launcher.trainers.ultralytics import arguments as yolo_arguments
 from launcher.trainers.ultralytics import by_script, environment, script_source
+from launcher.trainers.ultralytics.script_source import TrainCall
 
 LONGEST_S = 300.0
 """So long may a script take to its training, imports included."""
@@ -42,7 +44,7 @@ def understand(words: Sequence[str]) -> Understood | None:
     _refuse(found, place)
     if found["made"] is not None:
         _written(Path(found["given"]["data"]), found["made"])
-    return _understood(words, found, place)
+    return _understood(words, found, place, calls[0])
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -125,7 +127,7 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-def _understood(words: Sequence[str], found: Mapping[str, Any], place: str) -> Understood:
+def _understood(words: Sequence[str], found: Mapping[str, Any], place: str, call: TrainCall) -> Understood:
     given, source = found["given"], f"as it arrives at model.train, {place}"
     said = {
         "model": found["model"],
@@ -137,7 +139,11 @@ def _understood(words: Sequence[str], found: Mapping[str, Any], place: str) -> U
     guessed = not _is_count(given["batch"])
     if guessed:
         del ask["micro_batch"]
-    beliefs = [Belief(wheel=wheel, value=ask[wheel], spelling=name, source=source) for name, wheel in _WHEELS.items() if wheel in ask]
+    beliefs = [
+        Belief(wheel=wheel, value=ask[wheel], spelling=name, source=f"{_in_words(call, name, given.get(name))}{source}")
+        for name, wheel in _WHEELS.items()
+        if wheel in ask
+    ]
     own = () if guessed else own_accumulation(given["batch"], given)
     cure = f"say the batch you want, as in autofit run ask.micro_batch=32 -- {shlex.join(words)}"
     doubt = Doubt(wheel="micro_batch", text=f"{place} asks for batch={given['batch']!r}, Ultralytics' own guess: {cure}")
@@ -156,6 +162,12 @@ def _understood(words: Sequence[str], found: Mapping[str, Any], place: str) -> U
         ladder={"order": [wheel for wheel in _ORDER if wheel != "multi_scale" or wheel in ask]},
         comments={"trainer.args.command": "the script as it stands", "trainer.args.given": "what arrives at model.train"},
     )
+
+
+def _in_words(call: TrainCall, name: str, value: Any) -> str:
+    """What the source says of it, in its words, where that is elsewhere than in the call."""
+    node = source_edits.number(call.file, call.node, name, value)
+    return f"{source_edits.words(call.file, node)}; " if node is not None and node.lineno != call.line else ""
 
 
 def own_accumulation(batch: Any, args: Mapping[str, Any]) -> Iterator[Belief]:
