@@ -47,11 +47,11 @@ def in_source(words: Sequence[str], script: Path, value: str) -> Source:
     Raises BadInput where that names nothing, or several values.
     """
     if value:
-        return _by_hand(source_values.pointed(script, value))
+        return _by_hand(source_values.pointed(script, value), script)
     loader = source_facts.loader_in_source(script)
     place = source_values.bound(loader.at, loader.said, loader.batch) if loader is not None else None
     trainer = lightning_source.accumulation(files_of(script))
-    if place is not None and trainer is None and "accumulation" in (kept := source_values.beside(place)):
+    if place is not None and trainer is None and "accumulation" in (kept := source_values.beside(place, script)):
         return _of_value(place, kept)
     alone = loader is not None and (place is not None or trainer is not None or not source_values.accumulates(files_of(script)))
     if loader is None or not alone:
@@ -85,7 +85,7 @@ def _of_look(words: Sequence[str], script: Path) -> Source:
         return Source({}, {}, unknown=f"{made}{_ask(words, script)}")
     places = source_values.at(found["places"])
     place = places[0] if len(places) == 1 and places[0].value == batch and len(found["places"]) == 1 else None
-    if place is not None and "accumulation" in (kept := source_values.beside(place)):
+    if place is not None and "accumulation" in (kept := source_values.beside(place, script)):
         return _of_value(place, kept)
     lengths = source_values.lengths(place) if place is not None and place.held_in and not place.in_data else {}
     file = Path(found["file"])
@@ -100,9 +100,9 @@ def _of_value(place: Place, kept: Mapping[str, Place]) -> Source:
     return Source(beliefs, source_values.lengths(place), [source_values.short(place.file)] if place.in_data else ())
 
 
-def _by_hand(place: Place) -> Source:
+def _by_hand(place: Place, script: Path) -> Source:
     """Of a value that the person names as the batch size."""
-    found = _of_value(place, source_values.beside(place))
+    found = _of_value(place, source_values.beside(place, script))
     outside = Belief(wheel="accumulation", value=1, spelling=OUTSIDE, source="no value for it was found beside it")
     return found._replace(beliefs={"accumulation": outside, **found.beliefs})
 

@@ -99,15 +99,21 @@ def at(marks: Iterable[str]) -> list[Place]:
     return found
 
 
-def beside(place: Place) -> Mapping[str, Place]:
-    """Wheel -> a value that is kept with this one and means it by its usual name: ``CONFIG['accumulation_steps']``."""
+def beside(place: Place, script: Path) -> Mapping[str, Place]:
+    """Wheel -> a value that is kept with this one and means it by its usual name: ``CONFIG['image_size']``.
+
+    Accumulation also where it is the only one of the script's (``Accelerator(gradient_accumulation_steps=4)``), and where there is some:
+    a script that steps after every batch is accumulated from outside, by which what it works out of its batch size stays.
+    """
     others = [one for one in _kept_with(place) if one.name != place.name]
     found: dict[str, Place] = {}
     for wheel in _BESIDE:
         named = [one for one in others if wheel_names.usual(one.last) == wheel and _stands(wheel, one.value)]
         if len(named) == 1:
             found[wheel] = named[0]
-    return found
+    anywhere = _accumulations(files_of(script)) if place.file.suffix != notebooks.SUFFIX else []
+    found = {"accumulation": anywhere[0], **found} if len(anywhere) == 1 else found
+    return {wheel: one for wheel, one in found.items() if wheel != "accumulation" or one.value > 1}
 
 
 def line_of(mark: str) -> str:
@@ -149,7 +155,11 @@ def bound(file: Path, name: str, value: int) -> Place | None:
 
 def accumulates(files: Iterable[Path]) -> bool:
     """Whether something in the sources is called accumulation, and is a number."""
-    return any(wheel_names.usual(one.last) == "accumulation" and _stands("accumulation", one.value) for one in _places(files))
+    return bool(_accumulations(files))
+
+
+def _accumulations(files: Iterable[Path]) -> list[Place]:
+    return [one for one in _places(files) if wheel_names.usual(one.last) == "accumulation" and _stands("accumulation", one.value)]
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def test_a_value_that_is_passed_on_is_found_where_it_arrives() -> None:
     )
     belief = next(one for one in found.beliefs if one.wheel == "micro_batch")
     assert (belief.value, belief.spelling) == (16, f"loader:train.py:{AT + 3}")
-    assert f"train.py line {AT + 1}: Config.batch_size = 16" in belief.source
+    assert belief.source.startswith(f"worked out of train.py line {AT + 1}, train.py line {AT + 3}; it arrives at DataLoader")
     assert found.args["spelled"]["accumulation"] == "outside"
 
 
@@ -156,3 +156,11 @@ def test_the_edit_by_hand_says_what_the_rung_sets(source: str, changed: set[str]
     added = [line[1:] for line in lines if line.startswith("+") and not line.startswith("+++")]
     assert all(any(line.endswith(one) for line in added) for one in changed) and len(added) == len(changed), lines
     assert (more in lines[-2]) if more else not any(line.startswith("#") for line in lines)
+
+
+@pytest.mark.parametrize(("given", "spelled"), [(2, "value:train.py:train(accumulation)"), (1, "outside")])
+def test_a_script_that_steps_after_every_batch_keeps_what_it_works_out_of_its_batch(given: int, spelled: str) -> None:
+    source = "B = 16\nlr = B / 100\nraise SystemExit\nDataLoader(data, batch_size=B, shuffle=True)"
+    Path("train.py").write_text(HEAD.replace("accumulation=1", f"accumulation={given}") + source)
+    found = recognise.understand([sys.executable, "train.py"])
+    assert found.args["spelled"] == {"micro_batch": "outside" if given == 1 else "value:train.py:B", "accumulation": spelled}
