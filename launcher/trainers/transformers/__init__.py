@@ -1,1 +1,1 @@
-"""autofit's text and speech trainers: their adapter, and what transformers would make of a model, data and arguments. Doesn't import it."""
+"""The adapter for autofit's text and speech trainers, and readers of models, data and arguments. Nothing here imports transformers."""

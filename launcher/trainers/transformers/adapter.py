@@ -96,11 +96,11 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
     # -- what is asked ------------------------------------------------------------------------------------------------
 
     def accumulation(self) -> int:
-        """Trainer's own: 1."""
+        """Trainer's default: 1."""
         return 1
 
     def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
-        """Halves of the evaluation micro-batch; nothing for other wheels: which smaller model means the same only a recipe can say."""
+        """Halves of the evaluation micro-batch; nothing for other wheels: only a recipe can say which smaller models are alike."""
         return halves_down(asked, floor=floor) if wheel == "val_micro_batch" else ()
 
     def check(self) -> list[Fault]:
@@ -213,7 +213,7 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
         return TrialPlan(module=module, payload=payload, env=environment.prepare(cache / "environment"))
 
     def _last_checkpoint(self) -> str | None:
-        """What ``resume_from_checkpoint=last`` means in the run's own folder; a trial has another one."""
+        """The checkpoint that ``resume_from_checkpoint=last`` means in the run's own folder; a trial has another folder."""
         args = self.recipe.trainer.args
         if args.get("resume_from_checkpoint") != "last" or not isinstance(args.get("output_dir"), str):
             return None
@@ -231,7 +231,7 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
         return Command(argv=(sys.executable, str(folder / "native" / script), *_words(args)), env=env, files=files)
 
     def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True, points: bool = False) -> Command:
-        """From the model as it is, into a folder of its own; one length or the other says when it ends."""
+        """As the full run, into a folder of its own. ``short``: a few optimizer steps, or a few passes if those give the length."""
         args = {key: value for key, value in self.arguments(rung, budget).items() if key != "resume_from_checkpoint"}
         if short:
             task = str(self.recipe.trainer.task)
@@ -292,7 +292,7 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
         return Path(str(self.recipe.trainer.args.get("output_dir", folder / "run")))
 
     def keeps(self) -> frozenset[str]:
-        """Wheels that change neither what a checkpoint holds (model, LoRA, optimizer, positions) nor how many samples an epoch has."""
+        """Wheels that change neither a checkpoint's contents (model, LoRA, optimizer, positions) nor the number of samples in an epoch."""
         keeps = {"micro_batch", "checkpointing", "precision", "val_micro_batch", "generation_length", "val_keeps"}
         if (self.recipe.trainer.args.get("max_steps") or -1) > 0:  # the schedule doesn't hang on the number of samples
             keeps |= {"sequence_length", "label_length"}
@@ -326,7 +326,7 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
 
     @cached_property
     def _lengths(self) -> hf_data.TokenLengths:
-        """Tokens of the samples, looked at once."""
+        """Tokens of the samples, read once."""
         return hf_data.lengths(self.recipe, str(self.recipe.trainer.task), hf_models.locate(str(self.recipe.ask.get("model"))))
 
     def estimate_seconds(self, rung: Rung, report: TrialReport) -> float | None:
@@ -372,7 +372,7 @@ def _imports(task: str, model: str) -> tuple[str, ...]:
 
 
 def _words(args: Mapping[str, Any]) -> tuple[str, ...]:
-    """Arguments as HfArgumentParser reads them."""
+    """Arguments as words that HfArgumentParser reads."""
     words: list[str] = []
     for key, value in args.items():
         if value is None:

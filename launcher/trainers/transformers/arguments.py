@@ -29,7 +29,7 @@ ELSEWHERE: Mapping[str, str] = {
     **{name: entry.why for name, entry in {**OLDER, **TABLE}.items() if entry.kind is TreatmentKind.REFUSED},
     "gradient_accumulation_steps": "It is the ladder's: set ask.accumulation; every rung keeps micro_batch x accumulation.",
 }
-"""Arguments that have their own place in a recipe, or none at all: name -> what to do instead."""
+"""Arguments that a recipe sets elsewhere, or can't have: name -> what to do instead."""
 
 GONE: Mapping[str, str] = {
     "no_cuda": "Gone in transformers 5: set device=cpu.",
@@ -53,13 +53,13 @@ class Argument:
     """One argument."""
 
     types: frozenset[str]
-    """Of int, float, bool, str, list, dict, None; empty where its type says nothing."""
+    """Of int, float, bool, str, list, dict, None; empty if its annotation doesn't tell."""
     default: Any
-    """None too where the source computes it."""
+    """None also if the source computes it."""
 
 
 def package() -> Path:
-    """The installed transformers. Raises BadInput where there is none."""
+    """Folder of the installed transformers. Raises BadInput if there is none."""
     spec = importlib.util.find_spec("transformers")
     if spec is None or not spec.submodule_search_locations:
         raise BadInput([Fault(key="trainer.adapter", found="transformers is not installed", cure=f"{install.extra('transformers')}.")])
@@ -91,7 +91,7 @@ def value_of(args: Mapping[str, Any], key: str, task: str) -> Any:
 
 @lru_cache(maxsize=1)
 def optimizers() -> tuple[str, ...]:
-    """The names that ``optim`` may have."""
+    """The values that ``optim`` may have."""
     for node in ast.parse((package() / "training_args.py").read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ClassDef) and node.name == "OptimizerNames":
             return tuple(
@@ -144,7 +144,7 @@ _STRATEGIES = ("eval_strategy", "save_strategy", "logging_strategy")
 
 
 def faults(args: Mapping[str, Any], *, task: str, on_cpu: bool = False) -> list[Fault]:
-    """Everything wrong with ``trainer.args``. ``on_cpu``: the budget is the host's memory, and what takes that must have been tried."""
+    """All faults of ``trainer.args``. ``on_cpu``: the budget is host memory, so everything that takes host memory must be in the trial."""
     found: list[Fault] = []
     arguments = known(task)
     for key, value in args.items():
@@ -168,7 +168,7 @@ def faults(args: Mapping[str, Any], *, task: str, on_cpu: bool = False) -> list[
 
 
 def _type_problem(argument: Argument, value: Any) -> str:
-    """What the value should have been, or an empty string."""
+    """What type the value should have; empty if it is right."""
     if not argument.types or ("str" in argument.types and isinstance(value, str)):
         return ""
     name = "None" if value is None else type(value).__name__
@@ -239,7 +239,7 @@ REPORTS_TRIED = frozenset({"none", "tensorboard"})
 
 
 def _never_tried(args: Mapping[str, Any]) -> list[Fault]:
-    """What takes host memory and needs a network or an account, so that no trial can show what it takes."""
+    """Faults of arguments that take host memory and need a network or an account, so that no trial can measure them."""
     found = []
     if args.get("push_to_hub") is True:
         whole = "it uploads from within the run, whose memory is the budget, and a trial asks no network"

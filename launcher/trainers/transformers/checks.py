@@ -1,4 +1,4 @@
-"""What is wrong with the wheels and models of a recipe of transformers', found without running anything."""
+"""Finds the faults of the wheels and models of a transformers recipe. Runs nothing."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def model_faults(recipe: Recipe, task: str) -> tuple[list[Fault], hf_models.Mode
 
 
 def _length_faults(recipe: Recipe, model: hf_models.Model) -> list[Fault]:
-    """Lengths over what the model has positions for."""
+    """Faults of lengths for which the model has too few positions."""
     config = hf_models.config_of(model)
     limits = {
         "label_length": config.get("max_target_positions"),
@@ -97,7 +97,7 @@ def _length_faults(recipe: Recipe, model: hf_models.Model) -> list[Fault]:
 
 
 def values(recipe: Recipe, wheel: str) -> list[tuple[str, Value]]:
-    """(key, value) of everything that a wheel can stand at."""
+    """(key, value) of every value that a wheel can have."""
     asked = recipe.ask.get(wheel)
     rule = recipe.ladder.wheels.get(wheel)
     turns = wheel in recipe.ladder.order and rule is not None and rule.values is not None
@@ -151,7 +151,7 @@ def _precision_problem(value: Value, recipe: Recipe) -> tuple[str, str] | None:
 
 
 def compute_capability(index: int) -> tuple[int, int] | None:
-    """The card's compute capability, as NVML tells it; None without a card. ``index`` counts among the visible ones."""
+    """The card's compute capability by NVML; None without a card. ``index``: among the visible cards."""
     with nvml.opened() as (api, absence):
         if absence is not None:
             return None

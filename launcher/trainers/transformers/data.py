@@ -21,7 +21,7 @@ MOST_FAULTS = 20
 
 
 def inspect(recipe: Recipe, task: str, model: Model) -> list[Fault]:
-    """Everything wrong with the data. ``model`` is the asked one: it says how long a clip may be."""
+    """All faults of the data. ``model``: the asked one, which says how long a clip may be."""
     if recipe.data is None:
         return [Fault(key="data", found="no data is named", cure="Give a folder or a manifest: data=path/to/folder.")]
     args = recipe.trainer.args
@@ -37,7 +37,7 @@ def inspect(recipe: Recipe, task: str, model: Model) -> list[Fault]:
 
 
 def files(recipe: Recipe, task: str) -> list[Path]:
-    """Every file and folder that the data is: of speech the audio that its tables name, wherever it lies. Raises hf_run.Refused."""
+    """All files and folders of the data; for speech also the audio files that its tables name. Raises hf_run.Refused."""
     places = [Path(str(place)).expanduser() for place in (recipe.data, recipe.trainer.args.get("validation_data")) if place is not None]
     if task != "speech":
         return places
@@ -107,7 +107,7 @@ PROMPT, END = 4, 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenLengths:
-    """Tokens of a data set's samples; None where the data or the tokenizer isn't here."""
+    """Tokens of a data set's samples. None: the data or the tokenizer isn't here."""
 
     longest: int | None = None
     """What stands around a sample included."""

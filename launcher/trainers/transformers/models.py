@@ -1,4 +1,4 @@
-"""Which model a name stands for: a folder of this machine, a model in the hub's cache, or one that the hub has. Downloads nothing."""
+"""Finds the model of a name: a folder of this machine, a model in the hub's cache, or one on the hub. Downloads nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Model:
-    """Where a model is."""
+    """A model and where it is."""
 
     name: str
     place: Literal["folder", "cache", "hub", "unreachable", "nowhere"]
@@ -38,7 +38,7 @@ class Model:
 
 @lru_cache(maxsize=32)
 def locate(name: str) -> Model:
-    """Where ``name`` is. The hub is asked only for a name that is neither a folder nor in its cache, and only whether it has it."""
+    """Finds a model. The hub is asked only whether it has ``name``, and only if that is neither a folder nor in its cache."""
     folder = Path(name).expanduser()
     if folder.is_dir():
         return Model(name=name, place="folder", path=folder)
@@ -108,12 +108,12 @@ _FETCH = "Fetch it where there is a network (hf download NAME), or name a folder
 
 
 def config_of(model: Model) -> dict[str, Any]:
-    """Its config.json; empty where it isn't here or can't be read."""
+    """Its config.json; empty if it isn't here or can't be read."""
     return read_json(model.path / "config.json") if model.path is not None else {}
 
 
 def window_seconds(model: Model) -> float:
-    """Seconds of audio that a Whisper-shaped model takes; Whisper's 30 where nothing is said."""
+    """Seconds of audio that a Whisper-shaped model takes; 30, as Whisper, if its files don't say."""
     for name in reversed(_FEATURE_FILES):
         said = read_json(model.path / name) if model.path is not None else {}
         extractor = said.get("feature_extractor", said)
@@ -123,7 +123,7 @@ def window_seconds(model: Model) -> float:
 
 
 def faults(model: Model, *, key: str, task: str) -> list[Fault]:
-    """What is wrong with a model, as far as its files tell. A fall-back that only the hub may have is no fault: see ``fetch``."""
+    """Faults of a model, as far as its files tell. A fall-back that is only on the hub is no fault: ``fetch`` downloads it."""
     if model.place == "nowhere" or (model.place == "unreachable" and key == "ask.model"):
         return [Fault(key=key, found=model.why, cure=model.cure)]
     if model.path is None:
@@ -172,7 +172,7 @@ def _has(folder: Path, patterns: tuple[str, ...]) -> bool:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty where there is none that can be read."""
+    """The object in a JSON file; empty if it can't be read."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

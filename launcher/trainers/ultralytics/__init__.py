@@ -1,1 +1,1 @@
-"""YOLO: its adapter, and what Ultralytics would make of a model, a data set and its arguments; nothing here imports it."""
+"""The adapter for Ultralytics YOLO, and readers of models, data sets and arguments by Ultralytics' own rules. Nothing here imports it."""

@@ -1,4 +1,4 @@
-"""What Ultralytics' own arguments are, read from the installed package's ``cfg/default.yaml`` without importing it.
+"""Reads Ultralytics' own arguments from the installed package's ``cfg/default.yaml``, without importing it; checks ``trainer.args``.
 
 Each line there is ``key: default # (types) meaning``; that comment is Ultralytics' own schema for people, and it is enough to
 refuse a misspelt key or a wrong type before anything is launched.
@@ -37,7 +37,7 @@ ELSEWHERE: Mapping[str, str] = {
         "Set ask.accumulation; autofit passes the nbs and weight_decay that make it exact."
     ),
 }
-"""Arguments that have their own place in a recipe, or none at all: key -> what to do instead."""
+"""Arguments that a recipe sets elsewhere, or can't have: key -> what to do instead."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,7 +46,7 @@ class Argument:
 
     default: Any
     types: tuple[str, ...]
-    """As its comment says them: int, float, bool, str, list, tuple, optional."""
+    """By its comment: int, float, bool, str, list, tuple, optional."""
 
 
 def package() -> Path:
@@ -80,14 +80,14 @@ def extra() -> frozenset[str]:
 
 
 def saved_in(folder: Path) -> dict[str, Any]:
-    """The words that make Ultralytics write into ``folder`` itself. Before 8.4.60 (about) ``save_dir`` is dropped without a word."""
+    """Arguments that make Ultralytics write into ``folder`` itself. Versions before about 8.4.60 ignore ``save_dir``."""
     if "save_dir" in extra():
         return {"save_dir": str(folder)}
     return {"project": str(folder.parent), "name": folder.name, "exist_ok": True}
 
 
 def is_flag(key: str) -> bool:
-    """Whether the argument is only on or off in the installed version (multi_scale before 8.4)."""
+    """Whether the argument is only on or off in the installed version (``multi_scale`` before 8.4)."""
     return isinstance(known()[key].default, bool)
 
 
@@ -102,7 +102,7 @@ def value_of(args: Mapping[str, Any], key: str) -> Any:
 
 
 def faults(args: Mapping[str, Any], *, asked: Mapping[str, Any]) -> list[Fault]:
-    """Everything wrong with ``trainer.args``. ``asked`` are the recipe's wheels, which must not be said twice."""
+    """All faults of ``trainer.args``. ``asked``: the recipe's wheels, which must not be given twice."""
     found: list[Fault] = []
     for key, value in args.items():
         place = f"trainer.args.{key}"
@@ -122,7 +122,7 @@ _PYTHON = {"int": int, "float": (int, float), "bool": bool, "str": str, "list": 
 
 
 def _type_problem(key: str, value: Any) -> str:
-    """What the value should have been, or an empty string."""
+    """What type the value should have; empty if it is right."""
     argument = known()[key]
     if value is None:
         return "" if "optional" in argument.types or argument.default is None else f"set ({' or '.join(argument.types)})"

@@ -1,4 +1,4 @@
-"""What is wrong with a recipe of YOLO's, beside its arguments, found without running anything."""
+"""Finds the faults of a YOLO recipe, except those of its arguments. Runs nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOT_CHECKPOINTED = ("rtdetr", "world", "yoloe")
 
 
 def faults(recipe: Recipe, task: str, facts: DatasetFacts | None, of_data: Sequence[Fault]) -> list[Fault]:
-    """All of them. ``facts``, ``of_data``: what the data set holds, and what is wrong with it."""
+    """All faults. ``facts``: what the data set holds; None if it can't be read. ``of_data``: the data set's own faults."""
     found = []
     if task not in TASKS:
         found.append(Fault(key="trainer.task", found=f"task {task!r} is not covered", cure=f"Covered: {', '.join(TASKS)}."))
@@ -60,7 +60,7 @@ def _model_faults(recipe: Recipe) -> list[Fault]:
 
 
 def _size_faults(recipe: Recipe) -> list[Fault]:
-    """Ultralytics rounds a size off the stride up and goes on: another run than asked."""
+    """Faults of sizes that aren't multiples of the stride: Ultralytics would round them up and run something else."""
     size = recipe.ask.get("image_size")
     if not isinstance(size, int) or size % _STRIDE == 0:
         return []
@@ -78,7 +78,7 @@ def _multi_scale_faults(recipe: Recipe) -> list[Fault]:
 
 
 def _shared_memory_faults(recipe: Recipe) -> list[Fault]:
-    """Data loader workers hand over whole batches through /dev/shm; too small a one kills them mid-epoch."""
+    """A fault if /dev/shm is too small: loader workers pass whole batches through it, and would be killed in mid-epoch."""
     workers = yolo_arguments.value_of(recipe.trainer.args, "workers")
     size, micro_batch = recipe.ask.get("image_size") or 640, recipe.ask.get("micro_batch")
     free = host.shared_memory_free()

@@ -1,4 +1,4 @@
-"""What a model of a recipe stands for: weights that are here or can be fetched, or a training from scratch."""
+"""Finds what a recipe's model stands for: weights that are here or can be downloaded, or a training from scratch."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Start:
     """What a model value stands for."""
 
     file: str
-    """What Ultralytics is given: ``.pt`` (weights) or ``.yaml`` (from scratch)."""
+    """The file that Ultralytics gets: ``.pt`` (weights) or ``.yaml`` (from scratch)."""
     note: str = ""
-    """What a person should know of it, or nothing."""
+    """A sentence for the user; empty if there is nothing to say."""
 
 
 def smaller(asked: str, floor: Value) -> Sequence[str]:
@@ -27,7 +27,7 @@ def smaller(asked: str, floor: Value) -> Sequence[str]:
 
 
 def starts_alike(model: str, asked: str) -> bool:
-    """Whether a smaller model starts as the asked one does. True where the asked one can't be had: ``check`` says so."""
+    """Whether a smaller model starts as the asked one does (both pretrained, or both from scratch). True if the asked one is missing."""
     try:
         pretrained = start_of(asked).file.endswith(".pt")
     except BadInput:
@@ -39,7 +39,7 @@ def starts_alike(model: str, asked: str) -> bool:
 
 
 def start_of(model: str) -> Start:
-    """What ``model`` stands for. Raises BadInput where it isn't here and can't be fetched."""
+    """What ``model`` stands for. Raises BadInput if it isn't here and can't be downloaded."""
     found = yolo_models.locate(model)
     if found.kind == "bare":
         if found.path is not None:
@@ -65,7 +65,7 @@ def start_of(model: str) -> Start:
 
 
 def file_of(model: str) -> Path | None:
-    """The file that a model of the ladder is, where it is here."""
+    """The file of a model of the ladder; None if it isn't here."""
     return yolo_models.locate(model).path
 
 

@@ -1,4 +1,4 @@
-"""Says how a rung of a YOLO training can be traced without memory. ``inside.trace`` says what is traced."""
+"""Says how a rung of a YOLO training can be traced without memory. ``inside.trace`` runs the trace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from launcher.trainers.ultralytics import models as yolo_models
 
 STRIDE = 32
 WANTED = {"images": 16, "side": 20, "val_images": 32, "val_side": 21}
-"""Sizes that a trace is made near to, whatever is asked: so that one serves all recipes."""
+"""Sizes near which every trace is made, whatever is asked, so that one trace serves all recipes."""
 CLASSES, LABELS = 80, 20
 """Where there is no data: COCO's classes; of its images 98 % hold at most so many objects, and mosaic puts four together."""
 MOSAIC = 4
@@ -39,7 +39,7 @@ LEFT_OUT = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Traced:
-    """What of a recipe decides the trace of a rung, beside the rung."""
+    """What decides the trace of a rung, in addition to the rung itself."""
 
     task: str
     model: str
@@ -47,14 +47,14 @@ class Traced:
     """None where there is no data."""
     channels: int
     labels: int | None
-    """Most in one image; None where there is no data."""
+    """Most objects in one image; None if there is no data."""
     val_batch: int | None
     args: Callable[[str], Any]
     """Ultralytics' own, with its defaults."""
 
 
 def of(rung: Rung, said: Traced, *, cuda: bool) -> Tracing:
-    """Raises Untraceable."""
+    """How to trace the rung. Raises Untraceable."""
     args = said.args
     if importlib.util.find_spec("ultralytics") is None:
         raise Untraceable(
@@ -106,7 +106,7 @@ def _asked(rung: Rung) -> int:
 
 
 def _drawn(rung: Rung) -> int:
-    """The largest side of a training batch: multi-scale draws up to it."""
+    """Largest image side of a training batch, multi-scale included."""
     scale = rung.values.get("multi_scale")
     spread = float(scale) if isinstance(scale, (int, float)) else 0.0
     return int(_asked(rung) * (1 + spread)) // STRIDE * STRIDE

@@ -1,7 +1,7 @@
-"""A training by Ultralytics, made so small that it can be held against itself in another layout: a few images, two epochs.
+"""Makes a training by Ultralytics so small that it can be compared in several layouts: a few images, two epochs.
 
-Images come as they are, but for what joins several: that takes of those that were loaded before, of which more are kept where micro-batches
-are larger.
+Images are augmented as asked, except that mosaic, mixup and the like are off: they take images loaded before, and more of those are kept
+with larger micro-batches.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from launcher.trainers.ultralytics import labels
 
 IMAGES = 8
 LOOKED_AT = 2000
-"""Images of which the first that show something are taken."""
+"""At most this many images are looked at for some with objects."""
 ARGS: Mapping[str, Any] = {
     **dict.fromkeys(("mosaic", "mixup", "cutmix", "copy_paste"), 0.0),
     "epochs": 2, "plots": False, "save_period": -1, "cache": False, "workers": 0,
@@ -26,7 +26,7 @@ NOT_TAKEN = frozenset({"save_dir", "project", "name", "resume", "split", "fracti
 
 
 def chosen(files: Sequence[str]) -> list[str]:
-    """Images with something in them."""
+    """The first images with objects."""
     found: list[str] = []
     for image in files[:LOOKED_AT]:
         if len(found) == IMAGES:
@@ -38,7 +38,7 @@ def chosen(files: Sequence[str]) -> list[str]:
 
 
 def data_set(original: Path, images: Sequence[str], *, folder: Path) -> dict[Path, str]:
-    """Files of a data set of these images; the first is its YAML."""
+    """Files (path -> text) of a data set of these images; the first is its YAML."""
     said = yaml.safe_load(original.read_text(encoding="utf-8"))
     listed = folder / "images.txt"
     kept = {key: value for key, value in said.items() if key not in ("path", "train", "val", "test", "minival", "download")}
