@@ -1,4 +1,4 @@
-"""Somebody's own training script, in autofit's terms: nothing of it is edited, and it never hears of us.
+"""The adapter for a user's own training script. The script is not edited and doesn't know of autofit.
 
 The recipe names the command and how each wheel is spelled in it (``rules.ScriptArgs``); a trial is the very command with
 the probe loaded from outside (``launcher.trainers.script.inside.trial``), the full run is the very command.
@@ -61,9 +61,9 @@ from launcher.trainers.script.spelling import CALL, ITSELF, LIGHTNING, LOADER, N
 
 SHORT_STEPS = 4
 SHORT_PASSES = 2
-"""How long a twin's training is, where a word says it."""
+"""How long a twin's training is, if an argument gives its length."""
 SHORT_POINTS = 2
-"""Optimizer steps, or micro-batches, after which a twin evaluates, where it is to show which of them it counts."""
+"""Interval of a twin's evaluations, when it has to show whether intervals count optimizer steps or micro-batches."""
 MOST_ACCUMULATION = 4
 """Micro-batches per optimizer step in a trial."""
 _ACCUMULATED = re.compile(r"accumulate: \d+ micro-batches, (\d+) optimizer steps")
@@ -72,7 +72,7 @@ _ACCUMULATED = re.compile(r"accumulate: \d+ micro-batches, (\d+) optimizer steps
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Variant:
-    """How a rung's command differs from that of its full run."""
+    """How a command differs from that of the rung's full run."""
 
     accumulation: int | None = None
     """Another than the rung's."""
@@ -131,7 +131,7 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
         return self.args.processes or recognise.ranks(self.args.command)
 
     def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
-        """The presets that stand behind the asked one in the recipe, down to the floor."""
+        """The presets after the asked one in the recipe, down to the floor."""
         presets = self.recipe.trainer.args.get("presets")
         names = list(presets.get(wheel, {})) if isinstance(presets, Mapping) else []
         behind = names[names.index(asked) + 1 :] if asked in names else []
@@ -170,7 +170,7 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
         return notes
 
     def inputs(self, ladder: Ladder) -> Inputs:
-        """What the recipe says that it reads, the code around it, and the environment that its program is of."""
+        """What the recipe says the script reads, the code around it, and its program's environment."""
         if self.args.reads is None:
             return Inputs(unknown="what this script reads isn't known (trainer.args.reads=[...] would say it)")
         script = next((Path(word) for word in self.args.command if word.endswith(".py")), None)

@@ -1,4 +1,4 @@
-"""What is wrong with a recipe for a command of a person's, found without running anything."""
+"""Finds the faults of a recipe for a user's own command. Runs nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from launcher.trainers.script.spelling import ITSELF, LIGHTNING, LOADER, NOT, OU
 
 
 def faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) -> list[Fault]:
-    """All of them. ``wheels``: the adapter's own."""
+    """All faults. ``wheels``: the adapter's own wheels."""
     return [
         *_command_faults(args),
         *_rank_faults(args, recipe.device.kind),

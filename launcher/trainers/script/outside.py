@@ -1,4 +1,4 @@
-"""Writes the environment and the files by which a script accumulates without hearing of it, or has its update put right.
+"""Makes the variables and files with which a script accumulates gradients from outside, or has its update corrected.
 
 The files are those of ``native/``, loaded by every Python process of the command through a ``sitecustomize``; they need nothing of
 autofit, so that command.sh carries them.

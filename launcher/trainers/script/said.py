@@ -1,4 +1,4 @@
-"""What the arguments of a recipe say of its command: where the script's words begin, how accumulation is said, what a wheel is called."""
+"""Reads from a recipe's arguments where the script's own words begin in its command, and how its wheels are spelled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a script's source says of its batches beside its flags: in which unit, in how many parts, by which schedule. Read, never run."""
+"""Reads from a script's source what its flags don't say of its batches: their unit, their parts, schedules made from them. Runs nothing."""
 
 from __future__ import annotations
 
