@@ -10,7 +10,6 @@ import builtins
 import functools
 import os
 import sys
-import sysconfig
 from collections.abc import Callable
 from types import CodeType, ModuleType
 from typing import Any
@@ -18,7 +17,8 @@ from typing import Any
 from .....worker.after_import import after_import
 from ...native.values import Sources
 
-_LIBRARIES = tuple({f"{os.path.realpath(sysconfig.get_paths()[key])}{os.sep}" for key in ("stdlib", "platstdlib", "purelib", "platlib")})
+_LIBRARY = f"{os.path.dirname(os.path.realpath(os.__file__))}{os.sep}"
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _OURS = f"{os.path.realpath(os.path.join(os.path.dirname(__file__), *['..'] * 4))}{os.sep}"
 _MARK = "_autofit_marked"
 _KEPT = (ast.MatchValue, ast.JoinedStr)
@@ -59,7 +59,7 @@ def places(value: object) -> frozenset[str]:
 
 def persons(path: str) -> bool:
     """Whether a file, by its real path, is the person's own: no library's, and none of ours."""
-    return path.endswith(".py") and not path.startswith((*_LIBRARIES, _OURS)) and f"{os.sep}site-packages{os.sep}" not in path
+    return path.endswith(".py") and not path.startswith((_LIBRARY, _OURS)) and not any(part in path for part in _INSTALLED)
 
 
 class _Marks(ast.NodeTransformer):
