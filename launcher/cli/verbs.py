@@ -78,7 +78,7 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb(
         name="run",
-        usage=f"[{run.FIT_ONLY}] [{run.ALLOW_BATCH}] [{run.SET} NAME] [{run.SHOW_EDIT}] [KEY=VALUE ...] -- COMMAND",
+        usage=f"[{run.SET} NAME] [FLAG ...] [KEY=VALUE ...] -- COMMAND",
         help="the same for a command you have, without a recipe",
         takes=Takes.COMMAND,
         run=run.run,
