@@ -27,7 +27,7 @@ def cell(text: str, line: int) -> str:
 
 
 def programs(text: str) -> Iterator[str]:
-    """The lines that start other programs, with their cells: ``cell 1: ! pip install -q lightning``."""
+    """The lines that start other programs, with their cells: ``cell 1: ! python prepare.py``."""
     for number, held in enumerate(_cells(text), start=1):
         lines = held.splitlines()
         own = lines[:1] if _of_another_language(held) else lines

@@ -61,7 +61,7 @@ def exact(yolo_exact: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """``yolo_exact`` for one test: its settings and patches are undone afterwards."""
     monkeypatch.setenv(yolo_exact.ENVIRONMENT_VARIABLE, "{}")
     yield yolo_exact
-    yolo_exact.configure(yolo_exact.Settings())
+    yolo_exact.configure(yolo_exact.ExactSettings())
 
 
 @pytest.fixture(scope="session")

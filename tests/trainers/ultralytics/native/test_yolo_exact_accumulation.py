@@ -106,7 +106,7 @@ def test_every_step_of_a_rung_takes_as_many_images_as_the_asked_run(
 
     wanted = train(DetectionTrainer, data, tmp_path / "asked", **asked)
     for micro_batch in micro_batches:
-        exact.configure(exact.Settings(asked_batch=asked["batch"], asked_nbs=asked["nbs"]))
+        exact.configure(exact.ExactSettings(asked_batch=asked["batch"], asked_nbs=asked["nbs"]))
         rung = train(exact.ExactDetectionTrainer, data, tmp_path / f"rung{micro_batch}", batch=micro_batch, nbs=asked["nbs"])
         assert rung.images == wanted.images
         assert rung.reckoned in (len(wanted.images), None) and (rung.reckoned is None) is bool(asked["batch"] % micro_batch)
@@ -125,7 +125,7 @@ def test_a_run_resumed_one_rung_lower_takes_every_step_from_the_first_on_with_as
         train(exact.ExactDetectionTrainer, data, tmp_path / "run", killed_after=2, **asked)
     last, copy = tmp_path / "run" / "weights" / "last.pt", tmp_path / "copy.pt"
     checkpoint.copy(str(last), str(copy), {"batch": 2, "nbs": 8})
-    exact.configure(exact.Settings(asked_batch=4, asked_nbs=8))
+    exact.configure(exact.ExactSettings(asked_batch=4, asked_nbs=8))
     rung = train(exact.ExactDetectionTrainer, data, tmp_path / "run", model=str(copy), resume=str(copy), batch=2)
     assert rung.images == [8] * (2 * IMAGES // 8)
 
@@ -134,7 +134,7 @@ def test_a_factor_says_the_same_as_the_asked_batch(exact: Any, data: ShapesData,
     from ultralytics.models.yolo.detect import DetectionTrainer
 
     wanted = train(DetectionTrainer, data, tmp_path / "asked", batch=4, nbs=16)
-    exact.configure(exact.Settings(accumulation_scale="2"))
+    exact.configure(exact.ExactSettings(accumulation_scale="2"))
     assert train(exact.ExactDetectionTrainer, data, tmp_path / "rung", batch=2, nbs=16).images == wanted.images
 
 
@@ -142,7 +142,7 @@ def test_a_micro_batch_that_does_not_divide_the_asked_batch_comes_as_near_as_who
     exact: Any, data: ShapesData, tmp_path: Path
 ) -> None:
     """Asked: 6 images, ramping to 12 per step. In fours (K = 3/2): exactly 12 after warm-up, at most half a micro-batch off in it."""
-    exact.configure(exact.Settings(asked_batch=6, asked_nbs=12))
+    exact.configure(exact.ExactSettings(asked_batch=6, asked_nbs=12))
     steps = train(exact.ExactDetectionTrainer, data, tmp_path / "rung", batch=4, nbs=12).images
     warmup_images = 2 * IMAGES
     seen = 0
@@ -160,7 +160,7 @@ def test_the_launchers_own_spelling_of_nbs_and_weight_decay_gives_the_same_decay
 
     wanted = build(DetectionTrainer, data, tmp_path / "asked", batch=6, nbs=16, weight_decay=0.0005)
     set_up(wanted)
-    exact.configure(exact.Settings(asked_batch=6, asked_nbs=16))
+    exact.configure(exact.ExactSettings(asked_batch=6, asked_nbs=16))
     rung = build(exact.ExactDetectionTrainer, data, tmp_path / "rung", batch=3, nbs=18, weight_decay=0.0005 * 18 / 16)
     set_up(rung)
     decays = [max(group["weight_decay"] for group in trainer.optimizer.param_groups) for trainer in (wanted, rung)]
@@ -172,7 +172,7 @@ def test_the_automatic_optimizer_is_the_asked_runs(exact: Any, data: ShapesData,
     from ultralytics.models.yolo.detect import DetectionTrainer
 
     common = {"optimizer": "auto", "epochs": 6000}
-    exact.configure(exact.Settings(asked_batch=9, asked_nbs=23))
+    exact.configure(exact.ExactSettings(asked_batch=9, asked_nbs=23))
     chosen = {}
     for name, base, batch, nbs in (
         ("asked", DetectionTrainer, 9, 23),
@@ -188,7 +188,7 @@ def test_the_automatic_optimizer_is_the_asked_runs(exact: Any, data: ShapesData,
 
 
 def test_the_validation_batch_is_the_one_given(exact: Any, data: ShapesData, tmp_path: Path) -> None:
-    exact.configure(exact.Settings(val_batch=3))
+    exact.configure(exact.ExactSettings(val_batch=3))
     trainer = build(exact.ExactDetectionTrainer, data, tmp_path / "run", batch=8, nbs=8)
     set_up(trainer)
     assert (trainer.train_loader.batch_size, trainer.test_loader.batch_size) == (8, 3)
@@ -211,7 +211,7 @@ def test_the_validation_batch_is_the_one_given(exact: Any, data: ShapesData, tmp
 def test_what_cannot_be_exact_is_refused(
     exact: Any, data: ShapesData, tmp_path: Path, settings: dict[str, Any], batch: int, words: str
 ) -> None:
-    exact.configure(exact.Settings(**settings))
+    exact.configure(exact.ExactSettings(**settings))
     with pytest.raises(exact.Refused, match=words):
         build(exact.ExactDetectionTrainer, data, tmp_path / "run", batch=batch, nbs=64)
 
@@ -225,7 +225,7 @@ class TestCommandLine:
     def test_our_options_come_first_and_the_rest_is_untouched(self, exact: Any) -> None:
         words = ["detect", "train", "model=a b.pt", "data=d.yaml", "batch=16", "--checkpointing"]
         chosen, left = exact.parse(["--asked-batch", "64", "--asked-nbs", "128", "--checkpointing", "--val-batch", "8", *words])
-        assert chosen == exact.Settings(asked_batch=64, asked_nbs=128, checkpointing=True, val_batch=8)
+        assert chosen == exact.ExactSettings(asked_batch=64, asked_nbs=128, checkpointing=True, val_batch=8)
         assert left == words
 
     def test_two_ways_to_say_one_thing_are_refused(self, exact: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -234,12 +234,12 @@ class TestCommandLine:
         assert "give one of them" in capsys.readouterr().err
 
     def test_settings_travel_in_the_environment(self, exact: Any) -> None:
-        wanted = exact.Settings(asked_batch=64, accumulation_scale=None, checkpointing=False, val_batch=4)
+        wanted = exact.ExactSettings(asked_batch=64, accumulation_scale=None, checkpointing=False, val_batch=4)
         exact.configure(wanted)
-        assert exact.Settings.from_environment() == wanted
+        assert exact.ExactSettings.from_environment() == wanted
 
     def test_a_fraction_is_read_as_one(self, exact: Any) -> None:
-        assert exact.Settings(accumulation_scale="3/2").asked(4, 64) == (int(Fraction(3, 2) * 4), 64)
+        assert exact.ExactSettings(accumulation_scale="3/2").asked(4, 64) == (int(Fraction(3, 2) * 4), 64)
 
 
 class TestVersionGuard:
@@ -283,7 +283,7 @@ class TestVersionGuard:
     ) -> None:
         """As where a later Ultralytics ramps otherwise: here the file believes in another ramp than the installed one's."""
         monkeypatch.setattr(exact.Ramp, "at", lambda self, iteration, *, warmup, end: 3 + iteration)
-        exact.configure(exact.Settings(asked_batch=4, asked_nbs=16))
+        exact.configure(exact.ExactSettings(asked_batch=4, asked_nbs=16))
         with pytest.raises(exact.Refused, match="accumulates otherwise than this file knows it: 1 instead of 3 micro-batches"):
             train(exact.ExactDetectionTrainer, data, tmp_path / "rung", batch=2, nbs=16)
 

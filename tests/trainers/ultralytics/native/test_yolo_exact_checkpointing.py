@@ -103,7 +103,7 @@ def test_what_cannot_be_combined_with_checkpointing_is_refused(
 ) -> None:
     if not argument.keys() <= known().keys():
         pytest.skip("this Ultralytics has no such argument")
-    exact.configure(exact.Settings(checkpointing=True))
+    exact.configure(exact.ExactSettings(checkpointing=True))
     overrides = {"model": "yolov8n.yaml", "data": str(shapes().yaml), "device": "cpu", **saved_in(tmp_path / "run"), **argument}
     with pytest.raises(exact.Refused, match=words):
         exact.ExactDetectionTrainer(overrides=overrides)
@@ -149,7 +149,7 @@ def test_a_multi_gpu_worker_gets_trainer_and_patch_by_unpickling(exact_run: Path
     pickled = exact_run / "trainer.pkl"
     parent = (
         f"import sys; sys.path.insert(0, {str(native)!r}); import exact_settings, exact_trainer, cloudpickle, pathlib;"
-        "exact_settings.configure(exact_settings.Settings(checkpointing=True, asked_batch=64));"
+        "exact_settings.configure(exact_settings.ExactSettings(checkpointing=True, asked_batch=64));"
         f"pathlib.Path({str(pickled)!r}).write_bytes(cloudpickle.dumps(exact_trainer.ExactDetectionTrainer))"
     )
     worker = (
