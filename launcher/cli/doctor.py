@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
-
-from packaging.requirements import Requirement
+from typing import TYPE_CHECKING
 
 from launcher.cli.call import Answer, Call
 from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault
-from launcher.history import runs
-from launcher.machine import checkup, install
-from launcher.machine.checkup import Check
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+    from launcher.machine.checkup import Check
 
 DISTRIBUTION = "autofit-launcher"
 EXTRAS = ("ultralytics", "transformers", "lightning", "lora", "stacks")
@@ -25,18 +27,24 @@ def doctor(call: Call) -> Answer:
     """One line for each thing; exit status 1 where one would stop a launch."""
     if call.words:
         raise BadInput([Fault(key="", where=COMMAND_LINE, found=f"autofit doctor takes no {call.words[0]!r}", cure="autofit doctor")])
+    from launcher.history import runs
+    from launcher.machine import checkup
+
     lines = [*checkup.look(os.environ, folder=Path.cwd() / runs.ROOT), *trainers()]
     for line in lines:
         call.terminal.labelled(line.subject, _words(line), width=_WIDTH)
     stops = sum(line.stops for line in lines)
     cures = sum(bool(line.cure) for line in lines) - stops
     call.terminal.say("", _summary(stops, cures))
-    record = [{name: getattr(line, name) for name in Check.__slots__} for line in lines]
+    record = [asdict(line) for line in lines]
     return Answer(status=ExitCode.BAD_INPUT if stops else ExitCode.DONE, record={"lines": record, "stops": stops})
 
 
 def trainers() -> Iterator[Check]:
     """Installed packages of the trainers, against the versions that autofit relies upon."""
+    from launcher.machine import install
+    from launcher.machine.checkup import Check
+
     for requirement in relied_upon(metadata.requires(DISTRIBUTION) or ()):
         try:
             version = metadata.version(requirement.name)
@@ -54,6 +62,8 @@ def trainers() -> Iterator[Check]:
 
 def relied_upon(required: Sequence[str]) -> list[Requirement]:
     """Of a distribution's requirements those of ``EXTRAS``, each package once, without its condition."""
+    from packaging.requirements import Requirement
+
     asked = [one for one in map(Requirement, required) if one.marker is not None]
     wanted = [one for extra in EXTRAS for one in asked if one.marker is not None and one.marker.evaluate({"extra": extra})]
     return list({one.name: Requirement(f"{one.name}{one.specifier}") for one in wanted}.values())

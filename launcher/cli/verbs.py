@@ -1,24 +1,17 @@
 """THE list of verbs. The help, completion and what is said of an unknown verb come from it; nothing else knows them all.
 
 A new verb is one ``Verb`` here, and its function in the module that says what it is about: ``train`` (a recipe), ``run`` (a
-command), ``runs`` (a run's folder) or ``library`` (recipes and kept fits).
+command), ``runs`` (a run's folder), ``library`` (recipes and kept fits) or ``doctor`` (this machine).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from launcher.cli import library, logs, plan, prune, run, runs, train
-from launcher.cli.call import Answer, Call, Takes, Verb, single
+from launcher.cli import doctor, library, logs, plan, prune, run, runs, train
+from launcher.cli.call import Takes, Verb, single
 from launcher.cli.detach import DETACH
 from launcher.errors import BadInput, Fault, did_you_mean
-
-
-def _doctor(call: Call) -> Answer:
-    from launcher.cli import doctor  # packaging is loaded for it alone
-
-    return doctor.doctor(call)
-
 
 VERBS: tuple[Verb, ...] = (
     Verb(name="recipes", usage="", help="what there is, one line each", takes=Takes.NOTHING, run=single(library.recipes)),
@@ -150,7 +143,7 @@ VERBS: tuple[Verb, ...] = (
         usage="",
         help="what of this machine would stop a launch, and what to do",
         takes=Takes.NOTHING,
-        run=single(_doctor),
+        run=single(doctor.doctor),
         more="Driver, cards, PyTorch's build, memory and its limits, /dev/shm, open files, folders, trainers' versions. Its exit status "
         "is 1 where something would stop a launch.",
         examples=("autofit doctor", "autofit doctor --json"),
