@@ -8,8 +8,8 @@ QUIET = {
     "MLFLOW_TRACKING_URI": "",
     "HF_HUB_OFFLINE": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
-    "TOKENIZERS_PARALLELISM": "false",
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONUNBUFFERED": "1",
 }
-"""No uploads, no downloads, no caches beside the person's files."""
+"""No uploads, no downloads, no caches beside the person's files. Nothing that changes how many threads a program has, or what it computes:
+the full run doesn't have these variables, and a trial must need what the run needs (two threads of tokenizers: 12 MiB)."""

@@ -44,7 +44,6 @@ def offline(scratch: Path) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
         "HF_DATASETS_CACHE": str(scratch / "datasets"),
-        "TOKENIZERS_PARALLELISM": "false",
         "WANDB_MODE": "disabled",
         "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
     }
