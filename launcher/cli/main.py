@@ -135,12 +135,15 @@ def _guarded(act: Callable[[], T], terminal: Terminal) -> T | Answer:
 
 _OF_A_PLACE = frozenset({
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
+    errno.EFBIG,
 })  # fmt: skip
 """What is wrong with a file or folder that was named, or with its disk, and not with autofit."""
 
 
 def _place_fault(error: OSError) -> Fault:
     cure = "Name a file or folder that this user can read and write, on a disk with room."
+    if error.errno == errno.EFBIG:
+        cure = "This shell lets no file become larger: raise that limit (ulimit -f unlimited)."
     return Fault(key="", where=str(error.filename), found=str(error.strerror), cure=cure)
 
 

@@ -51,8 +51,10 @@ def disk_full(path: str | os.PathLike[str]) -> bool:
     """Whether not even a small file can be written there because the disk, or this user's quota, is full."""
     try:
         with tempfile.TemporaryFile(dir=_nearest(path), buffering=0) as probe:
-            probe.write(bytes(PROBE_BYTES))
-            return os.fstat(probe.fileno()).st_size < PROBE_BYTES
+            limit = file_limit()
+            size = PROBE_BYTES if limit is None else min(PROBE_BYTES, limit)
+            probe.write(bytes(size))
+            return os.fstat(probe.fileno()).st_size < size
     except OSError as error:
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
@@ -79,6 +81,12 @@ def own_limits() -> Mapping[str, int]:
     """What this shell lets each process have of memory, by the word that sets it; empty where it sets nothing."""
     soft = {word: resource.getrlimit(limit)[0] for word, limit in (("ulimit -d", resource.RLIMIT_DATA), ("ulimit -v", resource.RLIMIT_AS))}
     return {word: size for word, size in soft.items() if size != resource.RLIM_INFINITY}
+
+
+def file_limit() -> int | None:
+    """Bytes that this shell (``ulimit -f``) lets each file have; None where it sets no limit."""
+    soft = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    return None if soft == resource.RLIM_INFINITY else soft
 
 
 def oom_kills() -> int | None:

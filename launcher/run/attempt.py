@@ -30,6 +30,7 @@ class Ended(StrEnum):
     STALLED = "stalled"
     DISK_FULL = "disk_full"
     READ_ONLY = "read_only"  # what it wrote to can't be written any more: a mount that went read-only, a mode that was changed
+    FILE_TOO_LARGE = "file_too_large"  # a file became larger than the shell (ulimit -f), or the file system, lets it
     CRASHED = "crashed"
     INTERRUPTED = "interrupted"  # a person, a scheduler, or autofit itself was killed
 

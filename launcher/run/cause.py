@@ -10,6 +10,7 @@ from launcher.adapter.protocol import Weights
 from launcher.run.attempt import Ended
 from launcher.shared.memory_failures import MemoryFailure, maybe_memory, memory_failure
 from launcher.shared.report import Phase
+from launcher.shared.write_failures import FULL_DISK, READ_ONLY, TOO_LARGE, line_of, maybe_too_large
 
 _FRAME = re.compile(r'File "([^"]+)", line \d+, in (\S+)')
 _TRACEBACK = "Traceback (most recent call last)"
@@ -20,8 +21,6 @@ LAST_LINES = 60
 _TRAINS = frozenset({"train", "training", "fit"})
 _VALIDATES = frozenset({"val", "validate", "validation", "validating", "valid", "eval", "evaluate", "evaluation", "predict", "prediction"})
 _ENDS = frozenset({"final", "finish", "finalize"})
-_FULL_DISK = re.compile(r"No space left on device|Disk quota exceeded|File too large|file write failed|PytorchStreamWriter failed writing")
-_READ_ONLY = re.compile(r"Read-only file system")
 _HOST_SOURCES = ("workers", "pinned")
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
 _DEATHS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
@@ -53,6 +52,8 @@ class RunEnd:
     """Which disk was full afterwards; empty if none was."""
     read_only: str = ""
     """Why its folder can't be written any more; empty if it can."""
+    file_limit: str = ""
+    """How large the shell lets a file become; empty if it sets no limit."""
     taken: str = ""
     """Who else held the card afterwards; empty if nobody did."""
 
@@ -119,22 +120,25 @@ def _hidden(end: RunEnd) -> str:
     return "" if end.weights.finite else f"the weights that it saved last are not finite: {end.weights.path}"
 
 
-def _unwritten(end: RunEnd) -> tuple[Ended, str] | None:
-    """(DISK_FULL or READ_ONLY, evidence) if the run could not write its files, by the file system or by the run's output; else None.
+_UNWRITTEN = ((Ended.READ_ONLY, READ_ONLY), (Ended.FILE_TOO_LARGE, TOO_LARGE), (Ended.DISK_FULL, FULL_DISK))
+"""What a trainer's words say of a write that failed."""
 
-    A run that was ended by a signal from outside didn't end of that.
+
+def _unwritten(end: RunEnd) -> tuple[Ended, str] | None:
+    """(why, evidence) if the run could not write its files, by what was seen or by its output; else None.
+
+    A run that was ended by a signal from outside didn't end of what was seen.
     """
-    said = _line(_READ_ONLY, end.words) or _line(_FULL_DISK, end.words)
-    from_outside = _signal_of(end.returncode) in _FROM_OUTSIDE
-    if end.read_only and not from_outside:
-        return Ended.READ_ONLY, f"{end.read_only}; its last words: {said or _last_line(end.words)}"
-    if end.disk and not from_outside:
-        return Ended.DISK_FULL, f"{end.disk}; its last words: {said or _last_line(end.words)}"
-    if full := _line(_FULL_DISK, end.words):
-        return Ended.DISK_FULL, full
-    if read_only := _line(_READ_ONLY, end.words):
-        return Ended.READ_ONLY, read_only
-    return None
+    told = next(((ended, said) for ended, pattern in _UNWRITTEN if (said := line_of(pattern, end.words))), None)
+    number = _signal_of(end.returncode)
+    if number in _FROM_OUTSIDE:
+        return told
+    too_large = number is signal.SIGXFSZ or maybe_too_large(end.words)
+    seen = ((Ended.READ_ONLY, end.read_only), (Ended.DISK_FULL, end.disk), (Ended.FILE_TOO_LARGE, end.file_limit if too_large else ""))
+    found = next((one for one in seen if one[1]), None)
+    if found is None:
+        return told
+    return found[0], f"{found[1]}; its last words: {told[1] if told is not None else _last_line(end.words)}"
 
 
 def _of_memory(failure: MemoryFailure, end: RunEnd) -> Ended:
@@ -158,7 +162,7 @@ def _failure(end: RunEnd) -> MemoryFailure | None:
         return None
     if number in _DEATHS:
         return MemoryFailure(source="host", line=f"{number.name} with all of its memory in use", asked_bytes=None)
-    if (maybe := maybe_memory(end.words)) and not _line(_FULL_DISK, end.words) and not end.disk:
+    if (maybe := maybe_memory(end.words)) and not line_of(FULL_DISK, end.words) and not end.disk:
         return MemoryFailure(source="host", line=maybe[:400], asked_bytes=None)
     return None
 
@@ -185,10 +189,6 @@ def _last_chain(words: str) -> str:
     while before and before[-1].rstrip().endswith(_CHAINED):
         last = before.pop() + last
     return last
-
-
-def _line(pattern: re.Pattern[str], words: str) -> str:
-    return next((line.strip()[:400] for line in words.splitlines() if pattern.search(line)), "")
 
 
 def _last_line(words: str) -> str:

@@ -87,6 +87,8 @@ def _after_failure(history: History, last: Attempt, failed: Sequence[Attempt]) -
             return _diverged(history, again=bool(before))
         case Ended.DISK_FULL:
             return _stop(history, "the disk is full; free space there, then `autofit resume`")
+        case Ended.FILE_TOO_LARGE:
+            return _stop(history, "a file became larger than it may; raise that limit (ulimit -f unlimited), then `autofit resume`")
         case Ended.READ_ONLY:
             return _stop(history, "its files can't be written any more; see to that, then `autofit resume`")
     return _stop(history, "it crashed, and not for want of memory: starting it again would crash it again")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from launcher.adapter.protocol import Weights, resuming
 from launcher.adapter.registry import words_of
 from launcher.ladder.course import Due
-from launcher.machine import devices, host, process
+from launcher.machine import devices, host, process, unwritable
 from launcher.machine.process import Child
 from launcher.run import cause
 from launcher.run.attempt import Attempt, Outcome
@@ -50,8 +48,9 @@ def follow(job: Job, child: Child, attempts: Sequence[Attempt], *, base_bytes: i
         returncode=ending.returncode,
         words=tail,
         divergence=words.divergence(tail),
-        disk=_disk(job.folder.path) if ending.returncode else "",
-        read_only=_read_only(job.folder.path) if ending.returncode else "",
+        disk=unwritable.full_disk(job.folder.path) if ending.returncode else "",
+        read_only=unwritable.read_only(job.folder.path) if ending.returncode else "",
+        file_limit=unwritable.file_limit(),
         ended_for=watch.ended_for,
         not_finite=watch.not_finite,
         gradients=watch.gradients,
@@ -69,18 +68,6 @@ def _weights(job: Job, *, since: float) -> Weights | None:
     """The weights that the run saved last, if its adapter can look at them: its output may hide a loss that isn't finite."""
     with doing("looking whether the weights it saved last are finite"):
         return resuming(job.adapter).weights(folder=job.folder.path, since=since)
-
-
-def _disk(folder: Path) -> str:
-    """Which disk is full, of those that a training writes to; empty if none is."""
-    places = {folder: "its run folder", Path.cwd(): "the folder it was launched in", Path(tempfile.gettempdir()): "the temporary folder"}
-    return next((f"no room is left on the disk of {what}, {place}" for place, what in places.items() if host.disk_full(place)), "")
-
-
-def _read_only(folder: Path) -> str:
-    """Why the run folder can't be written; empty if it can."""
-    error = host.not_writable(folder)
-    return f"its run folder {folder} can't be written any more: {error.strerror}" if error is not None else ""
 
 
 def _outcome(lost: Sequence[str], ending: Ending, found: Cause, watch: RunWatch, usage: Usage) -> Outcome:

@@ -20,3 +20,7 @@ class Ending:
     peak_data_bytes: int = 0
     """Most VmData seen, for a child that a signal ended before it could report."""
     stderr_tail: str = ""
+    unwritable: str = ""
+    """Why its files could not be written, as seen when it had ended; empty if they could."""
+    file_limit: str = ""
+    """How large the shell lets a file become; empty if it sets no limit."""

@@ -14,6 +14,7 @@ from launcher.shared.ending import Ending
 from launcher.shared.memory_failures import MemoryFailure, maybe_memory, memory_failure
 from launcher.shared.report import CARD_TAKEN, NOT_EXACT, OVER_CAP, STEPS_IN_ALL, Phase, TrialReport
 from launcher.shared.sizes import format_size
+from launcher.shared.write_failures import maybe_too_large
 
 _DEATHS_BY_FULL_MEMORY = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
 
@@ -165,11 +166,18 @@ def _crashed(seen: _Seen) -> Verdict | None:
     report, ending = seen.report, seen.ending
     if report.failure is not None:
         words = report.failure.message.strip().splitlines() or ["no message"]  # the exception's name is their first word
-        return _verdict(seen, Kind.CRASHED, words[0], evidence=report.failure.traceback)
+        return _verdict(seen, Kind.CRASHED, f"{_unwritten(seen, report.failure.message)}{words[0]}", evidence=report.failure.traceback)
     if ending.returncode == 0:
         return None
     how = f"signal {signal.Signals(-ending.returncode).name}" if ending.returncode < 0 else f"exit status {ending.returncode}"
-    return _verdict(seen, Kind.CRASHED, f"ended by {how} in phase {report.phase}", evidence=ending.stderr_tail)
+    cause = _unwritten(seen, f"{how}\n{ending.stderr_tail}")
+    return _verdict(seen, Kind.CRASHED, f"{cause}ended by {how} in phase {report.phase}", evidence=ending.stderr_tail)
+
+
+def _unwritten(seen: _Seen, words: str) -> str:
+    """Why a trial that crashed could not write its files, if it couldn't: the trainer's words may not say it."""
+    reason = seen.ending.unwritable or (seen.ending.file_limit if maybe_too_large(words) else "")
+    return f"{reason}: " if reason else ""
 
 
 def _hidden(seen: _Seen) -> Verdict | None:

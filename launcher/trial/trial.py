@@ -19,7 +19,7 @@ from launcher.history.records import TrialRecord
 from launcher.ladder import search
 from launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder, Rung
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.machine import devices, process, stack_dump
+from launcher.machine import devices, process, stack_dump, unwritable
 from launcher.machine.allocator import allocator_environment
 from launcher.machine.process import Child
 from launcher.shared import procfs
@@ -124,9 +124,11 @@ def run(job: Job, rung: Rung) -> Trial:
     try:
         with process.forward_signals(child, grace_s=1.0):
             ending = process.wait(child, timeout_s=rules.timeout_s, each_poll=watch, stderr=place / "stderr.log")
+        unwritten = unwritable.read_only(place) or unwritable.full_disk(place)  # now: what it has written is removed
     finally:
         shutil.rmtree(orders.scratch, ignore_errors=True)
     ending = replace(ending, stood_still=watch.stood_still, computed=watch.computed)
+    ending = replace(ending, unwritable=unwritten, file_limit=unwritable.file_limit())
     return _finished(job, rung, ending, orders, plan)
 
 

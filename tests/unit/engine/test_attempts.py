@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -327,6 +328,19 @@ def test_a_full_disk_is_named_though_no_word_of_the_trainers_says_so(small_disk:
     assert made.evidence.startswith(f"no room is left on the disk of its run folder, {fit.job.folder.path}")
     assert "unexpected pos 64 vs 0" in made.evidence, "its last words are known though its log could not take them"
     assert "the disk is full" in made.record(0).written()["next"]["why"]
+
+
+def test_a_file_that_is_larger_than_the_shell_lets_it_is_named_and_no_disk_is_blamed(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**19, before[1]))
+    try:
+        fit = run(tmp_path, "fills")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    (made,) = fit.attempts
+    assert (made.ended, fit.status) == (Ended.FILE_TOO_LARGE, Status.FAILED)
+    assert made.evidence.startswith("this shell lets no file become larger than 512 KiB (ulimit -f)") and "unexpected pos" in made.evidence
+    assert "ulimit -f unlimited" in made.record(0).written()["next"]["why"]
 
 
 def test_a_trainer_that_cant_resume_is_begun_anew_only_with_consent_and_nothing_of_it_is_removed(tmp_path: Path) -> None:

@@ -139,6 +139,21 @@ def test_a_crash_shows_the_trainers_own_traceback_and_stops() -> None:
     assert verdict.evidence.startswith("Traceback")
 
 
+TORN = "RuntimeError: [enforce fail at inline_container.cc:671] . unexpected pos 386048 vs 385940"
+
+
+@pytest.mark.parametrize(
+    ("ending", "message", "why"),
+    [
+        ({"file_limit": "no file may be larger"}, TORN, f"no file may be larger: {TORN}"),
+        ({"file_limit": "no file may be larger"}, "KeyError: 'x'", "KeyError: 'x'"),
+        ({"unwritable": "no room is left"}, TORN, f"no room is left: {TORN}"),
+    ],
+)
+def test_a_trial_that_could_not_write_its_files_says_why(ending: dict[str, str], message: str, why: str) -> None:
+    assert judged(failed(message), returncode=1, **ending).why == why  # type: ignore[arg-type]
+
+
 def test_a_child_killed_by_the_kernel_ran_out_of_host_memory() -> None:
     assert judged(but(phase=Phase.TRAIN), returncode=-signal.SIGKILL).source == "host"
 

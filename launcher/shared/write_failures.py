@@ -1,0 +1,25 @@
+"""Recognises by a trainer's words that a file could not be written. Pure.
+
+Sources of the texts: Linux's own, strings of PyTorch, real failures on full disks and under ``ulimit -f``.
+"""
+
+from __future__ import annotations
+
+import re
+
+READ_ONLY = re.compile(r"Read-only file system")
+TOO_LARGE = re.compile(r"File too large|File size limit exceeded|\bSIGXFSZ\b")
+FULL_DISK = re.compile(r"No space left on device|Disk quota exceeded|file write failed|PytorchStreamWriter failed writing")
+_OTHERWISE = re.compile(rf"{READ_ONLY.pattern}|No space left on device|Disk quota exceeded")
+_UNSAID = re.compile(r"file write failed|PytorchStreamWriter failed writing|unexpected pos \d+ vs \d+|iostream error")
+"""torch.save doesn't say why it couldn't write."""
+
+
+def maybe_too_large(words: str) -> bool:
+    """Whether a file that became larger than it may explains these words."""
+    return bool(TOO_LARGE.search(words) or (_UNSAID.search(words) and not _OTHERWISE.search(words)))
+
+
+def line_of(pattern: re.Pattern[str], words: str) -> str:
+    """The first line with such a text; empty if there is none."""
+    return next((line.strip()[:400] for line in words.splitlines() if pattern.search(line)), "")
