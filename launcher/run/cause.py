@@ -8,13 +8,18 @@ from dataclasses import dataclass
 
 from launcher.adapter.protocol import Weights
 from launcher.run.attempt import Ended
-from launcher.shared.memory_failures import MemoryFailure, maybe_memory, memory_failure
+from launcher.shared.memory_failures import ECHO, MemoryFailure, maybe_memory, memory_failure
 from launcher.shared.report import Phase
 from launcher.shared.write_failures import FULL_DISK, READ_ONLY, TOO_LARGE, line_of, maybe_too_large
 
 _FRAME = re.compile(r'File "([^"]+)", line \d+, in (\S+)')
 _TRACEBACK = "Traceback (most recent call last)"
-_CHAINED = ("another exception occurred:", "direct cause of the following exception:")
+_CHAINED = ("another exception occurred:", "direct cause of the following exception:", "Original")
+_STARTER = re.compile(r"^(?:\w+\.)*(?:ChildFailedError|CalledProcessError|ProcessExitedException)\b", re.MULTILINE)
+"""The error of a program that started the training (torchrun, accelerate, mp.spawn), in a traceback of its own."""
+_CHILD = re.compile(r"Root Cause.*?exitcode\s*: -(\d+)|died with <Signals\.\w+: (\d+)>|terminated with signal (SIG\w+)", re.DOTALL)
+"""The signal that such a program says its child died of."""
+_RANK = re.compile(r"^\[rank\d+\]: ?")
 _IGNORED = "Exception ignored in"
 """What Python says before a traceback that has ended nothing."""
 LAST_LINES = 60
@@ -87,7 +92,7 @@ def find(end: RunEnd) -> Cause:
         return Cause(ended=ended, phase=phase, evidence=evidence)
     if end.divergence:
         return Cause(ended=Ended.DIVERGED, phase=phase, evidence=end.divergence)
-    if (number := _signal_of(end.returncode)) in _FROM_OUTSIDE:
+    if (number := _signal_of(end)) in _FROM_OUTSIDE:
         return Cause(ended=Ended.KILLED, phase=phase, evidence=f"{number.name} from outside; the kernel counts no kill for want of memory")
     return Cause(ended=Ended.CRASHED, phase=phase, evidence=_of_crash(end))
 
@@ -105,10 +110,11 @@ def _of_crash(end: RunEnd) -> str:
     """Evidence for a crash: the trainer's last line if it is an error's; otherwise the exit status first, as that line may only be
     progress.
     """
-    said = _last_line(end.words)
+    started = _STARTER.search(_chains(end.words)[-1]) is not None
+    said = _from_error(last_chain(end.words))[0][:400] if started else _last_line(end.words)
     if said and _TRACEBACK in end.words:
         return said
-    number = _signal_of(end.returncode)
+    number = _signal_of(end)
     how = number.name if number is not None else f"exit status {end.returncode}"
     return f"{how}, without a traceback; its last line: {said}" if said else f"{how}, without a word"
 
@@ -130,7 +136,7 @@ def _unwritten(end: RunEnd) -> tuple[Ended, str] | None:
     A run that was ended by a signal from outside didn't end of what was seen.
     """
     told = next(((ended, said) for ended, pattern in _UNWRITTEN if (said := line_of(pattern, end.words))), None)
-    number = _signal_of(end.returncode)
+    number = _signal_of(end)
     if number in _FROM_OUTSIDE:
         return told
     too_large = number is signal.SIGXFSZ or maybe_too_large(end.words)
@@ -151,9 +157,9 @@ def _of_memory(failure: MemoryFailure, end: RunEnd) -> Ended:
 
 def _failure(end: RunEnd) -> MemoryFailure | None:
     """The memory failure that ended the run, or None: the last one in its output, or a fatal signal with all its memory in use."""
-    if found := memory_failure(_last_chain(end.words), last=True):
+    if found := memory_failure(last_chain(end.words), last=True):
         return found
-    number = _signal_of(end.returncode)
+    number = _signal_of(end)
     if number is signal.SIGKILL and end.oom_kills:
         return MemoryFailure(
             source="host", line="killed (SIGKILL) by the kernel for want of memory (/proc/vmstat oom_kill)", asked_bytes=None
@@ -167,15 +173,21 @@ def _failure(end: RunEnd) -> MemoryFailure | None:
     return None
 
 
-def _signal_of(returncode: int) -> signal.Signals | None:
-    """The signal that ended a process, from a negative exit status (``subprocess``) or one above 128 (shells)."""
-    number = -returncode if returncode < 0 else returncode - 128
-    return signal.Signals(number) if number in set(signal.Signals) else None
+def _signal_of(end: RunEnd) -> signal.Signals | None:
+    """The signal that ended the run, from its negative exit status (``subprocess``), one above 128 (shells), or its starter's words."""
+    number = -end.returncode if end.returncode < 0 else end.returncode - 128
+    if number in set(signal.Signals):
+        return signal.Signals(number)
+    chain = _chains(end.words)[-1]
+    said = _CHILD.search(chain) if _STARTER.search(chain) else None
+    if said is None:
+        return None
+    return signal.Signals[said[3]] if said[3] else signal.Signals(int(said[1] or said[2]))
 
 
 def phase_of(words: str) -> str:
     """The phase of the last traceback, by the names of its functions, innermost first; training if none of them tells."""
-    frames = _FRAME.findall(_last_chain(words))
+    frames = _FRAME.findall(last_chain(words))
     named = [frozenset(re.split(r"[_.\W]+", name.lower())) for _, name in frames]
     for parts in reversed(named):
         if parts & _VALIDATES and not parts & _TRAINS:
@@ -183,12 +195,36 @@ def phase_of(words: str) -> str:
     return Phase.TRAIN
 
 
-def _last_chain(words: str) -> str:
-    """The last traceback with those that caused it; the whole text if there is none."""
-    *before, last = words.split(_TRACEBACK)
-    while before and before[-1].rstrip().endswith(_CHAINED):
-        last = before.pop() + last
-    return last
+def last_chain(words: str) -> str:
+    """The last traceback with those that caused it; the whole text if there is none.
+
+    What torchrun and its like say when their child has failed is not it, nor what the child's neighbours said.
+    """
+    chains = _chains(words)
+    if not _STARTER.search(chains[-1]) or _CHILD.search(chains[-1]):
+        return chains[-1]
+    own = next((chain for chain in reversed(chains[:-1]) if not ECHO.search(_from_error(chain)[0])), None)
+    return own if own is not None and len(_from_error(own)) <= LAST_LINES else chains[-1]
+
+
+def _chains(words: str) -> list[str]:
+    """Each traceback, with those that caused it and what was said after it; the whole text if there is none."""
+    _, *pieces = words.split(_TRACEBACK)
+    chains: list[str] = []
+    for piece in pieces:
+        if chains and chains[-1].rstrip().endswith(_CHAINED):
+            chains[-1] += piece
+        else:
+            chains.append(piece)
+    return chains or [words]
+
+
+def _from_error(chain: str) -> list[str]:
+    """The lines of a traceback from its error on."""
+    lines = [_RANK.sub("", line) for line in chain.splitlines()]
+    frames = [number for number, line in enumerate(lines) if _FRAME.search(line)]
+    below = lines[frames[-1] + 1 if frames else 0 :]
+    return below[next((number for number, line in enumerate(below) if line and not line[0].isspace()), 0) :] or [""]
 
 
 def _last_line(words: str) -> str:

@@ -74,6 +74,11 @@ _MAYBE = re.compile(
     r"|can't start new thread"  # a thread's stack is data, too
     r"|inline_container.*unexpected pos \d+ vs \d+|I/O operation on closed file"  # torch.save tried again
 )
+ECHO = re.compile(
+    r"[Cc]onnection (closed|reset|refused)|[Bb]roken pipe|ProcessGroup|DistBackendError|DistNetworkError|NCCL|[Gg]loo"
+    r"|CalledProcessError|returned non-zero exit status|ChildFailedError|ProcessRaisedException|ProcessExitedException"
+)
+"""What processes say whose neighbour has died, and programs that start others (accelerate, torchrun, mp.spawn) whose child has."""
 _OOM_CLASSES = frozenset({"OutOfMemoryError", "MemoryError", "_ArrayMemoryError"})
 _ASKED = (
     (re.compile(r"Tried to allocate ([\d.]+) ([KMGT]?i?B)"), None),

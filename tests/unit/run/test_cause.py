@@ -110,6 +110,65 @@ def test_what_ended_a_run(seen: RunEnd, ended: Ended) -> None:
     assert find(seen).ended is ended
 
 
+STARTED = """\
+[rank0]: Traceback (most recent call last):
+[rank0]:   File "train.py", line 10, in <module>
+[rank0]:     train()
+[rank0]: {error}
+[rank1]: Traceback (most recent call last):
+[rank1]:   File "/torch/distributed/distributed_c10d.py", line 6614, in barrier
+[rank1]:     work.wait()
+[rank1]: RuntimeError: [gloo/transport/tcp/pair.cc:561] Connection closed by peer [127.0.0.1]:13442.
+W1123 05:40:22.576000 32022 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 32036 closing signal SIGTERM
+E1123 05:40:22.645000 32022 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: {status}) local_rank: 0 (pid: 32035)
+Traceback (most recent call last):
+  File "/torch/distributed/launcher/api.py", line 386, in launch_agent
+    raise ChildFailedError(
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+Failures:
+[1]:
+  rank      : 1 (local_rank: 1)
+  exitcode  : -15 (pid: 32036)  (SIGTERM)
+Root Cause (first observed failure):
+[0]:
+  rank      : 0 (local_rank: 0)
+  exitcode  : {status} (pid: 32035)
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+"""
+"""As torch 2.15's torchrun says it."""
+ACCELERATE = "subprocess.CalledProcessError: Command '['python', 'train.py']' {how}."
+
+
+@pytest.mark.parametrize(
+    ("words", "ended"),
+    [
+        (STARTED.format(error="torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", status=1), Ended.OUT_OF_MEMORY),
+        (STARTED.format(error="KeyError: 'labels'", status=1), Ended.CRASHED),
+        (STARTED.format(error="torch.OutOfMemoryError: CUDA out of memory.", status=-9), Ended.KILLED),
+        (traceback("train") + "\n" + traceback("simple_launcher", error=ACCELERATE.format(how="returned non-zero exit status 1")),
+         Ended.HOST_MEMORY),
+        (traceback("train") + "\n" + "step 7\n" * 100 + traceback("f", error=ACCELERATE.format(how="returned non-zero exit status 1")),
+         Ended.CRASHED),
+        (traceback("simple_launcher", error=ACCELERATE.format(how="died with <Signals.SIGKILL: 9>")), Ended.KILLED),
+        (traceback("spawn", error="torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with signal SIGKILL"),
+         Ended.KILLED),
+    ],
+)  # fmt: skip
+def test_what_ended_a_run_is_said_by_the_training_and_not_by_the_program_that_started_it(words: str, ended: Ended) -> None:
+    assert find(RunEnd(returncode=1, words=words, on_card=True)).ended is ended
+
+
+def test_a_run_whose_starter_says_that_it_was_killed_was_so_for_want_of_memory_where_the_kernel_says_so() -> None:
+    words = STARTED.format(error="", status=-9)
+    assert find(RunEnd(returncode=1, words=words, on_card=True, oom_kills=1)).ended is Ended.HOST_MEMORY
+
+
+def test_the_evidence_of_a_crash_under_torchrun_is_the_training_s_own_error() -> None:
+    assert "KeyError: 'labels'" in find(RunEnd(returncode=1, words=STARTED.format(error="KeyError: 'labels'", status=1))).evidence
+
+
 SAVING = "ValueError: I/O operation on closed file."
 """What is left of a MemoryError in torch.save where Ultralytics has tried it again (torch 2.15, under RLIMIT_DATA)."""
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -29,6 +28,7 @@ from typing import Any
 
 from launcher.history.digests import CODE
 from launcher.shared import procfs
+from launcher.shared.memory_failures import ECHO
 from launcher.shared.orders import Orders
 from launcher.shared.report import OWN_ACCUMULATION, SAMPLES, STEPS_IN_ALL, WRITTEN, Failure, Phase, TrialReport
 from launcher.trainers.script.inside.caches import CACHES, huggingface
@@ -293,18 +293,11 @@ def _worth_following(reports: Sequence[TrialReport], status: int) -> bool:
     )
 
 
-_ECHO = re.compile(
-    r"[Cc]onnection (closed|reset|refused)|[Bb]roken pipe|ProcessGroup|DistBackendError|DistNetworkError|NCCL|[Gg]loo"
-    r"|CalledProcessError|returned non-zero exit status|ChildFailedError|ProcessRaisedException|ProcessExitedException"
-)
-"""What the processes say whose neighbour has died, and launchers (accelerate, torchrun, mp.spawn) whose child has."""
-
-
 def _cause(reports: Sequence[TrialReport]) -> TrialReport | None:
     """The failing process that the others' failures came of: memory first, then whoever doesn't only say that a neighbour is gone."""
     failing = [(report, report.failure) for report in reports if report.failure is not None]
     memory = next((report for report, failure in failing if speaks_of_memory(failure)), None)
-    own = next((report for report, failure in failing if not _ECHO.search(failure.message)), None)
+    own = next((report for report, failure in failing if not ECHO.search(failure.message)), None)
     if memory is not None or own is not None:
         return memory or own
     hidden = next((report for report in reports if report.swallowed), None)  # it was ended before it could say what had ended it
