@@ -18,6 +18,7 @@ from launcher.ladder.rungs import Ladder, Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.activity import doing
 from launcher.shared.report import Phase
+from launcher.trial import proof
 from launcher.trial.job import Job
 from launcher.trial.proof import Proof
 from launcher.trial.trial import Trial, as_tried
@@ -32,6 +33,10 @@ WORTH_WAITING = 0.5
 """Fraction of the last trial's seconds for which a trace is waited. On a busy machine it comes later; trials go on meanwhile."""
 FORESEEING = "predicting what the rungs need (no memory is used for it)"
 
+WITH_ITS_CURE = "with what makes it the asked training"
+OF_MEMORY = (Kind.OUT_OF_MEMORY, Kind.SPILLED, Kind.CARD_TAKEN)
+"""What a trial with a cure may end with so that the search goes on with that cure; the last is tried again when the card is free."""
+
 
 class RungSearch:
     """The search on one ladder: tries rungs until one fits and is the asked training, or nothing is left to try."""
@@ -41,6 +46,8 @@ class RungSearch:
         self._history = [*_disproved(result), *(as_tried(one, self._job) for one in result.trials)]
         self._asked_first = ability(self._job.adapter, OwnWords) is not None
         self._ahead: Lookahead | None = None
+        self._cured_since = 0
+        """The number of trials before the first with what makes a rung the asked training."""
 
     def run(self) -> tuple[search.Move, Job]:
         """Returns the move that ended the search, and the job with what makes its chosen rung the asked training.
@@ -53,21 +60,37 @@ class RungSearch:
                 rung = self._fastest(move.rung) if self._job.recipe.ladder.objective == "throughput" else move.rung
                 if self._is_misread():
                     break
-                found = proving.prove(self._result, rung)
-                refused = found.refused or self._does_not_fit(found, rung)
-                if not refused:
-                    return search.Chosen(rung=rung), found.job or self._job
-                self._history = [_ruled_out(one, self._job.ladder, refused) for one in self._history]
+                found = proving.prove(self._result, rung, self._job)
+                if found.refused:
+                    self._rule_out(found.refused)
+                elif not found.anew or self._fits_with_its_cure(found, rung):
+                    return search.Chosen(rung=rung), self._to_run(found, rung)
         return move, self._job
 
-    def _does_not_fit(self, found: Proof, rung: Rung) -> str:
-        """Tries the rung again if the proof changed how it accumulates. Returns why it doesn't fit then; empty if it fits."""
-        if not found.anew or found.job is None:
-            return ""
-        tried = make_trial(found.job, rung, self._result.trials, most=self._most() + 1, why="it is accumulated from outside now")
-        if not tried.verdict.fits:
-            self._result.refused = f"it is the asked training only if it is accumulated from outside, and then: {tried.verdict.why}"
-        return self._result.refused if not tried.verdict.fits else ""
+    def _to_run(self, found: Proof, rung: Rung) -> Job:
+        """The job with what makes the rung the asked training. One that accumulates no more than asked needs nothing."""
+        return found.job or (self._job if proof.needed(self._job, rung) else self._result.job)
+
+    def _rule_out(self, why: str) -> None:
+        self._history = [_ruled_out(one, self._job.ladder, why) for one in self._history]
+
+    def _fits_with_its_cure(self, found: Proof, rung: Rung) -> bool:
+        """Tries the rung again with what makes it the asked training, which may need more memory.
+
+        If it needs too much, the search goes on with the cure: what fitted without it says nothing any more of rungs that accumulate.
+        """
+        assert found.job is not None
+        tried = make_trial(found.job, rung, self._result.trials, most=self._most() + 1, why=WITH_ITS_CURE)
+        if tried.verdict.fits:
+            return True
+        if tried.verdict.kind not in OF_MEMORY:
+            self._result.refused = f"it is the asked training only with what puts it right from outside, and then: {tried.verdict.why}"
+            self._rule_out(self._result.refused)
+            return False
+        self._job, self._cured_since = found.job, len(self._result.trials) - 1
+        self._history = [one for one in self._history if not _fits_accumulating(one, self._job.ladder)]
+        self._history.append(as_tried(tried, self._job))
+        return False
 
     def _try_until_one_fits(self) -> search.Move:
         while isinstance(move := self._next_move(), search.Try):
@@ -106,7 +129,7 @@ class RungSearch:
         return len(self._result.trials) + throughput.most_trials(self._job.ladder, self._history, self._job.recipe.ladder)
 
     def _is_misread(self) -> bool:
-        if (wrong := misread(self._job, self._result.trials)) is not None:
+        if (wrong := misread(self._result.job, self._result.trials)) is not None:
             self._result.misread = wrong
         return wrong is not None
 
@@ -118,27 +141,32 @@ class RungSearch:
         """The fastest of the rungs that give up as much as ``fitting`` does, by the trials made so far and a few more."""
         result, ladder = self._result, self._job.ladder
         before = len(result.trials)
-        while (rung := throughput.worth_a_trial(ladder, fitting, _speeds(result), made=len(result.trials) - before)) is not None:
+        while (rung := throughput.worth_a_trial(ladder, fitting, self._speeds(), made=len(result.trials) - before)) is not None:
             most, why = before + throughput.most_more(ladder), "it may be faster, at the same effective batch"
             if not make_trial(self._job, rung, result.trials, most=most, why=why).verdict.fits:
                 break
-        speeds = _speeds(result)
+        speeds = self._speeds()
         fastest = throughput.fastest(ladder, fitting, speeds)
         alike = (fitting, *throughput.alike(ladder, fitting))
         timed = {one.micro_batch: round(speeds[one.index], 3) for one in alike if one.index in speeds}
         self._job.tell(Timed(samples_per_second=timed, fastest=fastest))
         return fastest
 
+    def _speeds(self) -> dict[int, float]:
+        """Rung index -> samples per second, for the trials that fit and were timed."""
+        trials = self._result.trials[self._cured_since :]
+        timed = ((one.rung.index, throughput.speed(one.rung, one.report.step_seconds)) for one in trials if one.verdict.fits)
+        return {index: speed for index, speed in timed if speed is not None}
 
-def _speeds(result: Fit) -> dict[int, float]:
-    """Rung index -> samples per second, for the trials that fit and were timed."""
-    timed = ((one.rung.index, throughput.speed(one.rung, one.report.step_seconds)) for one in result.trials if one.verdict.fits)
-    return {index: speed for index, speed in timed if speed is not None}
+
+def _fits_accumulating(tried: search.Tried, ladder: Ladder) -> bool:
+    """Whether a rung fits that accumulates more than asked."""
+    return tried.verdict.fits and tried.rung.accumulation > ladder.asked.accumulation
 
 
 def _ruled_out(tried: search.Tried, ladder: Ladder, why: str) -> search.Tried:
     """A rung that fits but isn't the asked training, as a failure that rules out every rung with more accumulation than asked."""
-    if not tried.verdict.fits or tried.rung.accumulation <= ladder.asked.accumulation:
+    if not _fits_accumulating(tried, ladder):
         return tried
     return replace(tried, verdict=replace(tried.verdict, kind=Kind.ALTERED, source="accumulation", why=why))
 

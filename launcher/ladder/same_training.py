@@ -125,6 +125,12 @@ def but_for_the_last_step(same: SameTraining, found: Finding, first: Twin, other
     return same
 
 
+def with_earlier_cure(same: SameTraining, earlier: SameTraining) -> SameTraining:
+    """A certificate of twins that had what an earlier one names as its cure."""
+    notes = tuple(note for note in earlier.notes if note not in same.notes)
+    return replace(same, cure={**earlier.cure, **same.cure}, notes=(*notes, *same.notes))
+
+
 def ends_otherwise(same: SameTraining) -> str:
     """How passes over the data end otherwise than asked, as a certificate has it; empty where they don't."""
     return next((line for line in (same.samples, same.steps) if line != PROVEN and ENDS in line), "")

@@ -27,6 +27,8 @@ ONE_ROW_DRAWS = 3
 """Times that a repeated row is drawn, where it has no target that first time (none of its tokens is masked)."""
 OF_ITS_OWN_WAY = (FindingKind.SAMPLES, FindingKind.SETTINGS)
 """What a script's own accumulation may bring about (a warm-up that is counted in micro-batches), and accumulation from outside doesn't."""
+OF_ITS_LENGTH = (FindingKind.SAME, FindingKind.PASSES)
+"""What a length that counts micro-batches brings about."""
 REFUSED = frozenset(FindingKind) - {FindingKind.SAME, FindingKind.UNCOMPARABLE}
 
 
@@ -40,7 +42,7 @@ class Proof:
     job: Job | None = None
     """The launch with what cures it, where that was needed."""
     anew: bool = False
-    """That accumulates in another way than the rung's trial did: it is to be tried again with it."""
+    """That changes more than the length of training, so that it may need more memory: the rung is to be tried again with it."""
 
 
 def needed(job: Job, rung: Rung) -> bool:
@@ -170,7 +172,7 @@ class _Proving:
     def _cured(self, adapter: Proves, finding: Finding, layouts: Sequence[tuple[int, int]], refused: str) -> Proof | None:
         """With what the finding names as its cure, where there is one and it is proven; one may follow another."""
         recipe = _cure(adapter, finding)
-        put_right = self._put_right(recipe, layouts, refused, anew=finding.kind in OF_ITS_OWN_WAY) if recipe is not None else None
+        put_right = self._put_right(recipe, layouts, refused, anew=finding.kind not in OF_ITS_LENGTH) if recipe is not None else None
         if put_right is None or finding.kind is not FindingKind.SCALE:
             return put_right
         assert recipe is not None
@@ -184,8 +186,7 @@ class _Proving:
         otherwise = same_training.ends_otherwise(ended)
         with contextlib.suppress(OutOfTime, BadInput, OSError, ValueError):
             for recipe in adapter.ends_of_passes() if otherwise else ():
-                anew = recipe.trainer.args.get("spelled") != self._job.recipe.trainer.args.get("spelled")
-                found = self._put_right(recipe, layouts, f"its training {otherwise}", anew=anew)
+                found = self._put_right(recipe, layouts, f"its training {otherwise}", anew=True)
                 if found is not None and not same_training.ends_otherwise(found.same):
                     return found
         return None
@@ -244,7 +245,7 @@ class _Proving:
 def _cure(adapter: Proves, finding: Finding) -> Recipe | None:
     if finding.kind in OF_ITS_OWN_WAY:
         return adapter.from_outside()
-    return adapter.course_of() if finding.kind in (FindingKind.SAME, FindingKind.PASSES) else adapter.cured(finding)
+    return adapter.course_of() if finding.kind in OF_ITS_LENGTH else adapter.cured(finding)
 
 
 def _other(layouts: Sequence[tuple[int, int]], *, four: bool) -> list[tuple[int, int]]:

@@ -22,11 +22,13 @@ from launcher.ladder.same_training import SameTraining, unproven
 from launcher.ladder.twins import Finding, Twin
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.report import SAID_ACCUMULATION, UPDATES, Phase, PhaseUse, TrialReport
+from launcher.shared.sizes import MIB
 from launcher.trial import proof, trial
 from launcher.trial.job import Job
 from launcher.trial.proof import Proof
 from launcher.trial.trial import Trial
 from launcher.trial.twins import OutOfTime, Twins
+from tests.helpers import few
 from tests.helpers.few import Few, Launches
 from tests.helpers.updates import twin
 
@@ -42,6 +44,8 @@ class Proofs:
 
     def prove(self, job: Job, rung: Rung) -> Proof:
         self.made.append(rung.index)
+        if self.found.same.cure and self.found.same.cure.items() <= job.recipe.trainer.args.items():
+            return Proof(same=SAME)  # the launch has it
         return self.found if not self.found.same.cure else replace(self.found, job=proof.with_cure(job, self.found.same.cure))
 
 
@@ -55,6 +59,12 @@ def proofs(monkeypatch: pytest.MonkeyPatch) -> Proofs:
 def record_of(fit: Fit) -> dict[str, Any]:
     said: dict[str, Any] = json.loads(fit.job.folder.record.read_text(encoding="utf-8"))
     return said
+
+
+def shown(fit: Fit) -> str:
+    console = Console(record=True, width=400)
+    Display(console).hear(Fitted(fit=fit))
+    return console.export_text()
 
 
 def test_a_proof_is_made_once_and_kept_with_its_fit(launches: Launches, proofs: Proofs) -> None:
@@ -73,31 +83,80 @@ def test_what_puts_an_update_right_is_in_the_run_its_recipe_and_the_kept_fit(lau
     assert len(proofs.made) == 1 and launches.tried == []
 
 
-@pytest.mark.parametrize("fits", [True, False])
-def test_a_rung_that_accumulates_in_another_way_than_it_was_tried_is_tried_again(
-    launches: Launches, proofs: Proofs, monkeypatch: pytest.MonkeyPatch, fits: bool
+@pytest.mark.parametrize("room_for", [4, 2, 0])
+def test_a_rung_with_its_cure_is_tried_again_and_below_it_every_trial_has_it(
+    launches: Launches, proofs: Proofs, monkeypatch: pytest.MonkeyPatch, room_for: int
 ) -> None:
-    proofs.found = Proof(same=replace(SAME, cure={"spelled": "outside"}), anew=True)
+    """Without it micro-batches of 4 fit; with it those of ``room_for``."""
+    proofs.found = Proof(same=replace(SAME, cure={"update": "targets"}, notes=("put right",)), anew=True)
     monkeypatch.setattr(Few, "check", lambda self: ["it trains at no other batch"], raising=False)
-    needs: list[int] = []
+    with_cure: list[int] = []
 
     def tried(job: Job, rung: Rung, **_: Any) -> Trial:
         one = launches.trial(job, rung)
-        if "spelled" not in job.recipe.trainer.args:
+        if "update" not in job.recipe.trainer.args:
             return one
-        needs.append(rung.index)
-        kind = Kind.FITS if fits else Kind.OUT_OF_MEMORY
-        return replace(one, verdict=replace(one.verdict, kind=kind, why="" if fits else "no room", peak_bytes=123))
+        with_cure.append(rung.micro_batch)
+        kind = Kind.FITS if rung.micro_batch <= room_for else Kind.OUT_OF_MEMORY
+        return replace(one, verdict=replace(one.verdict, kind=kind, why="" if kind is Kind.FITS else "no room", peak_bytes=123))
 
     monkeypatch.setattr(trial, "run", tried)
     fit = launches.fit()
-    assert needs == [proofs.made[0]], "once, with what makes it the asked training"
-    if not fits:
-        assert fit.status is Status.NO_RUNG_FITS and "accumulated from outside, and then: no room" in fit.refused
+    assert launches.tried == [8, 4, *with_cure] and with_cure == [4, 2][: 1 if room_for == 4 else 2], "the one above has failed without it"
+    if not room_for:
+        assert fit.status is Status.NO_RUNG_FITS and fit.chosen is None and "3 of 3 rungs tried" in shown(fit)
         return
-    assert fit.chosen is not None and fit.chosen.verdict.peak_bytes == 123 and fit.job.recipe.trainer.args["spelled"] == "outside"
+    assert fit.chosen is not None and fit.chosen.rung.micro_batch == room_for and fit.chosen.verdict.peak_bytes == 123
+    assert fit.job.recipe.trainer.args["update"] == "targets" and fit.same is not None
+    assert fit.same.cure == {"update": "targets"} and fit.same.notes == ("put right",)
     again = launches.fit()
-    assert again.chosen is not None and again.chosen.verdict.peak_bytes == 123 and len(needs) == 1, "the kept fit is of that trial"
+    assert launches.tried == [] and again.chosen is not None and again.chosen.verdict.peak_bytes == 123, "the kept fit is of that trial"
+    assert again.job.recipe.trainer.args["update"] == "targets"
+
+
+def test_the_fastest_rung_is_chosen_among_those_that_were_tried_with_their_cure(
+    launches: Launches, proofs: Proofs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it micro-batches of 6 fit and are the fastest; with it those of 3 are faster than those of 4."""
+    proofs.found = Proof(same=replace(SAME, cure={"update": "targets"}), anew=True)
+    monkeypatch.setattr(few, "LADDER", build([Wheel(name="micro_batch", values=(12, 6, 4, 3))], effective_batch=12))
+    monkeypatch.setattr(few, "NEED", {12: 900 * MIB, 6: 500 * MIB, 4: 300 * MIB, 3: 200 * MIB})
+    made, tried = launches.job, list[tuple[int, bool]]()
+
+    def job() -> Job:
+        one = made()
+        rules = one.recipe.ladder.model_copy(update={"objective": "throughput"})
+        return replace(one, adapter=Few(one.recipe.model_copy(update={"ladder": rules}), data=[launches.data], code=[launches.code]))
+
+    def run(job: Job, rung: Rung, **_: Any) -> Trial:
+        one, with_cure = launches.trial(job, rung), "update" in job.recipe.trainer.args
+        tried.append((rung.micro_batch, with_cure))
+        timed = replace(one, report=replace(one.report, step_seconds=0.6 if rung.micro_batch == 3 else 1.0))
+        too_large = with_cure and rung.micro_batch > 4
+        return replace(timed, verdict=replace(one.verdict, kind=Kind.OUT_OF_MEMORY)) if too_large else timed
+
+    monkeypatch.setattr(launches, "job", job)
+    monkeypatch.setattr(trial, "run", run)
+    fit = launches.fit()
+    assert tried == [(12, False), (6, False), (3, False), (4, False), (6, True), (4, True), (3, True)]
+    assert fit.chosen is not None and fit.chosen.rung.micro_batch == 3 and fit.job.recipe.trainer.args["update"] == "targets"
+
+
+def test_a_cure_with_which_no_trial_runs_is_refused_with_its_reason(
+    launches: Launches, proofs: Proofs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proofs.found = Proof(same=replace(SAME, cure={"spelled": "outside"}), anew=True)
+    monkeypatch.setattr(Few, "check", lambda self: ["it trains at no other batch"], raising=False)
+
+    def tried(job: Job, rung: Rung, **_: Any) -> Trial:
+        one = launches.trial(job, rung)
+        altered = replace(one.verdict, kind=Kind.ALTERED, why="it steps by itself")
+        return one if "spelled" not in job.recipe.trainer.args else replace(one, verdict=altered)
+
+    monkeypatch.setattr(trial, "run", tried)
+    fit = launches.fit()
+    assert fit.status is Status.NO_RUNG_FITS and "puts it right from outside, and then: it steps by itself" in fit.refused
+    assert len(proofs.made) == 1
 
 
 def test_where_nothing_is_turned_nothing_has_to_be_proven(launches: Launches, proofs: Proofs) -> None:
@@ -116,9 +175,7 @@ def test_a_refusal_leaves_no_rung_with_more_accumulation(
     fit = launches.fit()
     assert fit.status is Status.NO_RUNG_FITS and fit.chosen is None and len(proofs.made) == 1
     assert record_of(fit)["same_training"]["refused"] == "its rows see each other"
-    console = Console(record=True, width=400)
-    Display(console).hear(Fitted(fit=fit))
-    said = console.export_text()
+    said = shown(fit)
     assert "that is the asked training: with more accumulation its rows see each other" in said and "--allow-batch" in said, said
 
 
@@ -247,6 +304,13 @@ def test_one_cure_may_follow_another_and_each_is_proven(played: Callable[[Says],
     assert found.same.proven and not found.refused and found.same.cure == {"update": "average", "counts": True}, found
     assert found.job is not None and found.job.recipe.trainer.args["update"] == "average" and found.job.recipe.trainer.args["counts"]
     assert len(found.same.notes) == 2 and "adds up" in found.same.notes[0]
+
+
+def test_a_longer_length_needs_no_more_memory_and_no_other_trial(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
+    found, _ = played(
+        lambda args, micro, accumulation, told: same_or_first(micro, accumulation, steps=8 if "counts" in args else 8 // accumulation)
+    )
+    assert found.same.proven and found.same.cure == {"counts": True} and found.job is not None and not found.anew
 
 
 def test_steps_made_of_other_samples_are_held_back_from_outside_and_the_rung_is_to_be_tried_again(
@@ -378,7 +442,7 @@ def test_batch_norm_and_the_end_of_a_pass_get_twins_of_their_own(played: Callabl
     assert found.same.gradient.startswith("differs by 0.2 in batch norm alone") and "at the end of each pass" in found.same.samples
 
 
-@pytest.mark.parametrize(("helps", "anew"), [("update", False), ("spelled", True), ("nothing", False)])
+@pytest.mark.parametrize(("helps", "anew"), [("update", True), ("spelled", True), ("nothing", False)])
 def test_the_end_of_a_pass_is_put_right_by_the_first_cure_that_is_proven(
     played: Callable[[Says], tuple[Proof, list[str]]], helps: str, anew: bool
 ) -> None:
