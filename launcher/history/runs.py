@@ -269,14 +269,24 @@ def newest(root: Path = ROOT) -> Path:
 
 
 def below(root: Path, *, levels: int = 2) -> Iterator[Path]:
-    """The run folders in ``root``, or in a folder of it (``runs`` holds ``runs/autofit``); or itself, where it is one."""
-    if is_run(root):
-        yield root
+    """The run folders in ``root``, or in a folder of it (``runs`` holds ``runs/autofit``); or itself, where it is one. Each once, however
+    many links lead to it.
+    """
+    seen = set()
+    for path in _below(root, levels):
+        if (real := os.path.realpath(path)) not in seen:
+            seen.add(real)
+            yield path
+
+
+def _below(folder: Path, levels: int) -> Iterator[Path]:
+    if is_run(folder):
+        yield folder
     elif levels:
         with suppress(OSError):
-            for entry in os.scandir(root):
+            for entry in os.scandir(folder):
                 if entry.is_dir():
-                    yield from below(Path(entry.path), levels=levels - 1)
+                    yield from _below(Path(entry.path), levels - 1)
 
 
 def run_in(path: Path) -> Run:

@@ -76,6 +76,17 @@ def test_a_folder_that_is_only_linked_to_is_left_alone(tmp_path: Path) -> None:
     assert (there / "events.jsonl").is_file() and (ROOT / "linked").is_symlink()
 
 
+@pytest.mark.parametrize("link", ["runs/autofit/latest", "runs/older", "again"], ids=["to a run", "to the runs' folder", "to runs/ itself"])
+def test_a_run_that_several_links_lead_to_is_one_run(link: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = ended(ROOT, "failed")
+    Path(link).symlink_to({"runs/autofit/latest": path.resolve(), "runs/older": ROOT.resolve(), "again": ROOT.parent.resolve()}[link])
+    root = link if link == "again" else "runs"
+    assert main.run(["runs", root, "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["runs"]) == 1
+    assert main.run(["runs", root, "--prune", "--yes"]) == 0
+    assert "removed: 1 run" in capsys.readouterr().out and not path.exists()
+
+
 def test_without_a_terminal_it_must_be_told(capsys: pytest.CaptureFixture[str]) -> None:
     path = ended(ROOT, "failed")
     assert main.run(["runs", "--prune"]) == 1
