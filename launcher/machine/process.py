@@ -33,6 +33,7 @@ from typing import BinaryIO, Protocol
 import psutil
 
 from launcher.errors import Interrupted
+from launcher.machine import pauses
 from launcher.machine.bars import WIDE
 from launcher.shared import procfs
 from launcher.shared.ending import Ending
@@ -66,6 +67,8 @@ class Child:
     words: dict[Path, bytearray] = field(default_factory=dict)
     """The end of its output by log file, kept in memory: on a full or read-only disk the log lacks the very lines that say so."""
     peak_data_bytes: int = 0
+    awake: pauses.AwakeTime = field(default_factory=lambda: pauses.AwakeTime(time.monotonic()))
+    """How long it has been watched: what it is judged by."""
 
     @property
     def pid(self) -> int:
@@ -194,16 +197,17 @@ def wait(
     poll_s: float = _POLL_S,
     stderr: Path | None = None,
 ) -> Ending:
-    """Waits for the child's end, ends it after ``timeout_s``, and leaves none of its descendants alive.
+    """Waits for the child's end, ends it after ``timeout_s`` (pauses don't count), and leaves none of its descendants alive.
 
     Raises Interrupted (after ending everything) where ``forward_signals`` saw one that means stop.
     """
     timed_out = False
     while child.process.poll() is None:
+        awake_s = child.awake.look(time.monotonic())
         child.peak_data_bytes = max(child.peak_data_bytes, _data_bytes(child.pid))
         if each_poll is not None:
             each_poll()
-        if timeout_s is not None and time.monotonic() - child.started > timeout_s:
+        if timeout_s is not None and awake_s > timeout_s:
             timed_out = True
             child.end(grace_s=1.0)
             break
@@ -231,6 +235,7 @@ def ask_to_end(pid: int, *, started: int) -> bool:
         try:
             if procfs.started(pid) == started:  # asked while the handle is held: what it stands for can't change any more
                 signal.pidfd_send_signal(handle, signal.SIGTERM)
+                signal.pidfd_send_signal(handle, signal.SIGCONT)  # one that Ctrl-Z has stopped hears of it now
                 return True
         finally:
             os.close(handle)
@@ -256,7 +261,7 @@ def _ended_within(child: Child, seconds: float) -> None:
 
 @contextlib.contextmanager
 def forward_signals(child: Child, *, grace_s: float = _GRACE_S, told: Callable[[str], None] | None = None) -> Iterator[None]:
-    """While open, INT, TERM and HUP sent to the launcher go to the child; when it has ended, Interrupted is raised.
+    """While open, INT, TERM and HUP sent to the launcher go to the child; when it has ended, Interrupted is raised. TSTP pauses both.
 
     A second one kills at once; ``told`` hears the name of the first. Only the main thread can hold handlers; elsewhere this does nothing.
     """
@@ -276,7 +281,8 @@ def forward_signals(child: Child, *, grace_s: float = _GRACE_S, told: Callable[[
     numbers = [number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, handle) for number in numbers}
     try:
-        yield
+        with pauses.shared_with(child.pid):
+            yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

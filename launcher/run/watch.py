@@ -95,10 +95,10 @@ class RunWatch:
         self._process, self._child = psutil.Process(child.pid), child
         self._job, self._files = job, files
         rules = job.recipe.recover
-        self._losses, self._silence = Losses(rules.nan_reports), Silence(time.monotonic(), least_s=rules.stall_s)
+        self._losses, self._silence = Losses(rules.nan_reports), Silence(child.awake.seconds, least_s=rules.stall_s)
         self._pace = Pacing(job, after_a_stall=any(one.ended is Ended.STALLED for one in attempts[:-1]))
         self._meter = meter
-        self._began = self._sampled = self._told = time.monotonic()
+        self._began = self._sampled = self._told = child.awake.seconds
         self._diverges_since: float | None = None
         self._words, self._deviations = words_of(job.adapter), set[str]()
         self._logs = [Log(path, meter.read, self._heard) for path in (files.stdout, files.stderr)]
@@ -111,7 +111,7 @@ class RunWatch:
         self.evidence = ""
 
     def __call__(self) -> None:
-        now = time.monotonic()
+        now = self._child.awake.seconds
         self._look_at_limit()
         if now - self._sampled < SAMPLE_S - POLL_S / 2:
             return

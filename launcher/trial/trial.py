@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -161,7 +160,7 @@ class TrialWatch:
         self._report, self._stalled = orders.report_path, Path(orders.folder) / "stalled.txt"
         self._signs = [self._report, *(Path(orders.folder) / name for name in ("stdout.log", "stderr.log"))]
         self._seen: tuple[int, ...] = ()
-        self._began = self._looked = time.monotonic()
+        self._began = self._looked = child.awake.seconds
         self._silence, self._first = Silence(self._began, least_s=stall_s), Silence(self._began, least_s=STILL_S)
         self._course, self._first_course = Standstill(self._began, least_s=stall_s), Standstill(self._began, least_s=STILL_S)
         self._moved: tuple[int, int] | None = None
@@ -173,7 +172,7 @@ class TrialWatch:
         self.computed = False
 
     def __call__(self) -> None:
-        now = time.monotonic()
+        now = self._child.awake.seconds
         if now - self._looked < LOOK_S:
             return
         self._looked = now
