@@ -18,7 +18,7 @@ MANY_PARAMETERS = {"machine.devices.find", "machine.process.start", "trial.judge
 """Each is an interface of the whole house, and most of its parameters are optional."""
 DEEPEST = 3
 DEEP = {
-    "history.runs.below", "machine.process._pump", "shared.procfs.with_variable", "trainers.script.configs._toml",
+    "history.runs._below", "machine.process._pump", "shared.procfs.with_variable", "trainers.script.configs._toml",
     "trainers.script.inside.caches._linked", "trainers.ultralytics.data._walk", "trainers.ultralytics.data._yamls_below",
     "worker.tracing.without_memory",
 }  # fmt: skip
