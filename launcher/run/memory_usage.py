@@ -1,7 +1,8 @@
 """Measures a full run's memory as its trial measured it, from outside, at a cost below 0.5 % (benchmarks/cost/watching.py).
 
 CPU: VmData of each process above its base. A process that autofit holds to a budget writes its base into ``processes``; for others the
-base of the trial's process is taken, which imported the same. CUDA: what the driver says is in use beyond what was before.
+base of the trial's process is taken, which imported the same. Processes that train together (torchrun's) are added up.
+CUDA: what the driver says is in use beyond what was before.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from launcher.machine import devices, nvml
 from launcher.machine.devices import Budget
 from launcher.shared import procfs
+from launcher.shared.orders import STEPS
 from launcher.shared.sampling import Looks, SegmentsByProcess
 
 PERIOD_S = 0.02
@@ -40,10 +42,13 @@ class Usage(Looks):
         self._open = contextlib.ExitStack()
         self._segments = SegmentsByProcess()
         self._bases: dict[int, int] = {}
+        self._stepping: frozenset[int] = frozenset()
+        """Those of them that make optimizer steps."""
         self.peak_bytes = 0
-        """Most that any process of the run used, as ``TrialReport.peak_bytes`` counts it; 0 where nothing could be seen."""
+        """Most that the run used, as ``TrialReport.peak_bytes`` counts it: of its processes the one with most, or all that train together.
+        0 where nothing could be seen."""
         self.now_bytes = 0
-        """Most that one of them uses now."""
+        """What it uses now."""
         self._lately_bytes = 0
 
     def start(self) -> None:
@@ -72,7 +77,8 @@ class Usage(Looks):
         self._saw(devices.used_bytes(self._budget))
 
     def _look_at_processes(self) -> None:
-        self._saw(max([0, *(self._segments.now(pid) - base for pid, base in self._bases.items())]))
+        sizes = {pid: max(0, self._segments.now(pid) - base) for pid, base in self._bases.items()}
+        self._saw(max([0, *sizes.values(), sum(sizes.get(pid, 0) for pid in self._stepping)]))
 
     def _saw(self, size: int) -> None:
         self.now_bytes = size
@@ -90,3 +96,4 @@ class Usage(Looks):
         for pid, base in list(bases.items()):  # what they fork is held to the same limit, each by itself
             bases |= {below: base for below in procfs.descendants(pid) if below not in bases}
         self._bases = bases
+        self._stepping = frozenset(int(told.stem) for told in self._processes.glob(f"*{STEPS}") if told.stem.isdecimal())

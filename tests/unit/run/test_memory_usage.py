@@ -16,6 +16,7 @@ from launcher.run import memory_usage
 from launcher.shared.orders import HELD
 from launcher.shared.sizes import MIB
 from launcher.trainers.suite import cpu_budget
+from tests.helpers.places import ROOT
 
 HOLDS = """
     import mmap, os, sys, time
@@ -71,6 +72,45 @@ def test_a_run_that_is_not_held_is_measured_above_its_trials_base(tmp_path: Path
 def test_the_peak_since_the_last_look_is_not_missed_between_looks(tmp_path: Path, program: Path) -> None:
     watch = watched(tmp_path, (sys.executable, str(program)), emulated=False)
     assert watch.lately() == watch.peak_bytes and watch.lately() < 64 * MIB
+
+
+RANK = """
+    import json, os, pathlib, time
+    from launcher.shared import procfs
+    held = pathlib.Path(os.environ["HELD"])
+    held.mkdir(exist_ok=True)
+    (held / f"{os.getpid()}.part").write_text(json.dumps({"base_bytes": procfs.data_bytes()}))
+    (held / f"{os.getpid()}.part").rename(held / f"{os.getpid()}.json")
+    if os.environ["STEPS"] == "yes":
+        (held / f"{os.getpid()}.steps").write_text(json.dumps({"steps": [1]}))
+    mine = b"x" * 2**26
+    while not pathlib.Path(os.environ["SEEN"]).exists():
+        time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize(("steps", "together"), [("yes", 2), ("no", 1)], ids=["ranks", "workers"])
+def test_processes_that_train_together_are_added_up_as_in_their_trial(tmp_path: Path, steps: str, together: int) -> None:
+    (tmp_path / "rank.py").write_text(textwrap.dedent(RANK))
+    both = "import subprocess, sys; ranks = [subprocess.Popen(sys.argv[1:]) for _ in range(2)]; sys.exit(sum(one.wait() for one in ranks))"
+    held, seen = tmp_path / "held", tmp_path / "seen"
+    env = {"HELD": str(held), "STEPS": steps, "SEEN": str(seen), "PYTHONPATH": str(ROOT), "MALLOC_MMAP_THRESHOLD_": "65536"}
+    argv = (sys.executable, "-c", both, sys.executable, str(tmp_path / "rank.py"))
+    child = process.start(argv, env=env, stdout=tmp_path / "out", stderr=tmp_path / "err")
+    watch = memory_usage.Usage(child.pid, replace(cpu_budget(512 * MIB), emulated=True), held, base_bytes=0)
+    watch.start()
+    told = [0.0]
+
+    def each_poll() -> None:
+        """Both are there, and were looked for since."""
+        told[0] = told[0] or (time.monotonic() if len(list(held.glob("*.json"))) == 2 else 0.0)
+        if told[0] and time.monotonic() > told[0] + 4 * memory_usage.JOIN_PERIOD_S and watch.now_bytes > (64 * together - 1) * MIB:
+            seen.touch()
+
+    ending = process.wait(child, stderr=tmp_path / "err", each_poll=each_poll, timeout_s=120)
+    watch.stop()
+    assert ending.returncode == 0, ending.stderr_tail
+    assert 64 * together * MIB <= watch.peak_bytes < 66 * together * MIB
 
 
 def test_host_memory_is_that_of_the_process_and_of_all_that_it_started(tmp_path: Path) -> None:

@@ -1,0 +1,39 @@
+"""A script of two processes (torchrun) whose first rung does not fit: launched at a lower one, to its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import failed_above
+from tests.helpers.places import ROOT, SCRIPTS
+
+TORCHRUN = Path(sys.executable).with_name("torchrun")
+
+
+@pytest.mark.slow
+def test_two_ranks_are_launched_at_the_rung_that_fits_both_and_need_what_their_trial_showed(tmp_path: Path) -> None:
+    shutil.copy(SCRIPTS / "data_parallel.py", tmp_path)
+    asked = ("--batch-size", "320", "--epochs", "120", "--every", "40", "--validates", "all")
+    command = (str(TORCHRUN), "--nproc_per_node", "2", "data_parallel.py", *asked)
+    argv = (sys.executable, "-m", "launcher", "run", "--json", "device=cpu", "device.memory=72MiB", "--", *command)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=500)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert (said["rung"]["micro_batch"], said["accumulation"], said["effective_batch"]) == (160, 2, 640)
+    assert failed_above(said) == {"out_of_memory"}
+    assert "--batch-size 160" in said["command"] and "--accum 2" in said["command"]
+    record = json.loads((Path(said["run_dir"]) / "record.json").read_text(encoding="utf-8"))
+    assert record["attempts"][-1]["ended"] == "done" and len(record["attempts"]) == 1
+    memory = record["memory"]
+    assert 0.8 < memory["run_peak_bytes"] / memory["trial_peak_bytes"] < 1.2, "both ranks are added up, in the run as in its trial"
+    for rank in (0, 1):
+        assert f"rank {rank}: ended" in done.stderr
+    assert "not comparable because 2 processes train together" in done.stderr
