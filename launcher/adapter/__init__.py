@@ -7,6 +7,7 @@ subclass ``launcher.trainers.suite.AdapterSuite``. Other modules may move withou
 from launcher.adapter import checkpoint_files, log_line, progress
 from launcher.adapter.commands import Checkpoint, Command, TrialPlan, absolute, budgeted, copies, held_by
 from launcher.adapter.destination import destination_faults
+from launcher.adapter.dialect import Dialect
 from launcher.adapter.inputs import Inputs, package_folder
 from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import Progress
@@ -31,6 +32,7 @@ __all__ = [
     "Checkpoint",
     "Command",
     "DeviceRules",
+    "Dialect",
     "Doubt",
     "Fault",
     "Finding",

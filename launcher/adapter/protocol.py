@@ -17,6 +17,7 @@ from typing import Any, ClassVar, TypeVar
 
 from launcher.adapter import log_line
 from launcher.adapter.commands import Checkpoint, Command, TrialPlan
+from launcher.adapter.dialect import Dialect
 from launcher.adapter.inputs import Inputs
 from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import Progress
@@ -49,6 +50,8 @@ class Adapter(ABC):
     """True: the adapter takes any command, so it is asked only if no other adapter recognises it."""
     words: ClassVar[TrainerWords] = TrainerWords()
     """What the trainer's messages mean."""
+    dialects: ClassVar[tuple[Dialect, ...]] = ()
+    """How people say to the trainer what a lower rung changes; several for an adapter of many trainers."""
     recipe: Recipe
 
     def __init__(self, recipe: Recipe) -> None:

@@ -36,7 +36,7 @@ def logs(call: Call) -> Answer:
     name, trial = _asked(call)
     reader = Reader(find(name) if name else newest())
     run = reader.now()
-    said = _trial(run, trial) if trial is not None else _now(run)
+    said = _trial(run, trial) if trial is not None else latest(run)
     pages = _Pages(call.terminal.streams()[0])
     if said is not None:
         pages.show(said)
@@ -67,7 +67,7 @@ def _wrong(found: str, cure: str) -> Fault:
     return Fault(key="", where=COMMAND_LINE, found=found, cure=cure)
 
 
-def _now(run: Run) -> Said | None:
+def latest(run: Run) -> Said | None:
     """What is being said, or was last: by the full run's newest attempt, before it by the newest trial."""
     if "run_started" in run.events:
         files = run.folder.attempt(run.attempt)
@@ -102,7 +102,7 @@ def _followed(call: Call, reader: Reader, pages: _Pages, trial: int | None) -> S
     try:
         while call.terminal.is_heard:
             run = reader.now()  # first: what is read after a run's end is all that it has said
-            said = _trial(run, trial) if trial is not None else _now(run)
+            said = _trial(run, trial) if trial is not None else latest(run)
             if said is not None:
                 pages.show(said)
             if not run.at_work or (trial is not None and trial < run.tried):

@@ -1,14 +1,15 @@
 """THE list of verbs. The help, completion and what is said of an unknown verb come from it; nothing else knows them all.
 
 A new verb is one ``Verb`` here, and its function in the module that says what it is about: ``train`` (a recipe), ``run`` (a
-command), ``runs`` (a run's folder), ``library`` (recipes and kept fits) or ``doctor`` (this machine).
+command), ``runs`` (a run's folder), ``library`` (recipes and kept fits), ``explain`` (a log) or
+``doctor`` (this machine).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from launcher.cli import doctor, library, logs, plan, prune, run, runs, train
+from launcher.cli import doctor, explain, library, logs, plan, prune, run, runs, train
 from launcher.cli.call import Takes, Verb, single
 from launcher.cli.detach import DETACH
 from launcher.errors import BadInput, Fault, did_you_mean
@@ -137,6 +138,20 @@ VERBS: tuple[Verb, ...] = (
         takes=Takes.NOTHING,
         run=single(library.fits),
         flags=(library.FORGET,),
+    ),
+    Verb(
+        name="explain",
+        usage="LOG | - | RUN",
+        help="what a log's failure means, and what to change",
+        takes=Takes.FOLDER,
+        run=single(explain.explain),
+        more="Any PyTorch trainer's log, without a run folder: a file, - for standard input, or a run. It starts nothing. Where it can't "
+        "tell, it says so.",
+        examples=(
+            "autofit explain train.log",
+            "python train.py 2>&1 | tee train.log; autofit explain train.log",
+            "kubectl logs POD | autofit explain -",
+        ),
     ),
     Verb(
         name="doctor",

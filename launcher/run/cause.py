@@ -12,7 +12,7 @@ from launcher.shared.memory_failures import ECHO, MemoryFailure, maybe_memory, m
 from launcher.shared.report import Phase
 from launcher.shared.write_failures import FULL_DISK, READ_ONLY, TOO_LARGE, line_of, maybe_too_large
 
-_FRAME = re.compile(r'File "([^"]+)", line \d+, in (\S+)')
+FRAME = re.compile(r'File "([^"]+)", line \d+, in (\S+)')
 _TRACEBACK = "Traceback (most recent call last)"
 _CHAINED = ("another exception occurred:", "direct cause of the following exception:", "Original")
 _STARTER = re.compile(r"^(?:\w+\.)*(?:ChildFailedError|CalledProcessError|ProcessExitedException)\b", re.MULTILINE)
@@ -111,7 +111,7 @@ def _of_crash(end: RunEnd) -> str:
     progress.
     """
     started = _STARTER.search(_chains(end.words)[-1]) is not None
-    said = _from_error(last_chain(end.words))[0][:400] if started else _last_line(end.words)
+    said = from_error(last_chain(end.words))[0][:400] if started else _last_line(end.words)
     if said and _TRACEBACK in end.words:
         return said
     number = _signal_of(end)
@@ -187,7 +187,7 @@ def _signal_of(end: RunEnd) -> signal.Signals | None:
 
 def phase_of(words: str) -> str:
     """The phase of the last traceback, by the names of its functions, innermost first; training if none of them tells."""
-    frames = _FRAME.findall(last_chain(words))
+    frames = FRAME.findall(last_chain(words))
     named = [frozenset(re.split(r"[_.\W]+", name.lower())) for _, name in frames]
     for parts in reversed(named):
         if parts & _VALIDATES and not parts & _TRAINS:
@@ -203,8 +203,8 @@ def last_chain(words: str) -> str:
     chains = _chains(words)
     if not _STARTER.search(chains[-1]) or _CHILD.search(chains[-1]):
         return chains[-1]
-    own = next((chain for chain in reversed(chains[:-1]) if not ECHO.search(_from_error(chain)[0])), None)
-    return own if own is not None and len(_from_error(own)) <= LAST_LINES else chains[-1]
+    own = next((chain for chain in reversed(chains[:-1]) if not ECHO.search(from_error(chain)[0])), None)
+    return own if own is not None and len(from_error(own)) <= LAST_LINES else chains[-1]
 
 
 def _chains(words: str) -> list[str]:
@@ -219,10 +219,10 @@ def _chains(words: str) -> list[str]:
     return chains or [words]
 
 
-def _from_error(chain: str) -> list[str]:
+def from_error(chain: str) -> list[str]:
     """The lines of a traceback from its error on."""
     lines = [_RANK.sub("", line) for line in chain.splitlines()]
-    frames = [number for number, line in enumerate(lines) if _FRAME.search(line)]
+    frames = [number for number, line in enumerate(lines) if FRAME.search(line)]
     below = lines[frames[-1] + 1 if frames else 0 :]
     return below[next((number for number, line in enumerate(below) if line and not line[0].isspace()), 0) :] or [""]
 

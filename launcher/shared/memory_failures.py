@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -39,7 +39,7 @@ _SIGNATURES: tuple[tuple[Source, re.Pattern[str]], ...] = tuple(
         ("workers", r"insufficient shared memory \(shm\)"),
         ("workers", r"unable to (allocate|open) shared memory"),
         ("pinned", r"pin(ned)?[ _]memory.*(CUDA( driver)? error: out of memory|cudaErrorMemoryAllocation)"),
-        ("pinned", r"cudaHostAlloc|cudaHostRegister|CUDA host alloc"),
+        ("pinned", r"cudaHostAlloc|cudaHostRegister|CUDA host alloc|allocate pinned host memory|failed to alloc \d+ bytes on host"),
         ("allocator", r"(CUDA|HIP|XPU) out of memory"),
         ("allocator", r"MPS backend out of memory"),
         ("allocator", r"would exceed allowed memory"),
@@ -66,7 +66,7 @@ _OF_A_CARD = re.compile(r"\b(CUDA|HIP|XPU|MPS)\b|\bcuda|\bCU(BLAS|SOLVER|SPARSE|
 _MAYBE = re.compile(
     r"could not (create|execute) a (primitive|memory)"  # oneDNN, seen under RLIMIT_DATA
     r"|unable to find an engine to execute this computation|No valid execution plans built"
-    r"|CUDNN_STATUS_(INTERNAL_ERROR|NOT_SUPPORTED|EXECUTION_FAILED)"
+    r"|CUDNN_STATUS_(NOT_INITIALIZED|INTERNAL_ERROR|NOT_SUPPORTED|EXECUTION_FAILED)"
     r"|CUBLAS_STATUS_(NOT_INITIALIZED|INTERNAL_ERROR|EXECUTION_FAILED)"
     r"|CUFFT_INTERNAL_ERROR"  # torch.stft on a full card: pytorch#119420
     r"|CUDA driver error: device not ready"  # mapping memory, on WSL: microsoft/WSL#41176, or an old driver's fault: pytorch#192330
@@ -84,7 +84,7 @@ _ASKED = (
     (re.compile(r"Tried to allocate ([\d.]+) ([KMGT]?i?B)"), None),
     (re.compile(r"you tried to allocate (\d+) bytes"), 1),
     (re.compile(r"(?:Failed to allocate|memory allocation of|Out of memory allocating) (\d+) bytes"), 1),
-    (re.compile(r"alloc of size (\d+) failed"), 1),
+    (re.compile(r"alloc of size (\d+) failed|failed to alloc (\d+) bytes|pinned host memory of size: (\d+)"), 1),
     (re.compile(r"Unable to allocate ([\d.]+) ([KMGT]?i?B)"), None),
     (re.compile(r"Requested size: ([\d.]+) ([KMGT]?i?B)"), None),
 )
@@ -94,18 +94,40 @@ def memory_failure(text: str, *, types: Iterable[str] = (), last: bool = False) 
     """The memory failure that ``text`` (a whole exception chain, or all of stderr) speaks of, or None.
 
     Of several the most particular counts; with ``last`` the last one in the text: what ended a run, not what it got over.
+    Source that stands in a traceback says nothing.
     """
-    lines = text.splitlines()
+    lines = spoken(text.splitlines())
     if last and (found := memory_failures(lines)):
-        return found[-1]
+        return _pinned(found[-1], text)
     for source, pattern in _SIGNATURES:
         for line in lines:
             if pattern.search(line) and not _NOT_MEMORY.search(line):
-                return MemoryFailure(source=source, line=line.strip()[:500], asked_bytes=_asked_bytes(line))
+                return _pinned(MemoryFailure(source=source, line=line.strip()[:500], asked_bytes=asked_bytes(line)), text)
     if _OOM_CLASSES & {name.rsplit(".", 1)[-1] for name in types}:
         first = text.strip().splitlines()[0] if text.strip() else "MemoryError"
-        return MemoryFailure(source="host", line=first[:500], asked_bytes=_asked_bytes(text))
+        return MemoryFailure(source="host", line=first[:500], asked_bytes=asked_bytes(text))
     return None
+
+
+def _pinned(failure: MemoryFailure, text: str) -> MemoryFailure:
+    """In the thread that pins a loader's batches the driver means host memory."""
+    return replace(failure, source="pinned") if failure.source == "driver" and _PINNING.search(text) else failure
+
+
+_PINNING = re.compile(r"Caught \w+ in pin memory thread")
+_FRAME = re.compile(r"""^(?:\[rank\d+\]: ?)?\s*File "[^"]*", line \d+""")
+_WITHIN = re.compile(r"^(?:\[rank\d+\]: )?+\s")
+
+
+def spoken(lines: Iterable[str]) -> list[str]:
+    """What a program said: the lines without the frames of tracebacks and the source that stands in them."""
+    kept, in_traceback = [], False
+    for line in lines:
+        frame = _FRAME.match(line) is not None
+        in_traceback = frame or (in_traceback and _WITHIN.match(line) is not None)
+        if not in_traceback:
+            kept.append(line)
+    return kept
 
 
 def memory_failures(lines: Iterable[str]) -> list[MemoryFailure]:
@@ -117,7 +139,7 @@ def memory_failures(lines: Iterable[str]) -> list[MemoryFailure]:
         source = next((source for source, pattern in _SIGNATURES if pattern.search(line)), None)
         if source is not None:
             said = line.strip()[:500]
-            found.setdefault(said, MemoryFailure(source=source, line=said, asked_bytes=_asked_bytes(line)))
+            found.setdefault(said, MemoryFailure(source=source, line=said, asked_bytes=asked_bytes(line)))
     return list(found.values())
 
 
@@ -143,9 +165,9 @@ def maybe_memory(text: str) -> str | None:
     return next((line.strip() for line in text.splitlines() if _MAYBE.search(line)), None)
 
 
-def _asked_bytes(text: str) -> int | None:
+def asked_bytes(text: str) -> int | None:
     for pattern, unit in _ASKED:
         if match := pattern.search(text):
             scale = unit if unit is not None else UNITS.get(match.group(2), 1)
-            return int(float(match.group(1)) * scale)
+            return int(float(next(filter(None, match.groups()))) * scale)
     return None

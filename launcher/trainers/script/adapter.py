@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from launcher.adapter import log_line, wheel_names
 from launcher.adapter.commands import Checkpoint, Command, TrialPlan, held_by
+from launcher.adapter.dialect import Dialect
 from launcher.adapter.inputs import Inputs
 from launcher.adapter.log_line import LogLine
 from launcher.adapter.progress import Progress
@@ -45,6 +46,7 @@ from launcher.trainers.script import (
     source_values,
     weight_files,
 )
+from launcher.trainers.script.dialects import DIALECTS
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.said import (
     accumulation_form,
@@ -87,6 +89,7 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
 
     name: ClassVar[str] = "script"
     general: ClassVar[bool] = True
+    dialects: ClassVar[tuple[Dialect, ...]] = DIALECTS
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass."),
         "segment": WheelSpec(

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 from launcher.adapter import log_line, progress, self_test
 from launcher.adapter.commands import Checkpoint, Command, TrialPlan, absolute, budgeted, copies
 from launcher.adapter.destination import destination_faults
+from launcher.adapter.dialect import Dialect
 from launcher.adapter.inputs import Inputs, package_folder
 from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import TRAIN, VALIDATE, Progress
@@ -37,6 +38,7 @@ from launcher.trainers.transformers import arguments as hf_arguments
 from launcher.trainers.transformers import checks, environment, resuming, tracing
 from launcher.trainers.transformers import data as hf_data
 from launcher.trainers.transformers import models as hf_models
+from launcher.trainers.transformers.dialect import DIALECT
 from launcher.trainers.transformers.native import hf_run
 
 TASKS = ("speech", "text")
@@ -56,6 +58,7 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
 
     name: ClassVar[str] = "transformers"
     words: ClassVar[TrainerWords] = TrainerWords(cures={"pinned": "Trainer pins unless dataloader_pin_memory=False"})
+    dialects: ClassVar[tuple[Dialect, ...]] = (DIALECT,)
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass; per_device_train_batch_size."),
         "label_length": WheelSpec(

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 from launcher.adapter import log_line, self_test
 from launcher.adapter.commands import Checkpoint, Command, TrialPlan, absolute, budgeted, copies
+from launcher.adapter.dialect import Dialect
 from launcher.adapter.inputs import Inputs
 from launcher.adapter.log_line import LogLine, TrainerWords
 from launcher.adapter.progress import TRAIN, VALIDATE, Progress
@@ -40,6 +41,7 @@ from launcher.trainers.ultralytics import data as yolo_data
 from launcher.trainers.ultralytics import labels as yolo_labels
 from launcher.trainers.ultralytics import models as yolo_models
 from launcher.trainers.ultralytics.checks import TASKS
+from launcher.trainers.ultralytics.dialect import DIALECT
 from launcher.trainers.ultralytics.starts import file_of, smaller, start_of, starts_alike, starts_from
 
 _CHECKED = ("8.4.190",)
@@ -72,6 +74,7 @@ class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
 
     name: ClassVar[str] = "ultralytics"
     words: ClassVar[TrainerWords] = WORDS
+    dialects: ClassVar[tuple[Dialect, ...]] = (DIALECT,)
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass; Ultralytics' batch on one GPU."),
         "image_size": WheelSpec(

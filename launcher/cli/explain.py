@@ -1,0 +1,112 @@
+"""The verb explain: what a log's failure means, and what to change in its trainer's own words. Launches nothing."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from launcher.cli.call import Answer, Call
+from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault
+
+if TYPE_CHECKING:
+    from launcher.explain.explanation import Explanation
+
+MOST_BYTES = 8 << 20
+"""Of a log its end is read: that is where it tells of its failure."""
+_STDIN = "-"
+_WIDTH = 11
+
+
+def explain(call: Call) -> Answer:
+    """A file, standard input, or a run; without a word the newest run."""
+    from launcher.explain import explanation
+
+    name, text, run = _read(call)
+    said = explanation.explain(text)
+    _show(call, said, name, run)
+    record = {**asdict(said), "source": name, **({"resume": f"autofit resume {shlex.quote(run)}"} if run else {})}
+    return Answer(status=ExitCode.DONE, record=record)
+
+
+def _read(call: Call) -> tuple[str, str, str]:
+    """(what was read, its text, the run's folder if it is one). Raises BadInput for what can't be read."""
+    if len(call.words) > 1 or any(word.startswith("-") and word != _STDIN for word in call.words):
+        found = f"autofit explain takes one log, not {' '.join(call.words)!r}"
+        raise BadInput([Fault(key="", where=COMMAND_LINE, found=found, cure="autofit explain train.log, - or RUN.")])
+    word = call.words[0] if call.words else ""
+    if word == _STDIN:
+        return "standard input", sys.stdin.buffer.read()[-MOST_BYTES:].decode("utf-8", "replace"), ""
+    if Path(word).is_file():
+        return word, _end(Path(word)), ""
+    return _of_run(word)
+
+
+def _of_run(word: str) -> tuple[str, str, str]:
+    from launcher.cli import logs
+    from launcher.history.runs import Reader, find, newest
+
+    folder = find(word) if word else newest()
+    said = logs.latest(Reader(folder).now())
+    if said is None:
+        raise BadInput(
+            [Fault(key="", where=str(folder), found="its trainer has said nothing yet", cure="Name a log file, or another run.")]
+        )
+    text = "\n".join(_end(path) for path in (said.stdout, said.stderr) if path.is_file())
+    return f"{said.name} of {folder}", text, str(folder)
+
+
+def _end(path: Path) -> str:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - MOST_BYTES))
+        return file.read().decode("utf-8", "replace")
+
+
+def _show(call: Call, said: Explanation, name: str, run: str) -> None:
+    from launcher.explain.part import WORDS
+
+    rows = [
+        ("what", said.headline),
+        ("it says", f"{said.line}{f' (line {said.number} of {name})' if said.number else ''}" if said.line else ""),
+        ("where", WORDS[said.phase] if said.memory is not False else ""),
+        ("how much", _sizes(said)),
+        ("likely" if said.memory is not False else "it means", said.likely),
+        ("trainer", said.trainer),
+        *(("change" if number == 1 else "", f"{number}. {change}") for number, change in enumerate(said.changes, start=1)),
+        ("ladder", said.ladder),
+        ("autofit", _does(said, run)),
+        *(("unknown" if number == 0 else "", sentence) for number, sentence in enumerate(said.unknown)),
+    ]
+    for label, words in rows:
+        if words:
+            call.terminal.labelled(label, words, width=_WIDTH)
+
+
+def _does(said: Explanation, run: str) -> str:
+    if run and said.command:
+        return f"autofit resume {shlex.quote(run)}"
+    return said.command
+
+
+def _much(size: int | None) -> int | None:
+    """A few MiB of a card are always somebody's."""
+    return size if size and size >= 256 << 20 else None
+
+
+def _sizes(said: Explanation) -> str:
+    from launcher.shared.sizes import format_size
+
+    figures = said.figures
+    named = (
+        ("asked for {}", figures.asked),
+        ("{} free", figures.free),
+        ("{} in all", figures.total),
+        ("{} allowed", figures.allowed),
+        ("{} in live tensors", figures.allocated),
+        ("{} held by PyTorch", figures.reserved),
+        ("{} held by this process", figures.ours),
+        ("{} by others, or CUDA's own" if figures.ours is None else "{} by others", _much(figures.others)),
+    )
+    return ", ".join(words.format(format_size(size)) for words, size in named if size is not None)

@@ -1,0 +1,158 @@
+"""Puts the explanation of a log together: what failed, where, for want of how much, what to change, and what autofit would do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from launcher.adapter.dialect import Dialect
+from launcher.adapter.registry import adapters
+from launcher.explain import advice, errors, part, plain, trouble
+from launcher.explain.figures import CardFigures
+from launcher.explain.part import Part
+from launcher.explain.trouble import LogFailure, Trouble
+from launcher.ladder.rungs import divisors_down, sizes_down
+from launcher.shared.sizes import format_size
+
+_HEADLINES = {
+    Trouble.ALLOCATOR: "out of memory on the card: PyTorch's allocator could get no more",
+    Trouble.FRAGMENTATION: "out of memory on the card, by fragmentation: enough was held, in pieces too small",
+    Trouble.NEIGHBOURS: "out of memory on the card, which others hold",
+    Trouble.SPILLED: "memory spilled out of the card into the host's: nothing failed, but it crawls",
+    Trouble.DRIVER: "out of memory on the card, outside PyTorch's allocator: CUDA itself was refused",
+    Trouble.LIBRARY: "out of memory on the card, in a library of CUDA's",
+    Trouble.NCCL: "out of memory on the card, in NCCL",
+    Trouble.PINNED: "out of page-locked host memory, not of the card's",
+    Trouble.HOST: "out of host memory, not of the card's",
+    Trouble.KILLER: "killed for want of host memory, not of the card's",
+    Trouble.KILLED: "killed (SIGKILL); the log doesn't say by whom, so whether it was memory can't be told",
+    Trouble.SHM: "out of shared memory (/dev/shm), between the loader's workers and the training",
+    Trouble.WORKERS: "a loader's worker died; whether of memory can't be told",
+    Trouble.MAYBE: "a message that can mean a full card, and other things; which can't be told from the log",
+    Trouble.OTHER: "no want of memory",
+    Trouble.NOTHING: "I can't tell: no failure was found in it",
+}
+_COMMAND = re.compile(
+    r"^\s*(?:[\w.-]*[@:][^\s$#]*\s*[$#]|[$#%+>]|\(\S+\).*?[$#])?\s*"
+    r"((?:\w+=\S+ )*(?:yolo|accelerate launch|torchrun|deepspeed|trl|python3?(?: -u)?)\s+\S.*)$"
+)
+"""A command as it was typed, behind a shell's prompt or without."""
+_MOST_RUNGS = 6
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Explanation:
+    """What is said of a log."""
+
+    kind: Trouble
+    memory: bool | None
+    """Whether memory ran out; None: it can't be told."""
+    headline: str
+    line: str
+    """The log's own words."""
+    number: int
+    """Of that line, from 1; 0: there is none."""
+    phase: Part
+    figures: CardFigures
+    trainer: str
+    """Whose log it seems to be; empty: any PyTorch training's."""
+    likely: str
+    changes: tuple[str, ...]
+    ladder: str
+    command: str
+    unknown: tuple[str, ...]
+    """What can't be told."""
+
+
+def explain(text: str) -> Explanation:
+    """Explains a whole log."""
+    lines = plain.plain(text)
+    failure = trouble.find(lines)
+    dialect = _dialect(text)
+    number = next((at for at in range(len(lines), 0, -1) if failure.line and lines[at - 1].strip() == failure.line), 0)
+    where = part.find(failure.chain if failure.chain != "\n".join(lines) else "\n".join(lines), lines[: number or None])
+    if failure.kind.of_memory is False:
+        where = ""
+    walked, command = _ladder(failure, where, dialect, text), _command(failure, lines)
+    return Explanation(
+        kind=failure.kind,
+        memory=failure.kind.of_memory,
+        headline=_headline(failure),
+        line=failure.line,
+        number=number,
+        phase=where,
+        figures=failure.figures,
+        trainer=dialect.trainer if dialect.signs else "",
+        likely=advice.likely(failure, where) or (errors.meaning(failure.line) if failure.kind is Trouble.OTHER else ""),
+        changes=(*advice.changes(failure, where, dialect, _cures(dialect)), *advice.more_memory(failure)),
+        ladder=walked,
+        command=command,
+        unknown=tuple(_unknown(failure, where)),
+    )
+
+
+def _headline(failure: LogFailure) -> str:
+    went_on = "; the training got over it and went on" if failure.went_on and failure.kind is not Trouble.SPILLED else ""
+    return f"{_HEADLINES[failure.kind]}{went_on}"
+
+
+def _dialect(text: str) -> Dialect:
+    """Whose log it is: the first whose signs it holds; a general trainer's last."""
+    known = [one for adapter in sorted(adapters(), key=lambda one: one.general) for one in adapter.dialects]
+    return next((one for one in known if one.signs and one.speaks(text)), next(one for one in known if not one.signs))
+
+
+def _cures(dialect: Dialect) -> list[str]:
+    """What the adapter of that trainer says against running out of page-locked memory."""
+    return [cure for one in adapters() if dialect in one.dialects for source, cure in one.words.cures.items() if source == "pinned"]
+
+
+def _ladder(failure: LogFailure, where: Part, dialect: Dialect, text: str) -> str:
+    """The rungs that autofit would try, in words; empty where a lower rung is not what helps."""
+    if failure.kind not in (*advice.ON_CARD, Trouble.MAYBE):
+        return ""
+    batch, steps = dialect.setting("micro_batch", text), dialect.setting("accumulation", text) or 1
+    then = ["smaller inputs", "gradient checkpointing", "a smaller model"]
+    if size := dialect.setting("size", text):
+        then[0] = f"inputs of {', '.join(map(str, sizes_down(size, floor=min(320, size), grid=32, ratio=0.8)[1:4])) or 'that size'}"
+    rest = f"then {', then '.join(then)}"
+    if not batch or batch > 4096:
+        return f"the same effective batch in smaller micro-batches (half, with twice the accumulation; a quarter, ...), {rest}"
+    sizes = divisors_down(batch, of=batch * steps)
+    rungs = [f"{one} x {batch * steps // one}" for one in sizes]
+    shown = rungs if len(rungs) <= _MOST_RUNGS else [*rungs[: _MOST_RUNGS - 1], "...", rungs[-1]]
+    return f"micro-batch x accumulation {', '.join(shown)}; {rest}"
+
+
+def _command(failure: LogFailure, lines: Sequence[str]) -> str:
+    if failure.kind in (Trouble.OTHER, Trouble.NOTHING, Trouble.SHM, Trouble.WORKERS, Trouble.PINNED):
+        return ""
+    typed = next((match[1] for line in lines if (match := _COMMAND.match(line)) and re.search(r"train|\.py\b|sft|tune|fit", match[1])), "")
+    return f"autofit run -- {typed.strip() or 'YOUR COMMAND'}"
+
+
+def _unknown(failure: LogFailure, where: Part) -> list[str]:
+    """Sentences on what the log leaves open."""
+    figures, said = failure.figures, []
+    on_card = failure.kind in (Trouble.ALLOCATOR, Trouble.FRAGMENTATION, Trouble.NEIGHBOURS)
+    if figures.asked and figures.total and figures.asked > figures.total:
+        said.append(
+            f"One tensor of {format_size(figures.asked)} is more than the whole card has: a shape, a length or a batch is far too large."
+        )
+    elif on_card and figures.contradict and figures.free:
+        said.append(
+            f"It says that {format_size(figures.free)} were free, more than it asked for. Who else took the card just then, or which limit "
+            "stood before it (Windows' page file, MIG, a quota), the log doesn't say."
+        )
+    elif on_card and figures.asked is None:
+        said.append("How much was asked for, held and free stands not in the log.")
+    if failure.kind in (*advice.ON_CARD, Trouble.HOST) and not where:
+        said.append("In which part of the training it failed can't be told: the log has no traceback that shows it.")
+    if failure.kind is Trouble.MAYBE:
+        said.append(
+            "A trial with a smaller batch decides it: if that works, it was memory. nvidia-smi just before the failure shows it, too."
+        )
+    if failure.kind is Trouble.OTHER and not errors.meaning(failure.line):
+        said.append("What the error means isn't known here; nothing in the log speaks of memory.")
+    return said

@@ -1,0 +1,175 @@
+"""Finds which kind of failure a log tells of. Pure. What a line means is known by ``shared.memory_failures`` and ``run.cause``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from launcher.adapter import progress
+from launcher.explain.errors import meaning
+from launcher.explain.figures import CardFigures, read
+from launcher.explain.plain import said
+from launcher.run.cause import from_error, last_chain
+from launcher.shared.memory_failures import MemoryFailure, maybe_memory, memory_failure
+from launcher.shared.sizes import GIB, MIB
+
+
+class Trouble(StrEnum):
+    """What failed."""
+
+    ALLOCATOR = "allocator"  # PyTorch's allocator got no more of the card
+    FRAGMENTATION = "fragmentation"  # it held enough, in pieces that are too small
+    NEIGHBOURS = "neighbours"  # other processes hold the card's memory
+    SPILLED = "spilled"  # the driver had moved memory out of the card
+    DRIVER = "driver"  # CUDA itself, outside PyTorch's allocator
+    LIBRARY = "library"  # cuBLAS, cuDNN and their like
+    NCCL = "nccl"
+    PINNED = "pinned"  # page-locked host memory
+    HOST = "host"  # an allocation in host memory was refused
+    KILLER = "killer"  # the kernel, or who keeps to a limit, killed it for want of memory
+    KILLED = "killed"  # killed, and the log doesn't say why
+    SHM = "shm"  # /dev/shm
+    WORKERS = "workers"  # a loader's worker died
+    MAYBE = "maybe"  # a message that can mean memory, and other things
+    OTHER = "other"  # an error that is no want of memory
+    NOTHING = "nothing"  # no failure was found
+
+    @property
+    def of_memory(self) -> bool | None:
+        """None: it can't be told."""
+        if self in (Trouble.KILLED, Trouble.MAYBE, Trouble.WORKERS):
+            return None
+        return self not in (Trouble.OTHER, Trouble.NOTHING)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogFailure:
+    """What a log tells of its end."""
+
+    kind: Trouble
+    line: str = ""
+    """The line that says so."""
+    chain: str = ""
+    """The traceback that it stands in; the whole log if there is none."""
+    figures: CardFigures = field(default_factory=CardFigures)
+    went_on: bool = False
+    """The program got over it."""
+
+
+_KILLER = re.compile(
+    r"Out of memory: Kill(ed)? process|invoked oom-killer|oom-kill(er)? event|oom-kill:|Memory cgroup out of memory|oom_reaper: reaped"
+    r"|systemd-oomd\S*: Killed|OOMKilled|[Ee]xceeded (job |step )?memory limit|may have been killed by the cgroup"
+    r"|SIGKILL due to memory|Task was killed due to the node running low"
+)
+"""Words of the kernel, systemd, Slurm, Kubernetes, Ray and notebooks."""
+_KILLED = re.compile(
+    r"^(/\S+: line \d+:\s+\d+ |\[\d+\]\s+\+?\s*\d* ?)?Killed\b|exit (code|status):? (137|-9)\b|exitcode ?: ?-9\b|Signal 9 \(SIGKILL\)"
+    r"|Signals\.SIGKILL|return code ?=? ?-9|terminated with signal SIGKILL|killed by signal: Killed|exited with (code|status) 137"
+)
+_ADVICE = re.compile(
+    r"\b(if|in case|to avoid|to prevent|avoids?|prevents?|may|might|could|can|reduces?|risk of|likely|except)\b(?!.*Error: )"
+    r".*(out of memory|OOM)",
+    re.IGNORECASE,
+)
+"""Advice that speaks of memory, and no failure of it."""
+_ERROR = re.compile(
+    r"^(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)\b|^terminate called|Error:|^ERROR\b|\bCUDA error\b|^Segmentation|Bus error"
+)
+_CARD = re.compile(r"\b(?:CUDA:\d+ )?\(?(?:NVIDIA |Tesla |GeForce )[\w .-]+, (\d+)Mi?B\)")
+_TABLE = re.compile(r"^\s*\d+/\d+\s+([\d.]+)G\s")
+"""A card as Ultralytics prints it, and what its table says that PyTorch holds."""
+
+
+def find(lines: Sequence[str]) -> LogFailure:
+    """What the log tells of its end. ``lines``: plain ones."""
+    text = "\n".join(lines)
+    chain = last_chain(text)
+    spoken = [line for line in said(chain.splitlines()) if not _is_advice(line)]
+    failure = memory_failure("\n".join(spoken), last=True)
+    killer = _last(_KILLER, lines)
+    if killer and (failure is None or failure.source in ("host", "workers")):
+        return LogFailure(kind=Trouble.KILLER, line=killer, chain=chain)
+    if failure is not None:
+        return _of_memory(failure, spoken, chain, went_on=_went_on(text, failure.line))
+    if killed := _last(_KILLED, lines):
+        return LogFailure(kind=Trouble.KILLED, line=killed, chain=chain)
+    return _spilled(lines, chain) or _of_another_kind(chain, spoken)
+
+
+def _is_advice(line: str) -> bool:
+    return _ADVICE.search(line) is not None and "Tried to allocate" not in line
+
+
+def _of_memory(failure: MemoryFailure, spoken: Sequence[str], chain: str, *, went_on: bool) -> LogFailure:
+    at = next(number for number, line in enumerate(spoken) if line.strip().startswith(failure.line[:400]))
+    figures = read(spoken[at].strip(), " ".join(line.strip() for line in spoken[at + 1 : at + 6]))
+    around = " ".join(spoken[max(0, at - 3) : at + 6])
+    return LogFailure(kind=_kind(failure, figures, around), line=spoken[at].strip(), chain=chain, figures=figures, went_on=went_on)
+
+
+def _kind(failure: MemoryFailure, figures: CardFigures, around: str) -> Trouble:
+    if failure.source == "workers":
+        shared = re.search(r"Bus error|shared memory|\bshm\b", around)
+        return Trouble.SHM if shared else Trouble.KILLED if "signal: Killed" in failure.line else Trouble.WORKERS
+    if failure.source == "pinned":
+        return Trouble.PINNED
+    if failure.source == "host":
+        return Trouble.HOST
+    if failure.source == "driver":
+        if re.search(r"\bNCCL\b|\bnccl\w+\b|Failed to CUDA (calloc|malloc)", around):
+            return Trouble.NCCL
+        return Trouble.LIBRARY if re.search(r"_STATUS_|_ALLOC_FAILED", failure.line) else Trouble.DRIVER
+    return _of_allocator(figures)
+
+
+LEAST_NEIGHBOUR_BYTES = GIB
+"""What a process holds outside PyTorch's allocator by itself (context, libraries) is mostly less."""
+
+
+def _of_allocator(figures: CardFigures) -> Trouble:
+    held, total = figures.reserved, figures.total
+    if held is not None and total is not None and held > total:
+        return Trouble.SPILLED
+    asked, idle = figures.asked, figures.idle
+    if asked is not None and idle is not None and held and idle >= max(asked, held // 10, 32 * MIB):
+        return Trouble.FRAGMENTATION
+    least = max(LEAST_NEIGHBOUR_BYTES, (total or 0) // (2 if figures.ours is None else 4))  # a rest is also what isn't told of this process
+    if figures.others is not None and total and figures.others >= least and (figures.free or 0) < (asked or GIB):
+        return Trouble.NEIGHBOURS
+    return Trouble.ALLOCATOR
+
+
+def _went_on(text: str, line: str) -> bool:
+    """Whether training is told of after the line, without an error."""
+    after = text[text.rindex(line[:400]) :].splitlines()[1:]
+    return "Traceback" not in text and sum(progress.read(one) is not None for one in after) > 1
+
+
+def _spilled(lines: Sequence[str], chain: str) -> LogFailure | None:
+    """Ultralytics' table says that more is held than the card has: no failure, but slow."""
+    cards = [int(match[1]) for line in lines if (match := _CARD.search(line))]
+    rows = [(float(match[1]), line.strip()) for line in lines if (match := _TABLE.match(line))]
+    if not cards or not rows:
+        return None
+    most, row = max(rows)
+    if most * 1e9 <= max(cards) * MIB:
+        return None
+    return LogFailure(
+        kind=Trouble.SPILLED, line=row, chain=chain, went_on=True, figures=CardFigures(total=max(cards) * MIB, reserved=int(most * 1e9))
+    )
+
+
+def _of_another_kind(chain: str, spoken: Sequence[str]) -> LogFailure:
+    error = from_error(chain)[0].strip() if re.search(r'File "', chain) else ""
+    known = next((one.strip() for one in reversed(spoken) if _ERROR.search(one) or meaning(one)), error)
+    line = error if _ERROR.search(error) else known
+    doubtful = maybe_memory("\n".join(spoken)) or ""
+    if doubtful:
+        return LogFailure(kind=Trouble.MAYBE, line=doubtful, chain=chain)
+    return LogFailure(kind=Trouble.OTHER if line else Trouble.NOTHING, line=line, chain=chain)
+
+
+def _last(pattern: re.Pattern[str], lines: Sequence[str]) -> str:
+    return next((line.strip() for line in reversed(lines) if pattern.search(line.strip())), "")

@@ -1,0 +1,84 @@
+"""How people say to what a script trains with what a lower rung changes: DeepSpeed, Lightning, accelerate, YOLOv5, plain PyTorch."""
+
+from launcher.adapter import Dialect
+
+_PLAIN = Dialect(
+    trainer="PyTorch",
+    signs="",
+    changes={
+        "batch": "DataLoader(batch_size=) half as large, with optimizer.step() and zero_grad() after every second batch",
+        "precision": 'torch.autocast("cuda", dtype=torch.bfloat16) around the forward pass, if there is none',
+        "checkpointing": "torch.utils.checkpoint around the model's blocks (use_reentrant=False)",
+        "size": "smaller inputs: image size, sequence or segment length",
+        "optimizer": "an optimizer with less state: SGD, Adafactor, bitsandbytes' AdamW8bit",
+        "model": "a smaller model, or fewer trained weights (requires_grad_(False), LoRA)",
+        "offload": "optimizer states in host memory (FSDP's CPUOffload, DeepSpeed ZeRO)",
+        "eval_batch": "a smaller batch_size of the validation DataLoader, and torch.no_grad() around validation",
+        "eval_kept": "predictions kept as numbers or on the CPU (.item(), .detach().cpu()), not as tensors on the card",
+        "workers": "DataLoader(num_workers=) fewer (0: none)",
+        "cache": "a data set that reads samples as they are needed (np.memmap, a list of file names), not all at once",
+        "unpinned": "DataLoader(pin_memory=False)",
+    },
+    settings={
+        "micro_batch": r"--(?:train[-_])?batch[-_]?size[ =](\d+)",
+        "accumulation": r"--(?:grad\w*[-_])?accum\w*(?:[-_]steps)?[ =](\d+)",
+    },
+)
+_YOLOV5 = Dialect(
+    trainer="YOLOv5",
+    signs=r"YOLOv[3579] |yolov[3579][/\\]|models[/\\]yolov?\d|utils[/\\]loss\.py|--img(-size)? \d+.*--batch",
+    changes={
+        **_PLAIN.changes,
+        "batch": "--batch-size half as large: up to 64 it accumulates by itself, so the effective batch stays",
+        "size": "--img smaller (640 -> 512 needs about two thirds)",
+        "model": "a smaller model (--cfg yolov5m.yaml -> yolov5s.yaml), or --freeze 10",
+        "eval_batch": "--batch-size smaller: validation takes twice the training batch; --noval leaves it out until the end",
+        "workers": "--workers fewer (0: none)",
+        "cache": "no --cache, or --cache disk",
+    },
+    settings={"micro_batch": r"(?:--batch(?:-size)?[ =]|\bbatch_size=)(\d+)", "size": r"(?:--img(?:-size)?[ =]|\bimgsz=)(\d+)"},
+)
+_LIGHTNING = Dialect(
+    trainer="Lightning",
+    signs=r"pytorch_lightning|lightning[/\\](pytorch|fabric)|LightningModule|LOCAL_RANK: \d+ - CUDA_VISIBLE|GPU available: \w+.*used: ",
+    changes={
+        **_PLAIN.changes,
+        "batch": "batch_size of the DataLoader half as large with Trainer(accumulate_grad_batches=) twice as many",
+        "precision": 'Trainer(precision="bf16-mixed")',
+        "offload": 'Trainer(strategy="deepspeed_stage_2_offload")',
+        "eval_kept": "validation_step returns, and keeps in lists of self, numbers and not tensors on the card",
+    },
+    settings={**_PLAIN.settings, "accumulation": r"accumulate_grad_batches[ =:]+(\d+)"},
+)
+_ACCELERATE = Dialect(
+    trainer="accelerate",
+    signs=r"accelerate[/\\](accelerator|optimizer|utils|commands|data_loader)|\baccelerate launch\b|accelerator\.(backward|prepare)",
+    changes={
+        **_PLAIN.changes,
+        "batch": "batch_size of the DataLoader (--train_batch_size) half as large "
+        "with Accelerator(gradient_accumulation_steps=) twice as many",
+        "precision": 'Accelerator(mixed_precision="bf16"), or accelerate launch --mixed_precision bf16',
+        "checkpointing": "gradient checkpointing (model.gradient_checkpointing_enable(), --gradient_checkpointing)",
+        "optimizer": "an optimizer with less state (--use_8bit_adam, bitsandbytes' AdamW8bit, Adafactor)",
+    },
+    settings=_PLAIN.settings,
+)
+_DEEPSPEED = Dialect(
+    trainer="DeepSpeed",
+    signs=r"(?i)deepspeed",
+    changes={
+        **_PLAIN.changes,
+        "batch": "train_micro_batch_size_per_gpu half as large with gradient_accumulation_steps twice as many: train_batch_size stays",
+        "precision": '"bf16": {"enabled": true}',
+        "checkpointing": "activation checkpointing (the model's gradient_checkpointing_enable(), or DeepSpeed's activation_checkpointing)",
+        "optimizer": "zero_optimization.stage 2 or 3 (with several cards each keeps a part), smaller reduce_bucket_size",
+        "offload": "zero_optimization.offload_optimizer and, with stage 3, offload_param to the CPU",
+        "cache": "no offload to the CPU (offload_optimizer takes 12 bytes or more for each weight), pin_memory false",
+    },
+    settings={
+        "micro_batch": r"train_micro_batch_size_per_gpu[\"' =:.]+(\d+)",
+        "accumulation": r"gradient_accumulation_steps[\"' =:.]+(\d+)",
+    },
+)
+DIALECTS = (_DEEPSPEED, _LIGHTNING, _ACCELERATE, _YOLOV5, _PLAIN)
+"""The first whose signs a log holds counts."""

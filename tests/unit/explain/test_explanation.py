@@ -1,0 +1,97 @@
+"""Logs are explained as what they are: cases in tests/data/logs; held_out.yaml was written before the code, from other sources."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from launcher.cli.main import run
+from launcher.explain.explanation import explain
+from launcher.explain.trouble import Trouble
+from launcher.history.run_folder import RunFolder
+from launcher.run.attempt import Ended
+from launcher.run.cause import RunEnd, find
+from launcher.shared.sizes import parse_size
+from tests.helpers import run_folders
+from tests.helpers.places import ROOT
+
+LOGS = ROOT / "tests" / "data" / "logs"
+CASES = [case for name in ("explained", "held_out") for case in yaml.safe_load((LOGS / f"{name}.yaml").read_text(encoding="utf-8"))]
+PAGES = {"phase", "trainer"}
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_a_log_is_explained_as_what_it_is(case: dict[str, Any], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    said = explain(case["log"])
+    assert said.kind == case["kind"], said
+    for name in PAGES & case.keys():
+        assert getattr(said, name) == case[name], said
+    for name in {"asked", "free", "others"} & case.keys():
+        told = getattr(said.figures, name)
+        assert told is not None and abs(told - _bytes(case[name])) <= 1, said
+    if "best" in case:
+        assert said.changes[0].startswith(case["best"]), said.changes
+    if said.memory is not False:
+        assert said.line and said.line.strip() in case["log"].replace("\n│ ", " ") and (said.changes or said.kind is Trouble.MAYBE)
+    (tmp_path / "train.log").write_text(case["log"], encoding="utf-8")
+    assert run(["explain", str(tmp_path / "train.log")]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert case.get("says", "") in words, words
+
+
+def _bytes(size: Any) -> int:
+    text = str(size).replace(" bytes", "")
+    return int(text) if text.isdigit() else parse_size(text)
+
+
+def test_no_log_without_a_failure_of_memory_is_said_to_have_one() -> None:
+    claimed = {case["name"] for case in CASES if explain(case["log"]).memory is True}
+    assert claimed == {case["name"] for case in CASES if Trouble(case["kind"]).of_memory is True}
+
+
+def test_there_are_sixty_logs_of_seven_kinds_of_trainers_and_ten_that_were_held_out() -> None:
+    held = yaml.safe_load((LOGS / "held_out.yaml").read_text(encoding="utf-8"))
+    assert len(CASES) >= 60 and len(held) >= 10
+    trainers = {explain(case["log"]).trainer for case in CASES}
+    assert {"Ultralytics", "transformers", "Lightning", "accelerate", "DeepSpeed", "YOLOv5", ""} <= trainers
+
+
+def test_standard_input_and_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+    import sys
+
+    log = next(case["log"] for case in CASES if case.get("phase") == "optimizer")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(log.encode())))
+    assert run(["explain", "-", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (
+        record["kind"] == "allocator" and record["memory"] is True and record["figures"]["asked"] and record["source"] == "standard input"
+    )
+
+
+def test_a_log_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["explain", "gone.log"]) == 1
+    assert "gone.log" in capsys.readouterr().err
+    assert run(["explain", "a", "b"]) == 1
+
+
+def test_a_run_is_explained_by_what_its_trainer_said_last(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = RunFolder(run_folders.ended(tmp_path, "failed"))
+    log = next(case["log"] for case in CASES if case.get("trainer") == "Ultralytics" and case.get("phase") == "validation")
+    files = folder.attempt(1)
+    files.stderr.parent.mkdir(parents=True, exist_ok=True)
+    files.stdout.write_text("", encoding="utf-8")
+    files.stderr.write_text(log, encoding="utf-8")
+    assert run(["explain", str(folder.path)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "validation takes twice the training batch" in said and f"autofit resume {folder.path}" in said
+
+
+def test_source_in_a_traceback_is_no_failure_of_memory() -> None:
+    log = next(case["log"] for case in CASES if case["name"].startswith("source within"))
+    assert find(RunEnd(returncode=1, words=log)).ended is Ended.CRASHED
