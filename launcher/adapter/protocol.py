@@ -89,6 +89,10 @@ class Adapter(ABC):
         """
         return ()
 
+    def unit(self) -> str:
+        """What its batches are counted in, in the plural."""
+        return "samples"
+
     def notes(self) -> Sequence[str]:
         """Sentences that a user should read before the first trial (a model starts without pretrained weights, say)."""
         return ()

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from launcher.cli import outcome_view, prose, rungs_view
-from launcher.cli.rungs_view import size, words
+from launcher.cli.rungs_view import batch, size, words
 from launcher.engine.events import (
     CardTaken,
     Finished,
@@ -281,7 +281,8 @@ def _room(trial: Trial, budget: Budget) -> str:
 
 def _batch_of(job: Job) -> str:
     """What the ladder does to the effective batch, in words."""
-    effective, last = job.ladder.effective_batch, min(rung.effective_batch for rung in job.ladder.rungs)
+    unit, least = job.adapter.unit(), min(rung.effective_batch for rung in job.ladder.rungs)
+    effective, last = batch(job.ladder.effective_batch, unit), batch(least, unit)
     processes = f" ({job.ladder.asked.world_size} processes)" if job.ladder.asked.world_size > 1 else ""
     if last == effective:
         return f"the effective batch stays {effective}{processes} on all of them"

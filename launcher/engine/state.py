@@ -170,7 +170,7 @@ class Fit:
         if asked is None or steps.startswith("differs"):
             return None
         length = adapter.length() if adapter is not None else None
-        return course.due(course.shown(asked.report, asked.rung), batch=asked.effective_batch, length=length)
+        return course.due(course.shown(asked.report, asked.rung), batch=asked.effective_batch, length=length, unit=self.job.adapter.unit())
 
     def trial_of(self, rung_index: int) -> Trial | None:
         return next((one for one in reversed(self.trials) if one.rung.index == rung_index), None)
@@ -201,6 +201,7 @@ class Fit:
             effective_batch=chosen.effective_batch if chosen else None,
             effective_batch_seen=chosen.batch_seen if chosen else False,
             effective_batch_asked=job.ladder.effective_batch,
+            batch_unit=job.adapter.unit(),
             given_up={name: {"asked": asked, "used": used} for name, (asked, used) in job.ladder.given_up(rung).items()} if rung else None,
             trials=[one.record(same_training=self.certificate(one.rung).as_record()) for one in self.trials],
             attempts=[one.record(self._trial_peak, same_training=self.certificate(one.rung).as_record()) for one in self.attempts],

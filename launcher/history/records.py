@@ -233,6 +233,8 @@ class Record(_Part):
     effective_batch: int | None = None
     effective_batch_seen: bool = False
     effective_batch_asked: int | None = None
+    batch_unit: str = "samples"
+    """What batches are counted in: "tokens", where the training's own batches hold as many samples as make up so many of them."""
     given_up: dict[str, Any] | None = None
     """Wheel -> asked and used."""
     trials: list[TrialRecord] = []

@@ -59,7 +59,7 @@ from launcher.trainers.script.said import (
     told_accumulation,
 )
 from launcher.trainers.script.said_lengths import SaidLength
-from launcher.trainers.script.spelling import CALL, ITSELF, LIGHTNING, LOADER, NOMINAL, OUTSIDE, VALUE, Line, kind
+from launcher.trainers.script.spelling import CALL, ITSELF, LIGHTNING, LOADER, NOMINAL, OUTSIDE, PARTS, VALUE, Line, kind
 
 SHORT_STEPS = 4
 SHORT_PASSES = 2
@@ -82,6 +82,8 @@ class Variant:
     """As short as a twin."""
     points: bool = False
     """Evaluates as often as a twin."""
+    rows: bool = False
+    """A twin's micro-batch is a number of rows, whatever the unit."""
 
 
 class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
@@ -168,6 +170,13 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
             notes.append(
                 "the script's word for accumulation is not known, so the micro-batch stays as asked (trainer.args.spelled.accumulation)"
             )
+        if self._in_parts:
+            notes.append(
+                f"the batches that its sampler makes stay as they are, each an optimizer step; each is taken in parts, by its rows "
+                f"({self.args.spelled['micro_batch'].removeprefix(f'{PARTS}:')} is not turned)"
+            )
+            if self.args.points:
+                notes.append(f"what it counts in batches comes after that many parts, so earlier: {', '.join(self.args.points)}")
         if self.args.validation.none:
             notes.append("the recipe says that the script never validates: only training is proven")
         return notes
@@ -198,6 +207,8 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
 
     def _says(self, spelling: str) -> bool:
         form, name = kind(spelling)
+        if form == PARTS:
+            return self._says(name)
         if form == "config":
             return configs.last_with(self.args.config, name) is not None
         if form in (OUTSIDE, ITSELF, NOMINAL):
@@ -215,6 +226,8 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
         place that hid the micro-batch may have hidden an accumulation that wasn't seen."""
         other = {name: value for name, value in ran.items() if value != self._read(name)}
         if not {"micro_batch", "accumulation"}.intersection(other) <= self.unsaid():
+            return None
+        if other and self._in_parts:
             return None
         if "micro_batch" in other and "accumulation" not in ran and accumulation_form(self.args) not in ("", OUTSIDE):
             return None
@@ -248,10 +261,13 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
             for spelled, said in self.args.presets.get(wheel, {}).get(str(value), {}).items():
                 line.set(in_config(spelled), said)
             spelling = spelling_of(self.recipe, self.args, wheel)
-            if wheel == "micro_batch" and spelling is not None and (form := kind(spelling))[0] in (OUTSIDE, LOADER):
+            whole = value * values["accumulation"]
+            if wheel == "micro_batch" and self._in_parts and (variant.rows or whole == self.args.says[wheel]):
+                line.parts = str(whole) if variant.rows else "all"
+            elif wheel == "micro_batch" and spelling is not None and (form := kind(spelling))[0] in (OUTSIDE, LOADER):
                 line.split = (int(self.args.says[wheel]), value, form[1])
             elif spelling is not None:
-                line.set(spelling, value // own_accumulation(self.args) if spelling == OUTSIDE else value)
+                line.set(spelling.removeprefix(f"{PARTS}:"), value // own_accumulation(self.args) if spelling == OUTSIDE else value)
         for spelled, said in self._counted_out(rung, variant).items():
             line.set(spelled, said)
         return line
@@ -278,8 +294,8 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
     def _from_outside(self, line: Line, told: int, place: Path) -> dict[Path, str]:
         """The files that act in the script's processes; the line gets their variables. ``told``: micro-batches in an optimizer step."""
         files: dict[Path, str] = {}
-        if line.outside > 1 or line.split is not None:
-            variables, files = outside.placed(line.outside, split=line.split, place=place, env=line.env)
+        if line.outside > 1 or line.split is not None or line.parts:
+            variables, files = outside.placed(line.outside, split=line.split, parts=line.parts, place=place, env=line.env)
             line.env |= variables
         if self.args.update is not None and told > self._asked_accumulation:
             times = told / self._asked_accumulation
@@ -347,6 +363,7 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
             "micro_batch": rung.micro_batch,
             "validation": "none" if self.args.validation.none else "seek",
             "nominal": accumulation_form(self.args) == NOMINAL,
+            "parts": told if self._in_parts else None,
             "whole": rung.effective_batch // rung.world_size if accumulation_form(self.args) == ITSELF else None,
         }
         expects: dict[str, Value] = {"accumulation": told} if "accumulation" in self.args.spelled else {}
@@ -357,7 +374,7 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
         where the script decides, and at rung 0 where no word of the command says it: its own words are what is looked at then."""
         told, spelling, own = told_accumulation(self.args, rung), self.args.spelled.get("accumulation", ""), own_accumulation(self.args)
         as_it_stands = "accumulation" in self.unsaid() and self.args.says.get("accumulation") == told and not any(rung.position)
-        if accumulation_form(self.args) == ITSELF or "gradient_accumulation_steps" in spelling or as_it_stands:
+        if accumulation_form(self.args) == ITSELF or self._in_parts or "gradient_accumulation_steps" in spelling or as_it_stands:
             return told
         return own * min(told // own, MOST_ACCUMULATION)
 
@@ -376,6 +393,14 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
             part = next((part for part in (4, 2) if most % part == 0), 1)
             return [(most, whole // most), (most // part, whole // (most // part))] if part > 1 else []
         return Proves.small(self, chosen, asked)
+
+    @property
+    def _in_parts(self) -> bool:
+        """Its sampler makes batches of so many tokens (frames, seconds), each of which is taken in parts."""
+        return self.args.spelled.get("micro_batch", "").startswith(f"{PARTS}:")
+
+    def unit(self) -> str:
+        return self.args.unit
 
     @property
     def _asked_accumulation(self) -> int:
@@ -410,7 +435,9 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
         return [self._with(update="rows_divided"), *([outside_of_it] if outside_of_it is not None else [])]
 
     def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True, points: bool = False) -> Command:
-        line, files = self._placed(rung, place=folder / "native", run=folder / "run", variant=Variant(short=short, points=points))
+        line, files = self._placed(
+            rung, place=folder / "native", run=folder / "run", variant=Variant(short=short, points=points, rows=True)
+        )
         return Command(argv=tuple(line.words), env={**line.env, **_hidden_cards(budget)}, files=files)
 
     def counted(self) -> str:
@@ -432,11 +459,14 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
 
     def course_of(self) -> Recipe | None:
         """Every length in steps is taken to count micro-batches, and grows with them."""
+        if self._in_parts:  # a batch of few rows has fewer parts than the others
+            return None
         counts = [spelled for spelled in self.args.lengths if wheel_names.counts_steps(batches.name(spelled))]
         return self._with(counts=counts) if counts and not set(counts) & set(self.args.counts) else None
 
     def points_of(self) -> Recipe | None:
-        return self._with(counts=[*self.args.counts, *self.args.points]) if self.args.points else None
+        turned = self.args.points and not self._in_parts
+        return self._with(counts=[*self.args.counts, *self.args.points]) if turned else None
 
     def _with(self, **changed: Any) -> Recipe:
         rules = self.recipe.trainer

@@ -20,6 +20,8 @@ WHOLE = "whole_batch"
 """What a candidate means that says the batch of an optimizer step; no wheel."""
 
 
+BOUND = "batch_bound"
+"""What a candidate means that bounds a batch by its tokens or frames; no wheel by itself."""
 UNIT = "batch_unit"
 """What a candidate means that says what batches are counted in; no wheel."""
 _LENGTHS = ("sequence_length",)
@@ -74,7 +76,7 @@ def name(spelling: str) -> str:
     """The bare last name of a spelling: ``config:train.batch_size`` and ``--train.batch_size=`` have the same."""
     if spelling.startswith(f"{VALUE}:"):
         return next(iter(reversed(re.findall(r"\w+", spelling))), "")
-    bare = re.sub(r"^(not:)?(switch|config|config\+|env|call):", "", spelling).split("/")[0].rstrip("=")
+    bare = re.sub(r"^(parts:)?(not:)?(switch|config|config\+|env|call):", "", spelling).split("/")[0].rstrip("=")
     return re.split(r"[ .]", bare)[-1]
 
 

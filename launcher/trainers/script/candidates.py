@@ -52,6 +52,8 @@ def meaning(spelling: str) -> str | None:
     last = batches.name(spelling)
     if wheel_names.unit(last):
         return batches.UNIT
+    if wheel_names.by_tokens(last):
+        return batches.BOUND
     return batches.WHOLE if wheel_names.whole(last) else wheel_names.meaning(last)
 
 
@@ -114,8 +116,9 @@ def counts_otherwise(belief: Belief, unit: Belief) -> str:
     counted = f"counts {str(unit.value).removesuffix('s')}s and not samples" if unit.value is not True else "isn't what batches hold"
     said = f"{unit.spelling} {unit.value}, {unit.source}"
     return (
-        f"{belief.spelling} {belief.value} {counted} ({said}): they hold a varying number of samples, which "
-        "autofit can't keep at one effective batch. Count them in samples, where the script can, or launch it without autofit"
+        f"{belief.spelling} {belief.value} {counted} ({said}): they hold a varying number of samples, and what bounds them isn't known. "
+        "Count them in samples, where the script can, or say what bounds them: ask.micro_batch=600 trainer.args.unit=seconds "
+        "trainer.args.spelled.micro_batch=parts:WORD trainer.args.spelled.accumulation=outside trainer.args.says.micro_batch=600"
     )
 
 

@@ -14,7 +14,7 @@ from launcher.machine import devices
 from launcher.trainers.script import configs
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.said import in_config, spelling_of
-from launcher.trainers.script.spelling import ITSELF, LIGHTNING, LOADER, NOT, OUTSIDE, kind
+from launcher.trainers.script.spelling import ITSELF, LIGHTNING, LOADER, NOT, OUTSIDE, PARTS, kind
 
 
 def faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) -> list[Fault]:
@@ -78,6 +78,9 @@ def _spelling_faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) ->
             kind(text)
         except ValueError as error:
             faults.append(Fault(key=key, found=str(error), cure="For example --batch-size, or config:train.batch_size."))
+        if text.startswith(f"{PARTS}:") and not _taken_in_parts(key, args):
+            cure = f"Say trainer.args.spelled.accumulation=outside and trainer.args.says.micro_batch={recipe.ask.get('micro_batch')}, too."
+            faults.append(Fault(key=key, found="batches can only be taken in parts where their steps are held back", cure=cure))
         splits = key == "trainer.args.spelled.micro_batch" and text.partition(":")[0] in (OUTSIDE, LOADER)
         if splits and (not _can_be_split(args) or not isinstance(args.says.get("micro_batch"), int)):
             cure = "Say trainer.args.spelled.accumulation=outside too, and trainer.args.says.micro_batch=64: what stands in the source."
@@ -115,6 +118,12 @@ def _spelling_faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) ->
     return faults
 
 
+def _taken_in_parts(key: str, args: ScriptArgs) -> bool:
+    steps, says = args.spelled.get("accumulation", ""), args.says
+    held = key == "trainer.args.spelled.micro_batch" and steps == OUTSIDE and says.get("accumulation", 1) == 1
+    return held and isinstance(says.get("micro_batch"), int)
+
+
 def _can_be_split(args: ScriptArgs) -> bool:
     """Whether a step takes as many smaller micro-batches as make a whole one: its steps are held back, or its trainer accumulates."""
     return args.spelled.get("accumulation", "") in (OUTSIDE, LIGHTNING)
@@ -129,7 +138,7 @@ def _config_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
         f"trainer.args.presets.{wheel}.{name}.{text}": in_config(text)
         for wheel, presets in args.presets.items() for name, preset in presets.items() for text in preset
     }  # fmt: skip
-    bare = {place: text.removeprefix(NOT) for place, text in wanted.items()}
+    bare = {place: text.removeprefix(f"{PARTS}:").removeprefix(NOT) for place, text in wanted.items()}
     keys = {place: text.removeprefix("config:") for place, text in bare.items() if text.startswith("config:")}
     if not keys:
         return []

@@ -71,6 +71,11 @@ def _beside(line: Line) -> str:
     """What a person would have to write, and autofit does from outside."""
     if line.outside <= 1:
         return ""
+    if line.parts:
+        return (
+            f"# its sampler gives the rows of each batch in {line.outside} parts, and its loop steps after the last of them, each loss\n"
+            "# counted by the part's rows (or targets), as the run's native/accumulate does\n"
+        )
     return (
         f"# and its training loop steps after every {line.outside} batches, each loss divided by {line.outside}, and at the end of a pass\n"
         "# by what is left, as the run's native/accumulate does\n"

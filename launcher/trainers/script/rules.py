@@ -59,6 +59,8 @@ class ScriptArgs(Part):
     it."""
     says: dict[str, Any] = Field(default={})
     """Wheel -> the value that the command means as it stands. Where a rung has just that, the command's own words stay as they are."""
+    unit: str = "samples"
+    """What the micro-batch counts, in the plural: ``tokens``, where its spelling is ``parts:--max-tokens``."""
     presets: dict[str, dict[str, dict[str, Any]]] = Field(default={})
     """Wheel -> named value -> the settings it stands for: spelling (or dotted key of the config file) -> value."""
     set: dict[str, Any] = Field(default={})

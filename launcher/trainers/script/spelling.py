@@ -10,7 +10,8 @@ FORMS = (
     "--flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, config+:key, key= or ++key= (Hydra), SECTION.KEY (yacs), "
     "env:NAME, --option key= (key=value behind an option), not:SPELLING, call:field (of transformers' TrainingArguments or of "
     "Lightning's Trainer), value:train.py:CONFIG['batch'], "
-    "loader:train.py:31, outside (accumulation, and with it a micro_batch that stands in the source), itself, nominal:64 (accumulation)"
+    "loader:train.py:31, parts:SPELLING (batches by tokens), outside (accumulation, and with it a micro_batch that stands in the source), "
+    "itself, nominal:64 (accumulation)"
 )
 
 OUTSIDE = "outside"
@@ -41,6 +42,9 @@ LIGHTNING = f"{CALL}accumulate_grad_batches"
 VALUE = "value"
 """``value:train.py:CONFIG['batch']``: a plain value of the script's own, set as the script binds it."""
 
+PARTS = "parts"
+"""``parts:--max-tokens``: the word that bounds the batches which the script's sampler makes, each of which is taken in parts."""
+
 NOMINAL = "nominal"
 """``nominal:64``: the script accumulates by itself up to a batch of 64, and not above; what is beyond that is done from outside."""
 
@@ -64,6 +68,8 @@ class Line:
     split: tuple[int, int, str] | None = None
     """The batch in the script's source, the micro-batch that its loader gives instead, and that loader's place (``train.py:31``);
     no place: every loader of that batch that shuffles."""
+    parts: str = ""
+    """That the batches of the script's own sampler are taken in ``outside`` parts: all their rows, or so many."""
 
     def set(self, spelling: str, value: Any) -> None:
         """Says ``value`` in the words of ``spelling``; where the command says it already, in its last word of that name, which is the one
@@ -167,7 +173,7 @@ _PLUSES = ("", "+", "++")
 
 def kind(spelling: str) -> tuple[str, str]:
     """(form, name) of a spelling: flag, joined (--flag=), switch, config, env, call, loader, value, word (key=), behind (--option key=),
-    not, outside, itself or nominal.
+    not, parts, outside, itself or nominal.
 
     Raises ValueError for anything else.
     """
@@ -178,6 +184,9 @@ def kind(spelling: str) -> tuple[str, str]:
     if spelling.startswith(NOT):
         kind(spelling.removeprefix(NOT))
         return "not", spelling.removeprefix(NOT)
+    if spelling.startswith(f"{PARTS}:"):
+        kind(spelling.removeprefix(f"{PARTS}:"))
+        return PARTS, spelling.removeprefix(f"{PARTS}:")
     if re.fullmatch(r"-[\w-]+ \w[\w./@-]*=", spelling):
         return BEHIND, spelling[:-1]
     for prefix in ("switch", "config", "config+", "env", "call", LOADER, VALUE):

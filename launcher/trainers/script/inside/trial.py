@@ -8,8 +8,8 @@ proven by running the command plainly (``plainly``).
 
 Payload: ``argv`` (list of words), ``env`` (added), ``files`` (path -> text, written first), ``micro_batch`` (as asked),
 ``accumulation`` (micro-batches per optimizer step in the trial), ``validation`` ("seek" or "none"), ``whole`` (samples of a step that the
-script takes in parts by itself, else None), ``nominal`` (bool: it keeps a batch of its own). ``steps_in_all`` is added here where the whole
-training has fewer than are wanted.
+script takes in parts by itself, else None), ``nominal`` (bool: it keeps a batch of its own), ``parts`` (in which a
+batch of its own sampler is taken, else None). ``steps_in_all`` is added here where the whole training has fewer than are wanted.
 """
 
 from __future__ import annotations

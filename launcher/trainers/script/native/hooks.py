@@ -19,6 +19,8 @@ def install(outside: Outside) -> None:
 
     if outside.split is not None:
         _wrap(torch.utils.data.DataLoader, "__init__", lambda make: _split(make, outside, *outside.split))  # type: ignore[misc]
+    if outside.parts is not None:
+        outside.parts.install(torch)
     if outside.every == 1:
         return
     for patch in (_backward, _batch_norm, _zero_grad, _optimizers, _schedulers, _scaler, _clipping, _averaging, _loaders):

@@ -277,7 +277,8 @@ class ProbedPass:
 
     def _length(self) -> int:
         try:
-            return len(self._loader)
+            parts = self._session.parts_of(self._loader) if self.kind == "train" else 1
+            return len(self._loader) * (parts or 1)
         except TypeError:
             return ENDLESS
 
@@ -303,11 +304,17 @@ class ProbedPass:
         batches = worst.length(self._loader)
         if self.kind == "train" and samples and self._session.phase is Phase.TRAIN:
             recorder.measured(train_samples=samples)
-            if (whole := worst.of_a_pass(self._loader)) and not self._passes.told:
+            if (whole := self._of_a_pass(batches)) and not self._passes.told:
                 self._passes.told = True
                 recorder.fact(**{PASS_SAMPLES: whole})
         if self.kind == "eval" and batches and self._session.proven:
             recorder.measured(validation_batches_total=batches, **({"validation_samples": samples} if samples else {}))
+
+    def _of_a_pass(self, batches: int) -> int:
+        """Samples of a pass; where its sampler makes batches of so many tokens, as many of these as its batches may hold."""
+        session = self._session
+        parts = session.parts_of(self._loader)
+        return batches * parts * session.orders.payload["micro_batch"] if parts else worst.of_a_pass(self._loader)
 
     def _draw(self) -> Any:
         if self.kind == "train" and self._served:
@@ -338,7 +345,9 @@ class ProbedPass:
         if size is None:
             return
         if self.kind == "train":
-            if self._session.phase is Phase.TRAIN and not self._session.in_parts(size):
+            if self._session.phase is Phase.TRAIN and self._session.parts_of(self._loader):
+                observe_micro_batch(self._session, self._session.orders.payload["micro_batch"])
+            elif self._session.phase is Phase.TRAIN and not self._session.in_parts(size):
                 observe_micro_batch(self._session, size)
         elif self._session.proven:
             recorder.fact(validation_batch=size)

@@ -36,6 +36,7 @@ from .....shared.orders import Orders
 from .....shared.report import OWN_ACCUMULATION, Phase
 from .....worker import budget
 from .....worker.recorder import OverCap, Recorder
+from ...native.parts import own_batches
 from . import by_hand
 from .progress import StepsByOptimizer
 from .ranks import NO, YES, Ranks
@@ -365,6 +366,8 @@ class Session:
         """What the step was made of: as many batches as there were both data and backward passes for (a loss may have two of them)."""
         seen = self.forwards if self.parted else self.drawn or self.forwards
         count = self.backwards if self.passive or not seen else min(seen, self.backwards)
+        if (outside := accumulation_from_outside()) is not None and outside.parts is not None:
+            count = self.told  # it has seen to it that the step comes after a batch's last part
         self.drawn = self.forwards = self.backwards = 0
         self._short = count < self.told
         if self._short and (self.passive or self.at_the_end):
@@ -402,6 +405,11 @@ class Session:
         """Whether a batch of a loader's is a whole step's, of which the script was told to take parts."""
         self.parted = size == self.orders.payload.get("whole") != self.orders.payload.get("micro_batch")
         return self.parted
+
+    def parts_of(self, loader: Any) -> int:
+        """How many parts a loader's batches are taken in, where a sampler of the script's makes them and they are to be; else 0."""
+        parts = self.orders.payload.get("parts")
+        return int(parts) if parts and own_batches(loader) else 0
 
     def _after_step(self) -> None:
         if self.ranks is not None:

@@ -51,11 +51,12 @@ def first(loader: Any, session: Session, kind: str) -> Iterator[None]:
     if order is None or sampler is None:
         yield
         return
-    size = getattr(sampler, "batch_size", None) or getattr(loader, "batch_size", None) or 0
+    parts = session.parts_of(loader) if kind == "train" else 0
+    size = 0 if parts else getattr(sampler, "batch_size", None) or getattr(loader, "batch_size", None) or 0
     accumulation = max(session.orders.payload.get("accumulation", session.orders.accumulation), 1)
     wanted = max((session.wanted + 2) * accumulation, VARIETY_OF_LENGTHS)
     if not size:  # the sampler makes batches of its own, by tokens or by buckets
-        batches = _own_batches(sampler, session.sizes.get(id(loader.dataset), {}), wanted)
+        batches = _own_batches(sampler, session.sizes.get(id(loader.dataset), {}), wanted, parts or 1)
     else:
         session.turn += 1
         few = size if getattr(sampler, "drop_last", True) else min(size, FEW)  # a script that drops the last may know one size only
@@ -76,15 +77,16 @@ ESTIMATED = 3
 """A sampler that has more batches than so many times its length, and ``OWN_BATCHES`` more, has no end."""
 
 
-def _own_batches(sampler: Any, sizes: Mapping[int, int], wanted: int) -> list[list[int]]:
-    """The batches that a sampler makes itself, the largest between others of every size; none where it can't be asked twice."""
+def _own_batches(sampler: Any, sizes: Mapping[int, int], wanted: int, parts: int) -> list[list[int]]:
+    """The batches that a sampler makes itself, those whose ``parts`` are largest between others of every size; none where it can't be asked
+    twice."""
     if iter(sampler) is sampler:
         return []
     with _same_chance():
         found = [list(batch) for batch in itertools.islice(iter(sampler), OWN_BATCHES)]
     if not found or not all(isinstance(index, int) for batch in found for index in batch):
         return []
-    ranked = sorted(found, key=lambda batch: -len(batch) * max((sizes.get(index, 0) for index in batch), default=0))
+    ranked = sorted(found, key=lambda batch: -len(batch) // parts * max((sizes.get(index, 0) for index in batch), default=0))
     return [ranked[batch[0]] for batch in _with_all_held(_varied(range(len(ranked)), 1, wanted))]
 
 
