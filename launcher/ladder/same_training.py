@@ -93,6 +93,8 @@ def certificate(finding: Finding, first: Twin, others: Sequence[Twin]) -> SameTr
     else:
         last = max(others, key=lambda other: other.accumulation)
         steps, schedule, samples = _steps_line(first, last), _schedule_line(first, others), _samples_line(finding)
+    if finding.other_rows:
+        gradient, samples = (f"not comparable because {finding.other_rows}" if line == PROVEN else line for line in (gradient, samples))
     layouts = tuple(twin.layout for twin in (first, *others))
     return SameTraining(
         gradient=gradient, steps=steps, schedule=schedule, samples=samples, verdict=finding.kind.value, apart=finding.apart, layouts=layouts

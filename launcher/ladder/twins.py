@@ -101,6 +101,8 @@ class Twin:
     batch_norm: bool = False
     evaluations: int = 0
     """Passes over data that is never trained on."""
+    sharing: int = 0
+    """Workers that share a stream of rows, of the loader that trains; 0 where they don't."""
     mixed: bool = False
     """An order of a micro-batch's rows was drawn while it was trained on."""
     widened: bool = False
@@ -143,6 +145,8 @@ class Finding:
     rows_differ: bool = False
     later: bool = False
     """The first step is the same, and those after it aren't."""
+    other_rows: str = ""
+    """Why a step has other rows than the asked one's, though on the same rows they are the same."""
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -162,7 +166,20 @@ def compare(first: Twin, others: Sequence[Twin]) -> Finding:
                 return otherwise
     if found.kind is FindingKind.DIFFERENT and first.mixed:
         return _uncomparable("rows of a micro-batch are mixed in an order that is drawn (mixup), and a smaller one has fewer of them")
-    return found
+    return with_other_rows(found, _shared(first, others)) if first.sharing > 1 else found
+
+
+def with_other_rows(found: Finding, why: str) -> Finding:
+    """A finding of twins of the same rows, where those of a run's steps are others than the asked ones."""
+    return replace(found, other_rows=f"{why}; on the same rows it is the same") if found.kind is FindingKind.SAME else found
+
+
+def _shared(first: Twin, others: Sequence[Twin]) -> str:
+    last = max(others, key=lambda other: other.accumulation)
+    return (
+        f"{first.sharing} workers share a stream of rows and give whole batches in turn, so that a step at {last.layout} has rows of "
+        f"several workers and one at {first.layout} of one"
+    )
 
 
 def _uncomparable(why: str, **more: Any) -> Finding:

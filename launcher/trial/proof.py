@@ -17,7 +17,7 @@ from launcher.errors import BadInput
 from launcher.ladder import same_training
 from launcher.ladder.rungs import Rung
 from launcher.ladder.same_training import SameTraining
-from launcher.ladder.twins import Finding, FindingKind, Twin, compare, with_one_row
+from launcher.ladder.twins import Finding, FindingKind, Twin, compare, with_one_row, with_other_rows
 from launcher.trial.job import Job
 from launcher.trial.twins import OutOfTime, Twins
 
@@ -216,7 +216,7 @@ class _Proving:
             again = self._twins.run(adapter, layouts, rows=list(twins[0].indices), rows_of=twins[0].dataset)
             forced = compare(again[0], again[1:])
             if forced.kind is not FindingKind.UNCOMPARABLE:
-                twins, finding = again, forced
+                twins, finding = again, with_other_rows(forced, finding.why)
         if finding.kind is FindingKind.DIFFERENT and not finding.later:
             with contextlib.suppress(OutOfTime):  # why they differ isn't known then; that they do is
                 finding = self._with_why(finding, adapter, [layouts[0], layouts[-1]])

@@ -146,6 +146,7 @@ def read(folder: Path, *, micro_batch: int, accumulation: int) -> Twin:
         ragged=bool(said.get("ragged")),
         batch_norm=bool(said.get("batch_norm")),
         evaluations=sum(int(count) for number, count in said["passes"].items() if int(number) not in said["trained"]),
+        sharing=int(said.get("sharing", 0)),
         mixed=bool(said.get("mixed")),
         widened=bool(said.get("widened")),
         beside=float(said.get("beside", 0.0)),

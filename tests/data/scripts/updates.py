@@ -7,7 +7,7 @@ import argparse
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset, get_worker_info
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int, default=32)
@@ -47,6 +47,15 @@ class Prepares(nn.Module):
 prepares = torch.jit.script(Prepares()) if args.kind == "scripted" else None
 
 
+class Streamed(IterableDataset):
+    """Each worker gives every second row."""
+
+    def __iter__(self):
+        mine = get_worker_info()
+        at, of = (mine.id, mine.num_workers) if mine is not None else (0, 1)
+        return zip(inputs[at::of], labels[at::of], strict=True)
+
+
 def loss_of(batch: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     if args.kind == "noise":
         noise = torch.randn_like(batch)
@@ -77,6 +86,8 @@ if args.kind == "pass_of_steps":  # a pass is so many batches, of whatever size
 done = batches = 0
 for epoch in range(10**6 if args.steps else args.epochs):
     loader = DataLoader(TensorDataset(inputs, labels), args.batch_size, shuffle=True)
+    if args.kind == "streamed":
+        loader = DataLoader(Streamed(), args.batch_size, num_workers=2)
     for number, (batch, target) in enumerate(loader, start=1):
         loss = loss_of(batch, target)
         if args.kind == "anneals":  # a part of the loss that grows with every batch

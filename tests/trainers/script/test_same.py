@@ -95,6 +95,13 @@ def test_rows_that_are_mixed_in_a_drawn_order_are_told_as_not_proven(tmp_path: P
 
 
 @pytest.mark.slow
+def test_a_stream_that_workers_share_is_told_as_not_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch is of one worker's rows; as several micro-batches it is of several workers' rows, which no twin shows."""
+    found = proven(tmp_path, monkeypatch, "streamed")
+    assert "2 workers share a stream of rows" in found.same.samples and found.same.steps == PROVEN and not found.refused, found
+
+
+@pytest.mark.slow
 def test_a_learning_rate_that_hangs_on_the_batch_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = proven(tmp_path, monkeypatch, "rate")
     assert "the learning rate of step 1 is" in found.refused and found.same.schedule.startswith("differs by"), found

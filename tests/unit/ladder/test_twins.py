@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from launcher.ladder import same_training
+from launcher.ladder.same_training import PROVEN, certificate
 from launcher.ladder.twins import Finding, FindingKind, Twin, compare, with_one_row
 from tests.helpers.updates import twin
 
@@ -182,3 +183,14 @@ def test_a_step_that_ends_a_pass_early_is_held_against_the_first_twins_own() -> 
     other = twin(1, 4, apart=1e-7)
     other = replace(other, steps=tuple(replace(one, rows=rows) for one, rows in zip(other.steps, (4, 8, 10), strict=True)))
     assert compare(ragged, [other]).kind is FindingKind.SAME
+
+
+def test_a_stream_that_workers_share_makes_steps_of_other_rows_though_the_update_is_the_same() -> None:
+    shared = replace(first(), sharing=2)
+    found = compare(shared, [twin(1, 4, apart=1e-7)])
+    assert found.kind is FindingKind.SAME and "2 workers share a stream" in found.other_rows
+    said = certificate(found, shared, [twin(1, 4, apart=1e-7)])
+    assert (
+        said.gradient == said.samples and said.samples.endswith("on the same rows it is the same") and said.steps == said.schedule == PROVEN
+    )
+    assert certificate(compare(replace(first(), sharing=1), [twin(1, 4, apart=1e-7)]), first(), [twin(1, 4, apart=1e-7)]).proven

@@ -463,4 +463,7 @@ def test_other_rows_are_given_the_first_twins_indices(played: Callable[[Says], t
         return drawn if accumulation > 1 and "rows" not in told else made
 
     found, rounds = played(says)
-    assert rounds == ["4x1 1x4", "4x1 1x4 rows rows_of"] and found.same.proven
+    assert rounds == ["4x1 1x4", "4x1 1x4 rows rows_of"] and found.same.verdict == "same" and found.same.steps == "proven"
+    assert (
+        found.same.samples.startswith("not comparable because other rows are drawn at 1 x 4") and "on the same rows" in found.same.gradient
+    )

@@ -86,6 +86,8 @@ class Rows:
         """Those of whose batches a backward pass came."""
         self.ragged: frozenset[int] = frozenset()
         """Data sets whose passes end with a smaller optimizer step."""
+        self.sharing: dict[int, int] = {}
+        """Data set -> workers that share it, where it is a stream: each gives whole batches, in turn."""
         self._last: int | None = None
         self._repeated: dict[int, Any] = {}
         self._first, self._told_sites = First(told.against), False
@@ -155,6 +157,8 @@ class Rows:
         fetch._IterableDatasetFetcher.fetch = self._of_iterable(fetch._IterableDatasetFetcher.fetch)
 
     def _loader(self, loader: Any) -> None:
+        from torch.utils.data import IterableDataset
+
         made, length, begin, rows = loader.__init__, loader.__len__, loader.__iter__, self
 
         @functools.wraps(made)
@@ -164,8 +168,11 @@ class Rows:
             if len(args) > 4:  # num_workers and what comes after it
                 names = ("collate_fn", "pin_memory", "drop_last", "timeout", "worker_init_fn")
                 kwargs |= {name: value for name, value in zip(names, args[5:], strict=False) if name != "timeout"}
+            workers = kwargs.get("num_workers", args[4] if len(args) > 4 else 0)
             kwargs["num_workers"] = 0
             made(this, dataset, *args[:4], **kwargs)
+            if isinstance(dataset, IterableDataset):
+                rows.sharing[rows.number(dataset)] = workers
             rows.shorten(this)
 
         @functools.wraps(length)

@@ -258,6 +258,7 @@ class Updates:
             "trained": sorted(rows.trained), "rows": {str(one): rows.drawn[one] for one in sorted(rows.trained) if one in rows.drawn},
             "inputs": rows.inputs, "sites": rows.sites, "counts": rows.counts, "whole": rows.whole, "passes": rows.passes,
             "ragged": bool(rows.ragged & rows.trained), "mixed": self._rest.mixed,
+            "sharing": max((rows.sharing[one] for one in rows.trained if one in rows.sharing), default=0),
         }  # fmt: skip
         path = self._place / RESULT
         path.with_suffix(".new").write_text(json.dumps(said), encoding="utf-8")
