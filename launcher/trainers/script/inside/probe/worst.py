@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from .....worker import blas_threads
 from .session import VARIETY_OF_LENGTHS, Session
 
 SAMPLE_ITEMS = 2000
@@ -217,6 +218,11 @@ def _sizes(dataset: Any, indices: Sequence[int]) -> dict[int, int]:
 
 def _told_by_a_child(tell: Callable[[int], None]) -> str:
     """What a forked child writes into the pipe that ``tell`` is given, as far as it comes in time."""
+    with blas_threads.kept():
+        return _told(tell)
+
+
+def _told(tell: Callable[[int], None]) -> str:
     import torch
 
     reader, writer = os.pipe()
