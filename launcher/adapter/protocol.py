@@ -202,6 +202,10 @@ class Resumes:
         """
         raise NotImplementedError
 
+    def edited(self, *, since: float) -> Sequence[str]:
+        """What the person has changed of their own training since then (seconds since 1970), in sentences for them."""
+        return ()
+
     def workers(self) -> int | None:
         """Data loader workers as asked; None if unknown, or if ``with_workers`` can't change them."""
         return None

@@ -20,6 +20,7 @@ from launcher.engine.events import (
     Planned,
     Proven,
     Queued,
+    Resumed,
     Timed,
     TrialReported,
 )  # fmt: skip
@@ -75,6 +76,11 @@ class Display:
         self._labelled("record", str(job.folder.path))
         for note in (*job.budget.notes, *job.adapter.notes()):
             self._labelled("note", note, label_style="yellow")
+
+    @hear.register
+    def _resumed(self, event: Resumed) -> None:
+        for sentence in event.edited:
+            self._say(sentence, style="yellow")
 
     @hear.register
     def _kept_fits(self, event: KeptFits) -> None:

@@ -40,6 +40,8 @@ class Resumed(Event, name="resumed"):
 
     attempts: int
     trials: int
+    edited: tuple[str, ...] = ()
+    """What the person has changed of their training since the launch, in sentences."""
 
 
 class Planned(Event):

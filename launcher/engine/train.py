@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from launcher.adapter.protocol import resuming
 from launcher.adapter.registry import load_adapter
 from launcher.engine import attempts, fit, reuse
 from launcher.engine.events import Resumed
@@ -44,7 +45,7 @@ def go_on(launch: Resumable, *listeners: Listener, show: tuple[Shows, Shows]) ->
             result = _as_it_was(launch, listeners, until_the_end)
         tell_launched(launch.folder.path)
         reuse.resumed(result.job, result.digest)
-        result.job.tell(Resumed(attempts=len(result.attempts), trials=len(result.trials)))
+        result.job.tell(Resumed(attempts=len(result.attempts), trials=len(result.trials), edited=_edited(result.job)))
         with recorded(result):
             if result.chosen is None:
                 fit.walk(result)
@@ -82,6 +83,11 @@ def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: 
         result.chosen = next(one for one in reversed(result.trials) if one.rung.index == chosen)
         result.command = start.native_command(job, result.chosen.rung)
     return result
+
+
+def _edited(job: Job) -> tuple[str, ...]:
+    """What the person has changed of their training since the launch wrote its recipe down."""
+    return tuple(resuming(job.adapter).edited(since=(job.folder.path / "recipe.yaml").stat().st_mtime))
 
 
 OWN_FOLDER = ("trainer.args.save_dir", "trainer.args.output_dir")

@@ -21,6 +21,7 @@ from launcher.adapter.inputs import Inputs
 from launcher.adapter.log_line import LogLine
 from launcher.adapter.progress import Progress
 from launcher.adapter.protocol import Adapter, OwnWords, Proves, Resumes, Weights
+from launcher.adapter.python_source import files_of
 from launcher.adapter.recognised import Understood
 from launcher.adapter.tracing import Traceable, Tracing, Untraceable
 from launcher.config import recipe_files
@@ -37,6 +38,7 @@ from launcher.trainers.script import (
     checks,
     configs,
     edits,
+    lines,
     metrics,
     outside,
     recognise,
@@ -177,6 +179,7 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
             )
             if self.args.points:
                 notes.append(f"what it counts in batches comes after that many parts, so earlier: {', '.join(self.args.points)}")
+        notes.extend(self._moved())
         if self.args.validation.none:
             notes.append("the recipe says that the script never validates: only training is proven")
         return notes
@@ -265,7 +268,7 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
             if wheel == "micro_batch" and self._in_parts and (variant.rows or whole == self.args.says[wheel]):
                 line.parts = str(whole) if variant.rows else "all"
             elif wheel == "micro_batch" and spelling is not None and (form := kind(spelling))[0] in (OUTSIDE, LOADER):
-                line.split = (int(self.args.says[wheel]), value, form[1])
+                line.split = (int(self.args.says[wheel]), value, lines.now_at(form[1], self.args.lines, self.args.command))
             elif spelling is not None:
                 line.set(spelling.removeprefix(f"{PARTS}:"), value // own_accumulation(self.args) if spelling == OUTSIDE else value)
         for spelled, said in self._counted_out(rung, variant).items():
@@ -522,6 +525,22 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
     def _trainer_in_source(self) -> bool:
         """Hugging Face's Trainer has its settings in the source, and the recipe doesn't say how its script goes on."""
         return self.args.resume is None and self.args.spelled.get("micro_batch", "").startswith(CALL)
+
+    def edited(self, *, since: float) -> Sequence[str]:
+        script = recognise.script_of(self.args.command)[0]
+        files = [*(files_of(script) if script is not None else ()), *map(Path, self.args.config)]
+        newer = [str(path) for path in files if path.is_file() and path.stat().st_mtime > since]
+        said = [f"edited since the launch: {', '.join(newer)}. What runs is that, at the launch's rung"] if newer else []
+        return [*said, *self._moved()]
+
+    def _moved(self) -> Sequence[str]:
+        """Where lines of the source stand now that the recipe knows by their text."""
+        now = {place: lines.now_at(place, self.args.lines, self.args.command) for place in self.args.lines}
+        return [
+            f"the script was edited: what stood in {place} is found in {at} by its text"
+            for place, at in now.items()
+            if at not in ("", place)
+        ]
 
     def newest_checkpoint(self, *, folder: Path) -> Path | None:
         """The newest checkpoint the recipe's glob finds, or None."""

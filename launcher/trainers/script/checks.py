@@ -11,7 +11,7 @@ from launcher.adapter.commands import script_among
 from launcher.config.schema import Recipe
 from launcher.errors import Fault, did_you_mean
 from launcher.machine import devices
-from launcher.trainers.script import configs
+from launcher.trainers.script import configs, lines
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.said import in_config, spelling_of
 from launcher.trainers.script.spelling import ITSELF, LIGHTNING, LOADER, NOT, OUTSIDE, PARTS, kind
@@ -87,6 +87,11 @@ def _spelling_faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) ->
             faults.append(Fault(key=key, found="a micro-batch can only be split where its steps are held back", cure=cure))
         elif text in (OUTSIDE, ITSELF) and key != "trainer.args.spelled.accumulation" and not splits:
             faults.append(Fault(key=key, found=f"only accumulation can be {text}", cure="Give the script's own word for it."))
+    for place, text in args.lines.items():
+        if not lines.now_at(place, args.lines, args.command):
+            found = f"{text!r} isn't there once any more: the script was edited"
+            cure = "Launch the command anew (autofit run -- COMMAND), so that its loader is looked for again."
+            faults.append(Fault(key=f"trainer.args.lines.{place}", found=found, cure=cure))
     known = {*wheels, *recipe.ladder.wheels, "accumulation", "data"}
     for wheel in args.spelled.keys() - known:
         cure = f"{did_you_mean(wheel, known)}Known: {', '.join(sorted(known))}; a wheel of your own needs ladder.wheels.{wheel}.argument."

@@ -19,6 +19,7 @@ from launcher.trainers.script import (
     configs,
     families,
     hydra_groups,
+    lines,
     overrides,
     programs,
     said_lengths,
@@ -234,6 +235,8 @@ def _recipe(
     long = {name: dict(said[name]) for name in ("lengths", "points") if said[name] and order}
     config = said["config"]
     unit = {"unit": said["unit"]} if "unit" in said else {}
+    places = [kind(belief.spelling)[1] for belief in wheels.values() if kind(belief.spelling)[0] == LOADER]
+    known = {place: text for place in places if (text := lines.text_at(place, words))}
     named = {"config": config[0] if len(config) == 1 else list(config)} if config else {}
     remarks = () if "accumulation" in wheels else (f"accumulation: {unknown or 'not known, so the micro-batch is not turned'}",)
     return Understood(
@@ -243,12 +246,13 @@ def _recipe(
         doubts=tuple(doubts),
         groups=("trainer: script", "ladder: script"),
         ask={wheel: belief.value for wheel, belief in wheels.items()},
-        args={"command": list(words), **named, "spelled": spelled, "says": says, **unit, **long},
+        args={"command": list(words), **named, "spelled": spelled, "says": says, **unit, **({"lines": known} if known else {}), **long},
         ladder={"order": order or ["micro_batch"], **({"wheels": rules} if rules else {})},
         comments={
             **{f"ask.{wheel}": str(belief) for wheel, belief in wheels.items()},
             "trainer.args.config": "autofit passes changed copies",
             "trainer.args.says": "what the command means as it stands; nothing of it is said again",
+            "trainer.args.lines": "by which the loader is found where the script was edited",
             "trainer.args.lengths": "how long it trains, as it says it; made small where a rung is proven to be the same training",
             "trainer.args.points": "how often it evaluates and saves, as it says it; turned along where that counts micro-batches",
             "trainer.args.spelled": "wheel: how the script says it (docs/scripts.md has all the ways)",

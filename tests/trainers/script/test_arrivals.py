@@ -33,6 +33,12 @@ data = TensorDataset(torch.rand(64, 4))
 AT = HEAD.count("\n") + 1
 
 
+def recipe_of(found: Understood) -> Recipe:
+    trainer = {"adapter": "script", "args": dict(found.args)}
+    said = {"name": "mine", "ask": dict(found.ask), "trainer": trainer, "ladder": {"order": ["micro_batch"]}}
+    return Recipe.model_validate_json(json.dumps(said))
+
+
 def understood(source: str, *, value: str = "") -> Understood:
     Path("train.py").write_text(HEAD + source)
     found = recognise.understand([sys.executable, "train.py"], value=value)
@@ -147,10 +153,7 @@ def test_a_name_that_means_nothing_or_two_things_is_refused(name: str, found: st
 )
 def test_the_edit_by_hand_says_what_the_rung_sets(source: str, changed: set[str], more: str) -> None:
     found = understood(source)
-    trainer = {"adapter": "script", "args": dict(found.args)}
-    said = {"name": "mine", "ask": dict(found.ask), "trainer": trainer, "ladder": {"order": ["micro_batch"]}}
-    recipe = Recipe.model_validate_json(json.dumps(said))
-    adapter = ScriptAdapter(recipe)
+    adapter = ScriptAdapter(recipe_of(found))
     rung = next(one for one in build.ladder_of(adapter).rungs if one.micro_batch == 8 and one.accumulation == 2 * found.ask["accumulation"])
     lines = adapter.edit(rung).splitlines()
     added = [line[1:] for line in lines if line.startswith("+") and not line.startswith("+++")]
@@ -164,3 +167,28 @@ def test_a_script_that_steps_after_every_batch_keeps_what_it_works_out_of_its_ba
     Path("train.py").write_text(HEAD.replace("accumulation=1", f"accumulation={given}") + source)
     found = recognise.understand([sys.executable, "train.py"])
     assert found.args["spelled"] == {"micro_batch": "outside" if given == 1 else "value:train.py:B", "accumulation": spelled}
+
+
+def test_a_loader_is_found_by_the_text_of_its_line_when_the_script_was_edited() -> None:
+    found = understood("def make(size): return DataLoader(data, batch_size=size)\nval = make(8)\nmade = make(16)\ntrain(made)\n")
+    recipe = recipe_of(found)
+    line = f"train.py:{AT}"
+    assert recipe.trainer.args["lines"] == {line: "def make(size): return DataLoader(data, batch_size=size)"}
+
+    def now(source: str) -> tuple[str, str]:
+        """(the place where it is split, what is refused)"""
+        Path("train.py").write_text(source)
+        adapter = ScriptAdapter(recipe)
+        split = adapter.line(build.ladder_of(adapter).rungs[1], run=Path("run")).split
+        return split[2] if split is not None else "", " ".join(map(str, adapter.check()))
+
+    source = Path("train.py").read_text()
+    assert now(source) == (line, "")
+    place, refused = now(f"# a line more\n{source}")
+    assert (place, refused) == (f"train.py:{AT + 1}", "") and "was edited" in " ".join(ScriptAdapter(recipe).notes())
+    launched = Path("train.py").stat().st_mtime
+    assert f"found in train.py:{AT + 1} by its text" in ScriptAdapter(recipe).edited(since=launched)[0]
+    assert "edited since the launch: train.py" in ScriptAdapter(recipe).edited(since=launched - 1)[0]
+    assert (
+        "isn't there once any more: the script was edited" in now(source.replace("batch_size=size)", "batch_size=size, num_workers=1)"))[1]
+    )

@@ -22,6 +22,8 @@ def install(outside: Outside) -> None:
     if outside.parts is not None:
         outside.parts.install(torch)
     if outside.every == 1:
+        if outside.split is not None:
+            _split_at_all(outside, torch)
         return
     for patch in (_backward, _batch_norm, _zero_grad, _optimizers, _schedulers, _scaler, _clipping, _averaging, _loaders):
         patch(outside, torch)
@@ -81,6 +83,18 @@ def _backward(outside: Outside, torch: Any) -> None:
         outside.backward_done()
 
     torch.autograd.backward = scaled
+
+
+def _split_at_all(outside: Outside, torch: Any) -> None:
+    """Where a trainer accumulates, nothing else looks at what is trained on."""
+    backward = torch.autograd.backward
+
+    @functools.wraps(backward)
+    def looked(*args: Any, **kwargs: Any) -> None:
+        outside.refuse_unsplit(None)
+        backward(*args, **kwargs)
+
+    torch.autograd.backward = looked
 
 
 def _batch_norm(outside: Outside, torch: Any) -> None:
@@ -252,7 +266,7 @@ def _split(make: Callable[..., Any], outside: Outside, whole: int, part: int, pl
         given = said.arguments
         trains = is_made_at(place, sys._getframe(1)) if place else given.get("shuffle") or is_random(given.get("sampler"))
         if given.get("batch_size") == whole and trains:
-            given["batch_size"] = part
+            given["batch_size"], outside.has_split = part, True
             outside.note(f"the loader's batches of {whole} are split into micro-batches of {part}")
         make(*said.args, **said.kwargs)
 

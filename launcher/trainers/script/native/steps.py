@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .backward import reductions
-from .loaders import Pass, ToldLengths
+from .loaders import Pass, ToldLengths, samples
 from .notes import Notes, NotExact, refuse_trainers
 from .parts import Parts, PassInParts
 
@@ -41,7 +41,7 @@ class Outside(Notes):
         self.paused = False
         """Set while somebody else stands in for training: nothing is held, counted or checked."""
         self.lengths = ToldLengths(every if parts is None else 1, self.note)
-        self.batch_norm = self.in_backward = self.scaler_held = False
+        self.batch_norm = self.in_backward = self.scaler_held = self.has_split = False
         self.optimizers: weakref.WeakKeyDictionary[Any, Held] = weakref.WeakKeyDictionary()
         self.deferred: weakref.WeakKeyDictionary[Any, Callable[[], Any]] = weakref.WeakKeyDictionary()
         """Scheduler -> its last step in the middle of a group: done after it, where none came with the group's own step."""
@@ -130,10 +130,18 @@ class Outside(Notes):
         self._pass = one
         self._batch += 1
         self.micro_batches += 1
+        self.refuse_unsplit(one.loader)
         if one.never_parted:
             self.trouble("no batch sampler of the script's own makes its batches, so that they can't be taken in parts")
         if one.sizes_unknown:
             self.note("the loader makes batches of its own sizes: each counts as much as the others")
+
+    def refuse_unsplit(self, loader: Any) -> None:
+        """The loader that trains isn't the one that was to get smaller batches: its script was edited, or the line isn't its own."""
+        if self.split is None or (self.has_split and (loader is None or samples(loader) != self.split[0])):
+            return
+        where = f" in {self.split[2]}" if self.split[2] else ""
+        self.trouble(f"no loader with batches of {self.split[0]} that trains is made{where}: the script may have been edited since")
 
     def _say_loss(self, roots: Any) -> None:
         """Looks at how the loss of the first batches was computed; a sum over the batch can't be averaged by us."""

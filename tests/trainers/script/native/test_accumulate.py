@@ -39,7 +39,7 @@ for way in ways:
 """
 
 
-def run(folder: Path, *words: str, micro_batches: int = 1, split: tuple[int, int, str] | None = None) -> str:
+def run(folder: Path, *words: str, micro_batches: int = 1, split: tuple[int, int, str] | None = None, ends: int = 0) -> str:
     """What a Python process printed, with its optimizer steps held back until so many micro-batches are in."""
     env, files = outside.placed(micro_batches, split=split, place=folder, env={})
     for path, text in files.items():
@@ -49,7 +49,7 @@ def run(folder: Path, *words: str, micro_batches: int = 1, split: tuple[int, int
         [sys.executable, *words], cwd=folder, env={**os.environ, **(env if micro_batches > 1 else {})}, capture_output=True, text=True,
         check=False, timeout=500,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == ends, done.stderr[-3000:]
     return done.stdout + done.stderr
 
 
@@ -92,6 +92,13 @@ def test_a_batch_that_stands_in_the_source_is_split_and_the_weights_are_the_same
     large, small = (torch.load(tmp_path / name) for name in ("large.pt", "small.pt"))
     for name, weights in large.items():
         torch.testing.assert_close(small[name], weights, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("whole", "line"), [(64, 1), (64, 19), (32, 18)])  # no loader is made there, the validation's, another batch
+def test_a_loader_that_is_no_longer_where_it_was_is_refused(whole: int, line: int, tmp_path: Path) -> None:
+    script, place = str(SCRIPTS / "batch_in_source.py"), f"batch_in_source.py:{line}"
+    said = run(tmp_path, script, micro_batches=4, split=(whole, 16, place), ends=1)
+    assert f"no loader with batches of {whole} that trains is made in {place}" in said, said
 
 
 class RandomSampler:
