@@ -86,7 +86,12 @@ def _performed(call: Call) -> int:
 
 
 def _jobs(call: Call) -> Iterable[Task]:
-    """Raises BadInput for words that another verb would take, before this one looks at them."""
+    """Raises BadInput for words that another verb would take, before this one looks at them, and in a folder that is gone."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        found = "the folder that this shell stands in isn't there any more"
+        raise BadInput([Fault(key="", where="autofit", found=found, cure="Go to one that is (cd).")]) from None
     if wrong := astray.fault(call):
         raise BadInput([wrong])
     return verbs.named(call.verb).run(call)

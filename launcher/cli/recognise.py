@@ -28,6 +28,7 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     if not words:
         raise BadInput([Fault(key=PLACE, found="there is no command", cure="For example: autofit run -- python train.py --batch-size 64.")])
     _refuse_variables(words)
+    _refuse_unreadable(words)
     if (shell := shell_script.started(words)) is not None:
         return _in_shell(shell, value)
     installed = list(adapters())
@@ -73,6 +74,25 @@ def _refuse_variables(words: Sequence[str]) -> None:
         raise BadInput([Fault(key=PLACE, found=f"it begins with {said[0]}, a variable of the environment", cure=cure)])
 
 
+def _refuse_unreadable(words: Sequence[str]) -> None:
+    """Raises BadInput for words that are no text, and for a Python script that can't be started twice."""
+    for word in words:
+        if any("\ud800" <= letter <= "\udfff" for letter in word):
+            cure = "Name it otherwise, or set a locale of UTF-8 (LC_ALL=C.UTF-8)."
+            raise BadInput([Fault(key=PLACE, found=f"{word!a} holds bytes that are no text here", cure=cure)])
+    if _run_by_python(words) == "-":
+        cure = "Save it in a file: each trial starts it anew."
+        raise BadInput([Fault(key=PLACE, found="its Python script comes from standard input", cure=cure)])
+
+
+def _run_by_python(words: Sequence[str]) -> str:
+    """The first word behind ``python`` that is none of its options: a script, ``-m``, ``-c``, or ``-`` where there is none; else empty."""
+    at = next((at for at, word in enumerate(words) if Path(word).name.startswith("python")), None)
+    if at is None:
+        return ""
+    return next((word for word in words[at + 1 :] if not word.startswith("-") or word in ("-", "-c", "-m")), "-")
+
+
 def refuse_doubts(understood: Understood, *, overrides: Sequence[str]) -> None:
     """Raises BadInput where the batch is not known and ``overrides`` don't say it either: nothing could be tried."""
     doubts = [doubt for doubt in understood.doubts if doubt.wheel == "micro_batch"]
@@ -82,6 +102,10 @@ def refuse_doubts(understood: Understood, *, overrides: Sequence[str]) -> None:
     if shutil.which(program) is None:  # then nothing else is worth saying
         cure = "Begin with python, torchrun, or a program on PATH."
         raise BadInput([Fault(key=PLACE, found=f"there is no program {program!r} that can be started", cure=cure)])
+    script = Path(_run_by_python(understood.words))
+    if script.is_file() and not script.suffix:
+        cure = f"Link it, and name that: ln -s {shlex.quote(script.name)} {shlex.quote(f'{script}.py')}."
+        raise BadInput([Fault(key=PLACE, found=f"{script} isn't read as a Python script, since its name lacks .py", cure=cure)])
     cures = [f"{str(doubt).rstrip('.')}{'' if str(doubt).endswith('...') else '.'}" for doubt in doubts]
     raise BadInput([Fault(key=PLACE, found="it isn't clear what its settings mean", cure=cure) for cure in cures])
 

@@ -10,6 +10,7 @@ its session included.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import logging
@@ -183,11 +184,21 @@ def _tell_guardian(line: str) -> None:
 
 def _new_guardian() -> subprocess.Popen[bytes]:
     env = {key: value for key, value in os.environ.items() if key != HELD}
-    return subprocess.Popen(
+    guardian = subprocess.Popen(
         (sys.executable, "-I", str(ENTRY), "launcher.worker.guardian", TOKEN), stdin=subprocess.PIPE,  # -I: nothing of a person's path
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env=env, cwd="/", start_new_session=True,
     )  # fmt: skip
+    atexit.register(_dismiss, guardian)
+    return guardian
+
+
+def _dismiss(guardian: subprocess.Popen[bytes]) -> None:
+    """At this process's own end: one that is still running then is a warning of Python's (-W error, -X dev)."""
+    assert guardian.stdin is not None
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        guardian.stdin.close()
+        guardian.wait(timeout=1.0)
 
 
 def wait(

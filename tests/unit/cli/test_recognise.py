@@ -138,6 +138,28 @@ def test_a_script_that_is_no_python_is_told_so(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("python", "train"),
+            r"train isn't read as a Python script, since its name lacks \.py\. Link it, .*: ln -s train train\.py",
+        ),
+        (("python", "-"), r"its Python script comes from standard input. Save it in a file"),
+        (("python", "-u"), r"its Python script comes from standard input"),
+        (("python", "tr\udcff.py"), r"'tr\\udcff\.py' holds bytes that are no text here"),
+    ],
+)
+def test_a_script_that_can_not_be_read_by_its_name_is_told_so(
+    words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train").write_text("batch_size = 4\n")
+    with pytest.raises(BadInput, match=said):
+        recognise.refuse_doubts(recognise.understand(words), overrides=[])
+    recognise.refuse_doubts(recognise.understand(["python", "train"]), overrides=["ask.micro_batch=4"])
+
+
+@pytest.mark.parametrize(
     ("name", "wheel"),
     [
         ("--per_device_batch_size", "micro_batch"), ("--bs", "micro_batch"), ("samples_per_gpu", "micro_batch"), ("--bsz", "micro_batch"),

@@ -258,3 +258,16 @@ def test_a_second_signal_ends_a_child_at_once(tmp_path: Path) -> None:
 def test_a_command_that_takes_too_long_is_given_up() -> None:
     status, said = process.output_of(("sleep", "30"), timeout_s=0.2)
     assert status == 124 and "timed out" in said
+
+
+def test_a_launcher_that_ends_well_leaves_nothing_for_python_to_warn_of(tmp_path: Path) -> None:
+    code = """
+        import sys
+        from pathlib import Path
+        from launcher.machine import process
+        here = Path(sys.argv[1])
+        process.wait(process.start([sys.executable, "-c", ""], env={}, stdout=here / "out", stderr=here / "err"))
+    """
+    argv = (sys.executable, "-W", "always", "-c", textwrap.dedent(code), str(tmp_path))
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stderr == ""
