@@ -348,7 +348,7 @@ def with_one_row(different: Finding, first: Twin, other: Twin) -> Finding:
         why = f"its micro-batches are trained on differently, one after another ({different.apart or 0:.1%} apart): something counts them"
         return replace(different, why=why)
     if any(figures.length_first and figures.length <= APART * figures.length_first for figures, _ in held):
-        return _see_each_other(different)
+        return _see_each_other(different, alone=True)
     if all(figures.rest <= max(APART, rounding) for figures, rounding in held):
         why = (
             f"each micro-batch is averaged by itself, so that those with fewer targets, other weights or more padding count as much as the "
@@ -359,7 +359,13 @@ def with_one_row(different: Finding, first: Twin, other: Twin) -> Finding:
     return _see_each_other(different)
 
 
-def _see_each_other(different: Finding) -> Finding:
+def _see_each_other(different: Finding, *, alone: bool = False) -> Finding:
+    """``alone``: a row by itself has no gradient, which only a loss that looks at other rows explains."""
     apart = f"{different.apart or 0:.1%} apart"
     why = f"its rows see each other: the loss, or a layer, looks across the micro-batch (a contrastive loss does; {apart})"
+    if not alone:
+        why = (
+            "its rows see each other (a contrastive loss, a layer that looks across the micro-batch), or something that isn't divided by "
+            f"their number is done to each micro-batch (a penalty on the weights, a hook that clamps gradients; {apart})"
+        )
     return Finding(kind=FindingKind.ROWS_SEE, why=why, apart=different.apart)

@@ -50,7 +50,9 @@ def test_a_factor_has_its_direction() -> None:
 def test_one_row_repeated_tells_weights_from_rows_that_see_each_other(rest: float, length: float, kind: FindingKind) -> None:
     different = judged((4, 0.5, 0.8, 0.5))
     repeated = twin(1, 4, apart=1.0, factor=4.0, rest=rest, length=length)
-    assert with_one_row(different, first(), repeated).kind is kind
+    found = with_one_row(different, first(), repeated)
+    assert found.kind is kind
+    assert ("a penalty on the weights" in found.why) is (kind is FindingKind.ROWS_SEE and length > 0), "a row by itself had a gradient"
 
 
 @pytest.mark.parametrize("length", [0.0, math.nan])
