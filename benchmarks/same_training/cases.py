@@ -180,6 +180,8 @@ CASES: Sequence[Case] = (
     _other("clamped_by_hook", "gradients are clamped in every backward pass", same=False),
     _other("penalty_undivided", "a part of the loss isn't divided", same=False),
     _other("lookahead"),
+    _other("milestones", "the learning rate falls after 40 batches, and not in the first", same=False),
+    _other("clips_each", "gradients are clipped in every micro-batch", same=False),
     _other("stops_when_good", "it ends by the losses of its last batches", same=False),
 )  # fmt: skip
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from launcher.ladder.rungs import Ladder, Rung
-from launcher.ladder.twins import Finding, FindingKind, Twin, settings_apart
+from launcher.ladder.twins import Finding, FindingKind, Twin, rates_to_come, settings_apart
 
 BESIDE = 5e-2
 """Distance up to which what is kept of the weights is the same: the first twin's own distance to the weights is small, too."""
 PROVEN = "proven"
 ENDS = "at the end of each pass over the data"
+SCHEDULED = "not comparable because it isn't stepped with the optimizer: "
 GIVEN_UP = "differs by what is given up"
 """How a line begins of what a rung's lesser sizes, lengths or model make another training: the person let them be turned."""
 
@@ -138,6 +139,11 @@ def ends_otherwise(same: SameTraining) -> str:
     return next((line for line in (same.samples, same.steps) if line != PROVEN and ENDS in line), "")
 
 
+def scheduled_otherwise(same: SameTraining) -> str:
+    """Why learning rates of later steps may be others, as a certificate has it; empty where they aren't."""
+    return same.schedule.removeprefix(SCHEDULED) if same.schedule.startswith(SCHEDULED) else ""
+
+
 def evaluated_otherwise(first: Twin, other: Twin) -> str:
     """How two twins that came to their own ends, after as many optimizer steps, evaluated at other points; empty where they didn't."""
     if not (first.ended == other.ended == "exit" and first.updates == other.updates) or first.evaluations == other.evaluations:
@@ -170,6 +176,8 @@ def _schedule_line(first: Twin, others: Sequence[Twin]) -> str:
     found = next((one for other in others if (one := settings_apart(first, other)) is not None), None)
     if found is not None:
         return f"differs by {found.why}"
+    if later := next((why for other in others if (why := rates_to_come(first, other))), ""):
+        return f"{SCHEDULED}{later}"
     if min(twin.updates for twin in (first, *others)) < 2:
         return "not comparable because only one optimizer step was seen"
     return PROVEN

@@ -68,6 +68,8 @@ class Step:
     backwards: int
     settings: tuple[Mapping[str, float], ...]
     """Numbers of each parameter group, the learning rate above all."""
+    scheduled: tuple[int, ...] = ()
+    """How often each learning-rate schedule had been stepped."""
     passes: int = 0
     against: TwinFigures | None = None
     weights: str = ""
@@ -287,6 +289,22 @@ def _differing(first: Twin, other: Twin) -> Iterator[tuple[int, str, float, floa
         for key, value in one.items():
             if value != two.get(key) and not (math.isnan(value) and math.isnan(two.get(key, 0.0))):
                 yield number, key, value, two.get(key, math.nan)
+
+
+def rates_to_come(first: Twin, other: Twin) -> str:
+    """Why learning rates of later steps may be others, though those seen are the same: a schedule that is stepped more often, and hasn't
+    moved any yet."""
+    number = min(len(first.steps), len(other.steps))
+    if not number or len({(step.optimizer, str(step.settings)) for step in first.steps}) > len(first.optimizers):
+        return ""
+    asked, got = first.steps[number - 1].scheduled, other.steps[number - 1].scheduled
+    more = next(((a, b) for a, b in zip(asked, got, strict=False) if b > a + 1), None)
+    if more is None:
+        return ""
+    return (
+        f"a schedule had been stepped {more[1]} times by optimizer step {number} at {other.layout}, {more[0]} times at {first.layout}, and "
+        "no learning rate had moved yet"
+    )
 
 
 def _held(twin: Twin, step: int) -> list[tuple[TwinFigures, float]]:

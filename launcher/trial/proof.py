@@ -113,6 +113,8 @@ class _Proving:
                 if (put_right := self._cured(adapter, finding, layouts, refused)) is not None:
                     return put_right
             return Proof(same=same, refused=refused)
+        if (put_right := self._with_its_schedule(adapter, same, layouts)) is not None:
+            return put_right
         if finding.kind is FindingKind.SAME and twins[0].ragged:
             ended = self._to_the_end_of_a_pass(adapter, same, layouts, whole=twins[0].whole)
             if (put_right := self._with_the_end_of_a_pass(adapter, ended, layouts)) is not None:
@@ -189,6 +191,16 @@ class _Proving:
                 found = self._put_right(recipe, layouts, f"its training {otherwise}", anew=True)
                 if found is not None and not same_training.ends_otherwise(found.same):
                     return found
+        return None
+
+    def _with_its_schedule(self, adapter: Proves, same: SameTraining, layouts: Sequence[tuple[int, int]]) -> Proof | None:
+        """Accumulated from outside, where the script steps a schedule more often than its optimizer; otherwise it is told."""
+        otherwise, recipe = same_training.scheduled_otherwise(same), adapter.from_outside()
+        if not otherwise or recipe is None:
+            return None
+        with contextlib.suppress(OutOfTime, BadInput, OSError, ValueError):
+            found = self._put_right(recipe, layouts, otherwise, anew=True)
+            return found if found is not None and not same_training.scheduled_otherwise(found.same) else None
         return None
 
     def _put_right(self, recipe: Recipe, layouts: Sequence[tuple[int, int]], otherwise: str, *, anew: bool) -> Proof | None:

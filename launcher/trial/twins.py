@@ -166,4 +166,4 @@ def _step(said: Mapping[str, Any]) -> Step:
         key: said[key] for key in ("optimizer", "rows", "backwards", "passes", "weights", "epsilon", "strayed", "uneven") if key in said
     }
     against = TwinFigures(**said["against"]) if "against" in said else None
-    return Step(**known, settings=tuple(said["settings"]), against=against)
+    return Step(**known, settings=tuple(said["settings"]), scheduled=tuple(said.get("scheduled", ())), against=against)

@@ -28,8 +28,10 @@ def twin(
     mismatch: str = "",
     strayed: float = 0.0,
     uneven: float = 0.0,
+    scheduled: int = 1,
 ) -> Twin:
-    """A twin of so many steps; ``apart``: it is not the first. ``rows_each``: samples of a step, where they aren't as told."""
+    """A twin of so many steps; ``apart``: it is not the first. ``rows_each``: samples of a step, where they aren't as told. ``scheduled``:
+    how often its schedule is stepped for each step of its optimizer."""
     each, made = rows_each or micro_batch * accumulation, []
     for number in range(steps):
         figures = TwinFigures(
@@ -40,6 +42,7 @@ def twin(
         made.append(
             Step(
                 optimizer=0, rows=each * (number + 1), backwards=accumulation, settings=({"lr": rate},), passes=1,
+                scheduled=(number * scheduled,),
                 against=None if apart is None or number > 2 else figures,
                 weights=weights if number == 0 else "",
                 epsilon=epsilon if number == 0 else 0.0,

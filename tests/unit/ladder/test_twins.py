@@ -196,3 +196,13 @@ def test_a_stream_that_workers_share_makes_steps_of_other_rows_though_the_update
         said.gradient == said.samples and said.samples.endswith("on the same rows it is the same") and said.steps == said.schedule == PROVEN
     )
     assert certificate(compare(replace(first(), sharing=1), [twin(1, 4, apart=1e-7)]), first(), [twin(1, 4, apart=1e-7)]).proven
+
+
+def test_a_schedule_that_is_stepped_more_often_and_has_not_moved_yet_is_not_proven() -> None:
+    """A milestone after 100 batches, say: no twin comes as far."""
+    by_batches = [twin(1, 4, apart=1e-7, scheduled=4)]
+    said = certificate(compare(first(), by_batches), first(), by_batches)
+    assert "stepped 8 times by optimizer step 3 at 1 x 4, 2 times at 4 x 1" in said.schedule and said.gradient == PROVEN
+    moves = {"rates": (0.1, 0.2, 0.3)}
+    drawn_out = [twin(1, 4, apart=1e-7, scheduled=4, **moves)]  # type: ignore[arg-type]
+    assert certificate(compare(first(**moves), drawn_out), first(**moves), drawn_out).proven, "by the rates themselves"

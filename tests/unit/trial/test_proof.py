@@ -442,6 +442,18 @@ def test_batch_norm_and_the_end_of_a_pass_get_twins_of_their_own(played: Callabl
     assert found.same.gradient.startswith("differs by 0.2 in batch norm alone") and "at the end of each pass" in found.same.samples
 
 
+@pytest.mark.parametrize("helps", [True, False])
+def test_a_schedule_that_is_stepped_with_every_micro_batch_is_held_back_from_outside_or_told(
+    played: Callable[[Says], tuple[Proof, list[str]]], helps: bool
+) -> None:
+    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
+        return same_or_first(micro, accumulation, scheduled=1 if "spelled" in args and helps else accumulation)
+
+    found, _ = played(says)
+    assert not found.refused and found.anew is helps and found.same.cure == ({"spelled": "outside"} if helps else {}), found
+    assert found.same.proven is helps and "stepped 8 times by optimizer step 3" in (found.same.notes[0] if helps else found.same.schedule)
+
+
 @pytest.mark.parametrize(("helps", "anew"), [("update", True), ("spelled", True), ("nothing", False)])
 def test_the_end_of_a_pass_is_put_right_by_the_first_cure_that_is_proven(
     played: Callable[[Says], tuple[Proof, list[str]]], helps: str, anew: bool

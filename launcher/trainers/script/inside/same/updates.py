@@ -38,6 +38,7 @@ class Updates:
         self._told, self._place, self._rows, self._rest = told, place, rows, rest
         self._first = First(told.against)
         self._made: list[Any] = []
+        self._schedules: list[Any] = []
         self._clipped: dict[int, Any] = {}
         self._depth = self._calls = 0
         self.backwards = 0
@@ -61,14 +62,8 @@ class Updates:
         self._backward(torch)
         self._clipping(torch)
         self._model(torch)
-        made = optimizer.Optimizer.__init__
-
-        @functools.wraps(made)
-        def begun(this: Any, *args: Any, **kwargs: Any) -> None:
-            made(this, *args, **kwargs)
-            self._made.append(this)
-
-        optimizer.Optimizer.__init__ = begun
+        for kind, made in ((optimizer.Optimizer, self._made), (torch.optim.lr_scheduler.LRScheduler, self._schedules)):
+            kind.__init__ = _noted(kind.__init__, made)
         optimizer.register_optimizer_step_pre_hook(self._before)
         optimizer.register_optimizer_step_post_hook(self._after)
 
@@ -171,7 +166,8 @@ class Updates:
         count = self._counts.get(number, 0)
         step: dict[str, Any] = {
             "optimizer": number, "kind": type(optimizer).__name__, "rows": self._rows.seen, "backwards": self.backwards,
-            "settings": _settings(optimizer), "passes": sum(self._rows.passes.get(one, 0) for one in self._rows.trained),
+            "settings": _settings(optimizer), "scheduled": [getattr(one, "last_epoch", 0) for one in self._schedules],
+            "passes": sum(self._rows.passes.get(one, 0) for one in self._rows.trained),
         }  # fmt: skip
         if count < STEPS_HELD:
             gradients = [self._clipped.get(id(one), _values(one.grad)) for one in _parameters(optimizer)]
@@ -263,6 +259,15 @@ class Updates:
         path = self._place / RESULT
         path.with_suffix(".new").write_text(json.dumps(said), encoding="utf-8")
         path.with_suffix(".new").replace(path)
+
+
+def _noted(make: Callable[..., None], made: list[Any]) -> Callable[..., None]:
+    @functools.wraps(make)
+    def noted(this: Any, *args: Any, **kwargs: Any) -> None:
+        make(this, *args, **kwargs)
+        made.append(this)
+
+    return noted
 
 
 def _save(value: Any, path: Path) -> None:

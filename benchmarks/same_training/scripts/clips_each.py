@@ -1,0 +1,25 @@
+"""Gradients are clipped after every backward pass, where they are large."""
+
+import argparse
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--accum", type=int, default=1)
+p.add_argument("--epochs", type=int, default=2)
+args = p.parse_args()
+torch.manual_seed(0)
+loader = DataLoader(TensorDataset(torch.randn(48, 32), torch.randint(0, 5, (48,))), args.batch_size, shuffle=True)
+model = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 5))
+opt = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+for _ in range(args.epochs):
+    for i, (x, y) in enumerate(loader):
+        (nn.functional.cross_entropy(model(x), y) / args.accum).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.3)
+        if (i + 1) % args.accum == 0:
+            opt.step()
+            opt.zero_grad()
+torch.save(model.state_dict(), "model.pt")
