@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from .....worker.after_import import Hook
 from ...native.loaders import maker
-from . import marks
+from . import marks, off_the_card
 
 FOUND = "found.json"
 
@@ -46,6 +46,7 @@ class Arriving:
             self._made[id(this)] = {**_place(maker(sys._getframe(1))), "places": sorted(marks.places(batch_size))}
             self._kept.append(this)
             plain = int(batch_size) if isinstance(batch_size, marks.Marked) else batch_size
+            kwargs.pop("pin_memory", None)  # of which a card's context would come
             make(this, dataset, plain, *args, **kwargs)
 
         made.__wrapped__ = make  # type: ignore[attr-defined]
@@ -66,6 +67,7 @@ class Arriving:
             self._found()
 
     def _into_torch(self, torch: Any) -> None:
+        off_the_card.keep(torch)
         backward = torch.autograd.backward
 
         def first(*args: Any, **kwargs: Any) -> Any:
