@@ -71,6 +71,8 @@ class _Proving:
 
     def __init__(self, job: Job, rung: Rung, *, until: float) -> None:
         self._job, self._rung, self._twins = job, rung, Twins(job, rung, until=until)
+        self._besides = ""
+        """Why the last cure that was tried isn't enough."""
 
     def proof(self) -> Proof:
         adapter, limit_s = ability(self._job.adapter, Proves), self._job.recipe.trial.proof_timeout_s
@@ -112,7 +114,7 @@ class _Proving:
             with contextlib.suppress(OutOfTime, BadInput, OSError, ValueError):  # what is known to differ isn't launched for want of a cure
                 if (put_right := self._cured(adapter, finding, layouts, refused)) is not None:
                     return put_right
-            return Proof(same=same, refused=refused)
+            return Proof(same=same, refused=_and(refused, self._besides))
         if (put_right := self._with_its_schedule(adapter, same, layouts)) is not None:
             return put_right
         if finding.kind is FindingKind.SAME and twins[0].ragged:
@@ -210,6 +212,7 @@ class _Proving:
         assert mended is not None
         again = self._compared(mended, layouts)
         if again.refused or again.same.verdict != FindingKind.SAME:
+            self._besides = again.refused
             return None
         note = f"as it stands {otherwise}; put right from outside, and proven so"
         same = replace(again.same, cure={**changed, **again.same.cure}, notes=(note, *again.same.notes))
@@ -252,6 +255,12 @@ class _Proving:
         if many.kind in (FindingKind.SAME, FindingKind.UNCOMPARABLE):
             return ""
         return f"its gradients differ by a factor on {layouts[0][0]} rows and otherwise on {twins[0].micro_batch}: {many.why}"
+
+
+def _and(refused: str, besides: str) -> str:
+    """Both reasons, where what cures the first shows another."""
+    alike = besides.partition("(")[0] in refused  # figures differ
+    return refused if alike else f"{refused}; with that corrected {besides}"
 
 
 def _cure(adapter: Proves, finding: Finding) -> Recipe | None:

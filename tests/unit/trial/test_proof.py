@@ -306,6 +306,18 @@ def test_one_cure_may_follow_another_and_each_is_proven(played: Callable[[Says],
     assert len(found.same.notes) == 2 and "adds up" in found.same.notes[0]
 
 
+def test_what_a_cure_leaves_is_named_beside_what_it_cures(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
+    """As in a separator whose steps of a pass are counted, and whose loss leaves out the worst rows of a micro-batch."""
+
+    def says(args: Mapping[str, Any], micro: int, accumulation: int, told: Mapping[str, Any]) -> Twin:
+        differs = None if accumulation == 1 else 0.04
+        made = twin(micro, accumulation, apart=differs, rest=0.04, steps=8 if "counts" in args else 8 // accumulation)
+        return replace(made, whole=32 if accumulation == 1 or "counts" in args else 8)
+
+    found, _ = played(says)
+    assert found.refused.startswith("a pass takes 8 samples at 1 x 4, 32 at 4 x 1; with that corrected its rows see each other"), found
+
+
 def test_a_longer_length_needs_no_more_memory_and_no_other_trial(played: Callable[[Says], tuple[Proof, list[str]]]) -> None:
     found, _ = played(
         lambda args, micro, accumulation, told: same_or_first(micro, accumulation, steps=8 if "counts" in args else 8 // accumulation)
