@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from launcher.cli import prune
+from launcher.cli import prune, report
 from launcher.cli.call import Answer, Call
 from launcher.cli.detach import DETACH, detached
 from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault, Interrupted
@@ -228,7 +228,8 @@ def resume(call: Call) -> Answer:
         call.terminal.say(f"{launch.folder.path} has come to its end already; nothing was changed")
         return Answer(status=ExitCode.DONE, record=launch.record.written())
     display = call.terminal.display()
-    result = train.go_on(launch, display.hear, show=call.terminal.streams())
+    with report.at_the_end(launch.folder, call.terminal):
+        result = train.go_on(launch, display.hear, show=call.terminal.streams())
     if result.fit_only and result.command is not None:
         display.command(result.command.shell())
     return Answer(status=result.exit_code, record=result.as_record())

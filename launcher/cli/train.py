@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from launcher.cli import report
 from launcher.cli.call import Answer, Call, Task
 from launcher.cli.detach import DETACH, detached
 from launcher.cli.terminal import Terminal
@@ -56,7 +57,9 @@ def train_draft(draft: Draft, terminal: Terminal, *, show_edit: bool = False) ->
     from launcher.engine import prepare, train
 
     display = terminal.display()
-    result = train.train(prepare.prepare_search(draft, display.hear), show=terminal.streams())
+    job = prepare.prepare_search(draft, display.hear)
+    with report.at_the_end(job.folder, terminal):
+        result = train.train(job, show=terminal.streams())
     if show_edit:
         _edit(result, terminal)
     return Answer(status=result.exit_code, record=result.as_record())

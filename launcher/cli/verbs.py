@@ -1,7 +1,8 @@
 """THE list of verbs. The help, completion and what is said of an unknown verb come from it; nothing else knows them all.
 
 A new verb is one ``Verb`` here, and its function in the module that says what it is about: ``train`` (a recipe), ``run`` (a
-command), ``runs`` (a run's folder), ``library`` (recipes and kept fits), ``explain`` (a log) or
+command), ``runs`` and ``report`` (a run's
+folder), ``library`` (recipes and kept fits), ``explain`` (a log) or
 ``doctor`` (this machine).
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from launcher.cli import doctor, explain, library, logs, plan, prune, run, runs, train
+from launcher.cli import doctor, explain, library, logs, plan, prune, report, run, runs, train
 from launcher.cli.call import Takes, Verb, single
 from launcher.cli.detach import DETACH
 from launcher.errors import BadInput, Fault, did_you_mean
@@ -140,6 +141,17 @@ VERBS: tuple[Verb, ...] = (
         flags=(library.FORGET,),
     ),
     Verb(
+        name="report",
+        usage=f"[{report.OPEN}] [RUN ...]",
+        help="a run as one page to look at; several side by side",
+        takes=Takes.FOLDER,
+        run=single(report.report),
+        flags=(report.OPEN,),
+        more="One file of HTML that needs no network: the ladder, peaks, the run over time, the native command. Every train writes one. "
+        "Without RUN, the newest.",
+        examples=(f"autofit report {report.OPEN}", "autofit report yolo_demo-20261122-101500 yolo_demo-20261123-090000"),
+    ),
+    Verb(
         name="explain",
         usage="LOG | - | RUN",
         help="what a log's failure means, and what to change",
@@ -177,6 +189,7 @@ FLAGS: Mapping[str, str] = {
     run.SET: "the value of the script's own that is its batch size, named as the source has it: \"CONFIG['batch']\"",
     "-f": "show what comes, too, until the run ends",
     "--follow": "the same",
+    report.OPEN: "show it in a browser",
     logs.TRIAL: "a trial's instead of the full run's, by the number that the launch told it by",
     library.FORGET: "forget one, or all: the next launch makes its trials again",
 }

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from launcher.history.events import Event
 from launcher.ladder.course import RunSteps
 from launcher.ladder.rungs import Rung
 from launcher.ladder.same_training import SameTraining
+from launcher.ladder.search import dominated_by
 from launcher.trial.job import Job
 from launcher.trial.rung_zero import Misread
-from launcher.trial.trial import Trial
+from launcher.trial.trial import Trial, as_tried
 
 if TYPE_CHECKING:
     from launcher.engine.reuse import Reuse
@@ -115,7 +116,21 @@ class Fitted(Event, name="fitted"):
     def line(self) -> Mapping[str, Any]:
         fit = self.fit
         kept = {"kept": fit.reuse.fit.id} if fit.reuse and fit.reuse.used and fit.reuse.fit else {}
-        return {"status": fit.status, "rung_index": fit.chosen.rung.index if fit.chosen else None, **kept}
+        return {"status": fit.status, "rung_index": fit.chosen.rung.index if fit.chosen else None, **kept, "ladder": list(_ladder(fit))}
+
+
+MOST_RUNGS = 60
+"""Of a ladder that are written down: the best, which are tried first."""
+
+
+def _ladder(fit: Fit) -> Iterator[Mapping[str, Any]]:
+    """The rungs, best first, and which failed trial rules each out, where one does."""
+    ladder, history = fit.job.ladder, [as_tried(one, fit.job) for one in fit.trials]
+    tried = {one.rung.index for one in fit.trials}
+    for rung in ladder.rungs[:MOST_RUNGS]:
+        by = None if rung.index in tried else dominated_by(ladder, rung, history)
+        told = {"rung_index": rung.index, "rung": dict(rung.values), "accumulation": rung.accumulation}
+        yield {**told, **({"ruled_out_by": by.rung.index} if by is not None else {})}
 
 
 class TrialReported(Event):

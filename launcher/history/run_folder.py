@@ -16,6 +16,7 @@ runs/autofit/RECIPE-DATE-TIME/
   run.stdout.log, run.stderr.log   of the first attempt; run.stdout.N.log, run.stderr.N.log of attempt N
   stalled.1.txt        (2, 3, ...) where the processes of an attempt stood when nothing had come from it for too long
   series.jsonl         what the full run used and how far it had come, over time (``series``)
+  report.html          the launch as a page to look at, written at its end (``page``)
   record.json          the launch as it is, and in the end how it ended; the same that --json prints (``records``)
 """
 
@@ -85,6 +86,11 @@ class RunFolder:
     @property
     def run(self) -> Path:
         return self.path / "run"
+
+    @property
+    def report(self) -> Path:
+        """The page for people; ``report.json`` of a trial is another thing."""
+        return self.path / "report.html"
 
     @property
     def series(self) -> Path:

@@ -158,7 +158,7 @@ class Run:
         started, ended = self.events.get("trial_started"), self.events.get("trial_ended")
         if started is None or (ended is not None and ended["time"] > started["time"]):
             return ""
-        return str(_json(self.folder.path / "trials" / f"{started['rung_index']:03d}" / "report.json").get("phase", "start"))
+        return str(read_json(self.folder.path / "trials" / f"{started['rung_index']:03d}" / "report.json").get("phase", "start"))
 
     @property
     def attempt(self) -> int:
@@ -329,6 +329,11 @@ class Reader:
         )
 
 
+def events_of(folder: RunFolder) -> list[Mapping[str, Any]]:
+    """Everything that has happened in a launch, in order."""
+    return _Lines(folder.events).fresh()
+
+
 class _Lines:
     """A file of JSON lines that grows."""
 
@@ -363,7 +368,8 @@ def _value(line: bytes) -> Mapping[str, Any]:
     return {}
 
 
-def _json(path: Path) -> Mapping[str, Any]:
+def read_json(path: Path) -> Mapping[str, Any]:
+    """A file's one JSON object; empty where it can't be read."""
     with suppress(OSError):
         return _value(path.read_bytes())
     return {}

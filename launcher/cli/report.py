@@ -1,0 +1,53 @@
+"""The verb report: a run as one page of HTML, or several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from launcher.cli.call import Answer, Call
+from launcher.cli.terminal import Terminal
+from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault
+
+if TYPE_CHECKING:
+    from launcher.history.run_folder import RunFolder
+
+OPEN = "--open"
+
+
+def report(call: Call) -> Answer:
+    """Of one run into its folder; of several into the folder where it is asked for."""
+    if flag := next((word for word in call.words if word.startswith("-")), None):
+        raise BadInput([Fault(key="", where=COMMAND_LINE, found=f"autofit report doesn't know {flag}", cure=f"autofit report {OPEN} RUN.")])
+    from launcher.history.run_folder import RunFolder
+    from launcher.history.runs import find, newest
+    from launcher.page import page
+
+    folders = list(dict.fromkeys(find(word) for word in call.words)) or [newest()]
+    where = RunFolder(folders[0]).report
+    path = page.write(folders, where if len(folders) == 1 else Path(where.name).resolve())
+    call.terminal.say(f"written: {path}")
+    if OPEN in call.flags:
+        _open(path, call)
+    return Answer(status=ExitCode.DONE, record={"status": "done", "report": str(path), "runs": [str(folder) for folder in folders]})
+
+
+def _open(path: Path, call: Call) -> None:
+    import webbrowser
+
+    if not webbrowser.open(path.as_uri()):
+        call.terminal.complain(f"no browser is known here; open it yourself: {path.as_uri()}")
+
+
+@contextmanager
+def at_the_end(folder: RunFolder, terminal: Terminal) -> Iterator[None]:
+    """Writes the page of a launch once it is over, however it ended, and says where."""
+    try:
+        yield
+    finally:
+        from launcher.page import page
+
+        if (path := page.at_the_end(folder)) is not None:
+            terminal.labelled("report", str(path), width=8)

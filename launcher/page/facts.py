@@ -1,0 +1,343 @@
+"""What the page says of one run: read from its record, its events, its series and its trials' reports. Words and figures, no markup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from launcher.history.records import AttemptRecord, Record, TrialRecord
+from launcher.history.runs import Run, events_of, read_json
+from launcher.shared.report import Phase, PhaseUse, TrialReport
+from launcher.shared.sizes import format_size
+
+PHASES = {
+    Phase.START: "start", Phase.SETUP: "set-up", Phase.TRAIN: "training", Phase.VALIDATE: "validation",
+    Phase.TRAIN_AGAIN: "training again", Phase.FINISH: "the end of the run",
+}  # fmt: skip
+_LAST_LINES = 12
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BarPart:
+    """A part of a bar."""
+
+    name: str
+    kind: str
+    """Its class in the page's style."""
+    bytes: int
+    width: float
+    """In percent of the picture."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bar:
+    """What one phase needed, in parts."""
+
+    name: str
+    parts: tuple[BarPart, ...]
+    bytes: int
+    told: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LadderRow:
+    """One rung of the ladder as the launch left it."""
+
+    index: int
+    words: str
+    state: str
+    """One word: chosen, fits, failed, ruled-out, untried."""
+    label: str
+    """The state for people."""
+    peak: str = ""
+    width: float = 0.0
+    """Of its peak, in percent of the picture."""
+    why: str = ""
+    seconds: float = 0.0
+    gives_up: str = ""
+    rung: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FailureWords:
+    """What a trainer said itself when something failed."""
+
+    title: str
+    why: str
+    lines: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Moment:
+    """Something that happened while it ran."""
+
+    at: float
+    """Seconds since the full run was first launched."""
+    words: str
+
+
+def size(told: int | float | None) -> str:
+    return format_size(int(told)) if told else "-"
+
+
+def words(rung: Mapping[str, Any], accumulation: int | None) -> str:
+    """A rung for people: the batch first, what is off left out."""
+    batch = f"{rung.get('micro_batch', '?')} x {accumulation or 1}"
+    rest = [f"{name.replace('_', ' ')} {value(now)}" for name, now in rung.items() if name != "micro_batch" and now not in (None, False)]
+    return ", ".join([batch, *rest])
+
+
+def value(told: object) -> str:
+    """One of a rung's settings, for people."""
+    return "on" if told is True else "off" if told in (False, None) else str(told)
+
+
+def full_scale(run: Run, record: Record) -> int:
+    """Of the pictures of memory, in bytes: the budget, or what was needed beyond it."""
+    peaks = [trial.peak_bytes for trial in record.trials] + [attempt.peak_bytes for attempt in record.attempts]
+    return max([run.budget_bytes, *peaks, 1]) * 21 // 20
+
+
+# -- the ladder
+
+
+def ladder(run: Run, record: Record, scale: int) -> list[LadderRow]:
+    """Every rung that is known: those of the ladder, or of an older run those that were tried."""
+    trials = {trial.rung_index: trial for trial in record.trials}
+    fitted: Mapping[str, Any] = run.events.get("fitted", {})
+    told = {one["rung_index"]: one for one in fitted.get("ladder", ())}
+    known = {**{index: trial.model_dump() for index, trial in trials.items()}, **told}
+    chosen = record.chosen_rung_index if record.chosen_rung_index is not None else record.rung_index
+    last = max([index for index in (*trials, chosen) if index is not None], default=0)
+    asked = known.get(0, {}).get("rung", {})
+    return [
+        _step({**known[index], "rung_index": index}, trials.get(index), chosen=index == chosen, scale=scale, asked=asked)
+        for index in sorted(known)
+        if index <= last + 3
+    ]
+
+
+def _step(told: Mapping[str, Any], trial: TrialRecord | None, *, chosen: bool, scale: int, asked: Mapping[str, Any]) -> LadderRow:
+    index, said, gives_up = (
+        told["rung_index"],
+        words(told.get("rung", {}), told.get("accumulation")),
+        _gives_up(asked, told.get("rung", {})),
+    )
+    if trial is None:
+        by = told.get("ruled_out_by")
+        state, label = ("ruled-out", f"ruled out by rung {by}") if by is not None else ("untried", "not tried")
+        why = f"It asks at least as much as rung {by}, which failed: no trial was needed." if by is not None else ""
+        if chosen:
+            state, label, why = "chosen", "chosen", "Its fit was kept by an earlier launch."
+        return LadderRow(index=index, words=said, state=state, label=label, why=why, gives_up=gives_up, rung=told.get("rung", {}))
+    fits = trial.verdict == "fits"
+    state = "chosen" if fits and chosen else "fits" if fits else "failed"
+    phase = PHASES.get(trial.phase, trial.phase)  # type: ignore[call-overload]
+    label = {"chosen": "chosen", "fits": "fits"}.get(state, f"{trial.verdict.replace('_', ' ')} in {phase}")
+    why = f"Its highest point was {size(trial.peak_bytes)}." if fits else _sentence(trial.why)
+    return LadderRow(
+        index=index, words=said, state=state, label=label, peak=size(trial.peak_bytes), width=round(100 * trial.peak_bytes / scale, 2),
+        why=why, seconds=trial.seconds, gives_up=gives_up, rung=told.get("rung", {}),
+    )  # fmt: skip
+
+
+def _gives_up(asked: Mapping[str, Any], rung: Mapping[str, Any]) -> str:
+    changed = [
+        f"{name.replace('_', ' ')} {value(asked[name])} -> {value(now)}" for name, now in rung.items() if asked.get(name, now) != now
+    ]
+    return "; ".join(changed)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
+
+
+# -- why
+
+
+NO_RUNG = "no_rung_fits"
+_UNCHOSEN = {
+    NO_RUNG: "No rung fits.",
+    "trying": "A rung is still looked for.",
+    "misread": "Stopped: the command ran another batch than was read of it. Nothing was launched.",
+    "card_taken": "Stopped: others hold the card. Nothing was launched.",
+}
+"""A launch's status without a chosen rung, in a sentence."""
+
+
+def headline(run: Run, record: Record, steps: Sequence[LadderRow]) -> str:
+    """The page in one sentence."""
+    chosen = next((step for step in steps if step.state == "chosen"), None)
+    if chosen is None:
+        return _UNCHOSEN.get(
+            record.status, f"Stopped before a rung was chosen: {record.status.replace('_', ' ') or 'its record says no more'}."
+        )
+    verb = "It trains" if record.attempts else "It would train"
+    if chosen.index == 0:
+        return f"{verb} as asked: that fits."
+    now, asked = record.rung or {}, (steps[0].rung if steps else {})
+    changed = [
+        f"{name.replace('_', ' ')} {value(now[name])} in place of {value(asked[name])}" for name in now if asked.get(name) != now[name]
+    ]
+    return f"{verb} with {' and '.join(changed) or chosen.words}, since what was asked for needs more memory than there is."
+
+
+def why(run: Run, record: Record, steps: Sequence[LadderRow]) -> list[str]:
+    """Why this rung, in a few sentences."""
+    chosen = next((step for step in steps if step.state == "chosen"), None)
+    tried = [step for step in steps if step.state in ("failed", "fits", "chosen") and (chosen is None or step.index <= chosen.index)]
+    failed, out = [step for step in tried if step.state == "failed"], [step for step in steps if step.state == "ruled-out"]
+    limit = f"{size(run.cap_bytes)} (the budget of {size(run.budget_bytes)}, less what must stay free)"
+    said = []
+    if failed and failed[0].index == 0:
+        said.append(f"What was asked for ({failed[0].words}) was really tried and failed: {failed[0].why[:1].lower()}{failed[0].why[1:]}")
+    below = [step for step in failed if step.index > 0]
+    if below or out:
+        said.append(_above(below, [step for step in out if chosen is None or step.index < chosen.index]))
+    if chosen is None:
+        return [*said, f"Nothing on the ladder stays within {limit}." if record.status == NO_RUNG else ""]
+    peak = f"its trial needed {chosen.peak} at its highest, and {limit} may be used" if chosen.peak else chosen.why
+    which = "What was asked for" if chosen.index == 0 else f"Rung {chosen.index} ({chosen.words})"
+    said.append(f"{which} is the best that fits: {peak.rstrip('.')}.")
+    return [*said, _given_up(record), *_afterwards(record)]
+
+
+def _above(failed: Sequence[LadderRow], out: Sequence[LadderRow]) -> str:
+    tried = (
+        f"{len(failed)} more rung{'s' if len(failed) > 1 else ''} failed in {'trials' if len(failed) > 1 else 'its trial'}"
+        if failed
+        else ""
+    )
+    one = len(out) == 1
+    ruled = (
+        f"{len(out)} ask{'s' if one else ''} at least as much as one that failed, and {'was' if one else 'were'} not tried" if out else ""
+    )
+    return f"{'; '.join(filter(None, (tried, ruled)))}." if tried or ruled else ""
+
+
+def _given_up(record: Record) -> str:
+    lost = [row for row in given_up(record) if row[0] not in ("micro batch", "accumulation")]
+    if lost:
+        return f"Given up for it: {'; '.join(f'{name} {asked} -> {used}' for name, asked, used in lost)}."
+    if record.given_up:
+        return f"The effective batch is the asked one ({record.effective_batch}), in smaller pieces: nothing is given up but speed."
+    return ""
+
+
+def given_up(record: Record) -> list[tuple[str, str, str]]:
+    """(setting, as asked, as used) for each that differs."""
+    return [(name.replace("_", " "), value(pair.get("asked")), value(pair.get("used"))) for name, pair in (record.given_up or {}).items()]
+
+
+def _afterwards(record: Record) -> Iterator[str]:
+    """What became of the full run."""
+    for attempt in record.attempts:
+        if attempt.next is not None and attempt.next.why:
+            yield f"After attempt {attempt.number} of the full run: {attempt.next.why}."
+    if record.attempts and record.status:
+        at = f" at rung {record.rung_index}" if record.rung_index != record.chosen_rung_index else ""
+        yield f"The full run is {record.status.replace('_', ' ')}{at}."
+
+
+# -- peaks
+
+
+def bars(run: Run, record: Record, scale: int) -> list[tuple[TrialRecord, list[Bar]]]:
+    """For each trial that reported its phases: what each phase needed. The chosen one first."""
+    chosen = record.chosen_rung_index if record.chosen_rung_index is not None else record.rung_index
+    found = []
+    for trial in sorted(record.trials, key=lambda one: (one.rung_index != chosen, one.rung_index)):
+        report = TrialReport.read(run.folder.trials / f"{trial.rung_index:03d}" / "report.json")
+        uses = [use for use in (report.uses if report is not None else ()) if use.held_bytes]
+        if uses:
+            base = next((use.held_bytes for use in uses if use.phase == Phase.SETUP), 0)
+            found.append((trial, [_bar(use, base, scale, cuda=run.device.startswith("cuda")) for use in uses]))
+    return found
+
+
+def _bar(use: PhaseUse, base: int, scale: int, *, cuda: bool) -> Bar:
+    held, outside = use.reserved_bytes, use.outside_bytes
+    live = min(held, use.allocated_bytes) if cuda else held
+    first = min(base, live)
+    parts = [
+        ("set up before the first step (weights)", "weights", first),
+        ("made by training (gradients, optimizer state, activations)", "working", live - first),
+        ("held by PyTorch, not in use at once", "idle", held - live),
+        ("outside PyTorch's allocator (context, libraries)", "outside", outside),
+    ]
+    drawn = tuple(
+        BarPart(name=name, kind=kind, bytes=size_, width=round(100 * size_ / scale, 2)) for name, kind, size_ in parts if size_ > 0
+    )
+    return Bar(name=PHASES.get(use.phase, use.phase), parts=drawn, bytes=use.held_bytes, told=size(use.held_bytes))  # type: ignore[call-overload]
+
+
+# -- failures, moments
+
+
+def failures(run: Run, record: Record) -> list[FailureWords]:
+    """The trainer's own words for each failure."""
+    return [
+        *_of_trials(run, record),
+        *(_of_attempt(run, attempt) for attempt in record.attempts if attempt.ended not in ("done", "interrupted")),
+    ]
+
+
+def _of_trials(run: Run, record: Record) -> Iterator[FailureWords]:
+    for trial in record.trials:
+        if trial.verdict != "fits":
+            place = run.folder.trials / f"{trial.rung_index:03d}"
+            verdict = read_json(place / "verdict.json").get("verdict", {})
+            said = str(verdict.get("evidence") or "").strip() or _tail(place / "stderr.log")
+            yield FailureWords(title=f"Trial of rung {trial.rung_index}", why=_sentence(trial.why), lines=_shortened(said))
+
+
+def _of_attempt(run: Run, attempt: AttemptRecord) -> FailureWords:
+    said = _tail(run.folder.attempt(attempt.number).stderr) or _tail(run.folder.attempt(attempt.number).stdout)
+    why = _sentence(f"{attempt.ended.replace('_', ' ')} in {PHASES.get(attempt.phase, attempt.phase)}: {attempt.evidence}")  # type: ignore[call-overload]
+    return FailureWords(title=f"Attempt {attempt.number} of the full run", why=why, lines=said)
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 16_384))
+            return _shortened(file.read().decode("utf-8", "replace"))
+    except OSError:
+        return ""
+
+
+def _shortened(text: str) -> str:
+    return "\n".join(line[:300] for line in [one for one in text.splitlines() if one.strip()][-_LAST_LINES:])
+
+
+def moments(run: Run, since: float) -> list[Moment]:
+    """What is marked over time: failures, recoveries, neighbours."""
+    found = []
+    for event in events_of(run.folder):
+        if said := _moment(event):
+            at = _when(event) - since
+            found.append(Moment(at=max(0.0, at), words=said))
+    return [one for one in found if one.at > 0]
+
+
+def _moment(event: Mapping[str, Any]) -> str:
+    match event.get("event"):
+        case "recovering":
+            return f"{event.get('move', '').replace('_', ' ')}: {event.get('why', '')}"
+        case "card_taken":
+            return f"others hold the card: {event.get('holder', '')}"
+        case "run_otherwise":
+            return f"the run {event.get('what', '')}"
+        case "resumed":
+            return "resumed by `autofit resume`"
+        case "run_ended" if (event.get("outcome") or {}).get("ended") not in ("done", None):
+            return f"the run ended: {event['outcome']['ended'].replace('_', ' ')}"
+    return ""
+
+
+def _when(event: Mapping[str, Any]) -> float:
+    from datetime import datetime
+
+    return datetime.fromisoformat(str(event["time"])).timestamp()

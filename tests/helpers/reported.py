@@ -1,0 +1,83 @@
+"""A run folder with everything that a report draws: a ladder, trials with their phases, a run that failed once and went on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from launcher.history import owner
+from launcher.history.run_folder import RunFolder
+from launcher.history.series import Series
+from launcher.shared.sizes import MIB
+
+DEVICE = {
+    "kind": "cpu",
+    "name": "a processor",
+    "budget_bytes": 900 * MIB,
+    "cap_bytes": 810 * MIB,
+    "total_bytes": 9000 * MIB,
+    "headroom": 0.1,
+}
+PHASES = {"start": 2, "setup": 90, "train": 520, "validate": 300, "train_again": 560, "finish": 310}
+NASTY = "</script><script>alert('x')</script> & \"quoted\""
+"""What a trainer may say, and what must not become markup."""
+
+
+def rung(index: int, micro_batch: int, accumulation: int, image_size: int = 640) -> dict[str, Any]:
+    return {"rung_index": index, "rung": {"micro_batch": micro_batch, "image_size": image_size}, "accumulation": accumulation}
+
+
+LADDER = [rung(0, 8, 1), rung(1, 4, 2), {**rung(2, 2, 4), "ruled_out_by": 1}, rung(3, 8, 1, 320), rung(4, 4, 2, 320)]
+
+
+def trial(folder: RunFolder, told: dict[str, Any], verdict: str, peak: int, **more: Any) -> dict[str, Any]:
+    place = folder.trials / f"{told['rung_index']:03d}"
+    place.mkdir()
+    uses = [{"phase": phase, "seconds": 1.0, "reserved_bytes": mib * MIB, "allocated_bytes": mib * MIB} for phase, mib in PHASES.items()]
+    (place / "report.json").write_text(json.dumps({"phase": "done", "uses": uses, "cap_bytes": DEVICE["cap_bytes"]}), encoding="utf-8")
+    (place / "verdict.json").write_text(json.dumps({"verdict": {"evidence": f"MemoryError: {NASTY}"}}), encoding="utf-8")
+    return {
+        **told,
+        "verdict": verdict,
+        "peak_bytes": peak * MIB,
+        "seconds": 12.5,
+        "phase": "done" if verdict == "fits" else "train",
+        **more,
+    }
+
+
+def reported(root: Path, name: str = "demo", *, status: str = "done") -> Path:
+    """The folder of a launch that tried two rungs in vain, chose the fourth, was resumed once, and is over."""
+    folder = RunFolder.create(root, name)
+    with owner.owning(folder.path):
+        folder.event("prepared", recipe=name, device=DEVICE, rungs=5)
+        out = {"why": f"out of memory in phase train, asking for 50 MiB (host) {NASTY}"}
+        trials = [
+            trial(folder, LADDER[0], "out_of_memory", 1100, **out),
+            trial(folder, LADDER[1], "out_of_memory", 900, **out),
+            trial(folder, LADDER[3], "fits", 560, why="fits"),
+        ]
+        folder.event("fitted", status="done", rung_index=3, ladder=LADDER)
+        folder.event("run_started", rung_index=3, command="yolo train")
+        folder.event("recovering", move="go_on", why="it was killed: the same rung once more", rung_index=3)
+        for second in range(200):
+            phase = "validate" if second % 50 > 40 else "train"
+            now = {
+                "at": 1e9 + second,
+                "used_bytes": (300 + second) * MIB,
+                "peak_bytes": 560 * MIB,
+                "loss": 9.5 / (second + 1),
+                "phase": phase,
+            }
+            Series(folder.series).add({**now, "samples_per_second": 12.25})
+        attempt = {"number": 1, "command": f"yolo train {NASTY}", "ended": "killed", "phase": "train", "evidence": NASTY, **LADDER[3]}
+        going_on = {"move": "go_on", "why": "it was killed: the same rung once more"}
+        record = {
+            "status": status, "recipe": name, "device": DEVICE, "trials": trials, "chosen_rung_index": 3, **LADDER[3],
+            "effective_batch": 8, "given_up": {"image_size": {"asked": 640, "used": 320}}, "command": "yolo train",
+            "attempts": [{**attempt, "next": going_on}, {**attempt, "number": 2, "ended": "done"}],
+            "memory": {"trial_peak_bytes": 560 * MIB, "run_peak_bytes": 565 * MIB, "cap_bytes": 810 * MIB, "budget_bytes": 900 * MIB},
+        }  # fmt: skip
+        folder.replace_json(folder.record, record)
+    return folder.path

@@ -1,0 +1,102 @@
+"""The page of a run: what it says, that nothing of it is markup of a trainer's, and that nothing about it fails a launch."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from launcher.cli.main import run
+from launcher.history.run_folder import RunFolder
+from launcher.history.runs import run_in
+from launcher.page import page, plot
+from tests.helpers import run_folders
+from tests.helpers.reported import NASTY, reported
+
+
+def text_of(html: str) -> str:
+    body = re.sub(r"<(script|style)\b.*?</\1>", "", html, flags=re.DOTALL)
+    return " ".join(re.sub(r"<[^>]+>", " ", body).split())
+
+
+def test_it_says_why_the_rung_was_chosen_and_what_became_of_each(tmp_path: Path) -> None:
+    said = text_of(page.render([run_in(reported(tmp_path))]))
+    assert "It trains with image size 320 in place of 640, since what was asked for needs more memory than there is." in said
+    assert "1 more rung failed in its trial; 1 asks at least as much as one that failed, and was not tried." in said
+    assert "Rung 3 (8 x 1, image size 320) is the best that fits: its trial needed 560 MiB at its highest, and 810 MiB" in said
+    assert "ruled out by rung 1" in said and "out of memory in training" in said and "not tried" in said
+    assert "After attempt 1 of the full run: it was killed: the same rung once more." in said
+
+
+def test_what_a_trainer_said_is_shown_and_is_no_markup(tmp_path: Path) -> None:
+    html = page.render([run_in(reported(tmp_path))])
+    assert NASTY not in html and "&lt;/script&gt;" in html and html.count("<script>") == 1
+    assert not re.search(r"(src|href)=\"(?!data:)|url\(|@import|https?://", html), "it asks something of a network"
+
+
+def test_every_picture_has_a_table(tmp_path: Path) -> None:
+    html = page.render([run_in(reported(tmp_path))])
+    assert html.count('class="plot"') == 3 and html.count("as a table") == 3 + 1 + html.count('class="trial"')
+    for data in re.findall(r'<script type="application/json">(.*?)</script>', html):
+        assert all(len(line["values"]) > 1 for line in json.loads(data)["lines"])
+
+
+@pytest.mark.parametrize("status", ["no_rung_fits", "misread", "trying", "crashed"])
+def test_a_launch_without_a_chosen_rung_is_not_said_to_have_one(status: str, tmp_path: Path) -> None:
+    folder = RunFolder(run_folders.ended(tmp_path, status))
+    record = json.loads(folder.record.read_text(encoding="utf-8"))
+    folder.replace_json(folder.record, {**record, "rung": None, "rung_index": None, "accumulation": None})
+    said = text_of(page.render([run_in(folder.path)]))
+    assert "It trains" not in said and ("No rung fits." in said) is (status == "no_rung_fits")
+
+
+def test_a_run_that_is_torn_or_empty_still_has_a_page(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path, "empty")
+    assert "empty" in page.render([run_in(folder.path)])
+    folder.record.write_text("{", encoding="utf-8")
+    folder.events.write_text('{"time": "2026-11-', encoding="utf-8")
+    assert page.at_the_end(folder) == folder.report
+
+
+def test_whatever_goes_wrong_with_it_fails_no_launch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = RunFolder(reported(tmp_path))
+    folder.report.mkdir()
+    assert page.at_the_end(folder) is None and "no report was written" in caplog.text
+
+
+def test_it_is_written_in_less_than_a_second_and_a_half_also_for_a_week(tmp_path: Path) -> None:
+    folder = RunFolder(reported(tmp_path))
+    line = folder.series.read_text(encoding="utf-8").splitlines()[-1]
+    told = json.loads(line)
+    with folder.series.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps({**told, "at": told["at"] + 10 * step}) + "\n" for step in range(60_000))
+    began = time.process_time()
+    assert page.at_the_end(folder) is not None
+    assert time.process_time() - began < 1.5
+    assert folder.report.stat().st_size < 500_000
+
+
+def test_the_verb_writes_into_the_run_and_several_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    one, two = reported(tmp_path / "runs/autofit"), reported(tmp_path / "runs/autofit", "other")
+    assert run(["report", one.name, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["report"] == str(one / "report.html")
+    assert run(["report", one.name, str(two)]) == 0
+    assert "2 runs side by side" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert run(["report", "gone"]) == 1 and run(["report", "--wide", one.name]) == 1
+
+
+@pytest.mark.parametrize(("low", "high", "about"), [(0.0, 1.0, 4), (0.0, 5e-7, 4), (0.0, 734.0, 4), (-3.0, 8.0, 4), (0.0, 0.0, 4)])
+def test_ticks_are_round_and_few(low: float, high: float, about: int) -> None:
+    found = plot.ticks(low, high, about)
+    assert len(found) <= about + 2 and all(low <= tick <= high + 1e-9 for tick in found)
+
+
+def test_a_thinned_line_keeps_its_peak() -> None:
+    points = [(float(at), 1.0 if at != 7_777 else 99.0) for at in range(10_000)]
+    assert (7_777.0, 99.0) in plot.thinned(points) and len(plot.thinned(points)) <= plot.MOST_POINTS
