@@ -43,6 +43,7 @@ for epoch in range(args.epochs):
 torch.save(model.state_dict(), "model.pt")
 print("the trainer's last words", end="")
 """
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.68 GiB."
 KEYS = ("device=cpu", "device.memory=700MiB", "ladder.wheels.micro_batch.floor=8")
 COMMAND = ("--", sys.executable, "train.py", "--batch-size", "8")
 
@@ -150,9 +151,21 @@ def test_its_progress_is_known_and_told_by_runs_and_watch(place: Path, launched:
 
 
 @pytest.mark.parametrize(
-    "words", [("fits",), ("fits", "--forget", "all"), ("stop", "RUN"), ("resume", "RUN"), ("logs", "RUN"), ("show", "yolo_demo")]
+    "words",
+    [
+        ("fits",),
+        ("fits", "--forget", "all"),
+        ("stop", "RUN"),
+        ("resume", "RUN"),
+        ("logs", "RUN"),
+        ("show", "yolo_demo"),
+        ("report", "RUN"),
+        ("explain", "RUN"),
+        ("explain", "oom.log"),
+    ],
 )
 def test_verbs_of_what_is_there(place: Path, launched: screens.Shown, words: tuple[str, ...]) -> None:
+    (place / "oom.log").write_text(OOM, encoding="utf-8")
     told(place, *(str(run_of(place)) if word == "RUN" else word for word in words))
 
 
