@@ -84,7 +84,7 @@ def size(told: int | float | None) -> str:
 
 def words(rung: Mapping[str, Any], accumulation: int | None) -> str:
     """A rung for people: the batch first, what is off left out."""
-    batch = f"{rung.get('micro_batch', '?')} x {accumulation or 1}"
+    batch = f"micro-batch {rung.get('micro_batch', '?')} x {accumulation or 1}"
     rest = [f"{name.replace('_', ' ')} {value(now)}" for name, now in rung.items() if name != "micro_batch" and now not in (None, False)]
     return ", ".join([batch, *rest])
 

@@ -26,7 +26,7 @@ def test_it_says_why_the_rung_was_chosen_and_what_became_of_each(tmp_path: Path)
     said = text_of(page.render([run_in(reported(tmp_path))]))
     assert "It trains with image size 320 in place of 640, since what was asked for needs more memory than there is." in said
     assert "1 more rung failed in its trial; 1 asks at least as much as one that failed, and was not tried." in said
-    assert "Rung 3 (8 x 1, image size 320) is the best that fits: its trial needed 560 MiB at its highest, and 810 MiB" in said
+    assert "Rung 3 (micro-batch 8 x 1, image size 320) is the best that fits: its trial needed 560 MiB at its highest, and 810 MiB" in said
     assert "ruled out by rung 1" in said and "out of memory in training" in said and "not tried" in said
     assert "After attempt 1 of the full run: it was killed: the same rung once more." in said
 
