@@ -11,6 +11,7 @@ from typing import Any
 from launcher.config.schema import Value
 from launcher.machine import process
 from launcher.machine.devices import Budget
+from launcher.shared.sizes import format_number
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +62,7 @@ class Checkpoint:
     """The training itself is done; only the trainer's own end is left (the last evaluation)."""
 
     def __str__(self) -> str:
-        return f"{self.path} ({self.done:g} {self.unit})" if self.unit != "seconds" else str(self.path)
+        return f"{self.path} ({format_number(self.done)} {self.unit})" if self.unit != "seconds" else str(self.path)
 
 
 def absolute(path: str) -> str:

@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from launcher.shared.sizes import format_number
+
 TRAIN, VALIDATE = "train", "validate"
 
 
@@ -64,7 +66,7 @@ class Progress:
         """Where it stands, in epochs, where its length is more than one further; empty where it isn't, or isn't told."""
         if self.epoch is None or self.epochs is None or self.epochs - self.epoch < 2:
             return ""
-        return f"epoch {self.epoch:g} of {self.epochs:g}"
+        return f"epoch {format_number(self.epoch)} of {format_number(self.epochs)}"
 
     def then(self, later: Progress | None) -> Progress:
         """This progress, updated by a later line. Steps of a validation are ignored; those of training stay."""

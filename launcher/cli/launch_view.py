@@ -34,7 +34,7 @@ from launcher.machine.devices import Budget
 from launcher.run.attempt import Stop, Wait
 from launcher.run.events import AttemptEnded, AttemptStarted, Deviated, Heartbeat, Recovering
 from launcher.shared import activity
-from launcher.shared.sizes import format_size
+from launcher.shared.sizes import format_number, format_size
 from launcher.trial.events import PhaseEntered, TrialEnded, TrialStarted
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
@@ -152,8 +152,8 @@ class Display:
 
     @hear.register
     def _timed(self, event: Timed) -> None:
-        speeds = event.samples_per_second
-        told = ", ".join(f"{micro} a time: {speed:.3g} samples/s" for micro, speed in speeds.items()) or "no trial was timed"
+        speeds = {micro: format_number(speed, digits=3) for micro, speed in event.samples_per_second.items()}
+        told = ", ".join(f"{micro} a time: {speed} samples/s" for micro, speed in speeds.items()) or "no trial was timed"
         self._say(f"throughput: {told}; micro-batch {event.fastest.micro_batch} is taken", style="dim")
 
     @hear.register

@@ -20,7 +20,7 @@ from launcher.cli.rungs_view import size
 from launcher.cli.tables import Column
 from launcher.history.kept_fits import KeptFit, RunFailure, day
 from launcher.history.runs import Run
-from launcher.shared.sizes import format_size
+from launcher.shared.sizes import format_number, format_size
 
 _COLOURS = {
     "running": "cyan", "trying": "cyan", "done": "green", "fitted": "green", "interrupted": "yellow", "elsewhere": "yellow",
@@ -247,7 +247,7 @@ def _progress(run: Run) -> str:
     told = run.last
     parts = []
     if told.get("epoch") is not None:
-        parts.append(f"epoch {told['epoch']:.4g}" + (f"/{told['epochs']:.4g}" if told.get("epochs") else ""))
+        parts.append(f"epoch {format_number(told['epoch'])}" + (f"/{format_number(told['epochs'])}" if told.get("epochs") else ""))
     if told.get("step") is not None:
         parts.append(f"step {told['step']}" + (f"/{told['steps']}" if told.get("steps") else ""))
     done = 1.0 if run.state == "done" else told.get("done")
@@ -266,8 +266,8 @@ def _memory_words(run: Run) -> str:
 
 def _speed(told: Mapping[str, Any]) -> str:
     if told.get("samples_per_second"):
-        return f"{told['samples_per_second']:.3g} samples/s"
-    return f"{told['steps_per_second']:.3g} steps/s" if told.get("steps_per_second") else ""
+        return f"{format_number(told['samples_per_second'], digits=3)} samples/s"
+    return f"{format_number(told['steps_per_second'], digits=3)} steps/s" if told.get("steps_per_second") else ""
 
 
 def _left(run: Run) -> str:

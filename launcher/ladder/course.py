@@ -13,6 +13,7 @@ from typing import Any
 from launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung
 from launcher.ladder.same_training import GIVEN_UP, PROVEN, SameTraining
 from launcher.shared.report import EVALUATES_EVERY, PASS_SAMPLES, SAID_ACCUMULATION, SAVES_EVERY, UPDATES, TrialReport
+from launcher.shared.sizes import format_number
 
 ANOTHER = 0.05
 """Fraction of the asked steps or samples by which a number may differ; beyond it is another training, below it rounding at the ends of
@@ -160,7 +161,7 @@ def due(asked: Course, *, batch: int, length: Length | None, unit: str = "sample
         return None
     least, most = max(asked.samples // batch, 1), math.ceil(asked.samples / batch)
     data = f"{asked.samples} samples" if unit == "samples" else f"{most} batches of at most {batch:,} {unit}"
-    by = f"{length.word} {length.passes:g} over {data}"
+    by = f"{length.word} {format_number(length.passes)} over {data}"
     return Due(least=math.floor(least * length.passes), most=math.ceil(most * length.passes), by=by, sure=False, of_passes=True)
 
 

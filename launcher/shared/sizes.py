@@ -1,4 +1,4 @@
-"""Sizes: bytes inside, GiB for people. GB is 10**9 bytes and GiB is 2**30, everywhere."""
+"""Sizes and numbers for people: bytes inside, GiB outside. GB is 10**9 bytes and GiB is 2**30, everywhere."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ UNITS = {
 """Unit as it is written -> bytes."""
 _BY_LOWER = {unit.lower(): unit for unit in UNITS}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+
+
+def format_number(value: float, *, digits: int = 4) -> str:
+    """For people: never with an exponent, whole where it is whole or has more digits before the point than are asked for."""
+    return f"{value:.0f}" if value == round(value) or abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
 
 
 def parse_size(text: str | int) -> int:

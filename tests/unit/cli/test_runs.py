@@ -35,7 +35,7 @@ from launcher.history.run_folder import RunFolder
 from tests.helpers.run_folders import tell
 folder = RunFolder(Path(sys.argv[1]))
 stopped = []
-signal.signal(signal.SIGTERM, lambda number, frame: stopped.append(number))
+signal.signal(signal.SIGTERM, signal.SIG_IGN if sys.argv[3:] else lambda number, frame: stopped.append(number))
 with owner.owning(folder.path):
     tell(folder, status="running")
     print(flush=True)
@@ -47,11 +47,11 @@ with owner.owning(folder.path):
 
 
 @contextmanager
-def running(root: Path, seconds: float = 3600.0) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
-    """A launch that another process is at."""
+def running(root: Path, seconds: float = 3600.0, *, deaf: bool = False) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
+    """A launch that another process is at; ``deaf``: SIGTERM does not end it."""
     folder = RunFolder.create(root, "demo")
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    argv = [sys.executable, "-c", LAUNCHER, str(folder.path), str(seconds)]
+    argv = [sys.executable, "-c", LAUNCHER, str(folder.path), str(seconds), *(["deaf"] if deaf else [])]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env) as child:
         assert child.stdout is not None
         child.stdout.readline()
@@ -295,9 +295,8 @@ def test_a_signal_ends_the_watching_and_says_nothing_untrue_of_the_run(
     def ended_by_a_scheduler(seconds: float) -> None:
         raise Interrupted("SIGTERM")
 
-    with running(tmp_path) as (path, child):
+    with running(tmp_path, deaf=True) as (path, child):  # else it may have ended, as it is asked to, before anybody waits for that
         monkeypatch.setattr(verbs.time, "sleep", ended_by_a_scheduler)
-        child.send_signal(signal.SIGSTOP)  # else it may have ended, as it is asked to, before anybody waits for that
         for verb, status in (("watch", 75), ("stop", 75)):
             assert main.run([verb, str(path)]) == status
             said = capsys.readouterr()
