@@ -24,8 +24,8 @@ install: .venv/installed   ## the pinned environment, into .venv
 test: install   ## the tests that run everywhere, in minutes, three files at a time (AT_ONCE=1: one)
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
-test-slow: install   ## end-to-end cases with many real trials (about half an hour on 2 cores)
-	$(BIN)/python -m pytest -m slow
+test-slow: install   ## end-to-end cases with many real trials (hours on 2 cores; SLICE=tests/end_to_end: those of a folder or file)
+	$(BIN)/python -m pytest -m slow $(SLICE)
 
 schema: install  ## docs/record.schema.json, after a change of history/records.py
 	$(BIN)/python -c "from launcher.history.records import schema; print(schema(), end='')" > docs/record.schema.json
