@@ -29,6 +29,8 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 _UNTOLD = ast.Name(id="", ctx=ast.Load())
 """Of a name that isn't bound to an expression: a parameter, a counter."""
+ENCODING = "utf-8-sig"
+"""Of sources. Editors of Windows put a mark in front, which Python passes over in a file, and not in a text."""
 _DEEPEST = 8
 """Names that are followed from one to the next."""
 
@@ -36,7 +38,7 @@ _DEEPEST = 8
 def parsed(path: Path) -> tuple[str, ast.Module | None]:
     """The text, and its tree, which is for reading only. Nothing and None where it can't be read, or is no Python."""
     try:
-        source = path.read_text(encoding="utf-8", errors="replace")
+        source = path.read_text(encoding=ENCODING, errors="replace")
     except OSError:
         return "", None
     if path.suffix == notebooks.SUFFIX:
@@ -48,7 +50,7 @@ def parsed(path: Path) -> tuple[str, ast.Module | None]:
 def fault(path: Path) -> str:
     """Where a file is no Python of this interpreter's version; empty where it is, or can't be read."""
     try:
-        ast.parse(path.read_text(encoding="utf-8", errors="replace"))
+        ast.parse(path.read_text(encoding=ENCODING, errors="replace"))
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}"
     except (OSError, ValueError, RecursionError):

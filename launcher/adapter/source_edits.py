@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from launcher.adapter.python_source import parsed
+from launcher.adapter.python_source import ENCODING, parsed
 
 
 class Edits:
@@ -60,7 +60,7 @@ class Edits:
         return "".join(line for file in (*self._spans, *self._whole) for line in self._of(file))
 
     def _of(self, file: Path) -> Iterator[str]:
-        before = file.read_text(encoding="utf-8")
+        before = file.read_text(encoding=ENCODING)
         after = self._whole.get(file, before)
         for start, end, text in sorted(set(self._spans.get(file, ())), reverse=True):
             after = after[:start] + text + after[end:]

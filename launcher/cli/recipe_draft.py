@@ -30,11 +30,11 @@ def recipe(understood: Understood, *, name: str) -> str:
 
 def _head(understood: Understood, name: str) -> Iterator[str]:
     """Header, defaults list and summary."""
-    command = " ".join(understood.words)
+    command = _on_one_line(" ".join(understood.words))
     yield "# @package _global_"
     yield f"# What autofit understood of: {command}"
-    yield from (f"#   {belief.wheel:<16} {as_text(belief.value):<10} {belief}" for belief in understood.beliefs)
-    yield from (f"#   in doubt: {doubt}" for doubt in understood.doubts)
+    yield from (f"#   {belief.wheel:<16} {as_text(belief.value):<10} {_on_one_line(belief)}" for belief in understood.beliefs)
+    yield from (f"#   in doubt: {_on_one_line(doubt)}" for doubt in understood.doubts)
     yield from ("#", f"# Launch:   autofit train recipe={name}", "defaults:")
     yield from (f"  - override /{group}" for group in understood.groups)
     yield from ("  - _self_", "", f"summary: {as_text(f'`{command[:100]}`')}")
@@ -43,7 +43,7 @@ def _head(understood: Understood, name: str) -> Iterator[str]:
 def _section(key: str, value: Any, understood: Understood, *, name: str = "", depth: int = 0) -> Iterator[str]:
     """A key with its value as YAML, one level of nesting per two columns, with what a reader is told beside it. ``name``: its last part."""
     comments, remarks = understood.comments, understood.remarks
-    comment = f"   # {comments[key]}" if key in comments else ""
+    comment = f"   # {_on_one_line(comments[key])}" if key in comments else ""
     name = name or key
     said = name if re.fullmatch(r"\w+", name) else as_text(name)
     if not isinstance(value, Mapping) or not (value or key in remarks):
@@ -52,7 +52,12 @@ def _section(key: str, value: Any, understood: Understood, *, name: str = "", de
     yield f"{'':{depth}}{said}:{comment}"
     for inner, inside in value.items():
         yield from _section(f"{key}.{inner}", inside, understood, name=inner, depth=depth + 2)
-    yield from (f"{'':{depth + 2}}# {remark}" for remark in remarks.get(key, ()))
+    yield from (f"{'':{depth + 2}}# {_on_one_line(remark)}" for remark in remarks.get(key, ()))
+
+
+def _on_one_line(text: object) -> str:
+    """For a comment: a word of a command may have line breaks."""
+    return " ".join(str(text).splitlines())
 
 
 def as_text(value: Any) -> str:

@@ -75,7 +75,11 @@ def _refuse_variables(words: Sequence[str]) -> None:
 
 
 def _refuse_unreadable(words: Sequence[str]) -> None:
-    """Raises BadInput for words that are no text, and for a Python script that can't be started twice."""
+    """Raises BadInput for words that are no text, for autofit itself, and for a Python script that can't be started twice."""
+    if Path(words[0]).name == "autofit":
+        raise BadInput(
+            [Fault(key=PLACE, found="it is autofit itself", cure="Name the command that trains: autofit run -- python train.py.")]
+        )
     for word in words:
         if any("\ud800" <= letter <= "\udfff" for letter in word):
             cure = "Name it otherwise, or set a locale of UTF-8 (LC_ALL=C.UTF-8)."
@@ -110,10 +114,14 @@ def refuse_doubts(understood: Understood, *, overrides: Sequence[str]) -> None:
     raise BadInput([Fault(key=PLACE, found="it isn't clear what its settings mean", cure=cure) for cure in cures])
 
 
+MOST_LETTERS = 60
+"""Of a run's name: a file system takes 255 bytes, and people read and type it."""
+
+
 def name_of(understood: Understood) -> str:
     """A name for the run folder: the script's, else the program's."""
     words = understood.words
     script = script_among(words)
     module = next((word for before, word in itertools.pairwise(words) if before == "-m"), None)
     stem = Path(script).stem if script is not None else (module or Path(words[0]).name).replace(".", "_")
-    return re.sub(r"[^\w.-]+", "_", stem if stem != "__main__" else os.path.basename(os.getcwd()))
+    return re.sub(r"[^\w.-]+", "_", stem if stem != "__main__" else os.path.basename(os.getcwd()))[:MOST_LETTERS]

@@ -146,6 +146,7 @@ def test_a_script_that_is_no_python_is_told_so(tmp_path: Path, monkeypatch: pyte
         ),
         (("python", "-"), r"its Python script comes from standard input. Save it in a file"),
         (("python", "-u"), r"its Python script comes from standard input"),
+        (("autofit", "run", "--", "python", "train.py"), r"it is autofit itself\. Name the command that trains"),
         (("python", "tr\udcff.py"), r"'tr\\udcff\.py' holds bytes that are no text here"),
     ],
 )
@@ -157,6 +158,22 @@ def test_a_script_that_can_not_be_read_by_its_name_is_told_so(
     with pytest.raises(BadInput, match=said):
         recognise.refuse_doubts(recognise.understand(words), overrides=[])
     recognise.refuse_doubts(recognise.understand(["python", "train"]), overrides=["ask.micro_batch=4"])
+
+
+@pytest.mark.parametrize("text", ["batch_size = 4\n", "\ufeffbatch_size = 4\r\nx = 1\r\n"], ids=["as it is", "from Windows"])
+@pytest.mark.parametrize("name", ["a\nb.py", f"{'n' * 240}.py", "tr ä.py"], ids=["two lines", "long", "blank"])
+def test_a_script_is_understood_whatever_it_is_called_and_wherever_it_was_written(
+    text: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text(
+        f"{text}import argparse\np = argparse.ArgumentParser()\np.add_argument('--batch-size', type=int, default=8)\n", newline=""
+    )
+    understood = recognise.understand(["python", name, "--note", "two\nlines # here"])
+    recognise.refuse_doubts(understood, overrides=[])
+    assert understood.ask["micro_batch"] == 8 and len(recognise.name_of(understood)) <= recognise.MOST_LETTERS
+    said = yaml.safe_load(recipe_draft.recipe(understood, name="x"))
+    assert said["trainer"]["args"]["command"] == ["python", name, "--note", "two\nlines # here"]
 
 
 @pytest.mark.parametrize(
