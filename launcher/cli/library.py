@@ -23,6 +23,49 @@ def recipes(call: Call) -> Answer:
     return Answer(status=ExitCode.DONE, record={"recipes": found})
 
 
+COPY = "copy"
+
+
+def recipes_or_copy(call: Call) -> Answer:
+    """The list; ``copy NAME [NEW]`` puts a recipe of one's own into ./recipes, never over one that is there."""
+    if not call.words:
+        return recipes(call)
+    known = recipe_files()
+    word, *names = call.words
+    if word != COPY or not 1 <= len(names) <= 2:
+        raise BadInput([_wrong(f"autofit recipes takes no {word!r}", f"autofit recipes, or autofit recipes {COPY} NAME [NEW].")])
+    if names[0] not in known:
+        raise BadInput(
+            [_wrong(f"there is no recipe {names[0]!r}", f"{did_you_mean(names[0], known)}There is: {', '.join(sorted(known))}.")]
+        )
+    new = Path(names[-1].removesuffix(".yaml")).name
+    path = Path("recipes") / f"{new}.yaml"
+    if path.exists():
+        raise BadInput([_wrong(f"{path} is there already; it was not changed", f"autofit recipes {COPY} {names[0]} ANOTHER_NAME.")])
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(known[names[0]].read_bytes())
+    call.terminal.say(f"written: {path}", f"`autofit train recipe={new}` takes it from now on in this folder")
+    return Answer(status=ExitCode.DONE, record={"status": "done", "recipe": str(path)})
+
+
+def schema(call: Call) -> Answer:
+    """The JSON schema of a recipe's file."""
+    import json
+
+    from launcher.config import json_schema
+
+    told = json_schema.of_a_file()
+    call.terminal.say(json.dumps(told, indent=2))
+    return Answer(status=ExitCode.DONE, record=told)
+
+
+def agents(call: Call) -> Answer:
+    """What a coding agent should know before it calls autofit."""
+    text = Path(__file__).with_name("agents.md").read_text(encoding="utf-8").rstrip()
+    call.terminal.say(text)
+    return Answer(status=ExitCode.DONE, record={"text": text})
+
+
 def show(call: Call) -> Answer:
     """A recipe's file as it is, with its comments; where it lies goes to standard error, so that the rest can be copied."""
     said = [word.removeprefix("recipe=") for word in call.words]

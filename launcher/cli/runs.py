@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -215,15 +216,20 @@ def _awaited(reader: Reader) -> Run:
 
 def resume(call: Call) -> Answer:
     """Goes on with a run that was interrupted, or failed. One that is done stays as it is."""
-    if not call.words or not call.words[0]:
-        raise BadInput([Fault(key="", where=COMMAND_LINE, found="no run is named", cure="autofit resume RUN; `autofit runs` lists them.")])
-    if DETACH in call.flags:
-        return detached(call)
-    from launcher.engine import resumption, train
-    from launcher.history.runs import find
+    from launcher.history.runs import find, newest
 
-    place, *words = call.words
-    launch = resumption.resumable(find(place), words)
+    if call.words and not call.words[0]:  # "$RUN" of a shell where RUN isn't set
+        raise BadInput([Fault(key="", where=COMMAND_LINE, found="no run is named", cure="autofit resume RUN; `autofit runs` lists them.")])
+    named = bool(call.words) and "=" not in call.words[0]
+    folder = find(call.words[0]) if named else newest()
+    words = call.words[1:] if named else call.words
+    if DETACH in call.flags:
+        return detached(replace(call, words=(str(folder), *words)))
+    from launcher.engine import resumption, train
+
+    if not named:
+        call.terminal.say(f"the newest run: {folder}")
+    launch = resumption.resumable(folder, words)
     if launch.done:
         call.terminal.say(f"{launch.folder.path} has come to its end already; nothing was changed")
         return Answer(status=ExitCode.DONE, record=launch.record.written())

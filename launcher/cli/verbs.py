@@ -16,7 +16,15 @@ from launcher.cli.detach import DETACH
 from launcher.errors import BadInput, Fault, did_you_mean
 
 VERBS: tuple[Verb, ...] = (
-    Verb(name="recipes", usage="", help="what there is, one line each", takes=Takes.NOTHING, run=single(library.recipes)),
+    Verb(
+        name="recipes",
+        usage=f"[{library.COPY} NAME [NEW]]",
+        help="what there is, one line each; a copy of your own",
+        takes=Takes.NAME,
+        run=single(library.recipes_or_copy),
+        more="A copy goes into ./recipes, never over one that is there.",
+        examples=("autofit recipes", f"autofit recipes {library.COPY} yolo_demo mine"),
+    ),
     Verb(
         name="show",
         usage="RECIPE",
@@ -96,12 +104,12 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb(
         name="resume",
-        usage="RUN [recover.KEY=VALUE ...]",
+        usage="[RUN] [recover.KEY=VALUE ...]",
         help="go on with a run that was interrupted or failed",
         takes=Takes.FOLDER,
         run=single(runs.resume),
         flags=(DETACH,),
-        more="From its last whole checkpoint, or with its trials where no rung had been found.",
+        more="From its last whole checkpoint, or with its trials where no rung had been found. Without RUN, the newest.",
         examples=("autofit resume yolo_demo-20261122-101500", "autofit resume RUN recover.on_nan=roll_back"),
         keys="recover.",
     ),
@@ -164,6 +172,22 @@ VERBS: tuple[Verb, ...] = (
             "python train.py 2>&1 | tee train.log; autofit explain train.log",
             "kubectl logs POD | autofit explain -",
         ),
+    ),
+    Verb(
+        name="schema",
+        usage="",
+        help="the JSON schema of a recipe, for editors",
+        takes=Takes.NOTHING,
+        run=single(library.schema),
+        more="An editor completes and checks recipes by it, where their first line says # yaml-language-server: $schema=recipe.schema.json",
+        examples=("autofit schema > recipe.schema.json",),
+    ),
+    Verb(
+        name="agents",
+        usage="",
+        help="what a coding agent should know of autofit",
+        takes=Takes.NOTHING,
+        run=single(library.agents),
     ),
     Verb(
         name="doctor",

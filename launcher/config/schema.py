@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from launcher.shared.sizes import MIB, format_size, parse_size
 
@@ -33,7 +33,7 @@ def _budget(said: Any) -> Any:
     raise ValueError(f"That is {bare} bytes, in which no trainer starts; did you mean {bare}{unit}?")
 
 
-Size = Annotated[int | None, BeforeValidator(_budget)]
+Size = Annotated[int | None, BeforeValidator(_budget), WithJsonSchema({"type": ["integer", "string", "null"]})]
 """Bytes, or a text such as ``16GiB`` or ``800MiB``; bytes after validation."""
 
 
@@ -46,7 +46,7 @@ def _headroom(said: Any) -> float:
     return float(said)
 
 
-Headroom = Annotated[float, PlainValidator(_headroom)]
+Headroom = Annotated[float, PlainValidator(_headroom), WithJsonSchema({"type": "number", "minimum": 0, "exclusiveMaximum": 1})]
 
 
 class Part(BaseModel):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from launcher.cli import main
+from launcher.cli import main, verbs
 from tests.conftest import failed_above, write_yolo_dataset
 from tests.helpers.command_line import answer, autofit
 from tests.helpers.places import ROOT
@@ -311,3 +313,25 @@ def test_a_run_root_that_can_never_be_written_is_refused_with_its_reason_before_
     err = capfd.readouterr().err
     assert "command line: run.root: can't make a run folder in /proc/here: " in err and "Free space" not in err
     assert "disk left" not in err
+
+
+def test_a_recipe_is_copied_and_never_over_one_that_is_there(tmp_path: Path) -> None:
+    done = autofit("recipes", "copy", "yolo_demo", "mine", cwd=tmp_path)
+    assert done.returncode == 0 and "written: recipes/mine.yaml" in done.stdout
+    mine = tmp_path / "recipes" / "mine.yaml"
+    assert "YOLO11n finds handwritten digits" in mine.read_text(encoding="utf-8")
+    mine.write_text("mine", encoding="utf-8")
+    again = autofit("recipes", "copy", "yolo_demo", "mine", cwd=tmp_path)
+    assert again.returncode == 1 and "is there already" in again.stderr and mine.read_text(encoding="utf-8") == "mine"
+    unknown = autofit("recipes", "copy", "yolo_dem", cwd=tmp_path)
+    assert unknown.returncode == 1 and "Did you mean 'yolo_demo'?" in unknown.stderr
+    assert autofit("recipes", "cpy", "yolo_demo", cwd=tmp_path).returncode == 1
+    outside = autofit("recipes", "copy", "yolo_demo", "../out", cwd=tmp_path)
+    assert outside.returncode == 0 and (tmp_path / "recipes" / "out.yaml").exists() and not (tmp_path / "out.yaml").exists()
+
+
+def test_the_schema_and_the_text_for_agents_are_printed(tmp_path: Path) -> None:
+    assert json.loads(autofit("schema", cwd=tmp_path).stdout)["properties"]["ladder"]
+    said = autofit("agents", cwd=tmp_path).stdout
+    named = set(re.findall(r"`autofit (?:--json )?([a-z]+)", said))
+    assert named <= {verb.name for verb in verbs.VERBS} and len(named) >= 6

@@ -357,3 +357,17 @@ def test_stop_never_signals_a_later_process_of_the_same_number(tmp_path: Path) -
         assert process.ask_to_end(child.pid, started=started)
         assert child.wait(timeout=120) == -signal.SIGTERM
     assert not process.ask_to_end(child.pid, started=started)
+
+
+def test_resume_without_a_name_takes_the_newest_run_and_says_which(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main.run(["resume"]) == 1
+    assert "there is no run here" in capsys.readouterr().err
+    ended(tmp_path / "runs/autofit", "failed")
+    newest = ended(tmp_path / "runs/autofit", "failed")
+    os.utime(newest, (time.time() + 60, time.time() + 60))
+    assert main.run(["resume", "recover.restarts=1"]) == 1, "its recipe is not there"
+    assert f"the newest run: {newest}" in capsys.readouterr().out
+    assert main.run(["resume", ""]) == 1 and "no run is named" in capsys.readouterr().err

@@ -159,6 +159,8 @@ def test_its_progress_is_known_and_told_by_runs_and_watch(place: Path, launched:
         ("resume", "RUN"),
         ("logs", "RUN"),
         ("show", "yolo_demo"),
+        ("schema",),
+        ("agents",),
         ("report", "RUN"),
         ("explain", "RUN"),
         ("explain", "oom.log"),
