@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,7 @@ def _of_source(path: Path) -> list[Flag]:
     if tree is None:
         return []
     found = [flag for node in ast.walk(tree) if isinstance(node, ast.Call) and (flag := _of_call(node, path.name)) is not None]
+    found = _with_set_defaults(found, tree)
     found += _of_signatures(tree, path.name)
     if (name := training_arguments.parsed_class(source)) is not None:
         fields = training_arguments.defaults(name).items()
@@ -112,6 +113,14 @@ def _of_call(node: ast.Call, file: str) -> Flag | None:
     if action_name == "BooleanOptionalAction":
         return Flag(spelling=f"switch:{chosen}/--no-{chosen.lstrip('-')}", default=literal(keywords.get("default")), where=file)
     return Flag(spelling=chosen, default=literal(keywords.get("default")), where=file, names=tuple(flags))
+
+
+def _with_set_defaults(flags: list[Flag], tree: ast.Module) -> list[Flag]:
+    """With what ``parser.set_defaults(batch_size=64)`` says; None, which is no default, where that is no literal."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "set_defaults"]
+    said = {keyword.arg: literal(keyword.value) for call in calls for keyword in call.keywords}
+    known = [(flag, flag.spelling.removeprefix("switch:").split("/")[0].lstrip("-").replace("-", "_")) for flag in flags]
+    return [replace(flag, default=said[name]) if name in said else flag for flag, name in known]
 
 
 def _absl(node: ast.Call, kind: str, file: str) -> Flag | None:

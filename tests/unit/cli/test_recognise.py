@@ -70,6 +70,16 @@ def test_flags_and_the_scripts_own_defaults() -> None:
     assert written(understood)["ladder"] == {"order": ["micro_batch"]}
 
 
+def test_what_set_defaults_says_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = {"batch-size": 8, "accum": 1, "epochs": 1}
+    flags = "".join(f"p.add_argument('--{name}', default={value})\n" for name, value in names.items())
+    Path("train.py").write_text(f"{flags}p.set_defaults(batch_size=2048, epochs=int('2'))\n")
+    understood = recognise.understand(["python", "train.py"])
+    assert believed(understood) == {"micro_batch": (2048, "--batch-size"), "accumulation": (1, "--accum")}
+    assert "lengths" not in understood.args, "what is worked out isn't known"
+
+
 def test_training_arguments_have_known_defaults() -> None:
     script = str(EXAMPLES / "hf_trainer" / "train.py")
     understood = recognise.understand(
