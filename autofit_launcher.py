@@ -22,10 +22,14 @@ DEPENDENCIES = frozenset((
 def main() -> None:
     """The command ``autofit``."""
     sys.meta_path.insert(0, OwnFirst())  # type: ignore[arg-type]  # its finder's type would have to be imported, from wherever
-    _pin()
-    from launcher.cli.main import main as autofit
+    try:
+        _pin()
+        from launcher.cli.main import main as autofit
 
-    autofit()
+        autofit()
+    except KeyboardInterrupt:  # while it is being loaded; from then on it is answered where the verb is
+        sys.stderr.write("autofit: interrupted by SIGINT\n")
+        sys.exit(130)
 
 
 class OwnFirst:

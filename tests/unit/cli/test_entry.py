@@ -136,3 +136,24 @@ def test_a_script_is_tried_and_trains_with_its_own(place: Path, elsewhere: str, 
     done = autofit(place, "run", "device=cpu", "device.memory=700MiB", "--json", "--", *start, "train.py", "--batch-size", "8")
     assert done.returncode == 0 and json.loads(done.stdout.splitlines()[-1])["status"] == "done", done.stderr
     assert "trained with" in done.stdout + done.stderr and f"{place / 'launcher'}" in done.stdout + done.stderr
+
+
+def test_ctrl_c_while_autofit_is_being_loaded_is_no_traceback() -> None:
+    pressed = """
+import sys, autofit_launcher
+class Pressed:
+    def find_spec(self, name, path=None, target=None):
+        if name == "launcher.cli.main":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Pressed())
+autofit_launcher.main()
+"""
+    done = subprocess.run(
+        (sys.executable, "-c", pressed),
+        cwd=Path(autofit_launcher.__file__).parent,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "autofit: interrupted by SIGINT\n")
