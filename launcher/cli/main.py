@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import FrameType
 from typing import TypeVar
 
@@ -94,7 +94,19 @@ def _jobs(call: Call) -> Iterable[Task]:
         raise BadInput([Fault(key="", where="autofit", found=found, cure="Go to one that is (cd).")]) from None
     if wrong := astray.fault(call):
         raise BadInput([wrong])
-    return verbs.named(call.verb).run(call)
+    return verbs.named(call.verb).run(_with_a_card(call))
+
+
+def _with_a_card(call: Call) -> Call:
+    """``device=idle`` in place of a card's number: the idlest one's, as it is now. Raises BadInput where there is none."""
+    if IDLE not in call.words:
+        return call
+    from launcher.machine import idle
+    from launcher.shared.sizes import format_size
+
+    number, card = idle.card()
+    call.terminal.say(f"{IDLE}: card {number} of the visible ones, {card.name}, {format_size(card.free_bytes)} free")
+    return replace(call, words=tuple(f"device={number}" if word == IDLE else word for word in call.words))
 
 
 def _stopped(stopped: Interrupted, terminal: Terminal) -> Answer:
@@ -138,6 +150,7 @@ def _guarded(act: Callable[[], T], terminal: Terminal) -> T | Answer:
         return Answer(status=ExitCode.BAD_INPUT, record={"status": "stopped", "error": f"{type(error).__name__}: {error}"})
 
 
+IDLE = "device=idle"
 _OF_A_PLACE = frozenset({
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
     errno.EFBIG,
