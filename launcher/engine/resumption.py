@@ -26,7 +26,7 @@ from launcher.run.attempt import Attempt
 from launcher.trial import trial
 from launcher.trial.trial import Trial
 
-SECTIONS = ("recover", "device", "trial", "run")
+SECTIONS = ("recover", "device", "trial", "run", "notify")
 """Sections of the recipe that may be changed when a run is resumed; none of them changes the training itself."""
 _OVER = (Status.NO_RUNG_FITS, Status.CRASHED, Status.STALLED, Status.VACUOUS, Status.DIVERGED, Status.MISREAD)
 

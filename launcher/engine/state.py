@@ -11,7 +11,7 @@ from typing import Any
 
 from launcher.adapter.commands import Command
 from launcher.adapter.protocol import Proves, ability
-from launcher.engine import reuse
+from launcher.engine import notify, reuse
 from launcher.engine.events import Finished
 from launcher.engine.reuse import Reuse
 from launcher.errors import ExitCode, Interrupted
@@ -121,6 +121,7 @@ class Fit:
 
     def __post_init__(self) -> None:
         self.job.listeners.insert(0, self.hear)  # before the screen: what is shown has been written down
+        self.job.listeners.append(notify.listener(self.job))
 
     def hear(self, event: Event) -> None:
         """The record is the launch as it is after each thing that happens to it."""
