@@ -10,7 +10,7 @@ import math
 import os
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -30,8 +30,6 @@ CEILING = 1.5
 memory, and what the run needs is measured. docs/decisions/011."""
 NOMINAL = 1.07
 """A card sold as 16 GiB gives programs a little less (15.6 to 15.99 GiB). Asking for up to this many times that means all of it."""
-SETTLED_BYTES = 64 * MIB
-"""Below the size of a CUDA context: a difference in a card's use that is no process of ours."""
 TOLERATED_BYTES = GIB
 """What others (a desktop, say) may hold of a card without ``device.share``."""
 SPILL_PART = 0.9
@@ -164,9 +162,21 @@ def free_now(budget: Budget, *, nvml: Any = None) -> int | None:
     return None
 
 
-def used_bytes(budget: Budget) -> int:
-    """Bytes in use on the budget's card now, beyond those when the budget was made; 0 on a CPU, or if NVML doesn't answer."""
-    free = free_now(budget)
+def used_bytes(budget: Budget, pids: Iterable[int], *, nvml: Any = None) -> int:
+    """Bytes that these processes hold of the budget's card now; 0 on a CPU, or if NVML doesn't answer.
+
+    Where the driver doesn't tell of processes (WSL, containers): what is in use beyond what was when the budget was made; neighbours who
+    come and go count then.
+    """
+    if budget.kind != "cuda":
+        return 0
+    with nvml_module.opened(nvml) as (api, absence):
+        if absence is not None:
+            return 0
+        own = [card_memory.own_bytes(api, budget.uuid, pid) for pid in pids]
+        if any(own):
+            return sum(filter(None, own))
+    free = free_now(budget, nvml=nvml)
     return 0 if free is None else max(0, budget.free_bytes - free)
 
 
@@ -184,7 +194,7 @@ def taken(budget: Budget, *, nvml: Any = None) -> str:
     Half of the headroom is tolerated, since a desktop's use changes all the time.
     """
     free = free_now(budget, nvml=nvml)
-    drift = max(SETTLED_BYTES, (budget.budget_bytes - budget.cap_bytes) // 2)
+    drift = max(card_memory.SETTLED_BYTES, (budget.budget_bytes - budget.cap_bytes) // 2)
     if free is None or free >= budget.budget_bytes - drift:
         return ""
     with nvml_module.opened(nvml) as (api, _):
@@ -208,7 +218,7 @@ def settle(budget: Budget, *, idle_free_bytes: int | None = None, timeout_s: flo
     """
     idle = budget.free_bytes if idle_free_bytes is None else idle_free_bytes
     until = time.monotonic() + timeout_s
-    while (free := free_now(budget, nvml=nvml)) is not None and free < idle - SETTLED_BYTES:
+    while (free := free_now(budget, nvml=nvml)) is not None and free < idle - card_memory.SETTLED_BYTES:
         if time.monotonic() > until:
             return False
         time.sleep(0.1)

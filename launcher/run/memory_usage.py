@@ -74,7 +74,7 @@ class Usage(Looks):
         return total
 
     def _look_at_card(self) -> None:
-        self._saw(devices.used_bytes(self._budget))
+        self._saw(devices.used_bytes(self._budget, (self._pid, *procfs.descendants(self._pid))))
 
     def _look_at_processes(self) -> None:
         sizes = {pid: max(0, self._segments.now(pid) - base) for pid, base in self._bases.items()}

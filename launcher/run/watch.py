@@ -122,7 +122,7 @@ class RunWatch:
         self._look_at_pace(now, grew=grew)
         with contextlib.suppress(psutil.Error):
             resident = self._process.memory_info().rss
-            device = devices.used_bytes(self._job.budget)
+            device = devices.used_bytes(self._job.budget, (self._process.pid, *procfs.descendants(self._process.pid)))
             self.peak_bytes = max(self.peak_bytes, resident)
             self.peak_device_bytes = max(self.peak_device_bytes, device)
             if now - self._told >= HEARTBEAT_S:

@@ -8,6 +8,11 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from .sizes import MIB
+
+SETTLED_BYTES = 64 * MIB
+"""Below the size of a CUDA context: a difference in a card's use that is no process of ours."""
+
 
 def handle_of(nvml: Any, uuid: str) -> Any:
     """NVML's handle of a card. Before version 12 pynvml wanted bytes."""

@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..shared import procfs
+from ..shared import card_memory, procfs
 from ..shared.files import replace
 from ..shared.orders import HELD, MALLOC_VALUE, MALLOC_VARIABLE, Orders
 from . import figures, spare
@@ -146,7 +146,7 @@ def _limit_cuda(cap_bytes: int, uuid: str, idle_free_bytes: int) -> tuple[int, i
     if allowed <= 0:
         raise BudgetError(f"the CUDA context alone takes {outside} bytes; a budget of {cap_bytes} leaves nothing for the trainer")
     free = int(torch.cuda.mem_get_info()[0]) + int(torch.cuda.memory_reserved())
-    if allowed > free:
+    if allowed > free + card_memory.SETTLED_BYTES:  # the driver holds some MiB in no process's name
         raise BudgetTaken(f"the trainer is allowed {allowed} bytes of the card, and the driver says that {free} are free for it")
     tighten(cap_bytes, outside)
     return cap_bytes, outside
@@ -171,6 +171,18 @@ def _same_card(uuid: str) -> None:
         f"this process runs on the card GPU-{_bare(str(found))} and the budget is for {uuid}: something in it sets CUDA_VISIBLE_DEVICES. "
         "Take that out and let device.index choose the card"
     )
+
+
+def still_chosen(uuid: str) -> None:
+    """Raises BudgetError where the program has named another card in CUDA_VISIBLE_DEVICES since. In its trial CUDA had its card by then; in
+    its full run it would train on that other one, whoever has it."""
+    told = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
+    said, index = told.split(",")[0].strip().lower(), VisibleCard(uuid).index()
+    if index and said != index and not (said.startswith("gpu-") and uuid.lower().startswith(said)):
+        raise BudgetError(
+            f"the script has set CUDA_VISIBLE_DEVICES={told}, and the budget is for card {index} ({uuid}): its full run would "
+            "train on another card. Take that out of the script and let device.index choose the card"
+        )
 
 
 def _bare(uuid: str) -> str:

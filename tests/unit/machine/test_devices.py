@@ -16,7 +16,7 @@ import pytest
 from launcher.errors import BadInput, Fault
 from launcher.machine import devices, host, idle
 from launcher.machine import nvml as nvml_module
-from launcher.machine.devices import Budget, find, settle, taken, wait_for
+from launcher.machine.devices import Budget, find, settle, taken, used_bytes, wait_for
 from launcher.shared.sizes import format_size, parse_size
 from tests.helpers.nvml_stand_in import GIB, GONE, MIB, FakeCard, FakeNvml
 from tests.helpers.places import ROOT
@@ -149,6 +149,16 @@ def test_a_process_in_both_of_nvmls_lists_counts_once() -> None:
     card = FakeCard(used=600 * MIB, processes=[[(os.getpid(), 600 * MIB)]], graphics=[(os.getpid(), 600 * MIB)])
     (neighbour,) = on(FakeNvml(card)).neighbours
     assert neighbour.used_bytes == 600 * MIB
+
+
+def test_a_neighbour_that_comes_is_not_the_runs_own_use_where_the_driver_tells_who_holds_what() -> None:
+    card = FakeCard(uuid="GPU-1")
+    nvml = FakeNvml(card)
+    budget = on(nvml)
+    card.used, card.processes = 7 * GIB, [[(41, 2 * GIB), (42, GIB), (99, 4 * GIB)]]
+    assert used_bytes(budget, (41, 42), nvml=nvml) == 3 * GIB
+    card.processes = [[(41, None), (99, None)]]
+    assert used_bytes(budget, (41, 42), nvml=nvml) == 7 * GIB, "WSL and containers: what is in use since"
 
 
 def test_a_process_that_vanished_is_no_neighbour() -> None:

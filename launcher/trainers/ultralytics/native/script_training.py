@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
 import yaml
 from ultralytics.cfg import TASK2DATA, get_cfg
 from ultralytics.engine.model import Model
@@ -38,6 +39,7 @@ def hand_over(takes: Takes) -> None:
         return takes(self, trainer, keywords)
 
     Model.train = train
+    torch.cuda.is_available()  # from here on CUDA has the cards it was given
 
 
 def _cards_as_started() -> None:

@@ -39,6 +39,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 import ultralytics.cfg
 from ultralytics.engine.model import Model
 
@@ -86,6 +87,7 @@ def main(argv: Sequence[str]) -> None:
     check_ultralytics()
     configure(chosen)
     Model.train = train_exactly
+    torch.cuda.is_available()  # from here on CUDA has the card it was given: before 8.4.100 select_device("0") says another to it
     ultralytics.cfg.ARGV = ["yolo", *words]  # not entrypoint("..."): that splits on blanks
     ultralytics.cfg.entrypoint()
 

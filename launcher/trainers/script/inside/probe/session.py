@@ -445,6 +445,8 @@ class Session:
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 self.recorder.observe(device=parameter.device.type)
+                if self.orders.device == parameter.device.type == "cuda":
+                    budget.still_chosen(self.orders.device_uuid)
                 return
 
     def validating(self) -> None:

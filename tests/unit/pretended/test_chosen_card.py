@@ -1,0 +1,80 @@
+"""A full run trains on the card of its trial, whatever a trainer or a script sets CUDA_VISIBLE_DEVICES to; on two pretended cards."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launcher.forecast import gpu_catalogue
+from launcher.pretended import cards
+from tests.helpers.places import ROOT
+from tests.helpers.pretended import needs_a_pretended_card
+
+pytestmark = needs_a_pretended_card
+NATIVE = ROOT / "launcher" / "trainers" / "ultralytics" / "native"
+ASKED_EARLY = "import json, torch; print(json.dumps([str(torch.cuda.get_device_properties(i).uuid) for i in range(2)]))"
+OLDER = """
+import os, sys
+import torch, ultralytics.cfg
+sys.path.insert(0, sys.argv[1])
+import yolo_exact
+
+def entrypoint():
+    os.environ["CUDA_VISIBLE_DEVICES"] = "0"  # as select_device("0") does before Ultralytics 8.4.100
+    print(torch.cuda.get_device_properties(0).uuid)
+
+ultralytics.cfg.entrypoint = entrypoint
+yolo_exact.main(["detect", "train"])
+"""
+SCRIPT = """
+import argparse, os
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, default=8)
+batch = parser.parse_args().batch_size
+model = torch.nn.Linear(16, 1)
+os.environ["CUDA_VISIBLE_DEVICES"] = "{card}"  # in a trial CUDA has its card by now
+model.cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for epoch in range(4):
+    for (rows,) in DataLoader(TensorDataset(torch.randn(64, 16)), batch_size=batch, shuffle=True):
+        optimizer.zero_grad()
+        model(rows.cuda()).pow(2).mean().backward()
+        optimizer.step()
+"""
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[dict[str, str]]:
+    (model,) = gpu_catalogue.named(["a100_40gb"])
+    with cards.played(cards.Cards(model=model, count=2)) as environment:
+        yield environment
+
+
+@pytest.fixture(scope="module")
+def uuids(two: dict[str, str]) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", ASKED_EARLY], env=two, capture_output=True, text=True, timeout=120, check=True)
+    found: list[str] = json.loads(done.stdout)
+    return found
+
+
+def test_an_older_ultralytics_trains_on_the_card_that_was_chosen(two: dict[str, str], uuids: list[str]) -> None:
+    told = {**two, "CUDA_VISIBLE_DEVICES": f"GPU-{uuids[1]}"}
+    done = subprocess.run([sys.executable, "-c", OLDER, str(NATIVE)], env=told, capture_output=True, text=True, timeout=200, check=False)
+    assert done.stdout.split()[-1:] == [uuids[1]], done.stderr
+
+
+@pytest.mark.parametrize(("card", "refused"), [("0", True), ("1", False)])
+def test_a_script_that_names_another_card_is_refused(card: str, refused: bool, two: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT.format(card=card))
+    argv = [sys.executable, "-m", "launcher", "run", "--fit-only", "device=cuda", "device.index=1", "--", sys.executable, "train.py"]
+    done = subprocess.run(argv, env={**two, "COLUMNS": "200"}, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False)
+    said = done.stdout + done.stderr
+    assert ("its full run would train on another card" in " ".join(said.split())) is refused, said[-3000:]
+    assert (done.returncode == 0) is not refused, said[-3000:]
