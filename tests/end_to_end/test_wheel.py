@@ -32,7 +32,9 @@ def test_the_wheel_carries_configuration_recipes_and_the_demos_maker(wheel: Path
     in_checkout = [path.relative_to(ROOT) for folder in ("conf", "recipes") for path in (ROOT / folder).rglob("*.yaml")]
     assert {f"launcher/{path}" for path in in_checkout} <= names
     assert "launcher/examples/digits/make_digits.py" in names
-    assert not [name for name in names if name.split("/")[0] not in ("launcher", "autofit_launcher.py") and ".dist-info" not in name]
+    assert not [
+        name for name in names if name.split("/")[0] not in ("launcher", "autofit", "autofit_launcher.py") and ".dist-info" not in name
+    ]
     assert not [name for name in names if "/tests/" in name]
 
 
