@@ -24,8 +24,8 @@ KINDS = [
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, Event) and kind.__module__ == module.__name__
 ]
-ONLY_WRITTEN = {of_a_launch.Prepared, of_a_launch.Resumed, of_a_launch.StepsCounted, of_a_run.LossNotFinite}
-"""Shown by other words: the plan, the resumed run itself, the summary, the line in which the loss was not finite."""
+ONLY_WRITTEN = {of_a_launch.Prepared, of_a_launch.StepsCounted, of_a_run.LossNotFinite}
+"""Shown by other words: the plan, the summary, the line in which the loss was not finite."""
 
 
 class Seen(Event, name="seen", recorded=True):
