@@ -48,6 +48,8 @@ class Orders:
     validation_batches: int = 2
     steps_after: int = 1
     """Optimizer steps after validation."""
+    snapshot: bool = False
+    """A failing trial on a card leaves PyTorch's memory snapshot in its folder."""
     payload: dict[str, Any]
     """The trainer's own words, from its adapter."""
 

@@ -13,12 +13,14 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from ..shared import procfs
 from ..shared.orders import Orders
 from ..shared.report import Failure, Phase, PhaseUse, TrialReport
 from ..shared.sampling import Looks, SegmentsByProcess
+from . import snapshot
 from .budget import Taken, tighten
 from .driver import VisibleCard
 
@@ -105,6 +107,8 @@ class Recorder:
         self._taken = taken
         self._meter = CudaMeter(self._orders, taken) if self._orders.device == "cuda" else CpuMeter(taken.base_bytes)
         self._meter.reset()
+        if self._orders.snapshot:
+            snapshot.begin()
         self.write()
 
     def phase(self, phase: Phase) -> None:
@@ -226,6 +230,8 @@ class Recorder:
     def failed(self, error: BaseException) -> None:
         """The trial ended by ``error``: closes the phase it died in and writes the report."""
         self._failure = failure_of(error)
+        if self._orders.snapshot:
+            snapshot.keep(Path(self._orders.folder))
         with contextlib.suppress(Exception):  # a broken CUDA context must not cost us the report
             if not isinstance(error, OverCap):  # its phase is closed
                 self._close_phase()

@@ -36,6 +36,7 @@ from launcher.trainers.script.inside.plainly import injected, proven, refuses, s
 from launcher.trainers.script.inside.probe import settings as probe_settings
 from launcher.trainers.script.inside.probe.settings import LEAST_STEPS, LOADED, ProbeSettings
 from launcher.trainers.script.inside.watch import Watch
+from launcher.worker import snapshot
 from launcher.worker.budgeted import SHIM
 from launcher.worker.lifeline import die_with_parent
 from launcher.worker.overlay import FILES
@@ -94,6 +95,8 @@ def _run(orders: Orders, recorder: Recorder) -> None:
     if report.failure is not None and not speaks_of_memory(report.failure) and not refuses(report.failure):
         seconds = time.monotonic() - began
         report = proven(report, orders, _environment(orders, orders.scratch / "plain"), seconds=seconds, cure=FORCE)
+    for kept in orders.scratch.glob(f"*/records/*/{snapshot.NAME}"):
+        os.replace(kept, Path(orders.folder) / snapshot.NAME)
     report.write(orders.report_path)
     if status < 0 and report.failure is None:
         _die_alike(-status)
