@@ -197,7 +197,9 @@ def why(run: Run, record: Record, steps: Sequence[LadderRow]) -> list[str]:
     if below or out:
         said.append(_above(below, [step for step in out if chosen is None or step.index < chosen.index]))
     if chosen is None:
-        return [*said, f"Nothing on the ladder stays within {limit}." if record.status == NO_RUNG else ""]
+        near = record.nearest
+        beyond = f"Beyond the ladder {words(near.rung, near.accumulation)} fits, really tried, at another effective batch." if near else ""
+        return [*said, *([f"Nothing on the ladder stays within {limit}.", beyond] if record.status == NO_RUNG else [])]
     peak = f"its trial needed {chosen.peak} at its highest, and {limit} may be used" if chosen.peak else chosen.why
     which = "What was asked for" if chosen.index == 0 else f"Rung {chosen.index} ({chosen.words})"
     said.append(f"{which} is the best that fits: {peak.rstrip('.')}.")
@@ -218,12 +220,22 @@ def _above(failed: Sequence[LadderRow], out: Sequence[LadderRow]) -> str:
 
 
 def _given_up(record: Record) -> str:
+    """What is given up, settings and batch; only what was shown to be the same training is said to be that."""
     lost = [row for row in given_up(record) if row[0] not in ("micro batch", "accumulation")]
-    if lost:
-        return f"Given up for it: {'; '.join(f'{name} {asked} -> {used}' for name, asked, used in lost)}."
-    if record.given_up:
-        return f"The effective batch is the asked one ({record.effective_batch}), in smaller pieces: nothing is given up but speed."
-    return ""
+    settings = f"Given up for it: {'; '.join(f'{name} {asked} -> {used}' for name, asked, used in lost)}. " if lost else ""
+    used, asked = record.effective_batch, record.effective_batch_asked or record.effective_batch
+    if used != asked:
+        return f"{settings}The effective batch is {used} in place of {asked}: learning rate and schedule were chosen for another."
+    if "micro_batch" not in (record.given_up or {}):
+        return settings
+    told = record.same_training.verdict if record.same_training is not None else ""
+    shown = (
+        "that is shown to be the same training"
+        if told == "same"
+        else f"that it is the same training: {told.replace('_', ' ') or 'not shown'}"
+    )
+    speed = "; nothing is given up but speed" if told == "same" and not lost else ""
+    return f"{settings}The effective batch is the asked one ({used}), in smaller pieces; {shown}{speed}."
 
 
 def given_up(record: Record) -> list[tuple[str, str, str]]:

@@ -6,6 +6,7 @@ import json
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,23 @@ def test_it_says_why_the_rung_was_chosen_and_what_became_of_each(tmp_path: Path)
     assert "Rung 3 (micro-batch 8 x 1, image size 320) is the best that fits: its trial needed 560 MiB at its highest, and 810 MiB" in said
     assert "ruled out by rung 1" in said and "out of memory in training" in said and "not tried" in said
     assert "After attempt 1 of the full run: it was killed: the same rung once more." in said
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"same_training": {"verdict": "same"}}, "nothing is given up but speed"),
+        ({"same_training": {"verdict": "not_comparable"}}, "that it is the same training: not comparable"),
+        ({}, "that it is the same training: not shown"),
+        ({"effective_batch": 4, "effective_batch_asked": 8}, "The effective batch is 4 in place of 8"),
+    ],
+)
+def test_only_what_was_shown_to_be_the_same_training_is_said_to_give_up_nothing(more: dict[str, Any], said: str, tmp_path: Path) -> None:
+    folder = RunFolder(reported(tmp_path))
+    record = json.loads(folder.record.read_text(encoding="utf-8"))
+    folder.replace_json(folder.record, {**record, "given_up": {"micro_batch": {"asked": 8, "used": 4}}, **more})
+    html = text_of(page.render([run_in(folder.path)]))
+    assert said in html and ("nothing is given up" in html) is ("nothing" in said)
 
 
 def test_what_a_trainer_said_is_shown_and_is_no_markup(tmp_path: Path) -> None:
