@@ -60,6 +60,14 @@ _LIMIT = "take back the limit that the program set for itself (set_per_process_m
 _FALLBACK = "on Windows turn CUDA - Sysmem Fallback Policy off for it: it fails then instead of crawling"
 
 
+def on_processor(failure: LogFailure, part: Part) -> bool:
+    """PyTorch itself asked for host memory in a step: the training runs on the processor."""
+    return failure.kind is Trouble.HOST and "DefaultCPUAllocator" in failure.line and part in _OF_A_STEP
+
+
+_OF_A_STEP: tuple[Part, ...] = ("forward", "backward", "optimizer", "training", "validation")
+
+
 def likely(failure: LogFailure, part: Part) -> str:
     """What most likely takes the memory; empty where that isn't the question."""
     if failure.kind is Trouble.FRAGMENTATION:
@@ -67,6 +75,8 @@ def likely(failure: LogFailure, part: Part) -> str:
         return f"pieces: {format_size(idle)} were held by PyTorch and not in use, more than was asked for, but nowhere in one piece"
     if failure.kind is Trouble.NEIGHBOURS:
         return f"others: {format_size(failure.figures.others or 0)} of the card are held by other processes"
+    if on_processor(failure, part):
+        return f"the training runs on the processor: {_BY_PART[part][0]}"
     if failure.kind in _LIKELY:
         return _LIKELY[failure.kind]
     if failure.kind is not Trouble.ALLOCATOR or failure.figures.contradict:
@@ -122,6 +132,8 @@ def _first(failure: LogFailure, cures: Sequence[str]) -> Iterator[str]:
 
 def _wanted(failure: LogFailure, part: Part) -> tuple[Change, ...]:
     kind = failure.kind
+    if on_processor(failure, part):
+        return _BY_PART[part][1]
     if kind is Trouble.PINNED:
         return ("unpinned",)
     if kind in (Trouble.SHM, Trouble.WORKERS):

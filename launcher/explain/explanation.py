@@ -110,7 +110,7 @@ def _cures(dialect: Dialect) -> list[str]:
 
 def _ladder(failure: LogFailure, where: Part, dialect: Dialect, text: str) -> str:
     """The rungs that autofit would try, in words; empty where a lower rung is not what helps."""
-    if failure.kind not in (*advice.ON_CARD, Trouble.MAYBE):
+    if failure.kind not in (*advice.ON_CARD, Trouble.MAYBE) and not advice.on_processor(failure, where):
         return ""
     batch, steps = dialect.setting("micro_batch", text), dialect.setting("accumulation", text) or 1
     then = ["smaller inputs", "gradient checkpointing", "a smaller model"]
@@ -148,7 +148,7 @@ def _unknown(failure: LogFailure, where: Part) -> list[str]:
     elif on_card and figures.asked is None:
         said.append("How much was asked for, held and free stands not in the log.")
     if failure.kind in (*advice.ON_CARD, Trouble.HOST) and not where:
-        said.append("In which part of the training it failed can't be told: the log has no traceback that shows it.")
+        said.append("In which part of the training it failed can't be told from the log.")
     if failure.kind is Trouble.MAYBE:
         said.append(
             "A trial with a smaller batch decides it: if that works, it was memory. nvidia-smi just before the failure shows it, too."
