@@ -274,7 +274,7 @@ def _bar(use: PhaseUse, base: int, scale: int, *, cuda: bool) -> Bar:
     live = min(held, use.allocated_bytes) if cuda else held
     first = min(base, live)
     parts = [
-        ("set up before the first step (weights)", "weights", first),
+        ("set up before the first step (weights, loaded data)", "weights", first),
         ("made by training (gradients, optimizer state, activations)", "working", live - first),
         ("held by PyTorch, not in use at once", "idle", held - live),
         ("outside PyTorch's allocator (context, libraries)", "outside", outside),
