@@ -265,7 +265,13 @@ def newest(root: Path = ROOT) -> Path:
     runs = list(below(root))
     if not runs:
         raise BadInput([Fault(key="", where=str(root), found="there is no run here", cure="Name its folder.")])
-    return max(runs, key=lambda path: path.stat().st_mtime).resolve()
+    return max(runs, key=_touched).resolve()
+
+
+def _touched(path: Path) -> float:
+    """When something last happened in a run; a report that is written later is nothing that happened."""
+    events = RunFolder(path).events
+    return (events if events.exists() else path).stat().st_mtime
 
 
 def below(root: Path, *, levels: int = 2) -> Iterator[Path]:

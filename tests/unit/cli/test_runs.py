@@ -367,7 +367,10 @@ def test_resume_without_a_name_takes_the_newest_run_and_says_which(
     assert "there is no run here" in capsys.readouterr().err
     ended(tmp_path / "runs/autofit", "failed")
     newest = ended(tmp_path / "runs/autofit", "failed")
-    os.utime(newest, (time.time() + 60, time.time() + 60))
+    os.utime(newest / "events.jsonl", (time.time() + 60, time.time() + 60))
+    older = next(path for path in newest.parent.iterdir() if path != newest)
+    (older / "report.html").write_text("looked at later", encoding="utf-8")
+    os.utime(older, (time.time() + 99, time.time() + 99))
     assert main.run(["resume", "recover.restarts=1"]) == 1, "its recipe is not there"
     assert f"the newest run: {newest}" in capsys.readouterr().out
     assert main.run(["resume", ""]) == 1 and "no run is named" in capsys.readouterr().err
