@@ -69,7 +69,10 @@ def _wrapped(line: str) -> bool:
 
 
 def _others(text: str, total: int | None, free: int | None, held: int | None) -> int | None:
-    named = [_bytes(match.group(1), match.group(2)) for match in _OTHERS.finditer(text)]
+    named = sorted(_bytes(match.group(1), match.group(2)) for match in _OTHERS.finditer(text))
+    if named and held is not None and total is not None and sum(named) + held > total:  # in a container it knows itself by another number
+        own = next((size for size in named if size >= held), 0)
+        return sum(named) - own
     if named:
         return sum(named)
     if total is None or free is None or held is None:

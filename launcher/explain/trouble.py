@@ -14,6 +14,7 @@ from launcher.explain.plain import said
 from launcher.run.cause import from_error, last_chain
 from launcher.shared.memory_failures import MemoryFailure, maybe_memory, memory_failure
 from launcher.shared.sizes import GIB, MIB
+from launcher.shared.write_failures import unwritable
 
 
 class Trouble(StrEnum):
@@ -59,7 +60,7 @@ class LogFailure:
 
 
 _KILLER = re.compile(
-    r"Out of memory: Kill(ed)? process|invoked oom-killer|oom-kill(er)? event|oom-kill:|Memory cgroup out of memory|oom_reaper: reaped"
+    r"Out of memory: Kill(ed)? process|invoked oom-killer|oom[-_]kill(er)? event|OOM Killed|oom-kill:|Memory cgroup out of memory|oom_reaper: reaped"
     r"|systemd-oomd\S*: Killed|OOMKilled|[Ee]xceeded (job |step )?memory limit|may have been killed by the cgroup"
     r"|SIGKILL due to memory|Task was killed due to the node running low"
 )
@@ -165,7 +166,9 @@ def _of_another_kind(chain: str, spoken: Sequence[str]) -> LogFailure:
     error = from_error(chain)[0].strip() if re.search(r'File "', chain) else ""
     known = next((one.strip() for one in reversed(spoken) if _ERROR.search(one) or meaning(one)), error)
     line = error if _ERROR.search(error) else known
-    doubtful = maybe_memory("\n".join(spoken)) or ""
+    doubtful, unwritten = maybe_memory("\n".join(spoken)) or "", unwritable(spoken)
+    if unwritten:
+        return LogFailure(kind=Trouble.OTHER, line=unwritten, chain=chain)
     if doubtful:
         return LogFailure(kind=Trouble.MAYBE, line=doubtful, chain=chain)
     return LogFailure(kind=Trouble.OTHER if line else Trouble.NOTHING, line=line, chain=chain)

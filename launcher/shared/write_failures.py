@@ -6,6 +6,7 @@ Sources of the texts: Linux's own, strings of PyTorch, real failures on full dis
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 READ_ONLY = re.compile(r"Read-only file system")
 TOO_LARGE = re.compile(r"File too large|File size limit exceeded|\bSIGXFSZ\b")
@@ -18,6 +19,12 @@ _UNSAID = re.compile(r"file write failed|PytorchStreamWriter failed writing|unex
 def maybe_too_large(words: str) -> bool:
     """Whether a file that became larger than it may explains these words."""
     return bool(TOO_LARGE.search(words) or (_UNSAID.search(words) and not _OTHERWISE.search(words)))
+
+
+def unwritable(lines: Iterable[str]) -> str:
+    """The last line that says why a file couldn't be written, whatever else failed of it; empty if there is none."""
+    said = [line.strip() for line in lines if _OTHERWISE.search(line) or TOO_LARGE.search(line)]
+    return said[-1] if said else ""
 
 
 def line_of(pattern: re.Pattern[str], words: str) -> str:
