@@ -30,7 +30,7 @@ _PLACES: tuple[tuple[Part, re.Pattern[str]], ...] = tuple(
     for part, expression in (
         ("data", r"utils[/\\]data[/\\]|in (preprocess_batch|transfer_batch_to_device|send_to_device|_prepare_inputs?|collate\w*)$"),
         ("checkpoint", r"torch[/\\]serialization|in (_?save(_\w*)?checkpoint\w*|save_model|_save|load_checkpoint|strip_optimizer)$"),
-        ("optimizer", r"[/\\]optim(izer)?s?[/\\.]|in (_?optimizer_step|_maybe_opt_step|init_state)$"),
+        ("optimizer", r"[/\\]optim(izer)?s?[/\\.]|in (_?optimizer_step|_maybe_opt_step|init_state|initialize_optimizer_states)$"),
         ("optimizer", r": (self\.)?(opt|optimizer|scaler)\w*\.step\("),
         ("backward", r"autograd[/\\](?:__init__|graph|function)|in (_run_|run_|training_step_|_)?backward$|\.backward\("),
         ("forward", r"in (\w*forward|_call_impl|_wrapped_call_impl|compute_loss|training_step|closure|loss|criterion)$"),

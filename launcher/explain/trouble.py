@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from launcher.adapter import progress
+from launcher.adapter import log_line
+from launcher.adapter.progress import Progress
 from launcher.explain.errors import meaning
 from launcher.explain.figures import CardFigures, read
 from launcher.explain.plain import said
@@ -60,8 +61,8 @@ class LogFailure:
 
 
 _KILLER = re.compile(
-    r"Out of memory: Kill(ed)? process|invoked oom-killer|oom[-_]kill(er)? event|OOM Killed|oom-kill:|Memory cgroup out of memory|oom_reaper: reaped"
-    r"|systemd-oomd\S*: Killed|OOMKilled|[Ee]xceeded (job |step )?memory limit|may have been killed by the cgroup"
+    r"Out of memory: Kill(ed)? process|invoked oom-killer|oom[-_]kill(er)? event|OOM Killed|oom-kill:|Memory cgroup out of memory"
+    r"|oom_reaper: reaped|systemd-oomd\S*: Killed|OOMKilled|[Ee]xceeded (job |step )?memory limit|may have been killed by the cgroup"
     r"|SIGKILL due to memory|Task was killed due to the node running low"
 )
 """Words of the kernel, systemd, Slurm, Kubernetes, Ray and notebooks."""
@@ -145,7 +146,7 @@ def _of_allocator(figures: CardFigures) -> Trouble:
 def _went_on(text: str, line: str) -> bool:
     """Whether training is told of after the line, without an error."""
     after = text[text.rindex(line[:400]) :].splitlines()[1:]
-    return "Traceback" not in text and sum(progress.read(one) is not None for one in after) > 1
+    return "Traceback" not in text and sum(log_line.read(one, Progress()).progress != Progress() for one in after) > 1
 
 
 def _spilled(lines: Sequence[str], chain: str) -> LogFailure | None:

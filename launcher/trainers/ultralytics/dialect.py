@@ -4,7 +4,7 @@ from launcher.adapter import Dialect
 
 DIALECT = Dialect(
     trainer="Ultralytics",
-    signs=r"Ultralytics (YOLO)?\S*\d|ultralytics[/\\](engine|utils|nn|models|data|cfg)|^engine/trainer: "
+    signs=r"Ultralytics (YOLO)?\S*\d|ultralytics[/\\](engine|utils|nn|models|data|cfg)|^engine/trainer: |AutoBatch: "
     r"|^\s*yolo (detect|segment|pose|obb|train)",
     changes={
         "batch": "batch= half as large: up to 64 (nbs) Ultralytics accumulates by itself, so the effective batch stays",
