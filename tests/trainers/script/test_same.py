@@ -52,6 +52,13 @@ def test_a_mean_that_is_divided_is_the_same_training_and_nothing_of_the_persons_
     assert not list((tmp_path / "runs").glob("**/*.pt")), "gradients are large, and of no use afterwards"
 
 
+def test_a_model_that_is_made_after_a_look_at_a_batch_begins_with_weights_as_they_are_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = proven(tmp_path, monkeypatch, "", script=SCRIPT.with_name("looks_first.py"))
+    assert found.same.verdict == "same" and not found.refused and not found.same.cure, found
+
+
 def test_rows_that_see_each_other_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = proven(tmp_path, monkeypatch, "contrastive")
     assert "its rows see each other" in found.refused and found.same.gradient.startswith("differs by") and found.job is None

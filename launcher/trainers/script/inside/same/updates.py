@@ -62,6 +62,7 @@ class Updates:
         self._backward(torch)
         self._clipping(torch)
         self._model(torch)
+        self._made_later(torch)
         for kind, made in ((optimizer.Optimizer, self._made), (torch.optim.lr_scheduler.LRScheduler, self._schedules)):
             kind.__init__ = _noted(kind.__init__, made)
         optimizer.register_optimizer_step_pre_hook(self._before)
@@ -134,6 +135,18 @@ class Updates:
                 self._calls -= 1
 
         module.__call__ = called
+
+    def _made_later(self, torch: Any) -> None:
+        """A model that is made after a batch was looked at (``next(iter(loader))``): its weights are drawn, and are no constants."""
+        register = torch.nn.Module.register_parameter
+
+        @functools.wraps(register)
+        def registered(this: Any, name: str, param: Any) -> None:
+            if param is not None and not self.backwards:
+                self._rest.leave()
+            register(this, name, param)
+
+        torch.nn.Module.register_parameter = registered
 
     def _widened(self, module: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Half precision all through is turned to single when a model is first called; its parameters stay the objects that they are."""
