@@ -68,7 +68,7 @@ class Parts:
     """Those of one process."""
 
     def __init__(self, number: int, rows: int = 0) -> None:
-        self._number, self._rows = number, rows
+        self.number, self._rows = number, rows
         self._last: Parted | None = None
         self._modes: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
         """Module whose mode the script has set -> whether it trains."""
@@ -90,7 +90,7 @@ class Parts:
         def begun(this: Any, loader: Any) -> None:
             make(this, loader)
             if own_batches(loader) and torch.is_grad_enabled() and (not self._modes or any(self._modes.values())):
-                self._last = this._index_sampler = Parted(this._index_sampler, self._number, self._rows)
+                self._last = this._index_sampler = Parted(this._index_sampler, self.number, self._rows)
                 this._sampler_iter = self._last.of(this._sampler_iter)
 
         return begun
@@ -112,7 +112,7 @@ class PassInParts(Pass):
     """An iterator over one pass whose batches come in parts, each a micro-batch."""
 
     def __init__(self, loader: Any, batches: Iterator[Any], *, parts: Parts, drawn: Callable[[Pass], None]) -> None:
-        super().__init__(loader, batches, every=1, count=None, drawn=drawn)
+        super().__init__(loader, batches, every=parts.number, count=None, drawn=drawn)
         self._made_by = parts
         self._given: list[GivenPart] | None = None
         """Of this pass, from its first batch on."""
@@ -132,10 +132,14 @@ class PassInParts(Pass):
     @property
     def completes_a_step(self) -> bool:
         part = self._part_in_hand
-        return part is None or part.ends
+        return super().completes_a_step if part is None else part.ends  # none: a batch that a trial gives again
 
     def _draw(self) -> Any:
-        batch = next(self._batches)
+        try:
+            batch = next(self._batches)
+        except StopIteration:
+            self.last = True
+            raise
         self._given = self._made_by.given if self._given is None else self._given
         return batch
 

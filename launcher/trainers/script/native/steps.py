@@ -76,7 +76,7 @@ class Outside(Notes):
     def begun(self, loader: Any, batches: Any) -> Any:
         """A pass over a loader has begun."""
         self.lengths.begins(loader)
-        if self.paused or isinstance(batches, Pass):
+        if isinstance(batches, Pass) or (self.paused and self.parts is None):
             return batches
         if self.parts is not None:
             return PassInParts(loader, batches, parts=self.parts, drawn=self._draws)
@@ -89,6 +89,11 @@ class Outside(Notes):
     def due(self) -> bool:
         """Whether the batch that is trained completes a group."""
         return self._pass is None or self._pass.completes_a_step
+
+    @property
+    def in_mid_batch(self) -> bool:
+        """Whether the part that was drawn last isn't its batch's last, so that what steps with every batch doesn't."""
+        return self.parts is not None and self._drawn is not None and not self._drawn.completes_a_step
 
     @property
     def pending(self) -> bool:

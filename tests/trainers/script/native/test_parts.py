@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from launcher.trainers.script import outside
-from launcher.trainers.script.native.parts import Parted
+from launcher.trainers.script.native.parts import Parted, Parts, PassInParts
+from launcher.trainers.script.native.steps import Outside
 from tests.helpers.places import SCRIPTS
 
 
@@ -63,3 +64,20 @@ def test_a_training_in_parts_has_the_weights_of_the_plain_one(loss: str, workers
 def test_a_loader_with_a_batch_size_of_its_own_is_not_parted(tmp_path: Path) -> None:
     said = run(tmp_path, str(SCRIPTS / "no_word_for_accumulation.py"), "--batch-size", "64", parts=4)
     assert said.startswith("1 ") and "no batch sampler of the script's own makes its batches" in said, said
+
+
+class Loader:
+    """Of whatever batches."""
+
+
+def test_a_pass_in_parts_bears_an_end_and_a_schedule_stands_still_within_a_batch() -> None:
+    """A trial ends passes early only where the code that asks for batches knows an end, and steps a schedule while training is stubbed."""
+    outside = Outside(2, parts=Parts(2))
+    one = outside.begun(Loader(), iter([[1], [2], [3], [4]]))
+    assert isinstance(one, PassInParts) and "StopIteration" in PassInParts._draw.__code__.co_names
+    outside.paused = True
+    assert isinstance(outside.begun(Loader(), iter([])), PassInParts), "training may go on within it"
+    next(one)
+    assert outside.in_mid_batch
+    next(one)
+    assert not outside.in_mid_batch, "the second of two"
