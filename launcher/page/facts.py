@@ -85,8 +85,13 @@ def size(told: int | float | None) -> str:
 def words(rung: Mapping[str, Any], accumulation: int | None) -> str:
     """A rung for people: the batch first, what is off left out."""
     batch = f"micro-batch {rung.get('micro_batch', '?')} x {accumulation or 1}"
-    rest = [f"{name.replace('_', ' ')} {value(now)}" for name, now in rung.items() if name != "micro_batch" and now not in (None, False)]
+    rest = [f"{wheel(name)} {value(now)}" for name, now in rung.items() if name != "micro_batch" and now not in (None, False)]
     return ", ".join([batch, *rest])
+
+
+def wheel(name: str) -> str:
+    """A setting's name, for people."""
+    return name.replace("micro_batch", "micro-batch").replace("_", " ")
 
 
 def value(told: object) -> str:
@@ -144,9 +149,7 @@ def _step(told: Mapping[str, Any], trial: TrialRecord | None, *, chosen: bool, s
 
 
 def _gives_up(asked: Mapping[str, Any], rung: Mapping[str, Any]) -> str:
-    changed = [
-        f"{name.replace('_', ' ')} {value(asked[name])} -> {value(now)}" for name, now in rung.items() if asked.get(name, now) != now
-    ]
+    changed = [f"{wheel(name)} {value(asked[name])} -> {value(now)}" for name, now in rung.items() if asked.get(name, now) != now]
     return "; ".join(changed)
 
 
@@ -178,9 +181,7 @@ def headline(run: Run, record: Record, steps: Sequence[LadderRow]) -> str:
     if chosen.index == 0:
         return f"{verb} as asked: that fits."
     now, asked = record.rung or {}, (steps[0].rung if steps else {})
-    changed = [
-        f"{name.replace('_', ' ')} {value(now[name])} in place of {value(asked[name])}" for name in now if asked.get(name) != now[name]
-    ]
+    changed = [f"{wheel(name)} {value(now[name])} in place of {value(asked[name])}" for name in now if asked.get(name) != now[name]]
     return f"{verb} with {' and '.join(changed) or chosen.words}, since what was asked for needs more memory than there is."
 
 
@@ -221,7 +222,7 @@ def _above(failed: Sequence[LadderRow], out: Sequence[LadderRow]) -> str:
 
 def _given_up(record: Record) -> str:
     """What is given up, settings and batch; only what was shown to be the same training is said to be that."""
-    lost = [row for row in given_up(record) if row[0] not in ("micro batch", "accumulation")]
+    lost = [row for row in given_up(record) if row[0] not in ("micro-batch", "accumulation")]
     settings = f"Given up for it: {'; '.join(f'{name} {asked} -> {used}' for name, asked, used in lost)}. " if lost else ""
     used, asked = record.effective_batch, record.effective_batch_asked or record.effective_batch
     if used != asked:
@@ -240,7 +241,7 @@ def _given_up(record: Record) -> str:
 
 def given_up(record: Record) -> list[tuple[str, str, str]]:
     """(setting, as asked, as used) for each that differs."""
-    return [(name.replace("_", " "), value(pair.get("asked")), value(pair.get("used"))) for name, pair in (record.given_up or {}).items()]
+    return [(wheel(name), value(pair.get("asked")), value(pair.get("used"))) for name, pair in (record.given_up or {}).items()]
 
 
 def _afterwards(record: Record) -> Iterator[str]:
