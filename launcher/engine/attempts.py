@@ -29,6 +29,7 @@ from launcher.run.events import AttemptEnded, AttemptStarted, Deviated, Recoveri
 from launcher.run.recovery import MOST_WAITS, History, decide
 from launcher.shared.activity import doing
 from launcher.trial.job import Job
+from launcher.trial.trial import Trial
 
 WORTH_A_TRIAL = 20
 """A lower rung gets a trial first if that takes less than 1/20 of the failed attempt's time."""
@@ -221,12 +222,20 @@ def _written(path: Path) -> float:
 
 def _needs_a_trial(result: Fit, move: GoOn) -> bool:
     """Whether the rung gets a trial before it is launched: if it might need more than the failed one, or if the trial is cheap."""
-    if any(one.rung.index == move.rung.index for one in result.trials):
+    assert result.chosen is not None
+    if any(one.rung.index == move.rung.index for one in _as_it_is_launched(result)):
         return False
     if move.rung.index == result.attempts[-1].rung.index:
         return False
-    assert result.chosen is not None
     return move.unproven or result.chosen.seconds * WORTH_A_TRIAL < result.attempts[-1].seconds
+
+
+def _as_it_is_launched(result: Fit) -> Sequence[Trial]:
+    """The trials that tell of what is launched: those before a cure was known didn't have it, and can have needed less."""
+    if result.same is None or not result.same.cure:
+        return result.trials
+    cured_since = next((at for at, one in enumerate(result.trials) if one is result.chosen), 0)
+    return result.trials[cured_since:]
 
 
 def _proven(result: Fit, rung: Rung) -> bool:

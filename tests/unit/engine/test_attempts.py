@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -31,6 +32,7 @@ from launcher.history.records import AttemptRecord
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import WheelSpec
 from launcher.ladder.rungs import Rung, Wheel, build
+from launcher.ladder.same_training import unproven
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine.devices import Budget
 from launcher.machine.process import Child
@@ -420,3 +422,22 @@ def test_a_failed_run_is_gone_on_with_from_its_folder_alone(tmp_path: Path, monk
     assert fit.attempts[2].checkpoint is not None and fit.attempts[2].checkpoint.done == 1
     record = json.loads((before.job.folder.path / "record.json").read_text())
     assert record["status"] == "done" and len(record["attempts"]) == 3 and resumption.resumable(before.job.folder.path).done
+
+
+@pytest.mark.parametrize("cure", [{}, {"update": "targets"}])
+def test_a_rung_that_was_tried_before_the_cure_was_known_is_tried_again_before_a_run_goes_on_there(cure: dict[str, Any]) -> None:
+    lower, higher = (Rung(index=index, values={"micro_batch": 8 // index}, accumulation=index) for index in (2, 1))
+    trials = [
+        Trial(
+            rung=rung, verdict=Verdict(kind=Kind.FITS, phase=Phase.DONE, why="fits"), report=TrialReport(), seconds=1.0, folder=Path(name)
+        )
+        for rung, name in ((lower, "000"), (higher, "001"), (higher, "002"))
+    ]
+    result: Any = SimpleNamespace(
+        trials=trials,
+        chosen=trials[-1],
+        same=replace(unproven("not looked at"), cure=cure),
+        attempts=[SimpleNamespace(rung=higher, seconds=900.0)],
+    )
+    move: Any = SimpleNamespace(rung=lower, unproven=True)
+    assert attempts._needs_a_trial(result, move) is bool(cure)
