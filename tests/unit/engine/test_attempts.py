@@ -426,7 +426,7 @@ def test_a_failed_run_is_gone_on_with_from_its_folder_alone(tmp_path: Path, monk
 
 @pytest.mark.parametrize("cure", [{}, {"update": "targets"}])
 def test_a_rung_that_was_tried_before_the_cure_was_known_is_tried_again_before_a_run_goes_on_there(cure: dict[str, Any]) -> None:
-    lower, higher = (Rung(index=index, values={"micro_batch": 8 // index}, accumulation=index) for index in (2, 1))
+    lower, higher = (Rung(index=index, values={"micro_batch": 8 // index}, accumulation=index, position=(index,)) for index in (2, 1))
     trials = [
         Trial(
             rung=rung, verdict=Verdict(kind=Kind.FITS, phase=Phase.DONE, why="fits"), report=TrialReport(), seconds=1.0, folder=Path(name)
