@@ -13,9 +13,9 @@ from launcher.explain.errors import meaning
 from launcher.explain.figures import CardFigures, read
 from launcher.explain.plain import said
 from launcher.run.cause import from_error, last_chain
+from launcher.shared import write_failures
 from launcher.shared.memory_failures import MemoryFailure, maybe_memory, memory_failure
 from launcher.shared.sizes import GIB, MIB
-from launcher.shared.write_failures import unwritable
 
 
 class Trouble(StrEnum):
@@ -167,7 +167,7 @@ def _of_another_kind(chain: str, spoken: Sequence[str]) -> LogFailure:
     error = from_error(chain)[0].strip() if re.search(r'File "', chain) else ""
     known = next((one.strip() for one in reversed(spoken) if _ERROR.search(one) or meaning(one)), error)
     line = error if _ERROR.search(error) else known
-    doubtful, unwritten = maybe_memory("\n".join(spoken)) or "", unwritable(spoken)
+    doubtful, unwritten = maybe_memory("\n".join(spoken)) or "", _last(write_failures.WHY, spoken)
     if unwritten:
         return LogFailure(kind=Trouble.OTHER, line=unwritten, chain=chain)
     if doubtful:

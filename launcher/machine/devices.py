@@ -173,9 +173,8 @@ def used_bytes(budget: Budget, pids: Iterable[int], *, nvml: Any = None) -> int:
     with nvml_module.opened(nvml) as (api, absence):
         if absence is not None:
             return 0
-        own = [card_memory.own_bytes(api, budget.uuid, pid) for pid in pids]
-        if any(own):
-            return sum(filter(None, own))
+        if (own := card_memory.own_bytes(api, budget.uuid, *pids)) is not None:
+            return own
     free = free_now(budget, nvml=nvml)
     return 0 if free is None else max(0, budget.free_bytes - free)
 

@@ -46,10 +46,9 @@ def busy(nvml: Any, uuid: str) -> float | None:
     return None
 
 
-def own_bytes(nvml: Any, uuid: str, pid: int) -> int | None:
-    """What the driver says that one process holds of the card, context included; None where it doesn't tell (WSL, containers)."""
+def own_bytes(nvml: Any, uuid: str, *pids: int) -> int | None:
+    """What the driver says that these processes hold of the card, contexts included; None where it doesn't tell (WSL, containers)."""
     with suppress(nvml.NVMLError, AttributeError):
-        for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle_of(nvml, uuid)):
-            if int(process.pid) == pid and process.usedGpuMemory:
-                return int(process.usedGpuMemory)
+        found = nvml.nvmlDeviceGetComputeRunningProcesses(handle_of(nvml, uuid))
+        return sum(int(one.usedGpuMemory) for one in found if int(one.pid) in pids and one.usedGpuMemory) or None
     return None

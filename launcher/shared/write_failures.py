@@ -6,12 +6,13 @@ Sources of the texts: Linux's own, strings of PyTorch, real failures on full dis
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 READ_ONLY = re.compile(r"Read-only file system")
 TOO_LARGE = re.compile(r"File too large|File size limit exceeded|\bSIGXFSZ\b")
 FULL_DISK = re.compile(r"No space left on device|Disk quota exceeded|file write failed|PytorchStreamWriter failed writing")
 _OTHERWISE = re.compile(rf"{READ_ONLY.pattern}|No space left on device|Disk quota exceeded")
+WHY = re.compile(rf"{_OTHERWISE.pattern}|{TOO_LARGE.pattern}")
+"""Says why a file couldn't be written, whatever else failed of it."""
 _UNSAID = re.compile(r"file write failed|PytorchStreamWriter failed writing|unexpected pos \d+ vs \d+|iostream error")
 """torch.save doesn't say why it couldn't write."""
 
@@ -19,12 +20,6 @@ _UNSAID = re.compile(r"file write failed|PytorchStreamWriter failed writing|unex
 def maybe_too_large(words: str) -> bool:
     """Whether a file that became larger than it may explains these words."""
     return bool(TOO_LARGE.search(words) or (_UNSAID.search(words) and not _OTHERWISE.search(words)))
-
-
-def unwritable(lines: Iterable[str]) -> str:
-    """The last line that says why a file couldn't be written, whatever else failed of it; empty if there is none."""
-    said = [line.strip() for line in lines if _OTHERWISE.search(line) or TOO_LARGE.search(line)]
-    return said[-1] if said else ""
 
 
 def line_of(pattern: re.Pattern[str], words: str) -> str:

@@ -21,8 +21,6 @@ _SETTERS = (
 )  # fmt: skip
 """By the names that OpenBLAS itself, NumPy's wheels and SciPy's wheels give it. Setting a number of threads starts the missing ones
 (``goto_set_num_threads`` in OpenBLAS's driver/others/blas_server.c)."""
-
-
 _MOST_STACKS = 8
 """So many threads at once are tried to have the stacks again that glibc gave back meanwhile; it keeps 40 MiB of ended threads' stacks."""
 _NEAR_BYTES = 4 << 20
