@@ -2,7 +2,7 @@
 
 CPU: VmData of each process above its base. A process that autofit holds to a budget writes its base into ``processes``; for others the
 base of the trial's process is taken, which imported the same. Processes that train together (torchrun's) are added up.
-CUDA: what the driver says is in use beyond what was before.
+CUDA: what the driver says that the run's processes hold; where it doesn't tell, what is in use beyond what was before.
 """
 
 from __future__ import annotations
