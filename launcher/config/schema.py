@@ -116,8 +116,7 @@ class DeviceRules(Part):
     memory: Size = None
     """Budget, such as 16GiB: plays a smaller card, or limits the CPU's memory. Null: all that is there."""
     headroom: Headroom = 0.1
-    """Fraction of the budget that a trial must leave free. Lower is faster training, closer to a late failure. auto: the least that
-    past runs of this trainer on this device justify, 0.1 until there are enough."""
+    """Fraction of the budget that a trial must leave free. Lower is faster training, closer to a late failure."""
     share: bool = False
     """True: accept a card that another process holds, and budget only what is free."""
     when_taken: Literal["wait", "stop"] = "wait"

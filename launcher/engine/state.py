@@ -26,6 +26,7 @@ from launcher.machine import headroom
 from launcher.run.attempt import Attempt, Outcome
 from launcher.run.events import LossNotFinite
 from launcher.shared.files import plain
+from launcher.shared.report import VERSIONS
 from launcher.trial.job import Job
 from launcher.trial.rung_zero import Misread
 from launcher.trial.trial import Trial
@@ -212,10 +213,18 @@ class Fit:
             run_dir=str(job.folder.path),
             command=self.command.shell() if self.command else None,
             device=DeviceRecord(**plain(job.budget)),
+            environment=self._environment(),
             trial_seconds=self.trial_seconds,
             kept=KeptRecord(**{"digest": self.digest, **(self.reuse.as_record() if self.reuse is not None else {})}),
             **self._where_it_is_so(),
         ).written()
+
+    def _environment(self) -> dict[str, str]:
+        """As the chosen trial's process told it; a kept fit holds for its trial's versions alone."""
+        tried = self.chosen or next(reversed(self.trials), None)
+        versions = tried.report.facts.get(VERSIONS, {}) if tried is not None else {}
+        driver = self.job.budget.driver
+        return {**versions, **({"driver": driver} if driver else {})}
 
     @property
     def _trial_peak(self) -> int:

@@ -156,6 +156,7 @@ class DeviceRecord(_Part):
     emulated: bool = False
     notes: list[str] = []
     may_spill: bool = False
+    driver: str = ""
 
 
 class KeptRecord(_Part):
@@ -245,6 +246,8 @@ class Record(_Part):
     run_dir: str = ""
     command: str | None = None
     device: DeviceRecord | None = None
+    environment: dict[str, str] = {}
+    """What it ran with, name -> version: Python and packages as its trial's process had loaded them, and the card's driver."""
     trial_seconds: float = 0.0
     kept: KeptRecord = KeptRecord()
     misread: MisreadRecord | None = None

@@ -12,7 +12,7 @@ import platform
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from launcher.errors import BadInput, Fault
@@ -71,6 +71,8 @@ class Budget:
     """Sentences for the record: what was tolerated, lowered or assumed."""
     may_spill: bool = False
     """The driver uses host memory when the card is full (WSL, Windows)."""
+    driver: str = ""
+    """The version of the card's driver; empty on a CPU."""
 
     def __str__(self) -> str:
         place = f"cuda:{self.index}" if self.kind == "cuda" else "cpu"
@@ -111,11 +113,13 @@ def find(
             if index >= len(uuids):
                 raise _too_high(index, len(uuids), env)
             card, locked = nvml_module.read_card(api, uuids[index]), nvml_module.openable(api)[1]
+            driver = nvml_module.driver_of(api)
     if absence is None:
         faults = [*card_faults(card, memory_bytes, share=share), *allocator_faults(env)]
         if faults:
             raise BadInput(faults)
-        return _on_card(card, memory_bytes, headroom, (*_card_notes(card, memory_bytes, share, len(uuids), env), *locked))
+        budget = _on_card(card, memory_bytes, headroom, (*_card_notes(card, memory_bytes, share, len(uuids), env), *locked))
+        return replace(budget, driver=driver)
     if kind == "auto" and not absence.broken:
         return _on_cpu(0, memory_bytes, headroom, (f"no GPU is used: {absence.found}", *host.other_accelerators()))
     others = "".join(f" ({note})" for note in host.other_accelerators())

@@ -116,11 +116,14 @@ def opened(nvml: Any = None) -> Iterator[tuple[Any, Absence | None]]:
 def driver_version() -> str | None:
     """The driver's version; None where NVML doesn't answer."""
     with opened() as (api, absence):
-        if absence is not None:
-            return None
-        with suppress(api.NVMLError):
-            return str(api.nvmlSystemGetDriverVersion())
-    return None
+        return driver_of(api) or None if absence is None else None
+
+
+def driver_of(api: Any) -> str:
+    """The same of an API that is open; empty where it doesn't tell."""
+    with suppress(api.NVMLError):
+        return text(api.nvmlSystemGetDriverVersion())
+    return ""
 
 
 def _card_files() -> bool:

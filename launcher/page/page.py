@@ -60,6 +60,7 @@ def _compared(runs: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
         "cap of a trial": [one["cap_told"] for one in runs],
         "highest point of the run": [facts.size(one["run"].memory.run_peak_bytes) for one in runs],
         "device": [one["run"].device for one in runs],
+        "ran with": [_versions(one["record"]) for one in runs],
     }
     return [(name, *values) for name, values in rows.items()]
 
@@ -148,6 +149,14 @@ def _bytes(value: float) -> str:
     return format_size(int(value)) if value else "0"
 
 
+def _versions(record: Record) -> str:
+    """Python and the trainer's packages first, as a person reports them."""
+    told = dict(record.environment)
+    driver, cuda = told.pop("driver", ""), told.pop("cuda", "")
+    packages = [f"{'Python' if name == 'python' else name} {version}" for name, version in told.items()]
+    return ", ".join([*packages, *([f"CUDA {cuda}"] if cuda else []), *([f"driver {driver}"] if driver else [])])
+
+
 def _about(run: Run, record: Record) -> list[tuple[str, str]]:
     """The environment, as far as it was written down."""
     device, kept = record.device, record.kept
@@ -166,6 +175,7 @@ def _about(run: Run, record: Record) -> list[tuple[str, str]]:
         ("same training as asked", record.same_training.verdict if record.same_training else ""),
         ("launched in", record.cwd),
         ("run folder", str(run.folder.path)),
+        ("ran with", _versions(record)),
         ("autofit", __version__),
     ]
     return [(name, value) for name, value in rows if value]

@@ -16,6 +16,7 @@ from launcher.ladder.rungs import Rung
 from launcher.machine import allocator, devices, process
 from launcher.machine.allocator import allocator_environment
 from launcher.machine.process import Child, Shows
+from launcher.run import trackers
 from launcher.run.attempt import GoOn
 from launcher.shared.orders import HELD
 from launcher.trial.job import Job
@@ -89,6 +90,7 @@ def start(job: Job, chosen: Trial, command: Command, files: AttemptFiles, *, sho
         command = job.adapter.held(command, budget if now is None else replace(budget, free_bytes=now), folder=job.folder.path)
     argv = (program(command.argv[0]), *command.argv[1:])
     env |= {HELD: str(files.processes)}
+    env |= trackers.environment(trackers.facts(job, chosen.rung), {**os.environ, **env})
     return process.start(argv, env=env, stdout=files.stdout, stderr=files.stderr, show=show)
 
 

@@ -35,6 +35,8 @@ BUDGET_ERROR = "BudgetError"
 CARD_TAKEN = "BudgetTaken"
 """Name of the exception by which a child says that others hold memory of its card that the budget counts on."""
 
+VERSIONS = "versions"
+"""Fact of a report: what the trainer's process ran with, name -> version."""
 WRITTEN = "written"
 """Fact of a report: files that the trainer wrote and that could be code by their names; a folder that it made stands for all in it."""
 SAMPLES = "samples_per_accumulation"

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple, Protocol
 
 from ..shared import procfs
 from ..shared.orders import Orders
-from ..shared.report import Failure, Phase, PhaseUse, TrialReport
+from ..shared.report import VERSIONS, Failure, Phase, PhaseUse, TrialReport
 from ..shared.sampling import Looks, SegmentsByProcess
-from . import snapshot
+from . import snapshot, versions
 from .budget import Taken, tighten
 from .driver import VisibleCard
 
@@ -263,7 +263,7 @@ class Recorder:
             swallowed=tuple(self._swallowed),
             notes=tuple(self._notes),
             hint=self._hint,
-            facts=dict(self._facts),
+            facts={**self._facts, VERSIONS: versions.loaded()},
             **self._measures,
         )
 

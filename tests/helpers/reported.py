@@ -77,6 +77,7 @@ def reported(root: Path, name: str = "demo", *, status: str = "done") -> Path:
             "status": status, "recipe": name, "device": DEVICE, "trials": trials, "chosen_rung_index": 3, **LADDER[3],
             "effective_batch": 8, "given_up": {"image_size": {"asked": 640, "used": 320}}, "command": "yolo train",
             "attempts": [{**attempt, "next": going_on}, {**attempt, "number": 2, "ended": "done"}],
+            "environment": {"python": "3.11.7", "torch": "2.15.0", "ultralytics": "8.4.190", "cuda": "13.0", "driver": "580.65.06"},
             "memory": {"trial_peak_bytes": 560 * MIB, "run_peak_bytes": 565 * MIB, "cap_bytes": 810 * MIB, "budget_bytes": 900 * MIB},
         }  # fmt: skip
         folder.replace_json(folder.record, record)

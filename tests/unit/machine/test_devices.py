@@ -56,7 +56,7 @@ def test_an_idle_card_is_budgeted_whole_less_the_drivers_reserve(total: int, nam
     assert (budget.kind, budget.index, budget.name) == ("cuda", 0, name)
     assert budget.total_bytes == budget.free_bytes == budget.budget_bytes == total - 256 * MIB
     assert budget.cap_bytes == int((total - 256 * MIB) * 0.9)
-    assert (budget.neighbours, budget.emulated, budget.notes) == ((), False, ())
+    assert (budget.neighbours, budget.emulated, budget.notes, budget.driver) == ((), False, (), "600.00")
     assert nvml.shut_down == 1
 
 

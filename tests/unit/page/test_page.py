@@ -30,6 +30,7 @@ def test_it_says_why_the_rung_was_chosen_and_what_became_of_each(tmp_path: Path)
     assert "Rung 3 (micro-batch 8 x 1, image size 320) is the best that fits: its trial needed 560 MiB at its highest, and 810 MiB" in said
     assert "ruled out by rung 1" in said and "out of memory in training" in said and "not tried" in said
     assert "After attempt 1 of the full run: it was killed: the same rung once more." in said
+    assert "Python 3.11.7, torch 2.15.0, ultralytics 8.4.190, CUDA 13.0, driver 580.65.06" in said
 
 
 @pytest.mark.parametrize(

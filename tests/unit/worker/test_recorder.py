@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import mmap
 import multiprocessing
+import platform
+import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
 from launcher.shared.orders import Orders
 from launcher.shared.procfs import data_bytes
-from launcher.shared.report import Phase, TrialReport
+from launcher.shared.report import VERSIONS, Phase, TrialReport
 from launcher.worker.budget import Taken
 from launcher.worker.recorder import CpuMeter, Recorder, failure_of
+from tests.helpers.places import ROOT
 
 MIB = 2**20
 
@@ -121,8 +125,16 @@ def test_what_was_observed_noted_and_swallowed_is_in_the_report(orders: Orders) 
     recorder.swallowed("the assigner went on alone")
     report = read(orders)  # a swallowed failure is written at once
     assert report.observed == {"micro_batch": 4, "image_size": 640}
-    assert (report.notes, report.swallowed, report.facts) == (("once",), ("the assigner went on alone",), {"optimizer": "AdamW"})
+    assert (report.notes, report.swallowed, report.facts["optimizer"]) == (("once",), ("the assigner went on alone",), "AdamW")
     assert (report.train_samples, report.growth_bytes_per_batch) == (12, 1.5)
+
+
+def test_the_report_tells_what_the_process_has_loaded_and_nothing_is_loaded_for_it(orders: Orders) -> None:
+    child = "import sys, numpy; from launcher.worker.versions import loaded; print(loaded(), {'torch', 'datasets'} & {*sys.modules})"
+    said = subprocess.run([sys.executable, "-c", child], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert said == f"{ {'python': platform.python_version(), 'numpy': numpy.__version__} } set()\n"
+    Recorder(orders).write()
+    assert read(orders).facts[VERSIONS]["python"] == platform.python_version()
 
 
 def test_an_unknown_measure_is_refused_by_name(orders: Orders) -> None:
