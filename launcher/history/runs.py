@@ -60,11 +60,19 @@ class Run:
         ``elsewhere`` if another machine's does, ``unknown`` if no owner was written; else how it ended (``fitted``: trials only).
         """
         told = str((self.record and self.record.status) or ("trying" if self.events else "unknown"))
-        if told == "done" and "run_started" not in self.events:
+        if told == "done" and self._is_about_to_run:
+            told = "running" if "run_started" in self.events else "trying"
+        elif told == "done" and "run_started" not in self.events:
             return "fitted"
         if told not in AT_WORK:
             return told
         return {State.RUNNING: told, State.KILLED: "killed", State.ENDED: "stopped"}.get(self.ownership.state, self.ownership.state.value)
+
+    @property
+    def _is_about_to_run(self) -> bool:
+        """Whether the record only says that the trials are done, and whoever holds the folder goes on to the full run."""
+        record, held = self.record, self.ownership.state in (State.RUNNING, State.KILLED, State.ELSEWHERE)
+        return held and record is not None and record.fit_only is False and not record.attempts
 
     @property
     def at_work(self) -> bool:

@@ -120,6 +120,22 @@ def test_states_of_runs_that_are_over(tmp_path: Path) -> None:
     assert runs.run_in(fitted.path).state == "fitted"
 
 
+def test_a_launch_between_its_trials_and_its_run_is_not_called_done(tmp_path: Path) -> None:
+    """`autofit watch` ended with "done 100%" as the run began: what happens is written down before the record is."""
+    folder = RunFolder.create(tmp_path, "demo")
+    with owner.owning(folder.path):
+        tell(folder, status="trying")
+        tell(folder, status="done", fit_only=False)
+        assert runs.run_in(folder.path).state == "trying" and runs.run_in(folder.path).at_work
+        folder.event("run_started", rung_index=1)
+        assert runs.run_in(folder.path).state == "running"
+        tell(folder, status="done", fit_only=False, attempts=[{"ended": "done"}])
+        assert runs.run_in(folder.path).state == "done"
+        tell(folder, status="done", fit_only=True)
+        assert not runs.run_in(folder.path).at_work
+    assert runs.run_in(folder.path).state == "done"
+
+
 def test_what_is_no_run_is_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     path = ended(Path("runs/autofit"), "done")
