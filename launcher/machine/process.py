@@ -64,7 +64,6 @@ class Child:
 
     process: subprocess.Popen[bytes]
     token: str
-    started: float
     pumps: list[threading.Thread] = field(default_factory=list)
     words: dict[Path, bytearray] = field(default_factory=dict)
     """The end of its output by log file, kept in memory: on a full or read-only disk the log lacks the very lines that say so."""
@@ -149,7 +148,7 @@ def start(
     finally:
         for end in ends:
             os.close(end)
-    child = Child(process=process, token=token, started=time.monotonic())
+    child = Child(process=process, token=token)
     for reader, sink, stream in sources:
         words = child.words[stdout if sink is sinks[0] else stderr] = bytearray()
         thread = threading.Thread(target=_pump, args=(reader, sink, stream, words), daemon=True)
@@ -224,6 +223,7 @@ def wait(
             child.end(grace_s=1.0)
             break
         _ended_within(child, poll_s)
+    seconds = child.awake.look(time.monotonic())
     child.sweep()
     for pump in child.pumps:
         pump.join(timeout=_GRACE_S)
@@ -231,7 +231,7 @@ def wait(
     return Ending(
         returncode=child.process.returncode,
         timed_out=timed_out,
-        seconds=time.monotonic() - child.started,
+        seconds=seconds,
         peak_data_bytes=child.peak_data_bytes,
         stderr_tail=child.tail(stderr) if stderr is not None else "",
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from launcher.history.runs import Run, events_of, read_json
 from launcher.shared.report import Phase, PhaseUse, TrialReport
 from launcher.shared.sizes import format_size
 
-PHASES = {
+PHASES: Mapping[str, str] = {
     Phase.START: "start", Phase.SETUP: "set-up", Phase.TRAIN: "training", Phase.VALIDATE: "validation",
     Phase.TRAIN_AGAIN: "training again", Phase.FINISH: "the end of the run",
 }  # fmt: skip
@@ -58,6 +59,12 @@ class LadderRow:
     seconds: float = 0.0
     gives_up: str = ""
     rung: Mapping[str, Any] = field(default_factory=dict)
+    accumulation: int = 1
+
+    @property
+    def spelled(self) -> str:
+        """Its words for a sentence, where no heading says what a product is."""
+        return self.words.replace(" x ", ", accumulation ", 1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,23 +112,33 @@ def full_scale(run: Run, record: Record) -> int:
     return max([run.budget_bytes, *peaks, 1]) * 21 // 20
 
 
+def latest(record: Record) -> dict[int, TrialRecord]:
+    """The last trial of each rung: its folder holds no other's report."""
+    return {trial.rung_index: trial for trial in record.trials}
+
+
 # -- the ladder
 
 
 def ladder(run: Run, record: Record, scale: int) -> list[LadderRow]:
     """Every rung that is known: those of the ladder, or of an older run those that were tried."""
-    trials = {trial.rung_index: trial for trial in record.trials}
+    trials = latest(record)
     fitted: Mapping[str, Any] = run.events.get("fitted", {})
     told = {one["rung_index"]: one for one in fitted.get("ladder", ())}
     known = {**{index: trial.model_dump() for index, trial in trials.items()}, **told}
     chosen = record.chosen_rung_index if record.chosen_rung_index is not None else record.rung_index
     last = max([index for index in (*trials, chosen) if index is not None], default=0)
     asked = known.get(0, {}).get("rung", {})
-    return [
+    steps = [
         _step({**known[index], "rung_index": index}, trials.get(index), chosen=index == chosen, scale=scale, asked=asked)
         for index in sorted(known)
         if index <= last + 3
     ]
+    twice = {one.rung_index for one in record.trials if one is not trials[one.rung_index] and one.verdict == "fits"}
+    return [replace(one, why=f"{TWICE} {one.why}") if one.index in twice else one for one in steps]
+
+
+TWICE = "Tried twice: as it was, and with the correction that makes its update the asked one; this is the second trial."
 
 
 def _step(told: Mapping[str, Any], trial: TrialRecord | None, *, chosen: bool, scale: int, asked: Mapping[str, Any]) -> LadderRow:
@@ -136,15 +153,18 @@ def _step(told: Mapping[str, Any], trial: TrialRecord | None, *, chosen: bool, s
         why = f"It asks at least as much as rung {by}, which failed: no trial was needed." if by is not None else ""
         if chosen:
             state, label, why = "chosen", "chosen", "Its fit was kept by an earlier launch."
-        return LadderRow(index=index, words=said, state=state, label=label, why=why, gives_up=gives_up, rung=told.get("rung", {}))
+        return LadderRow(
+            index=index, words=said, state=state, label=label, why=why, gives_up=gives_up,
+            rung=told.get("rung", {}), accumulation=told.get("accumulation") or 1,
+        )  # fmt: skip
     fits = trial.verdict == "fits"
     state = "chosen" if fits and chosen else "fits" if fits else "failed"
-    phase = PHASES.get(trial.phase, trial.phase)  # type: ignore[call-overload]
+    phase = PHASES.get(trial.phase, trial.phase)
     label = {"chosen": "chosen", "fits": "fits"}.get(state, f"{trial.verdict.replace('_', ' ')} in {phase}")
     why = f"Its highest point was {size(trial.peak_bytes)}." if fits else _sentence(trial.why)
     return LadderRow(
         index=index, words=said, state=state, label=label, peak=size(trial.peak_bytes), width=round(100 * trial.peak_bytes / scale, 2),
-        why=why, seconds=trial.seconds, gives_up=gives_up, rung=told.get("rung", {}),
+        why=why, seconds=trial.seconds, gives_up=gives_up, rung=told.get("rung", {}), accumulation=told.get("accumulation") or 1,
     )  # fmt: skip
 
 
@@ -154,6 +174,7 @@ def _gives_up(asked: Mapping[str, Any], rung: Mapping[str, Any]) -> str:
 
 
 def _sentence(text: str) -> str:
+    text = re.sub(r"in phase (\w+)", lambda found: f"in {PHASES.get(found[1], found[1])}", text)
     return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
 
 
@@ -180,9 +201,15 @@ def headline(run: Run, record: Record, steps: Sequence[LadderRow]) -> str:
     verb = "It trains" if record.attempts else "It would train"
     if chosen.index == 0:
         return f"{verb} as asked: that fits."
-    now, asked = record.rung or {}, (steps[0].rung if steps else {})
-    changed = [f"{wheel(name)} {value(now[name])} in place of {value(asked[name])}" for name in now if asked.get(name) != now[name]]
+    now, asked = _settings(chosen), _settings(steps[0])
+    changed = [f"{wheel(name)} {value(now[name])} in place of {value(asked.get(name))}" for name in now if asked.get(name) != now[name]]
     return f"{verb} with {' and '.join(changed) or chosen.words}, since what was asked for needs more memory than there is."
+
+
+def _settings(step: LadderRow) -> dict[str, Any]:
+    """A rung's wheels, and its accumulation beside the micro-batch."""
+    first = {"micro_batch": step.rung.get("micro_batch"), "accumulation": step.accumulation}
+    return {**first, **step.rung}
 
 
 def why(run: Run, record: Record, steps: Sequence[LadderRow]) -> list[str]:
@@ -193,7 +220,7 @@ def why(run: Run, record: Record, steps: Sequence[LadderRow]) -> list[str]:
     limit = f"{size(run.cap_bytes)} (the budget of {size(run.budget_bytes)}, less what must stay free)"
     said = []
     if failed and failed[0].index == 0:
-        said.append(f"What was asked for ({failed[0].words}) was really tried and failed: {failed[0].why[:1].lower()}{failed[0].why[1:]}")
+        said.append(f"What was asked for ({failed[0].spelled}) was really tried and failed: {failed[0].why[:1].lower()}{failed[0].why[1:]}")
     below = [step for step in failed if step.index > 0]
     if below or out:
         said.append(_above(below, [step for step in out if chosen is None or step.index < chosen.index]))
@@ -202,7 +229,7 @@ def why(run: Run, record: Record, steps: Sequence[LadderRow]) -> list[str]:
         beyond = f"Beyond the ladder {words(near.rung, near.accumulation)} fits, really tried, at another effective batch." if near else ""
         return [*said, *([f"Nothing on the ladder stays within {limit}.", beyond] if record.status == NO_RUNG else [])]
     peak = f"its trial needed {chosen.peak} at its highest, and {limit} may be used" if chosen.peak else chosen.why
-    which = "What was asked for" if chosen.index == 0 else f"Rung {chosen.index} ({chosen.words})"
+    which = "What was asked for" if chosen.index == 0 else f"Rung {chosen.index} ({chosen.spelled})"
     said.append(f"{which} is the best that fits: {peak.rstrip('.')}.")
     return [*said, _given_up(record), *_afterwards(record)]
 
@@ -222,7 +249,7 @@ def _above(failed: Sequence[LadderRow], out: Sequence[LadderRow]) -> str:
 
 def _given_up(record: Record) -> str:
     """What is given up, settings and batch; only what was shown to be the same training is said to be that."""
-    lost = [row for row in given_up(record) if row[0] not in ("micro-batch", "accumulation")]
+    lost = [row for row in given_up(record) if row[0] not in ("micro-batch", "accumulation", "effective batch")]
     settings = f"Given up for it: {'; '.join(f'{name} {asked} -> {used}' for name, asked, used in lost)}. " if lost else ""
     used, asked = record.effective_batch, record.effective_batch_asked or record.effective_batch
     if used != asked:
@@ -240,8 +267,13 @@ def _given_up(record: Record) -> str:
 
 
 def given_up(record: Record) -> list[tuple[str, str, str]]:
-    """(setting, as asked, as used) for each that differs."""
-    return [(wheel(name), value(pair.get("asked")), value(pair.get("used"))) for name, pair in (record.given_up or {}).items()]
+    """(setting, as asked, as used) for each that differs; with another micro-batch also what an optimizer step is made of."""
+    rows = [(wheel(name), value(pair.get("asked")), value(pair.get("used"))) for name, pair in (record.given_up or {}).items()]
+    if not rows or "micro_batch" not in (record.given_up or {}):
+        return rows
+    asked = next((one.accumulation for one in record.trials if one.rung_index == 0), None)
+    more = [("accumulation", str(asked), str(record.accumulation))] if asked else []
+    return [*rows, *more, ("effective batch", str(record.effective_batch_asked), str(record.effective_batch))]
 
 
 def _afterwards(record: Record) -> Iterator[str]:
@@ -261,7 +293,7 @@ def bars(run: Run, record: Record, scale: int) -> list[tuple[TrialRecord, list[B
     """For each trial that reported its phases: what each phase needed. The chosen one first."""
     chosen = record.chosen_rung_index if record.chosen_rung_index is not None else record.rung_index
     found = []
-    for trial in sorted(record.trials, key=lambda one: (one.rung_index != chosen, one.rung_index)):
+    for trial in sorted(latest(record).values(), key=lambda one: (one.rung_index != chosen, one.rung_index)):
         report = TrialReport.read(run.folder.trials / f"{trial.rung_index:03d}" / "report.json")
         uses = [use for use in (report.uses if report is not None else ()) if use.held_bytes]
         if uses:
@@ -283,7 +315,7 @@ def _bar(use: PhaseUse, base: int, scale: int, *, cuda: bool) -> Bar:
     drawn = tuple(
         BarPart(name=name, kind=kind, bytes=size_, width=round(100 * size_ / scale, 2)) for name, kind, size_ in parts if size_ > 0
     )
-    return Bar(name=PHASES.get(use.phase, use.phase), parts=drawn, bytes=use.held_bytes, told=size(use.held_bytes))  # type: ignore[call-overload]
+    return Bar(name=PHASES.get(use.phase, use.phase), parts=drawn, bytes=use.held_bytes, told=size(use.held_bytes))
 
 
 # -- failures, moments
@@ -298,7 +330,7 @@ def failures(run: Run, record: Record) -> list[FailureWords]:
 
 
 def _of_trials(run: Run, record: Record) -> Iterator[FailureWords]:
-    for trial in record.trials:
+    for trial in latest(record).values():
         if trial.verdict != "fits":
             place = run.folder.trials / f"{trial.rung_index:03d}"
             verdict = read_json(place / "verdict.json").get("verdict", {})
@@ -308,7 +340,7 @@ def _of_trials(run: Run, record: Record) -> Iterator[FailureWords]:
 
 def _of_attempt(run: Run, attempt: AttemptRecord) -> FailureWords:
     said = _tail(run.folder.attempt(attempt.number).stderr) or _tail(run.folder.attempt(attempt.number).stdout)
-    why = _sentence(f"{attempt.ended.replace('_', ' ')} in {PHASES.get(attempt.phase, attempt.phase)}: {attempt.evidence}")  # type: ignore[call-overload]
+    why = _sentence(f"{attempt.ended.replace('_', ' ')} in {PHASES.get(attempt.phase, attempt.phase)}: {attempt.evidence}")
     return FailureWords(title=f"Attempt {attempt.number} of the full run", why=why, lines=said)
 
 

@@ -136,7 +136,10 @@ def _plots(run: Run, record: Record, lines: Sequence[Mapping[str, Any]], since: 
     trial = record.memory.trial_peak_bytes if record.memory is not None else 0
     levels = {"cap": run.cap_bytes, "budget": run.budget_bytes, **({"its trial": trial} if trial else {})}
     memory = Unit(told=_bytes, size=GIB if run.cap_bytes > 4 * GIB else MIB)
-    used, pace = {"used": over_time("used_bytes"), "peak": over_time("peak_bytes")}, {"samples/s": over_time("samples_per_second")}
+    used, pace = (
+        {"used": over_time("used_bytes"), "highest in between": over_time("peak_bytes")},
+        {"samples/s": over_time("samples_per_second")},
+    )
     drawn = (
         plot.plot("Memory", used, span=span, unit=memory, levels=levels),
         plot.plot("Samples a second", pace, span=span, unit=Unit(told=lambda value: f"{value:.3g}")),
@@ -164,7 +167,7 @@ def _about(run: Run, record: Record) -> list[tuple[str, str]]:
         ("device", run.device),
         ("memory of the device", facts.size(device.total_bytes) if device else "-"),
         ("budget", f"{facts.size(run.budget_bytes)}{' (emulated: a share of the device)' if device and device.emulated else ''}"),
-        ("cap of a trial", f"{facts.size(run.cap_bytes)}{f' (headroom {device.headroom:.0%})' if device else ''}"),
+        ("cap of a trial", f"{facts.size(run.cap_bytes)} ({facts.size(run.budget_bytes - run.cap_bytes)} of the budget must stay free)"),
         (
             "others on the device",
             "; ".join(f"pid {one.get('pid', '?')}: {facts.size(one.get('used_bytes'))}" for one in device.neighbours) if device else "",

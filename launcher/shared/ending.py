@@ -17,6 +17,7 @@ class Ending:
     computed: bool = False
     """It used the processor all the same: an endless loop, perhaps."""
     seconds: float = 0.0
+    """Without pauses (Ctrl-Z)."""
     peak_data_bytes: int = 0
     """Most VmData seen, for a child that a signal ended before it could report."""
     stderr_tail: str = ""

@@ -134,6 +134,21 @@ def test_another_effective_batch_is_never_silent(tmp_path: Path) -> None:
     assert "effective batch 128, as the trial saw it; the command's words say 64" in text
 
 
+def test_a_rung_that_stands_there_twice_is_explained(tmp_path: Path) -> None:
+    here = job(tmp_path)
+    fits = Verdict(kind=Kind.FITS, phase="done", why="fits", peak_bytes=700 * 2**20)
+    once, again, other = (
+        Trial(rung=here.ladder.rungs[at], verdict=fits, report=TrialReport(), seconds=1.0, folder=tmp_path) for at in (1, 1, 2)
+    )
+
+    def told(trials: list[Trial]) -> str:
+        fit = Fit(job=here, trials=trials, chosen=trials[-1], status=Status.DONE)
+        return " ".join(shown(lambda screen: screen.hear(Fitted(fit=fit))).split())
+
+    assert "rung 1 was tried twice: as it was, and with the correction that makes its update the asked one" in told([once, again])
+    assert "tried twice" not in told([once, other])
+
+
 def test_words_of_the_persons_are_never_taken_for_markup(tmp_path: Path) -> None:
     here = job(tmp_path)
     assert "odd [/red] words [bold]" in shown(lambda screen: screen.hear(Planned(job=here)))

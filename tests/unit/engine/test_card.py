@@ -247,7 +247,7 @@ def test_a_run_that_goes_on_otherwise_is_told_the_moment_it_says_so(job: Job) ->
     heard: list[str] = []
     job.listeners.append(lambda event: heard.append(event.what) if isinstance(event, Deviated) else None)
     usage = Usage(os.getpid(), job.budget, job.folder.attempt(1).processes, base_bytes=0)
-    child = process.Child(process=SimpleNamespace(pid=os.getpid()), token="", started=0.0)  # type: ignore[arg-type]
+    child = process.Child(process=SimpleNamespace(pid=os.getpid()), token="")  # type: ignore[arg-type]
     job.folder.attempt(1).stdout.touch()
     attempt = Attempt(number=1, rung=job.ladder.asked, command="", began=0.0)
     watch = RunWatch(child, job, RunMeter(job, job.ladder.asked, usage), [attempt])

@@ -15,7 +15,7 @@ from launcher.history.run_folder import RunFolder
 from launcher.history.runs import run_in
 from launcher.page import page, plot
 from tests.helpers import run_folders
-from tests.helpers.reported import NASTY, reported
+from tests.helpers.reported import LADDER, NASTY, reported
 
 
 def text_of(html: str) -> str:
@@ -27,10 +27,34 @@ def test_it_says_why_the_rung_was_chosen_and_what_became_of_each(tmp_path: Path)
     said = text_of(page.render([run_in(reported(tmp_path))]))
     assert "It trains with image size 320 in place of 640, since what was asked for needs more memory than there is." in said
     assert "1 more rung failed in its trial; 1 asks at least as much as one that failed, and was not tried." in said
-    assert "Rung 3 (micro-batch 8 x 1, image size 320) is the best that fits: its trial needed 560 MiB at its highest, and 810 MiB" in said
+    assert (
+        "Rung 3 (micro-batch 8, accumulation 1, image size 320) is the best that fits: its trial needed 560 MiB at its highest, and 810 MiB"
+        in said
+    )
     assert "ruled out by rung 1" in said and "out of memory in training" in said and "not tried" in said
     assert "After attempt 1 of the full run: it was killed: the same rung once more." in said
     assert "Python 3.11.7, torch 2.15.0, ultralytics 8.4.190, CUDA 13.0, driver 580.65.06" in said
+
+
+def test_a_smaller_micro_batch_is_told_with_its_accumulation_and_the_effective_batch(tmp_path: Path) -> None:
+    folder = RunFolder(reported(tmp_path))
+    record = json.loads(folder.record.read_text(encoding="utf-8"))
+    half = {"chosen_rung_index": 1, **LADDER[1], "effective_batch": 8, "effective_batch_asked": 8}
+    record["trials"][1] |= {"verdict": "fits", "peak_bytes": 500 * 2**20}
+    folder.replace_json(folder.record, {**record, **half, "given_up": {"micro_batch": {"asked": 8, "used": 4}}})
+    said = text_of(page.render([run_in(folder.path)]))
+    assert "It trains with micro-batch 4 in place of 8 and accumulation 2 in place of 1, since" in said
+    assert "micro-batch 8 4 accumulation 1 2 effective batch 8 8" in said
+
+
+def test_a_rung_that_was_tried_again_with_a_correction_stands_there_once_and_says_so(tmp_path: Path) -> None:
+    folder = RunFolder(reported(tmp_path))
+    record = json.loads(folder.record.read_text(encoding="utf-8"))
+    before = {**record["trials"][2], "peak_bytes": 333 * 2**20}
+    folder.replace_json(folder.record, {**record, "trials": [before, *record["trials"]]})
+    said = text_of(page.render([run_in(folder.path)]))
+    assert "Tried twice: as it was, and with the correction that makes its update the asked one" in said
+    assert said.count("Trial of rung 3: fits") == 1 and "333 MiB" not in said
 
 
 @pytest.mark.parametrize(
