@@ -8,7 +8,7 @@ SIDE_BY_SIDE := $(if $(filter 1,$(AT_ONCE)),,-n $(AT_ONCE) --dist loadfile --no-
 EXTRAS := ultralytics,transformers,sentence-transformers,lora,demo,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-slow check schema demo demo-separator demo-whisper gpu-check survival faults fit same-training peers versions third-party clean
+.PHONY: help install test test-slow check schema docs demo demo-separator demo-whisper gpu-check survival faults fit same-training peers versions third-party clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | column -t -s '|'
@@ -29,6 +29,9 @@ test-slow: install   ## end-to-end cases with many real trials (hours on 2 cores
 
 schema: install  ## docs/record.schema.json, after a change of history/records.py
 	$(BIN)/python -c "from launcher.history.records import schema; print(schema(), end='')" > docs/record.schema.json
+
+docs: install   ## this documentation as a site, in build/site; needs no network
+	$(BIN)/python -m sphinx -W --keep-going -q -b html -c docs/site . build/site && echo build/site/index.html
 
 check: install   ## what CI runs: lint, types, tests
 	$(BIN)/ruff check .

@@ -49,29 +49,30 @@ def _keys(only: str = "") -> Iterator[str]:
     """Each key, its default, and below it what it means."""
     from launcher.config.schema import Recipe
 
-    for key, field in _fields(Recipe):
+    for key, field in fields(Recipe):
         if key.startswith(only):
-            yield f"  {key}{_default(field)}"
+            yield f"  {key}{default(field)}"
             yield from _wrapped(_meaning(key, field), " " * 6)
 
 
-def _fields(part: Any, section: str = "") -> Iterator[tuple[str, FieldInfo]]:
+def fields(part: Any, section: str = "") -> Iterator[tuple[str, FieldInfo]]:
     """The keys of a section and of all sections in it."""
     from launcher.config.schema import Part
 
     for name, field in part.model_fields.items():
         key = f"{section}{name}"
         if isinstance(field.annotation, type) and issubclass(field.annotation, Part):
-            yield from _fields(field.annotation, f"{key}.")
+            yield from fields(field.annotation, f"{key}.")
         else:
             yield key, field
 
 
-def _default(field: FieldInfo) -> str:
+def default(field: FieldInfo) -> str:
+    """A key's default as it is shown; empty where there is none, or an empty one."""
     if field.is_required():
         return ""
-    default = field.get_default(call_default_factory=True)
-    said = json.dumps(default) if default is None or isinstance(default, bool) else str(default)
+    value = field.get_default(call_default_factory=True)
+    said = json.dumps(value) if value is None or isinstance(value, bool) else str(value)
     return f" = {said}" if said not in ("{}", "()", "") else ""
 
 

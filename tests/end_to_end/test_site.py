@@ -1,0 +1,95 @@
+"""The documents as a site: built without a warning and without a network, with every key and recipe; its first page's commands run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher.cli import manual
+from launcher.cli.verbs import VERBS
+from launcher.config.schema import Recipe
+from tests.helpers.places import ROOT
+
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
+NOWHERE = "http://127.0.0.1:9"
+LOADED = re.compile(
+    r"""<(?:script|img|iframe|source)[^>]*\ssrc=["'](https?:)?//|<link[^>]*rel=["']stylesheet["'][^>]*href=["'](https?:)?//|@import"""
+)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("sphinx")
+    place = tmp_path_factory.mktemp("site")
+    env = {**os.environ, "PYTHONPATH": str(ROOT), **dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), NOWHERE)}
+    argv = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "--keep-going",
+        "-q",
+        "-b",
+        "html",
+        "-c",
+        str(ROOT / "docs" / "site"),
+        str(ROOT),
+        str(place),
+    ]
+    built = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=500, check=False)
+    assert built.returncode == 0, built.stderr[-3000:]
+    return place
+
+
+def test_the_site_asks_nothing_of_a_network(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 50 and [page.name for page in pages if LOADED.search(page.read_text(encoding="utf-8"))] == []
+    assert (site / "index.html").read_text(encoding="utf-8").count("docs/index.html") == 1
+
+
+def test_every_key_and_every_recipe_has_its_place_there(site: Path) -> None:
+    keys, recipes = (
+        re.sub(r"<[^>]+>", "", (site / "build" / "pages" / f"{name}.html").read_text(encoding="utf-8")) for name in ("keys", "recipes")
+    )
+    known = dict(manual.fields(Recipe))
+    assert len(known) > 30 and [key for key in known if key not in keys] == []
+    assert "ask.image_size" in keys and "ladder.wheels.NAME.floor" in keys
+    assert [path.stem for path in (ROOT / "recipes").glob("*.yaml") if path.stem not in recipes] == []
+
+
+def test_the_pictures_are_those_that_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs" / "site")
+    import pictures  # type: ignore[import-not-found]
+
+    monkeypatch.setattr(pictures, "PLACE", tmp_path)
+    pictures.main()
+    drawn = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
+    assert drawn == {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "pictures").iterdir()}
+
+
+def test_every_verb_that_a_document_names_is_one() -> None:
+    said = {
+        (document.name, verb)
+        for document in DOCUMENTS
+        for verb in re.findall(r"(?:^ {4}|`|\$ |```sh\n)autofit ([a-z]+)", document.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    }
+    assert len(said) > 40 and {(name, verb) for name, verb in said if verb not in {one.name for one in VERBS}} == set()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_commands_of_the_first_page_run_in_their_order(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "first_training.md").read_text(encoding="utf-8")
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    commands = re.findall(r"^```sh\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    assert len(commands) == 4
+    said = [subprocess.run(["sh", "-ec", one], cwd=tmp_path, env=env, capture_output=True, text=True, check=False) for one in commands]
+    assert [(one.returncode, one.stderr[-2000:]) for one in said if one.returncode] == []
+    assert "rung" in said[1].stdout and "report.html" in said[2].stdout and "micro_batch 128 instead of 256" in said[3].stdout
