@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.config.schema import Value
-from launcher.machine import process
+from launcher.machine import process, torchrun
 from launcher.machine.devices import Budget
 from launcher.shared.sizes import format_number
 
@@ -23,12 +23,19 @@ class Command:
     """Variables set on top of the launcher's own environment."""
     files: Mapping[Path, str] = field(default_factory=dict)
     """Files to write first: path -> text."""
+    ranks: int = 1
+    """Processes that train together, each on a device of its own."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What is started: ``argv``, or torchrun with it."""
+        return torchrun.launched(self.argv, devices=self.ranks)
 
     def shell(self) -> str:
         """The command as a person would type it."""
         import shlex
 
-        return " ".join([*(f"{key}={shlex.quote(value)}" for key, value in self.env.items()), *map(shlex.quote, self.argv)])
+        return " ".join([*(f"{key}={shlex.quote(value)}" for key, value in self.env.items()), *map(shlex.quote, self.words)])
 
 
 def script_among(words: Iterable[str]) -> str | None:
@@ -87,6 +94,10 @@ def held_by(module: str, command: Command, budget: Budget, *options: str) -> Com
 
     ``budget.free_bytes`` must be what is free on the card now (``run.start`` asks again).
     """
-    card = ("--device-uuid", budget.uuid, "--idle-free", str(budget.free_bytes)) if budget.kind == "cuda" else ()
-    limits = ("--device", budget.kind, *card, "--bytes", str(budget.budget_bytes))
+
+    def told(name: str) -> str:
+        return ",".join(str(getattr(one, name)) for one in budget.each)
+
+    card = ("--device-uuid", told("uuid"), "--idle-free", told("free_bytes")) if budget.kind == "cuda" else ()
+    limits = ("--device", budget.kind, *card, "--bytes", told("budget_bytes"))
     return replace(command, argv=process.python_module(module, *limits, *options, *command.argv))

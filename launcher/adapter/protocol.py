@@ -28,6 +28,7 @@ from launcher.ladder.build import WheelSpec
 from launcher.ladder.course import Length
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.ladder.twins import Finding
+from launcher.machine import ranks
 from launcher.machine.devices import Budget
 from launcher.shared.report import TrialReport
 
@@ -52,6 +53,8 @@ class Adapter(ABC):
     """What the trainer's messages mean."""
     dialects: ClassVar[tuple[Dialect, ...]] = ()
     """How people say to the trainer what a lower rung changes; several for an adapter of many trainers."""
+    ranks: ClassVar[bool] = False
+    """True: its trials and its run can be started once on each of several devices (torchrun), and follow from that alone."""
     recipe: Recipe
 
     def __init__(self, recipe: Recipe) -> None:
@@ -80,7 +83,7 @@ class Adapter(ABC):
 
     def world_size(self) -> int:
         """Processes that train together, each with its own micro-batch, by the recipe. Trials see how many there really are."""
-        return 1
+        return ranks.world_size(self.recipe.device.cards, self.recipe.device.kind)
 
     def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
         """Values below ``asked`` that this trainer knows for a wheel (smaller models, say), best first, down to ``floor``; may be empty.

@@ -51,6 +51,8 @@ class Understood:
     """The configuration as the command has it: rung 0."""
     args: Mapping[str, Any] = field(default_factory=dict)
     """``trainer.args``: the trainer's native arguments."""
+    device: Mapping[str, Any] = field(default_factory=dict)
+    """What it says of the cards to train on."""
     data: str | None = None
     task: str | None = None
     ladder: Mapping[str, Any] = field(default_factory=dict)

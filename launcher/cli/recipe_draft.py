@@ -20,7 +20,7 @@ def recipe(understood: Understood, *, name: str) -> str:
         "args": understood.args,
     }
     told = replace(understood, comments={"ask": "the configuration as it stands: rung 0", **understood.comments})
-    sections = {"ask": understood.ask, "trainer": trainer, "ladder": understood.ladder}
+    sections = {"ask": understood.ask, "trainer": trainer, "ladder": understood.ladder, "device": understood.device}
     lines = [*_head(understood, name), *([f"data: {as_text(understood.data)}"] if understood.data else [])]
     for section, values in sections.items():
         if values:

@@ -63,8 +63,8 @@ def _spelled_out(line: _Line, *, without: Collection[str]) -> _Line:
 
 def _several_cards(line: _Line) -> list[Fault]:
     said = [word.partition("=")[2] for word in line.overrides if device(word, sweeping=line.sweeping) is None]
-    found = "several devices, and a launch uses one so far"
-    cure = "Name one: device=0. With -m, device=0,1 makes one launch on each card."
+    found = "several devices of different kinds"
+    cure = "Name cards, device=0,1, or a CPU. With -m, device=0,1 makes one launch on each card."
     return [Fault(key="device", found=f"{one}: {found}", cure=cure, where=COMMAND_LINE) for one in said]
 
 

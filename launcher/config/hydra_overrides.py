@@ -43,7 +43,8 @@ _CARD = re.compile(r"(?:(?:cuda|gpu):)?(\d+)")
 
 
 def device(word: str, *, sweeping: bool) -> list[str] | None:
-    """The overrides that ``device=0``, ``device=cuda:1`` and ``device=gpu`` stand for; None where that can't be said of one launch.
+    """The overrides that ``device=0``, ``device=cuda:1``, ``device=0,1`` and ``device=gpu`` stand for; None where that can't be said of one
+    launch.
 
     ``sweeping``: commas part the values of a multirun.
     """
@@ -54,8 +55,10 @@ def device(word: str, *, sweeping: bool) -> list[str] | None:
     cards = [card[1] for value in values if (card := _CARD.fullmatch(value))]
     if not cards:
         return [f"device={','.join('cuda' if value == 'gpu' else value for value in values)}"] if "gpu" in values else [word]
-    if len(cards) < len(values) or (len(values) > 1 and not sweeping):
+    if len(cards) < len(values):
         return None
+    if len(cards) > 1 and not sweeping:
+        return ["device=cuda", f"device.cards=[{','.join(cards)}]"]
     return ["device=cuda", f"device.index={','.join(cards)}"]
 
 

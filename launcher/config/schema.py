@@ -106,6 +106,23 @@ def _kind(said: Any) -> Any:
     return "cuda" if said == "gpu" else said
 
 
+def _cards(said: Any) -> Any:
+    """ "all", a number of cards, or which. Raises ValueError for anything else."""
+    if said is None or said == "all" or (isinstance(said, int) and not isinstance(said, bool) and said > 0):
+        return said
+    which = tuple(said) if isinstance(said, (list, tuple)) else ()
+    if which and all(isinstance(one, str) or (isinstance(one, int) and not isinstance(one, bool) and one >= 0) for one in which):
+        return which
+    raise ValueError("It is all, a number of cards (2), or which ones ([0,1], or UUIDs)")
+
+
+Cards = Annotated[
+    Any,  # "all", a number, or a tuple of numbers and UUIDs
+    PlainValidator(_cards),
+    WithJsonSchema({"anyOf": [{"const": "all"}, {"type": "integer", "minimum": 1}, {"type": "array", "minItems": 1}, {"type": "null"}]}),
+]
+
+
 class DeviceRules(Part):
     """Which device, and how much of it."""
 
@@ -113,6 +130,9 @@ class DeviceRules(Part):
     """auto takes a CUDA card where NVML finds one, else the CPU."""
     index: Annotated[int, Field(ge=0)] = 0
     """Which of the visible cards."""
+    cards: Cards = None
+    """Cards that train together, a process on each: all (that are visible), so many (2), or which ([0,1], or UUIDs). The smallest decides.
+    On a CPU so many processes, each with the budget. Null: one card, ``index``."""
     memory: Size = None
     """Budget, such as 16GiB: plays a smaller card, or limits the CPU's memory. Null: all that is there."""
     headroom: Headroom = 0.1

@@ -130,7 +130,9 @@ def _programs(inputs: Inputs, *, written: Sequence[Path]) -> dict[str, str]:
 
 
 def _device(budget: Budget) -> dict[str, str]:
-    card = {"driver": nvml.driver_version() or "unknown", "card": budget.uuid} if budget.kind == "cuda" else {}
+    card = (
+        {"driver": nvml.driver_version() or "unknown", "card": ",".join(one.uuid for one in budget.each)} if budget.kind == "cuda" else {}
+    )
     return {
         "device": f"{budget.kind}, {budget.name}, {budget.total_bytes} bytes",
         "device.headroom": f"{budget.headroom:g}",

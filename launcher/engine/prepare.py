@@ -18,7 +18,7 @@ from launcher.history.events import Listener
 from launcher.history.run_folder import RunFolder, no_run_folder
 from launcher.ladder import build
 from launcher.ladder.rungs import Ladder
-from launcher.machine import device_lock, devices, host, install, process
+from launcher.machine import device_lock, host, install, process, ranks
 from launcher.machine.device_lock import Turn
 from launcher.machine.devices import Budget
 from launcher.paths import tell_launched
@@ -130,7 +130,9 @@ def _collect(faults: list[Fault], make: Callable[[], T]) -> T | None:
 
 def _budget(recipe: Recipe) -> Budget:
     device = recipe.device
-    return devices.find(device.kind, index=device.index, memory_bytes=device.memory, headroom=device.headroom, share=device.share)
+    return ranks.budget_of(
+        device.cards, device.kind, index=device.index, memory_bytes=device.memory, headroom=device.headroom, share=device.share
+    )
 
 
 SHARE = "device.share"
@@ -144,9 +146,9 @@ GIVEN_BACK_S = 10.0
 def turn_of(recipe: Recipe, listeners: Sequence[Listener] = ()) -> Turn:
     """Waits for other launches on the device and returns this launch's turn. Raises BadInput if it has to wait but mustn't."""
     device = recipe.device
-    identity = devices.identity(device.kind, index=device.index)
-    wanted = identity != "cpu" if device.turns is None else device.turns
-    if not identity or not wanted:
+    identities = ranks.identities(device.cards, device.kind, index=device.index)
+    wanted = "cpu" not in identities if device.turns is None else device.turns
+    if not all(identities) or not wanted:
         return Turn()
     launch = f"{recipe.name} in {Path(recipe.run.root).resolve()}"
 
@@ -155,7 +157,7 @@ def turn_of(recipe: Recipe, listeners: Sequence[Listener] = ()) -> Turn:
             listener(Queued(holder=holder))
 
     with doing("waiting for this launch's turn on the device"):
-        return device_lock.take(identity, share=device.share, wait=device.when_taken == "wait", launch=launch, told=queued)
+        return device_lock.take_all(identities, share=device.share, wait=device.when_taken == "wait", launch=launch, told=queued)
 
 
 @doing("looking whether the launch before has given the device back")

@@ -157,6 +157,8 @@ class DeviceRecord(_Part):
     notes: list[str] = []
     may_spill: bool = False
     driver: str = ""
+    ranks: list[DeviceRecord] = []
+    """Of a training that runs once on each of several devices: each rank's. The rest is then that of the smallest."""
 
 
 class KeptRecord(_Part):

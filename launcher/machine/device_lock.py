@@ -12,7 +12,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -27,20 +27,38 @@ LOOK_S = 1.0
 
 
 class Turn:
-    """A launch's turn on a device, as a context manager. Without a lock file nobody takes turns."""
+    """A launch's turn on its devices, as a context manager. Without a lock file nobody takes turns."""
 
-    def __init__(self, file: int | None = None, *, waited: bool = False) -> None:
-        self._file = file
+    def __init__(self, *files: int, waited: bool = False) -> None:
+        self._files = files
         self.waited = waited
-        """Another launch had the device before."""
+        """Another launch had one of the devices before."""
 
     def __enter__(self) -> Turn:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        for file in self._files:
+            os.close(file)
+        self._files = ()
+
+    def and_then(self, more: Turn) -> Turn:
+        """Both turns as one; neither of the two is to be given back any more."""
+        both = Turn(*self._files, *more._files, waited=self.waited or more.waited)
+        self._files = more._files = ()
+        return both
+
+
+def take_all(devices: Sequence[str], **how: Any) -> Turn:
+    """``take`` of several devices, one after the other. All launches take them in the same order: no two wait for each other."""
+    turn = Turn()
+    try:
+        for device in devices:
+            turn = turn.and_then(take(device, **how))
+    except BaseException:
+        turn.__exit__()
+        raise
+    return turn
 
 
 def take(device: str, *, share: bool, wait: bool, launch: str, told: Callable[[str], None] | None = None) -> Turn:

@@ -73,8 +73,20 @@ class Budget:
     """The driver uses host memory when the card is full (WSL, Windows)."""
     driver: str = ""
     """The version of the card's driver; empty on a CPU."""
+    ranks: tuple[Budget, ...] = ()
+    """Of a training that runs once on each of several devices (``machine.ranks``): the budget of each rank. What is above is then that of
+    the smallest; notes are of all."""
+
+    @property
+    def each(self) -> tuple[Budget, ...]:
+        """The budget of every rank; of one process its own."""
+        return self.ranks or (self,)
 
     def __str__(self) -> str:
+        if self.ranks:
+            cards = ",".join(str(one.index) for one in self.ranks)
+            place = f"cuda:{cards}" if self.kind == "cuda" else f"cpu, {len(self.ranks)} processes"
+            return f"{place} ({self.name}, {format_size(self.budget_bytes)} each)"
         place = f"cuda:{self.index}" if self.kind == "cuda" else "cpu"
         part = f" of {format_size(self.total_bytes)}" if self.budget_bytes < self.total_bytes else ""
         return f"{place} ({self.name}, {format_size(self.budget_bytes)}{part})"
@@ -167,13 +179,16 @@ def free_now(budget: Budget, *, nvml: Any = None) -> int | None:
 
 
 def used_bytes(budget: Budget, pids: Iterable[int], *, nvml: Any = None) -> int:
-    """Bytes that these processes hold of the budget's card now; 0 on a CPU, or if NVML doesn't answer.
+    """Bytes that these processes hold of the budget's card now, of several cards of the one with most; 0 on a CPU, or if NVML doesn't
+    answer.
 
     Where the driver doesn't tell of processes (WSL, containers): what is in use beyond what was when the budget was made; neighbours who
     come and go count then.
     """
     if budget.kind != "cuda":
         return 0
+    if budget.ranks:
+        return max(used_bytes(one, pids, nvml=nvml) for one in budget.ranks)
     with nvml_module.opened(nvml) as (api, absence):
         if absence is not None:
             return 0
@@ -184,11 +199,13 @@ def used_bytes(budget: Budget, pids: Iterable[int], *, nvml: Any = None) -> int:
 
 
 def busy(budget: Budget) -> float | None:
-    """Fraction of the time in which the budget's card computes; None on a CPU, or if NVML doesn't tell."""
+    """Fraction of the time in which the budget's cards compute; None on a CPU, or if NVML doesn't tell."""
     if budget.kind != "cuda":
         return None
     with nvml_module.opened() as (api, absence):
-        return None if absence is not None else card_memory.busy(api, budget.uuid)
+        told = [None if absence is not None else card_memory.busy(api, one.uuid) for one in budget.each]
+    known = [one for one in told if one is not None]
+    return sum(known) / len(known) if known else None
 
 
 def taken(budget: Budget, *, nvml: Any = None) -> str:
@@ -196,6 +213,8 @@ def taken(budget: Budget, *, nvml: Any = None) -> str:
 
     Half of the headroom is tolerated, since a desktop's use changes all the time.
     """
+    if budget.ranks:
+        return next((words for one in budget.ranks if (words := taken(one, nvml=nvml))), "")
     free = free_now(budget, nvml=nvml)
     drift = max(card_memory.SETTLED_BYTES, (budget.budget_bytes - budget.cap_bytes) // 2)
     if free is None or free >= budget.budget_bytes - drift:
@@ -219,6 +238,8 @@ def settle(budget: Budget, *, idle_free_bytes: int | None = None, timeout_s: flo
     The driver frees a dead process's memory a moment after the process is gone; a trial that starts too early would be
     judged by its predecessor's memory. ``idle_free_bytes``: what was free before that child; None: when the budget was found.
     """
+    if budget.ranks:
+        return all(settle(one, timeout_s=timeout_s, nvml=nvml) for one in budget.ranks)
     idle = budget.free_bytes if idle_free_bytes is None else idle_free_bytes
     until = time.monotonic() + timeout_s
     while (free := free_now(budget, nvml=nvml)) is not None and free < idle - card_memory.SETTLED_BYTES:

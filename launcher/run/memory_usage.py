@@ -1,7 +1,8 @@
 """Measures a full run's memory as its trial measured it, from outside, at a cost below 0.5 % (benchmarks/cost/watching.py).
 
 CPU: VmData of each process above its base. A process that autofit holds to a budget writes its base into ``processes``; for others the
-base of the trial's process is taken, which imported the same. Processes that train together (torchrun's) are added up.
+base of the trial's process is taken, which imported the same. Processes that train together in one budget (a script's torchrun) are added
+up; of ranks with a budget each, as of cards, the one with most counts.
 CUDA: what the driver says that the run's processes hold; where it doesn't tell, what is in use beyond what was before.
 """
 
@@ -78,7 +79,8 @@ class Usage(Looks):
 
     def _look_at_processes(self) -> None:
         sizes = {pid: max(0, self._segments.now(pid) - base) for pid, base in self._bases.items()}
-        self._saw(max([0, *sizes.values(), sum(sizes.get(pid, 0) for pid in self._stepping)]))
+        together = 0 if self._budget.ranks else sum(sizes.get(pid, 0) for pid in self._stepping)
+        self._saw(max([0, *sizes.values(), together]))
 
     def _saw(self, size: int) -> None:
         self.now_bytes = size

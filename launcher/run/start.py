@@ -15,6 +15,7 @@ from launcher.history.run_folder import AttemptFiles
 from launcher.ladder.rungs import Rung
 from launcher.machine import allocator, devices, process
 from launcher.machine.allocator import allocator_environment
+from launcher.machine.devices import Budget
 from launcher.machine.process import Child, Shows
 from launcher.run import trackers
 from launcher.run.attempt import GoOn
@@ -29,7 +30,7 @@ def native_command(job: Job, rung: Rung) -> Command:
     command = job.adapter.full_run(rung, job.budget, folder=folder.path)
     on_card = allocator_environment(job.budget) if job.budget.kind == "cuda" else {}
     env = {**on_card, **command.env}
-    command = replace(command, env=env)
+    command = replace(command, env=env, ranks=len(job.budget.each))
     for path, text in command.files.items():
         folder.replace(path, text)
     folder.replace(folder.command, _as_file(command, rung))
@@ -44,7 +45,7 @@ def command_of_attempt(job: Job, move: GoOn, *, attempt: int) -> Command:
     command = native_command(job, move.rung)
     if move.checkpoint is not None:
         resumed = adapter.resume(move.rung, move.checkpoint, job.budget, folder=folder.path, attempt=attempt)
-        command = replace(resumed, env={**command.env, **resumed.env})
+        command = replace(resumed, env={**command.env, **resumed.env}, ranks=command.ranks)
     if move.workers is not None:
         command = adapter.with_workers(command, move.workers)
     for path, text in command.files.items():
@@ -57,7 +58,8 @@ def command_of_attempt(job: Job, move: GoOn, *, attempt: int) -> Command:
 
 def _as_file(command: Command, rung: Rung, more: str = "") -> str:
     """The command as a shell script that works from any folder and without the environment's programs on PATH."""
-    found = replace(command, argv=(program(command.argv[0]), *command.argv[1:]))
+    first, *rest = command.words
+    found = replace(command, argv=(program(first), *rest), ranks=1)
     words = [
         "#!/bin/sh",
         f"# What autofit launches at rung {rung.index}; it needs the trainer, not autofit.",
@@ -86,19 +88,30 @@ def start(job: Job, chosen: Trial, command: Command, files: AttemptFiles, *, sho
     if budget.kind == "cuda" and (fraction := _fraction(job, chosen, command)) is not None:
         env |= allocator.holding({**os.environ, **env}, fraction)
     elif budget.kind == "cuda" or budget.emulated:
-        now = devices.free_now(budget)
-        command = job.adapter.held(command, budget if now is None else replace(budget, free_bytes=now), folder=job.folder.path)
-    argv = (program(command.argv[0]), *command.argv[1:])
+        command = job.adapter.held(command, _as_it_is_now(budget), folder=job.folder.path)
+    first, *rest = command.words
+    argv = (program(first), *rest)
     env |= {HELD: str(files.processes)}
     env |= trackers.environment(trackers.facts(job, chosen.rung), {**os.environ, **env})
     return process.start(argv, env=env, stdout=files.stdout, stderr=files.stderr, show=show)
 
 
+def _as_it_is_now(budget: Budget) -> Budget:
+    """With what is free on its cards now."""
+    if budget.ranks:
+        return replace(budget, ranks=tuple(map(_as_it_is_now, budget.ranks)))
+    now = devices.free_now(budget)
+    return budget if now is None else replace(budget, free_bytes=now)
+
+
 def _fraction(job: Job, chosen: Trial, command: Command) -> float | None:
     """The fraction of the card that PyTorch's allocator may use: the budget, less what the trial held outside the allocator.
 
-    None if the torch that will run may not take it from a variable: an older one, or that of a script's own interpreter.
+    None if the torch that will run may not take it from a variable (an older one, or that of a script's own interpreter), or if the
+    variable, which is all ranks', can't say it: a fraction of cards of different sizes.
     """
+    if len({one.total_bytes for one in job.budget.each}) > 1:
+        return None
     total, outside = chosen.report.device_total_bytes, max((use.outside_bytes for use in chosen.report.uses), default=0)
     if not total or command.argv[0] != sys.executable or not allocator.knows_fraction(allocator.torch_version()):
         return None

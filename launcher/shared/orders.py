@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ HELD = "AUTOFIT_HELD"
 """Environment variable of a full run: the folder in which its processes tell the base above which they hold themselves to the budget."""
 STEPS = ".steps"
 """Suffix of the files there in which they tell their optimizer steps: {"steps": [of each that stepped], "ended": no more come}."""
+REPORT = "report.json"
+"""Name of a report in its trial's folder; of several ranks each has one in a folder of its own."""
 MALLOC_VARIABLE = "MALLOC_MMAP_THRESHOLD_"
 MALLOC_VALUE = "65536"
 """glibc raises its mmap threshold by itself and then keeps freed tensors on a fragmenting heap: half of a budget can go there.
@@ -52,6 +54,11 @@ class Orders:
     """A failing trial on a card leaves PyTorch's memory snapshot in its folder."""
     payload: dict[str, Any]
     """The trainer's own words, from its adapter."""
+    ranks: list[dict[str, Any]] = field(default_factory=list)
+    """Of a trial of several processes: what each of them is told otherwise (its folder, its card, its cap), in the order of ranks."""
+    rank: int = 0
+    main: str = ""
+    """In the orders of one rank: the trial's folder, where all of them write what the trainer writes."""
 
     def write(self, path: Path) -> None:
         files.replace_json(path, self)
@@ -59,6 +66,20 @@ class Orders:
     @classmethod
     def read(cls, path: Path) -> Orders:
         return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+    def of_rank(self, rank: int) -> Orders:
+        """The orders of one of the trial's processes."""
+        return replace(self, main=self.folder, **self.ranks[rank])
+
+    @property
+    def world_size(self) -> int:
+        """Processes that train together."""
+        return max(1, len(self.ranks))
+
+    @property
+    def report_paths(self) -> list[Path]:
+        """Of every rank; of one process its own."""
+        return [Path(told["folder"]) / REPORT for told in self.ranks] or [self.report_path]
 
     @property
     def trial_accumulation(self) -> int:
@@ -73,8 +94,8 @@ class Orders:
 
     @property
     def report_path(self) -> Path:
-        return Path(self.folder) / "report.json"
+        return Path(self.folder) / REPORT
 
     @property
     def scratch(self) -> Path:
-        return Path(self.folder) / "scratch"
+        return Path(self.main or self.folder) / "scratch"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,8 +19,9 @@ from launcher.history.records import TrialRecord
 from launcher.ladder import search
 from launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder, Rung
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.machine import devices, process, stack_dump, unwritable
+from launcher.machine import devices, process, stack_dump, torchrun, unwritable
 from launcher.machine.allocator import allocator_environment
+from launcher.machine.devices import Budget
 from launcher.machine.process import Child
 from launcher.shared import procfs
 from launcher.shared.activity import doing
@@ -27,6 +29,7 @@ from launcher.shared.ending import Ending
 from launcher.shared.memory_failures import Source, lost_in
 from launcher.shared.orders import Orders
 from launcher.shared.report import BUDGET_ERROR, CARD_TAKEN, SAID_ACCUMULATION, SAMPLES, Phase, TrialReport
+from launcher.trial import ranks
 from launcher.trial.events import PhaseEntered
 from launcher.trial.job import Job
 from launcher.trial.judge import Needs, judge
@@ -117,7 +120,8 @@ def run(job: Job, rung: Rung) -> Trial:
     orders.scratch.mkdir()
     orders.write(place / "orders.json")
     env = {**allocator_environment(budget), **plan.env}
-    command = process.python_module("launcher.worker", str(place / "orders.json"))
+    worker = process.python_module("launcher.worker", str(place / "orders.json"))
+    command = torchrun.launched(worker, devices=len(budget.each))
     child = process.start(command, env=env, stdout=place / "stdout.log", stderr=place / "stderr.log")
     watch = TrialWatch(child, orders, job.tell, stall_s=job.recipe.recover.stall_s)
     try:
@@ -136,12 +140,17 @@ def _put_aside(place: Path, scratch: Path) -> None:
     here.
     """
     (place / "report.json").unlink(missing_ok=True)
-    shutil.rmtree(scratch, ignore_errors=True)  # reports of its processes, too
+    for left in (scratch, place / RANKS):  # reports of its processes, too
+        shutil.rmtree(left, ignore_errors=True)
     for name in ("stdout.log", "stderr.log"):
         if (place / name).exists():
             (place / name).replace(place / f"{name}.before")
 
 
+RANKS = "ranks"
+"""Folder in a trial's that has one for each of several ranks."""
+LATE_S = 2.0
+"""So long after one rank's failure the others are ended: until then they may tell of theirs, which may be the cause."""
 FAULTS = 16
 """With at least this many page faults between two looks, a trial that has no batch yet is filling memory, which counts as progress. An
 endless loop has none, or the few that the kernel itself causes (NUMA balancing)."""
@@ -157,8 +166,9 @@ class TrialWatch:
 
     def __init__(self, child: Child, orders: Orders, tell: Listener, *, stall_s: float) -> None:
         self._child, self._tell, self._stall_s = child, tell, stall_s
-        self._report, self._stalled = orders.report_path, Path(orders.folder) / "stalled.txt"
-        self._signs = [self._report, *(Path(orders.folder) / name for name in ("stdout.log", "stderr.log"))]
+        self._reports, self._stalled = orders.report_paths, Path(orders.folder) / "stalled.txt"
+        self._signs = [*self._reports, *(Path(orders.folder) / name for name in ("stdout.log", "stderr.log"))]
+        self._failed_since: float | None = None
         self._seen: tuple[int, ...] = ()
         self._began = self._looked = child.awake.seconds
         self._silence, self._first = Silence(self._began, least_s=stall_s), Silence(self._began, least_s=STILL_S)
@@ -176,13 +186,22 @@ class TrialWatch:
         if now - self._looked < LOOK_S:
             return
         self._looked = now
-        report = TrialReport.read(self._report)
-        phase = report.phase if report is not None else Phase.START.value
+        reports = [report for path in self._reports if (report := TrialReport.read(path)) is not None]
+        if len(self._reports) > 1:
+            self._end_with_the_first(reports, now)
+        phase = reports[0].phase if reports else Phase.START.value
         if still := self._look_for_life(now, phase):
             phase += still
         if phase != self._phase:
             self._tell(PhaseEntered(phase=phase, seconds=now - self._began))
         self._phase = phase
+
+    def _end_with_the_first(self, reports: Sequence[TrialReport], now: float) -> None:
+        """Ends all ranks soon after one has failed: those that wait for it might wait for long."""
+        if self._failed_since is None and any(report.failure is not None for report in reports):
+            self._failed_since = now
+        if self._failed_since is not None and now - self._failed_since > LATE_S:
+            self._child.end(grace_s=1.0)
 
     def _look_for_life(self, now: float, phase: str) -> str:
         """Ends a trial that has made no progress for long. Returns words for the screen, empty while it makes progress."""
@@ -191,7 +210,8 @@ class TrialWatch:
         self._lively = now
         before, self._seen = self._seen, tuple(_changed(path) for path in self._signs)
         grew = self._seen != before
-        if bool(before) and self._seen[0] != before[0] and phase == self._phase:
+        ranks = len(self._reports)
+        if bool(before) and self._seen[:ranks] != before[:ranks] and phase == self._phase:
             self._batches_in = phase
         busy_s = procfs.work_seconds(self._child.pid) - procfs.watching_seconds(self._child.pid)
         how: Any = {"grew": grew, "busy_s": busy_s}
@@ -243,22 +263,29 @@ def _fetched(command: Command, place: Path) -> None:
 
 def _orders(job: Job, rung: Rung, plan: TrialPlan, place: Path) -> Orders:
     """What the trial's child is told."""
+    each = enumerate(job.budget.ranks)
     return Orders(
         module=plan.module,
         folder=str(place),
         device=job.budget.kind,
-        device_uuid=job.budget.uuid,
-        idle_free_bytes=devices.free_now(job.budget) or 0,
+        **_of_device(job.budget),
         may_spill=job.budget.may_spill,
-        cap_bytes=job.budget.cap_bytes,
-        ceiling_bytes=job.budget.ceiling_bytes,
         accumulation=rung.accumulation,
         steps=job.recipe.trial.steps,
         validation_batches=job.recipe.trial.validation_batches,
         steps_after=job.recipe.trial.steps_after,
         snapshot=job.recipe.trial.snapshot and job.budget.kind == "cuda",
         payload=dict(plan.payload),
+        ranks=[{"rank": rank, "folder": str(place / RANKS / str(rank)), **_of_device(one)} for rank, one in each],
     )
+
+
+def _of_device(budget: Budget) -> dict[str, Any]:
+    """What a trial's process is told of its device."""
+    return {
+        "device_uuid": budget.uuid, "idle_free_bytes": devices.free_now(budget) or 0, "cap_bytes": budget.cap_bytes,
+        "ceiling_bytes": budget.ceiling_bytes,
+    }  # fmt: skip
 
 
 def _not_tried(job: Job, rung: Rung, place: Path, holder: str) -> Trial:
@@ -279,16 +306,22 @@ def _budget_fault(report: TrialReport | None, place: Path) -> BadInput | None:
 
 
 def _finished(job: Job, rung: Rung, ending: Ending, orders: Orders, plan: TrialPlan) -> Trial:
-    settled = devices.settle(job.budget, idle_free_bytes=orders.idle_free_bytes or None)
+    idle = [told["idle_free_bytes"] for told in orders.ranks] or [orders.idle_free_bytes]
+    settled = all(devices.settle(one, idle_free_bytes=free or None) for one, free in zip(job.budget.each, idle, strict=True))
     taken = "" if settled else devices.taken(job.budget)
-    report = TrialReport.read(orders.report_path)
-    if (fault := _budget_fault(report, Path(orders.folder))) is not None:
-        raise fault
+    reports = [TrialReport.read(path) for path in orders.report_paths]
+    for one in reports:
+        if (fault := _budget_fault(one, Path(orders.folder))) is not None:
+            raise fault
     needs = Needs(optimizer_steps=orders.steps, validation_batches=1, observed={**plan.expects, "device": job.budget.kind})
     logs = [Path(orders.folder) / name for name in ("stdout.log", "stderr.log")]
     words = words_of(job.adapter)
     lost = lost_in(*logs, on_card=job.budget.kind == "cuda", also=words.loses_memory)
-    verdict = judge(report, ending, rung=rung, needs=needs, lost=lost, taken=taken)
+    judge_one = partial(judge, rung=rung, needs=needs, lost=lost, taken=taken)
+    report, verdict = reports[0], judge_one(reports[0], ending)
+    if orders.ranks:
+        report, verdict = ranks.judged([one or TrialReport() for one in reports], ending, judge_one)
+        report.write(orders.report_path)
     if verdict.source is not None and verdict.source in words.cures:
         verdict = replace(verdict, why=f"{verdict.why}; {words.cures[verdict.source]}")
     if not verdict.fits and not verdict.evidence.strip():

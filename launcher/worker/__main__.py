@@ -3,7 +3,8 @@
     python -m launcher.worker ORDERS.json
 
 Exit status 0: the trial went through; 1: it failed, and the report says how.
-The launcher starts one such process per trial and kills it with everything it started. Should the launcher die first, the kernel kills it.
+The launcher starts one such process per trial, or torchrun one per rank, and kills it with everything it started. Should the launcher die
+first, the kernel kills it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import traceback
 from pathlib import Path
 
 from launcher.shared.orders import Orders
-from launcher.worker import budget
+from launcher.worker import budget, ranks
 from launcher.worker.lifeline import die_with_parent
 from launcher.worker.recorder import Recorder
 
@@ -26,12 +27,16 @@ def run(orders: Orders) -> int:
     recorder = Recorder(orders)
     try:
         orders.scratch.mkdir(parents=True, exist_ok=True)
+        if orders.ranks:
+            ranks.watch(recorder)
         importlib.import_module(orders.module).run(orders, recorder)
     except BaseException as error:  # SystemExit of a trainer and KeyboardInterrupt are failures of the trial too
         budget.lift()  # writing needs memory, and there is none left
         recorder.failed(error)
         traceback.print_exception(error)
         return 1
+    if orders.ranks:
+        ranks.wait_for_others(orders)
     return 0
 
 
@@ -39,7 +44,7 @@ def main(argv: list[str]) -> int:
     if len(argv) != 1:
         print("usage: python -m launcher.worker ORDERS.json", file=sys.stderr)
         return 2
-    return run(Orders.read(Path(argv[0])))
+    return run(ranks.own(Orders.read(Path(argv[0]))))
 
 
 if __name__ == "__main__":

@@ -139,6 +139,7 @@ def _limit_cuda(cap_bytes: int, uuid: str, idle_free_bytes: int) -> tuple[int, i
         raise BudgetError("device 'cuda' was asked for, but PyTorch sees no CUDA device (torch.cuda.is_available() is False)")
     card = VisibleCard(uuid, idle_free_bytes=idle_free_bytes)
     torch.cuda.init()
+    _choose(uuid)
     torch.cuda.synchronize()  # creates the context, where the trainer's own imports haven't
     _same_card(uuid)
     outside = card.outside()
@@ -150,6 +151,15 @@ def _limit_cuda(cap_bytes: int, uuid: str, idle_free_bytes: int) -> tuple[int, i
         raise BudgetTaken(f"the trainer is allowed {allowed} bytes of the card, and the driver says that {free} are free for it")
     tighten(cap_bytes, outside)
     return cap_bytes, outside
+
+
+def _choose(uuid: str) -> None:
+    """Makes this rank's card the current one, where several are visible: the cap and all figures are the current card's."""
+    import torch
+
+    for number in range(torch.cuda.device_count() if torch.cuda.device_count() > 1 else 0):
+        if _bare(str(getattr(torch.cuda.get_device_properties(number), "uuid", ""))) == _bare(uuid):
+            torch.cuda.set_device(number)
 
 
 def tighten(cap_bytes: int, outside_bytes: int) -> None:
@@ -164,7 +174,7 @@ def _same_card(uuid: str) -> None:
     """A script that sets CUDA_VISIBLE_DEVICES itself runs on another card than the one that is budgeted and metered."""
     import torch
 
-    found = getattr(torch.cuda.get_device_properties(0), "uuid", None)  # since torch 2.4
+    found = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", None)  # since torch 2.4
     if found is None or not uuid or _bare(str(found)) == _bare(uuid):
         return
     raise BudgetError(

@@ -51,20 +51,26 @@ def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     return argv[:end], argv[end:]
 
 
+def _own(told: str) -> str:
+    """This rank's part of what all ranks are told, parted by commas."""
+    each = told.split(",")
+    return each[int(os.environ.get("LOCAL_RANK", "0"))] if len(each) > 1 else told
+
+
 def main(words: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m launcher.worker.budgeted", allow_abbrev=False)
     parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
-    parser.add_argument("--device-uuid", default="", help="the card, as NVML names it; it is cuda:0 in here")
-    parser.add_argument("--idle-free", type=int, default=0, help="bytes that were free on the card before this process")
-    parser.add_argument("--bytes", type=int, required=True, help="cap on device memory: a card's, or above what the imports take")
+    parser.add_argument("--device-uuid", default="", help="the card, as NVML names it; of several ranks the card of each, in their order")
+    parser.add_argument("--idle-free", default="0", help="bytes that were free on the card before this process; of each rank")
+    parser.add_argument("--bytes", required=True, help="cap on device memory: a card's, or above what the imports take; of each rank")
     parser.add_argument("--imports", default="", help="modules to import before the cap is set, comma separated")
     options, program = _split(words)
     chosen = parser.parse_args(options)
     if not program:
         parser.error("no program to run")
     told = Early(
-        device=chosen.device, cap_bytes=chosen.bytes, device_uuid=chosen.device_uuid, idle_free_bytes=chosen.idle_free,
-        imports=tuple(filter(None, chosen.imports.split(","))),
+        device=chosen.device, cap_bytes=int(_own(chosen.bytes)), device_uuid=_own(chosen.device_uuid),
+        idle_free_bytes=int(_own(chosen.idle_free)), imports=tuple(filter(None, chosen.imports.split(","))),
     )  # fmt: skip
     command = argv(program)
     os.execvpe(command[0], command, {**os.environ, **loaded(os.environ), early.VARIABLE: told.told()})

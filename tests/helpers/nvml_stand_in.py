@@ -153,6 +153,12 @@ class FakeCuda:
         self.init()
         return self.total - self.card.used, self.total
 
+    def device_count(self) -> int:
+        return 1
+
+    def current_device(self) -> int:
+        return 0
+
     def get_device_properties(self, _: int) -> SimpleNamespace:
         return SimpleNamespace(uuid=self.uuid, total_memory=self.total, name=self.card.name)
 

@@ -57,6 +57,7 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
     """Whisper-shaped speech models and causal language models, by transformers' own trainers."""
 
     name: ClassVar[str] = "transformers"
+    ranks: ClassVar[bool] = True
     words: ClassVar[TrainerWords] = TrainerWords(cures={"pinned": "Trainer pins unless dataloader_pin_memory=False"})
     dialects: ClassVar[tuple[Dialect, ...]] = (DIALECT,)
     wheels: ClassVar[Mapping[str, WheelSpec]] = {

@@ -48,7 +48,9 @@ _CHECKED = ("8.4.190",)
 """What the test suite runs against (constraints.txt); a test holds it against ``yolo_exact.CHECKED``."""
 _SELF_TEST = "launcher.trainers.ultralytics.inside.capabilities"
 _EXACT = "yolo_exact.py"
-_BESIDE = ("accumulation_ramp.py", "checked_versions.py", "exact_settings.py", "exact_trainer.py", "layer_checkpointing.py")
+_BESIDE = (
+    "accumulation_ramp.py", "checked_versions.py", "exact_settings.py", "exact_trainer.py", "layer_checkpointing.py", "yolo_ranks.py",
+)  # fmt: skip
 """What it needs."""
 _BAR = re.compile(
     r"(?P<epoch>\d+)/(?P<epochs>\d+)\s+[\d.]+G(?P<losses>(?:\s+(?:[\d.]+(?:e[-+]?\d+)?|nan|inf))*)\s+\d+\s+\d+:"
@@ -73,6 +75,7 @@ class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
     """Detect, segment, pose and obb training by Ultralytics."""
 
     name: ClassVar[str] = "ultralytics"
+    ranks: ClassVar[bool] = True
     words: ClassVar[TrainerWords] = WORDS
     dialects: ClassVar[tuple[Dialect, ...]] = (DIALECT,)
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
@@ -119,11 +122,11 @@ class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
         return {**self.script.native(self.recipe.ask), **said} if self.script is not None else said
 
     def accumulation(self) -> int:
-        """Ultralytics' own: max(round(nbs / batch), 1)."""
+        """Ultralytics' own: max(round(nbs / batch), 1), of a batch over all cards."""
         micro_batch = self.recipe.ask["micro_batch"]
         nbs = yolo_arguments.value_of(self.args, "nbs")
         assert isinstance(micro_batch, int)
-        return max(round(nbs / micro_batch), 1) if isinstance(nbs, int) and nbs > 0 else 1
+        return max(round(nbs / (micro_batch * self.world_size())), 1) if isinstance(nbs, int) and nbs > 0 else 1
 
     def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
         """Smaller sizes of the same family, for the model; nothing for other wheels. The floor is a size letter or a model.
@@ -139,7 +142,7 @@ class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
         faults = yolo_arguments.faults(args, asked=self.recipe.ask) + treatment.faults(args)
         rules = self.recipe.trainer.model_copy(update={"args": dict(args)})
         plain = self.recipe.model_copy(update={"trainer": rules})
-        return faults + checks.faults(plain, self._task(), *self._data)
+        return faults + checks.faults(plain, self._task(), *self._data) + checks.rank_faults(plain, self.world_size())
 
     @cached_property
     def _data(self) -> tuple[yolo_data.DatasetFacts | None, Sequence[Fault]]:
@@ -175,7 +178,7 @@ class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
         said = [note for note in (start_of(asked).note,) if note]
         said += [f"{model} isn't here and can't be fetched: its rungs are left out" for model in left_out]
         said += self_test.notes(self._capabilities, self.unavailable())
-        said += self.script.notes() if self.script is not None else []
+        said += self.script.notes(one_card=self.world_size() == 1) if self.script is not None else []
         return [*said, *(facts.notes if facts else ())]
 
     def _fallbacks(self) -> Sequence[str]:
@@ -226,7 +229,7 @@ class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
             **self.args,
             "batch": rung.micro_batch * rung.world_size,
             "nbs": rung.effective_batch,
-            "device": "cpu" if budget.kind == "cpu" else "0",
+            "device": "cpu" if budget.kind == "cpu" else ",".join(map(str, range(rung.world_size))),
         }
         nbs = yolo_arguments.value_of(self.args, "nbs")
         if rung.effective_batch != nbs:
@@ -287,8 +290,9 @@ class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
         micro_batch = self.recipe.ask["micro_batch"]
         accumulation = self.recipe.ask.get("accumulation")
         assert isinstance(micro_batch, int)
-        nbs = micro_batch * accumulation if isinstance(accumulation, int) else yolo_arguments.value_of(self.args, "nbs")
-        return {"asked_batch": micro_batch, "asked_nbs": int(nbs)}
+        batch = micro_batch * self.world_size()
+        nbs = batch * accumulation if isinstance(accumulation, int) else yolo_arguments.value_of(self.args, "nbs")
+        return {"asked_batch": batch, "asked_nbs": int(nbs)}
 
     def full_run(self, rung: Rung, budget: Budget, *, folder: Path) -> Command:
         """``yolo ...`` where its command line can say the rung exactly, else the same line through ``native/yolo_exact.py``.
@@ -302,12 +306,16 @@ class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
         if self.script is None and not any(key in args for key in ("project", "name", "save_dir")):
             args |= yolo_arguments.saved_in(folder / "run")
         options = self._options(rung)
-        if not options and budget.kind == "cpu" and self.script is None:
+        if not options and budget.kind == "cpu" and self.script is None and rung.world_size == 1:
             return Command(argv=("yolo", self._task(), "train", *_words(args)))
         return self._exactly(options, args, folder=folder)
 
     def edit(self, rung: Rung) -> str:
-        return self.script.edit(self.recipe.ask, rung.values) if self.script is not None else ""
+        if self.script is None:
+            return ""
+        ranks = rung.world_size  # its batch is that of all cards
+        asked = {**self.recipe.ask, "micro_batch": self._asked()["asked_batch"]}
+        return self.script.edit(asked, {**rung.values, "micro_batch": rung.micro_batch * ranks})
 
     def _exactly(self, options: Sequence[str], args: Mapping[str, Any], *, folder: Path) -> Command:
         place, own = folder / "native", Path(__file__).parent / "native"
@@ -321,7 +329,7 @@ class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
     def _options(self, rung: Rung) -> tuple[str, ...]:
         options: list[str] = []
         asked = self._asked()
-        if rung.micro_batch != asked["asked_batch"] and self._needs_exact_accumulation():
+        if rung.micro_batch * rung.world_size != asked["asked_batch"] and self._needs_exact_accumulation():
             options += ["--asked-batch", str(asked["asked_batch"]), "--asked-nbs", str(asked["asked_nbs"])]
         if rung.values.get("checkpointing"):
             options.append("--checkpointing")

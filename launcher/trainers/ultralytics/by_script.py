@@ -89,12 +89,12 @@ class Script:
         """What a trial is told of it."""
         return {"script": self.words, "given": dict(self.given), "validates": script_source.validations(Path(self.path))}
 
-    def notes(self) -> list[str]:
+    def notes(self, *, one_card: bool = True) -> list[str]:
         """What a person should know of it."""
         after = script_source.afterwards(Path(self.path))
         runs = [f"what the script may do with its model after its training is not in the trial: {after}"] if after else []
         devices = self.given.get("device")
-        several = isinstance(devices, list) and len(devices) > 1
+        several = one_card and isinstance(devices, list) and len(devices) > 1
         return runs + ([f"the script asks for devices {devices}: autofit trains its whole batch on one"] if several else [])
 
     def places(self) -> list[Path]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from launcher.adapter.destination import destination_faults
 from launcher.config.schema import Recipe
 from launcher.errors import BadInput, Fault
-from launcher.machine import host
+from launcher.machine import devices, host
 from launcher.shared.sizes import format_size
 from launcher.trainers.ultralytics import arguments as yolo_arguments
 from launcher.trainers.ultralytics import images
@@ -18,6 +18,18 @@ from launcher.trainers.ultralytics.starts import start_of
 TASKS = ("detect", "segment", "pose", "obb")
 _STRIDE = 32  # of every YOLO detector up to P5; P6 models have 64, for which Ultralytics rounds up itself
 _NOT_CHECKPOINTED = ("rtdetr", "world", "yoloe")
+
+
+def rank_faults(recipe: Recipe, ranks: int) -> list[Fault]:
+    """What Ultralytics can't do in several processes."""
+    faults = []
+    if ranks > 1 and devices.chosen_kind(recipe.device.kind) == "cpu":
+        cure = "Leave it out: a CPU's cores work for one process, too."
+        faults.append(Fault(key="device.cards", found=f"{ranks} processes on a CPU: Ultralytics trains on several cards only", cure=cure))
+    if ranks > 1 and recipe.trainer.args.get("rect"):
+        cure = "Set it to false, as Ultralytics itself would on several cards."
+        faults.append(Fault(key="trainer.args.rect", found="rect=True doesn't go together with several cards", cure=cure))
+    return faults
 
 
 def faults(recipe: Recipe, task: str, facts: DatasetFacts | None, of_data: Sequence[Fault]) -> list[Fault]:

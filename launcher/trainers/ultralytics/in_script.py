@@ -21,6 +21,7 @@ from launcher.errors import PLACE, BadInput, Fault
 from launcher.machine import process
 from launcher.trainers.ultralytics import arguments as yolo_arguments
 from launcher.trainers.ultralytics import by_script, environment, script_source
+from launcher.trainers.ultralytics import cards as yolo_cards
 from launcher.trainers.ultralytics.script_source import TrainCall
 
 LONGEST_S = 300.0
@@ -136,9 +137,12 @@ def _understood(words: Sequence[str], found: Mapping[str, Any], place: str, call
         "multi_scale": yolo_arguments.multi_scale(given.get("multi_scale")),
     }
     ask = {wheel: said[name] for name, wheel in _WHEELS.items() if said[name] is not None}
-    guessed = not _is_count(given["batch"])
+    guessed, cards = not _is_count(given["batch"]), yolo_cards.asked(given.get("device"))
     if guessed:
         del ask["micro_batch"]
+    else:
+        ask["micro_batch"] = yolo_cards.batch_of_each(given["batch"], cards)
+        source = f"{yolo_cards.in_words(given['batch'], cards)}{source}"
     beliefs = [
         Belief(wheel=wheel, value=ask[wheel], spelling=name, source=f"{_in_words(call, name, given.get(name))}{source}")
         for name, wheel in _WHEELS.items()
@@ -157,6 +161,7 @@ def _understood(words: Sequence[str], found: Mapping[str, Any], place: str, call
         groups=("trainer: ultralytics",),
         ask={**ask, "checkpointing": False},
         args={"command": list(words), "given": given},
+        device=yolo_cards.section(cards),
         data=given["data"],
         task=found["task"],
         ladder={"order": [wheel for wheel in _ORDER if wheel != "multi_scale" or wheel in ask]},

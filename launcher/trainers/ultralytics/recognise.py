@@ -10,6 +10,7 @@ from typing import Any
 from launcher.adapter.recognised import Belief, Understood, typed
 from launcher.errors import PLACE, BadInput, Fault
 from launcher.trainers.ultralytics import arguments as yolo_arguments
+from launcher.trainers.ultralytics import cards as yolo_cards
 from launcher.trainers.ultralytics import in_script
 
 PROGRAMS = ("yolo", "ultralytics")
@@ -30,24 +31,28 @@ def understand(words: Sequence[str]) -> Understood | None:
     if mode != "train":
         raise BadInput([Fault(key=PLACE, found=f"yolo {mode} trains nothing", cure="autofit fits trainings: yolo detect train ...")])
     ask: dict[str, Any] = {"model": pairs.pop("model", "yolo26n.pt"), "micro_batch": 16, "image_size": 640, "checkpointing": False}
+    whole, cards = pairs.get("batch", 16), yolo_cards.asked(pairs.pop("device", None))
     beliefs = [Belief(wheel="model", value=ask["model"], spelling="model=", source="yolo")]
     for key, wheel in _WHEELS:
         if key in pairs:
             ask[wheel] = yolo_arguments.multi_scale(pairs.pop(key)) if key == "multi_scale" else pairs.pop(key)
         if wheel in ask:
-            beliefs.append(Belief(wheel=wheel, value=ask[wheel], spelling=f"{key}=", source="yolo"))
+            if key == "batch":
+                ask[wheel] = yolo_cards.batch_of_each(ask[wheel], cards)
+            source = f"{yolo_cards.in_words(whole, cards) if key == 'batch' else ''}yolo"
+            beliefs.append(Belief(wheel=wheel, value=ask[wheel], spelling=f"{key}=", source=source))
     if isinstance(ask["micro_batch"], float) or ask["micro_batch"] == -1:
         found = f"batch={ask['micro_batch']} is Ultralytics' own guess"
         raise BadInput([Fault(key=PLACE, found=found, cure="Say the batch you want: batch=64.")])
     data = pairs.pop("data", None)
-    pairs.pop("device", None)
     return Understood(
         adapter="ultralytics",
         words=tuple(words),
-        beliefs=(*beliefs, *in_script.own_accumulation(ask["micro_batch"], pairs)),
+        beliefs=(*beliefs, *in_script.own_accumulation(whole, pairs)),
         groups=("trainer: ultralytics",),
         ask=ask,
         args=pairs,
+        device=yolo_cards.section(cards),
         data=data,
         task=task,
         ladder={"order": list(_ORDER)} if "multi_scale" in ask else {},

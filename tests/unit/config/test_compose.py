@@ -163,9 +163,9 @@ def test_a_recipe_needs_no_package_header(capfd: pytest.CaptureFixture[str]) -> 
         ("recover.restart=3", "recover.restart: no such key (value 3). Did you mean 'restarts'?"),
         ("run.rot=x", "run.rot: no such key (value 'x'). Did you mean 'root'?"),
         ("ask.lr0=0.1", "The trainer's own arguments stand under trainer.args."),
-        ("device=0,1", "device: 0,1: several devices, and a launch uses one so far. Name one: device=0."),
-        ("device=cuda:0,1", "several devices"),
-        ("device=[0,1]", "several devices"),
+        ("device=0,cpu", "device: 0,cpu: several devices of different kinds. Name cards, device=0,1, or a CPU."),
+        ("device.cards=-1", "It is all, a number of cards (2), or which ones ([0,1], or UUIDs)"),
+        ("device.cards=some", "It is all, a number of cards (2)"),
         ("device=gpux", "there is no device 'gpux'"),
         ("recipes/yolo_demo.yaml", "Did you mean recipe=yolo_demo?"),
         ("nonsense.of.mine=3", "Keys are name, summary, data"),
@@ -370,3 +370,11 @@ def test_hydra_is_known_in_four_modules() -> None:
     house = Tree(Path(main.__file__).parents[2])
     knowing = {module for module, imports in house.imports.items() if any(one.name.split(".")[0] == "hydra" for one in imports)}
     assert knowing == {f"launcher.config.{name}" for name in ("compose", "hydra_sources", "hydra_overrides", "hydra_errors")}
+
+
+@pytest.mark.parametrize("word", ["device=0,1", "device=cuda:0,1", "device=[0,1]", "device.cards=[0,1]"])
+def test_several_cards_are_understood_as_people_write_them(word: str) -> None:
+    (draft,) = drafts(["recipe=yolo_demo", word], program="autofit")
+    assert draft.recipe is not None and draft.recipe.device.cards == (0, 1)
+    (again,) = drafts(["recipe=yolo_demo", "device.cards=all"], program="autofit")
+    assert again.recipe is not None and again.recipe.device.cards == "all"

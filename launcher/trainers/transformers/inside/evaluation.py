@@ -52,16 +52,18 @@ class Evaluation:
         self._kept = keeping.Kept()
         lengths, size, drop_last = worst.lengths_of(dataset), self._args.eval_batch_size, self._args.dataloader_drop_last
         self._samples = len(lengths)
-        self._batches = len(lengths) // size if drop_last else math.ceil(len(lengths) / size)
+        ranks = self._args.world_size
+        self._batches = len(lengths) // size if drop_last else math.ceil(len(lengths) / size / ranks)
         self._recorder.measured(validation_samples=len(lengths), validation_batches_total=self._batches)
         if len(lengths) < size:
             self._recorder.note(
                 f"validation has {len(lengths)} samples, fewer than an evaluation micro-batch of {size}: one batch of them is run"
             )
         at_least = self._plan.orders.validation_batches if self.phase is Phase.VALIDATE else 1
-        chosen = worst.evaluated(lengths, size=size, at_least=at_least, drop_last=drop_last, short_too=not self._plan.generates)
+        whole_only, short_too = drop_last or ranks > 1, not self._plan.generates
+        chosen = worst.evaluated(lengths, size=size, at_least=at_least, drop_last=whole_only, short_too=short_too)
         heaviest = heaviest_of(dataset) if self._plan.on_cpu else None
-        return torch.utils.data.Subset(dataset, worst.with_heaviest(chosen, heaviest))
+        return torch.utils.data.Subset(dataset, worst.dealt(worst.with_heaviest(chosen, heaviest), size, ranks))
 
     def _sampler(self, usual: Any, subset: Any) -> Any:
         self._hooks.seen("validation samples")
@@ -71,7 +73,7 @@ class Evaluation:
     def _saw_batch(self, rows: int) -> None:
         """A set smaller than a batch, and a set's last batch, are smaller; the largest counts."""
         self._hooks.seen("validation step")
-        self._kept.rows += rows
+        self._kept.rows += rows * self._args.world_size  # each rank keeps what all have found
         if rows < self._args.eval_batch_size and self._batches <= 1:
             return
         self._recorder.observe(val_micro_batch=max(rows, self._recorder.observed.get("val_micro_batch", rows)))
@@ -116,7 +118,7 @@ class Evaluation:
 
         def computed(count: int) -> int:
             self._recorder.phase(Phase.VALIDATE)  # its peak is that of the metrics alone
-            size = min(count, self._args.eval_batch_size) if by_batch else count
+            size = min(count, self._args.eval_batch_size * self._args.world_size) if by_batch else count
             for _ in range(math.ceil(count / size) - 1):
                 compute(_repeated(prediction, size), compute_result=False)
             compute(_repeated(prediction, size))
@@ -129,7 +131,7 @@ class Evaluation:
         kept, args = self._kept, self._args
         if not kept.batches:
             return
-        size = args.eval_batch_size
+        size = args.eval_batch_size * args.world_size
         per_batch = kept.bytes_per_row * size
         left = self._batches - kept.batches
         host_bytes = kept.bytes_per_row * self._samples

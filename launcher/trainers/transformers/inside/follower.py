@@ -92,6 +92,11 @@ class Follower:
         args = trainer.args
         if args.train_batch_size != args.per_device_train_batch_size:
             raise NotCovered(f"{args.n_gpu} cards in one process: one card is covered; CUDA_VISIBLE_DEVICES chooses it")
+        accelerator = args.accelerator_config
+        if args.world_size > 1 and (accelerator.split_batches or accelerator.dispatch_batches or not accelerator.even_batches):
+            raise NotCovered(
+                "several ranks with split_batches, dispatch_batches or without even_batches in accelerator_config: batches differ"
+            )
         if getattr(args, "train_sampling_strategy", "random") == "batch_rebalance":
             raise NotCovered("train_sampling_strategy=batch_rebalance varies the micro-batch, so no trial can bound it")
         self._trainer = trainer
@@ -126,11 +131,11 @@ class Follower:
         """Which batches come when. The schedule is the full run's: as long as that, though the trial ends before."""
         lengths, plan = worst.lengths_of(dataset), self._plan
         finely = plan.on_cpu and not hasattr(dataset, "loading_sizes")  # audio is a full window whatever its transcript
-        self._course = worst.course(
-            lengths, plan.orders, micro_batch=args.train_batch_size, drop_last=args.dataloader_drop_last, finely=finely
-        )
+        whole_only = args.dataloader_drop_last or args.world_size > 1  # ranks get whole batches only
+        self._course = worst.course(lengths, plan.orders, micro_batch=args.train_batch_size, drop_last=whole_only, finely=finely)
         if args.max_steps <= 0:
-            per_epoch = math.ceil(math.ceil(len(lengths) / args.train_batch_size) / plan.orders.accumulation)
+            batches = math.ceil(math.ceil(len(lengths) / args.train_batch_size) / args.world_size)
+            per_epoch = math.ceil(batches / plan.orders.accumulation)
             args.max_steps = math.ceil(args.num_train_epochs * per_epoch)
         self._recorder.fact(**{UPDATES: args.max_steps, SAID_ACCUMULATION: plan.orders.accumulation})
         self._half_steps = math.ceil(plan.orders.halves / plan.orders.trial_accumulation) if args.train_batch_size > 1 else 0
@@ -142,7 +147,8 @@ class Follower:
         assert self._course is not None
         self.hooks.seen("training samples")
         heaviest = heaviest_of(dataset) if self._plan.on_cpu else None
-        return FixedSampler(worst.with_heaviest(self._course.order, heaviest), beside=usual(dataset))
+        args, order = self._trainer.args, worst.with_heaviest(self._course.order, heaviest)
+        return FixedSampler(worst.dealt(order, args.train_batch_size, args.world_size), beside=usual(dataset))
 
     def hold(self, samples: list[Any]) -> None:
         """Trainer puts a whole accumulated batch on the device before its first micro-batch; copies stand for the rest of it."""
@@ -244,7 +250,7 @@ class Follower:
             trainable_parameters=sum(one.numel() for one in parameters if one.requires_grad),
             weights_dtype=str(parameters[0].dtype).removeprefix("torch."),
             use_cache=bool(getattr(model.config, "use_cache", False)),
-            effective_batch=args.per_device_train_batch_size * self._plan.orders.accumulation,
+            effective_batch=args.per_device_train_batch_size * self._plan.orders.accumulation * args.world_size,
         )
 
 

@@ -95,6 +95,16 @@ def with_heaviest(order: Sequence[int], heaviest: int | None) -> list[int]:
     return [*order[:-1], heaviest]
 
 
+def dealt(order: Sequence[int], size: int, ranks: int) -> list[int]:
+    """The same batches so often that each of the ranks, which get one after the other, gets every one of them. The last is filled up, as
+    accelerate fills it (``even_batches``)."""
+    if ranks == 1:
+        return list(order)
+    batches = [order[at : at + size] for at in range(0, len(order), size)]
+    whole = [[batch[number % len(batch)] for number in range(size)] for batch in batches]
+    return [index for batch in whole for _ in range(ranks) for index in batch]
+
+
 def _shape(batch: Sequence[int], lengths: Sequence[int]) -> tuple[int, int]:
     return len(batch), max(lengths[index] for index in batch)
 

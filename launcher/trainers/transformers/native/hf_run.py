@@ -303,6 +303,7 @@ class Leaving:
 
         class Leave(TrainerCallback):  # type: ignore[misc]
             def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+                leaving.asked_by = _asked_in_any_rank(leaving.asked_by, args)
                 if leaving.asked_by:
                     control.should_save, control.should_evaluate, control.should_training_stop = True, False, True
 
@@ -317,6 +318,17 @@ class Leaving:
     def unwatch(self) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+
+def _asked_in_any_rank(asked_by: int, args: Any) -> int:
+    """Ranks leave after the same step: one that left alone would let the others wait for it."""
+    import torch
+
+    if args.world_size < 2:
+        return asked_by
+    asked = torch.tensor([asked_by], device=args.device)
+    torch.distributed.all_reduce(asked, op=torch.distributed.ReduceOp.MAX)
+    return int(asked)
 
 
 def finish(trainer: Any, args: Any) -> Mapping[str, Any]:

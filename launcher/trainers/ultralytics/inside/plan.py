@@ -66,7 +66,7 @@ class Plan:
             cache_folder=cache_folder,
             orders=orders,
             validation_batches=max(orders.validation_batches, MOST_SHAPES + EQUALS if orders.device == "cuda" else 2),
-            halves=orders.halves if int(asked_for.get("batch", 1)) > 1 else 0,
+            halves=orders.halves if int(asked_for.get("batch", 1)) // orders.world_size > 1 else 0,
         )
 
 

@@ -12,11 +12,13 @@ from launcher.shared.report import SAID_ACCUMULATION, UPDATES, Phase
 from launcher.trainers.ultralytics.inside import worst
 from launcher.trainers.ultralytics.inside.cached_images import ballast, fill_mosaic_buffer
 from launcher.trainers.ultralytics.inside.figures import PlotThreads
+from launcher.trainers.ultralytics.inside.gloo import OverGloo
 from launcher.trainers.ultralytics.inside.hooks import Hooks
 from launcher.trainers.ultralytics.inside.isolation import Scan
 from launcher.trainers.ultralytics.inside.plan import EQUALS, NotCovered, Plan, TrialDone
 from launcher.trainers.ultralytics.inside.validation import growth_of, kept_bytes, whole_statistics, worst_nms
 from launcher.trainers.ultralytics.inside.worst import MicroBatch, Sizes, TrialBatches, label_factor, pad_labels, with_halves
+from launcher.trainers.ultralytics.native import yolo_ranks
 from launcher.trainers.ultralytics.native.exact_trainer import Exact
 from launcher.worker.recorder import Recorder
 
@@ -89,7 +91,7 @@ class TrialTrainer(Exact):
         self._whole = len(batch["img"]) >= self._expected["train"]
         pad_labels(batch, self._label_envelope, self.args.overlap_mask)
         height, width = batch["img"].shape[-2:]
-        images = int(self.plan.arguments["batch"]) if self._whole else len(batch["img"])
+        images = int(self.plan.arguments["batch"]) // self.plan.orders.world_size if self._whole else len(batch["img"])
         _observe_input(self.recorder, images, max(height, width), batch["img"].device.type)
         return batch
 
@@ -165,6 +167,11 @@ class TrialTrainer(Exact):
         with _said(self.recorder, bool(self.args.plots)):
             super().plot_metrics()
 
+    def train(self) -> None:
+        super().train()
+        if yolo_ranks.RANK > 0:  # Ultralytics says only in rank 0 that it is over
+            self._ended()
+
     def _ended(self) -> None:
         self._figures.wait()
         for loader in (self.train_loader, self.test_loader):
@@ -177,7 +184,7 @@ class TrialTrainer(Exact):
     def _watch_validator(self) -> None:
         validator, preprocess = self.validator, self.validator.preprocess
         worst_nms(self, self.recorder)
-        whole_statistics(validator, self.hooks)
+        whole_statistics(validator, self.hooks, ranks=self.plan.orders.world_size)
         self._kept: list[int] = []
 
         def watched(batch: Any) -> Any:
@@ -220,14 +227,15 @@ class TrialTrainer(Exact):
     def _validate_at_the_end(self) -> Any:
         """The last epoch's validation draws figures, and the final one comes upon what they left."""
         if self.epoch < self.epochs - 1:
-            return dict(self.metrics), self.fitness
+            return self.metrics and dict(self.metrics), self.fitness  # only rank 0 has metrics
         self._phase(Phase.FINISH)
         return super().validate()
 
 
 def trial(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[Scan], hooks: Hooks) -> Any:
     """The trainer of this trial, upon the exact trainer ``base``. No "Trainer" in its name: no loggers."""
-    return type("Trial", (TrialTrainer, base), {"plan": plan, "recorder": recorder, "scans": scans, "hooks": hooks})
+    on_cpu = (OverGloo,) if plan.orders.world_size > 1 and plan.orders.device == "cpu" else ()
+    return type("Trial", (TrialTrainer, *on_cpu, base), {"plan": plan, "recorder": recorder, "scans": scans, "hooks": hooks})
 
 
 def _only_the_persons(callbacks: MutableMapping[str, list[Any]]) -> None:

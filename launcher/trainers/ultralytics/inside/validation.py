@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from launcher.trainers.ultralytics.inside.hooks import Hooks
+from launcher.trainers.ultralytics.inside.plan import NotCovered
 from launcher.worker.recorder import Recorder
 
 ANCHORS_PER_OBJECT = 10
@@ -29,21 +30,29 @@ def kept_bytes() -> int:
     return int(torch.cuda.memory_allocated())
 
 
-def whole_statistics(validator: Any, hooks: Hooks) -> None:
+def whole_statistics(validator: Any, hooks: Hooks, *, ranks: int = 1) -> None:
     """The metrics, and the curves drawn of them, are worked out of the predictions on every image of the validation set.
 
-    A trial validates a few batches of it; before the metrics come what these gave is repeated until it is as much.
+    A trial validates a few batches of it; before the metrics come what these gave is repeated until it is as much. Each of several ranks
+    has its part of that when rank 0 gathers them, on a card through the cards' memory.
     """
     get_stats = validator.get_stats
 
-    def of_all_images() -> Any:
-        images = len(validator.dataloader.dataset)
+    def repeated(images: int) -> None:
         kept = getattr(validator.metrics, "stats", None) or validator.stats  # the validator's own before 8.3.200
         if kept:
             hooks.seen("statistics")
         for gathered in kept.values():
             if seen := len(gathered):
                 gathered.extend(gathered[i % seen] for i in range(seen, images))
+
+    def gathered_from_ranks() -> Any:
+        repeated(math.ceil(len(validator.dataloader.dataset) / ranks))
+        return gather()
+
+    def of_all_images() -> Any:
+        images = len(validator.dataloader.dataset)
+        repeated(images)
         if validator.jdict and validator.seen:
             validator.jdict = (validator.jdict * math.ceil(images / validator.seen))[
                 : math.ceil(len(validator.jdict) * images / validator.seen)
@@ -51,6 +60,11 @@ def whole_statistics(validator: Any, hooks: Hooks) -> None:
         return get_stats()
 
     validator.get_stats = of_all_images
+    if ranks > 1:
+        if not hasattr(validator, "gather_stats"):
+            raise NotCovered("this Ultralytics validates in one of several processes only, which no trial covers: take a newer one")
+        gather = validator.gather_stats
+        validator.gather_stats = gathered_from_ranks
 
 
 def worst_nms(trainer: Any, recorder: Recorder) -> None:

@@ -83,7 +83,8 @@ def shapes_of(loader: Any, sizes: Sequence[int] | None = None, *, last_kept: boo
             kept.setdefault(shape_of[number], number)
         base = [(tuple(groups[number]), areas[number]) for number in kept.values()]
     else:
-        counts = {loader.batch_size, len(labels) % loader.batch_size if last_kept else 0} - {0}
+        of_rank = len(getattr(loader, "sampler", labels))  # of several ranks each has a part of the images
+        counts = {loader.batch_size, *(count % loader.batch_size if last_kept else 0 for count in (len(labels), of_rank))} - {0}
         base = [(tuple(densest(labels, count)), 1) for count in counts]
     found = [(MicroBatch(images, size), len(images) * area * (size or 1) ** 2) for images, area in base for size in (sizes or (None,))]
     return [draw for draw, _ in sorted(found, key=lambda one: -one[1])]

@@ -21,13 +21,14 @@ from ultralytics.models.yolo.segment import SegmentationTrainer
 from ultralytics.utils import torch_utils
 
 if __package__:
-    from . import checked_versions, exact_settings, layer_checkpointing
+    from . import checked_versions, exact_settings, layer_checkpointing, yolo_ranks
     from .accumulation_ramp import AskedRun, Ramp, asked_accumulation, effective_batch
     from .exact_settings import ExactSettings, Refused
 else:  # copied beside yolo_exact.py
     import checked_versions  # type: ignore[import-not-found,no-redef]
     import exact_settings  # type: ignore[import-not-found,no-redef]
     import layer_checkpointing  # type: ignore[import-not-found,no-redef]
+    import yolo_ranks  # type: ignore[import-not-found,no-redef]
     from accumulation_ramp import AskedRun, Ramp, asked_accumulation, effective_batch  # type: ignore[import-not-found,no-redef]
     from exact_settings import ExactSettings, Refused  # type: ignore[no-redef]
 
@@ -74,7 +75,8 @@ class Exact(BaseTrainer):  # type: ignore[misc]
     """The asked run, as far as this one has come; None before it begins."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **{**kwargs, "overrides": yolo_ranks.in_the_folder_of_rank_0(kwargs.get("overrides"))})
+        yolo_ranks.tell_folder(self.save_dir)
         self._asked_batch, self._asked_nbs = exact_settings.settings.asked(self.args.batch, self.args.nbs)
         self._ramp, self._warmup_epochs, self._own_batch = Ramp.of(self), self.args.warmup_epochs, self.args.batch
         self._refuse_what_cannot_be_exact()
@@ -82,7 +84,7 @@ class Exact(BaseTrainer):  # type: ignore[misc]
             Path(exact_settings.settings.tell).write_text(f"{Path(self.save_dir).absolute()}\n", encoding="utf-8")
 
     def _refuse_what_cannot_be_exact(self) -> None:
-        batch, ranks, effective = self.args.batch, _ranks(self), effective_batch(self._asked_batch, self._asked_nbs)
+        batch, cards, effective = self.args.batch, _ranks(self), effective_batch(self._asked_batch, self._asked_nbs)
         if not isinstance(batch, int) or batch < 1:
             raise Refused(f"batch={batch} lets Ultralytics choose the batch. Give a whole number of images.")
         if effective % batch:
@@ -95,9 +97,9 @@ class Exact(BaseTrainer):  # type: ignore[misc]
                 f"(asked: batch={self._asked_batch}, nbs={self._asked_nbs}). Nearest that do: {below} and {above}."
             )
         for number in {batch, self._asked_batch}:
-            if number % ranks:
+            if number % cards:
                 raise Refused(
-                    f"batch={number} over {ranks} GPUs: Ultralytics would run {number // ranks * ranks}. Take a multiple of {ranks}."
+                    f"batch={number} over {cards} GPUs: Ultralytics would run {number // cards * cards}. Take a multiple of {cards}."
                 )
         if exact_settings.settings.checkpointing and getattr(self.args, "distill_model", None) is not None:
             raise Refused("--checkpointing with distill_model: the teacher's forward hooks would fire twice. Drop one of the two.")

@@ -32,13 +32,14 @@ from typing import Any
 from ultralytics.cfg import smart_value
 
 if __package__:
-    from . import script_training, yolo_exact
+    from . import script_training, yolo_exact, yolo_ranks
     from .checked_versions import check_ultralytics
     from .exact_settings import ExactSettings, Refused, configure
     from .exact_trainer import trainer_for
 else:  # run as a script
     import script_training  # type: ignore[import-not-found,no-redef]
     import yolo_exact  # type: ignore[import-not-found,no-redef]
+    import yolo_ranks  # type: ignore[import-not-found,no-redef]
     from checked_versions import check_ultralytics  # type: ignore[import-not-found,no-redef]
     from exact_settings import ExactSettings, Refused, configure  # type: ignore[import-not-found,no-redef]
     from exact_trainer import trainer_for  # type: ignore[import-not-found,no-redef]
@@ -72,6 +73,7 @@ class Training:
             configure(ExactSettings())
         if self._only:
             raise SystemExit(0)
+        yolo_ranks.go_on_alone()
         return made
 
     def _train(self, model: Any, trainer: Any, keywords: Mapping[str, Any]) -> Any:

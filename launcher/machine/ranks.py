@@ -1,0 +1,142 @@
+"""Chooses the devices of a training that runs on several, by ``device.cards``: a budget for every rank. Never imports torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from launcher.errors import BadInput, Fault
+from launcher.machine import devices, nvml
+from launcher.machine.devices import CPU_SHARE, Budget
+from launcher.shared.card_memory import SETTLED_BYTES
+from launcher.shared.sizes import format_size
+
+Cards = str | int | tuple[int | str, ...] | None
+"""``device.cards``: "all", so many, or which (numbers among the visible cards, or UUIDs). None: one device, ``device.index``."""
+
+
+def budget_of(cards: Cards, kind: str, *, index: int = 0, **options: Any) -> Budget:
+    """The budget of a launch; with several ranks, each rank's own is in ``Budget.ranks``. All get what the smallest has: every rank has the
+    same batch, and a fit that is kept holds wherever each card has that much.
+
+    ``options``: of ``devices.find``. Raises BadInput with all faults. Rank 0 does more than the others (it saves, checks and gathers), so
+    it gets the card with most room.
+    """
+    if cards is None:
+        return devices.find(kind, index=index, **options)
+    if index:
+        raise _refused(f"{_said(cards)} is asked beside device.index={index}", "Name all of them: device.cards=[0,1].")
+    kind, numbers = _numbers(cards, kind, options)
+    if kind == "cpu":
+        return _on_cpu(len(numbers), options)
+    faults: list[Fault] = []
+    found: list[Budget] = []
+    for number in numbers:
+        try:
+            found.append(devices.find(kind, index=number, **options))
+        except BadInput as refused:
+            faults += [fault for fault in refused.faults if fault not in faults]
+    if len({one.name for one in found}) > 1:
+        kinds = "; ".join(f"{one.index}: {one.name}, {format_size(one.total_bytes)}" for one in found)
+        faults.append(_fault(f"cards of different kinds ({kinds})", "Every card gets the same batch: name cards of one kind."))
+    if faults:
+        raise BadInput(faults)
+    return _together(_roomiest_first(found))
+
+
+def world_size(cards: Cards, kind: str) -> int:
+    """Ranks that ``device.cards`` means on this machine."""
+    if cards is None:
+        return 1
+    return max(1, cards) if isinstance(cards, int) else len(cards) if isinstance(cards, tuple) else len(_numbers(cards, kind, {})[1])
+
+
+def identities(cards: Cards, kind: str, *, index: int = 0) -> list[str]:
+    """Identities of the devices that ``budget_of`` would choose (``devices.identity``), each once, in the order of turns."""
+    if cards is None:
+        return [devices.identity(kind, index=index)]
+    try:
+        kind, numbers = _numbers(cards, kind, {})
+    except BadInput:
+        return [""]
+    return sorted({devices.identity(kind, index=number) for number in numbers} if kind == "cuda" else {"cpu"})
+
+
+def _together(found: Sequence[Budget]) -> Budget:
+    least = min(found, key=lambda one: one.cap_bytes)
+    if len(found) == 1:
+        return least
+    notes = tuple(dict.fromkeys(note for one in found for note in one.notes))
+    alike = {name: getattr(least, name) for name in ("budget_bytes", "cap_bytes", "ceiling_bytes")}
+    return replace(least, ranks=tuple(replace(one, **alike) for one in found), notes=notes)
+
+
+def _roomiest_first(found: Sequence[Budget]) -> list[Budget]:
+    """As they were named, but for the one with most room, where that is more than a moment's difference."""
+    roomiest = max(found, key=lambda one: one.budget_bytes)
+    if roomiest.budget_bytes <= found[0].budget_bytes + SETTLED_BYTES:
+        return list(found)
+    return [roomiest, *(one for one in found if one is not roomiest)]
+
+
+def _numbers(cards: str | int | tuple[int | str, ...], kind: str, options: dict[str, Any]) -> tuple[str, list[int]]:
+    """(cuda or cpu, numbers of the cards among those that are visible; of a CPU its ranks)"""
+    with nvml.opened(options.get("nvml")) as (api, absence):
+        uuids: list[str] = []
+        if kind != "cpu" and absence is None:
+            uuids, absence = nvml.visible(api, options.get("environ") or os.environ)
+    if kind == "cpu" or (kind == "auto" and absence is not None and not absence.broken):
+        if isinstance(cards, tuple):
+            raise _refused(f"{_said(cards)} are asked on the cpu, which has no cards", "device.cards=2 starts two processes on it.")
+        return "cpu", list(range(cards if isinstance(cards, int) else 1))
+    if absence is not None:
+        return "cuda", [0]  # ``devices.find`` says why there is none
+    return "cuda", _among(uuids, cards)
+
+
+def _among(uuids: Sequence[str], cards: str | int | tuple[int | str, ...]) -> list[int]:
+    """Numbers in ``uuids``. Raises BadInput for one that isn't there, and for one that is named twice."""
+    there = f"{len(uuids)} can be seen" if len(uuids) > 1 else "1 can be seen"
+    if not isinstance(cards, tuple):
+        asked = cards if isinstance(cards, int) else len(uuids)
+        if asked > len(uuids):
+            raise _refused(f"{asked} cards are asked, but {there}", f"device.cards=all takes the {len(uuids)}; see nvidia-smi.")
+        return list(range(asked))
+    numbers = []
+    for one in cards:
+        matches = [one] if isinstance(one, int) else [at for at, uuid in enumerate(uuids) if uuid.lower().startswith(one.lower())]
+        if len(matches) != 1 or not 0 <= matches[0] < len(uuids):
+            raise _refused(f"{one} names no card: {there}", f"Use numbers from 0 to {len(uuids) - 1}, or UUIDs of nvidia-smi -L.")
+        numbers += matches
+    if len(set(numbers)) < len(numbers):
+        raise _refused(f"{_said(cards)} names a card twice", "Each rank has a card of its own.")
+    return numbers
+
+
+def _on_cpu(count: int, options: dict[str, Any]) -> Budget:
+    """Every rank gets as much as ``device.memory`` says, as each of several cards would; without it an equal part of what is available."""
+    whole = devices.find("cpu", **options)
+    if count == 1:
+        return whole
+    asked = options.get("memory_bytes")
+    if asked and asked * count > whole.free_bytes:
+        found = f"{format_size(asked)} for each of {count} processes is asked, but {format_size(whole.free_bytes)} is available"
+        raise BadInput([Fault(key="device.memory", found=found, cure=f"Ask for {format_size(whole.free_bytes // count)} or less.")])
+    one = devices.find("cpu", **{**options, "memory_bytes": asked or whole.budget_bytes // count})
+    ceiling = max(one.budget_bytes, min(one.ceiling_bytes, int(whole.free_bytes * CPU_SHARE) // count))
+    note = f"{count} processes on this CPU, each with {format_size(one.budget_bytes)}, play a card each"
+    return _together([replace(one, ceiling_bytes=ceiling, notes=(note, *whole.notes))] * count)
+
+
+def _said(cards: Cards) -> str:
+    return ",".join(map(str, cards)) if isinstance(cards, tuple) else str(cards)
+
+
+def _fault(found: str, cure: str) -> Fault:
+    return Fault(key="device.cards", found=found, cure=cure)
+
+
+def _refused(found: str, cure: str) -> BadInput:
+    return BadInput([_fault(found, cure)])

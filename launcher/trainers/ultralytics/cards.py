@@ -1,0 +1,41 @@
+"""Reads the cards that a training asks for in Ultralytics' words, and each card's part of its batch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from launcher.errors import PLACE, BadInput, Fault
+from launcher.machine import devices
+
+_ONE = re.compile(r"(?:cuda:)?(\d+)")
+
+
+def asked(device: Any) -> tuple[int, ...]:
+    """``device=0,1``, ``[0, 1]`` or ``cuda:0,1`` as numbers; empty for one card, a CPU, and where this machine has no card."""
+    said = ",".join(map(str, device)) if isinstance(device, (list, tuple)) else str(device)
+    found = [match[1] for one in said.strip("[]() ").split(",") if (match := _ONE.fullmatch(one.strip()))]
+    several = len(found) > 1 and len(found) == said.count(",") + 1
+    return tuple(map(int, found)) if several and devices.chosen_kind("auto") == "cuda" else ()
+
+
+def batch_of_each(batch: Any, cards: tuple[int, ...]) -> Any:
+    """Each card's part of the batch. Raises BadInput where Ultralytics would drop a remainder without a word."""
+    if not cards or not isinstance(batch, int) or batch < 1:
+        return batch
+    if batch % len(cards):
+        above = -(-batch // len(cards)) * len(cards)
+        found = f"batch={batch} over {len(cards)} cards: Ultralytics would train {batch // len(cards) * len(cards)} of them"
+        raise BadInput([Fault(key=PLACE, found=found, cure=f"Take a multiple of {len(cards)}: batch={above}.")])
+    return batch // len(cards)
+
+
+def section(cards: tuple[int, ...]) -> Mapping[str, Any]:
+    """What a recipe says of them."""
+    return {"kind": "cuda", "cards": list(cards)} if cards else {}
+
+
+def in_words(batch: Any, cards: tuple[int, ...]) -> str:
+    """Where a card's part comes from, for people."""
+    return f"batch={batch} over {len(cards)} cards; " if cards else ""

@@ -1,0 +1,108 @@
+"""Ultralytics on several cards: its words for them, its batch over them, and a trial of two ranks over gloo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ultralytics")
+
+from launcher.errors import BadInput
+from launcher.history.run_folder import RunFolder
+from launcher.ladder.build import ladder_of
+from launcher.machine import devices, ranks
+from launcher.shared.report import Phase, TrialReport
+from launcher.shared.sizes import MIB
+from launcher.trainers.suite import cpu_budget
+from launcher.trainers.ultralytics import cards, recognise
+from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
+from launcher.trial import trial
+from launcher.trial.job import Job
+from tests.conftest import write_yolo_dataset
+from tests.helpers import yolo_recipe
+
+
+@pytest.fixture
+def with_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "chosen_kind", lambda kind: "cuda" if kind == "auto" else kind)
+
+
+@pytest.mark.usefixtures("with_cards")
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        *(("0,1", (0, 1)), ((0, 1), (0, 1)), ([0, 1, 2, 3], (0, 1, 2, 3)), ("cuda:0,1", (0, 1)), ("cuda:1,cuda:0", (1, 0))),
+        *((one, ()) for one in (0, "0", "cpu", "mps", None, [0], "0,cpu", "")),
+    ],
+)  # fmt: skip
+def test_cards_as_people_write_them(said: object, found: tuple[int, ...]) -> None:
+    assert cards.asked(said) == found
+
+
+def test_where_there_is_no_card_a_training_has_one_device_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "chosen_kind", lambda _: "cpu")
+    assert cards.asked("0,1") == ()
+
+
+@pytest.mark.usefixtures("with_cards")
+def test_a_yolo_commands_batch_is_divided_over_its_cards() -> None:
+    words = ["yolo", "detect", "train", "model=yolo11n.yaml", "data=d.yaml", "batch=64", "imgsz=1280", "device=0,1,2,3"]
+    understood = recognise.understand(words)
+    assert understood is not None and understood.ask["micro_batch"] == 16
+    assert understood.device == {"kind": "cuda", "cards": [0, 1, 2, 3]} and "device" not in understood.args
+    assert any("batch=64 over 4 cards" in str(belief) for belief in understood.beliefs)
+    assert not any(belief.wheel == "accumulation" for belief in understood.beliefs), "64 images make a step of nbs=64"
+
+
+@pytest.mark.usefixtures("with_cards")
+def test_a_batch_of_which_ultralytics_would_drop_some_is_refused() -> None:
+    with pytest.raises(BadInput, match="batch=30 over 4 cards: Ultralytics would train 28 of them") as refused:
+        recognise.understand(["yolo", "train", "data=d.yaml", "batch=30", "device=0,1,2,3"])
+    assert "batch=32" in refused.value.faults[0].cure
+
+
+def test_the_batch_that_ultralytics_is_told_is_that_of_all_cards(tmp_path: Path) -> None:
+    data = write_yolo_dataset(tmp_path / "data")
+    recipe = yolo_recipe.make(data, ask={"micro_batch": 16}, device={"kind": "cuda", "cards": (0, 1)})
+    adapter = UltralyticsAdapter(recipe)
+    ladder = ladder_of(adapter)
+    assert (ladder.effective_batch, ladder.asked.accumulation) == (64, 2), "nbs=64 over a batch of 32"
+    for rung in ladder.rungs:
+        args = adapter.arguments(rung, _two_cards())
+        assert args["batch"] == rung.micro_batch * 2 and args["batch"] * rung.accumulation == 64 and args["device"] == "0,1"
+    lower = next(rung for rung in ladder.rungs if rung.micro_batch == 8)
+    command = adapter.full_run(lower, _two_cards(), folder=tmp_path / "run")
+    assert {"--asked-batch", "32", "batch=16"} <= set(command.argv)
+    assert any(path.name == "yolo_ranks.py" for path in command.files)
+
+
+def _two_cards() -> devices.Budget:
+    from dataclasses import replace
+
+    one = replace(cpu_budget(), kind="cuda")
+    return replace(one, ranks=(one, one))
+
+
+def test_several_processes_on_a_cpu_are_refused_and_so_is_rect(tmp_path: Path) -> None:
+    data = write_yolo_dataset(tmp_path / "data")
+    on_cpu = yolo_recipe.make(data, device={"kind": "cpu", "cards": 2}, args={"rect": True})
+    assert {fault.key for fault in UltralyticsAdapter(on_cpu).check()} == {"device.cards", "trainer.args.rect"}
+
+
+@pytest.mark.slow
+def test_a_trial_of_two_ranks_sees_both_and_their_batch(tmp_path: Path) -> None:
+    data = write_yolo_dataset(tmp_path / "data", train=24, val=12)
+    ask = {"model": "yolo11n.yaml", "micro_batch": 4, "accumulation": 2, "image_size": 160}
+    adapter = UltralyticsAdapter(yolo_recipe.make(data, ask=ask, device={"kind": "cpu", "cards": 2, "memory": 1200 * MIB}))
+    budget = ranks.budget_of(2, "cpu", memory_bytes=1200 * MIB, headroom=0.1)
+    job = Job(adapter=adapter, ladder=ladder_of(adapter), budget=budget, folder=RunFolder.create(tmp_path, "case"))
+    assert job.ladder.effective_batch == 16
+    tried = trial.run(job, job.ladder.asked)
+    assert tried.verdict.fits, tried.verdict
+    for rank in ("0", "1"):
+        report = TrialReport.read(tried.folder / "ranks" / rank / "report.json")
+        assert report is not None and report.phase == Phase.DONE
+        seen = report.observed
+        assert (seen["world_size"], seen["backend"], seen["micro_batch"], seen["val_micro_batch"]) == (2, "gloo", 4, 8)
+        assert report.facts["effective_batch"] == 16 and report.validation_batches >= 1 and report.train_again_batches >= 1
