@@ -18,7 +18,7 @@ from types import FrameType
 from typing import TypeVar
 
 from launcher import __version__
-from launcher.cli import astray, verbs
+from launcher.cli import astray, submit, verbs
 from launcher.cli.call import Answer, Call, Takes, Task, Verb
 from launcher.cli.terminal import Streams, Terminal
 from launcher.config import compose
@@ -116,6 +116,8 @@ def _stopped(stopped: Interrupted, terminal: Terminal) -> Answer:
     )  # of a run that is another's nothing is said
     if where:
         terminal.complain(stopped.how_to_go_on)
+    if _time_is_up:
+        submit.queue_again(stopped.run_dir, terminal)
     return Answer(status=stopped.exit_code, record={"status": "interrupted", "signal": stopped.signal_name, **where})
 
 
@@ -128,6 +130,18 @@ def _stop_on_signals() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup: whoever started us wants us to stay
             signal.signal(number, handle)
+    if "SLURM_JOB_ID" in os.environ and signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL:
+        signal.signal(signal.SIGUSR2, _warned)
+
+
+_time_is_up: list[int] = []
+"""SLURM's warning before the time limit of this job, once it has come."""
+
+
+def _warned(number: int, frame: FrameType | None) -> None:
+    """``sbatch --signal=B:USR2@120``: ends everything as SIGTERM does, and then has the job queued again."""
+    _time_is_up.append(number)
+    signal.raise_signal(signal.SIGTERM)
 
 
 def _guarded(act: Callable[[], T], terminal: Terminal) -> T | Answer:

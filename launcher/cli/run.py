@@ -40,7 +40,12 @@ def run(call: Call) -> Iterable[Task]:
     name = recognise.name_of(understood)
     body = partial(fit_draft if FIT_ONLY in call.flags else train_draft, show_edit=SHOW_EDIT in call.flags)
     drafted = {name: recipe_draft.recipe(understood, name=name)}
-    drafts = compose.drafts([f"recipe={name}", *words], program=f"autofit {call.verb}", advice=suggestions, drafted=drafted)
+    words = (f"recipe={name}", *words)
+    drafts = compose.drafts(words, program=f"autofit {call.verb}", advice=suggestions, drafted=drafted)
+    if by_hydra := compose.launcher_words(words):
+        from launcher.cli import sweep
+
+        return [partial(sweep.through, by_hydra, drafts, call.terminal, fit_only=FIT_ONLY in call.flags)]
     return each_of(drafts, call.terminal, body)
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from launcher.cli import prune, report
+from launcher.cli import prune, submit, train
 from launcher.cli.call import Answer, Call
 from launcher.cli.detach import DETACH, detached
 from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault, Interrupted
 from launcher.shared.activity import doing
 
 if TYPE_CHECKING:
+    from launcher.config.recipe import Draft
     from launcher.history.owner import Owner
     from launcher.history.runs import Reader, Run
+    from launcher.history.submission import Submission
 
 PEAKS = "--peaks"
 LOOK_S = 1.0
@@ -53,7 +56,7 @@ def runs(call: Call) -> Answer:
     if said and not root.is_dir():
         raise BadInput([Fault(key="", where=said, found="it is not a folder", cure="Name the folder that holds the runs (run.root).")])
     with doing("reading the runs"):
-        found = sorted((run_in(path) for path in below(root)), key=lambda run: run.began or 0.0, reverse=True)
+        found = sorted((run_in(path, look=submit.look) for path in below(root)), key=lambda run: run.began or 0.0, reverse=True)
     if not found:
         call.terminal.say(f"no run in {root}")
     elif PEAKS in call.flags:
@@ -92,7 +95,7 @@ def watch(call: Call) -> Answer:
 
     said = _word(call, "run")
     path = find(said) if said else newest()
-    reader = Reader(path)
+    reader = Reader(path, look=submit.look)
     run = reader.now()
     _refuse_older(run)
     if call.terminal.as_json:
@@ -113,7 +116,7 @@ def watch(call: Call) -> Answer:
     board.ended(run)
     if cure := _after(run):
         board.say(f"  {cure}")
-    return Answer(status=_status(run), record=run.as_record())
+    return Answer(status=status_of(run), record=run.as_record())
 
 
 def _worth_watching(run: Run) -> bool:
@@ -131,6 +134,8 @@ def _refuse_older(run: Run) -> None:
 
 def _after(run: Run) -> str:
     """What can be done about a run that didn't come to its end."""
+    if run.submission is not None and run.record is None:
+        return submit.never_begun(run)
     if run.state == "elsewhere" and run.ownership.owner is not None:
         return f"Nothing has come from it for long: it runs on {run.ownership.owner.host}, or was killed there."
     if run.state not in ("killed", "interrupted", "failed", "diverged", "stopped"):
@@ -142,7 +147,7 @@ def _after(run: Run) -> str:
     return how_to_go_on(run.folder.path, run.goes_on_from)
 
 
-def _status(run: Run) -> ExitCode:
+def status_of(run: Run) -> ExitCode:
     """The exit status that the run itself had, or would have had."""
     from launcher.engine.state import Status, exit_code_of
 
@@ -165,13 +170,19 @@ def stop(call: Call) -> Answer:
     said = _word(call, "run")
     if not said:
         raise BadInput([Fault(key="", where=COMMAND_LINE, found="no run is named", cure="autofit stop RUN; `autofit runs` lists them.")])
-    reader = Reader(find(said))
+    reader = Reader(find(said), look=submit.look)
     run = reader.now()
     _refuse_older(run)
     board = call.terminal.board()
     if run.ownership.state is owner.State.RUNNING and run.ownership.owner is not None:
         _ask(run, run.ownership.owner)
         board.say(f"{run.name}: asked process {run.ownership.owner.pid} to stop; it ends its trainer, and writes its record")
+        with doing("waiting for its end"):
+            run = _awaited(reader)
+    elif run.submission is not None and run.seen is not None and (run.seen.waits or run.seen.runs):
+        submit.stop(run.submission, run.seen)
+        done = "took SLURM's job back" if run.seen.waits else "asked SLURM's job to stop"
+        board.say(f"{run.name}: {done}: {run.submission.job}")
         with doing("waiting for its end"):
             run = _awaited(reader)
     elif run.state == "elsewhere":
@@ -225,17 +236,22 @@ def resume(call: Call) -> Answer:
     words = call.words[1:] if named else call.words
     if DETACH in call.flags:
         return detached(replace(call, words=(str(folder), *words)))
-    from launcher.engine import resumption, train
+    from launcher.engine import resumption
 
     if not named:
         call.terminal.say(f"the newest run: {folder}")
-    launch = resumption.resumable(folder, words)
-    if launch.done:
-        call.terminal.say(f"{launch.folder.path} has come to its end already; nothing was changed")
-        return Answer(status=ExitCode.DONE, record=launch.record.written())
-    display = call.terminal.display()
-    with report.at_the_end(launch.folder, call.terminal):
-        result = train.go_on(launch, display.hear, show=call.terminal.streams())
-    if result.fit_only and result.command is not None:
-        display.command(result.command.shell())
-    return Answer(status=result.exit_code, record=result.as_record())
+    handed = submit.refuse_while_queued(folder)
+    if handed is not None and not (folder / "record.json").exists():
+        return _begun(call, folder, resumption.draft_of(folder, words), handed)
+    return train.go_on(resumption.resumable(folder, words), call.terminal)
+
+
+def _begun(call: Call, folder: Path, draft: Draft, handed: Submission) -> Answer:
+    """A launch that was handed to SLURM, and that nobody has begun yet: here, which is in its job, or in a new job."""
+    from launcher.history.run_folder import RunFolder
+
+    if submit.is_wanted(draft):
+        return submit.again(folder, draft, call.terminal, fit_only=handed.fit_only)
+    os.chdir(handed.cwd)
+    body = train.fit_draft if handed.fit_only else train.train_draft
+    return body(draft, call.terminal, folder=RunFolder(folder))

@@ -19,12 +19,12 @@ from launcher.cli import prose, tables
 from launcher.cli.rungs_view import size
 from launcher.cli.tables import Column
 from launcher.history.kept_fits import KeptFit, RunFailure, day
-from launcher.history.runs import Run
+from launcher.history.runs import QUEUED, Run
 from launcher.shared.sizes import format_number, format_size
 
 _COLOURS = {
     "running": "cyan", "trying": "cyan", "done": "green", "fitted": "green", "interrupted": "yellow", "elsewhere": "yellow",
-    "unknown": "yellow", "card_taken": "yellow",
+    "unknown": "yellow", "card_taken": "yellow", "submitted": "yellow", "pending": "yellow", "starting": "cyan",
 }  # fmt: skip
 _OTHERWISE = "red"
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -119,7 +119,7 @@ class _Plain:
 
     def show(self, run: Run) -> None:
         epoch = run.last.get("epoch") if _whole_epochs(run) else ""
-        about = f"{run.state} {run.rung_index} {run.tried} {run.phase} {run.attempt} {run.waits_for} {run.remark} {epoch}"
+        about = f"{run.state} {run.rung_index} {run.tried} {run.phase} {run.attempt} {run.waits_for} {run.remark} {epoch} {run.seen}"
         now = time.monotonic()
         if about == self._about and now - self._at < PLAIN_S:
             return
@@ -135,6 +135,8 @@ def line(run: Run) -> str:
     """A run at work in one line."""
     if run.waits_for:
         return f"{_words(run.state)}  waiting, the card is taken: {run.waits_for}"
+    if run.state in QUEUED:
+        return f"{_words(run.state)}  {_job(run)}"
     if run.state != "running":
         return "  ".join(part for part in (_words(run.state), _trying(run)) if part)
     told = run.last
@@ -161,6 +163,10 @@ def _panel(run: Run) -> RenderableType:
 
 def _rows(run: Run) -> Iterator[tuple[str, RenderableType]]:
     told = run.last
+    if run.submission is not None:
+        yield "SLURM", Text(_job(run))
+    if run.state in QUEUED:
+        return
     yield "device", Text(run.device or "-")
     if run.waits_for:
         yield "waiting", Text(f"the card is taken: {run.waits_for}", style="yellow")
@@ -201,6 +207,14 @@ def _owner(run: Run) -> Text | None:
     return Text(f"process {owner.pid} on {owner.host}", style="dim") if owner is not None else None
 
 
+def _job(run: Run) -> str:
+    """The SLURM job that it was handed to, and why that waits."""
+    if run.submission is None:
+        return ""
+    waits = f": {run.seen.reason}" if run.seen is not None and run.seen.waits and run.seen.reason else ""
+    return f"job {run.submission.job}{waits}"
+
+
 def _trying(run: Run) -> str:
     """The trial under way."""
     if not run.phase:
@@ -233,7 +247,8 @@ def _words(state: str) -> str:
 
 def _state(run: Run) -> Text:
     elsewhere = f" ({run.ownership.owner.host})" if run.state == "elsewhere" and run.ownership.owner is not None else ""
-    return Text(_words(run.state) + elsewhere, style=_colour(run))
+    job = f" ({_job(run)})" if run.state in QUEUED else ""
+    return Text(_words(run.state) + elsewhere + job, style=_colour(run))
 
 
 def _rung(run: Run) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from launcher.cli import report
+from launcher.cli import report, submit
 from launcher.cli.call import Answer, Call, Task
 from launcher.cli.detach import DETACH, detached
 from launcher.cli.terminal import Terminal
@@ -15,15 +15,27 @@ from launcher.errors import ExitCode
 
 if TYPE_CHECKING:
     from launcher.config.recipe import Draft
+    from launcher.engine.resumption import Resumable
     from launcher.engine.state import Fit
+    from launcher.history.run_folder import RunFolder
 
 
 def train(call: Call) -> Iterator[Task]:
-    return iter([partial(detached, call)]) if DETACH in call.flags else _each(call, train_draft)
+    return iter([partial(detached, call)]) if DETACH in call.flags else _launches(call, train_draft)
 
 
 def fit(call: Call) -> Iterator[Task]:
-    return _each(call, fit_draft)
+    return _launches(call, fit_draft)
+
+
+def _launches(call: Call, body: Callable[[Draft, Terminal], Answer]) -> Iterator[Task]:
+    """The verb's body for each recipe here; or all of them through another launcher of Hydra's, where one is chosen."""
+    if not (words := compose.launcher_words(call.words)):
+        return _each(call, body)
+    from launcher.cli import suggestions, sweep
+
+    drafts = compose.drafts(call.words, program=f"autofit {call.verb}", advice=suggestions)
+    return iter([partial(sweep.through, words, drafts, call.terminal, fit_only=call.verb == "fit")])
 
 
 def ladder(call: Call) -> Iterator[Task]:
@@ -31,7 +43,11 @@ def ladder(call: Call) -> Iterator[Task]:
 
 
 def trial(call: Call) -> Iterator[Task]:
-    return _each(call, _trial)
+    def body(draft: Draft, terminal: Terminal) -> Answer:
+        submit.refuse(call, draft, by_hydra=compose.launcher_words(call.words))
+        return _trial(draft, terminal)
+
+    return _each(call, body)
 
 
 def _each(call: Call, body: Callable[[Draft, Terminal], Answer]) -> Iterator[Task]:
@@ -52,16 +68,39 @@ def each_of(drafts: Sequence[Draft], terminal: Terminal, body: Callable[[Draft, 
     return (partial(told, draft) for draft in drafts)
 
 
-def train_draft(draft: Draft, terminal: Terminal, *, show_edit: bool = False) -> Answer:
-    """Trials, then the full run at the rung that fits. ``show_edit``: with the edit that a person would make by hand."""
-    from launcher.engine import prepare, train
+def train_draft(draft: Draft, terminal: Terminal, *, show_edit: bool = False, folder: RunFolder | None = None) -> Answer:
+    """Trials, then the full run at the rung that fits. ``show_edit``: with the edit that a person would make by hand. ``folder``: of a
+    launch that was handed to the job that this process runs in."""
+    if submit.is_wanted(draft):
+        return submit.draft(draft, terminal)
+    from launcher.engine import prepare, resumption, train
 
+    if folder is None and (begun := submit.begun_before(draft)) is not None:
+        terminal.say(f"an earlier start of this SLURM job began it: {begun}")
+        return go_on(resumption.resumable(begun), terminal)
     display = terminal.display()
-    job = prepare.prepare_search(draft, display.hear)
+    job = prepare.prepare_search(draft, display.hear, folder=folder)
     with report.at_the_end(job.folder, terminal):
         result = train.train(job, show=terminal.streams())
     if show_edit:
         _edit(result, terminal)
+    return Answer(status=result.exit_code, record=result.as_record())
+
+
+def go_on(launch: Resumable, terminal: Terminal) -> Answer:
+    """Goes on with a launch. One that is done stays as it is."""
+    from launcher.engine import train
+
+    if launch.done:
+        terminal.say(f"{launch.folder.path} has come to its end already; nothing was changed")
+        return Answer(status=ExitCode.DONE, record=launch.record.written())
+    if submit.is_wanted(launch.draft):
+        return submit.again(launch.folder.path, launch.draft, terminal, fit_only=launch.fit_only)
+    display = terminal.display()
+    with report.at_the_end(launch.folder, terminal):
+        result = train.go_on(launch, display.hear, show=terminal.streams())
+    if result.fit_only and result.command is not None:
+        display.command(result.command.shell())
     return Answer(status=result.exit_code, record=result.as_record())
 
 
@@ -74,12 +113,14 @@ def _edit(fit: Fit, terminal: Terminal) -> None:
     terminal.say(*said.splitlines())
 
 
-def fit_draft(draft: Draft, terminal: Terminal, *, show_edit: bool = False) -> Answer:
+def fit_draft(draft: Draft, terminal: Terminal, *, show_edit: bool = False, folder: RunFolder | None = None) -> Answer:
     """Trials, and the command that they would launch."""
+    if submit.is_wanted(draft):
+        return submit.draft(draft, terminal, fit_only=True)
     from launcher.engine import fit, prepare
 
     display = terminal.display()
-    result = fit.fit(prepare.prepare_search(draft, display.hear))
+    result = fit.fit(prepare.prepare_search(draft, display.hear, folder=folder))
     if result.command is not None:
         display.command(result.command.shell())
     if show_edit:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from launcher.config import hydra_errors
+from launcher.config import hydra_errors, hydra_launcher
 from launcher.config.hydra_overrides import device, for_hydra, override_in, sweeps
 from launcher.config.recipe_files import recipe_files
 from launcher.errors import COMMAND_LINE, BadInput, Fault, did_you_mean
@@ -39,7 +39,7 @@ def drafts(words: Sequence[str], *, program: str, advice: Advice, drafted: Mappi
     ``drafted``: name -> text of recipes that are in no file. Returns nothing if a flag of Hydra's only asked to print something. Raises
     BadInput for what can't be composed; faults of a composed recipe are in its draft.
     """
-    line = _line(words)
+    line = _without_a_launcher(_line(words))
     texts = dict(drafted or {})
     names = {*recipe_files(), *texts}
     lost = advice.without_a_key(line.overrides)
@@ -53,6 +53,20 @@ def drafts(words: Sequence[str], *, program: str, advice: Advice, drafted: Mappi
     except BadInput as refusal:
         raise BadInput([*refusal.faults, *advice.faults(lost, recipe=None, recipes=names)]) from refusal
     return [replace(one, faults=(*advice.in_recipe(one), *advice.faults(lost, recipe=one.recipe, recipes=names))) for one in found]
+
+
+def launcher_words(words: Sequence[str]) -> list[str]:
+    """Those that choose another launcher of Hydra's and set it up. Raises BadInput where it would have nothing to do."""
+    line = _line(words)
+    if (found := hydra_launcher.words_of(line.overrides)) and not line.sweeping:
+        hydra_launcher.refuse_alone(found)
+    return [] if line.only_shows else found
+
+
+def _without_a_launcher(line: _Line) -> _Line:
+    """Another launcher of Hydra's gets what was composed here (``cli.sweep``), and composes nothing."""
+    told = hydra_launcher.words_of(line.overrides)
+    return line if line.only_shows else replace(line, overrides=tuple(word for word in line.overrides if word not in told))
 
 
 def _spelled_out(line: _Line, *, without: Collection[str]) -> _Line:

@@ -196,6 +196,46 @@ class RunRules(Part):
     """Seconds that a run has after Ctrl-C, SIGTERM or SIGHUP to save a checkpoint, before it is killed."""
 
 
+class SlurmRules(Part):
+    """What a launch's job asks SLURM for. Null: nothing is said, and the cluster's own default holds."""
+
+    partition: str | None = None
+    """sbatch --partition."""
+    time: int | str | None = None
+    """sbatch --time: minutes, or D-HH:MM:SS (in a file in quotes)."""
+    gpus: int | str | None = None
+    """sbatch --gpus-per-node, such as 1 or a100:1. Null: as many as ``device.cards`` (which counts among the job's own), and none where
+    ``device.kind`` is cpu."""
+    cpus: Annotated[int, Field(gt=0)] | None = None
+    """sbatch --cpus-per-task."""
+    mem: int | str | None = None
+    """sbatch --mem, such as 16G; a number is MiB."""
+    nodes: Annotated[int, Field(gt=0)] = 1
+    """sbatch --nodes."""
+    account: int | str | None = None
+    """sbatch --account."""
+    qos: str | None = None
+    """sbatch --qos."""
+    constraint: str | None = None
+    """sbatch --constraint."""
+    warn_s: Annotated[int, Field(gt=0)] = 120
+    """Seconds before the job's time limit at which the run saves a checkpoint and ends, and its job is queued again. SLURM may warn up to a
+    minute earlier."""
+    setup: tuple[str, ...] = ()
+    """Lines of shell before autofit starts in the job, such as module load cuda."""
+    sbatch: dict[str, bool | int | float | str | None] = {}
+    """Any flag of sbatch, without its dashes (mail-type, exclude, dependency); it has the last word. True: a flag without a value."""
+
+
+class LaunchRules(Part):
+    """Where autofit itself runs."""
+
+    kind: Literal["here", "slurm"] = "here"
+    """here: in this process. slurm: in a SLURM job, which is handed in; autofit returns at once."""
+    slurm: SlurmRules = SlurmRules()
+    """What its job asks for."""
+
+
 class NotifyRules(Part):
     """Who is told of a launch."""
 
@@ -223,6 +263,7 @@ class Recipe(Part):
     trial: TrialRules = TrialRules()
     recover: RecoverRules = RecoverRules()
     run: RunRules = RunRules()
+    launch: LaunchRules = LaunchRules()
     notify: NotifyRules = NotifyRules()
     rung: Annotated[int, Field(ge=0)] | None = None
     """Which rung ``autofit trial`` tries."""

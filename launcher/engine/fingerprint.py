@@ -27,7 +27,7 @@ DISTRIBUTION = "autofit_launcher"
 """Our own, as the folder of its metadata is called; a stranger's project has the name autofit on the index."""
 NOT_HERE = "not here"
 """A model that must be fetched before it can be tried."""
-_ELSEWHERE = {"name", "summary", "prepare", "run", "notify", "recover", "rung", "device"}
+_ELSEWHERE = {"name", "summary", "prepare", "run", "launch", "notify", "recover", "rung", "device"}
 """Sections of a recipe that don't say what is trained; what ``device`` comes to is the budget."""
 _HOW = {"ladder": {"search"}, "trial": {"timeout_s", "fresh"}}
 """How a rung is looked for, not what it needs."""

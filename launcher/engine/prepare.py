@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
+from launcher.adapter.protocol import Adapter
 from launcher.adapter.registry import load_adapter
 from launcher.config.recipe import Draft, as_yaml
 from launcher.config.schema import Recipe
@@ -43,27 +44,42 @@ def ladder_of(draft: Draft) -> Ladder:
     return ladder
 
 
-def prepare(draft: Draft, *listeners: Listener) -> Job:
+def prepare(draft: Draft, *listeners: Listener, folder: RunFolder | None = None) -> Job:
     """Checks everything that can be checked without running the trainer, waits for the device's turn, then makes the run folder.
 
     Raises BadInput with all faults; nothing was launched then, except perhaps the recipe's own ``prepare`` command.
-    ``listeners`` get every event of the launch.
+    ``listeners`` get every event of the launch. ``folder``: the one that ``enter`` has made.
     """
     recipe = draft.recipe
     if recipe is None:
         raise BadInput(draft.faults)
     with doing("checking the recipe, its data and the device"):
-        return _prepared(draft, recipe, listeners)
+        return _prepared(draft, recipe, listeners, folder)
 
 
-def prepare_search(draft: Draft, *listeners: Listener) -> Job:
+def enter(draft: Draft, *more: Fault) -> RunFolder:
+    """The folder of a launch that another machine will begin, made after all checks that need no device of this one. Raises BadInput with
+    all faults, ``more`` among them; nothing is there then."""
+    if draft.recipe is None:
+        raise BadInput(draft.faults)
+    with doing("checking the recipe and its data"):
+        _checked(draft, draft.recipe, [*draft.faults, *more], make_data=False)
+    return _folder(draft.recipe)
+
+
+def prepare_search(draft: Draft, *listeners: Listener, folder: RunFolder | None = None) -> Job:
     """As ``prepare``, for a launch that finds the rung by itself: one that is named would be passed over."""
+    refuse_a_rung(draft)
+    return prepare(draft, *listeners, folder=folder)
+
+
+def refuse_a_rung(draft: Draft) -> None:
+    """Raises BadInput where a rung is named, for a verb that finds it."""
     if draft.recipe is not None and draft.recipe.rung is not None:
         rung = draft.recipe.rung
         found = f"{rung} is named, and this verb finds the rung by itself"
         cure = f"Leave it out; `autofit trial ... rung={rung}` tries that one, and ask.* and device.memory say what is to be found."
         raise BadInput(draft.provenance.placed([*draft.faults, Fault(key="rung", found=found, cure=cure)]))
-    return prepare(draft, *listeners)
 
 
 LEAST_DISK_BYTES = 512 * 2**20
@@ -81,39 +97,52 @@ def disk_faults(root: Path) -> list[Fault]:
     return [Fault(key="run.root", found=found, cure="Free space there, or set run.root to a folder on another disk.")]
 
 
-def _prepared(draft: Draft, recipe: Recipe, listeners: Sequence[Listener]) -> Job:
+def _prepared(draft: Draft, recipe: Recipe, listeners: Sequence[Listener], folder: RunFolder | None) -> Job:
     faults = list(draft.faults)
-    try:
-        adapter = load_adapter(recipe.trainer.adapter)(recipe)
-    except BadInput as refused:
-        raise BadInput(draft.provenance.placed([*faults, *refused.faults])) from refused
-    ladder = _collect(faults, lambda: build.ladder_of(adapter))
     budget = _collect(faults, lambda: _budget(recipe))
     faults = [fault for fault in faults if fault.key != SHARE]  # perhaps another launch holds it, which is waited for
-    faults += disk_faults(Path(recipe.run.root))
-    if _to_be_made(draft):  # what is wrong beside the data is told before a command is run
-        faults += [fault for fault in _collect(faults, adapter.check) or [] if fault.key != "data"]
-        if not faults and ladder is not None:
-            _collect(faults, lambda: _make_data(recipe))
-            adapter = type(adapter)(recipe)
-    if not (faults and _to_be_made(draft)):
-        faults += _collect(faults, adapter.check) or []
-    if faults or ladder is None:
-        raise BadInput(draft.provenance.placed(faults))
+    adapter, ladder = _checked(draft, recipe, faults, make_data=True)
     try:
         with ExitStack() as undone:
             turn = undone.enter_context(turn_of(recipe, listeners))
             if budget is None or turn.waited:
                 budget = budget_in_turn(recipe, waited=turn.waited)
-            folder = RunFolder.create(Path(recipe.run.root), recipe.name)
+            folder = folder or _folder(recipe)
             undone.pop_all()
     except BadInput as refused:
         raise BadInput(draft.provenance.placed(refused.faults)) from refused
-    folder.replace(folder.recipe, as_yaml(recipe))
     tell_launched(folder.path)
     job = Job(adapter=adapter, ladder=ladder, budget=budget, folder=folder, turn=turn, listeners=[*listeners])
     job.tell(Prepared(job=job))
     return job
+
+
+def _folder(recipe: Recipe) -> RunFolder:
+    """A new one, with the recipe in it."""
+    folder = RunFolder.create(Path(recipe.run.root), recipe.name)
+    folder.replace(folder.recipe, as_yaml(recipe))
+    return folder
+
+
+def _checked(draft: Draft, recipe: Recipe, faults: list[Fault], *, make_data: bool) -> tuple[Adapter, Ladder]:
+    """What can be checked without a device. Raises BadInput with ``faults`` and all that are found. ``make_data``: by the recipe's own
+    command, where the data isn't there."""
+    try:
+        adapter = load_adapter(recipe.trainer.adapter)(recipe)
+    except BadInput as refused:
+        raise BadInput(draft.provenance.placed([*faults, *refused.faults])) from refused
+    ladder = _collect(faults, lambda: build.ladder_of(adapter))
+    faults += disk_faults(Path(recipe.run.root))
+    if _to_be_made(draft):  # what is wrong beside the data is told before a command is run
+        faults += [fault for fault in _collect(faults, adapter.check) or [] if fault.key != "data"]
+        if make_data and not faults and ladder is not None:
+            _collect(faults, lambda: _make_data(recipe))
+            adapter = type(adapter)(recipe)
+    if not _to_be_made(draft):
+        faults += _collect(faults, adapter.check) or []
+    if faults or ladder is None:
+        raise BadInput(draft.provenance.placed(faults))
+    return adapter, ladder
 
 
 def _collect(faults: list[Fault], make: Callable[[], T]) -> T | None:

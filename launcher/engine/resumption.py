@@ -26,7 +26,7 @@ from launcher.run.attempt import Attempt
 from launcher.trial import trial
 from launcher.trial.trial import Trial
 
-SECTIONS = ("recover", "device", "trial", "run", "notify")
+SECTIONS = ("recover", "device", "trial", "run", "launch", "notify")
 """Sections of the recipe that may be changed when a run is resumed; none of them changes the training itself."""
 _OVER = (Status.NO_RUNG_FITS, Status.CRASHED, Status.STALLED, Status.VACUOUS, Status.DIVERGED, Status.MISREAD)
 
@@ -84,7 +84,7 @@ def resumable(place: str | Path, words: Sequence[str] = ()) -> Resumable:
     cwd = Path(record.cwd)
     if not cwd.is_dir():
         raise _refused(path, f"the folder it was launched in is gone: {cwd}", "Put it back: relative paths count from there.")
-    return Resumable(folder=RunFolder(path), draft=_draft(path, words), record=record, cwd=cwd)
+    return Resumable(folder=RunFolder(path), draft=draft_of(path, words), record=record, cwd=cwd)
 
 
 def _record(path: Path) -> Record:
@@ -102,8 +102,8 @@ def _record(path: Path) -> Record:
     return record
 
 
-def _draft(path: Path, words: Sequence[str]) -> Draft:
-    """The recipe that was launched, with the overrides given now."""
+def draft_of(path: Path, words: Sequence[str] = ()) -> Draft:
+    """The recipe in a run folder, with the overrides given now."""
     recipe = path / "recipe.yaml"
     try:
         plain = without_withdrawn(yaml.safe_load(recipe.read_text(encoding="utf-8")))
@@ -115,7 +115,11 @@ def _draft(path: Path, words: Sequence[str]) -> Draft:
         if not equals or section not in SECTIONS or not name:
             cure = f"When a run goes on, only {', '.join(f'{one}.*' for one in SECTIONS)} may be said otherwise."
             raise BadInput([Fault(key=key, where="command line", found=f"{word!r} can't be said here", cure=cure)])
-        plain.setdefault(section, {})[name] = yaml.safe_load(value)
+        *inside, last = name.split(".")
+        node = plain.setdefault(section, {})
+        for part in inside:
+            node = node.setdefault(part, {})
+        node[last] = yaml.safe_load(value)
     draft = from_plain(plain, Provenance(overrides=tuple(words), files=(recipe,)))
     if draft.faults:
         raise BadInput(draft.faults)

@@ -22,6 +22,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from launcher.errors import BadInput, Fault
+from launcher.history import submission
 from launcher.shared import procfs
 
 NAME = "owner.json"
@@ -55,6 +56,10 @@ class Owner:
     """When it released the folder, UTC; empty until then."""
     locked: bool
     """Whether the file system has locks, so that the lock tells whether the owner lives."""
+    job: str = ""
+    """Id of the SLURM job that it runs in; empty outside of one."""
+    starts_before: int = 0
+    """How often that job was queued again before."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,6 +89,8 @@ def _state(owner: Owner, free: bool | None) -> State:
     here = owner.host == socket.gethostname()
     if owner.ended:
         return State.ENDED
+    if owner.job and owner.job == submission.job_here() and owner.starts_before < submission.starts_before():
+        return State.KILLED  # SLURM starts a job again only when its last start is over, on whatever machine that was
     if owner.boot != boot():
         return State.KILLED if here else State.ELSEWHERE  # this machine has started anew since
     if owner.locked and free is not None:
@@ -107,7 +114,8 @@ def owning(folder: Path) -> Iterator[Owner]:
     If the folder can't be written (a full disk), the run goes on, but other processes can't see that it is running.
     """
     file, locked = _opened(folder)
-    owner = Owner(pid=os.getpid(), started=_started(), boot=boot(), host=socket.gethostname(), began=_now(), locked=locked)
+    here = Owner(pid=os.getpid(), started=_started(), boot=boot(), host=socket.gethostname(), began=_now(), locked=locked)
+    owner = replace(here, job=submission.job_here(), starts_before=submission.starts_before())
     _write(file, owner)
     try:
         yield owner

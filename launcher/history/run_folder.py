@@ -4,6 +4,7 @@ runs/autofit/RECIPE-DATE-TIME/
   .gitignore           that git has nothing to say of this folder: the person's own status stays clean
   recipe.yaml          the composed recipe, as validated
   owner.json           which process runs this, on which machine, since when and until when; locked while it lives (``owner``)
+  submission.json      the SLURM job that it was handed to (``submission``), and slurm/: that job's script, and what autofit said in it
   events.jsonl         one line per event: time (UTC), event, what happened
   trials/NNN/          orders.json, report.json, stdout.log, stderr.log, verdict.json of rung NNN; fetch.log where a model was
                        downloaded for it, config/ where a script is given a changed configuration file

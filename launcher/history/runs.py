@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,15 +18,22 @@ from typing import Any, BinaryIO
 from pydantic import ValidationError
 
 from launcher.errors import BadInput, Fault, did_you_mean
-from launcher.history import owner, series
+from launcher.history import owner, series, submission
 from launcher.history.owner import Ownership, State
 from launcher.history.records import DeviceRecord, MemoryRecord, Record
 from launcher.history.run_folder import RunFolder
+from launcher.history.submission import JobSeen, Look, Submission
 
 ROOT = Path("runs/autofit")
 """Where runs are looked up by name: the default of ``run.root``."""
 AT_WORK = ("trying", "running")
 """States of a record while its launch goes on."""
+NOT_OVER = (*AT_WORK, "interrupted", "stopped")
+"""States of a record whose SLURM job may be queued again, or go on."""
+ASK_S = 5.0
+"""Seconds between two questions to SLURM for the same job."""
+QUEUED = ("submitted", "pending", "starting")
+"""States of a launch whose SLURM job waits, or has only just begun."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,6 +52,10 @@ class Run:
     """Trials that have ended."""
     tried_rungs: tuple[int, ...] = ()
     """Rungs of the trials that were started, in order."""
+    submission: Submission | None = None
+    """The SLURM job that it was handed to; None for a launch that was handed to nobody."""
+    seen: JobSeen | None = None
+    """What SLURM says of that job; None where it wasn't asked, or can't be."""
 
     @property
     def name(self) -> str:
@@ -58,14 +70,20 @@ class Run:
         """One word: ``trying`` or ``running`` while a process of this machine runs it, ``killed`` if that process is gone.
 
         ``elsewhere`` if another machine's does, ``unknown`` if no owner was written; else how it ended (``fitted``: trials only).
+        One that was handed to SLURM: ``pending`` while its job is queued, also for another start, ``starting`` until the job has begun with
+        it, ``submitted`` where SLURM can't be asked.
         """
         told = str((self.record and self.record.status) or ("trying" if self.events else "unknown"))
         if told == "done" and self._is_about_to_run:
             told = "running" if "run_started" in self.events else "trying"
         elif told == "done" and "run_started" not in self.events:
             return "fitted"
+        if self.submission is not None and told in (*NOT_OVER, "unknown"):
+            told = self._of_its_job(told)
         if told not in AT_WORK:
             return told
+        if self.seen is not None and self.ownership.state is State.ELSEWHERE and self._is_its_jobs:
+            return told if self.seen.runs else "killed"
         return {State.RUNNING: told, State.KILLED: "killed", State.ENDED: "stopped"}.get(self.ownership.state, self.ownership.state.value)
 
     @property
@@ -74,9 +92,26 @@ class Run:
         record, held = self.record, self.ownership.state in (State.RUNNING, State.KILLED, State.ELSEWHERE)
         return held and record is not None and record.fit_only is False and not record.attempts
 
+    def _of_its_job(self, told: str) -> str:
+        """The state of a launch that was handed to SLURM and isn't known to be over."""
+        begun = self.record is not None or bool(self.events)
+        if self.seen is None:
+            return told if begun else "submitted"
+        if self.seen.waits:
+            return "pending"
+        if self.seen.runs:
+            return told if told in AT_WORK else "starting"
+        return told if begun else "stopped"
+
+    @property
+    def _is_its_jobs(self) -> bool:
+        """Whether the process that holds it is its job's, and not one that a person has resumed it with elsewhere."""
+        held = self.ownership.owner
+        return held is not None and self.submission is not None and held.job == self.submission.job
+
     @property
     def at_work(self) -> bool:
-        return self.state in AT_WORK
+        return self.state in (*AT_WORK, *QUEUED)
 
     @property
     def budget_bytes(self) -> int:
@@ -130,7 +165,7 @@ class Run:
 
     @property
     def began(self) -> float | None:
-        return _seconds(self.events.get("prepared"))
+        return _seconds(self.events.get("prepared")) or (self.submission.handed_in if self.submission is not None else None)
 
     @property
     def last_sign(self) -> float | None:
@@ -203,6 +238,9 @@ class Run:
             "recipe": self.recipe,
             "state": self.state,
             "owner": self.ownership.owner,
+            "job": self.submission.job if self.submission is not None else None,
+            "job_state": (self.seen.state or None) if self.seen is not None else None,
+            "job_reason": (self.seen.reason or None) if self.seen is not None else None,
             "rung_index": self.rung_index,
             "rung": self.rung,
             "trials": self.tried,
@@ -249,15 +287,28 @@ def is_run(path: Path) -> bool:
 
 
 def find(said: str) -> Path:
-    """The run folder that a user means: a path, or a name below ``ROOT``. Raises BadInput if there is none."""
+    """The run folder that a user means: a path, a name below ``ROOT``, or the id of its SLURM job. Raises BadInput if there is none."""
     for path in (Path(said), ROOT / said):
         if is_run(path):
             return path.resolve()
+    if said.isdecimal() and (job := of_job(said)) is not None:
+        return job
     path = next((one for one in (Path(said), ROOT / said) if one.exists()), Path(said))
     if path.exists():
         found = "is a file" if path.is_file() else "is a folder, but no run of autofit's: it has no trials/ and events.jsonl"
         raise BadInput([Fault(key="", where=said, found=f"it {found}", cure=_cure(path))])
     raise BadInput([Fault(key="", where=said, found=f"there is no such folder, and none of that name in {ROOT}", cure=_cure(path))])
+
+
+def of_job(job: str, root: Path = ROOT) -> Path | None:
+    """The newest run folder whose launch was handed to SLURM as this job, or was begun in it."""
+    mine = [path for path in below(root) if job in _jobs(path)]
+    return max(mine, key=_touched).resolve() if mine else None
+
+
+def _jobs(path: Path) -> set[str]:
+    handed, held = submission.read(path), owner.who(path).owner
+    return {handed.job if handed is not None else "", held.job if held is not None else ""} - {""}
 
 
 def _cure(path: Path) -> str:
@@ -303,9 +354,9 @@ def _below(folder: Path, levels: int) -> Iterator[Path]:
                     yield from _below(Path(entry.path), levels - 1)
 
 
-def run_in(path: Path) -> Run:
+def run_in(path: Path, *, look: Look | None = None) -> Run:
     """The run in a folder, with only the end of its series, so that many runs can be listed quickly."""
-    return Reader(path, series_bytes=TAIL_BYTES).now()
+    return Reader(path, series_bytes=TAIL_BYTES, look=look).now()
 
 
 TAIL_BYTES = 64 * 1024
@@ -315,8 +366,11 @@ TAIL_BYTES = 64 * 1024
 class Reader:
     """Reads one run repeatedly; of the long files only what is new."""
 
-    def __init__(self, path: Path, *, series_bytes: int | None = None) -> None:
-        """``series_bytes``: at most so much of the series, its end; None: all of it."""
+    def __init__(self, path: Path, *, series_bytes: int | None = None, look: Look | None = None) -> None:
+        """``series_bytes``: at most so much of the series, its end; None: all of it. ``look`` asks SLURM for the job that it was handed
+        to; None: SLURM isn't asked."""
+        self._look, self._ask_next = look, 0.0
+        self._seen: JobSeen | None = None
         self._folder = RunFolder(path.resolve())
         self._events, self._series = _Lines(self._folder.events), _Lines(self._folder.series, most_bytes=series_bytes)
         self._last: dict[str, Mapping[str, Any]] = {}
@@ -332,15 +386,26 @@ class Reader:
                 self._rungs.append(event["rung_index"])
             self._last[str(event.get("event"))] = event
         self._lines += [line for line in self._series.fresh() if "at" in line]
+        record, handed = Record.read(self._folder.record), submission.read(self._folder.path)
         return Run(
             folder=self._folder,
             ownership=ownership,
-            record=Record.read(self._folder.record),
+            record=record,
             events=dict(self._last),
             lines=tuple(self._lines),
             tried=self._tried,
             tried_rungs=tuple(self._rungs),
+            submission=handed,
+            seen=self._asked(handed) if handed is not None and (record is None or record.status in NOT_OVER) else None,
         )
+
+    def _asked(self, handed: Submission) -> JobSeen | None:
+        """What SLURM says of the job; it isn't asked at each look."""
+        if self._look is None or not handed.job:
+            return None
+        if time.monotonic() >= self._ask_next:
+            self._seen, self._ask_next = self._look(handed), time.monotonic() + ASK_S
+        return self._seen
 
 
 def events_of(folder: RunFolder) -> list[Mapping[str, Any]]:

@@ -148,7 +148,7 @@ def _cuda_of_torch() -> str:
 
 def _memory() -> Iterator[Check]:
     total, free, machine = host.memory()
-    limit = f", by the limit of a container or control group; the machine has {format_size(machine)}" if total < machine else ""
+    limit = f", by the limit of a container, control group or SLURM job; the machine has {format_size(machine)}" if total < machine else ""
     found = f"{format_size(free)} of {format_size(total)} free{limit}"
     little = free < LEAST_HOST_BYTES
     cure = "Close other programs, or raise the container's limit." if little else ""

@@ -410,7 +410,7 @@ def _on_cpu(index: int, memory_bytes: int | None, headroom: float, notes: Sequen
     notes = list(notes)
     total, free, machine = host.memory()
     if total < machine:
-        notes.append(f"this container may use {format_size(total)} of the machine's {format_size(machine)}")
+        notes.append(f"this container or job may use {format_size(total)} of the machine's {format_size(machine)}")
     if memory_bytes is not None and memory_bytes > free:
         asked = format_size(memory_bytes)
         found = f"{asked} is asked, but {format_size(free)} of {format_size(total)} of host memory is available"

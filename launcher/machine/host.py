@@ -71,10 +71,21 @@ def memory() -> tuple[int, int, int]:
     """(bytes that this process may use in all, bytes of that available now, bytes of the machine)"""
     machine = psutil.virtual_memory()
     total, free = int(machine.total), int(machine.available)
-    group = cgroup_memory()
+    group, job = cgroup_memory(), job_memory(os.environ)
     if group is not None and group[0] < total:
-        return group[0], min(free, max(0, group[0] - group[1])), total
-    return total, free, total
+        total, free = group[0], min(free, max(0, group[0] - group[1]))
+    if job is not None and job < total:
+        total, free = job, min(free, job)
+    return total, free, int(machine.total)
+
+
+def job_memory(environ: Mapping[str, str]) -> int | None:
+    """Bytes that SLURM gave this process's job on this machine, which it needn't hold it to; None outside of a job, or for all there is."""
+    each, times = environ.get("SLURM_MEM_PER_NODE", ""), "1"
+    if not each:
+        each, times = environ.get("SLURM_MEM_PER_CPU", ""), environ.get("SLURM_CPUS_ON_NODE", "")
+    known = "SLURM_JOB_ID" in environ and each.isdecimal() and times.isdecimal()
+    return int(each) * int(times) * 2**20 or None if known else None
 
 
 def own_limits() -> Mapping[str, int]:

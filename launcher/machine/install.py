@@ -13,6 +13,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "ultralytics": ("ultralytics", "torch", "torchvision"),
     "transformers": ("transformers", "accelerate", "torch", "soundfile", "jiwer"),
     "lora": ("peft",),
+    "slurm": ("submitit", "hydra-submitit-launcher"),
     "stacks": ("py-spy",),
     "demo": ("scikit-learn", "pillow"),
 }

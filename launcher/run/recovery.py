@@ -53,7 +53,7 @@ def decide(history: History) -> Move:
     failed = [attempt for attempt in counted if attempt.ended not in (Ended.CARD_TAKEN, Ended.INTERRUPTED)]
     waits = sum(attempt.ended is Ended.CARD_TAKEN for attempt in counted)
     if not counted and last.ended not in (*_TOO_MUCH, Ended.HOST_MEMORY, Ended.CARD_TAKEN):
-        return _again(history, f"{last.ended.value}; resumed by the user")
+        return _again(history, f"{last.ended.value}; resumed")
     if last.ended is Ended.CARD_TAKEN:
         if waits > MOST_WAITS:
             return _stop(history, f"others came to the card {waits} times")

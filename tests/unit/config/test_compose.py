@@ -365,11 +365,13 @@ def test_a_fault_stands_where_its_key_was_given_whatever_group_is_typed() -> Non
     assert draft.provenance.where("device.headroom").endswith("conf/config.yaml")
 
 
-def test_hydra_is_known_in_four_modules() -> None:
-    """Composing, its sources, its grammar and its errors: the rest of the launcher could be fed by something else."""
+def test_hydra_is_known_in_five_modules() -> None:
+    """Composing, its sources, its grammar, its errors and its launchers: the rest of the launcher could be fed by something else."""
     house = Tree(Path(main.__file__).parents[2])
     knowing = {module for module, imports in house.imports.items() if any(one.name.split(".")[0] == "hydra" for one in imports)}
-    assert knowing == {f"launcher.config.{name}" for name in ("compose", "hydra_sources", "hydra_overrides", "hydra_errors")}
+    assert knowing == {
+        f"launcher.config.{name}" for name in ("compose", "hydra_sources", "hydra_overrides", "hydra_errors", "hydra_launcher")
+    }
 
 
 @pytest.mark.parametrize("word", ["device=0,1", "device=cuda:0,1", "device=[0,1]", "device.cards=[0,1]"])

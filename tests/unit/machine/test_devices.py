@@ -464,7 +464,7 @@ def test_a_containers_limit_lowers_the_total(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(host, "cgroup_memory", lambda: (2 * GIB, GIB // 2))
     budget = find("cpu", headroom=0.10)
     assert (budget.total_bytes, budget.free_bytes) == (2 * GIB, 2 * GIB - GIB // 2)
-    assert budget.notes[0].startswith("this container may use 2.0 GiB of the machine's ")
+    assert budget.notes[0].startswith("this container or job may use 2.0 GiB of the machine's ")
 
 
 def _group(folder: Path, limit_file: str, limit: str, used_file: str, used: int, stat: str) -> None:

@@ -40,3 +40,14 @@ def test_a_shells_limit_on_a_files_size_is_told_from_a_full_disk(tmp_path: Path)
     argv = ["sh", "-c", 'ulimit -f 8; exec "$@"', "sh", sys.executable, "-c", code]
     said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
     assert said == "['', 'this shell lets no file become larger than 4 KiB (ulimit -f)']\n"
+
+
+def test_a_slurm_job_has_the_memory_that_it_was_given_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": "500"}
+    assert host.job_memory(given) == 500 * 2**20 and host.job_memory({"SLURM_MEM_PER_NODE": "500"}) is None
+    assert host.job_memory({"SLURM_JOB_ID": "7", "SLURM_MEM_PER_CPU": "200", "SLURM_CPUS_ON_NODE": "3"}) == 600 * 2**20
+    assert host.job_memory({"SLURM_JOB_ID": "7"}) is None and host.job_memory({**given, "SLURM_MEM_PER_NODE": "0"}) is None, "all there is"
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    total, free, machine = host.memory()
+    assert (total, free) == (500 * 2**20, 500 * 2**20) and machine > total

@@ -1,0 +1,241 @@
+"""``launch=slurm``: hands a launch to SLURM as one job, in which autofit does the same as it would here, and returns at once.
+
+What the job runs is ``autofit resume`` of the launch's folder, made here: the first start begins the launch there, every later one (after
+preemption, a requeue or the time limit) goes on with it at the same rung.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from launcher.cli.call import Answer, Call
+from launcher.cli.terminal import Terminal
+from launcher.errors import BadInput, ExitCode, Fault
+from launcher.shared.activity import doing
+
+if TYPE_CHECKING:
+    from launcher.config.recipe import Draft
+    from launcher.config.schema import Recipe
+    from launcher.history.runs import Run
+    from launcher.history.submission import JobSeen, Submission
+    from launcher.machine.slurm import SlurmJob
+
+SLURM = "slurm"
+HERE = "launch.kind=here"
+SEEN_S = 3.0
+"""SLURM says within this whether a job as it was asked for can never start."""
+LOOK_S = 0.2
+ONE_MACHINE = {"ultralytics": "Ultralytics trains on one machine.", "transformers": "autofit starts this trainer on one machine."}
+
+
+def is_wanted(draft: Draft) -> bool:
+    return draft.recipe is not None and draft.recipe.launch.kind == SLURM
+
+
+def refuse(call: Call, draft: Draft, *, by_hydra: Sequence[str]) -> None:
+    """Raises BadInput for a verb that hands in no job. ``by_hydra``: words that choose a launcher of Hydra's."""
+    if is_wanted(draft) or by_hydra:
+        said = by_hydra[0] if by_hydra else "launch=slurm"
+        cure = f"Leave it out ({HERE}), or hand in `autofit train`, `autofit fit` or `autofit run`."
+        found = f"{said}, and `autofit {call.verb}` runs here"
+        raise BadInput(draft.provenance.placed([Fault(key="launch.kind", found=found, cure=cure)]))
+
+
+def draft(draft: Draft, terminal: Terminal, *, fit_only: bool = False) -> Answer:
+    """A new launch, in a folder of its own; there is none if SLURM doesn't take its job."""
+    from launcher.engine import prepare
+    from launcher.machine import slurm
+
+    prepare.refuse_a_rung(draft)
+    assert draft.recipe is not None
+    folder = prepare.enter(draft, *slurm.faults(), *_of_machines(draft.recipe))
+    try:
+        return _handed_in(folder.path, draft, terminal, fit_only=fit_only)
+    except BaseException:
+        shutil.rmtree(folder.path, ignore_errors=True)
+        raise
+
+
+def again(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool) -> Answer:
+    """A launch that was interrupted or has failed, as a new job in the same folder."""
+    from launcher.machine import slurm
+
+    assert draft.recipe is not None
+    if faults := [*slurm.faults(), *_of_machines(draft.recipe)]:
+        raise BadInput(draft.provenance.placed(faults))
+    return _handed_in(folder, draft, terminal, fit_only=fit_only)
+
+
+def _of_machines(recipe: Recipe) -> list[Fault]:
+    """What a job of so many machines and cards can't do. Several machines are for a command that starts ranks on them itself."""
+    said, why = recipe.launch.slurm, ONE_MACHINE.get(recipe.trainer.adapter)
+    faults = []
+    if said.nodes > 1 and why is not None:
+        faults.append(Fault(key="launch.slurm.nodes", found=f"{said.nodes} machines are asked for. {why}", cure="launch.slurm.nodes=1."))
+    if recipe.device.cards == "all" and said.gpus is None and recipe.device.kind != "cpu":
+        found = "device.cards=all doesn't say how many cards the job needs"
+        faults.append(Fault(key="launch.slurm.gpus", found=found, cure="Say how many: launch.slurm.gpus=4."))
+    return faults
+
+
+def _gpus(recipe: Recipe) -> int | str | None:
+    """Cards of the job: as said, else those that train together; none on a CPU."""
+    said, cards = recipe.launch.slurm.gpus, recipe.device.cards
+    if said is None:
+        said = 0 if recipe.device.kind == "cpu" else len(cards) if isinstance(cards, tuple) else cards or 1
+    return said or None
+
+
+def _handed_in(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool) -> Answer:
+    from launcher.history import submission
+    from launcher.machine import slurm
+
+    assert draft.recipe is not None
+    begun = submission.Submission(job="", name=folder.name, cwd=os.getcwd(), handed_in=time.time(), fit_only=fit_only)
+    submission.write(folder, begun)  # the job may start before SLURM has told its id
+    with doing("handing the job to SLURM"):
+        handed = replace(begun, job=slurm.submit(_asked(folder, draft.recipe)))
+        submission.write(folder, handed)
+        seen = _first_seen(handed)
+    if seen is not None and seen.waits and seen.reason in slurm.NEVER:
+        slurm.cancel(handed.job)
+        raise BadInput(draft.provenance.placed([slurm.never(seen.reason)]))
+    waits = f", which waits: {seen.reason}" if seen is not None and seen.waits and seen.reason else ""
+    log = handed.log(folder)
+    terminal.say(f"handed to SLURM: job {handed.job}{waits}", f"  autofit watch {folder}", f"  autofit stop {folder}", f"its words: {log}")
+    return Answer(status=ExitCode.DONE, record={"status": "submitted", "job": handed.job, "run_dir": str(folder), "log": str(log)})
+
+
+def _asked(folder: Path, recipe: Recipe) -> SlurmJob:
+    from launcher.history.submission import WORDS
+    from launcher.machine import process, slurm
+
+    said = recipe.launch.slurm
+    flags = {
+        **said.model_dump(include={"partition", "account", "qos", "constraint", "time", "mem", "nodes"}),
+        "gpus_per_node": _gpus(recipe),
+        "cpus_per_task": said.cpus,
+    }
+    more = {"requeue": True, "signal": f"B:USR2@{said.warn_s}", **said.sbatch}
+    return slurm.SlurmJob(
+        argv=process.python_module("launcher", "resume", str(folder), HERE),
+        name=folder.name,
+        folder=folder / WORDS,
+        flags=flags,
+        more={name: value for name, value in more.items() if value not in (None, False)},
+        setup=said.setup,
+    )
+
+
+def _first_seen(handed: Submission) -> JobSeen | None:
+    """The job once SLURM has begun to look at it: it starts, or waits for a reason."""
+    until = time.monotonic() + SEEN_S
+    while (seen := look(handed)) is not None and seen.waits and not seen.reason and time.monotonic() < until:
+        time.sleep(LOOK_S)
+    return seen
+
+
+def look(handed: Submission) -> JobSeen | None:
+    """What SLURM says of a launch's job."""
+    from launcher.history.submission import JobSeen
+    from launcher.machine import slurm
+
+    found = slurm.look(handed.job, name=handed.name)
+    return JobSeen(state=found[0], reason=found[1]) if found is not None else None
+
+
+def is_queued(found: tuple[str, str]) -> bool:
+    """Whether a job, as ``slurm.look`` tells of it, waits or runs."""
+    from launcher.history.submission import JobSeen
+
+    seen = JobSeen(state=found[0])
+    return seen.waits or seen.runs
+
+
+def stop(handed: Submission, seen: JobSeen) -> None:
+    """Takes a job out of the queue, or asks autofit in it to stop. Raises BadInput in SLURM's words if that can't be done."""
+    from launcher.machine import slurm
+
+    why = slurm.cancel(handed.job) if seen.waits else slurm.ask_to_end(handed.job)
+    if why:
+        raise BadInput([Fault(key="", where=f"SLURM's job {handed.job}", found=why, cure=f"scancel {handed.job}")])
+
+
+def never_begun(run: Run) -> str:
+    """What became of a job that is gone and had not begun with its launch."""
+    assert run.submission is not None
+    log = run.submission.log(run.folder.path)
+    how = f" ({run.seen.state.lower()})" if run.seen is not None and run.seen.state else ""
+    words = f" Its words: {log}." if log.is_file() else ""
+    again = f"`autofit resume {run.folder.path}` hands it in again."
+    return f"SLURM's job {run.submission.job} is over{how} and had not begun with it.{words} {again}"
+
+
+def refuse_while_queued(folder: Path) -> Submission | None:
+    """The job that a launch was handed to, if any. Raises BadInput where that job has it, and this process isn't in it."""
+    from launcher.history import submission
+
+    handed = submission.read(folder)
+    if handed is None or not handed.job or handed.job == submission.job_here():
+        return handed
+    if (seen := look(handed)) is not None and (seen.waits or seen.runs):
+        found = f"SLURM's job {handed.job} has it ({seen.state.lower()})"
+        cure = f"`autofit watch {folder}` follows it, `autofit stop {folder}` takes it back."
+        raise BadInput([Fault(key="", where=str(folder), found=found, cure=cure)])
+    return handed
+
+
+def begun_before(draft: Draft) -> Path | None:
+    """The launch of the same recipe that an earlier start of the job that this process runs in has begun: a script of the person's own, or
+    Hydra's, says ``autofit train`` again when its job is queued again."""
+    from launcher.history import owner, submission
+    from launcher.history.runs import below
+
+    if draft.recipe is None or not submission.starts_before():
+        return None
+    from launcher.config.recipe import as_yaml
+
+    same, job = as_yaml(draft.recipe), submission.job_here()
+    mine = [path for path in below(Path(draft.recipe.run.root)) if (held := owner.who(path).owner) is not None and held.job == job]
+    return next((path for path in mine if (path / "record.json").exists() and (path / "recipe.yaml").read_text("utf-8") == same), None)
+
+
+def queue_again(run_dir: str, terminal: Terminal) -> None:
+    """Puts the job that this process runs in into the queue once more, after the warning before its time limit; but not where a whole
+    start of it has gained nothing, since the next would gain nothing, too."""
+    from launcher.history import submission
+    from launcher.history.runs import run_in
+    from launcher.machine import slurm
+
+    job = submission.job_here()
+    if not run_dir or not gained(run_in(Path(run_dir))):
+        why = "within its time limit no trial came to its end and no checkpoint was saved"
+        cure = "Give it more time (launch.slurm.time), or let its trainer save more often."
+        terminal.complain(f"SLURM warned of the time limit: job {job} is not queued again: {why}. {cure}")
+        return
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # with which SLURM ends what is left of the job
+    why = slurm.queue_again(job)
+    told = f"couldn't be queued again: {why}" if why else "is queued again, and goes on with it"
+    terminal.complain(f"SLURM warned of the time limit: job {job} {told}")
+
+
+def gained(run: Run) -> bool:
+    """Whether the launch came further since it was last begun, or gone on with."""
+    began = max((run.events[name]["time"] for name in ("prepared", "resumed") if name in run.events), default="")
+    if str(run.events.get("trial_ended", {}).get("time", "")) > began:
+        return True
+    attempts = run.record.attempts if run.record is not None else []
+    if not attempts:
+        return False
+    last, before = attempts[-1], [one for one in attempts[:-1] if one.ended == "interrupted"]
+    from launcher.history.runs import CHECKPOINT
+
+    saved_first = last.checkpoint is None and last.goes_on_from == CHECKPOINT
+    return saved_first or not before or before[-1].checkpoint != last.checkpoint

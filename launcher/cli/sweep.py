@@ -1,0 +1,107 @@
+"""A multirun through another launcher of Hydra's, such as ``hydra/launcher=submitit_slurm``, whose exit status is what came of the runs.
+
+Each launch gets its folder here, after all checks that need no card. Its job says ``autofit resume FOLDER``: a job that the launcher starts
+again goes on with the run. What Hydra's launcher returns isn't believed; the folders tell.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from launcher.cli import submit
+from launcher.cli.call import Answer
+from launcher.cli.terminal import Terminal
+from launcher.errors import BadInput, ExitCode
+from launcher.shared.activity import doing
+
+if TYPE_CHECKING:
+    from launcher.config.recipe import Draft
+    from launcher.history.runs import Run
+
+LOOK_S = 2.0
+"""Seconds between two looks at jobs that are queued again."""
+
+
+def through(words: Sequence[str], drafts: Sequence[Draft], terminal: Terminal, *, fit_only: bool) -> Answer:
+    """Hands all of them to the launcher that ``words`` choose, and waits for them. Raises BadInput, and nothing is left, where one can't
+    work."""
+    import cloudpickle  # submitit's and joblib's own
+
+    from launcher.config import hydra_launcher
+    from launcher.machine import process
+
+    folders = _entered(drafts, fit_only=fit_only)
+    terminal.say(f"handed to {words[0]}:", *(f"  {folder}" for folder in folders))
+    logging.getLogger("submitit").setLevel(logging.ERROR)  # it warns at each look where there is no accounting, which isn't needed
+    cloudpickle.register_pickle_by_value(sys.modules[process.__name__])
+    commands = [process.python_module("launcher", "resume", str(folder), submit.HERE) for folder in folders]
+    place = folders[0].parent / f".hydra-{datetime.now():%Y%m%d-%H%M%S-%f}"
+    try:
+        hydra_launcher.run(words, commands, task=process.in_a_sweep, place=str(place))
+    except BadInput as refused:
+        if not any((folder / "events.jsonl").exists() for folder in folders):
+            _removed(folders)
+            raise
+        terminal.faults(refused.faults)  # a job of it was lost; what became of the others stands in their folders
+    return _told(folders, terminal, place)
+
+
+def _entered(drafts: Sequence[Draft], *, fit_only: bool) -> list[Path]:
+    from launcher.engine import prepare
+    from launcher.history import submission
+
+    folders: list[Path] = []
+    try:
+        for draft in drafts:
+            prepare.refuse_a_rung(draft)
+            folders.append(prepare.enter(draft).path)
+            handed = submission.Submission(job="", name=folders[-1].name, cwd=os.getcwd(), handed_in=time.time(), fit_only=fit_only)
+            submission.write(folders[-1], handed)
+    except BaseException:
+        _removed(folders)
+        raise
+    return folders
+
+
+def _removed(folders: Sequence[Path]) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _told(folders: Sequence[Path], terminal: Terminal, place: Path) -> Answer:
+    """How each has ended, once none is queued again. The worst counts."""
+    from launcher.cli.runs import status_of
+
+    board, statuses, records = terminal.board(), [], []
+    for folder in folders:
+        run = _over(folder)
+        statuses.append(status_of(run))
+        board.ended(run)
+        if run.record is None:
+            terminal.complain(f"its job never began with it; its words: {place}")
+        records.append(run.as_record())
+    return Answer(status=max(statuses, default=ExitCode.DONE), record={"status": "swept", "runs": records})
+
+
+@doing("waiting for jobs that are queued again")
+def _over(folder: Path) -> Run:
+    from launcher.history.runs import NOT_OVER, run_in
+    from launcher.machine import slurm
+
+    while True:
+        run = run_in(folder)
+        job = run.ownership.owner.job if run.ownership.owner is not None else ""
+        if not job or run.record is None or run.record.status not in NOT_OVER:
+            return run
+        seen = slurm.look(job)
+        if seen is None or not submit.is_queued(seen):
+            return run_in(folder)
+        time.sleep(LOOK_S)

@@ -1,0 +1,80 @@
+"""What is known of the SLURM job that a launch was handed to: ``submission.json`` in its run folder, and what SLURM says of the job."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from launcher.shared import files
+
+NAME = "submission.json"
+WORDS = "slurm"
+"""Folder of the job's script, and of what autofit said in the job."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Submission:
+    """A launch that was handed to SLURM."""
+
+    job: str
+    """The job's id; empty until SLURM has taken it."""
+    name: str
+    """The job's name: the run folder's. By it a job of the same id on another cluster isn't taken for ours."""
+    cwd: str
+    """Where it was typed: relative paths count from there."""
+    handed_in: float
+    """Seconds since 1970."""
+    fit_only: bool = False
+    """Only trials were asked for."""
+
+    def log(self, folder: Path) -> Path:
+        """What autofit said in the job, through all its starts."""
+        return folder / WORDS / f"{self.job}_0_log.out"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobSeen:
+    """What SLURM said of a job."""
+
+    state: str
+    """In SLURM's word; empty for a job that it doesn't know, or not any more."""
+    reason: str = ""
+
+    @property
+    def waits(self) -> bool:
+        """It is queued, for the first time or again."""
+        return self.state in ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT")
+
+    @property
+    def runs(self) -> bool:
+        return self.state in ("RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED", "RESIZING")
+
+
+Look = Callable[[Submission], JobSeen | None]
+"""Asks SLURM for a job; None where it can't be asked."""
+
+
+def read(folder: Path) -> Submission | None:
+    """None for a launch that was handed to nobody."""
+    with suppress(OSError, ValueError, TypeError):
+        return Submission(**json.loads((folder / NAME).read_bytes()))
+    return None
+
+
+def write(folder: Path, submission: Submission) -> None:
+    files.replace_json(folder / NAME, asdict(submission))
+
+
+def job_here() -> str:
+    """The id of the SLURM job that this process runs in; empty outside of one."""
+    return os.environ.get("SLURM_JOB_ID", "")
+
+
+def starts_before() -> int:
+    """How often this job was queued again."""
+    said = os.environ.get("SLURM_RESTART_COUNT", "")
+    return int(said) if job_here() and said.isdecimal() else 0

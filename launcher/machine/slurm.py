@@ -1,0 +1,139 @@
+"""Talks to SLURM by its own commands, and hands jobs to it through submitit. Works without accounting (``sacct``).
+
+A job's script ends with ``exec autofit ...``: the job's first process is autofit itself, so that the job's state is autofit's exit status,
+and SIGTERM and the warning before the time limit reach autofit and nothing else (docs/decisions/034).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from launcher.errors import BadInput, Fault
+from launcher.machine import install, process
+
+ASKED_S = 20.0
+"""A controller that hasn't answered for so long isn't there."""
+KEY = "launch.slurm"
+_KEYS = {"partition": "partition", "account": "account", "qos": "qos", "time limit": "time", "node count": "nodes", "cpu": "cpus",
+         "memory": "mem", "gres": "gpus", "generic resource": "gpus", "feature": "constraint"}  # fmt: skip
+"""What sbatch complains of, in its words -> our key."""
+NEVER: Mapping[str, str] = {
+    "PartitionTimeLimit": "time", "PartitionNodeLimit": "nodes", "InvalidAccount": "account", "InvalidQOS": "qos",
+    "BadConstraints": "constraint", "AccountNotAllowed": "account", "QOSNotAllowed": "qos", "DependencyNeverSatisfied": "sbatch.dependency",
+    "PartitionConfig": "", "AssocMaxWallDurationPerJobLimit": "time", "QOSMaxWallDurationPerJobLimit": "time",
+}  # fmt: skip
+"""Reasons for which a job as it was asked for never starts -> our key, where one is to blame. With others time or people help."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SlurmJob:
+    """A job as it is handed in."""
+
+    argv: Sequence[str]
+    """What it runs."""
+    name: str
+    folder: Path
+    """Gets its script and output; on a disk that the nodes see."""
+    flags: Mapping[str, Any]
+    """sbatch's, in submitit's names; None: not said."""
+    more: Mapping[str, Any]
+    """sbatch's own, which have the last word."""
+    setup: Sequence[str] = ()
+
+
+def submit(asked: SlurmJob) -> str:
+    """Hands the job in; returns its id. Raises BadInput with sbatch's words if it isn't taken."""
+    from submitit.core.utils import FailedJobError, FailedSubmissionError
+    from submitit.helpers import CommandFunction
+    from submitit.slurm.slurm import SlurmExecutor
+
+    asked.folder.mkdir(exist_ok=True)
+    executor = SlurmExecutor(asked.folder)
+    executor.update_parameters(
+        **asked.flags,
+        job_name=asked.name,
+        wckey=None,
+        use_srun=False,
+        stderr_to_stdout=True,
+        setup=[*asked.setup, f"exec {shlex.join(asked.argv)}"],  # what submitit writes behind it is never reached
+        additional_parameters=dict(asked.more),
+    )
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # submitit says sbatch's words there, and in its exception
+            return str(executor.submit(CommandFunction(["true"])).job_id)
+    except (FailedJobError, FailedSubmissionError) as error:
+        raise BadInput([_refusal(str(error))]) from error
+
+
+def faults() -> list[Fault]:
+    """What keeps jobs from being handed in here."""
+    if (missing := next((one for one in ("sbatch", "squeue", "srun") if shutil.which(one) is None), None)) is not None:
+        cure = "Type it where SLURM's commands are (a login node), or leave launch=slurm out to train here."
+        return [Fault(key="launch", found=f"there is no {missing} here, so no job can be handed to SLURM", cure=cure)]
+    if importlib.util.find_spec("submitit") is None:
+        return [Fault(key="launch", found="launch=slurm needs submitit, which is not installed", cure=f"{install.extra('slurm')}.")]
+    return []
+
+
+def never(reason: str) -> Fault:
+    """The fault for a job that waits for one of ``NEVER``."""
+    key = f"{KEY}.{NEVER[reason]}".rstrip(".")
+    cure = f"Correct {key}{'' if NEVER[reason] else '.*'}; `sinfo --long` and `scontrol show partition` say what there is."
+    return Fault(key=key, found=f"such a job would never start, says SLURM: {reason}; it was taken back", cure=cure)
+
+
+def _refusal(said: str) -> Fault:
+    """sbatch's last word, and for a partition those that there are."""
+    lines = [line.strip().removeprefix("sbatch: ") for line in said.splitlines() if line.strip().startswith("sbatch: ")]
+    words = [line.removeprefix("error: ").removeprefix("fatal: ") for line in lines]
+    found = "; ".join(dict.fromkeys(words)) or (said.strip().splitlines() or ["no word why"])[-1]
+    name = next((key for sign, key in _KEYS.items() if sign in found.lower()), "")
+    cure = f"Correct {KEY}.{name}." if name else f"Correct {KEY}.*, or see whether SLURM's controller answers: sinfo."
+    if name == "partition" and (there := _partitions()):
+        cure = f"There is: {', '.join(there)}."
+    return Fault(key=f"{KEY}.{name}" if name else KEY, found=f"SLURM didn't take the job: {found}", cure=cure)
+
+
+def _partitions() -> list[str]:
+    status, said = process.output_of(("sinfo", "--noheader", "--format=%R"), timeout_s=ASKED_S)
+    return sorted(set(said.split())) if status == 0 else []
+
+
+def look(job: str, *, name: str = "") -> tuple[str, str] | None:
+    """(state, reason) of a job in SLURM's words; ("", "") for one that it doesn't know any more; None where it can't be asked.
+
+    ``name``: a job of another name is another cluster's, or another time's.
+    """
+    argv = ("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T|%r|%j")
+    status, said = process.output_of(argv, timeout_s=ASKED_S)
+    if status:
+        return ("", "") if "invalid job id" in said.lower() else None
+    state, _, rest = (said.splitlines() or [""])[0].partition("|")
+    reason, _, called = rest.partition("|")
+    return (state, "" if reason == "None" else reason) if name in ("", called) else ("", "")
+
+
+def cancel(job: str) -> str:
+    """Ends a job, or takes it out of the queue; a reason if that can't be done, else empty."""
+    status, said = process.output_of(("scancel", job), timeout_s=ASKED_S)
+    return said.strip() if status else ""
+
+
+def ask_to_end(job: str) -> str:
+    """SIGTERM to the job's first process, which is autofit, and to no other: it has all the time that it needs to save."""
+    status, said = process.output_of(("scancel", "--batch", "--signal=TERM", job), timeout_s=ASKED_S)
+    return said.strip() if status else ""
+
+
+def queue_again(job: str) -> str:
+    """Ends this job's processes, and puts it into the queue once more under the same id; a reason if that can't be done, else empty."""
+    status, said = process.output_of(("scontrol", "requeue", job), timeout_s=ASKED_S)
+    return said.strip() if status else ""

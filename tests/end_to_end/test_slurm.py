@@ -1,0 +1,337 @@
+"""launch=slurm on a real SLURM: one job, followed while it waits and runs, and gone on with at the same rung when it starts again.
+
+Skipped where SLURM isn't installed or can't be started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from launcher.history import runs
+from tests.helpers import slurm
+from tests.helpers.command_line import answer, autofit
+from tests.helpers.places import ROOT, SCRIPTS
+from tests.helpers.slurm import Cluster
+
+WHY_NOT = slurm.missing() or ("" if find_spec("submitit") else "submitit isn't installed")
+pytestmark = [pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT), pytest.mark.timeout(900)]
+NIGHT = {
+    "ask": {"micro_batch": 16, "accumulation": 1},
+    "trainer": {
+        "adapter": "script",
+        "args": {
+            "command": [sys.executable, "train.py", "--epochs", "4", "--pause", "0.2"],
+            "spelled": {"micro_batch": "--batch-size", "accumulation": "--accum"},
+            "set": {"--out": "{run}"},
+            "resume": {"words": "--resume {checkpoint}", "newest": "{run}/epoch*.pt"},
+            "metrics": "{run}/metrics.jsonl",
+        },
+    },
+    "ladder": {"order": ["micro_batch"], "wheels": {"micro_batch": {"values": [8, 4]}}},
+    "device": {"kind": "cpu", "memory": "1GiB"},
+}
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two pretended nodes with two pretended cards each."""
+    with slurm.cluster(tmp_path_factory.mktemp("slurm"), nodes=2, cards=2) as started:
+        yield started
+
+
+class Place:
+    """A person's folder, on a cluster."""
+
+    def __init__(self, folder: Path, up: Cluster) -> None:
+        self.folder, self.up = folder, up
+        (folder / "train.py").write_text((SCRIPTS / "resumable.py").read_text())
+        (folder / "recipes").mkdir()
+        self.recipe("night", NIGHT)
+
+    def recipe(self, name: str, recipe: dict[str, Any]) -> None:
+        (self.folder / "recipes" / f"{name}.yaml").write_text(f"# @package _global_\n{yaml.safe_dump(recipe)}")
+
+    def autofit(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return autofit(*words, cwd=self.folder, timeout=600, **{**self.up.env, "XDG_STATE_HOME": str(self.folder / "state"), **env})
+
+    def submitted(self, *words: str, verb: str = "train") -> dict[str, Any]:
+        done = self.autofit(verb, *words, "launch=slurm", "launch.slurm.mem=2G", "--json")
+        assert done.returncode == 0, done.stderr
+        said = answer(done)
+        assert said["status"] == "submitted" and Path(said["run_dir"]).is_dir()
+        return said
+
+    def seen(self, said: dict[str, Any]) -> dict[str, Any]:
+        return answer(self.autofit("watch", "--json", said["run_dir"]))
+
+    def runs(self) -> list[Path]:
+        root = self.folder / "runs" / "autofit"
+        return sorted(root.iterdir()) if root.is_dir() else []
+
+
+@pytest.fixture
+def place(tmp_path: Path, up: Cluster) -> Iterator[Place]:
+    yield Place(tmp_path, up)
+    for job in up.queued():
+        up.said("scancel", job)
+    until(lambda: not up.queued())
+
+
+def until(there: Callable[[], object], *, seconds: float = 240) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            if there():
+                return
+        except (OSError, ValueError, StopIteration):
+            pass
+        time.sleep(0.1)
+    raise AssertionError("never seen")
+
+
+def record(said: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((Path(said["run_dir"]) / "record.json").read_text())
+    return found
+
+
+def epochs(said: dict[str, Any]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (Path(said["run_dir"]) / "run" / "metrics.jsonl").read_text().splitlines()]
+
+
+def trials(said: dict[str, Any]) -> int:
+    return sum('"trial_started"' in line for line in (Path(said["run_dir"]) / "events.jsonl").read_text().splitlines())
+
+
+def words(said: dict[str, Any]) -> str:
+    return Path(said["log"]).read_text()
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Nothing trains
+
+
+@pytest.mark.parametrize(
+    ("asked", "key", "said"),
+    [
+        ("launch.slurm.partition=nope", "launch.slurm.partition", "There is: main, short, urgent."),
+        ("launch.slurm.nodes=9", "launch.slurm", "would never start, says SLURM: PartitionConfig"),
+        ("launch.slurm.gpus=nothing:1", "launch.slurm", "Requested node configuration is not available"),
+        ("launch.slurm.constraint=nothing", "launch.slurm.constraint", "Invalid feature specification"),
+        ("launch.slurm.sbatch={no-such-flag: 1}", "launch.slurm", "unrecognized option"),
+        ("launch.slurm.sbatch={partition: short, time: 60}", "launch.slurm", "would never start, says SLURM: Partition"),
+    ],
+)
+def test_a_job_that_slurm_does_not_take_or_would_never_start_is_refused_and_nothing_is_left(
+    place: Place, asked: str, key: str, said: str
+) -> None:
+    done = place.autofit("train", "recipe=night", "launch=slurm", asked)
+    assert done.returncode == 1 and f"{key}: " in done.stderr and said in done.stderr and "Traceback" not in done.stderr, done.stderr
+    assert place.runs() == [] and place.up.queued() == []
+
+
+def test_a_recipe_that_can_not_work_is_refused_before_anything_is_queued(place: Place) -> None:
+    done = place.autofit("train", "recipe=night", "launch=slurm", "ask.micro_batch=-1", "launch.slurm.partition=nope")
+    assert done.returncode == 1 and "ask.micro_batch" in done.stderr
+    assert place.runs() == [] and place.up.queued() == []
+
+
+def test_several_machines_are_refused_for_a_trainer_that_autofit_starts_on_one(place: Place) -> None:
+    done = place.autofit("train", "recipe=yolo_demo", "launch=slurm", "launch.slurm.nodes=2")
+    assert done.returncode == 1 and "launch.slurm.nodes: 2 machines are asked for. Ultralytics trains on one machine" in done.stderr
+    assert place.up.queued() == []
+
+
+def test_a_job_that_waits_is_listed_followed_not_begun_elsewhere_and_taken_back(place: Place) -> None:
+    said = place.submitted("recipe=night", "launch.slurm.sbatch={begin: now+1hour}")
+    assert place.up.state(said["job"]) == "PENDING"
+    seen = place.seen(said)
+    assert (seen["state"], seen["job"], seen["job_state"], seen["job_reason"]) == ("pending", said["job"], "PENDING", "BeginTime")
+    assert f"pending (job {said['job']}: BeginTime)" in place.autofit("runs", COLUMNS="200").stdout
+    refused = place.autofit("resume", said["run_dir"])
+    assert refused.returncode == 1 and f"SLURM's job {said['job']} has it (pending)" in refused.stderr
+    pruned = place.autofit("runs", "--prune", "--yes")
+    assert pruned.returncode == 0 and Path(said["run_dir"]).is_dir(), "a launch that waits is not over"
+    stopped = place.autofit("stop", said["job"])
+    assert stopped.returncode == 0 and "took SLURM's job back" in stopped.stdout, stopped.stderr
+    assert place.up.queued() == [] and place.seen(said)["state"] == "stopped"
+    assert "had not begun with it" in place.autofit("watch", said["run_dir"]).stdout
+
+
+def test_the_job_is_autofit_itself_with_the_cards_it_asked_for_and_every_flag_reaches_sbatch(place: Place) -> None:
+    asked = "launch.slurm.sbatch={mail-type: NONE, comment: mine, time: 7}"
+    said = place.submitted("recipe=night", "launch.slurm.gpus=2", "launch.slurm.cpus=2", "launch.slurm.time=9", asked)
+    job = place.up.said("scontrol", "show", "job", said["job"])
+    for flag in ("TimeLimit=00:07:00", "Comment=mine", "NumCPUs=2", "Requeue=1", "gres:gpu:2", f"JobName={Path(said['run_dir']).name}"):
+        assert flag in job, job
+    until(lambda: runs.run_in(Path(said["run_dir"])).ownership.owner)
+    held = runs.run_in(Path(said["run_dir"])).ownership.owner
+    assert held is not None and held.job == said["job"]
+    environ = Path(f"/proc/{held.pid}/environ").read_bytes().split(b"\0")
+    assert b"CUDA_VISIBLE_DEVICES=0,1" in environ and b"autofit" in Path(f"/proc/{held.pid}/cmdline").read_bytes()
+    batch = place.up.said("scontrol", "listpids", said["job"])
+    assert str(held.pid) in [line.split()[0] for line in batch.splitlines() if line.split()[2] == "batch"]
+
+
+def test_a_launch_that_fails_in_its_job_fails_the_job(place: Place) -> None:
+    (place.folder / "train.py").write_text("import argparse\nraise SystemExit('no such model')\n")
+    said = place.submitted("recipe=night")
+    until(lambda: place.seen(said)["state"] not in ("pending", "starting", "trying"))
+    watched = place.autofit("watch", said["run_dir"])
+    assert watched.returncode == 4 and record(said)["status"] == "crashed"
+    until(lambda: place.up.state(said["job"]) == "FAILED", seconds=20)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Real trainings, ended by SLURM in each of its ways
+
+
+@pytest.mark.slow
+def test_a_job_trains_to_its_end_and_its_state_is_the_runs(place: Place) -> None:
+    said = place.submitted("recipe=night")
+    watched = place.autofit("watch", said["run_dir"])
+    assert watched.returncode == 0 and "done" in watched.stdout, watched.stdout
+    assert record(said)["status"] == "done" and [row["epoch"] for row in epochs(said)] == list(range(4))
+    until(lambda: place.up.state(said["job"]) == "COMPLETED", seconds=20)
+
+
+@pytest.mark.slow
+def test_a_command_is_handed_in_and_trains_in_its_job(place: Place) -> None:
+    command = ["--", sys.executable, "train.py", "--epochs", "2"]
+    done = place.autofit("run", "launch=slurm", "device=cpu", "device.memory=1GiB", "--json", *command)
+    said = answer(done)
+    assert (done.returncode, said["status"]) == (0, "submitted")
+    assert place.autofit("watch", said["run_dir"]).returncode == 0 and record(said)["status"] == "done"
+
+
+def ended_by_requeue(place: Place, said: dict[str, Any]) -> None:
+    place.up.said("scontrol", "requeue", said["job"])
+
+
+def ended_by_preemption(place: Place, said: dict[str, Any]) -> None:
+    argv = ["sbatch", "--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 3"]
+    place.up.said(*argv)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", [ended_by_requeue, ended_by_preemption], ids=lambda end: str(end.__name__))
+def test_a_job_that_starts_again_goes_on_at_the_same_rung_without_another_trial(
+    place: Place, end: Callable[[Place, dict[str, Any]], None]
+) -> None:
+    said = place.submitted("recipe=night")
+    until(lambda: len(epochs(said)) >= 1)
+    end(place, said)
+    until(lambda: place.seen(said)["state"] == "pending", seconds=60)
+    assert record(said)["status"] == "interrupted" and place.up.state(said["job"]) == "PENDING"
+    watched = place.autofit("watch", said["run_dir"])
+    assert watched.returncode == 0, watched.stdout
+    done = record(said)
+    assert [one["ended"] for one in done["attempts"]] == ["interrupted", "done"] and trials(said) == 1
+    assert {one["rung_index"] for one in done["attempts"]} == {0} and done["attempts"][1]["checkpoint"] is not None
+    assert [row["epoch"] for row in epochs(said)] == list(range(4)), "each epoch once"
+    assert len(place.runs()) == 1
+
+
+@pytest.mark.slow
+def test_at_the_warning_before_its_time_limit_it_saves_and_is_queued_again_and_gives_up_where_nothing_is_gained(place: Place) -> None:
+    """The warning comes when SLURM's clock says so, which takes minutes; here it is sent as SLURM sends it, to the batch script alone."""
+    said = place.submitted("recipe=night")
+    until(lambda: len(epochs(said)) >= 1)
+    place.up.said("scancel", "--batch", "--signal=USR2", said["job"])
+    until(lambda: "is queued again" in words(said), seconds=60)
+    until(lambda: len(record(said)["attempts"]) == 2)
+    assert trials(said) == 1
+    assert place.autofit("watch", said["run_dir"]).returncode == 0 and record(said)["status"] == "done"
+
+    stuck = place.submitted("recipe=night", "name=stuck", "trainer.args.set={--out: '{run}', --pause: 60}")
+    until(lambda: runs.run_in(Path(stuck["run_dir"])).phase == "train")
+    place.up.said("scancel", "--batch", "--signal=USR2", stuck["job"])
+    until(lambda: f"job {stuck['job']} is not queued again" in words(stuck), seconds=60)
+    until(lambda: place.up.state(stuck["job"]) == "FAILED", seconds=20)
+    assert place.up.queued() == []
+
+
+@pytest.mark.slow
+def test_a_script_of_ones_own_that_is_requeued_finds_its_run_by_its_job(place: Place) -> None:
+    script = place.folder / "job.sh"
+    line = f"exec {sys.executable} -m launcher train recipe=night"
+    script.write_text(f"#!/bin/bash\n#SBATCH --requeue --open-mode=append --output={place.folder}/job.out\n{line}\n")
+    env = {**os.environ, **place.up.env, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["sbatch", "--parsable", str(script)], env=env, cwd=place.folder, capture_output=True, text=True, check=True)
+    job = done.stdout.strip()
+    until(lambda: place.runs())
+    said = {"job": job, "run_dir": str(place.runs()[0])}
+    until(lambda: len(epochs(said)) >= 1)
+    place.up.said("scontrol", "requeue", job)
+    until(lambda: record(said)["status"] == "done")
+    assert len(place.runs()) == 1 and trials(said) == 1 and [row["epoch"] for row in epochs(said)] == list(range(4))
+    assert "an earlier start of this SLURM job began it" in (place.folder / "job.out").read_text()
+
+
+@pytest.mark.slow
+def test_a_run_that_was_stopped_is_handed_in_again_or_gone_on_with_here(place: Place) -> None:
+    said = place.submitted("recipe=night")
+    until(lambda: len(epochs(said)) >= 1)
+    assert place.autofit("stop", said["run_dir"]).returncode == 0 and record(said)["status"] == "interrupted"
+    until(lambda: not place.up.queued(), seconds=30)
+    again = answer(place.autofit("resume", said["run_dir"], "--json"))
+    assert again["status"] == "submitted" and again["job"] != said["job"]
+    until(lambda: len(epochs(said)) >= 2)
+    assert place.autofit("stop", again["job"]).returncode == 0
+    until(lambda: not place.up.queued(), seconds=30)
+    done = place.autofit("resume", said["run_dir"], "launch.kind=here", "--json")
+    assert done.returncode == 0 and answer(done)["status"] == "done" and trials(said) == 1
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# A multirun through Hydra's own launcher
+
+ARRAY = ("hydra/launcher=submitit_slurm", "hydra.launcher.mem_gb=2", "hydra.launcher.array_parallelism=1")
+
+
+@pytest.mark.slow
+def test_an_array_of_hydras_launcher_trains_each_launch_in_a_job_of_its_own(place: Place) -> None:
+    done = place.autofit("train", "-m", "recipe=night", "ask.micro_batch=16,8", *ARRAY, "--json")
+    assert done.returncode == 0, done.stderr
+    said = answer(done)
+    assert [one["state"] for one in said["runs"]] == ["done", "done"] and len(place.runs()) == 3  # with Hydra's own files
+    asked = [yaml.safe_load((Path(one["run_dir"]) / "recipe.yaml").read_text())["ask"]["micro_batch"] for one in said["runs"]]
+    jobs = {one["owner"]["job"] for one in said["runs"]}
+    assert asked == [16, 8] and len(jobs) == 2
+
+
+@pytest.mark.slow
+def test_the_exit_status_of_an_array_is_what_came_of_its_launches(place: Place) -> None:
+    """A job of submitit's that ends is a success to Hydra, whatever autofit said in it."""
+    (place.folder / "train.py").write_text("import argparse\nraise SystemExit('no such model')\n")
+    done = place.autofit("train", "-m", "recipe=night", "ask.micro_batch=16", *ARRAY, "--json")
+    assert done.returncode == 4 and [one["state"] for one in answer(done)["runs"]] == ["crashed"], done.stderr
+    lost = place.autofit("train", "-m", "recipe=night", "ask.micro_batch=16", *ARRAY, "hydra.launcher.partition=nope")
+    assert lost.returncode == 1 and "nope" in lost.stderr
+    assert len([path for path in place.runs() if not path.name.startswith(".")]) == 1, "nothing is left of what was not taken"
+
+
+@pytest.mark.slow
+def test_a_job_of_an_array_that_is_requeued_goes_on_and_is_waited_for(place: Place) -> None:
+    argv = [sys.executable, "-m", "launcher", "train", "-m", "recipe=night", "ask.micro_batch=16", *ARRAY, "--json"]
+    env = {**os.environ, **place.up.env, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(argv, cwd=place.folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as sweep:
+        until(lambda: [path for path in place.runs() if not path.name.startswith(".")])
+        said = {"run_dir": str(next(path for path in place.runs() if not path.name.startswith(".")))}
+        until(lambda: len(epochs(said)) >= 1)
+        held = runs.run_in(Path(said["run_dir"])).ownership.owner
+        assert held is not None
+        place.up.said("scontrol", "requeue", held.job)
+        out, _ = sweep.communicate(timeout=300)
+    assert sweep.returncode == 0 and json.loads(out.splitlines()[-1])["runs"][0]["state"] == "done"
+    assert trials(said) == 1 and [one["ended"] for one in record(said)["attempts"]] == ["interrupted", "done"]

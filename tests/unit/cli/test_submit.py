@@ -1,0 +1,143 @@
+"""launch=slurm where there is no SLURM; and what a job that is warned, or starts again, makes of the launch it finds."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from launcher.cli import main, submit
+from launcher.config import recipe
+from launcher.config.recipe import Draft, Provenance
+from launcher.engine import resumption
+from launcher.errors import BadInput
+from launcher.history import owner, runs
+from launcher.history.run_folder import RunFolder
+from launcher.machine import slurm
+from tests.helpers.run_folders import tell
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+SAID = {
+    "name": "idle",
+    "ask": {"micro_batch": 8},
+    "trainer": {"adapter": "script", "args": {"command": [sys.executable, "idle.py"], "spelled": {"micro_batch": "--batch"}}},
+    "ladder": {"order": ["micro_batch"], "wheels": {"micro_batch": {"floor": 8}}},
+    "device": {"kind": "cpu", "memory": "1GiB"},
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "idle.py").write_text("import time\ntime.sleep(600)\n")
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "idle.yaml").write_text(yaml.safe_dump({key: SAID[key] for key in SAID if key != "name"}))
+    return tmp_path
+
+
+def draft(**changed: Any) -> Draft:
+    return recipe.from_plain({**SAID, **changed}, Provenance())
+
+
+@pytest.mark.parametrize("verb", ["train", "fit"])
+def test_without_slurm_it_is_refused_in_words_and_nothing_is_left(
+    place: Path, verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(place))
+    assert main.run([verb, "recipe=idle", "launch=slurm"]) == 1
+    assert "there is no sbatch here, so no job can be handed to SLURM" in capsys.readouterr().err and not (place / "runs").exists()
+
+
+def test_without_submitit_it_says_what_to_install(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("sbatch", "squeue", "srun"):
+        (place / name).write_text("#!/bin/sh\n")
+        (place / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(place))
+    monkeypatch.setattr(sys, "path", [str(place)])
+    monkeypatch.setattr(sys, "meta_path", [one for one in sys.meta_path if "Path" in str(one)])
+    (fault,) = slurm.faults()
+    assert "submitit, which is not installed" in fault.found and "pip install submitit" in fault.cure
+
+
+def test_a_verb_that_hands_in_no_job_says_so(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["trial", "recipe=idle", "launch=slurm", "rung=0"]) == 1
+    assert "`autofit trial` runs here" in capsys.readouterr().err
+    assert main.run(["ladder", "recipe=idle", "launch=slurm"]) == 0, "a ladder is printed wherever the training is to run"
+
+
+def test_all_cards_of_a_job_that_asks_for_no_number_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["train", "recipe=yolo_demo", "device=cuda", "device.cards=all", "launch=slurm"]) == 1
+    assert "launch.slurm.gpus: device.cards=all doesn't say how many cards the job needs" in capsys.readouterr().err
+
+
+def test_a_launcher_of_hydras_without_a_multirun_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["train", "recipe=idle", "hydra/launcher=submitit_slurm"]) == 1
+    assert "acts on a multirun only. Add -m" in capsys.readouterr().err and not (place / "runs").exists()
+
+
+def test_a_refused_recipe_among_a_multiruns_is_its_exit_status_and_nothing_is_handed_in(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Hydra's submitit launcher ended with 0 whatever came of its jobs."""
+    assert main.run(["train", "-m", "recipe=idle", "ask.micro_batch=8,-1", "hydra/launcher=submitit_slurm"]) == 1
+    assert "ask.micro_batch" in capsys.readouterr().err and list((place / "runs" / "autofit").iterdir()) == []
+
+
+def test_what_a_job_asks_for_can_be_said_anew_when_a_run_goes_on(place: Path) -> None:
+    (place / "recipe.yaml").write_text(recipe.as_yaml(draft(launch={"kind": "slurm"}).recipe))  # type: ignore[arg-type]
+    said = resumption.draft_of(place, ["launch.slurm.time=90", "launch.slurm.sbatch.qos=long", "launch.kind=here"]).recipe
+    assert said is not None and said.launch.kind == "here" and (said.launch.slurm.time, said.launch.slurm.sbatch) == (90, {"qos": "long"})
+    with pytest.raises(BadInput, match=r"launch\.slurm\.tiem"):
+        resumption.draft_of(place, ["launch.slurm.tiem=90"])
+
+
+def test_a_job_that_starts_again_finds_the_launch_that_it_has_begun_and_no_other(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    mine = draft()
+    assert mine.recipe is not None
+    folder = RunFolder.create(place / "runs" / "autofit", "idle")
+    folder.replace(folder.recipe, recipe.as_yaml(mine.recipe))
+    with owner.owning(folder.path):
+        tell(folder, status="running")
+    assert submit.begun_before(mine) is None, "a script that says the same twice means two launches"
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    found = submit.begun_before(mine)
+    assert found is not None and found.resolve() == folder.path
+    assert submit.begun_before(draft(ask={"micro_batch": 16})) is None
+    monkeypatch.setenv("SLURM_JOB_ID", "8")
+    assert submit.begun_before(mine) is None
+
+
+CHECKPOINT = {"path": "a.pt", "done": 1.0, "unit": "epochs"}
+
+
+@pytest.mark.parametrize(
+    ("attempts", "gained"),
+    [
+        ([{"goes_on_from": "checkpoint"}], True),
+        ([{"goes_on_from": "beginning"}], True),
+        ([{"goes_on_from": "beginning"}, {"goes_on_from": "beginning"}], False),
+        ([{"goes_on_from": "checkpoint"}, {"goes_on_from": "checkpoint", "checkpoint": CHECKPOINT}], True),
+        ([{"checkpoint": CHECKPOINT}, {"goes_on_from": "checkpoint", "checkpoint": CHECKPOINT}], False),
+        ([{"checkpoint": CHECKPOINT}, {"goes_on_from": "checkpoint", "checkpoint": {**CHECKPOINT, "done": 2.0}}], True),
+        ([{"ended": "out_of_memory"}, {"goes_on_from": "beginning"}], True),
+        ([], False),
+    ],
+)
+def test_a_job_is_queued_again_only_where_its_starts_gain_something(tmp_path: Path, attempts: list[dict[str, Any]], gained: bool) -> None:
+    folder = RunFolder.create(tmp_path, "demo")
+    with owner.owning(folder.path):
+        tell(folder, status="interrupted", attempts=attempts)
+        folder.event("resumed")
+    assert submit.gained(runs.run_in(folder.path)) is gained
+
+
+def test_a_trial_that_came_to_its_end_is_a_gain(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path, "demo")
+    tell(folder, status="trying")
+    assert not submit.gained(runs.run_in(folder.path))
+    folder.event("trial_ended", rung_index=1)
+    assert submit.gained(runs.run_in(folder.path))
