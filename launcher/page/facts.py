@@ -10,7 +10,7 @@ from typing import Any
 
 from launcher.history.records import AttemptRecord, Record, TrialRecord
 from launcher.history.runs import Run, events_of, read_json
-from launcher.shared.report import Phase, PhaseUse, TrialReport
+from launcher.shared.report import PARTS, Phase, PhaseUse, TrialReport
 from launcher.shared.sizes import format_size
 
 PHASES: Mapping[str, str] = {
@@ -295,23 +295,41 @@ def bars(run: Run, record: Record, scale: int) -> list[tuple[TrialRecord, list[B
     found = []
     for trial in sorted(latest(record).values(), key=lambda one: (one.rung_index != chosen, one.rung_index)):
         report = TrialReport.read(run.folder.trials / f"{trial.rung_index:03d}" / "report.json")
-        uses = [use for use in (report.uses if report is not None else ()) if use.held_bytes]
-        if uses:
-            base = next((use.held_bytes for use in uses if use.phase == Phase.SETUP), 0)
-            found.append((trial, [_bar(use, base, scale, cuda=run.device.startswith("cuda")) for use in uses]))
+        if report is not None and (drawn := _bars(report, scale, cuda=run.device.startswith("cuda"))):
+            found.append((trial, drawn))
     return found
 
 
-def _bar(use: PhaseUse, base: int, scale: int, *, cuda: bool) -> Bar:
-    held, outside = use.reserved_bytes, use.outside_bytes
-    live = min(held, use.allocated_bytes) if cuda else held
+STEPPED = (Phase.VALIDATE, Phase.TRAIN_AGAIN)
+"""Phases in which the optimizer's states are there from their beginning. A training's highest point may come before its first step."""
+
+
+def _bars(report: TrialReport, scale: int, *, cuda: bool) -> list[Bar]:
+    uses = [use for use in report.uses if use.held_bytes]
+    base = next((use.held_bytes for use in uses if use.phase == Phase.SETUP), 0)
+    return [_bar(use, _parts(use, base, report.facts.get(PARTS) or {}, cuda=cuda), scale) for use in uses]
+
+
+def _parts(use: PhaseUse, base: int, counted: Mapping[str, int], *, cuda: bool) -> Sequence[tuple[str, str, int]]:
+    """(name, class, bytes) of what a phase held at its highest point."""
+    live = min(use.reserved_bytes, use.allocated_bytes) if cuda else use.reserved_bytes
     first = min(base, live)
-    parts = [
-        ("set up before the first step (weights, loaded data)", "weights", first),
-        ("made by training (gradients, optimizer state, activations)", "working", live - first),
-        ("held by PyTorch, not in use at once", "idle", held - live),
-        ("outside PyTorch's allocator (context, libraries)", "outside", outside),
-    ]
+    weights = min(counted.get("weights", 0), first) if use.phase not in (Phase.START, Phase.SETUP) else 0
+    states = min(counted.get("states", 0), live - first) if use.phase in STEPPED else 0
+    return (
+        ("trained weights", "weights", weights),
+        ("else set up before the first step (frozen weights, loaded data)" if weights else SET_UP, "setup", first - weights),
+        ("optimizer states", "states", states),
+        ("else made by training (gradients, activations)" if states else MADE, "working", live - first - states),
+        ("held by PyTorch, not in use at once", "idle", use.reserved_bytes - live),
+        ("outside PyTorch's allocator (context, libraries)", "outside", use.outside_bytes),
+    )
+
+
+SET_UP, MADE = "set up before the first step (weights, loaded data)", "made by training (gradients, optimizer states, activations)"
+
+
+def _bar(use: PhaseUse, parts: Sequence[tuple[str, str, int]], scale: int) -> Bar:
     drawn = tuple(
         BarPart(name=name, kind=kind, bytes=size_, width=round(100 * size_ / scale, 2)) for name, kind, size_ in parts if size_ > 0
     )

@@ -37,6 +37,8 @@ CARD_TAKEN = "BudgetTaken"
 
 VERSIONS = "versions"
 """Fact of a report: what the trainer's process ran with, name -> version."""
+PARTS = "memory_parts"
+"""Fact of a report: bytes of trained weights and of optimizer states, as their tensors are; empty where no optimizer has stepped."""
 WRITTEN = "written"
 """Fact of a report: files that the trainer wrote and that could be code by their names; a folder that it made stands for all in it."""
 SAMPLES = "samples_per_accumulation"

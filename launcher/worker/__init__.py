@@ -13,7 +13,7 @@ guardian   ends what a launcher that was killed has left                      qu
 overlay    what a program writes while it is tried goes aside                 overlaid_libraries   and what libraries write natively
 after_import   acts on a module as soon as it has been imported           blas_threads   outlive a fork of ours
 snapshot   a card's memory, allocation by allocation                          versions   of what the process has loaded
-ranks      one of several processes that torchrun has started
+ranks      one of several processes that torchrun has started                 memory_parts   weights and optimizer states, counted
 
 What only one trainer needs stands in that trainer's room, ``trainers/NAME/inside``, and what is copied into a run's folder in
 ``trainers/NAME/native``. Nothing outside a process of a trainer's imports this folder or an ``inside``.

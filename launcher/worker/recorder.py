@@ -18,11 +18,12 @@ from typing import Any, NamedTuple, Protocol
 
 from ..shared import procfs
 from ..shared.orders import Orders
-from ..shared.report import VERSIONS, Failure, Phase, PhaseUse, TrialReport
+from ..shared.report import PARTS, VERSIONS, Failure, Phase, PhaseUse, TrialReport
 from ..shared.sampling import Looks, SegmentsByProcess
 from . import snapshot, versions
 from .budget import Taken, tighten
 from .driver import VisibleCard
+from .memory_parts import CountedParts
 
 SAMPLE_PERIOD_S = 0.002
 """Between two looks at the data segments; each costs the interpreter's lock once."""
@@ -90,6 +91,7 @@ class Recorder:
         self._optimizer_steps = 0
         self._observed: dict[str, Any] = {}
         self._facts: dict[str, Any] = {}
+        self._parts = CountedParts(orders.device)
         self._measures: dict[str, Any] = {}
         self._swallowed: list[str] = []
         self._notes: list[str] = []
@@ -163,6 +165,10 @@ class Recorder:
         self._optimizer_steps += 1
         if self._optimizer_steps == 1 and self._meter is not None:
             self._meter.stepped()
+
+    def stepped(self, optimizer: Any) -> None:
+        """An optimizer has stepped, whether that is one of the training's steps or one of several that make it."""
+        self._parts.count(optimizer)
 
     # -- what was seen
 
@@ -263,7 +269,7 @@ class Recorder:
             swallowed=tuple(self._swallowed),
             notes=tuple(self._notes),
             hint=self._hint,
-            facts={**self._facts, VERSIONS: versions.loaded()},
+            facts={**self._facts, VERSIONS: versions.loaded(), PARTS: self._parts.told()},
             **self._measures,
         )
 

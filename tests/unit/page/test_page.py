@@ -80,6 +80,19 @@ def test_what_a_trainer_said_is_shown_and_is_no_markup(tmp_path: Path) -> None:
     assert not re.search(r"(src|href)=\"(?!data:)|url\(|@import|https?://", html), "it asks something of a network"
 
 
+def test_what_was_counted_is_told_apart_where_it_was_surely_there(tmp_path: Path) -> None:
+    folder = RunFolder(reported(tmp_path))
+    path = folder.trials / "003" / "report.json"
+    counted = {"memory_parts": {"weights": 40 * 2**20, "states": 80 * 2**20}}
+    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), "facts": counted}), encoding="utf-8")
+    said = text_of(page.render([run_in(folder.path)]))
+    whole, again = "training 520 MiB trained weights: 40 MiB; ", "training again 560 MiB trained weights: 40 MiB; "
+    rest = "else set up before the first step (frozen weights, loaded data): 50 MiB; "
+    assert f"{whole}{rest}made by training (gradients, optimizer states, activations): 430 MiB" in said
+    assert f"{again}{rest}optimizer states: 80 MiB; else made by training (gradients, activations): 390 MiB" in said
+    assert "set-up 90 MiB set up before the first step (weights, loaded data): 90 MiB" in said
+
+
 def test_every_picture_has_a_table(tmp_path: Path) -> None:
     html = page.render([run_in(reported(tmp_path))])
     assert html.count('class="plot"') == 3 and html.count("as a table") == 3 + 1 + html.count('class="trial"')

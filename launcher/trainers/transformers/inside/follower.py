@@ -170,7 +170,8 @@ class Follower:
             self._generated = force_full_length(model, self._trainer.args.generation_max_length, self._recorder)
         self._enter(Phase.TRAIN)
 
-    def optimizer_step(self) -> None:
+    def optimizer_step(self, optimizer: Any) -> None:
+        self._recorder.stepped(optimizer)
         self._recorder.optimizer_step()
 
     def micro_batch_ended(self) -> None:
@@ -263,8 +264,8 @@ class TrialCallback(TrainerCallback):  # type: ignore[misc]
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         self._follower.train_begins(model)
 
-    def on_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self._follower.optimizer_step()
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, optimizer: Any = None, **_: Any) -> None:
+        self._follower.optimizer_step(optimizer)
 
     def on_substep_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._follower.micro_batch_ended()

@@ -140,6 +140,7 @@ class TrialTrainer(Exact):
 
     def optimizer_step(self) -> None:
         super().optimizer_step()
+        self.recorder.stepped(self.optimizer)
         self.recorder.optimizer_step()
 
     def _batch_ended(self) -> None:

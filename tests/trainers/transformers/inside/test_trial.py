@@ -18,7 +18,7 @@ pytest.importorskip("transformers")
 
 from launcher.ladder.build import ladder_of
 from launcher.shared.orders import Orders
-from launcher.shared.report import Phase, TrialReport
+from launcher.shared.report import PARTS, Phase, TrialReport
 from launcher.trainers.suite import cpu_budget, snapshot
 from launcher.trainers.transformers import adapter as adapter_module
 from launcher.trainers.transformers.adapter import TransformersAdapter
@@ -94,6 +94,8 @@ def test_a_speech_trial_sees_every_phase_at_the_rung_that_was_asked_and_leaves_n
     assert observed(report, wanted) == wanted
     assert (report.train_samples, report.validation_samples, report.validation_batches_total) == (24, 10, 3)
     assert report.facts["effective_batch"] == 8
+    parts = report.facts[PARTS]
+    assert parts["states"] == pytest.approx(2 * parts["weights"], rel=0.01), "AdamW's two moments"
     assert any("16 tokens, its full length" in note for note in report.notes)
     assert snapshot(spoken) == before
     assert not list((tmp_path / "home").rglob("*"))

@@ -19,7 +19,7 @@ from launcher.ladder.rungs import Rung
 from launcher.ladder.verdict import Kind
 from launcher.shared import procfs
 from launcher.shared.ending import Ending
-from launcher.shared.report import Phase
+from launcher.shared.report import PARTS, Phase
 from launcher.trainers.ultralytics import environment as ultralytics_env
 from launcher.trainers.ultralytics.images import cached_bytes
 from launcher.trainers.ultralytics.inside.cached_images import ballast
@@ -66,6 +66,7 @@ def test_a_trial_that_fits_did_its_steps_on_the_worst_data_and_wrote_nothing_of_
     assert (report.train_samples, report.validation_samples, report.validation_batches_total) == (12, 9, 3)
     assert any("the densest training image has 25 labels; 100 allowed for after augmentation" in note for note in report.notes)
     assert report.facts["optimizer"] == "AdamW"
+    assert report.facts[PARTS]["states"] == pytest.approx(2 * report.facts[PARTS]["weights"], rel=0.01), "its two moments"
     assert report.facts["optimizer_was_auto"] is True
     assert (report.facts["accumulation"], report.facts["effective_batch"], report.facts["images_ignored"]) == (4, 16, 0)
     # the asked run: 600 micro-batches of 8, steps at 0, 1, 2, 4 and 6 while the accumulation rises to 2, then at every second

@@ -348,6 +348,7 @@ class Session:
         as often as it liked."""
         if not self.active or self.recorder is None:
             return
+        self.recorder.stepped(optimizer)
         self.progress.stepped(optimizer)
         self._count_micro_batches(closure=closure and not self.passive)
         self._came_further(optimizer)
