@@ -120,6 +120,8 @@ class Forecaster:
         return [family.trace for family in self._families.values() if isinstance(family, Family)]
 
     def tracing(self, rung: Rung) -> Tracing | str:
+        if rung.world_size > 1:
+            return "several processes train together, and a trace is of one: what they keep to exchange gradients isn't in it"
         if rung.index not in self._tracings:
             try:
                 self._tracings[rung.index] = tracing_of(self.adapter).tracing(rung, cuda=self.card is not None)

@@ -34,7 +34,8 @@ class Job:
     @property
     def training(self) -> str:
         """Name of what is trained; launches with the same name learn from each other."""
-        return f"{self.recipe.name} ({self.adapter.name})"
+        ranks = f", {len(self.budget.ranks)} ranks" if self.budget.ranks else ""
+        return f"{self.recipe.name} ({self.adapter.name}{ranks})"
 
     def tell(self, event: Event) -> None:
         """Writes an event to events.jsonl and hands it to all listeners."""

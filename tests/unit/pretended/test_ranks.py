@@ -74,3 +74,32 @@ def test_a_yolo_command_for_two_cards_is_tried_and_trained_on_both(two: dict[str
         assert (seen["observed"]["world_size"], seen["observed"]["backend"], seen["observed"]["micro_batch"]) == (2, "nccl", 4)
     assert record["results"]["epochs"] == 1 and Path(record["results"]["best"]).is_file()
     assert 0.8 < record["memory"]["run_peak_bytes"] / record["memory"]["trial_peak_bytes"] < 1.05
+
+
+SCRIPT_OF_TWO = """\
+from ultralytics import YOLO
+import os
+model = YOLO("yolo11n.yaml")
+place = dict(project=os.path.abspath("out"), name="mine")
+model.train(data="data/data.yaml", epochs=1, imgsz=96, batch=8, device=[0, 1], workers=0, amp=False, plots=False, **place)
+print("after", os.environ.get("WORLD_SIZE"), model.val(plots=False, batch=4, imgsz=96).box.map)
+"""
+
+
+@pytest.mark.slow
+@needs_a_pretended_card
+def test_a_script_for_two_cards_keeps_one_run_and_goes_on_in_one_process(tmp_path: Path) -> None:
+    write_yolo_dataset(tmp_path / "data", train=24, val=12)
+    (tmp_path / "train.py").write_text(SCRIPT_OF_TWO, encoding="utf-8")
+    (tmp_path / "out" / "mine").mkdir(parents=True)
+    (model,) = gpu_catalogue.named(["a100_40gb"])
+    words = ("run", "--json", "device.memory=4GiB", "--", sys.executable, "train.py")
+    with cards.played(cards.Cards(model=model, count=2, computed="small")) as environment:
+        done = autofit(*words, cwd=tmp_path, timeout=900, **{**environment, "YOLO_CONFIG_DIR": str(tmp_path / "settings")})
+    assert done.returncode == 0, done.stderr[-3000:]
+    record = answer(done)
+    assert (record["rung"]["micro_batch"], record["effective_batch"]) == (4, 64)
+    kept = Path(record["results"]["save_dir"])
+    assert kept.name == "mine-2" and (kept / "weights" / "best.pt").is_file(), "mine was there already"
+    assert sorted(path.name for path in kept.parent.iterdir()) == ["mine", "mine-2"] and not any((kept.parent / "mine").iterdir())
+    assert done.stderr.count("after None") == 1, "what comes after the training is done once, by one process"

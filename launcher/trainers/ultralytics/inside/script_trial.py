@@ -79,7 +79,13 @@ def _writes_go_aside(orders: Orders, plan: Plan, temporary: str) -> None:
     """What the script writes before its training goes to the trial's folder; nothing is sent, and no caches are left beside its modules."""
     os.environ.update({**QUIET, "TMPDIR": temporary})
     tempfile.tempdir, sys.dont_write_bytecode = temporary, True
-    own = (orders.folder, plan.cache_folder, Path(os.environ["YOLO_CONFIG_DIR"]).parent, temporary)  # with its neighbours: ``environment``
+    own = (
+        orders.folder,
+        orders.scratch.parent,
+        plan.cache_folder,
+        Path(os.environ["YOLO_CONFIG_DIR"]).parent,
+        temporary,
+    )  # with its neighbours: ``environment``
     overlay = Overlay(orders.scratch / "overlay", kept=[Path(place) for place in own])
     overlay.install()
     after_import(overlaid_libraries.hooks(overlay))
