@@ -14,6 +14,7 @@ from typing import cast, get_args
 
 from launcher.errors import COMMAND_LINE, BadInput, Fault
 from launcher.forecast import gpu_catalogue
+from launcher.machine import process
 from launcher.pretended.cards import Cards, Computed, of_this_process
 from launcher.shared.sizes import parse_size
 
@@ -24,7 +25,7 @@ def main(argv: Sequence[str]) -> int:
     """Becomes the command; returns 1 where that can't be."""
     try:
         cards, command = _asked(argv)
-        environment = of_this_process(cards)
+        environment = of_this_process(cards, python=process.interpreter_of(command[0]))
         try:
             os.execvpe(command[0], command, environment)
         except OSError as error:

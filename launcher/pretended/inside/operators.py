@@ -2,7 +2,8 @@
 
 Every operator runs twice: as PyTorch's own CUDA operator, which allocates what it allocates and launches kernels that do nothing, and on
 the CPU, over the same bytes (a pretended card's memory is the host's). Where PRETENDED_SMALL_BYTES is set, operators that touch a larger
-tensor are left out: their results keep zeros, and questions of truth about them are answered so that a training goes on.
+tensor are left out, and so are those that touch what came of one: a network's values behind its first large layer are unknown, its labels
+are not. Results that are left out keep zeros, and questions of truth about them are answered so that a training goes on.
 
 Source of the operators' arguments: PyTorch's native_functions.yaml. tests/unit/pretended compares values with the CPU's.
 """
@@ -25,17 +26,21 @@ aten = torch.ops.aten
 SMALL_BYTES = int(os.environ.get("PRETENDED_SMALL_BYTES", 0))
 """0: every operator is computed."""
 _SIZED_BY_DATA = (
-    "nonzero", "nonzero_static", "masked_select", "masked_scatter", "_unique", "_unique2", "unique_dim", "unique_consecutive", "index",
+    "nonzero", "nonzero_static", "masked_select", "masked_scatter", "_unique", "_unique2", "unique_dim", "unique_consecutive",
     "repeat_interleave", "bincount", "isin",
 )  # fmt: skip
 """Their result's size, or its very path, depends on values: the CPU answers first."""
 _SCALARS = {"_local_scalar_dense", "equal", "is_nonzero"}
-_INDEXED = {"index_put", "index_put_", "_index_put_impl_"}
+_INDEXED = {"index", "index_put", "index_put_", "_index_put_impl_"}
+_OVERWRITING = {"copy_", "fill_", "zero_"}
+"""Nothing of their first argument's values comes into the result."""
 _COLLECTIVE = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "symm_mem")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PAGE = os.sysconf("SC_PAGESIZE")
 _DONTNEED = 4
 """madvise's MADV_DONTNEED: private memory of no file reads as zeros afterwards (madvise(2))."""
+_unknown: set[int] = set()
+"""Where small storages begin that came of something left out."""
 not_computed: dict[str, int] = {}
 """Operators that the CPU could not compute -> how often; their results are zeros."""
 
@@ -107,7 +112,7 @@ def _attention(name: str, args: Any, kwargs: Any) -> tuple[Any, ...]:
     )
 
 
-def _computed(func: Any, name: str, args: Any, kwargs: Any) -> Any:
+def _by_cpu(func: Any, name: str, args: Any, kwargs: Any) -> Any:
     """The operator's result by the CPU. ``args``: for the CPU already."""
     kwargs.pop("pin_memory", None)
     if name.startswith(("_scaled_dot_product_efficient", "_scaled_dot_product_flash_attention")) and "for_cpu" not in name:
@@ -124,88 +129,51 @@ def _computed(func: Any, name: str, args: Any, kwargs: Any) -> Any:
     return func(*args, **kwargs)
 
 
-# -- the mode
+# -- what is left out
 
 
-class Operators(TorchDispatchMode):  # type: ignore[misc]
-    """While it is entered, what a card's operators would have computed is there."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = dict(kwargs or {})
-        flat = tree_flatten((args, kwargs))[0]
-        name = func._schema.name.partition("::")[2]
-        if not any(on_card(one) or (isinstance(one, torch.device) and one.type == "cuda") for one in flat):
-            return func(*args, **kwargs)
-        if func.namespace in _COLLECTIVE or _only_shapes(flat):
-            return func(*args, **kwargs)
-        if any(type(one) is not torch.Tensor and isinstance(one, torch.Tensor) and is_traceable_wrapper_subclass(one) for one in flat):
-            return NotImplemented  # a DTensor has no bytes of its own: it asks again with its local parts
-        if torch.is_inference_mode_enabled() and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
-            with self:  # autograd's keys, which take these apart elsewhere, are off there
-                there = func.decompose(*args, **kwargs)
-            if there is not NotImplemented:
-                return there
-        if name in _SCALARS:
-            return func(*_all_for_cpu(args), **_all_for_cpu(kwargs))
-        if name in _SIZED_BY_DATA or func.namespace == "torchvision":
-            return self._answered_first(func, args, kwargs, flat)
-        if name in _INDEXED:
-            args = (args[0], _as_numbers(args[1]), *args[2:])
-        return self._twice(func, name, args, kwargs, flat)
-
-    def _answered_first(self, func: Any, args: Any, kwargs: Any, flat: list[Any]) -> Any:
-        """The CPU's answer, in memory of the card's."""
-        there = func(*_all_for_cpu(args), **_all_for_cpu(kwargs))
-        card = next((one.device for one in flat if on_card(one)), torch.device("cuda"))
-        return tree_map_only(torch.Tensor, functools.partial(_moved, card=card), there)
-
-    def _twice(self, func: Any, name: str, args: Any, kwargs: Any, flat: list[Any]) -> Any:
-        out = func(*args, **kwargs)  # the allocator's part
-        outs = [one for one in tree_flatten(out)[0] if isinstance(one, torch.Tensor)]
-        held = {one.untyped_storage().data_ptr() for one in flat if on_card(one)}
-        if name == "set_" or (_is_view(func) and all(one.untyped_storage().data_ptr() in held for one in outs)):
-            return out
-        given = {id(one) for one in flat if isinstance(one, torch.Tensor)}
-        made = [one for one in outs if id(one) not in given and one.numel()]
-        if SMALL_BYTES and any(on_card(one) and one.untyped_storage().nbytes() > SMALL_BYTES for one in [*outs, *flat]):
-            _leave_out(made, is_true=_lets_go_on(name, args))
-            return out
-        try:
-            there = _computed(func, name, _all_for_cpu(args), _all_for_cpu(kwargs))
-        except (RuntimeError, NotImplementedError, TypeError, IndexError, ValueError):
-            not_computed[name] = not_computed.get(name, 0) + 1
-            for one in made:
-                same_bytes(one).zero_()
-            return out
-        found = tree_flatten(there)[0]
-        if there is not None and not any(isinstance(one, torch.Tensor) for one in found):
-            return there  # a number or a truth
-        for one, value in zip(tree_flatten(out)[0], found, strict=False):
-            if isinstance(one, torch.Tensor) and isinstance(value, torch.Tensor) and id(one) not in given:
-                _put(one, value, held)
-        return out
+def _is_unknown(thing: Any) -> bool:
+    if not on_card(thing):
+        return False
+    storage = thing.untyped_storage()
+    return storage.nbytes() > SMALL_BYTES or storage.data_ptr() in _unknown
 
 
-def _put(one: torch.Tensor, value: torch.Tensor, held: set[int]) -> None:
-    """Writes a result's values; a view of what was given has them already."""
-    if one.numel() and value.shape == one.shape and not (one.is_cuda and one.untyped_storage().data_ptr() in held):
-        same_bytes(one).copy_(_finite(value) if SMALL_BYTES else value)
+def _is_left_out(name: str, flat: list[Any], outs: list[torch.Tensor]) -> bool:
+    if not SMALL_BYTES:
+        return False
+    sources = flat[1:] if name in _OVERWRITING else flat
+    return any(map(_is_unknown, sources)) or any(one.is_cuda and one.untyped_storage().nbytes() > SMALL_BYTES for one in outs)
 
 
-def _finite(value: torch.Tensor) -> torch.Tensor:
-    """Where large tensors are left out, 0 / 0 says nothing of the training: no number becomes 0, and so does an infinite loss."""
-    if not value.is_floating_point():
-        return value
-    bound = 0.0 if value.dim() == 0 else float("inf")  # masks hold infinities for good reason
-    return value.nan_to_num(nan=0.0, posinf=bound, neginf=-bound)
+def _remember(tensors: Iterable[torch.Tensor], *, unknown: bool) -> None:
+    """Whole numbers and truths are never unknown: what was left out of them is answered once, and holds from then on."""
+    for one in tensors:
+        if one.is_cuda and unknown and _is_number(one):
+            _unknown.add(one.untyped_storage().data_ptr())
+        elif one.is_cuda:
+            _unknown.discard(one.untyped_storage().data_ptr())
 
 
-def _lets_go_on(name: str, args: Any) -> bool:
-    """Whether a truth that isn't computed must be True for a training to go on: that everything is finite. PyTorch asks it as x == x and
-    abs(x) != infinity. Others are False: that something isn't a number, that a score is above a bound."""
-    itself = len(args) > 1 and args[0] is args[1]
-    infinite = len(args) > 1 and isinstance(args[1], float) and math.isinf(args[1])
-    return name in ("isfinite", "all") or (name == "eq" and itself) or (name == "ne" and infinite)
+def _is_number(tensor: torch.Tensor) -> bool:
+    return bool(tensor.is_floating_point() or tensor.is_complex())
+
+
+def _is_whole(tensor: torch.Tensor) -> bool:
+    """Whether it is all of its storage."""
+    return bool(tensor.numel() * tensor.itemsize == tensor.untyped_storage().nbytes())
+
+
+@functools.cache
+def _places_written(func: Any) -> list[tuple[int, str]]:
+    arguments = enumerate(func._schema.arguments)
+    return [(at, one.name) for at, one in arguments if one.alias_info is not None and one.alias_info.is_write]
+
+
+def _written(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """The tensors that an operator changes."""
+    changed = [args[at] if at < len(args) else kwargs.get(name) for at, name in _places_written(func)]
+    return [one for one in _flat(changed, {}) if isinstance(one, torch.Tensor)]
 
 
 def _leave_out(made: Iterable[torch.Tensor], *, is_true: bool) -> None:
@@ -213,8 +181,10 @@ def _leave_out(made: Iterable[torch.Tensor], *, is_true: bool) -> None:
     small become zeros."""
     for one in made:
         small = one.untyped_storage().nbytes() <= SMALL_BYTES
-        if one.is_cuda and (small or not (one.is_floating_point() or one.is_complex())):
+        if one.is_cuda and (small or not _is_number(one)):
             _zeroed(one)
+        elif small:
+            one.zero_()
         if one.dtype == torch.bool and is_true:
             same_bytes(one).fill_(True)
 
@@ -230,12 +200,124 @@ def _zeroed(tensor: torch.Tensor) -> None:
     ctypes.memset(last, 0, end - last)
 
 
+def _lets_go_on(name: str, args: Any) -> bool:
+    """Whether a truth that isn't computed must be True for a training to go on: that everything is finite. PyTorch asks it as x == x and
+    abs(x) != infinity. Others are False: that something isn't a number, that a score is above a bound."""
+    itself = len(args) > 1 and args[0] is args[1]
+    infinite = len(args) > 1 and isinstance(args[1], float) and math.isinf(args[1])
+    return name in ("isfinite", "all") or (name == "eq" and itself) or (name == "ne" and infinite)
+
+
+# -- the mode
+
+
+class Operators(TorchDispatchMode):  # type: ignore[misc]
+    """While it is entered, what a card's operators would have computed is there."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        flat = _flat(args, kwargs)
+        name = func._schema.name.partition("::")[2]
+        if not any(on_card(one) or (isinstance(one, torch.device) and one.type == "cuda") for one in flat):
+            return func(*args, **kwargs)
+        if func.namespace in _COLLECTIVE or _only_shapes(flat):
+            return func(*args, **kwargs)
+        if any(type(one) is not torch.Tensor and isinstance(one, torch.Tensor) and is_traceable_wrapper_subclass(one) for one in flat):
+            return NotImplemented  # a DTensor has no bytes of its own: it asks again with its local parts
+        if torch.is_inference_mode_enabled() and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+            with self:  # autograd's keys, which take these apart elsewhere, are off there
+                there = func.decompose(*args, **kwargs)
+            if there is not NotImplemented:
+                return there
+        if name in _SCALARS:
+            return True if name == "equal" and SMALL_BYTES and any(map(_is_unknown, flat)) else func(*_read(args), **_read(kwargs))
+        if name in _SIZED_BY_DATA or func.namespace == "torchvision":
+            return self._answered_first(func, args, kwargs, flat)
+        if name in _INDEXED:
+            args = (args[0], _as_numbers(args[1]), *args[2:])
+        return self._twice(func, name, args, kwargs, flat)
+
+    def _answered_first(self, func: Any, args: Any, kwargs: Any, flat: list[Any]) -> Any:
+        """The CPU's answer, in memory of the card's."""
+        there = func(*_read(args), **_read(kwargs))
+        card = next((one.device for one in flat if on_card(one)), torch.device("cuda"))
+        out = tree_map_only(torch.Tensor, functools.partial(_moved, card=card), there)
+        _remember(_tensors(out), unknown=_is_left_out("", flat, []))
+        return out
+
+    def _twice(self, func: Any, name: str, args: Any, kwargs: Any, flat: list[Any]) -> Any:
+        out = func(*args, **kwargs)  # the allocator's part
+        outs = _tensors(out)
+        held = {one.untyped_storage().data_ptr() for one in flat if on_card(one)}
+        if name == "set_" or (_is_view(func) and all(one.untyped_storage().data_ptr() in held for one in outs)):
+            return out
+        given = {id(one) for one in flat if isinstance(one, torch.Tensor)}
+        made = [one for one in outs if id(one) not in given and one.numel()]
+        if _is_left_out(name, flat, outs):
+            _leave_out(made, is_true=_lets_go_on(name, args))
+            _remember([*made, *_written(func, args, kwargs)], unknown=True)
+            return out
+        _remember([*made, *(args[:1] if name in _OVERWRITING and _is_whole(args[0]) else ())], unknown=False)
+        return _computed(func, args, kwargs, out, made)
+
+
+def _computed(func: Any, args: Any, kwargs: Any, out: Any, made: list[torch.Tensor]) -> Any:
+    """``out`` with the CPU's values."""
+    name = func._schema.name.partition("::")[2]
+    if name == "_to_copy":
+        same_bytes(out).copy_(same_bytes(args[0]))
+        return out
+    try:
+        there = _by_cpu(func, name, _all_for_cpu(args), _all_for_cpu(kwargs))
+    except (RuntimeError, NotImplementedError, TypeError, IndexError, ValueError):
+        not_computed[name] = not_computed.get(name, 0) + 1
+        for one in made:
+            same_bytes(one).zero_()
+        return out
+    found, new = tree_flatten(there)[0], {id(one) for one in made}
+    if there is not None and not any(isinstance(one, torch.Tensor) for one in found):
+        return there  # a number or a truth
+    held = {one.untyped_storage().data_ptr() for one in _flat(args, kwargs) if on_card(one)}
+    for one, value in zip(tree_flatten(out)[0], found, strict=False):
+        if isinstance(value, torch.Tensor) and id(one) in new:
+            _put(one, value, held)
+    return out
+
+
+def _flat(args: Any, kwargs: Any) -> list[Any]:
+    """An operator's arguments; they are nested once at most, as lists of tensors."""
+    found: list[Any] = []
+    for one in (*args, *kwargs.values()):
+        found.extend(one) if isinstance(one, list | tuple) else found.append(one)
+    return found
+
+
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    return [one for one in _flat((tree,), {}) if isinstance(one, torch.Tensor)]
+
+
+def _read(tree: Any) -> Any:
+    """Arguments for the CPU that decide what happens next: numbers that are unknown are zeros."""
+    return tree_map(lambda one: torch.zeros(one.shape, dtype=one.dtype) if _is_unknown_number(one) else _for_cpu(one), tree)
+
+
+def _is_unknown_number(thing: Any) -> bool:
+    return bool(SMALL_BYTES) and _is_unknown(thing) and _is_number(thing)
+
+
+def _put(one: torch.Tensor, value: torch.Tensor, held: set[int]) -> None:
+    """Writes a result's values; a view of what was given has them already."""
+    if one.numel() and value.shape == one.shape and not (one.is_cuda and one.untyped_storage().data_ptr() in held):
+        same_bytes(one).copy_(value)
+
+
 def _only_shapes(flat: Iterable[Any]) -> bool:
     """Whether only shapes are asked for (DTensor does)."""
     fake = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
     return fake or any(type(one).__name__ == "FakeTensor" for one in flat)
 
 
+@functools.cache
 def _is_view(func: Any) -> bool:
     return any(one.alias_info is not None and not one.alias_info.is_write for one in func._schema.arguments)
 
@@ -244,6 +326,7 @@ def _moved(value: torch.Tensor, card: torch.device) -> torch.Tensor:
     new = torch.empty(value.shape, dtype=value.dtype, device=card)
     if value.numel():
         same_bytes(new).copy_(value)
+    _remember([new], unknown=False)
     return new
 
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define OK CUDNN_STATUS_SUCCESS
+#define ENGINECFG_WORKSPACE_SIZE 303 // CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE, which headers before cuDNN 9.2 do not have
 
 typedef struct {
   int type;
@@ -72,7 +73,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const of, cudnnB
       (*(Descriptor **)values)->bytes = one->bytes;
     break;
   case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
-  case CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE:
+  case ENGINECFG_WORKSPACE_SIZE:
     if (values)
       *(int64_t *)values = workspace(one);
     break;

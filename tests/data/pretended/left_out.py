@@ -15,14 +15,21 @@ def main():
     large = torch.empty(LARGE, device="cuda")
     where = large.view(2000, -1).argmax(1)
     order = large.argsort()
+    behind = torch.linspace(0, 1, 50, device="cuda") + large.mean() + 5
+    again = large[:50] * 1
+    again.copy_(torch.arange(50.0, device="cuda"))
     said = {
+        "behind": behind.sum().item(),
+        "sized": [behind.nonzero().shape[0], torch.isin(where, where.new_tensor([1, 2])).sum().item(), behind[behind > 1].shape[0]],
+        "unfinished": int((torch.ones(50, dtype=torch.int64, device="cuda") & ~(behind > 1)).sum()),
+        "again": again.sum().item(),
         "indices": [int(where.max()), int(where.min())],
         "order": int(order[:4096].max()),
         "picked": large[order[:16]].shape[0],
         "mean": large.mean().item(),
-        "finite": bool(torch.isfinite(large).all()),
+        "finite": bool(torch.isfinite(large).all()) and bool(large.sum().isfinite()),
         "not_a_number": bool(torch.isnan(large).any()),
-        "divided": (torch.zeros((), device="cuda") / 0).item(),
+        "divided": (large.mean() / large.sum()).item(),
         "scanned": torch.arange(1000, device="cuda").cumsum(0)[-1].item(),
         "small": torch.arange(5, device="cuda").sum().item(),
     }

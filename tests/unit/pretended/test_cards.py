@@ -98,6 +98,9 @@ def test_what_is_too_large_to_be_computed_leads_no_trainer_astray() -> None:
     assert found["indices"] == [0, 0] and found["order"] == 0 and found["picked"] == 16
     assert found["scanned"] == 499500, "PyTorch's wheels have no kernels of this card's own capability: it runs older ones"
     assert found["finite"] and not found["not_a_number"]
+    assert found["behind"] == 0 and found["sized"] == [0, 0, 0], "what comes of something unknown is unknown"
+    assert found["unfinished"] == 50, "a generation goes on: what is answered of something unknown holds"
+    assert found["again"] == 1225, "until it is written anew"
     assert found["mean"] == 0 == found["divided"] and found["small"] == 10
 
 
