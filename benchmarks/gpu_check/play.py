@@ -73,7 +73,7 @@ def ask(words: Sequence[str], env: dict[str, str]) -> tuple[dict[str, Any], str]
     for one in (out, err):
         one.unlink(missing_ok=True)
     argv = (sys.executable, "-m", "benchmarks.gpu_check.facts", *words)
-    child = process.start(argv, env={"PYTHONPATH": _with_path(str(ROOT)), **env}, cwd=ROOT, stdout=out, stderr=err)
+    child = process.start(argv, env={"PYTHONPATH": _behind(str(ROOT)), **env}, cwd=ROOT, stdout=out, stderr=err)
     ending = process.wait(child, timeout_s=120, stderr=err)
     lines = out.read_text(encoding="utf-8").strip().splitlines()
     return (json.loads(lines[-1]), "") if ending.returncode == 0 and lines else ({}, ending.stderr_tail.strip()[-600:])
@@ -288,7 +288,7 @@ def _told(peaks: Path, budget: Budget, idle: int) -> Iterator[None]:
         "GPU_CHECK_UUID": budget.uuid,
         "GPU_CHECK_IDLE": str(idle),
         "YOLO_OFFLINE": "true",
-        "PYTHONPATH": _with_path(str(Path(__file__).parent / "peaks"), str(ROOT)),
+        "PYTHONPATH": _behind(str(ROOT), str(Path(__file__).parent / "peaks")),
     }
     before = {name: os.environ.get(name) for name in given}
     os.environ.update(given)
@@ -299,5 +299,6 @@ def _told(peaks: Path, budget: Budget, idle: int) -> Iterator[None]:
             os.environ.pop(name, None) if value is None else os.environ.update({name: value})
 
 
-def _with_path(*folders: str) -> str:
-    return os.pathsep.join([*folders, *filter(None, [os.environ.get("PYTHONPATH")])])
+def _behind(*folders: str) -> str:
+    """PYTHONPATH with these at its end: a pretended card's own folder stays first, and runs the sitecustomize behind it."""
+    return os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), *folders])

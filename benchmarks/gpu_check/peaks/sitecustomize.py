@@ -56,13 +56,11 @@ class Seen:
         torch = sys.modules.get("torch")
         if torch is None or os.getpid() != self._pid or not self.micro_batches or not torch.cuda.is_initialized():
             return
-        from launcher.worker.driver import VisibleCard
-
         stats = torch.cuda.memory_stats()
         told = {
             "allocated_bytes": torch.cuda.max_memory_allocated(),
             "reserved_bytes": torch.cuda.max_memory_reserved(),
-            "outside_bytes": VisibleCard(os.environ["GPU_CHECK_UUID"], idle_free_bytes=int(os.environ["GPU_CHECK_IDLE"])).outside(),
+            "outside_bytes": _outside(),
             "ooms": int(stats.get("num_ooms", 0)),
             "retries": int(stats.get("num_alloc_retries", 0)),
             "micro_batches": self.micro_batches,
@@ -72,6 +70,14 @@ class Seen:
         with open(f"{self._path}.new", "w", encoding="utf-8") as file:
             json.dump(told, file)
         os.replace(f"{self._path}.new", self._path)
+
+
+def _outside() -> int:
+    """What this process holds outside its allocator; 0 where nobody has said on which card."""
+    from launcher.worker.driver import VisibleCard
+
+    uuid = os.environ.get("GPU_CHECK_UUID")
+    return VisibleCard(uuid, idle_free_bytes=int(os.environ["GPU_CHECK_IDLE"])).outside() if uuid else 0
 
 
 if path := os.environ.get("GPU_CHECK_PEAKS"):
