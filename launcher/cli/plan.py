@@ -12,18 +12,18 @@ from launcher.cli.run import understand
 from launcher.cli.terminal import Terminal
 from launcher.cli.train import each_of
 from launcher.config import compose
-from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault
+from launcher.errors import BadInput, ExitCode, Fault
 from launcher.shared.activity import doing
 
 if TYPE_CHECKING:
     from launcher.config.recipe import Draft
 
-_GPU = "gpu="
-
 
 def plan(call: Call) -> Iterator[Task]:
-    gpus = [name for word in call.words if word.startswith(_GPU) for name in word.removeprefix(_GPU).split(",") if name]
-    words = tuple(word for word in call.words if not word.startswith(_GPU))
+    from launcher.cli.played import GPU, gpus_of
+
+    gpus = gpus_of(call.words)
+    words = tuple(word for word in call.words if not word.startswith(GPU))
     drafted = _drafted(call)
     if drafted:
         words = (f"recipe={next(iter(drafted))}", *words)
@@ -31,14 +31,6 @@ def plan(call: Call) -> Iterator[Task]:
 
     drafts = compose.drafts(words, program=f"autofit {call.verb}", advice=suggestions, drafted=drafted)
     return each_of(drafts, call.terminal, partial(_plan, gpus=gpus, call=call))
-
-
-def _no_card() -> Fault:
-    from launcher.forecast import gpu_catalogue
-
-    known = gpu_catalogue.known()
-    cure = f"Name one or several: gpu={','.join(known[:2])}. There is: {', '.join(known)}."
-    return Fault(key="gpu", where=COMMAND_LINE, found="no card is named", cure=cure)
 
 
 def _drafted(call: Call) -> Mapping[str, str] | None:
@@ -62,7 +54,9 @@ def _plan(draft: Draft, terminal: Terminal, *, gpus: list[str], call: Call) -> A
 
         return played.plan(call, gpus)
     if not gpus:
-        raise BadInput([_no_card()])
+        from launcher.cli.played import no_card
+
+        raise BadInput([no_card()])
     with doing("tracing the trainer's own model, without its memory"):
         made = planned(draft, gpus)
     terminal.plan(made)

@@ -55,7 +55,7 @@ def _searched(card: Mapping[str, Any]) -> Text:
     rung = ", ".join(f"{name} {setting(value)}" for name, value in card["rung"].items())
     less = {name: one for name, one in (card["given_up"] or {}).items() if name != MICRO_BATCH}  # which accumulation makes up for
     given_up = ", ".join(f"{name} {setting(one['used'])} instead of {setting(one['asked'])}" for name, one in less.items())
-    said = f"{head}, {format_size(card['cap_bytes'])} with the headroom): rung {card['rung_index']}: {rung}; {need}"
+    said = f"{head}, {format_size(card['cap_bytes'])} with the headroom): rung {card['rung_index']} (played, not proven): {rung}; {need}"
     said += f"; given up: {given_up}" if given_up else ""
     return Text.assemble((card["gpu"], "bold"), said)
 

@@ -1,4 +1,6 @@
-"""Plans a training that can't be traced for cards that aren't here: its whole search is played on each (``launcher.pretended``).
+"""A search on cards that aren't here, or that another training holds: it is played on each (``launcher.pretended``).
+
+``autofit plan gpu=t4 -- python train.py``, and ``autofit fit device=pretended gpu=t4 recipe=...`` with any recipe or command.
 
 The search is this program's own (``autofit run --fit-only``, or ``fit``), in an environment that has such a card. So the person's code and
 data go through trials as on a real card: PyTorch's own allocator says what they need. What is played is told as played, never as proven.
@@ -14,7 +16,7 @@ from typing import Any
 
 from launcher import paths
 from launcher.cli.call import Answer, Call
-from launcher.errors import ExitCode
+from launcher.errors import COMMAND_LINE, BadInput, ExitCode, Fault
 from launcher.forecast import gpu_catalogue
 from launcher.forecast.gpu_catalogue import GpuModel
 from launcher.history.records import Record
@@ -26,6 +28,28 @@ EVIDENCE = (
     "played on PyTorch's own CUDA allocator, without a card: what it holds is exact, context and workspaces are assumed; "
     "a trial on the card proves it"
 )
+
+
+GPU = "gpu="
+
+
+def gpus_of(words: Sequence[str]) -> list[str]:
+    """The cards that are named."""
+    return [name for word in words if word.startswith(GPU) for name in word.removeprefix(GPU).split(",") if name]
+
+
+def no_card() -> Fault:
+    known = gpu_catalogue.known()
+    cure = f"Name one or several: gpu={','.join(known[:2])}. There is: {', '.join(known)}."
+    return Fault(key="gpu", where=COMMAND_LINE, found="no card is named", cure=cure)
+
+
+def fit(call: Call) -> Answer:
+    """What ``device=pretended`` asks for."""
+    gpus = gpus_of(call.words)
+    if not gpus:
+        raise BadInput([no_card()])
+    return plan(call, gpus)
 
 
 def plan(call: Call, gpus: Sequence[str]) -> Answer:
@@ -40,13 +64,13 @@ def plan(call: Call, gpus: Sequence[str]) -> Answer:
 def _on(model: GpuModel, call: Call) -> dict[str, Any]:
     """What the search on one card comes to; its screen is shown as it goes."""
     call.terminal.say(f"{model.name}: a search on a pretended {model.title}")
-    words = (*(word for word in call.words if not word.startswith(("gpu=", "device="))), "device=cuda", "trial.fresh=true")
+    words = (*(word for word in call.words if not word.startswith((GPU, "device="))), "device=cuda", "trial.fresh=true")
     verb = ("run", "--fit-only", *words, "--", *call.command) if call.command else ("fit", *words)
     argv = process.python_module("launcher", *verb)
     python = process.interpreter_of(call.command[0]) if call.command else sys.executable
     with played(Cards(model=model, computed="small"), python=python) as environment, tempfile.TemporaryDirectory() as place:
         launched = Path(place, "launched")
-        env = {**environment, paths.LAUNCHED: str(launched)}
+        env = {**environment, paths.LAUNCHED: str(launched), "CUDA_VISIBLE_DEVICES": "0"}  # not what the real cards are chosen by
         child = process.start(argv, env=env, stdout=Path(place, "out"), stderr=Path(place, "err"), show=call.terminal.streams())
         with process.forward_signals(child):
             ending = process.wait(child)

@@ -33,6 +33,10 @@ def run(call: Call) -> Iterable[Task]:
 
     if DETACH in call.flags:
         return [partial(detached, call)]
+    if FIT_ONLY in call.flags and call.is_played:
+        from launcher.cli import played
+
+        return [partial(played.fit, call)]
 
     understood, words = understand(call), _overrides(call)
     if ALLOW_BATCH in call.flags:

@@ -25,7 +25,11 @@ def train(call: Call) -> Iterator[Task]:
 
 
 def fit(call: Call) -> Iterator[Task]:
-    return _launches(call, fit_draft)
+    if not call.is_played:
+        return _launches(call, fit_draft)
+    from launcher.cli import played
+
+    return iter([partial(played.fit, call)])
 
 
 def _launches(call: Call, body: Callable[[Draft, Terminal], Answer]) -> Iterator[Task]:

@@ -52,6 +52,24 @@ def test_a_script_is_planned_for_cards_that_are_not_here(tmp_path: Path) -> None
     assert [file for file in state.rglob("*") if file.is_file() and b"(pretended)" in file.read_bytes()] == [], "it leads no real launch"
 
 
+@pytest.mark.slow
+@needs_a_pretended_card
+def test_a_fit_is_played_though_cards_are_here_and_what_they_are_chosen_by_does_not_count(tmp_path: Path) -> None:
+    """A recipe as any: its search is played. The person's own cards, which another training may hold, aren't asked."""
+    words = ("fit", "--json", "device=pretended", "gpu=t4", "recipe=yolo_demo", "trainer.args.epochs=1")
+    done = autofit(*words, cwd=tmp_path, CUDA_VISIBLE_DEVICES="3", XDG_STATE_HOME=str(tmp_path / "state"))
+    said = answer(done)
+    assert done.returncode == 0, done.stderr[-3000:]
+    (card,) = said["cards"]
+    assert card["status"] == "done" and card["rung"] is not None
+    assert "(played, not proven)" in done.stderr and "played" in said["evidence"]
+
+
+def test_a_fit_that_is_to_be_played_names_its_card(tmp_path: Path) -> None:
+    done = autofit("fit", "device=pretended", "recipe=yolo_demo", cwd=tmp_path)
+    assert done.returncode == 1 and "gpu: no card is named" in done.stderr
+
+
 CARD: dict[str, Any] = {
     "gpu": "t4", "title": "Tesla T4", "usable_bytes": 15 * GIB, "cap_bytes": 13 * GIB, "rung_index": 2, "rung": {"micro_batch": 8},
     "given_up": {}, "trials": [{"rung_index": 0, "peak_bytes": 13 * GIB}, {"rung_index": 2, "peak_bytes": 9 * GIB}], "run_dir": "runs/x",
@@ -60,7 +78,7 @@ CARD: dict[str, Any] = {
 
 def test_a_line_says_the_rung_and_what_it_was_seen_to_need() -> None:
     words = _searched(CARD).plain
-    assert "rung 2: micro_batch 8; 9.0 GiB of 13.0 GiB" in words and "given up" not in words
+    assert "rung 2 (played, not proven): micro_batch 8; 9.0 GiB of 13.0 GiB" in words and "given up" not in words
     less = {"micro_batch": {"asked": 16, "used": 8}, "image_size": {"asked": 640, "used": 512}}
     assert "given up: image_size 512 instead of 640" in _searched({**CARD, "given_up": less}).plain
 
