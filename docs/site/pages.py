@@ -45,12 +45,8 @@ def keys() -> str:
 
 def _definitions(fields: list[tuple[str, FieldInfo]]) -> Iterator[str]:
     for key, field in fields:
-        default = manual.default(field)
-        yield from (
-            f"**`{key}`**{f' = `{default}`' if default else ''}",
-            f": {' '.join((field.description or '').replace('``', '`').split())}",
-            "",
-        )
+        meaning = " ".join((field.description or "").replace("``", "`").split())
+        yield from (f"**`{key}{manual.default(field)}`**", f": {meaning}", "")
 
 
 def _wheels() -> Iterator[str]:
