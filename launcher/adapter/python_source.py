@@ -48,11 +48,13 @@ def parsed(path: Path) -> tuple[str, ast.Module | None]:
 
 
 def fault(path: Path) -> str:
-    """Where a file is no Python of this interpreter's version; empty where it is, or can't be read."""
+    """Where a file, or a notebook's code, is no Python of this interpreter's version; empty where it is, or can't be read."""
     try:
-        ast.parse(path.read_text(encoding=ENCODING, errors="replace"))
+        text = path.read_text(encoding=ENCODING, errors="replace")
+        ast.parse(notebooks.source(text) if path.suffix == notebooks.SUFFIX else text)
     except SyntaxError as error:
-        return f"line {error.lineno}: {error.msg}"
+        at = notebooks.cell(text, error.lineno or 1) if path.suffix == notebooks.SUFFIX else f"line {error.lineno}"
+        return f"{at}: {error.msg}"
     except (OSError, ValueError, RecursionError):
         return ""
     return ""

@@ -56,8 +56,10 @@ def in_source(words: Sequence[str], script: Path, value: str) -> Source:
     alone = loader is not None and (place is not None or trainer is not None or not source_values.accumulates(files_of(script)))
     if loader is None or not alone:
         return _with_trainer(_of_look(words, script), trainer) if _may_be_looked_at(words, script) else Source({}, {})
-    if loader.place and script.suffix == notebooks.SUFFIX:
-        return Source({}, {})  # the file of a cell has another name in each run
+    if loader.place and script.suffix == notebooks.SUFFIX:  # the file of a cell has another name in each run
+        made = f"the batch is {loader.batch} (DataLoader, {written(loader.at, loader.line)}), of a loader that doesn't shuffle"
+        cure = f"make a script of it (jupyter nbconvert --to script {script.name}), or let it shuffle"
+        return Source({}, {}, unknown=f"{made}, and in a notebook only one that does is turned: {cure}")
     spelling = f"{LOADER}:{loader.place}" if loader.place else OUTSIDE
     source = f"{_said_by([place] if place is not None else [])}DataLoader, {written(loader.at, loader.line)}"
     belief = Belief(wheel="micro_batch", value=loader.batch, spelling=spelling, source=source)

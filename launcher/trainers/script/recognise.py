@@ -176,7 +176,7 @@ def _no_batch(words: Sequence[str], begin: int, held: Mapping[str, Any], script:
         )
     if script is not None and (given := source_facts.batch_of_a_call(script)):
         return given
-    if script is not None and script.suffix == ".py" and (wrong := fault(script)):
+    if script is not None and (wrong := fault(script)):
         return f"{script} can't be read as Python ({wrong}), so that no batch size was looked for in it"
     looked = "".join([", its config" if held else "", f" or {script}" if script is not None else ""])
     return (

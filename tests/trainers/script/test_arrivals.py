@@ -192,3 +192,11 @@ def test_a_loader_is_found_by_the_text_of_its_line_when_the_script_was_edited() 
     assert (
         "isn't there once any more: the script was edited" in now(source.replace("batch_size=size)", "batch_size=size, num_workers=1)"))[1]
     )
+
+
+def test_a_notebooks_loader_that_does_not_shuffle_is_told_with_what_would_work() -> None:
+    cell = {"cell_type": "code", "source": ["import torch\n", "train_loader = torch.utils.data.DataLoader(data, batch_size=16)"]}
+    Path("n.ipynb").write_text(json.dumps({"cells": [cell], "nbformat": 4}))
+    found = recognise.understand(["papermill", "n.ipynb", "out.ipynb"])
+    (doubt,) = found.doubts
+    assert "the batch is 16 (DataLoader, n.ipynb cell 1 line 2)" in doubt.text and "jupyter nbconvert --to script n.ipynb" in doubt.text
