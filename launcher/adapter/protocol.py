@@ -209,6 +209,13 @@ class Resumes:
         """What the person has changed of their own training since then (seconds since 1970), in sentences for them."""
         return ()
 
+    def asks_otherwise(self, *, since: float, read: Mapping[str, Value]) -> Sequence[Fault]:
+        """What the person has changed since then so that another training is asked for than the one that was launched.
+
+        ``read``: what the launch read of settings that then ran otherwise.
+        """
+        return ()
+
     def workers(self) -> int | None:
         """Data loader workers as asked; None if unknown, or if ``with_workers`` can't change them."""
         return None

@@ -15,7 +15,7 @@ from launcher.engine import reuse
 from launcher.engine.events import CardTaken, StepsCounted
 from launcher.engine.state import Fit, Status
 from launcher.engine.trials import make_trial
-from launcher.errors import AutofitError, Interrupted
+from launcher.errors import AutofitError, BadInput, Interrupted
 from launcher.history.runs import BEGINNING, CHECKPOINT, NOTHING
 from launcher.ladder import course
 from launcher.ladder.course import with_steps
@@ -150,9 +150,23 @@ def _move(result: Fit) -> Move:
     last = replace(result.attempts[-1], left=tuple(left), goes_on_from=goes_on_from)
     result.attempts[-1] = last
     move = decide(replace(history(result), spoiled=spoiled))
+    resumed = len(result.attempts) == result.forgiven  # which has just looked
+    if not isinstance(move, Stop) and not resumed and (why := _another_training(result)):
+        move = Stop(why=why, checkpoint=(move.then if isinstance(move, Wait) else move).checkpoint)
     result.attempts[-1] = replace(last, then=move)
     result.write()
     return move
+
+
+def _another_training(result: Fit) -> str:
+    """Why what would run now isn't what was launched, if the person has edited it so; else nothing."""
+    read = result.misread.read if result.misread is not None else {}
+    with doing("looking whether the training was edited since"):
+        try:
+            faults = resuming(result.job.adapter).asks_otherwise(since=result.job.folder.launched, read=read)
+        except BadInput as unreadable:
+            faults = unreadable.faults
+    return "; ".join(f"{one.found}. {one.cure}" for one in faults)
 
 
 def history(result: Fit) -> History:

@@ -25,6 +25,7 @@ from launcher.paths import tell_launched
 from launcher.run import start
 from launcher.shared.activity import doing
 from launcher.trial.job import Job
+from launcher.trial.rung_zero import Misread
 
 
 def train(job: Job, *, show: tuple[Shows, Shows]) -> Fit:
@@ -56,13 +57,14 @@ def go_on(launch: Resumable, *listeners: Listener, show: tuple[Shows, Shows]) ->
 
 def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: ExitStack) -> Fit:
     """The launch as its folder has it; nothing is changed. Raises BadInput if it can't be resumed here and now."""
-    recipe = launch.draft.recipe
+    recipe, record = launch.draft.recipe, launch.record
     assert recipe is not None
     adapter = load_adapter(recipe.trainer.adapter)(recipe)
     ladder = build.ladder_of(adapter)
     made = launch.attempts(ladder)
+    read = record.misread.read if record.misread is not None else {}
     full = disk_faults(Path(recipe.run.root)) + [fault for fault in adapter.check() if fault.key not in OWN_FOLDER]
-    if full:
+    if full or (full := [*resuming(adapter).asks_otherwise(since=launch.folder.launched, read=read)]):
         raise BadInput(launch.draft.provenance.placed(full))
     with doing("waiting for the processes of the run to end"):
         left = process.wait_for_leftovers(launch.folder.path)
@@ -73,7 +75,8 @@ def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: 
     budget = budget_in_turn(recipe, waited=turn.waited)
     job = Job(adapter=adapter, ladder=ladder, budget=budget, folder=launch.folder, turn=turn, listeners=[*listeners])
     result = Fit(job=job, trials=launch.trials(ladder), attempts=made, forgiven=len(made), fit_only=launch.fit_only)
-    record = launch.record
+    if record.misread is not None and record.misread.believed:
+        result.misread = Misread(read=read, ran=record.misread.ran, rung_index=record.misread.rung_index, believed=True)
     result.digest, chosen = record.kept.digest, record.chosen_rung_index
     result.same = SameTraining.from_record(record.same_training.written()) if record.same_training is not None else None
     result.sames = {
@@ -87,7 +90,7 @@ def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: 
 
 def _edited(job: Job) -> tuple[str, ...]:
     """What the person has changed of their training since the launch wrote its recipe down."""
-    return tuple(resuming(job.adapter).edited(since=(job.folder.path / "recipe.yaml").stat().st_mtime))
+    return tuple(resuming(job.adapter).edited(since=job.folder.launched))
 
 
 OWN_FOLDER = ("trainer.args.save_dir", "trainer.args.output_dir")

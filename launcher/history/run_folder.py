@@ -73,6 +73,11 @@ class RunFolder:
         return self.path / "recipe.yaml"
 
     @property
+    def launched(self) -> float:
+        """When its recipe was written, in seconds since 1970."""
+        return self.recipe.stat().st_mtime
+
+    @property
     def events(self) -> Path:
         return self.path / "events.jsonl"
 

@@ -21,7 +21,6 @@ from launcher.adapter.inputs import Inputs
 from launcher.adapter.log_line import LogLine
 from launcher.adapter.progress import Progress
 from launcher.adapter.protocol import Adapter, OwnWords, Proves, Resumes, Weights
-from launcher.adapter.python_source import files_of
 from launcher.adapter.recognised import Understood
 from launcher.adapter.tracing import Traceable, Tracing, Untraceable
 from launcher.config import recipe_files
@@ -37,6 +36,7 @@ from launcher.trainers.script import (
     batches,
     checks,
     configs,
+    edited,
     edits,
     lines,
     metrics,
@@ -527,11 +527,12 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
         return self.args.resume is None and self.args.spelled.get("micro_batch", "").startswith(CALL)
 
     def edited(self, *, since: float) -> Sequence[str]:
-        script = recognise.script_of(self.args.command)[0]
-        files = [*(files_of(script) if script is not None else ()), *map(Path, self.args.config)]
-        newer = [str(path) for path in files if path.is_file() and path.stat().st_mtime > since]
+        newer = edited.files(self.args, since)
         said = [f"edited since the launch: {', '.join(newer)}. What runs is that, at the launch's rung"] if newer else []
         return [*said, *self._moved()]
+
+    def asks_otherwise(self, *, since: float, read: Mapping[str, Value]) -> Sequence[Fault]:
+        return edited.asks_otherwise(self.args, read) if edited.files(self.args, since) else ()
 
     def _moved(self) -> Sequence[str]:
         """Where lines of the source stand now that the recipe knows by their text."""

@@ -26,7 +26,7 @@ from launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRul
 from launcher.engine import attempts, resumption, state, train
 from launcher.engine import fit as engine_fit
 from launcher.engine.state import Fit, Status
-from launcher.errors import BadInput, Interrupted
+from launcher.errors import BadInput, Fault, Interrupted
 from launcher.history import runs
 from launcher.history.records import AttemptRecord
 from launcher.history.run_folder import RunFolder
@@ -111,6 +111,7 @@ class Few(StandIn, Resumes):
         "val_micro_batch": WheelSpec(type=int, help="samples", rule=WheelRule(values=(4, 2)), acts_in="validation"),
     }
     asked_workers: int | None = None
+    edited_so: tuple[Fault, ...] = ()
 
     def __init__(self, recipe: Recipe, faults: Sequence[str]) -> None:
         self.recipe, self.faults = recipe, list(faults)
@@ -142,6 +143,10 @@ class Few(StandIn, Resumes):
 
     def resume(self, rung: Rung, checkpoint: Checkpoint, budget: Budget, *, folder: Path, attempt: int) -> Command:
         return self.full_run(rung, budget, folder=folder, first=int(checkpoint.done))
+
+    def asks_otherwise(self, *, since: float, read: Mapping[str, Any]) -> Sequence[Fault]:
+        assert time.time() - 60 < since < time.time()
+        return self.edited_so
 
     def workers(self) -> int | None:
         return self.asked_workers
@@ -232,6 +237,18 @@ def test_every_failure_is_answered_and_all_of_it_is_written_down(tmp_path: Path)
         "run_started",
         "run_ended",
     ]
+
+
+def test_a_run_whose_training_was_edited_is_not_gone_on_with_as_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    edited = Fault(key="batch", found="the launch was made for batch 8, and it is 6 now", cure="Put it back.")
+    monkeypatch.setattr(Few, "edited_so", (edited,))
+    fit = run(tmp_path, "killed")
+    last = fit.attempts[0].record(0).written()["next"]
+    assert told(fit) == ["killed 8"] and last["why"] == f"{edited.found}. {edited.cure}" and last["checkpoint"]["done"] == 1
+    with pytest.raises(BadInput, match="it is 6 now"):
+        gone_on(fit.job, tmp_path, monkeypatch)
+    monkeypatch.setattr(Few, "edited_so", ())
+    assert told(gone_on(fit.job, tmp_path, monkeypatch)) == ["killed 8", "done 8"]
 
 
 def test_a_failure_in_validation_turns_the_validation_wheel(tmp_path: Path) -> None:
