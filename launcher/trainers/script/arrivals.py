@@ -55,7 +55,9 @@ def in_source(words: Sequence[str], script: Path, value: str) -> Source:
         return _of_value(place, kept)
     alone = loader is not None and (place is not None or trainer is not None or not source_values.accumulates(files_of(script)))
     if loader is None or not alone:
-        return _with_trainer(_of_look(words, script), trainer) if _may_be_looked_at(words, script) else Source({}, {})
+        found = _with_trainer(_of_look(words, script), trainer) if _may_be_looked_at(words, script) else Source({}, {})
+        both = source_values.of_one_call(script) if not found.beliefs and script.suffix != notebooks.SUFFIX else None
+        return _of_value(both[0], {"accumulation": both[1]}) if both is not None else found
     if loader.place and script.suffix == notebooks.SUFFIX:  # the file of a cell has another name in each run
         made = f"the batch is {loader.batch} (DataLoader, {written(loader.at, loader.line)}), of a loader that doesn't shuffle"
         cure = f"make a script of it (jupyter nbconvert --to script {script.name}), or let it shuffle"

@@ -100,18 +100,27 @@ def _loaders_of(tree: ast.Module, file: Path) -> Iterator[Loader]:
                 yield Loader(batch=batch, said=ast.unparse(size), at=file, line=node.lineno, shuffles=shuffles, trains=trains)
 
 
+_KERAS = re.compile(r"^\s*(?:import|from)\s+(?:tensorflow\.)?keras\b", re.MULTILINE)
+
+
 def batch_of_a_call(path: Path) -> str:
     """The batch that the source gives to a call, and why it isn't changed there; nothing where it gives none. Where the one loader that
     trains has it, ``loader_in_source`` finds it."""
     for file in files_of(path):
-        _, tree = parsed(file)
+        source, tree = parsed(file)
         for name, function, line, batch in _batches_of_calls(tree) if tree is not None else ():
             said = f"the batch is {batch} ({name} of {function}, {place(file, line)})"
             if function.rpartition(".")[2] == "DataLoader":
                 return f"{said}, and which loader trains isn't clear: let it shuffle, or name it (train_loader = DataLoader(...))"
+            if function.rpartition(".")[2] == "fit" and _KERAS.search(source):
+                return (
+                    f"{said}, and Keras' own optimizer makes its steps, which can't be held back until a whole batch is in: make it a word "
+                    "of the command (argparse's --batch-size) and accept a smaller batch (autofit run --allow-batch), or launch it without "
+                    "autofit"
+                )
             return (
-                f"{said}, and autofit changes it only in a DataLoader or in TrainingArguments: make it a word of the command (argparse's "
-                "--batch-size), or launch it without autofit"
+                f"{said}, and autofit changes it only in a DataLoader, in TrainingArguments, and in a call that is given its accumulation "
+                "beside it (grad_accum_steps=1): make it a word of the command (argparse's --batch-size), or launch it without autofit"
             )
     return ""
 

@@ -6,6 +6,7 @@ A spelling is the file and the name as ``native/bindings.py`` has it. Of a JSON,
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.adapter import notebooks, wheel_names
-from launcher.adapter.python_source import files_of, parsed
+from launcher.adapter.python_source import Constants, files_of, parsed
 from launcher.adapter.python_source import place as written
 from launcher.adapter.recognised import Belief
 from launcher.errors import PLACE, BadInput, Fault, did_you_mean
@@ -151,6 +152,28 @@ def bound(file: Path, name: str, value: int) -> Place | None:
     """The one value of this name in a source."""
     found = [one for one in of_file(file) if one.name == name and one.value == value]
     return found[0] if len(found) == 1 else None
+
+
+def of_one_call(script: Path) -> tuple[Place, Place] | None:
+    """The batch and the accumulation that the source gives to one call of a library's: ``model.train(batch_size=4, grad_accum_steps=4)``.
+    None where it gives them to none, or to several."""
+    trees = [(file, tree) for file in files_of(script) if (tree := parsed(file)[1]) is not None]
+    found = [both for file, tree in trees for both in _given_together(file, tree)]
+    return found[0] if len(found) == 1 else None
+
+
+def _given_together(file: Path, tree: ast.Module) -> Iterator[tuple[Place, Place]]:
+    known = Constants(tree)
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        given: dict[str, Place] = {}
+        for keyword in call.keywords:
+            wheel, value = wheel_names.meaning(keyword.arg or ""), known.value(keyword.value)
+            own = isinstance(keyword.value, ast.Constant)
+            name = f"{ast.unparse(call.func)}({keyword.arg})" if own else ast.unparse(keyword.value)
+            if wheel in ("micro_batch", "accumulation") and _stands(wheel, value) and (place := bound(file, name, value)) is not None:
+                given[wheel] = place
+        if len(given) == 2:
+            yield given["micro_batch"], given["accumulation"]
 
 
 def accumulates(files: Iterable[Path]) -> bool:

@@ -200,3 +200,39 @@ def test_a_notebooks_loader_that_does_not_shuffle_is_told_with_what_would_work()
     found = recognise.understand(["papermill", "n.ipynb", "out.ipynb"])
     (doubt,) = found.doubts
     assert "the batch is 16 (DataLoader, n.ipynb cell 1 line 2)" in doubt.text and "jupyter nbconvert --to script n.ipynb" in doubt.text
+
+
+CALL = "from rfdetr import RFDETRNano\nmodel = RFDETRNano()\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "spelled"),
+    [
+        (
+            f"{CALL}model.train(dataset_dir='d', batch_size=4, grad_accum_steps=2)\n",
+            {"micro_batch": "value:train.py:model.train(batch_size)", "accumulation": "value:train.py:model.train(grad_accum_steps)"},
+        ),
+        (
+            f"C = {{'batch': 4, 'times': 2}}\n{CALL}model.train('d', batch_size=C['batch'], grad_accum_steps=C['times'])\n",
+            {"micro_batch": "value:train.py:C['batch']", "accumulation": "value:train.py:C['times']"},
+        ),
+        (f"{CALL}model.train('d', batch_size=4)\n", {}),
+        (f"{CALL}model.train('d', batch_size=4, grad_accum_steps=2)\nmodel.train('d', batch_size=8, grad_accum_steps=1)\n", {}),
+    ],
+)
+def test_a_librarys_call_that_is_given_its_accumulation_too_is_set_as_its_values_are_bound(source: str, spelled: dict[str, str]) -> None:
+    Path("train.py").write_text(source)
+    found = recognise.understand([sys.executable, "train.py"])
+    assert {one.wheel: one.spelling for one in found.beliefs} == spelled
+    if spelled:
+        assert (found.ask["micro_batch"], found.ask["accumulation"]) == (4, 2)
+        adapter = ScriptAdapter(recipe_of(found))
+        lower = next(one for one in build.ladder_of(adapter).rungs if one.micro_batch == 2)
+        added = [line for line in adapter.edit(lower).splitlines() if line.startswith("+") and not line.startswith("+++")]
+        assert lower.accumulation == 4 and len(added) == 1 and "2" in added[0] and "4" in added[0]
+
+
+def test_the_batch_of_keras_fit_is_refused_by_what_its_optimizer_is() -> None:
+    Path("train.py").write_text("import keras\nmodel = keras.Sequential()\nmodel.fit(x, y, batch_size=64)\n")
+    (doubt,) = recognise.understand([sys.executable, "train.py"]).doubts
+    assert "the batch is 64 (batch_size of model.fit, train.py line 3)" in doubt.text and "--allow-batch" in doubt.text
