@@ -163,7 +163,7 @@ def _another_training(result: Fit) -> str:
     read = result.misread.read if result.misread is not None else {}
     with doing("looking whether the training was edited since"):
         try:
-            faults = resuming(result.job.adapter).asks_otherwise(since=result.job.folder.launched, read=read)
+            faults = resuming(result.job.adapter).asks_otherwise(since=result.job.folder.launched(), read=read)
         except BadInput as unreadable:
             faults = unreadable.faults
     return "; ".join(f"{one.found}. {one.cure}" for one in faults)

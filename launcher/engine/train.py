@@ -64,7 +64,7 @@ def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: 
     made = launch.attempts(ladder)
     read = record.misread.read if record.misread is not None else {}
     full = disk_faults(Path(recipe.run.root)) + [fault for fault in adapter.check() if fault.key not in OWN_FOLDER]
-    if full or (full := [*resuming(adapter).asks_otherwise(since=launch.folder.launched, read=read)]):
+    if full or (full := [*resuming(adapter).asks_otherwise(since=launch.folder.launched(), read=read)]):
         raise BadInput(launch.draft.provenance.placed(full))
     with doing("waiting for the processes of the run to end"):
         left = process.wait_for_leftovers(launch.folder.path)
@@ -90,7 +90,7 @@ def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: 
 
 def _edited(job: Job) -> tuple[str, ...]:
     """What the person has changed of their training since the launch wrote its recipe down."""
-    return tuple(resuming(job.adapter).edited(since=job.folder.launched))
+    return tuple(resuming(job.adapter).edited(since=job.folder.launched()))
 
 
 OWN_FOLDER = ("trainer.args.save_dir", "trainer.args.output_dir")

@@ -72,7 +72,6 @@ class RunFolder:
     def recipe(self) -> Path:
         return self.path / "recipe.yaml"
 
-    @property
     def launched(self) -> float:
         """When its recipe was written, in seconds since 1970."""
         return self.recipe.stat().st_mtime

@@ -9,34 +9,13 @@ from pathlib import Path
 import pytest
 
 from launcher.adapter.recognised import Understood
-from launcher.config.schema import Recipe
 from launcher.errors import BadInput
 from launcher.ladder import build
 from launcher.trainers.script import recognise
 from launcher.trainers.script.adapter import ScriptAdapter
+from tests.helpers.loader_scripts import HEAD, recipe_of
 
-HEAD = """import json, os, sys
-import torch
-from torch.utils.data import DataLoader, TensorDataset
-
-def train(loader, accumulation=1):
-    model = torch.nn.Linear(4, 2)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for number, (x,) in enumerate(loader):
-        model(x).sum().backward()
-        if (number + 1) % accumulation == 0:
-            optimizer.step()
-    open("ended.txt", "w").write("it trained")
-
-data = TensorDataset(torch.rand(64, 4))
-"""
 AT = HEAD.count("\n") + 1
-
-
-def recipe_of(found: Understood) -> Recipe:
-    trainer = {"adapter": "script", "args": dict(found.args)}
-    said = {"name": "mine", "ask": dict(found.ask), "trainer": trainer, "ladder": {"order": ["micro_batch"]}}
-    return Recipe.model_validate_json(json.dumps(said))
 
 
 def understood(source: str, *, value: str = "") -> Understood:

@@ -11,7 +11,7 @@ import pytest
 
 from launcher.trainers.script import recognise
 from launcher.trainers.script.adapter import ScriptAdapter
-from tests.trainers.script.test_arrivals import HEAD, recipe_of
+from tests.helpers.loader_scripts import HEAD, recipe_of
 
 IN_A_CLASS = HEAD + "class Config:\n    batch = 16\n\ndef made(config): return DataLoader(data, config.batch)\ntrain(made(Config()))\n"
 ACCUMULATES = HEAD + "C = {'batch': 16, 'accumulation': 2}\ntrain(DataLoader(data, C['batch'], shuffle=True), C['accumulation'])\n"
