@@ -23,13 +23,13 @@ class Command:
     """Variables set on top of the launcher's own environment."""
     files: Mapping[Path, str] = field(default_factory=dict)
     """Files to write first: path -> text."""
-    ranks: int = 1
-    """Processes that train together, each on a device of its own."""
+    ranks: int | None = None
+    """Processes that train together, each on a device of its own; None: as many as the launch has devices."""
 
     @property
     def words(self) -> tuple[str, ...]:
         """What is started: ``argv``, or torchrun with it."""
-        return torchrun.launched(self.argv, devices=self.ranks)
+        return torchrun.launched(self.argv, devices=self.ranks or 1)
 
     def shell(self) -> str:
         """The command as a person would type it."""

@@ -45,7 +45,7 @@ def command_of_attempt(job: Job, move: GoOn, *, attempt: int) -> Command:
     command = native_command(job, move.rung)
     if move.checkpoint is not None:
         resumed = adapter.resume(move.rung, move.checkpoint, job.budget, folder=folder.path, attempt=attempt)
-        command = replace(resumed, env={**command.env, **resumed.env}, ranks=command.ranks)
+        command = replace(resumed, env={**command.env, **resumed.env}, ranks=resumed.ranks or command.ranks)
     if move.workers is not None:
         command = adapter.with_workers(command, move.workers)
     for path, text in command.files.items():

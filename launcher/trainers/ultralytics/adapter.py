@@ -447,11 +447,13 @@ class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
         weights = self._save_dir(folder) / "weights"
         if self.script is None:
             args = {"save_dir": str(weights.parent), **args}
+        if checkpoint.finished and rung.world_size > 1:  # one process does it, with a batch that each had
+            args |= {"batch": rung.micro_batch, "device": "0"}
         command = self._exactly(self._options(rung), args, folder=folder)
         if checkpoint.finished and self.script is not None:
-            return by_script.going_on(command, resuming.best(weights), trained=True)
+            return replace(by_script.going_on(command, resuming.best(weights), trained=True), ranks=1)
         if checkpoint.finished:
-            return resuming.finishing(self._task(), weights, command)
+            return replace(resuming.finishing(self._task(), weights, command), ranks=1)
         copy = resuming.copied(checkpoint, folder / "native" / f"attempt-{attempt}.pt", args)
         return by_script.going_on(command, copy) if self.script is not None else resuming.going_on(command, copy)
 

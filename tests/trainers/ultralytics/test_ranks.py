@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("ultralytics")
 
+from launcher.adapter.commands import Checkpoint
 from launcher.errors import BadInput
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
@@ -75,6 +76,14 @@ def test_the_batch_that_ultralytics_is_told_is_that_of_all_cards(tmp_path: Path)
     command = adapter.full_run(lower, _two_cards(), folder=tmp_path / "run")
     assert {"--asked-batch", "32", "batch=16"} <= set(command.argv)
     assert any(path.name == "yolo_ranks.py" for path in command.files)
+
+
+def test_what_is_left_after_the_last_epoch_is_done_by_one_process(tmp_path: Path) -> None:
+    data = write_yolo_dataset(tmp_path / "data")
+    adapter = UltralyticsAdapter(yolo_recipe.make(data, ask={"micro_batch": 16}, device={"kind": "cuda", "cards": (0, 1)}))
+    done = Checkpoint(path=tmp_path / "last.pt", done=2, unit="epochs", finished=True)
+    command = adapter.resume(ladder_of(adapter).asked, done, _two_cards(), folder=tmp_path, attempt=2)
+    assert command.ranks == 1 and {"yolo", "val", "batch=16", "device=0"} <= set(command.argv)
 
 
 def _two_cards() -> devices.Budget:
