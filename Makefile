@@ -8,7 +8,7 @@ SIDE_BY_SIDE := $(if $(filter 1,$(AT_ONCE)),,-n $(AT_ONCE) --dist loadfile --no-
 EXTRAS := ultralytics,transformers,sentence-transformers,lora,demo,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install test test-slow check schema docs demo demo-separator demo-whisper gpu-check survival faults fit same-training peers versions third-party clean
+.PHONY: help install test test-slow check schema docs demo demo-separator demo-whisper demo-ranks gpu-check survival faults fit same-training peers versions third-party clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | column -t -s '|'
@@ -48,6 +48,9 @@ demo-separator: install   ## a person's own script, unchanged: music source sepa
 
 demo-whisper: install   ## a tiny Whisper learns spoken numbers, no GPU needed: trials, training, evaluation with generation
 	$(BIN)/autofit train recipe=whisper_demo
+
+demo-ranks: install   ## two processes train together on this CPU (torchrun, gloo), what is asked runs out in one of them, and a lower rung fits both
+	$(BIN)/autofit train recipe=llm_sft_demo device.cards=2
 
 gpu-check:      ## the evidence that needs a card, into docs/gpu.md; CASE=A..E or tests, MINUTES=9, PRETENDED=h100_80gb plays a card. Installs nothing
 	$(if $(PRETENDED),$(GPU_PYTHON) -m launcher.pretended gpu=$(PRETENDED) computed=small -- )$(GPU_PYTHON) -m $(if $(filter tests,$(CASE)),pytest -m gpu -rs tests/gpu,benchmarks.gpu_check $(CASE) $(if $(MINUTES),--minutes $(MINUTES)))
