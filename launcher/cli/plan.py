@@ -12,7 +12,7 @@ from launcher.cli.run import understand
 from launcher.cli.terminal import Terminal
 from launcher.cli.train import each_of
 from launcher.config import compose
-from launcher.errors import BadInput, ExitCode, Fault
+from launcher.errors import BadInput, ExitCode
 from launcher.shared.activity import doing
 
 if TYPE_CHECKING:
@@ -45,18 +45,13 @@ def _drafted(call: Call) -> Mapping[str, str] | None:
 
 
 def _plan(draft: Draft, terminal: Terminal, *, gpus: list[str], call: Call) -> Answer:
+    from launcher.cli import played
     from launcher.forecast.plan import planned
 
-    if _takes_any_command(draft):
-        if not gpus or not _no_card_here(draft):
-            return _extrapolated(draft, gpus, terminal)
-        from launcher.cli import played
-
-        return played.plan(call, gpus)
     if not gpus:
-        from launcher.cli.played import no_card
-
-        raise BadInput([no_card()])
+        raise BadInput([played.no_card()])
+    if _takes_any_command(draft):
+        return played.plan(call, gpus)
     with doing("tracing the trainer's own model, without its memory"):
         made = planned(draft, gpus)
     terminal.plan(made)
@@ -69,41 +64,3 @@ def _takes_any_command(draft: Draft) -> bool:
     with suppress(BadInput):  # told with all other faults
         return draft.recipe is not None and load_adapter(draft.recipe.trainer.adapter).general
     return False
-
-
-def _no_card_here(draft: Draft) -> bool:
-    from launcher.machine import devices
-
-    assert draft.recipe is not None
-    return devices.identity(draft.recipe.device.kind, index=draft.recipe.device.index) == "cpu"
-
-
-def _extrapolated(draft: Draft, gpus: list[str], terminal: Terminal) -> Answer:
-    """A training that can't be traced, by two small real trials on the device that is here."""
-    from launcher.engine import state
-    from launcher.engine.fit import try_some
-    from launcher.forecast import gpu_catalogue, script_plan
-    from launcher.forecast.plan import for_cards
-    from launcher.ladder import search
-    from launcher.trial.trial import as_tried
-
-    assert draft.recipe is not None
-    chosen = gpu_catalogue.named(gpus)
-    job, trials = try_some(draft, terminal.display().hear, script_plan.to_try)
-    seen, last = search.seen_in([as_tried(one, job) for one in trials]), trials[-1].verdict
-    made = None
-    if sum(one.verdict.fits for one in trials) == script_plan.POINTS:
-        made = script_plan.planned(for_cards(draft), job.ladder, seen, job.budget, chosen)
-        terminal.plan(made)
-    status = state.Status.DONE if last.fits else state.status_of(last.kind)
-    record = {"status": status, "trials": [one.as_record() for one in trials], "run_dir": str(job.folder.path)}
-    record = {**(made.record() if made is not None else {}), **record}
-    job.folder.replace_json(job.folder.record, record)
-    if made is None and last.fits:
-        raise BadInput([_no_line(trials[-1].rung.micro_batch)])
-    return Answer(status=state.exit_code_of(status), record=record)
-
-
-def _no_line(micro_batch: int) -> Fault:
-    found = f"micro-batch {micro_batch} is the only one that could be tried and fits, and one point is no line"
-    return Fault(key="ladder.wheels.micro_batch", found=found, cure="`autofit fit` finds the rung by real trials.")

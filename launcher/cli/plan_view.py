@@ -11,7 +11,7 @@ from rich.text import Text
 from launcher.cli import prose, tables
 from launcher.cli.rungs_view import setting, words
 from launcher.cli.tables import Column
-from launcher.forecast.plan import CardPlan, OnCard, Word
+from launcher.forecast.plan import TRACED, CardPlan, OnCard, Word
 from launcher.forecast.prediction import Forecast, worst
 from launcher.ladder.rungs import MICRO_BATCH, Rung
 from launcher.shared.sizes import GIB, format_size
@@ -29,7 +29,7 @@ def show(plan: CardPlan, console: Console) -> None:
         prose.say(
             console, f"{len(plan.ladder.rungs) - len(shown)} of {len(plan.ladder.rungs)} rungs are not shown; --json has all", style="dim"
         )
-    what = "GiB of the allocator, likeliest (least to most), the context beside it" if plan.versions else "GiB, likeliest (least to most)"
+    what = "GiB of the allocator, likeliest (least to most), the context beside it"
     signs = ", ".join(f"{sign} {word}" for word, sign in SIGNS.items() if word is not Word.UNKNOWN)
     prose.say(console, f"{what}: {signs}", style="dim")
     for on in plan.cards:
@@ -61,11 +61,11 @@ def _searched(card: Mapping[str, Any]) -> Text:
 
 
 def _small_print(plan: CardPlan, console: Console) -> None:
-    made_with = "made with " + ", ".join(f"{name} {version}" for name, version in plan.versions.items()) + "; " if plan.versions else ""
+    made_with = ", ".join(f"{name} {version}" for name, version in plan.versions.items())
     for head, sentences in (("assumed", plan.assumed), ("left out", plan.left_out)):
         if sentences:
             prose.say(console, f"{head}: {'; '.join(sentences)}", style="dim", hang=2)
-    prose.say(console, f"{made_with}{plan.evidence}", style="dim", hang=2)
+    prose.say(console, f"made with {made_with}; {TRACED}", style="dim", hang=2)
 
 
 def _shown(plan: CardPlan) -> list[Rung]:

@@ -40,7 +40,7 @@ def gpus_of(words: Sequence[str]) -> list[str]:
 
 def no_card() -> Fault:
     known = gpu_catalogue.known()
-    cure = f"Name one or several: gpu={','.join(known[:2])}. There is: {', '.join(known)}."
+    cure = f"Name one or several: gpu={','.join(known[:2])}. There is: {', '.join(known)}. What is here, `autofit fit` really tries."
     return Fault(key="gpu", where=COMMAND_LINE, found="no card is named", cure=cure)
 
 

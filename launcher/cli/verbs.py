@@ -66,8 +66,7 @@ VERBS: tuple[Verb, ...] = (
         help="which rung is predicted to fit which card",
         takes=Takes.EITHER,
         run=plan.plan,
-        more="No card and no data are needed. A command's search is played on a pretended card; without gpu=, or with a card here, two "
-        "small real trials are made.",
+        more="No card and no data are needed. A command's search is played on a pretended card.",
         examples=("autofit plan recipe=yolov8x_a100 gpu=a100_80gb,rtx_4090", "autofit plan gpu=t4 -- python train.py --batch-size 64"),
     ),
     Verb(

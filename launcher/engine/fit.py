@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,14 +21,13 @@ from launcher.errors import PLACE, BadInput, Fault
 from launcher.history import owner
 from launcher.history.events import Listener
 from launcher.ladder import build, search
-from launcher.ladder.rungs import Ladder, Rung
 from launcher.ladder.same_training import SameTraining
 from launcher.run import start
 from launcher.shared.activity import doing
 from launcher.trial import proof, rung_zero
 from launcher.trial.job import Job
 from launcher.trial.rung_zero import Misread
-from launcher.trial.trial import Trial, as_tried
+from launcher.trial.trial import Trial
 
 
 def fit(job: Job) -> Fit:
@@ -159,21 +158,14 @@ def try_one(draft: Draft, screen: Listener) -> tuple[Trial, dict[str, Any]]:
         found = "no rung is named" if wanted is None else f"there is no rung {wanted}"
         cure = f"Give one from 0 to {last}; `autofit ladder` numbers them."
         raise BadInput([Fault(key="rung", found=found, cure=cure, where="command line")])
-    job, (tried,) = try_some(draft, screen, lambda ladder, made: None if made else ladder.rungs[wanted])
+    job = prepare(draft, screen)
+    job.tell(Planned(job=job))
+    with job.turn, owner.owning(job.folder.path):
+        tried = make_trial(job, job.ladder.rungs[wanted], [])
+        if (wrong := misread_at_rung_0(job, tried)) is not None and (words := ability(job.adapter, OwnWords)) is not None:
+            raise BadInput([Fault(key="ask", found=rung_zero.words(wrong, words.place), cure=rung_zero.cure(wrong), where=PLACE)])
+    job.folder.forget_cache()
     job.tell(TrialReported(job=job, trial=tried))
     record = {"status": "done", **tried.as_record(), "run_dir": str(job.folder.path), "report": tried.report}
     job.folder.replace_json(job.folder.record, record)
     return tried, record
-
-
-def try_some(draft: Draft, screen: Listener, choose: Callable[[Ladder, Sequence[search.Tried]], Rung | None]) -> tuple[Job, list[Trial]]:
-    """Tries the rungs that ``choose`` returns, given the trials so far, until it returns None."""
-    job, made = prepare(draft, screen), list[Trial]()
-    job.tell(Planned(job=job))
-    with job.turn, owner.owning(job.folder.path):
-        while (rung := choose(job.ladder, [as_tried(one, job) for one in made])) is not None:
-            tried = make_trial(job, rung, made)
-            if (wrong := misread_at_rung_0(job, tried)) is not None and (words := ability(job.adapter, OwnWords)) is not None:
-                raise BadInput([Fault(key="ask", found=rung_zero.words(wrong, words.place), cure=rung_zero.cure(wrong), where=PLACE)])
-    job.folder.forget_cache()
-    return job, made

@@ -82,14 +82,12 @@ class CardPlan:
     versions: Mapping[str, str]
     assumed: tuple[str, ...]
     left_out: tuple[str, ...]
-    evidence: str = TRACED
-    """For people: what the plan is based on."""
 
     def record(self) -> dict[str, Any]:
         return {
             "status": "done",
             "recipe": self.name,
-            "evidence": self.evidence,
+            "evidence": TRACED,
             "effective_batch": self.ladder.effective_batch,
             "cards": [self._card(on) for on in self.cards],
             "rungs": [self._rung(rung) for rung in self.ladder.rungs],
@@ -139,18 +137,12 @@ def planned(draft: Draft, gpus: Sequence[str]) -> CardPlan:
     return _foreseen(adapter, ladder, chosen)
 
 
-def for_cards(draft: Draft) -> Recipe:
-    """The recipe as a card that is named may have it: ``device.memory`` counts where it was typed. A recipe's is that of another device."""
-    assert draft.recipe is not None
-    if draft.provenance.where("device.memory") == COMMAND_LINE:
-        return draft.recipe
-    return draft.recipe.model_copy(update={"device": draft.recipe.device.model_copy(update={"memory": None})})
-
-
 def _on_a_card(draft: Draft) -> Recipe:
-    """The recipe as it would run on a card, without data where it names none."""
-    recipe = for_cards(draft)
-    changed: dict[str, Any] = {"device": recipe.device.model_copy(update={"kind": "cuda"})}
+    """The recipe as it would run on a card, without data where it names none. A recipe's ``device.memory`` is another device's."""
+    recipe = draft.recipe
+    assert recipe is not None
+    typed = draft.provenance.where("device.memory") == COMMAND_LINE
+    changed: dict[str, Any] = {"device": recipe.device.model_copy(update={"kind": "cuda", **({} if typed else {"memory": None})})}
     if any(fault.key == "data" for fault in draft.faults):
         changed["data"] = None
     return recipe.model_copy(update=changed)

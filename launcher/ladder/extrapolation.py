@@ -121,11 +121,11 @@ def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 def _own(rungs: Sequence[Rung], seen: Sequence[Measured]) -> dict[int, float]:
     """From trials of the same model (all wheels but those that are an amount of work): the larger of the two sides."""
-    training, validation = on_one_side(rungs, seen, "training"), on_one_side(rungs, seen, "validation")
+    training, validation = _on_one_side(rungs, seen, "training"), _on_one_side(rungs, seen, "validation")
     return {index: max(need, validation.get(index, 0.0)) for index, need in training.items()}
 
 
-def on_one_side(rungs: Sequence[Rung], seen: Sequence[Measured], side: Side) -> dict[int, float]:
+def _on_one_side(rungs: Sequence[Rung], seen: Sequence[Measured], side: Side) -> dict[int, float]:
     """Rung index -> its need on one side, by trials of the same model there; rungs of which they tell nothing are left out."""
     points: dict[object, list[tuple[float, float, bool]]] = {}
     for one in seen:

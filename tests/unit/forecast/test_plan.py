@@ -197,15 +197,8 @@ def test_a_trace_of_nothing_has_no_phase_to_foresee() -> None:
     assert events.live(Trace(traced_at={}, events=(), versions={}).events) == {"start": 0}
 
 
-def test_of_a_script_with_one_micro_batch_there_is_no_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "train.py").write_text(
-        "import argparse, torch\nfrom torch.utils.data import DataLoader, TensorDataset\np = argparse.ArgumentParser()\n"
-        "p.add_argument('--batch-size', type=int)\nmodel = torch.nn.Linear(100, 10)\noptimizer = torch.optim.SGD(model.parameters(), 0.1)\n"
-        "for (x,) in DataLoader(TensorDataset(torch.randn(64, 100)), batch_size=p.parse_args().batch_size):\n"
-        "    optimizer.zero_grad(); model(x).mean().backward(); optimizer.step()\n"
-    )
-    status = main.run(["plan", "device=cpu", "device.memory=1GiB", "--json", "--", sys.executable, "train.py", "--batch-size", "1"])
+def test_a_script_without_a_card_that_is_named_is_told_to_name_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "train.py").write_text("import argparse\np = argparse.ArgumentParser()\np.add_argument('--batch-size', type=int)\n")
+    status = main.run(["plan", "--json", "--", sys.executable, "train.py", "--batch-size", "1"])
     (fault,) = json.loads(capsys.readouterr().out.splitlines()[-1])["faults"]
-    assert status == 1 and "one point is no line" in fault["found"]
-    (run,) = (tmp_path / "runs" / "autofit").iterdir()
-    assert json.loads((run / "record.json").read_text())["status"] == "done"
+    assert status == 1 and fault["key"] == "gpu" and "gpu=a100_40gb" in fault["cure"]
