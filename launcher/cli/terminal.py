@@ -255,11 +255,16 @@ class Terminal:
             print(json.dumps(plain(record)), flush=True)
 
     def _console(self, *, stderr: bool) -> Console:
-        """One for each stream: what is drawn in place is known to whatever else is printed there."""
+        """One for each stream: what is drawn in place is known to whatever else is printed there.
+
+        ``FORCE_COLOR``, which notebooks and some CI set, gives colours, and no lines that are drawn anew: only a terminal can do that.
+        """
         from rich.console import Console
 
         if stderr not in self._consoles:
-            self._consoles[stderr] = Console(stderr=stderr, highlight=False)
+            screen = (sys.stderr if stderr else sys.stdout).isatty()
+            colours: Any = "standard" if os.environ.get("FORCE_COLOR") and not screen else "auto"
+            self._consoles[stderr] = Console(stderr=stderr, highlight=False, force_terminal=screen, color_system=colours)
         return self._consoles[stderr]
 
     def _doing(self, activity: Activity | None) -> None:
