@@ -21,6 +21,11 @@ BEGUN_S = 30.0
 LOOK_S = 0.1
 
 
+def wants_detach(call: Call) -> bool:
+    """A launch that is handed to SLURM goes on without this terminal anyway."""
+    return DETACH in call.flags and "launch=slurm" not in call.words
+
+
 def detached(call: Call) -> Answer:
     """Starts the call and waits until it has a run folder, has ended, or takes too long."""
     from launcher import paths
@@ -37,7 +42,7 @@ def detached(call: Call) -> Answer:
         folder = _begun(child, launched)
     if folder is None and (returncode := child.returncode) is not None:
         call.terminal.say(log.read_text(encoding="utf-8", errors="replace").rstrip())
-        return Answer(status=_status(returncode), record={"status": "stopped", "log": str(log)})
+        return Answer(status=_status(returncode), record={"status": "stopped" if returncode else "done", "log": str(log)})
     name = str(folder) if folder is not None else "RUN"
     missing = (
         () if folder is not None else ("it is preparing, or waits for its turn; `autofit runs` lists it once its run folder is there",)

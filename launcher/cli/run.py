@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launcher.cli.call import Answer, Call, Task
-from launcher.cli.detach import DETACH, detached
+from launcher.cli.detach import detached, wants_detach
 from launcher.cli.train import each_of, fit_draft, train_draft
 from launcher.config import compose
 from launcher.errors import BadInput, ExitCode, Fault
@@ -31,7 +31,7 @@ def run(call: Call) -> Iterable[Task]:
     from launcher.adapter.recognised import free_batch
     from launcher.cli import recipe_draft, recognise, suggestions
 
-    if DETACH in call.flags:
+    if wants_detach(call):
         return [partial(detached, call)]
     if FIT_ONLY in call.flags and call.is_played:
         from launcher.cli import played

@@ -32,7 +32,9 @@ HERE = "launch.kind=here"
 SEEN_S = 3.0
 """SLURM says within this whether a job as it was asked for can never start."""
 LOOK_S = 0.2
-ONE_MACHINE = {"ultralytics": "Ultralytics trains on one machine.", "transformers": "autofit starts this trainer on one machine."}
+ONE_MACHINE = {"ultralytics": "Ultralytics trains on one machine", "transformers": "autofit starts this trainer on one machine"}
+ON_THE_FIRST = "this command runs on the first of them, unless it starts steps on the others (srun ...)"
+ONE_CARD = "a script that trains on cards has one card; on several machines it trains with device=cpu"
 
 
 def is_wanted(draft: Draft) -> bool:
@@ -75,14 +77,23 @@ def again(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool) -> 
 
 def _of_machines(recipe: Recipe) -> list[Fault]:
     """What a job of so many machines and cards can't do. Several machines are for a command that starts ranks on them itself."""
-    said, why = recipe.launch.slurm, ONE_MACHINE.get(recipe.trainer.adapter)
-    faults = []
-    if said.nodes > 1 and why is not None:
-        faults.append(Fault(key="launch.slurm.nodes", found=f"{said.nodes} machines are asked for. {why}", cure="launch.slurm.nodes=1."))
+    said, faults = recipe.launch.slurm, []
+    if said.nodes > 1 and (why := _why_not_several(recipe)):
+        found = f"{said.nodes} machines are asked for, and {why}"
+        faults.append(Fault(key="launch.slurm.nodes", found=found, cure="launch.slurm.nodes=1."))
     if recipe.device.cards == "all" and said.gpus is None and recipe.device.kind != "cpu":
         found = "device.cards=all doesn't say how many cards the job needs"
         faults.append(Fault(key="launch.slurm.gpus", found=found, cure="Say how many: launch.slurm.gpus=4."))
     return faults
+
+
+def _why_not_several(recipe: Recipe) -> str:
+    """Why a training doesn't run on several machines; empty where it does."""
+    words = recipe.trainer.args.get("command") or ()
+    starts_steps = any(Path(str(word)).name == "srun" for word in words)
+    if not starts_steps:
+        return ONE_MACHINE.get(recipe.trainer.adapter, ON_THE_FIRST)
+    return "" if recipe.device.kind == "cpu" else ONE_CARD
 
 
 def _gpus(recipe: Recipe) -> int | str | None:

@@ -6,7 +6,6 @@ again goes on with the run. What Hydra's launcher returns isn't believed; the fo
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import sys
@@ -39,16 +38,17 @@ def through(words: Sequence[str], drafts: Sequence[Draft], terminal: Terminal, *
     from launcher.machine import process
 
     folders = _entered(drafts, fit_only=fit_only)
-    terminal.say(f"handed to {words[0]}:", *(f"  {folder}" for folder in folders))
-    logging.getLogger("submitit").setLevel(logging.ERROR)  # it warns at each look where there is no accounting, which isn't needed
+    terminal.say(f"through {words[0]}:", *(f"  {folder}" for folder in folders))
     cloudpickle.register_pickle_by_value(sys.modules[process.__name__])
     commands = [process.python_module("launcher", "resume", str(folder), submit.HERE) for folder in folders]
+    os.environ.setdefault("SUBMITIT_LOG_LEVEL", "ERROR")  # it warns at each look where there is no accounting, which isn't needed
     place = folders[0].parent / f".hydra-{datetime.now():%Y%m%d-%H%M%S-%f}"
     try:
-        hydra_launcher.run(words, commands, task=process.in_a_sweep, place=str(place))
+        with terminal.apart():  # submitit says on standard output how it looks for its jobs
+            hydra_launcher.run(words, commands, task=process.in_a_sweep, place=str(place))
     except BadInput as refused:
         if not any((folder / "events.jsonl").exists() for folder in folders):
-            _removed(folders)
+            _removed([*folders, place])
             raise
         terminal.faults(refused.faults)  # a job of it was lost; what became of the others stands in their folders
     return _told(folders, terminal, place)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from launcher.cli import report, submit
 from launcher.cli.call import Answer, Call, Task
-from launcher.cli.detach import DETACH, detached
+from launcher.cli.detach import detached, wants_detach
 from launcher.cli.terminal import Terminal
 from launcher.config import compose
 from launcher.errors import ExitCode
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def train(call: Call) -> Iterator[Task]:
-    return iter([partial(detached, call)]) if DETACH in call.flags else _launches(call, train_draft)
+    return iter([partial(detached, call)]) if wants_detach(call) else _launches(call, train_draft)
 
 
 def fit(call: Call) -> Iterator[Task]:

@@ -47,7 +47,15 @@ def run(words: Sequence[str], commands: Sequence[Sequence[str]], *, task: Callab
     before = sys.argv
     sys.argv = ["autofit", "--multirun", f"hydra.sweep.dir={quoted(place)}", *_OURS, *words, f"+argv={lists}"]
     try:
-        with hydra_errors.told({}):
+        with hydra_errors.told({word: word for word in words}):
             hydra.main(config_path=None, config_name=None, version_base="1.3")(task)()
+    except Exception as error:  # each launcher has its own kinds
+        if isinstance(error, BadInput):
+            raise
+        said = "; ".join(dict.fromkeys(line.strip() for line in str(error).splitlines() if line.strip()))
+        fault = Fault(
+            key=CHOICE, found=f"it ended with {type(error).__name__}: {said}", cure="Correct hydra.launcher.*.", where=COMMAND_LINE
+        )
+        raise BadInput([fault]) from error
     finally:
         sys.argv = before

@@ -82,9 +82,10 @@ class Run:
             told = self._of_its_job(told)
         if told not in AT_WORK:
             return told
-        if self.seen is not None and self.ownership.state is State.ELSEWHERE and self._is_its_jobs:
-            return told if self.seen.runs else "killed"
-        return {State.RUNNING: told, State.KILLED: "killed", State.ENDED: "stopped"}.get(self.ownership.state, self.ownership.state.value)
+        held = self.ownership.state
+        if self.seen is not None and held in (State.ELSEWHERE, State.KILLED) and self._is_its_jobs:
+            return "killed" if not self.seen.runs else told if held is State.ELSEWHERE else "starting"
+        return {State.RUNNING: told, State.KILLED: "killed", State.ENDED: "stopped"}.get(held, held.value)
 
     @property
     def _is_about_to_run(self) -> bool:

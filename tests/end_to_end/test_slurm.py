@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -66,7 +67,7 @@ class Place:
         return autofit(*words, cwd=self.folder, timeout=600, **{**self.up.env, "XDG_STATE_HOME": str(self.folder / "state"), **env})
 
     def submitted(self, *words: str, verb: str = "train") -> dict[str, Any]:
-        done = self.autofit(verb, *words, "launch=slurm", "launch.slurm.mem=2G", "--json")
+        done = self.autofit(verb, "launch=slurm", "launch.slurm.mem=2G", "--json", *words)
         assert done.returncode == 0, done.stderr
         said = answer(done)
         assert said["status"] == "submitted" and Path(said["run_dir"]).is_dir()
@@ -113,7 +114,7 @@ def trials(said: dict[str, Any]) -> int:
     return sum('"trial_started"' in line for line in (Path(said["run_dir"]) / "events.jsonl").read_text().splitlines())
 
 
-def words(said: dict[str, Any]) -> str:
+def log(said: dict[str, Any]) -> str:
     return Path(said["log"]).read_text()
 
 
@@ -125,7 +126,7 @@ def words(said: dict[str, Any]) -> str:
     ("asked", "key", "said"),
     [
         ("launch.slurm.partition=nope", "launch.slurm.partition", "There is: main, short, urgent."),
-        ("launch.slurm.nodes=9", "launch.slurm", "would never start, says SLURM: PartitionConfig"),
+        ("launch.slurm.sbatch={nodes: 9}", "launch.slurm", "would never start, says SLURM: PartitionConfig"),
         ("launch.slurm.gpus=nothing:1", "launch.slurm", "Requested node configuration is not available"),
         ("launch.slurm.constraint=nothing", "launch.slurm.constraint", "Invalid feature specification"),
         ("launch.slurm.sbatch={no-such-flag: 1}", "launch.slurm", "unrecognized option"),
@@ -148,7 +149,9 @@ def test_a_recipe_that_can_not_work_is_refused_before_anything_is_queued(place: 
 
 def test_several_machines_are_refused_for_a_trainer_that_autofit_starts_on_one(place: Place) -> None:
     done = place.autofit("train", "recipe=yolo_demo", "launch=slurm", "launch.slurm.nodes=2")
-    assert done.returncode == 1 and "launch.slurm.nodes: 2 machines are asked for. Ultralytics trains on one machine" in done.stderr
+    assert done.returncode == 1 and "launch.slurm.nodes: 2 machines are asked for, and Ultralytics trains on one machine" in done.stderr
+    alone = place.autofit("train", "recipe=night", "launch=slurm", "launch.slurm.nodes=2")
+    assert alone.returncode == 1 and "this command runs on the first of them" in alone.stderr
     assert place.up.queued() == []
 
 
@@ -248,7 +251,7 @@ def test_at_the_warning_before_its_time_limit_it_saves_and_is_queued_again_and_g
     said = place.submitted("recipe=night")
     until(lambda: len(epochs(said)) >= 1)
     place.up.said("scancel", "--batch", "--signal=USR2", said["job"])
-    until(lambda: "is queued again" in words(said), seconds=60)
+    until(lambda: "is queued again" in log(said), seconds=60)
     until(lambda: len(record(said)["attempts"]) == 2)
     assert trials(said) == 1
     assert place.autofit("watch", said["run_dir"]).returncode == 0 and record(said)["status"] == "done"
@@ -256,7 +259,7 @@ def test_at_the_warning_before_its_time_limit_it_saves_and_is_queued_again_and_g
     stuck = place.submitted("recipe=night", "name=stuck", "trainer.args.set={--out: '{run}', --pause: 60}")
     until(lambda: runs.run_in(Path(stuck["run_dir"])).phase == "train")
     place.up.said("scancel", "--batch", "--signal=USR2", stuck["job"])
-    until(lambda: f"job {stuck['job']} is not queued again" in words(stuck), seconds=60)
+    until(lambda: f"job {stuck['job']} is not queued again" in log(stuck), seconds=60)
     until(lambda: place.up.state(stuck["job"]) == "FAILED", seconds=20)
     assert place.up.queued() == []
 
@@ -293,6 +296,34 @@ def test_a_run_that_was_stopped_is_handed_in_again_or_gone_on_with_here(place: P
     assert done.returncode == 0 and answer(done)["status"] == "done" and trials(said) == 1
 
 
+def over_two_machines(script: str, *words: str) -> list[str]:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        meeting = f"n1:{one.getsockname()[1]}"
+    step = ["srun", "--ntasks=2", "--ntasks-per-node=1", "--kill-on-bad-exit=1", sys.executable, "-m", "torch.distributed.run"]
+    return ["--", *step, "--nnodes=2", "--nproc_per_node=1", "--rdzv_backend=c10d", f"--rdzv_endpoint={meeting}", script, *words]
+
+
+@pytest.mark.slow
+def test_a_script_on_two_machines_is_tried_and_trained_by_its_ranks_on_both(place: Place) -> None:
+    (place.folder / "two.py").write_text((SCRIPTS / "two_processes.py").read_text())
+    words = ("launch.slurm.nodes=2", "device=cpu", "device.memory=1GiB", *over_two_machines("two.py", "--batch-size", "32"))
+    said = place.submitted(*words, verb="run")
+    assert place.autofit("watch", said["run_dir"]).returncode == 0
+    done = record(said)
+    assert (done["status"], done["effective_batch"]) == ("done", 64) and "2 processes train together" in log(said)
+
+
+@pytest.mark.slow
+def test_a_rank_that_runs_out_on_one_machine_ends_the_others_and_is_the_verdict(place: Place) -> None:
+    (place.folder / "greedy.py").write_text((SCRIPTS / "greedy_rank.py").read_text())
+    words = ("launch.slurm.nodes=2", "device=cpu", "device.memory=300MiB", *over_two_machines("greedy.py", "--batch-size", "8"))
+    said = place.submitted("--fit-only", *words, verb="run")
+    assert place.autofit("watch", said["run_dir"]).returncode == 3, log(said)
+    assert {one["verdict"] for one in record(said)["trials"]} == {"out_of_memory"}
+    until(lambda: not place.up.said("squeue", "--steps", "--noheader"), seconds=20)
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # A multirun through Hydra's own launcher
 
@@ -317,7 +348,7 @@ def test_the_exit_status_of_an_array_is_what_came_of_its_launches(place: Place) 
     done = place.autofit("train", "-m", "recipe=night", "ask.micro_batch=16", *ARRAY, "--json")
     assert done.returncode == 4 and [one["state"] for one in answer(done)["runs"]] == ["crashed"], done.stderr
     lost = place.autofit("train", "-m", "recipe=night", "ask.micro_batch=16", *ARRAY, "hydra.launcher.partition=nope")
-    assert lost.returncode == 1 and "nope" in lost.stderr
+    assert lost.returncode == 1 and "invalid partition specified: nope" in lost.stderr and "Traceback" not in lost.stderr
     assert len([path for path in place.runs() if not path.name.startswith(".")]) == 1, "nothing is left of what was not taken"
 
 

@@ -27,7 +27,7 @@ ClusterName=autofit
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={port}
 AuthType=auth/munge
-AuthInfo=socket={place}/munge/socket,cred_expire=2
+AuthInfo=socket={place}/munge/socket,cred_expire=5
 SlurmUser=root
 SlurmdUser=root
 SlurmctldPidFile={place}/slurmctld.pid

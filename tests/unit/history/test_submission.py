@@ -64,6 +64,15 @@ def test_slurm_tells_whether_a_run_on_another_machine_is_at_work(tmp_path: Path)
     assert [state(folder, seen) for seen in (None, QUEUED, STARTED, GONE)] == ["elsewhere", "pending", "running", "killed"]
 
 
+def test_a_run_whose_node_has_failed_starts_again_when_its_job_does(tmp_path: Path) -> None:
+    folder = handed(tmp_path)
+    with owner.owning(folder.path):
+        tell(folder, status="running")
+    path = folder.path / owner.NAME
+    path.write_text(json.dumps({**json.loads(path.read_text()), "job": "7", "ended": ""}) + "\n")
+    assert [state(folder, seen) for seen in (None, QUEUED, STARTED, GONE)] == ["killed", "pending", "starting", "killed"]
+
+
 def test_a_run_is_found_by_its_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = handed(Path("runs/autofit"))
