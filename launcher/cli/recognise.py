@@ -114,6 +114,21 @@ def refuse_doubts(understood: Understood, *, overrides: Sequence[str]) -> None:
     raise BadInput([Fault(key=PLACE, found="it isn't clear what its settings mean", cure=cure) for cure in cures])
 
 
+_SAYS_CARDS = re.compile(r"\+*device(\.cards|\.index)?=(.*\d.*|all)")
+
+
+def refuse_cards(understood: Understood, *, overrides: Sequence[str]) -> None:
+    """Raises BadInput where other cards are said beside a command than in it: its batch is that of all cards which it names itself."""
+    said = next((word for word in overrides if _SAYS_CARDS.fullmatch(word)), None)
+    named = understood.device.get("cards")
+    if said is None or any(word.lstrip("+").startswith("ask.micro_batch=") for word in overrides):
+        return
+    if named or ("," in said or ".cards" in said):
+        own = f"the command names cards {', '.join(map(str, named))}" if named else "the command names no cards"
+        cure = "Name them in the command alone; or say each card's batch, too: ask.micro_batch=16."
+        raise BadInput([Fault(key="device", found=f"{said}, and {own}: what its batch is of each isn't clear", cure=cure)])
+
+
 MOST_LETTERS = 60
 """Of a run's name: a file system takes 255 bytes, and people read and type it."""
 

@@ -58,8 +58,8 @@ def device(word: str, *, sweeping: bool) -> list[str] | None:
     if len(cards) < len(values):
         return None
     if len(cards) > 1 and not sweeping:
-        return ["device=cuda", f"device.cards=[{','.join(cards)}]"]
-    return ["device=cuda", f"device.index={','.join(cards)}"]
+        return ["device=cuda", "device.index=0", f"device.cards=[{','.join(cards)}]"]
+    return ["device=cuda", "device.cards=null", f"device.index={','.join(cards)}"]
 
 
 def for_hydra(word: str, *, groups: Collection[str], sweeping: bool) -> str:

@@ -31,7 +31,8 @@ def budget_of(cards: Cards, kind: str, *, index: int = 0, **options: Any) -> Bud
     kind, numbers = _numbers(cards, kind, options)
     if kind == "cpu":
         return _on_cpu(len(numbers), options)
-    faults: list[Fault] = []
+    by_bus = {**(options.get("environ") or os.environ), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}  # as they are named in all that is shown
+    options, faults = {**options, "environ": by_bus}, list[Fault]()
     found: list[Budget] = []
     for number in numbers:
         try:

@@ -13,8 +13,9 @@ from launcher.shared.orders import Orders
 from launcher.shared.report import BACKEND, WORLD_SIZE, Phase, TrialReport
 from launcher.worker.recorder import Recorder
 
-TIMEOUT_S = 120.0
-"""In a trial a rank waits so long for another one. Trainers' own (10 minutes to 3 hours) are for runs: a trial whose rank hangs is over."""
+TIMEOUT_S = 600.0
+"""In a trial a rank waits at most so long for another one, which may work out the metrics of a whole validation set meanwhile. Ultralytics'
+own 3 hours are for runs. A rank that *fails* is seen by the launcher at once."""
 LOOK_S = 0.1
 
 

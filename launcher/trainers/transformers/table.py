@@ -116,7 +116,7 @@ _REPLACED = {
         ddp_broadcast_buffers="as asked, where several ranks train together",
         ddp_static_graph="as asked, where several ranks train together",
         ddp_backend="as asked, where several ranks train together",
-        ddp_timeout="a trial waits two minutes for a rank, so that one that hangs ends it",
+        ddp_timeout="a trial waits ten minutes for a rank, so that one that hangs ends it",
     ),
     **_each(
         TreatmentKind.ADDED,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from launcher.adapter.destination import destination_faults
 from launcher.config.schema import Recipe
 from launcher.errors import BadInput, Fault
-from launcher.machine import devices, host
+from launcher.machine import devices, host, ranks
 from launcher.shared.sizes import format_size
 from launcher.trainers.ultralytics import arguments as yolo_arguments
 from launcher.trainers.ultralytics import images
@@ -20,13 +20,13 @@ _STRIDE = 32  # of every YOLO detector up to P5; P6 models have 64, for which Ul
 _NOT_CHECKPOINTED = ("rtdetr", "world", "yoloe")
 
 
-def rank_faults(recipe: Recipe, ranks: int) -> list[Fault]:
+def rank_faults(recipe: Recipe, count: int) -> list[Fault]:
     """What Ultralytics can't do in several processes."""
     faults = []
-    if ranks > 1 and devices.chosen_kind(recipe.device.kind) == "cpu":
+    if count > 1 and devices.chosen_kind(recipe.device.kind) == "cpu":
         cure = "Leave it out: a CPU's cores work for one process, too."
-        faults.append(Fault(key="device.cards", found=f"{ranks} processes on a CPU: Ultralytics trains on several cards only", cure=cure))
-    if ranks > 1 and recipe.trainer.args.get("rect"):
+        faults.append(Fault(key="device.cards", found=f"{count} processes on a CPU: Ultralytics trains on several cards only", cure=cure))
+    if count > 1 and recipe.trainer.args.get("rect"):
         cure = "Set it to false, as Ultralytics itself would on several cards."
         faults.append(Fault(key="trainer.args.rect", found="rect=True doesn't go together with several cards", cure=cure))
     return faults
@@ -99,7 +99,8 @@ def _shared_memory_faults(recipe: Recipe) -> list[Fault]:
     if recipe.device.kind == "cpu":  # Ultralytics uses no workers on a CPU
         return []
     batch_bytes = micro_batch * 3 * size * size  # uint8 images; labels are small beside them
-    needed = batch_bytes * min(workers, os.cpu_count() or 1)  # every worker holds at least the batch it is handing over
+    each = batch_bytes * min(workers, os.cpu_count() or 1)  # every worker holds at least the batch it is handing over
+    needed = each * ranks.world_size(recipe.device.cards, recipe.device.kind)
     if needed <= free:
         return []
     batch, left = format_size(batch_bytes), format_size(free)

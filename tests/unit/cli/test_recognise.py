@@ -1075,3 +1075,25 @@ def test_lengths_that_only_a_default_says_are_left_where_the_command_says_one(tm
     Path("train.py").write_text(flags_)
     assert "sequence_length" not in believed(recognise.understand(["python", "train.py", "--img-size", "64"]))
     assert "sequence_length" in believed(recognise.understand(["python", "train.py"]))
+
+
+@pytest.mark.parametrize(
+    ("named", "overrides", "clear"),
+    [
+        ([], ["device=1"], True), ([], ["device.index=1"], True), ([], ["device=cpu"], True), ([], ["device.memory=8GiB"], True),
+        ([], ["device=0,1"], False), ([], ["device.cards=2"], False), ([], ["device.cards=all"], False),
+        ([], ["device.cards=[0,1]"], False),
+        ([], ["device=0,1", "ask.micro_batch=16"], True),
+        ([0, 1], [], True), ([0, 1], ["device=0"], False), ([0, 1], ["device=2,3"], False),
+        ([0, 1], ["device=0", "ask.micro_batch=32"], True),
+    ],
+)  # fmt: skip
+def test_cards_said_beside_a_command_are_refused_where_its_batch_of_each_isnt_clear(
+    named: list[int], overrides: list[str], clear: bool
+) -> None:
+    understood = Understood(adapter="ultralytics", words=("yolo",), device={"cards": named} if named else {})
+    if clear:
+        recognise.refuse_cards(understood, overrides=overrides)
+    else:
+        with pytest.raises(BadInput, match="isn't clear"):
+            recognise.refuse_cards(understood, overrides=overrides)

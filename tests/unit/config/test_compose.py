@@ -380,3 +380,8 @@ def test_several_cards_are_understood_as_people_write_them(word: str) -> None:
     assert draft.recipe is not None and draft.recipe.device.cards == (0, 1)
     (again,) = drafts(["recipe=yolo_demo", "device.cards=all"], program="autofit")
     assert again.recipe is not None and again.recipe.device.cards == "all"
+
+
+def test_one_card_typed_is_one_card_whatever_the_recipe_says() -> None:
+    (draft,) = drafts(["recipe=garbage_yolov8_4x48gb", "data=d.yaml", "device=1"], program="autofit")
+    assert draft.recipe is not None and (draft.recipe.device.cards, draft.recipe.device.index) == (None, 1)

@@ -46,7 +46,7 @@ def refused(cards: Cards, nvml: FakeNvml | None = None, **options: Any) -> str:
 )
 def test_cards_are_all_so_many_or_which(cards: Cards, environ: dict[str, str], chosen: str) -> None:
     budget = found(cards, environ=environ)
-    assert [one.uuid for one in budget.each] == [f"GPU-{name}" for name in chosen]
+    assert [one.uuid for one in budget.each] == [f"GPU-{name}" for name in chosen] and budget.notes == ()
     assert allocator_environment(budget)["CUDA_VISIBLE_DEVICES"] == ",".join(f"GPU-{name}" for name in chosen)
 
 
