@@ -18,6 +18,7 @@ from launcher.adapter import notebooks
 from launcher.adapter.python_source import files_of, parsed
 from launcher.adapter.python_source import place as written
 from launcher.adapter.recognised import Belief
+from launcher.errors import PLACE, BadInput, Fault
 from launcher.machine import process
 from launcher.trainers.script import lightning_source, source_facts, source_values
 from launcher.trainers.script.source_values import Place
@@ -46,6 +47,9 @@ def in_source(words: Sequence[str], script: Path, value: str) -> Source:
 
     Raises BadInput where that names nothing, or several values.
     """
+    if value and script.suffix == notebooks.SUFFIX:
+        why = f"--set {value}: the cells of {script.name} are compiled by its kernel, so that none of their values is bound otherwise"
+        raise BadInput([Fault(key=PLACE, found=why, cure=f"Make a script of it, and name it there: {_as_script(script)}.")])
     if value:
         return _by_hand(source_values.pointed(script, value), script)
     loader = source_facts.loader_in_source(script)
@@ -60,7 +64,7 @@ def in_source(words: Sequence[str], script: Path, value: str) -> Source:
         return _of_value(both[0], {"accumulation": both[1]}) if both is not None else found
     if loader.place and script.suffix == notebooks.SUFFIX:  # the file of a cell has another name in each run
         made = f"the batch is {loader.batch} (DataLoader, {written(loader.at, loader.line)}), of a loader that doesn't shuffle"
-        cure = f"make a script of it (jupyter nbconvert --to script {script.name}), or let it shuffle"
+        cure = f"make a script of it ({_as_script(script)}), or let it shuffle"
         return Source({}, {}, unknown=f"{made}, and in a notebook only one that does is turned: {cure}")
     spelling = f"{LOADER}:{loader.place}" if loader.place else OUTSIDE
     source = f"{_said_by([place] if place is not None else [])}DataLoader, {written(loader.at, loader.line)}"
@@ -141,4 +145,10 @@ def _ask(words: Sequence[str], script: Path) -> str:
     likely = source_values.likely(script)
     seen = f" (written there: {'; '.join(map(str, likely))})" if likely else ""
     name = likely[0].name if likely else "CONFIG['batch']"
+    if script.suffix == notebooks.SUFFIX:
+        return f": see to that{seen}, or make a script of it ({_as_script(script)}) and say there which value it is, by autofit run --set"
     return f': say which value it is{seen}, as in autofit run --set "{name}" -- {shlex.join(words)}'
+
+
+def _as_script(notebook: Path) -> str:
+    return f"jupyter nbconvert --to script {shlex.quote(notebook.name)}"

@@ -86,7 +86,10 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     if beliefs.get("micro_batch", _NONE).source.endswith("'s default") and (listed := in_lists(held)):
         doubts.append(Doubt(wheel="micro_batch", text=f"{listed}: say one for all of them, in the command or in the file"))
     if (belief := beliefs.get("micro_batch")) is not None and not _usable(belief):
-        text = f"{belief.spelling} says {belief.value}, which is no number of samples: say one, as in autofit run ask.micro_batch=16 -- ..."
+        text = (
+            f"{belief.spelling} says {belief.value}, which is no number of samples, so that the script works that out by itself: say how "
+        )
+        text += "many, and its word for it: autofit run ask.micro_batch=16 trainer.args.spelled.micro_batch=--my-batch -- ..."
         doubts.append(Doubt(wheel="micro_batch", text=text))
     given = training_arguments.in_source(files_of(script)) if script is not None else []
     if given and not doubts:

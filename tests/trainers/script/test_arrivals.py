@@ -178,6 +178,8 @@ def test_a_notebooks_loader_that_does_not_shuffle_is_told_with_what_would_work()
     Path("n.ipynb").write_text(json.dumps({"cells": [cell], "nbformat": 4}))
     found = recognise.understand(["papermill", "n.ipynb", "out.ipynb"])
     (doubt,) = found.doubts
+    with pytest.raises(BadInput, match="compiled by its kernel"):
+        recognise.understand(["papermill", "n.ipynb", "out.ipynb"], value="batch_size")
     assert "the batch is 16 (DataLoader, n.ipynb cell 1 line 2)" in doubt.text and "jupyter nbconvert --to script n.ipynb" in doubt.text
 
 
