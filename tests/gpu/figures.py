@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from launcher.machine import nvml
 from launcher.shared.report import TrialReport
 from tests.helpers.places import ROOT
 
-RESULTS = ROOT / "benchmarks" / "results" / "gpu-tests.jsonl"
+RESULTS = Path(os.environ.get("GPU_TESTS_RESULTS") or ROOT / "benchmarks" / "results" / "gpu-tests.jsonl")
 
 with nvml.opened() as (_, absence):
     NEEDS_GPU = [
