@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 SLURM = "slurm"
 HERE = "launch.kind=here"
-SEEN_S = 3.0
-"""SLURM says within this whether a job as it was asked for can never start."""
+SEEN_S = 10.0
+"""SLURM says within this whether a job as it was asked for can never start; mostly at once."""
 LOOK_S = 0.2
 ONE_MACHINE = {"ultralytics": "Ultralytics trains on one machine", "transformers": "autofit starts this trainer on one machine"}
 ON_THE_FIRST = "this command runs on the first of them, unless it starts steps on the others (srun ...)"
