@@ -11,6 +11,7 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,14 +33,15 @@ LOOK_S = 2.0
 def through(words: Sequence[str], drafts: Sequence[Draft], terminal: Terminal, *, fit_only: bool) -> Answer:
     """Hands all of them to the launcher that ``words`` choose, and waits for them. Raises BadInput, and nothing is left, where one can't
     work."""
-    import cloudpickle  # submitit's and joblib's own
-
     from launcher.config import hydra_launcher
     from launcher.machine import process
 
     folders = _entered(drafts, fit_only=fit_only)
     terminal.say(f"through {words[0]}:", *(f"  {folder}" for folder in folders))
-    cloudpickle.register_pickle_by_value(sys.modules[process.__name__])
+    with suppress(ImportError):  # submitit's and joblib's own; a launcher that doesn't pickle does without
+        import cloudpickle
+
+        cloudpickle.register_pickle_by_value(sys.modules[process.__name__])
     commands = [process.python_module("launcher", "resume", str(folder), submit.HERE) for folder in folders]
     os.environ.setdefault("SUBMITIT_LOG_LEVEL", "ERROR")  # it warns at each look where there is no accounting, which isn't needed
     place = folders[0].parent / f".hydra-{datetime.now():%Y%m%d-%H%M%S-%f}"
