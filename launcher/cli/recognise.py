@@ -14,7 +14,7 @@ from pathlib import Path
 from launcher.adapter.commands import script_among
 from launcher.adapter.protocol import Adapter
 from launcher.adapter.recognised import Understood
-from launcher.adapter.registry import adapters
+from launcher.adapter.registry import adapters, load_adapter
 from launcher.cli import shell_script
 from launcher.errors import PLACE, BadInput, Fault
 
@@ -123,6 +123,8 @@ def refuse_cards(understood: Understood, *, overrides: Sequence[str]) -> None:
     named = understood.device.get("cards")
     if said is None or any(word.lstrip("+").startswith("ask.micro_batch=") for word in overrides):
         return
+    if not load_adapter(understood.adapter).ranks:
+        return  # the ladder refuses them, in its own words
     if named or ("," in said or ".cards" in said):
         own = f"the command names cards {', '.join(map(str, named))}" if named else "the command names no cards"
         cure = "Name them in the command alone; or say each card's batch, too: ask.micro_batch=16."
