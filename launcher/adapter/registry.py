@@ -38,6 +38,12 @@ def words_of(adapter: Adapter) -> TrainerWords:
     return log_line.joined([adapter.words, *(other.words for other in adapters() if other.name != adapter.name)])
 
 
+def splits_of(adapter: Adapter) -> tuple[str, ...]:
+    """``Adapter.splits``. For a general adapter, whose command may run any trainer: those of all installed adapters."""
+    others = adapters() if adapter.general else ()
+    return tuple(sorted({*adapter.splits, *(name for other in others for name in other.splits)}))
+
+
 def load_adapter(name: str) -> type[Adapter]:
     """The adapter of that name.
 

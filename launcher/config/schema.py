@@ -176,6 +176,9 @@ class RecoverRules(Part):
     allow_restart: bool = False
     """True: may begin anew where no checkpoint can be gone on from: a smaller model, a trainer that can't resume. The run so far is put
     aside, not removed."""
+    split: bool = True
+    """True: a micro-batch for which memory runs out in the full run is taken again in halves, in the running process, and no step is lost.
+    What can't be taken so (an optimizer's step, several ranks) is restarted as ever."""
     on_nan: Literal["stop", "roll_back", "go_on"] = "stop"
     """A loss that isn't finite: stop; roll_back: once, to the last checkpoint from before it; go_on: only say so. A run whose last report
     is not finite has diverged and is not done, whatever is said here."""

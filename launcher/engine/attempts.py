@@ -116,10 +116,11 @@ def _strike_out(result: Fit) -> None:
     """Strikes the kept fit out if the run ran out of memory at that rung, or lost something to memory. It is never used again."""
     last, outcome = result.attempts[-1], result.outcome
     assert result.chosen is not None and outcome is not None
-    for_good = last.ended in DISPROVES or bool(outcome.lost_to_memory)
+    lost = (*last.taken_again, *outcome.lost_to_memory)
+    for_good = last.ended in DISPROVES or bool(lost)
     if last.rung.index != result.chosen.rung.index or not (for_good or last.ended is Ended.KILLED):
         return
-    why = outcome.lost_to_memory[0] if last.ended not in DISPROVES and outcome.lost_to_memory else last.evidence or last.ended.value
+    why = lost[0] if last.ended not in DISPROVES and lost else last.evidence or last.ended.value
     if wrong := reuse.strike_out(result.job, result.digest, rung_index=last.rung.index, why=why[:200], for_good=for_good):
         result.job.tell(Deviated(what="could not write down that its fit was wrong", evidence=wrong))
     elif result.digest is not None and not for_good:

@@ -24,7 +24,7 @@ _IGNORED = "Exception ignored in"
 """What Python says before a traceback that has ended nothing."""
 LAST_LINES = 60
 _TRAINS = frozenset({"train", "training", "fit"})
-_VALIDATES = frozenset({"val", "validate", "validation", "validating", "valid", "eval", "evaluate", "evaluation", "predict", "prediction"})
+_VALIDATES = frozenset({"val", "validate", "validation", "validating", "valid", "eval", "evaluate", "evaluation"})
 _ENDS = frozenset({"final", "finish", "finalize"})
 _HOST_SOURCES = ("workers", "pinned")
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from launcher.adapter.commands import Command
 from launcher.adapter.protocol import resuming
+from launcher.adapter.registry import splits_of
 from launcher.history.run_folder import AttemptFiles
 from launcher.ladder.rungs import Rung
 from launcher.machine import allocator, devices, process
@@ -19,9 +20,12 @@ from launcher.machine.devices import Budget
 from launcher.machine.process import Child, Shows
 from launcher.run import trackers
 from launcher.run.attempt import GoOn
-from launcher.shared.orders import HELD
+from launcher.shared.orders import HELD, SPLIT
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
+
+SHIM = Path(__file__).parents[1] / "worker" / "shim"
+"""What loads ours into a process of the run, first on its PYTHONPATH."""
 
 
 def native_command(job: Job, rung: Rung) -> Command:
@@ -84,9 +88,10 @@ def start(job: Job, chosen: Trial, command: Command, files: AttemptFiles, *, sho
     smaller card that was asked for. The command that is shown leaves this out.
     """
     budget = job.budget
-    env = {**allocator_environment(budget), **command.env}
+    env = {**allocator_environment(budget), **command.env, SPLIT: ",".join(splits_of(job.adapter) if job.recipe.recover.split else ())}
     if budget.kind == "cuda" and (fraction := _fraction(job, chosen, command)) is not None:
         env |= allocator.holding({**os.environ, **env}, fraction)
+        env |= {"PYTHONPATH": os.pathsep.join(filter(None, [str(SHIM), env.get("PYTHONPATH", os.environ.get("PYTHONPATH"))]))}
     elif budget.kind == "cuda" or budget.emulated:
         command = job.adapter.held(command, _as_it_is_now(budget), folder=job.folder.path)
     first, *rest = command.words

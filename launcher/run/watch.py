@@ -20,12 +20,13 @@ from launcher.machine import devices, stack_dump
 from launcher.machine.process import Child
 from launcher.run import health
 from launcher.run.attempt import Attempt, Ended
-from launcher.run.events import Deviated, Heartbeat, LossNotFinite
+from launcher.run.events import Deviated, Heartbeat, LossNotFinite, TakenAgain
 from launcher.run.health import Look
 from launcher.run.losses import Losses
 from launcher.run.meter import RunMeter
 from launcher.run.steps_made import StepsMade
 from launcher.shared import procfs
+from launcher.shared.orders import TAKEN_AGAIN
 from launcher.shared.sizes import format_size
 from launcher.trial.job import Job
 from launcher.trial.silence import Silence
@@ -211,6 +212,8 @@ class RunWatch:
     def _heard(self, line: str, said: LogLine, at: float) -> None:
         """Takes in a line of the run's output. Ends the run if its loss stays not finite, unless the recipe lets it go on."""
         self._steps.heard(line, said)
+        if TAKEN_AGAIN in line:
+            self._job.tell(TakenAgain(what=line.partition(TAKEN_AGAIN)[2].strip()))
         if (deviation := self._words.deviation(line)) and deviation not in self._deviations:
             self._deviations.add(deviation)
             self._tell_otherwise(line, deviation)

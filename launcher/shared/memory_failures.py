@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from launcher.shared.sizes import UNITS
+from .sizes import UNITS
 
 Source = Literal["allocator", "driver", "host", "workers", "pinned", "measured", "accumulation"]
 """Who refused; "pinned": page-locked host memory, which WSL has little of; "measured": nobody, the trial needed more than its cap and

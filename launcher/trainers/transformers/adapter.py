@@ -58,6 +58,7 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
 
     name: ClassVar[str] = "transformers"
     ranks: ClassVar[bool] = True
+    splits: ClassVar[tuple[str, ...]] = ("trainers.transformers.inside.splitting",)
     words: ClassVar[TrainerWords] = TrainerWords(cures={"pinned": "Trainer pins unless dataloader_pin_memory=False"})
     dialects: ClassVar[tuple[Dialect, ...]] = (DIALECT,)
     wheels: ClassVar[Mapping[str, WheelSpec]] = {

@@ -76,6 +76,7 @@ class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
 
     name: ClassVar[str] = "ultralytics"
     ranks: ClassVar[bool] = True
+    splits: ClassVar[tuple[str, ...]] = ("trainers.ultralytics.inside.splitting",)
     words: ClassVar[TrainerWords] = WORDS
     dialects: ClassVar[tuple[Dialect, ...]] = (DIALECT,)
     wheels: ClassVar[Mapping[str, WheelSpec]] = {

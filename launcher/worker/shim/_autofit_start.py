@@ -1,4 +1,5 @@
-"""What autofit loads into a program's process, by ``AUTOFIT_PROBE`` (a trial's probe) or ``AUTOFIT_BUDGET`` (a budget from the start).
+"""What autofit loads into a program's process, by ``AUTOFIT_PROBE`` (a trial's probe) or ``AUTOFIT_BUDGET`` (a budget from the start); in
+a full run what makes a late out-of-memory cost no step (``AUTOFIT_SPLIT``), too.
 
 The package is loaded by the name ``_autofit``: the program may have a ``launcher`` of its own, and finds none of ours.
 """
@@ -10,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from types import ModuleType
 
-PROBE, BUDGET = "AUTOFIT_PROBE", "AUTOFIT_BUDGET"
+PROBE, BUDGET, SPLIT = "AUTOFIT_PROBE", "AUTOFIT_BUDGET", "AUTOFIT_SPLIT"
 
 
 def _ours(name: str) -> ModuleType:
@@ -75,4 +76,30 @@ def _prepared() -> Callable[[], None]:
     return _early(told) if told else _nothing
 
 
-begin = _prepared()
+def _splitting(modules: str) -> Callable[[], None]:
+    """A run goes on without it: then a late failure costs a restart."""
+
+    def begin() -> None:
+        for install in installs:
+            install()
+
+    installs = []
+    for name in filter(None, modules.split(",")):
+        try:
+            installs.append(_ours(name).install)
+        except Exception as error:
+            print(
+                f"autofit: a late out-of-memory would cost a restart: {name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True
+            )
+    return begin
+
+
+def _both(first: Callable[[], None], then: Callable[[], None]) -> Callable[[], None]:
+    def begin() -> None:
+        first()
+        then()
+
+    return begin
+
+
+begin = _both(_prepared(), _splitting(os.environ.get(SPLIT, "")))

@@ -22,6 +22,7 @@ def traceback(*frames: str, error: str = OOM) -> str:
     ("frames", "phase"),
     [
         (("<module>", "main", "train", "_do_train", "forward"), "train"),
+        (("<module>", "main", "train", "_do_train", "forward", "loss", "predict", "_predict_once", "forward"), "train"),
         (("train", "_do_train", "validate", "__call__", "forward"), "validate"),
         (("train", "_do_train", "final_eval", "__call__", "forward"), "finish"),
         (("train", "_inner_training_loop", "_maybe_log_save_evaluate", "evaluate", "evaluation_loop", "prediction_step"), "validate"),

@@ -1,0 +1,201 @@
+"""A late out-of-memory of transformers' ``Trainer`` costs no step: its training step and its prediction step are taken again in halves.
+
+Loaded into full runs. Any version's ``Trainer`` is seen at work, not believed: what the loss of a part counts for is found when it first
+matters, by asking for the loss of the whole and of its halves. Where they don't come to one another (rows that are compared with each
+other, class weights), nothing is taken in parts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import traceback
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ....worker import splitting
+from ....worker.after_import import after_import
+from ....worker.splitting import CannotSplit, Splitting
+
+NEAR, NEAR_IN_HALVES = 3e-6, 1e-2
+"""Two losses are the same to this relative difference: in float32, and where numbers of half the length are computed with."""
+ALIKE = 1e-9
+FEWEST = 4
+"""Rows of which half is still two that can be taken apart."""
+IGNORED = -100
+_trainings: weakref.WeakKeyDictionary[Any, _Training] = weakref.WeakKeyDictionary()
+_evaluations: weakref.WeakKeyDictionary[Any, Splitting] = weakref.WeakKeyDictionary()
+
+
+def install() -> None:
+    """In this process, as soon as ``Trainer`` is there."""
+    if splitting.alone():
+        after_import({"transformers.trainer": _trainer, "transformers.trainer_seq2seq": _seq2seq})
+
+
+def _trainer(module: Any) -> None:
+    trainer = module.Trainer
+    trainer.training_step = _training_step(trainer.training_step)
+    trainer.prediction_step = _prediction_step(trainer.prediction_step)
+
+
+def _seq2seq(module: Any) -> None:
+    trainer = module.Seq2SeqTrainer
+    trainer.prediction_step = _prediction_step(trainer.prediction_step)
+
+
+def _training_step(plain: Callable[..., Any]) -> Callable[..., Any]:
+    def training_step(self: Any, model: Any, inputs: Any, num_items_in_batch: Any = None, *more: Any, **named: Any) -> Any:
+        training = _trainings.get(self)
+        if training is None:
+            training = _trainings[self] = _Training(self, model)
+
+        def step(given: Any) -> Any:
+            return plain(self, model, given, num_items_in_batch, *more, **named)
+
+        return training.step(inputs, num_items_in_batch, step)
+
+    return training_step
+
+
+class _Training:
+    """The micro-batches of one trainer."""
+
+    def __init__(self, trainer: Any, model: Any) -> None:
+        self._trainer, self._model = weakref.proxy(trainer), weakref.proxy(model)
+        self._took = Splitting("a training step", model=model)
+        self._share: Share | None = None
+        """What the loss of a part counts for; None: nothing had to be taken in parts yet."""
+
+    def step(self, inputs: Any, items: Any, plain: Callable[[Any], Any]) -> Any:
+        """The loss of a micro-batch, which ``plain`` gives for all of it or a part; the gradients are its, too."""
+
+        def one(first: int, last: int) -> Any:
+            if self._share is None:
+                self._share = self._observed(inputs, items)
+            part = splitting.some_rows(inputs, first, last)
+            weight = self._share(inputs, part)
+            with _weighted(self._trainer.accelerator, weight):
+                return plain(part) * weight
+
+        where = f" after {self._trainer.state.global_step} steps"
+        return sum(self._took.take(splitting.rows_of(inputs), one, lambda: plain(inputs), where=where))
+
+    def _observed(self, inputs: Any, items: Any) -> Share:
+        """What parts count for, by as many rows of the micro-batch as find room for that."""
+        while True:
+            rows = splitting.rows_of(inputs)
+            try:
+                return self._observed_of(inputs, items)
+            except RuntimeError as error:
+                if rows < FEWEST or not splitting.of_memory(error):
+                    raise
+                traceback.clear_frames(error.__traceback__)
+            splitting.give_back()
+            inputs = splitting.some_rows(inputs, 0, rows // 2)
+
+    def _observed_of(self, inputs: Any, items: Any) -> Share:
+        """By which shares the losses of two halves come to the loss of both, by asking for all three, with no gradients.
+
+        Raises CannotSplit where it is by none: rows that are compared with one another, say.
+        """
+        rows = splitting.rows_of(inputs)
+        halves = [splitting.some_rows(inputs, 0, rows // 2), splitting.some_rows(inputs, rows // 2, rows)]
+        whole, *losses = (self._loss(part, items) for part in (inputs, *halves))
+        near = NEAR if whole.dtype.itemsize >= 4 and self._trainer.accelerator.mixed_precision not in ("fp16", "bf16") else NEAR_IN_HALVES
+        weights = {share: [share(inputs, half) for half in halves] for share in SHARES}
+        found = [
+            share for share, (first, second) in weights.items()
+            if abs((losses[0] * first + losses[1] * second) / whole - 1) < near
+        ]  # fmt: skip
+        if not found:
+            raise CannotSplit(f"the loss of {rows} rows is {float(whole):.6g}, and of their halves {losses[0]:.6g} and {losses[1]:.6g}")
+        if any(abs(weights[share][0] - weights[found[0]][0]) > ALIKE for share in found):
+            raise CannotSplit("its loss could be a mean of rows, or of their labels")
+        return found[0]
+
+    def _loss(self, part: Any, items: Any) -> Any:
+        import torch
+
+        before, training = self._took.before(), self._model.training
+        self._model.eval()  # parts draw other dropout
+        try:
+            with torch.no_grad(), self._trainer.compute_loss_context_manager():
+                loss = self._trainer.compute_loss(self._model, self._trainer._prepare_inputs(part), num_items_in_batch=items)
+        finally:
+            self._model.train(training)
+            before.put_back()
+        return loss.detach().mean()
+
+
+Share = Callable[[Any, Any], float]
+"""(a micro-batch, a part of it) -> what the part's loss counts for in the micro-batch's."""
+
+
+def _all(inputs: Any, part: Any) -> float:
+    """Losses that are divided by all items of the optimizer step add up."""
+    return 1.0
+
+
+def _of_rows(inputs: Any, part: Any) -> float:
+    return splitting.rows_of(part) / splitting.rows_of(inputs)
+
+
+def _of_labels(inputs: Any, part: Any) -> float:
+    return _labels(part) / max(_labels(inputs), 1)
+
+
+def _of_labels_but_the_first(inputs: Any, part: Any) -> float:
+    """As causal language models have it, whose first label is predicted by nothing."""
+    return _labels(part, since=1) / max(_labels(inputs, since=1), 1)
+
+
+SHARES = (_all, _of_rows, _of_labels, _of_labels_but_the_first)
+
+
+def _labels(inputs: Any, *, since: int = 0) -> int:
+    """Labels that aren't ignored; rows where there are none of tokens."""
+    labels = inputs.get("labels")
+    if labels is None or labels.dim() < 2 or labels.is_floating_point():
+        return splitting.rows_of(inputs)
+    return int((labels[:, since:] != IGNORED).sum())
+
+
+@contextlib.contextmanager
+def _weighted(accelerator: Any, weight: float) -> Iterator[None]:
+    """While open, a backward pass counts for so much."""
+    if weight == 1.0:
+        yield
+        return
+    plain = accelerator.backward
+    accelerator.backward = lambda loss, **named: plain(loss * weight, **named)
+    try:
+        yield
+    finally:
+        del accelerator.backward
+
+
+def _prediction_step(plain: Callable[..., Any]) -> Callable[..., Any]:
+    def prediction_step(self: Any, model: Any, inputs: Any, *more: Any, **named: Any) -> Any:
+        took = _evaluations.setdefault(self, Splitting("an evaluation's batch"))
+
+        def one(first: int, last: int) -> Any:
+            part = splitting.some_rows(inputs, first, last)
+            return _labels(part), plain(self, model, part, *more, **named)
+
+        found = took.take(splitting.rows_of(inputs), one, lambda: (1, plain(self, model, inputs, *more, **named)))
+        return found[0][1] if len(found) == 1 else _joined(found)
+
+    return prediction_step
+
+
+def _joined(found: Sequence[tuple[int, Any]]) -> tuple[Any, Any, Any]:
+    """(loss, logits, labels) of the whole batch."""
+    from transformers.trainer_pt_utils import nested_concat
+
+    counts, results = zip(*found, strict=True)
+    losses, logits, labels = zip(*results, strict=True)
+    loss = None if losses[0] is None else sum(one * count for one, count in zip(losses, counts, strict=True)) / max(sum(counts), 1)
+    joined = [None if kept[0] is None else functools.reduce(nested_concat, kept) for kept in (logits, labels)]
+    return loss, joined[0], joined[1]

@@ -1,0 +1,229 @@
+"""Takes a micro-batch for which memory ran out again, in halves, in the running process: no step is lost and nothing is restarted.
+
+What the failed pass had changed is put back first: random states, statistics of batch norms. Gradients are neither copied nor lost: the
+weights that the failed backward pass had reached (their gradient is another tensor, or another version of it) have the whole
+micro-batch's already, so the halves give them none. The optimizer has not stepped. Parts smaller than a row there are not: the error then
+goes its way, and the launcher restarts the run as it always did.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import itertools
+import os
+import random
+import sys
+import traceback
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
+
+from ..shared.memory_failures import maybe_memory, memory_failure
+from ..shared.orders import TAKEN_AGAIN
+
+
+def of_memory(error: BaseException) -> bool:
+    """Whether an exception says that memory ran out."""
+    words = f"{type(error).__name__}: {error}"
+    return memory_failure(words, types=[type(error).__name__]) is not None or (
+        isinstance(error, RuntimeError) and bool(maybe_memory(words))
+    )
+
+
+def alone() -> bool:
+    """Whether this process is the only one of its training: ranks that have failed at different places can't go on together."""
+    return int(os.environ.get("WORLD_SIZE", "1") or 1) == 1
+
+
+class CannotSplit(RuntimeError):
+    """It can't be said what the parts come to, so the whole is not taken in parts. The message says why."""
+
+
+class Before:
+    """What a pass over a micro-batch changes, as it was before it."""
+
+    def __init__(self, weights: Sequence[Any] = (), statistics: Sequence[Any] = ()) -> None:
+        import torch
+
+        self._gradients = [(weight, weight.grad, -1 if weight.grad is None else weight.grad._version) for weight in weights]
+        self._random = (random.getstate(), torch.get_rng_state(), _numpy_state(), _card_random())
+        self._statistics = [(buffer, buffer.clone()) for buffer in statistics]
+
+    def reached(self) -> frozenset[Any]:
+        """The weights whose gradient has grown since."""
+        return frozenset(
+            weight for weight, gradient, version in self._gradients
+            if weight.grad is not gradient or (gradient is not None and gradient._version != version)
+        )  # fmt: skip
+
+    def put_back(self) -> None:
+        """Gradients stay as they are."""
+        import torch
+
+        python, cpu, numpy, card = self._random
+        random.setstate(python)
+        torch.set_rng_state(cpu)
+        if numpy is not None:
+            sys.modules["numpy"].random.set_state(numpy)
+        if card is not None:
+            torch.cuda.set_rng_state(card)
+        with torch.no_grad():
+            for buffer, value in self._statistics:
+                buffer.copy_(value)
+
+
+def _card_random() -> Any:
+    import torch
+
+    return torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
+
+
+def _numpy_state() -> Any:
+    return sys.modules["numpy"].random.get_state() if "numpy" in sys.modules else None
+
+
+def statistics(model: Any) -> Iterator[Any]:
+    """The buffers of a model's batch norms that a training pass changes."""
+    from torch.nn.modules.batchnorm import _NormBase
+
+    for module in model.modules():
+        if isinstance(module, _NormBase) and module.track_running_stats:
+            yield from module.buffers(recurse=False)
+
+
+@contextlib.contextmanager
+def _leaving_out(weights: Collection[Any]) -> Iterator[None]:
+    """While open, backward passes change no gradient of these weights."""
+    gradients = [(weight, weight.grad) for weight in weights]
+
+    def drop(weight: Any) -> None:
+        weight.grad = None
+
+    for weight in weights:
+        weight.grad = None
+    hooks = [weight.register_post_accumulate_grad_hook(drop) for weight in weights]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for weight, gradient in gradients:
+            weight.grad = gradient
+
+
+Rows = Callable[[int, int], Any]
+"""A pass over some rows of a micro-batch, from the first to before the last."""
+
+
+class Splitting:
+    """One training's or evaluation's passes, whole or in parts; it remembers how many rows at once have found room."""
+
+    def __init__(self, what: str, *, model: Any = None) -> None:
+        """``what`` begins a sentence: "a training step". ``model``: the one that is trained; None: nothing is."""
+        self._what = what
+        self._weights = list(model.parameters()) if model is not None else []
+        self._statistics = list(statistics(model)) if model is not None else []
+        self.most: int | None = None
+        """Rows that are taken at once, at most; None: as many as come."""
+
+    def before(self) -> Before:
+        return Before(self._weights, self._statistics)
+
+    def take(self, rows: int, one: Rows, whole: Callable[[], Any], *, where: str = "") -> list[Any]:
+        """What ``whole`` returns, or, where that runs out of memory, what ``one`` returns for each part, in order.
+
+        Raises the error of the pass where it is none of memory, where even one row finds no room, or where ``one`` raises CannotSplit.
+        """
+        with self._telling(rows, where):
+            if self.fits(rows):
+                return self._try(0, rows, lambda first, last: whole() if last - first == rows else one(first, last), frozenset())
+            return self._in_parts(rows, one)
+
+    def again(self, rows: int, one: Rows, failed: BaseException, before: Before, *, where: str = "") -> list[Any]:
+        """As ``take``, after a pass over all the rows has failed elsewhere. Nothing of it may be held any more."""
+        with self._telling(rows, where):
+            return self._in_halves(0, rows, one, self._undone(before), failed)
+
+    def fits(self, rows: int) -> bool:
+        """Whether so many rows may find room at once."""
+        return self.most is None or rows <= self.most
+
+    def _in_parts(self, rows: int, one: Rows) -> list[Any]:
+        parts = -(-rows // (self.most or rows))
+        cuts = [rows * part // parts for part in range(parts + 1)]
+        return [found for cut, to in itertools.pairwise(cuts) for found in self._try(cut, to, one, frozenset())]
+
+    def _try(self, first: int, last: int, one: Rows, done: frozenset[Any]) -> list[Any]:
+        """``done``: the weights that have these rows' gradients already."""
+        before = self.before()
+        try:
+            with _leaving_out(done):
+                return [one(first, last)]
+        except BaseException as error:
+            if last - first < 2 or not of_memory(error):
+                raise
+            traceback.clear_frames(error.__traceback__)
+            failed = error.with_traceback(None)
+        return self._in_halves(first, last, one, done | self._undone(before), failed)
+
+    def _undone(self, before: Before) -> frozenset[Any]:
+        """Puts back what a failed pass has changed, of which nothing may be held any more; returns the weights that it reached."""
+        reached = before.reached()
+        before.put_back()
+        give_back()
+        return reached
+
+    def _in_halves(self, first: int, last: int, one: Rows, done: frozenset[Any], failed: BaseException) -> list[Any]:
+        middle = (first + last + 1) // 2
+        self.most = min(self.most or last - first, middle - first)
+        try:
+            return [*self._try(first, middle, one, done), *self._try(middle, last, one, done)]
+        except CannotSplit as unknown:
+            print(f"\nautofit: {self._what} found no room and can't be taken in parts: {unknown}", file=sys.stderr, flush=True)
+            raise failed from unknown
+
+    @contextlib.contextmanager
+    def _telling(self, rows: int, where: str) -> Iterator[None]:
+        """Says it where rows had to be taken again, once they have found room."""
+        most = self.most
+        yield
+        if self.most != most:
+            once = f"{self.most} at once" if self.most != 1 else "one by one"
+            told = f"{TAKEN_AGAIN} {self._what} found no room{where}; its {rows} rows were taken again, {once}, and so are all to come"
+            print(f"\n{told}", file=sys.stderr, flush=True)
+
+
+def give_back() -> None:
+    """What the failed pass held goes back to the allocator, and from there to the card, or to the kernel."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def rows_of(inputs: Any) -> int:
+    """Rows of a batch: the first dimension that all its tensors have; 0 where it can't be taken apart."""
+    import torch
+
+    if not hasattr(inputs, "items"):
+        return 0
+    sizes = {value.shape[0] for value in inputs.values() if isinstance(value, torch.Tensor) and value.dim()}
+    return int(sizes.pop()) if len(sizes) == 1 else 0
+
+
+def some_rows(inputs: Any, first: int, last: int) -> Any:
+    """The batch with these rows alone; what has no rows stays as it is."""
+    import torch
+
+    rows = rows_of(inputs)
+
+    def of(value: Any) -> Any:
+        if (isinstance(value, torch.Tensor) and value.dim()) or (isinstance(value, list | tuple) and len(value) == rows):
+            return value[first:last]
+        return value
+
+    return type(inputs)({name: of(value) for name, value in inputs.items()})

@@ -1,0 +1,63 @@
+"""Memory is taken from a full run midway: the micro-batch is taken again in halves, and the run ends as one that was left alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from benchmarks.faults import inject, places
+from benchmarks.faults.cases import Case
+from benchmarks.faults.play import Play
+
+pytestmark = pytest.mark.slow
+PART = 0.75
+"""Of the way from the least to the most that a step has held: half of its rows find room there."""
+
+
+def played(place: Path, trainer: str, *, taken: bool, **recover: Any) -> Play:
+    places.make(trainer, place)
+    text = yaml.safe_dump(places.recipe(trainer, "memory", recover), sort_keys=False)
+    (place / "recipes" / "night.yaml").write_text(f"# @package _global_\n{text}")
+    play = Play(Case(seed=0, trainer=trainer, fault="memory", at=0.1, delay_s=0, corruption="cut"), place)
+    play.launch("train", "recipe=night", "device.memory=1GiB")
+    if taken:
+        assert play.until(lambda: play.trainers() and places.progress(trainer, play.folder) >= 0.1)
+        inject.take_memory(play.trainers()[0], part=PART, watch_s=3.0)
+    assert play.wait() == 0
+    return play
+
+
+def test_a_text_model_has_the_weights_of_a_run_that_was_left_alone(tmp_path: Path) -> None:
+    alone, split = (played(tmp_path / name, "text", taken=name == "split") for name in ("alone", "split"))
+    (attempt,) = split.said["attempts"]
+    assert attempt["ended"] == "done"
+    assert attempt["rung_index"] == 0
+    assert "a training step found no room" in attempt["taken_again"][0]
+    assert "the fit was wrong, and no step was lost" in (tmp_path / "split" / "stderr").read_text()
+    names = [json.loads(line)["event"] for line in (split.folder / "events.jsonl").read_text().splitlines()]
+    assert "taken_again" in names
+    weights, others = (load_file(play.folder / "run" / "model.safetensors") for play in (alone, split))
+    assert max(float((weights[name] - others[name]).abs().max()) for name in weights) < 1e-5
+
+
+def test_yolo_goes_on_without_a_restart(tmp_path: Path) -> None:
+    split = played(tmp_path, "yolo", taken=True)
+    (attempt,) = split.said["attempts"]
+    assert attempt["ended"] == "done"
+    assert "a micro-batch found no room in epoch" in attempt["taken_again"][0]
+    kept = torch.load(split.folder / "run" / "weights" / "last.pt", weights_only=False)
+    assert all(bool(torch.isfinite(value.float()).all()) for value in kept["model"].state_dict().values())
+
+
+def test_by_a_key_the_run_is_restarted(tmp_path: Path) -> None:
+    restarted = played(tmp_path, "text", taken=True, split=False)
+    first, *more = restarted.said["attempts"]
+    assert first["ended"] == "out_of_memory"
+    assert first["taken_again"] == []
+    assert more[-1]["ended"] == "done"
