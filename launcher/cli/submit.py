@@ -67,12 +67,19 @@ def draft(draft: Draft, terminal: Terminal, *, fit_only: bool = False) -> Answer
 
 def again(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool) -> Answer:
     """A launch that was interrupted or has failed, as a new job in the same folder."""
+    from launcher.history import submission
     from launcher.machine import slurm
 
     assert draft.recipe is not None
     if faults := [*slurm.faults(), *_of_machines(draft.recipe)]:
         raise BadInput(draft.provenance.placed(faults))
-    return _handed_in(folder, draft, terminal, fit_only=fit_only)
+    before = submission.read(folder)
+    try:
+        return _handed_in(folder, draft, terminal, fit_only=fit_only)
+    except BaseException:
+        if before is not None:
+            submission.write(folder, before)
+        raise
 
 
 def _of_machines(recipe: Recipe) -> list[Fault]:
@@ -113,11 +120,14 @@ def _handed_in(folder: Path, draft: Draft, terminal: Terminal, *, fit_only: bool
     submission.write(folder, begun)  # the job may start before SLURM has told its id
     with doing("handing the job to SLURM"):
         handed = replace(begun, job=slurm.submit(_asked(folder, draft.recipe)))
-        submission.write(folder, handed)
-        seen = _first_seen(handed)
-    if seen is not None and seen.waits and seen.reason in slurm.NEVER:
-        slurm.cancel(handed.job)
-        raise BadInput(draft.provenance.placed([slurm.never(seen.reason)]))
+        try:
+            submission.write(folder, handed)
+            seen = _first_seen(handed)
+            if seen is not None and seen.waits and seen.reason in slurm.NEVER:
+                raise BadInput(draft.provenance.placed([slurm.never(seen.reason)]))
+        except BaseException:  # Ctrl-C, too: nothing is left queued that nobody was told of
+            slurm.cancel(handed.job)
+            raise
     waits = f", which waits: {seen.reason}" if seen is not None and seen.waits and seen.reason else ""
     log = handed.log(folder)
     terminal.say(f"handed to SLURM: job {handed.job}{waits}", f"  autofit watch {folder}", f"  autofit stop {folder}", f"its words: {log}")

@@ -68,11 +68,12 @@ def submit(asked: SlurmJob) -> str:
     )
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # submitit says sbatch's words there, and in its exception
-            job = executor.submit(CommandFunction(["true"]))
-        job.paths.submitted_pickle.unlink(missing_ok=True)  # the function, which is never called
-        return str(job.job_id)
+            return str(executor.submit(CommandFunction(["true"])).job_id)
     except (FailedJobError, FailedSubmissionError) as error:
         raise BadInput([_refusal(str(error))]) from error
+    finally:
+        for pickled in asked.folder.glob("*.pkl"):  # the function, which is never called
+            pickled.unlink()
 
 
 def faults() -> list[Fault]:
