@@ -64,7 +64,10 @@ def plan(call: Call, gpus: Sequence[str]) -> Answer:
 def _on(model: GpuModel, call: Call) -> dict[str, Any]:
     """What the search on one card comes to; its screen is shown as it goes."""
     call.terminal.say(f"{model.name}: a search on a pretended {model.title}")
-    words = (*(word for word in call.words if not word.startswith((GPU, "device="))), "device=cuda", "trial.fresh=true")
+    typed = [word for word in call.words if not word.startswith((GPU, "device="))]
+    if not any(word.startswith("device.memory=") for word in typed):
+        typed.append("device.memory=null")  # a recipe's is another device's
+    words = (*typed, "device=cuda", "trial.fresh=true")
     verb = ("run", "--fit-only", *words, "--", *call.command) if call.command else ("fit", *words)
     argv = process.python_module("launcher", *verb)
     python = process.interpreter_of(call.command[0]) if call.command else sys.executable
