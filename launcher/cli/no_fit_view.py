@@ -75,7 +75,7 @@ def _stopped(fit: Fit) -> str:
     """The sentence for a trial that ended in a way no lower rung would cure, and who is at fault."""
     last = fit.trials[-1]
     if last.verdict.kind is not Kind.VACUOUS:
-        return f"Stopped: the trainer {fit.status} in a trial, which no lower rung would cure."
+        return f"Stopped: the trainer {last.verdict.kind} in a trial, which no lower rung would cure."
     return (
         f"Stopped: the trial proved nothing, which no lower rung would cure ({last.verdict.why}). If the command trains and validates by "
         f"itself, that is a fault of autofit's, not of the script: please report it, with {fit.job.folder.path}."

@@ -192,11 +192,10 @@ MARK = "# tests/helpers/slurm.py"
 
 
 def _named(nodes: int) -> str:
-    """Adds what doesn't resolve; returns the mark of the lines that were added."""
+    """Adds the names; returns the mark of the lines that were added."""
     mark = f"{MARK} {os.getpid()}"
-    known = HOSTS.read_text().split()
     names = [socket.gethostname().partition(".")[0], *(f"n{number}" for number in range(1, nodes + 1))]
-    lines = [f"127.0.0.1 {name} {mark}\n" for name in names if name not in known]
+    lines = [f"127.0.0.1 {name} {mark}\n" for name in names]  # again where another has added them: it takes its own away
     with HOSTS.open("a") as file:
         file.writelines(lines)
     return mark
