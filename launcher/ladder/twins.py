@@ -329,7 +329,7 @@ def _gradients(others: Sequence[Twin], first: Twin) -> Finding:
         if all(apart <= max(APART_LATER, rounding) for apart, rounding in later):
             return Finding(kind=FindingKind.SAME, apart=worst)
         apart = max(apart for apart, _ in later)
-        why = f"the first update is the same, those after it are not ({apart:.1%} apart)"
+        why = f"the first update is the same, those after it are not ({_percent(apart)} apart)"
         return Finding(kind=FindingKind.DIFFERENT, why=why, apart=apart, later=True)
     powers = {_power(*held, other.accumulation / first.accumulation) for other in others for held in _held(other, 0)}
     last = max(others, key=lambda other: other.accumulation)
@@ -339,8 +339,15 @@ def _gradients(others: Sequence[Twin], first: Twin) -> Finding:
         why = f"it {what}: at {last.layout} they are {factor:.4g} times those at {first.layout}"
         return Finding(kind=FindingKind.SCALE, why=why, apart=worst, power=power)
     return Finding(
-        kind=FindingKind.DIFFERENT, why=f"its gradients at {last.layout} are {worst:.1%} apart from those at {first.layout}", apart=worst
+        kind=FindingKind.DIFFERENT,
+        why=f"its gradients at {last.layout} are {_percent(worst)} apart from those at {first.layout}",
+        apart=worst,
     )
+
+
+def _percent(apart: float | None) -> str:
+    """With a digit that isn't 0, however small: 0.04%."""
+    return f"{apart or 0:.1%}" if not apart or apart >= 0.001 else f"{100 * apart:.1g}%"
 
 
 def _power(figures: TwinFigures, rounding: float, times: float) -> int:
@@ -363,14 +370,14 @@ def with_one_row(different: Finding, first: Twin, other: Twin) -> Finding:
     ):
         return different
     if any(step.uneven > max(UNEVEN, ROUNDED * step.epsilon) for step in (other.of(one)[0] for one in other.optimizers)):
-        why = f"its micro-batches are trained on differently, one after another ({different.apart or 0:.1%} apart): something counts them"
+        why = f"its micro-batches are trained on differently, one after another ({_percent(different.apart)} apart): something counts them"
         return replace(different, why=why)
     if any(figures.length_first and figures.length <= APART * figures.length_first for figures, _ in held):
         return _see_each_other(different, alone=True)
     if all(figures.rest <= max(APART, rounding) for figures, rounding in held):
         why = (
             f"each micro-batch is averaged by itself, so that those with fewer targets, other weights or more padding count as much as the "
-            f"others ({different.apart or 0:.1%} apart)"
+            f"others ({_percent(different.apart)} apart)"
         )
         powers = {_power(*one, other.accumulation / first.accumulation) for one in held}
         return Finding(kind=FindingKind.WEIGHTED, why=why, apart=different.apart, power=powers.pop() if len(powers) == 1 else 0)
@@ -379,7 +386,7 @@ def with_one_row(different: Finding, first: Twin, other: Twin) -> Finding:
 
 def _see_each_other(different: Finding, *, alone: bool = False) -> Finding:
     """``alone``: a row by itself has no gradient, which only a loss that looks at other rows explains."""
-    apart = f"{different.apart or 0:.1%} apart"
+    apart = f"{_percent(different.apart)} apart"
     why = f"its rows see each other: the loss, or a layer, looks across the micro-batch (a contrastive loss does; {apart})"
     if not alone:
         why = (

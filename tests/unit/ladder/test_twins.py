@@ -178,6 +178,7 @@ def test_micro_batches_of_one_row_that_are_trained_on_differently_are_no_rows_th
     counted = with_one_row(found, first(), twin(1, 4, apart=0.5, rest=0.5, uneven=0.4))
     assert counted.kind is FindingKind.DIFFERENT and "something counts them" in counted.why
     assert with_one_row(found, first(), twin(1, 4, apart=0.5, rest=0.5)).kind is FindingKind.ROWS_SEE
+    assert "50.0% apart" in counted.why and "0.04% apart" in compare(first(), [twin(1, 4, apart=0.0004, rest=0.0004)]).why
 
 
 def test_a_step_that_ends_a_pass_early_is_held_against_the_first_twins_own() -> None:
