@@ -241,9 +241,13 @@ CASES: tuple[Case, ...] = (
         batch=32, steps=19,
     ),
     Case(
-        name="keras_loop", repo="keras-team/keras", script="examples/demo_custom_torch_workflow.py", folder="examples",
-        data="mnist_of_keras", needs=("torch", "keras"),
-        env={"KERAS_HOME": "{data}"}, command=_words("python demo_custom_torch_workflow.py"),
-        batch=64, steps=94,
+        name="sentiment_notebook", repo="bentrevett/pytorch-sentiment-analysis", script="4 - Transformers.ipynb", data="reviews",
+        data_at=".", needs=("torch", "transformers", "datasets", "papermill", "ipykernel", "matplotlib"),
+        command=("papermill", "4 - Transformers.ipynb", "out.ipynb"), leaves="transformer.pt", batch=8,
+        refuses="more padding",  # its model is given no mask, so that a row's padding is read, and depends on the rows beside it
+    ),
+    Case(
+        name="graphs", repo="pyg-team/pytorch_geometric", script="examples/proteins_topk_pool.py", folder="examples", data="proteins",
+        data_at="../data/PROTEINS", needs=("torch", "torch_geometric"), command=_words("python proteins_topk_pool.py"), batch=60,
     ),
 )  # fmt: skip
