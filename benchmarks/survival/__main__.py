@@ -5,25 +5,31 @@ python -m benchmarks.survival --runs 150          as many as it takes until so m
 python -m benchmarks.survival --short --slice 4   four more trainings of a few optimizer steps
 python -m benchmarks.survival --seed 17           seed 17 once more, with the budget of its row; nothing is written down
 python -m benchmarks.survival --slice 0           only the table
+python -m benchmarks.survival --played --slice 4  four more on a pretended card, into survival_played.jsonl
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fcntl
 import itertools
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TextIO
 
 from benchmarks.common.rows import ROOT, Row, append, read
 from benchmarks.survival import cases, play, table
+from launcher.forecast import gpu_catalogue
+from launcher.pretended import cards
 
 MOST_AT_ONCE = 2
+CARD = "rtx_3090"
+"""Which is pretended; budgets make it smaller."""
 
 
 def seeds_left(rows: Sequence[Row], first: int = 0) -> Iterator[int]:
@@ -39,13 +45,28 @@ def main() -> int:
     amount.add_argument("--runs", type=int, default=150, metavar="N", help="until so many full runs have been launched, in all")
     amount.add_argument("--seed", type=int, help="one case once more, with the budget of its row")
     parser.add_argument("--short", action="store_true", help="trainings of one to eight optimizer steps")
+    parser.add_argument("--played", action="store_true", help="on a pretended card, within 5 %% of the need")
     parser.add_argument("--jobs", type=int, default=min(MOST_AT_ONCE, os.cpu_count() or 1), choices=range(1, MOST_AT_ONCE + 1))
-    parser.add_argument("--data", type=Path, default=ROOT / "benchmarks" / "results" / "survival.jsonl")
-    parser.add_argument("--table", type=Path, default=ROOT / "docs" / "survival.md")
+    parser.add_argument("--data", type=Path, help="benchmarks/results/survival.jsonl")
+    parser.add_argument("--table", type=Path, help="docs/survival.md")
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "survival", help="where cases are played")
     parser.add_argument("--keep", action="store_true", help="keep the folders of all cases, not of failures only")
     chosen = parser.parse_args()
-    place = play.Table(folder=chosen.folder.resolve(), keep=chosen.keep)
+    name = "survival_played" if chosen.played else "survival"
+    chosen.data = chosen.data or ROOT / "benchmarks" / "results" / f"{name}.jsonl"
+    chosen.table = chosen.table or ROOT / "docs" / f"{name}.md"
+    with _environment(chosen) as environment:
+        return _played(chosen, play.Table(folder=chosen.folder.resolve(), keep=chosen.keep, environment=environment))
+
+
+def _environment(chosen: argparse.Namespace) -> contextlib.AbstractContextManager[Mapping[str, str]]:
+    if not chosen.played:
+        return contextlib.nullcontext(os.environ)
+    (model,) = gpu_catalogue.named([CARD])
+    return cards.played(cards.Cards(model=model))
+
+
+def _played(chosen: argparse.Namespace, place: play.Table) -> int:
     place.folder.mkdir(parents=True, exist_ok=True)
     with (place.folder / "lock").open("w") as lock:
         if not _only_one(lock):
@@ -55,7 +76,7 @@ def main() -> int:
         more(chosen, place)
     rows = read(chosen.data)
     if rows:
-        chosen.table.write_text(table.document(rows), encoding="utf-8")
+        chosen.table.write_text(table.document(rows, played=chosen.played), encoding="utf-8")
     return 130 if place.stopping.is_set() else 0
 
 
@@ -80,7 +101,7 @@ def again(seed: int, data: Path, place: play.Table) -> int:
 def more(chosen: argparse.Namespace, place: play.Table) -> None:
     """Plays cases that have no row yet, as many as asked, ``jobs`` at a time; each row is written when its case is over."""
     rows = read(chosen.data)
-    seeds = seeds_left(rows, cases.SHORT if chosen.short else 0)
+    seeds = seeds_left(rows, cases.SHORT if chosen.short else cases.PLAYED if chosen.played else 0)
     started = 0
     running: set[Future[Row]] = set()
 

@@ -2,14 +2,15 @@
 
 The same seed gives the same case everywhere and always; ``GENERATOR`` is raised when that changes. Ten seeds in a row hold every trainer
 and every task. Seeds from ``SHORT`` on are trainings of one to eight optimizer steps on data of very different lengths: a trial can't see
-more steps than its training has. Words in braces ({data}, {python}, {here}) are places that only the machine of a run knows.
+more steps than its training has. Seeds from ``PLAYED`` on are those from 0 on, on a pretended card within 5 % of the need.
+Words in braces ({data}, {python}, {here}) are places that only the machine of a run knows.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,12 @@ SHORT = 1000
 """The first seed of very short trainings."""
 SHORT_KINDS = ("ragged", "text", "hf_ragged", "detect")
 """What (seed - SHORT) % 4 stands for."""
+PLAYED = 2000
+"""The first seed of those on a pretended card."""
+ON_CARD = tuple(place for place, kind in enumerate(KINDS) if kind != "script")
+"""Places in ``KINDS`` of what can train on a card: the scripts here are a processor's."""
+NEAR = tuple(1 + part / 100 for part in range(-5, 6))
+"""Their factors."""
 FACTORS = (0.97, 1.0, 1.0, 1.02, 1.02, 1.05, 1.05, 1.12, 1.2, 1.5)
 """The budget's cap over the measured need of the rung it is aimed at."""
 HEADROOMS = (0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.05, 0.2)
@@ -55,9 +62,23 @@ class Case:
     needs: str = ""
     """A package that isn't part of the pinned environment."""
 
+    @property
+    def device(self) -> str:
+        return "cuda" if self.seed >= PLAYED else "cpu"
+
+    @property
+    def allocator(self) -> dict[str, str]:
+        """Environment variables: every other eight of the seeds on a card have segments that don't expand."""
+        native = self.seed >= PLAYED and (self.seed - PLAYED) // len(ON_CARD) % 2
+        return {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"} if native else {}
+
 
 def make(seed: int) -> Case:
     """The case of a seed."""
+    if seed >= PLAYED:
+        rng = random.Random(f"survival {GENERATOR} {seed}")
+        turns, turn = divmod(seed - PLAYED, len(ON_CARD))
+        return replace(make(turns * len(KINDS) + ON_CARD[turn]), seed=seed, headroom=rng.choice((0.05, 0.1)), factor=rng.choice(NEAR))
     rng = random.Random(f"survival {GENERATOR} {seed}")
     kind = KINDS[seed % len(KINDS)] if seed < SHORT else SHORT_KINDS[(seed - SHORT) % len(SHORT_KINDS)]
     common: Args = {

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 AMPLE_BYTES = 6 * 2**30
 """The budget under which needs are measured."""
+CONTEXT_BYTES = 450 * 2**20
+"""What a pretended card's context takes; a small model's need beside it is less."""
 IN_REACH = 6
 """A budget is aimed at one of so many rungs: each one above it costs a trial."""
 AT_CAP = 0.98
@@ -58,6 +60,8 @@ class Table:
     keep: bool = False
     """Keep the folders of all cases, not of failures only."""
     stopping: threading.Event = field(default_factory=threading.Event)
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    """In which autofit is started; a pretended card's, where there is one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,6 +89,7 @@ def play(case: Case, table: Table, *, budget: int | None = None) -> Row:
     place = table.folder / f"case-{case.seed:04d}"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
+    table = replace(table, environment={**table.environment, **case.allocator, **(_telling(table, place) if case.device == "cuda" else {})})
     row: Row = {"seed": case.seed, "generator": cases.GENERATOR, "trainer": case.trainer, "task": case.task, "headroom": case.headroom}
     row |= _told(case) | {
         "versions": versions(),
@@ -163,7 +168,7 @@ def _written(case: Case, place: Path, places: Mapping[str, str], table: Table) -
 def _device(case: Case, budget: int) -> list[str]:
     """``recover.restarts=0``: a run that fails and is gone on with would hide that its fit was wrong."""
     memory = f"device.memory={budget / 2**20:.3f}MiB"
-    return ["device=cpu", memory, f"device.headroom={case.headroom}", "recover.restarts=0", "trial.fresh=true", "run.root=runs"]
+    return [f"device={case.device}", memory, f"device.headroom={case.headroom}", "recover.restarts=0", "trial.fresh=true", "run.root=runs"]
 
 
 def _argv(case: Case, name: str, places: Mapping[str, str], budget: int) -> list[str]:
@@ -178,7 +183,9 @@ def _argv(case: Case, name: str, places: Mapping[str, str], budget: int) -> list
 
 def _measured(case: Case, name: str, place: Path, table: Table) -> tuple[Row, int | None]:
     """Really tries the rung that the case is aimed at with ample memory; returns what was found, and a budget near its need."""
-    ladder = _command([_program(), "ladder", "--json", f"recipe={name}", "device=cpu", *case.overrides], place, table, table.trial_s)
+    ladder = _command(
+        [_program(), "ladder", "--json", f"recipe={name}", f"device={case.device}", *case.overrides], place, table, table.trial_s
+    )
     rungs = ladder.answer.get("rungs")
     if not rungs:
         return {"status": "refused", "words": ladder.last_words}, None
@@ -200,7 +207,8 @@ def _measured(case: Case, name: str, place: Path, table: Table) -> tuple[Row, in
 
 def budget_for(case: Case, need: int, *, last: bool) -> int:
     """The budget whose cap is the case's factor times ``need``. The last rung gets what it needs: else nothing would be launched."""
-    return headroom.budget_for(int(need * (max(case.factor, 1.0) if last else case.factor)), case.headroom)
+    base = CONTEXT_BYTES if case.device == "cuda" else 0
+    return headroom.budget_for(int(base + (need - base) * (max(case.factor, 1.0) if last else case.factor)), case.headroom)
 
 
 def _ample() -> int:
@@ -213,7 +221,7 @@ def _ample() -> int:
 def _command(argv: Sequence[str], place: Path, table: Table, timeout_s: float, *, cwd: Path | None = None) -> Ended:
     """Runs one command to its end, sampling the memory of its full run from outside. Raises Stopped where the person interrupts."""
     out, err = place / "last.stdout", place / "last.stderr"
-    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    env = {**table.environment, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     began = time.monotonic()
     data_bytes, timed_out = 0, False
     with out.open("wb") as stdout, err.open("wb") as stderr:
@@ -289,7 +297,8 @@ def judged(ended: Ended, place: Path, *, budget: int) -> Row:
     run = answer.get("run") or {}
     trial_peak = chosen["peak_bytes"] if chosen else None
     outside = _seen_from_outside(ended, folder, answer.get("rung_index"))
-    recorded = run.get("peak_bytes") or None
+    told = _told_itself(place, folder, answer.get("rung_index"))
+    recorded = told.get("run_peak_bytes") or run.get("peak_bytes") or None
     peak = recorded or outside
     said = memory_words(folder)
     status = outcome(ended, run, peak=peak, budget=budget, said=said)
@@ -301,6 +310,7 @@ def judged(ended: Ended, place: Path, *, budget: int) -> Row:
     if status in LAUNCHED:
         row |= {"run_peak_bytes": peak, "peak_source": "record" if recorded else "outside", "outside_peak_bytes": outside}
         row |= {"lost": _lost(run, said) if status == "done" else None, "lost_recorded": run.get("lost_to_memory")}
+        row |= told
         row["lost_in_trial"] = len(_lines_of_memory(folder / "trials" / f"{answer['rung_index']:03d}"))
     if said or status != "done":
         row["words"] = said[-8:] if said else _last_words(folder, ended)
@@ -330,6 +340,26 @@ def _seen_from_outside(ended: Ended, folder: Path, rung_index: int | None) -> in
         report = json.loads((folder / "trials" / f"{rung_index:03d}" / "report.json").read_text(encoding="utf-8"))
         return max(0, ended.data_bytes - int(report["base_bytes"]))
     return None
+
+
+def _telling(table: Table, place: Path) -> dict[str, str]:
+    """What makes a process on a card tell its allocator's peaks (benchmarks/gpu_check); the full run is the last that does."""
+    behind = os.pathsep.join([*filter(None, [table.environment.get("PYTHONPATH")]), str(ROOT), str(ROOT / "benchmarks/gpu_check/peaks")])
+    return {"GPU_CHECK_PEAKS": str(place / "peaks.json"), "PYTHONPATH": behind}
+
+
+def _told_itself(place: Path, folder: Path, rung_index: int | None) -> Row:
+    """On a card: the run's peaks in the trial's measure, and what was live in both."""
+    with contextlib.suppress(OSError, ValueError):
+        told = json.loads((place / "peaks.json").read_text(encoding="utf-8"))
+        report = json.loads((folder / "trials" / f"{rung_index:03d}" / "report.json").read_text(encoding="utf-8"))
+        return {
+            "run_peak_bytes": told["reserved_bytes"] + report["base_bytes"],
+            "run_allocated_bytes": told["allocated_bytes"],
+            "trial_allocated_bytes": max(use["allocated_bytes"] for use in report["uses"]),
+            "refused": told["ooms"],
+        }
+    return {}
 
 
 def _lost(run: Mapping[str, Any], said: Sequence[str]) -> int:

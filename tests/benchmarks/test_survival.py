@@ -347,3 +347,21 @@ def test_the_page_says_how_many_peaks_were_seen_from_outside_only() -> None:
 def test_a_percentile_is_a_value_that_was_seen() -> None:
     assert table.percentile([3.0, 1.0, 2.0, 4.0], 0.95) == 4.0
     assert table.percentile([3.0, 1.0, 2.0, 4.0], 0.5) == 2.0
+
+
+def test_cases_on_a_card_are_trained_there_near_their_need_half_of_them_with_segments_that_do_not_expand() -> None:
+    ours = [cases.make(seed) for seed in range(cases.PLAYED, cases.PLAYED + 32)]
+    assert {one.trainer for one in ours} == {"yolo", "text", "speech"} and {one.device for one in ours} == {"cuda"}
+    assert all(0.95 <= one.factor <= 1.05 for one in ours) and len({one.seed for one in ours}) == 32
+    assert sum(bool(one.allocator) for one in ours) == 16
+    assert cases.make(0).device == "cpu" and not cases.make(0).allocator
+
+
+def test_a_run_on_a_card_is_judged_by_what_its_allocator_told(tmp_path: Path) -> None:
+    (tmp_path / "trials" / "001").mkdir(parents=True)
+    (tmp_path / "peaks.json").write_text(json.dumps({"reserved_bytes": 700, "allocated_bytes": 600, "ooms": 1}))
+    report = {"base_bytes": 50, "uses": [{"allocated_bytes": 590}, {"allocated_bytes": 300}]}
+    (tmp_path / "trials" / "001" / "report.json").write_text(json.dumps(report))
+    told = play._told_itself(tmp_path, tmp_path, 1)
+    assert told == {"run_peak_bytes": 750, "run_allocated_bytes": 600, "trial_allocated_bytes": 590, "refused": 1}
+    assert play._told_itself(tmp_path, tmp_path / "elsewhere", 1) == {}
