@@ -59,12 +59,18 @@ def follow(job: Job, child: Child, attempts: Sequence[Attempt], *, base_bytes: i
         gradients=watch.gradients,
         weights=_weights(job, since=began) if went_well else None,
         on_card=job.budget.kind == "cuda",
-        at_limit=watch.at_limit or (job.budget.kind == "cpu" and usage.peak_bytes >= NEAR_LIMIT * job.budget.budget_bytes),
+        at_limit=_at_limit(job, watch, usage),
         oom_kills=(host.oom_kills() or 0) - kills,
         taken="" if settled else devices.taken(job.budget),
     )
     lost = lost_in(files.stdout, files.stderr, on_card=job.budget.kind == "cuda", also=words.loses_memory)
     return _outcome(lost, ending, cause.find(end), watch, usage)
+
+
+def _at_limit(job: Job, watch: RunWatch, usage: Usage) -> bool:
+    """Whether memory may have run out, where words alone don't say it. Once it has, and less was taken at once, it may again."""
+    used_all = job.budget.kind == "cpu" and usage.peak_bytes >= NEAR_LIMIT * job.budget.budget_bytes
+    return watch.at_limit or watch.took_again or used_all
 
 
 def _weights(job: Job, *, since: float) -> Weights | None:

@@ -109,6 +109,8 @@ class RunWatch:
         self.peak_device_bytes = 0
         self.at_limit = False
         """Its data segments stood at their limit when they were last looked at."""
+        self.took_again = False
+        """Memory ran out in it before, and it went on in smaller parts."""
         self.ended_for: Ended | None = None
         """Why the run was ended from here."""
         self.evidence = ""
@@ -213,6 +215,7 @@ class RunWatch:
         """Takes in a line of the run's output. Ends the run if its loss stays not finite, unless the recipe lets it go on."""
         self._steps.heard(line, said)
         if TAKEN_AGAIN in line:
+            self.took_again = True
             self._job.tell(TakenAgain(what=line.partition(TAKEN_AGAIN)[2].strip()))
         if (deviation := self._words.deviation(line)) and deviation not in self._deviations:
             self._deviations.add(deviation)
