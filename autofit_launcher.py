@@ -14,7 +14,7 @@ import sys
 PACKAGE = "launcher"
 DEPENDENCIES = frozenset((
     "hydra", "omegaconf", "antlr4", "packaging", "pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection",
-    "yaml", "_yaml", "psutil", "pynvml", "rich", "pygments", "markdown_it", "mdurl",
+    "yaml", "_yaml", "psutil", "pynvml", "rich", "pygments", "markdown_it", "mdurl", "attr",
 ))  # fmt: skip
 """What the launcher's own process imports of what is installed. A trainer's modules aren't among it: they are found as the trainer does."""
 
