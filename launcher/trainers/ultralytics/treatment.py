@@ -4,8 +4,8 @@ A fit means that the full run will come to its end. So each argument's effect is
 refused; none is ignored silently. A test fails if ``default.yaml`` and this table don't have the same keys.
 
 Loggers (wandb, tensorboard, mlflow, ...) are settings of the person's and no arguments. They are not in the trial, which must not upload
-anything; they can't raise the peak, because what they do on the device is one forward pass of one image before training (tensorboard's
-graph), and what they send are figures already drawn.
+anything: what they send are figures already drawn. tensorboard's is in the trial: it sends nothing, and the graph that it traces before
+training holds memory.
 """
 
 from __future__ import annotations
