@@ -13,7 +13,6 @@ import ctypes
 import gc
 import itertools
 import os
-import random
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -21,6 +20,7 @@ from typing import Any
 
 from ..shared.memory_failures import maybe_memory, memory_failure
 from ..shared.orders import TAKEN_AGAIN
+from . import random_states
 
 
 def of_memory(error: BaseException) -> bool:
@@ -47,7 +47,8 @@ class Before:
         import torch
 
         self._gradients = [(weight, weight.grad, -1 if weight.grad is None else weight.grad._version) for weight in weights]
-        self._random = (random.getstate(), torch.get_rng_state(), _numpy_state(), _card_random())
+        self._random = random_states.states()
+        self._of_card = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
         self._statistics = [(buffer, buffer.clone()) for buffer in statistics]
 
     def reached(self) -> frozenset[Any]:
@@ -61,26 +62,12 @@ class Before:
         """Gradients stay as they are."""
         import torch
 
-        python, cpu, numpy, card = self._random
-        random.setstate(python)
-        torch.set_rng_state(cpu)
-        if numpy is not None:
-            sys.modules["numpy"].random.set_state(numpy)
-        if card is not None:
-            torch.cuda.set_rng_state(card)
+        random_states.back_to(self._random)
+        if self._of_card is not None:
+            torch.cuda.set_rng_state(self._of_card)
         with torch.no_grad():
             for buffer, value in self._statistics:
                 buffer.copy_(value)
-
-
-def _card_random() -> Any:
-    import torch
-
-    return torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
-
-
-def _numpy_state() -> Any:
-    return sys.modules["numpy"].random.get_state() if "numpy" in sys.modules else None
 
 
 def statistics(model: Any) -> Iterator[Any]:

@@ -70,10 +70,10 @@ class _Training:
     def loss(self, batch: dict[str, Any], plain: Callable[[Any], Any]) -> tuple[Any, Any]:
         """(loss, what it consists of) of a batch; its ``backward`` gives the model its gradients."""
         rows, where = len(batch["img"]), f" in epoch {self._trainer.epoch + 1}"
-        before = self._took.before()
         part = self._part(batch, plain, _autocast(batch["img"].device.type))
         if not self._took.fits(rows):
             return self._summed(self._took.take(rows, part, lambda: None, where=where))
+        before = self._took.before()
         try:
             loss, items = plain(batch)
         except BaseException as error:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from .....worker import random_states
 from . import draws
 from .collation import Collation
 
@@ -34,7 +35,7 @@ class AtRest:
     def begin(self) -> None:
         """A batch has arrived."""
         if not self.on:
-            self._kept, self.on = states(), True
+            self._kept, self.on = random_states.states(), True
         seed(SEED)
 
     def order_of(self, many: int) -> int:
@@ -46,7 +47,7 @@ class AtRest:
         """The next batch is asked for, or another pass begins."""
         if self.on:
             self.on = False
-            back_to(self._kept)
+            random_states.back_to(self._kept)
 
 
 def numpy_or_none() -> Any:
@@ -67,31 +68,16 @@ def seed(number: int) -> None:
         numpy.random.seed(number % 2**32)
 
 
-def states() -> tuple[Any, Any, Any]:
-    import torch
-
-    numpy = numpy_or_none()
-    return random.getstate(), torch.get_rng_state(), numpy.random.get_state() if numpy is not None else None
-
-
-def back_to(kept: tuple[Any, Any, Any]) -> None:
-    import torch
-
-    random.setstate(kept[0])
-    torch.set_rng_state(kept[1])
-    if kept[2] is not None:
-        numpy_or_none().random.set_state(kept[2])
-
-
 @contextmanager
 def seeded(number: int) -> Iterator[None]:
     """Draws of this block are those of the seed; the streams go on as if it had not been."""
-    kept = states()
+    numpy_or_none()  # so that its state is kept, too
+    kept = random_states.states()
     seed(number)
     try:
         yield
     finally:
-        back_to(kept)
+        random_states.back_to(kept)
 
 
 def install(rest: AtRest, *, batch_norm_trains: bool, seen_batch_norm: Callable[[], None]) -> None:
@@ -155,7 +141,7 @@ def _evaluation(torch: Any) -> None:
         enter, leave = kind.__enter__, kind.__exit__
 
         def entered(this: Any, enter: Any = enter) -> Any:
-            this.__dict__.setdefault("_autofit_streams", []).append(states() if torch.is_grad_enabled() else None)
+            this.__dict__.setdefault("_autofit_streams", []).append(random_states.states() if torch.is_grad_enabled() else None)
             return enter(this)
 
         def left(this: Any, *args: Any, leave: Any = leave) -> Any:
@@ -164,7 +150,7 @@ def _evaluation(torch: Any) -> None:
                 return leave(this, *args)
             finally:
                 if kept is not None:
-                    back_to(kept)
+                    random_states.back_to(kept)
 
         kind.__enter__, kind.__exit__ = entered, left
 
