@@ -160,7 +160,8 @@ def made(one: Case, place: Path, scale: float) -> Path:
 
 
 def prepared(one: Case, words: Sequence[str], place: Path, *, memory: str) -> Job:
-    line = (*words, f"device.memory={memory}", "device.turns=false", "trial.fresh=true", f"run.root={place / 'runs'}")
+    shown = "recover.split=false"  # a run that goes on in smaller parts would hide that its rung doesn't fit
+    line = (*words, f"device.memory={memory}", "device.turns=false", "trial.fresh=true", shown, f"run.root={place / 'runs'}")
     (draft,) = compose.drafts(line, program="gpu-check", advice=suggestions)
     return prepare.prepare(draft, _shown)
 

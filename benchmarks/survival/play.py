@@ -166,9 +166,10 @@ def _written(case: Case, place: Path, places: Mapping[str, str], table: Table) -
 
 
 def _device(case: Case, budget: int) -> list[str]:
-    """``recover.restarts=0``: a run that fails and is gone on with would hide that its fit was wrong."""
+    """A run that fails and is started again, or goes on in smaller parts, would hide that its fit was wrong."""
     memory = f"device.memory={budget / 2**20:.3f}MiB"
-    return [f"device={case.device}", memory, f"device.headroom={case.headroom}", "recover.restarts=0", "trial.fresh=true", "run.root=runs"]
+    shown = ["recover.restarts=0", "recover.split=false"]
+    return [f"device={case.device}", memory, f"device.headroom={case.headroom}", *shown, "trial.fresh=true", "run.root=runs"]
 
 
 def _argv(case: Case, name: str, places: Mapping[str, str], budget: int) -> list[str]:

@@ -16,6 +16,8 @@ import yaml
 from benchmarks.common import rows as written
 from benchmarks.survival import __main__ as survival
 from benchmarks.survival import cases, play, table
+from launcher.cli import suggestions
+from launcher.config import compose
 from tests.helpers.places import ROOT
 
 MIB = 2**20
@@ -144,6 +146,13 @@ def test_a_need_that_was_not_measured_says_why_and_launches_nothing(
     monkeypatch.setattr(play, "_command", lambda argv, *_: ended(0, rungs=[{}, {}]) if "ladder" in argv else tried)
     row, budget = play._measured(cases.make(0), "survival", tmp_path, play.Table(folder=tmp_path))
     assert (row["status"], budget) == (status, None)
+
+
+def test_a_run_that_finds_no_room_dies_of_it(tmp_path: Path) -> None:
+    """It is neither started again nor goes on in smaller parts: both would hide a fit that was wrong."""
+    words = play._device(cases.make(1), 2**30)
+    (draft,) = compose.drafts(["recipe=yolo_demo", *words], program="test", advice=suggestions)
+    assert (draft.recipe.recover.restarts, draft.recipe.recover.split) == (0, False)
 
 
 # -- outcomes -------------------------------------------------------------------------------------------------------------
