@@ -19,6 +19,7 @@ import yaml
 from benchmarks.faults import inject
 from launcher.trainers.suite import snapshot
 from tests.conftest import launched_with, write_yolo_dataset
+from tests.helpers import resumable
 from tests.helpers.hf_data import make_sums, recipe
 from tests.helpers.places import ROOT
 
@@ -104,27 +105,10 @@ def rows(path: Path) -> int:
     return len(path.read_text().splitlines()) - 1
 
 
-SCRIPT = {
-    "ask": {"micro_batch": 16, "accumulation": 1},
-    "trainer": {
-        "adapter": "script",
-        "args": {
-            "command": [sys.executable, "train.py", "--epochs", "8", "--pause", "0.2"],
-            "spelled": {"micro_batch": "--batch-size", "accumulation": "--accum"},
-            "set": {"--out": "{run}"},
-            "resume": {"words": "--resume {checkpoint}", "newest": "{run}/epoch*.pt"},
-            "metrics": "{run}/metrics.jsonl",
-        },
-    },
-    "ladder": {"order": ["micro_batch"], "wheels": {"micro_batch": {"values": [8, 4]}}},
-    "device": {"kind": "cpu", "memory": "1GiB"},
-}
-
-
 @pytest.fixture
 def script(tmp_path: Path) -> Night:
     (tmp_path / "train.py").write_text((ROOT / "tests" / "data" / "scripts" / "resumable.py").read_text())
-    return Night(tmp_path, SCRIPT)
+    return Night(tmp_path, resumable.recipe("--epochs", "8", "--pause", "0.2"))
 
 
 def epochs(night: Night) -> list[dict[str, Any]]:
@@ -184,8 +168,8 @@ def test_a_script_goes_on_from_its_own_checkpoint_one_rung_lower(script: Night) 
 @pytest.mark.slow
 def test_a_script_that_diverges_is_not_done_and_what_it_saved_since_is_not_advised(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text((ROOT / "tests" / "data" / "scripts" / "resumable.py").read_text())
-    args = {**SCRIPT["trainer"]["args"], "command": [sys.executable, "train.py", "--epochs", "8", "--nan-from", "12"]}  # in epoch 3
-    night = Night(tmp_path, {**SCRIPT, "trainer": {"adapter": "script", "args": args}, "recover": {"on_nan": "go_on"}})
+    recipe = resumable.recipe("--epochs", "8", "--nan-from", "12")  # in epoch 3
+    night = Night(tmp_path, {**recipe, "recover": {"on_nan": "go_on"}})
     night.start()
     status, said = night.end()
     assert (status, said["status"], said["attempts"][0]["ended"]) == (5, "diverged", "diverged"), night.said_on_stderr()

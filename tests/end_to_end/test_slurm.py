@@ -22,28 +22,14 @@ import pytest
 import yaml
 
 from launcher.history import runs
-from tests.helpers import slurm
+from tests.helpers import resumable, slurm
 from tests.helpers.command_line import answer, autofit
 from tests.helpers.places import ROOT, SCRIPTS
 from tests.helpers.slurm import Cluster
 
 WHY_NOT = slurm.missing() or ("" if find_spec("submitit") else "submitit isn't installed")
 pytestmark = [pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT), pytest.mark.timeout(900)]
-NIGHT = {
-    "ask": {"micro_batch": 16, "accumulation": 1},
-    "trainer": {
-        "adapter": "script",
-        "args": {
-            "command": [sys.executable, "train.py", "--epochs", "4", "--pause", "0.2"],
-            "spelled": {"micro_batch": "--batch-size", "accumulation": "--accum"},
-            "set": {"--out": "{run}"},
-            "resume": {"words": "--resume {checkpoint}", "newest": "{run}/epoch*.pt"},
-            "metrics": "{run}/metrics.jsonl",
-        },
-    },
-    "ladder": {"order": ["micro_batch"], "wheels": {"micro_batch": {"values": [8, 4]}}},
-    "device": {"kind": "cpu", "memory": "1GiB"},
-}
+NIGHT = resumable.recipe("--epochs", "4", "--pause", "0.2")
 
 
 @pytest.fixture(scope="module")
