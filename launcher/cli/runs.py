@@ -179,7 +179,7 @@ def stop(call: Call) -> Answer:
         board.say(f"{run.name}: asked process {run.ownership.owner.pid} to stop; it ends its trainer, and writes its record")
         with doing("waiting for its end"):
             run = _awaited(reader)
-    elif run.submission is not None and run.seen is not None and (run.seen.waits or run.seen.runs):
+    elif run.submission is not None and run.seen is not None and run.seen.is_there:
         submit.stop(run.submission, run.seen)
         done = "took SLURM's job back" if run.seen.waits else "asked SLURM's job to stop"
         board.say(f"{run.name}: {done}: {run.submission.job}")

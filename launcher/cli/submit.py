@@ -165,19 +165,16 @@ def _first_seen(handed: Submission) -> JobSeen | None:
 
 def look(handed: Submission) -> JobSeen | None:
     """What SLURM says of a launch's job."""
+    return job_seen(handed.job, name=handed.name)
+
+
+def job_seen(job: str, *, name: str = "") -> JobSeen | None:
+    """What SLURM says of a job; None where it can't be asked. ``name``: as for ``slurm.look``."""
     from launcher.history.submission import JobSeen
     from launcher.machine import slurm
 
-    found = slurm.look(handed.job, name=handed.name)
+    found = slurm.look(job, name=name)
     return JobSeen(state=found[0], reason=found[1]) if found is not None else None
-
-
-def is_queued(found: tuple[str, str]) -> bool:
-    """Whether a job, as ``slurm.look`` tells of it, waits or runs."""
-    from launcher.history.submission import JobSeen
-
-    seen = JobSeen(state=found[0])
-    return seen.waits or seen.runs
 
 
 def stop(handed: Submission, seen: JobSeen) -> None:
@@ -206,7 +203,7 @@ def refuse_while_queued(folder: Path) -> Submission | None:
     handed = submission.read(folder)
     if handed is None or not handed.job or handed.job == submission.job_here():
         return handed
-    if (seen := look(handed)) is not None and (seen.waits or seen.runs):
+    if (seen := look(handed)) is not None and seen.is_there:
         found = f"SLURM's job {handed.job} has it ({seen.state.lower()})"
         cure = f"`autofit watch {folder}` follows it, `autofit stop {folder}` takes it back."
         raise BadInput([Fault(key="", where=str(folder), found=found, cure=cure)])

@@ -96,14 +96,13 @@ def _told(folders: Sequence[Path], terminal: Terminal, place: Path) -> Answer:
 @doing("waiting for jobs that are queued again")
 def _over(folder: Path) -> Run:
     from launcher.history.runs import NOT_OVER, run_in
-    from launcher.machine import slurm
 
     while True:
         run = run_in(folder)
         job = run.ownership.owner.job if run.ownership.owner is not None else ""
         if not job or run.record is None or run.record.status not in NOT_OVER:
             return run
-        seen = slurm.look(job)
-        if seen is None or not submit.is_queued(seen):
+        seen = submit.job_seen(job)
+        if seen is None or not seen.is_there:
             return run_in(folder)
         time.sleep(LOOK_S)

@@ -53,6 +53,11 @@ class JobSeen:
     def runs(self) -> bool:
         return self.state in ("RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED", "RESIZING")
 
+    @property
+    def is_there(self) -> bool:
+        """It waits or runs."""
+        return self.waits or self.runs
+
 
 Look = Callable[[Submission], JobSeen | None]
 """Asks SLURM for a job; None where it can't be asked."""
