@@ -5,7 +5,7 @@ refused; none is ignored silently. A test fails if ``default.yaml`` and this tab
 
 Loggers (wandb, tensorboard, mlflow, ...) are settings of the person's and no arguments. They are not in the trial, which must not upload
 anything: what they send are figures already drawn. tensorboard's is in the trial: it sends nothing, and the graph that it traces before
-training holds memory.
+training holds memory. On a CPU, where the budget is the host's memory, the others are refused in the trial (``inside/trial_trainer.py``).
 """
 
 from __future__ import annotations

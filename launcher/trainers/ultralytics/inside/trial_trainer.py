@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ class TrialTrainer(Exact):
             raise NotCovered(f"Ultralytics writes into {self.save_dir} instead of the folder it was given; nothing was trained there")
         self._optimizer_asked = str(self.args.optimizer)
         _only_the_persons(self.callbacks)
-        _with_tensorboard(self)
+        _with_loggers(self)
         self.callbacks["on_train_batch_end"].append(type(self)._batch_ended)
         self.callbacks["on_val_batch_end"].append(self._validation_batch_ended)
         self.callbacks["on_train_end"].append(type(self)._ended)
@@ -306,21 +307,45 @@ def _said(recorder: Recorder, plots: bool) -> Iterator[None]:
         raise
 
 
-def _with_tensorboard(trainer: Any) -> None:
+def _with_loggers(trainer: Any) -> None:
     """Where the person has turned it on, TensorBoard's callbacks are in the trial: they write into the run's folder alone, and the graph
-    that they trace holds memory (75 MiB of a run whose trial without it needed 309)."""
-    from ultralytics.utils import SETTINGS
+    that they trace holds memory (75 MiB of a run whose trial without it needed 309). Raises NotCovered for the others on a CPU, whose
+    memory is the budget. As in a run, rank 0 alone has them."""
+    from ultralytics.utils import RANK
 
-    if SETTINGS.get("tensorboard") is not True:
+    if RANK not in {-1, 0}:
         return
-    from ultralytics.utils.callbacks import tensorboard
-
-    for event, called in tensorboard.callbacks.items():
+    found = _loggers()
+    others = sorted(SETTINGS_OF.get(name, name) for name in found if name != "tensorboard")
+    if others and trainer.device.type == "cpu":
+        off = " ".join(f"{one}=False" for one in others)
+        took = "on a CPU that takes memory of the budget, and a trial, which sends nothing, can't show how much"
+        raise NotCovered(f"{', '.join(others)}: on in Ultralytics' settings; {took}. What turns it off: yolo settings {off}")
+    for event, called in found.get("tensorboard", []):
         if event == BEGINS:
             called(trainer)
         else:
             trainer.callbacks[event].append(called)
 
 
+def _loggers() -> dict[str, list[tuple[str, Any]]]:
+    """Module of ``ultralytics.utils.callbacks`` -> (event, callback), as Ultralytics itself gives them to a run's trainer: those of what is
+    installed and on."""
+    from ultralytics.utils.callbacks import base
+
+    stand_in = type("Trainer", (), {"callbacks": defaultdict(list)})()  # "Trainer" in its name is what asks for the loggers
+    base.add_integration_callbacks(stand_in)
+    found: dict[str, list[tuple[str, Any]]] = {}
+    for event, called in stand_in.callbacks.items():
+        for one in called:
+            place, _, name = str(getattr(one, "__module__", "")).rpartition(".")
+            if place == "ultralytics.utils.callbacks" and name not in NOT_LOGGERS:
+                found.setdefault(name, []).append((event, one))
+    return found
+
+
+NOT_LOGGERS = frozenset({"base", "hub", "platform", "raytune"})
+"""Ultralytics' own services, which hold the figures of an epoch, and Ray Tune's, which does nothing outside a session of Ray's."""
+SETTINGS_OF = {"wb": "wandb"}
 BEGINS = "on_pretrain_routine_start"
 """Ultralytics calls it while it makes a trainer, or soon after."""
