@@ -17,7 +17,6 @@ PAGE = ROOT / "docs" / "gpu.md"
 NOT_YET = "not measured yet"
 Row = Mapping[str, Any]
 NOT_PLAYED = "not played yet"
-Row = Mapping[str, Any]
 HEAD = """# What real cards have shown
 
 Made by `make gpu-check` of `benchmarks/results/gpu-check.jsonl`; not written by hand. A smaller card than the real one is the real one
@@ -129,7 +128,7 @@ def _cases(columns: Sequence[Column]) -> list[str]:
 
 def _claims(column: Column, case: Case) -> dict[str, str]:
     """What a column says of a case: its trials, then each claim."""
-    ours = [row for row in column.rows if row["case"] == case.letter]
+    ours = checks.newest(case, column.rows)
     trials = [row for row in ours if row["step"] == f"{case.name}: trial"]
     chosen = next((row for row in trials if row["verdict"] == "fits"), None)
     why = next((row["why"] for row in ours if row["step"] == f"{case.name}: left out"), "")

@@ -359,6 +359,8 @@ def _told_itself(place: Path, folder: Path, rung_index: int | None) -> Row:
             "run_allocated_bytes": told["allocated_bytes"],
             "trial_allocated_bytes": max(use["allocated_bytes"] for use in report["uses"]),
             "refused": told["ooms"],
+            "micro_batches": told["micro_batches"],
+            "steps": told["steps"],
         }
     return {}
 

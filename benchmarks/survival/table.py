@@ -119,7 +119,10 @@ def _live(runs: Sequence[Row]) -> list[str]:
     above, most = sum(part > 1.02 for part in parts), max(parts)
     refused = sum(bool(row.get("refused")) for row in runs)
     said = f"median {statistics.median(parts):.4f}, max {most:.4f}; above 1.02 in {above} of {len(parts)}"
-    return [f"- Allocated by a run over its trial: {said}; {refused} runs met a refusal."]
+    lines = [f"- Allocated by a run over its trial: {said}; {refused} runs met a refusal."]
+    if steps := sorted(row["steps"] for row in runs if "steps" in row):
+        lines.append(f"- Optimizer steps of a run: {steps[0]} to {steps[-1]}, median {statistics.median(steps):.0f}.")
+    return lines
 
 
 _COLUMNS = ("runs", "deaths", "other failures", "lost something", "min", "median", "p95", "max")

@@ -185,6 +185,15 @@ def test_a_run_that_lives_above_the_chosen_rung_must_have_missed_by_less_than_th
         assert checks.of(case, [*found, lived])[1].holds is holds
 
 
+def test_a_run_is_compared_with_the_trial_of_its_own_commit(everything: tuple[Path, list[dict[str, Any]], int]) -> None:
+    found = of_case(everything[1], "C")
+    case = next(case for case in cases.CASES if case.letter == "C")
+    before = [{**row, "commit": "before", "uses": [{"allocated_bytes": 1, "outside_bytes": 0}]} for row in found]
+    assert [check.holds for check in checks.of(case, [*before, *found])] == [True] * 5
+    begun = {**found[0], "commit": "after"}
+    assert {check.holds for check in checks.of(case, [*found, begun])} == {None}
+
+
 def test_the_full_run_is_long_enough_at_any_rung() -> None:
     for case in cases.CASES:
         for micro_batch, accumulation in ((64, 1), (4, 16), (1, 16)):

@@ -368,9 +368,11 @@ def test_cases_on_a_card_are_trained_there_near_their_need_half_of_them_with_seg
 
 def test_a_run_on_a_card_is_judged_by_what_its_allocator_told(tmp_path: Path) -> None:
     (tmp_path / "trials" / "001").mkdir(parents=True)
-    (tmp_path / "peaks.json").write_text(json.dumps({"reserved_bytes": 700, "allocated_bytes": 600, "ooms": 1}))
+    peaks = {"reserved_bytes": 700, "allocated_bytes": 600, "ooms": 1, "micro_batches": 8, "steps": 4}
+    (tmp_path / "peaks.json").write_text(json.dumps(peaks))
     report = {"base_bytes": 50, "uses": [{"allocated_bytes": 590}, {"allocated_bytes": 300}]}
     (tmp_path / "trials" / "001" / "report.json").write_text(json.dumps(report))
     told = play._told_itself(tmp_path, tmp_path, 1)
-    assert told == {"run_peak_bytes": 750, "run_allocated_bytes": 600, "trial_allocated_bytes": 590, "refused": 1}
+    live = {"run_allocated_bytes": 600, "trial_allocated_bytes": 590}
+    assert told == {"run_peak_bytes": 750, **live, "refused": 1, "micro_batches": 8, "steps": 4}
     assert play._told_itself(tmp_path, tmp_path / "elsewhere", 1) == {}
