@@ -10,6 +10,8 @@ Source of the operators' arguments: PyTorch's native_functions.yaml. tests/unit/
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import ctypes
 import functools
 import math
@@ -19,7 +21,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_flatten, tree_map, tree_map_only
 
 aten = torch.ops.aten
@@ -351,10 +353,27 @@ def _as_numbers(indices: Any) -> list[Any]:
     return found
 
 
+def let_go() -> None:
+    """Before the interpreter ends: autograd's threads let go of Python's objects.
+
+    A thread lets go of a backward pass's when it has told that it is over, and needs the interpreter for it: one that is late aborts the
+    process. That is PyTorch's own (2.15, torch/autograd/graph.py: contexts go to the threads), and with this mode one small script in
+    three meets it. So each thread is given another pass, that has no objects.
+    """
+    if not torch.cuda.is_initialized():
+        return
+    with contextlib.suppress(RuntimeError), _disable_current_modes():
+        for card in range(torch.cuda.device_count()):
+            if torch.cuda.memory_reserved(card):
+                leaf = torch.zeros(1, device=card, requires_grad=True)
+                torch.autograd.Variable._execution_engine.run_backward((leaf * 1,), (leaf.detach(),), False, False, (), True, True)
+
+
 def begin() -> None:
     """Enters the mode in this thread and in every one that is started later (a mode is its thread's)."""
     torch.backends.cuda.enable_cudnn_sdp(False)  # needs plans of cuDNN's own, which no stand-in has; flash attention takes its place
     Operators().__enter__()
+    atexit.register(let_go)
     run = threading.Thread.run
 
     @functools.wraps(run)

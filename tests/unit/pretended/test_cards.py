@@ -91,6 +91,11 @@ def test_what_the_card_computes_is_what_the_cpu_computes() -> None:
 
 
 @needs_a_pretended_card
+def test_a_process_that_ends_behind_its_backward_pass_is_not_aborted(two: dict[str, str]) -> None:
+    assert said("ends", two) == {"late": 0}, "in every third pass without let_go"
+
+
+@needs_a_pretended_card
 def test_what_is_too_large_to_be_computed_leads_no_trainer_astray() -> None:
     (model,) = gpu_catalogue.named(["rtx_4080s"])
     with cards.played(cards.Cards(model=model, computed="small")) as environment:
