@@ -78,8 +78,7 @@ def _ran(orders: Orders, env: Mapping[str, str], place: Path, folder: Path, long
         kept=(str(folder), str(temporary), str(orders.scratch)), budget_only=True,
     ).write(settings)  # fmt: skip
     plain = {**env, **{name: value for name, value in NOTHING_FROM_OUTSIDE.items() if name in env}}
-    own = str(Path.cwd())
-    argv = [word.replace(own, str(folder)) if word.startswith(own) else word for word in orders.payload["argv"]]
+    argv = [_in_copy(word, Path.cwd(), folder) for word in orders.payload["argv"]]
     with (place / "log").open("wb") as log:
         child = subprocess.Popen(
             argv, env={**plain, "TMPDIR": str(temporary), **injected(settings, plain)}, cwd=folder, stdin=subprocess.DEVNULL, stdout=log,
@@ -102,19 +101,32 @@ def _apart() -> None:
     os.setsid()
 
 
+def _in_copy(word: str, own: Path, copy: Path) -> str:
+    """A word of the command, for the copy of the folder: what leads out of the folder (``../venv/bin/python``) leads there still."""
+    if word.startswith(str(own)):
+        return word.replace(str(own), str(copy))
+    leads = os.path.abspath(own / word)
+    out = os.sep in word and not os.path.isabs(word) and os.path.relpath(leads, own).startswith(os.pardir)
+    return leads if out and os.path.lexists(leads) else word
+
+
 def _copied(source: Path, target: Path, *, without: Path) -> Path | None:
-    """A copy of the folder the command runs in, or None where it is too large to be copied for this.
+    """A copy of the folder the command runs in, or None where it is too large to be copied for this. Virtual environments are linked.
 
     ``without``: the trial's own scratch, which lies in it where runs are kept there, and the copy with it.
     """
 
     def own(folder: str, names: list[str]) -> list[str]:
-        return [without.name] if without.name in names and os.path.realpath(os.path.join(folder, without.name)) == away else []
+        own_scratch = without.name in names and os.path.realpath(os.path.join(folder, without.name)) == away
+        return [name for name in names if (name == without.name and own_scratch) or _environment(os.path.join(folder, name))]
 
     away, files, size = os.path.realpath(without), 0, 0
+    environments: list[str] = []
     for folder, folders, names in os.walk(source):
         for name in own(folder, folders):
             folders.remove(name)
+            if _environment(found := os.path.join(folder, name)):
+                environments.append(os.path.relpath(found, source))
         files += len(names)
         for name in names:
             with contextlib.suppress(OSError):
@@ -123,4 +135,11 @@ def _copied(source: Path, target: Path, *, without: Path) -> Path | None:
             return None
     with contextlib.suppress(shutil.Error):
         shutil.copytree(source, target, symlinks=True, ignore=own)
+    for one in environments:
+        (target / one).symlink_to(source / one)
     return target
+
+
+def _environment(folder: str) -> bool:
+    """Whether it is a virtual environment's: nothing of the script's own, and larger than all of it."""
+    return os.path.isfile(os.path.join(folder, "pyvenv.cfg"))
