@@ -361,7 +361,9 @@ def _ended_early(report: TrialReport, orders: Orders) -> TrialReport:
         note = "the script ends after its validation: nothing trains after it"
         return dataclasses.replace(report, phase=Phase.DONE.value, absent=(Phase.TRAIN_AGAIN.value,), notes=(*report.notes, note))
     if facts.get("ended") == "exit" and (orders.payload.get("validation") == "none" or not facts.get("eval_signs")):
-        note = "the script was followed to its end and never validates: only training is proven"
+        early = "validates in its first steps alone; that was measured, and training after it is"
+        shown = early if facts.get("validated_early") else "never validates: only training is"
+        note = f"the script was followed to its end and {shown} proven"
         absent = (Phase.VALIDATE.value, Phase.TRAIN_AGAIN.value)
         return dataclasses.replace(report, phase=Phase.DONE.value, absent=absent, notes=(*report.notes, note))
     return dataclasses.replace(report, hint=f"the script ended, and its validation could not be followed; {FORCE}")

@@ -186,6 +186,12 @@ def test_one_iterator_for_all_epochs_is_replayed_to_the_scripts_own_end(tmp_path
     assert fits(done) and done.report.train_again_batches >= 1 and not said(done, "not proven")
 
 
+def test_a_validation_in_the_first_step_alone_is_measured_and_said(tmp_path: Path) -> None:
+    done = tried("validates_first", tmp_path)
+    assert fits(done) and said(done, "validates in its first steps alone") and not said(done, "never validates")
+    assert "validate" in [use.phase for use in done.report.uses]
+
+
 def test_what_libraries_write_in_native_code_is_found_again_and_touches_nothing(tmp_path: Path) -> None:
     done = tried("writes_natively", tmp_path)
     assert fits(done) and not said(done, "is not proven")

@@ -463,6 +463,7 @@ class Session:
             return
         if not self.proven:
             self.recorder.sample()
+            self.recorder.fact(validated_early=True)
             return
         self.eval_batches += 1
         self.recorder.batch()
