@@ -15,7 +15,8 @@ import itertools
 import os
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterator, Sequence
+import weakref
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..shared.memory_failures import maybe_memory, memory_failure
@@ -43,13 +44,15 @@ class CannotSplit(RuntimeError):
 class Before:
     """What a pass over a micro-batch changes, as it was before it."""
 
-    def __init__(self, weights: Sequence[Any] = (), statistics: Sequence[Any] = ()) -> None:
+    def __init__(self, weights: Sequence[Any] = (), statistics: Sequence[Any] = (), others: Mapping[str, Any] | None = None) -> None:
+        """``others``: buffers by name of which no copy is kept; a pass that changes one can't be undone."""
         import torch
 
         self._gradients = [(weight, weight.grad, -1 if weight.grad is None else weight.grad._version) for weight in weights]
         self._random = random_states.states()
         self._of_card = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
-        self._statistics = [(buffer, buffer.clone()) for buffer in statistics]
+        self._statistics = list(zip(statistics, _copies(statistics), strict=True))
+        self._others = [(name, buffer, buffer._version) for name, buffer in (others or {}).items()]
 
     def reached(self) -> frozenset[Any]:
         """The weights whose gradient has grown since."""
@@ -58,10 +61,16 @@ class Before:
             if weight.grad is not gradient or (gradient is not None and gradient._version != version)
         )  # fmt: skip
 
+    def unkept(self) -> list[str]:
+        """Buffers that have been changed since and of which no copy is kept."""
+        return [name for name, buffer, version in self._others if buffer._version != version]
+
     def put_back(self) -> None:
-        """Gradients stay as they are."""
+        """Gradients stay as they are. Raises CannotSplit where something can't be put back."""
         import torch
 
+        if changed := self.unkept():
+            raise CannotSplit(f"each pass changes {changed[0]}")
         random_states.back_to(self._random)
         if self._of_card is not None:
             torch.cuda.set_rng_state(self._of_card)
@@ -77,6 +86,19 @@ def statistics(model: Any) -> Iterator[Any]:
     for module in model.modules():
         if isinstance(module, _NormBase) and module.track_running_stats:
             yield from module.buffers(recurse=False)
+
+
+def _copies(buffers: Sequence[Any]) -> list[Any]:
+    """On a card in one kernel for each type: a small model has hundreds of them, and each copy would be a launch."""
+    import torch
+
+    if not buffers or not buffers[0].is_cuda or len({buffer.device for buffer in buffers}) > 1:
+        return [buffer.clone() for buffer in buffers]
+    copies: dict[int, Any] = {}
+    for dtype in {buffer.dtype for buffer in buffers}:
+        alike = [at for at, buffer in enumerate(buffers) if buffer.dtype == dtype]
+        copies |= zip(alike, torch._foreach_mul([buffers[at] for at in alike], 1), strict=True)
+    return [copies[at] for at in range(len(buffers))]
 
 
 @contextlib.contextmanager
@@ -109,13 +131,17 @@ class Splitting:
     def __init__(self, what: str, *, model: Any = None) -> None:
         """``what`` begins a sentence: "a training step". ``model``: the one that is trained; None: nothing is."""
         self._what = what
+        self._model = weakref.proxy(model) if model is not None else None
         self._weights = list(model.parameters()) if model is not None else []
         self._statistics = list(statistics(model)) if model is not None else []
+        kept = set(map(id, self._statistics))
+        named = model.named_buffers() if model is not None else ()
+        self._others = {name: buffer for name, buffer in named if id(buffer) not in kept and not buffer.is_inference()}
         self.most: int | None = None
         """Rows that are taken at once, at most; None: as many as come."""
 
     def before(self) -> Before:
-        return Before(self._weights, self._statistics)
+        return Before(self._weights, self._statistics, self._others)
 
     def take(self, rows: int, one: Rows, whole: Callable[[], Any], *, where: str = "") -> list[Any]:
         """What ``whole`` returns, or, where that runs out of memory, what ``one`` returns for each part, in order.
@@ -129,8 +155,8 @@ class Splitting:
 
     def again(self, rows: int, one: Rows, failed: BaseException, before: Before, *, where: str = "") -> list[Any]:
         """As ``take``, after a pass over all the rows has failed elsewhere. Nothing of it may be held any more."""
-        with self._telling(rows, where):
-            return self._in_halves(0, rows, one, self._undone(before), failed)
+        with self._telling(rows, where), self._or_the_error(failed):
+            return self._in_halves(0, rows, one, self._undone(before))
 
     def fits(self, rows: int) -> bool:
         """Whether so many rows may find room at once."""
@@ -152,20 +178,34 @@ class Splitting:
                 raise
             traceback.clear_frames(error.__traceback__)
             failed = error.with_traceback(None)
-        return self._in_halves(first, last, one, done | self._undone(before), failed)
+        with self._or_the_error(failed):
+            return self._in_halves(first, last, one, done | self._undone(before))
 
     def _undone(self, before: Before) -> frozenset[Any]:
-        """Puts back what a failed pass has changed, of which nothing may be held any more; returns the weights that it reached."""
+        """Puts back what a failed pass has changed, of which nothing may be held any more; returns the weights that it reached.
+
+        Raises CannotSplit where it can't be.
+        """
+        if self._model is not None and [*map(id, self._model.parameters())] != [*map(id, self._weights)]:
+            raise CannotSplit("the model has got other weights since its training began")
         reached = before.reached()
         before.put_back()
         give_back()
         return reached
 
-    def _in_halves(self, first: int, last: int, one: Rows, done: frozenset[Any], failed: BaseException) -> list[Any]:
-        middle = (first + last + 1) // 2
+    def _in_halves(self, first: int, last: int, one: Rows, done: frozenset[Any]) -> list[Any]:
+        middle, before = (first + last + 1) // 2, Before(others=self._others)
         self.most = min(self.most or last - first, middle - first)
+        found = [*self._try(first, middle, one, done), *self._try(middle, last, one, done)]
+        if changed := before.unkept():
+            raise CannotSplit(f"each pass changes {changed[0]}, and parts are more passes")
+        return found
+
+    @contextlib.contextmanager
+    def _or_the_error(self, failed: BaseException) -> Iterator[None]:
+        """Raises the error of the pass where it can't be taken in parts: the run is restarted, and no wrong step is made."""
         try:
-            return [*self._try(first, middle, one, done), *self._try(middle, last, one, done)]
+            yield
         except CannotSplit as unknown:
             print(f"\nautofit: {self._what} found no room and can't be taken in parts: {unknown}", file=sys.stderr, flush=True)
             raise failed from unknown

@@ -180,6 +180,47 @@ def test_random_states_and_statistics_are_those_before_the_failed_pass() -> None
     assert int(norm.num_batches_tracked) == 2  # type: ignore[arg-type]
 
 
+class Counts(torch.nn.Module):
+    """Keeps something of its own in each pass, as spectral norm and code books do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x: Any, *, fails: bool = False, late: bool = False) -> Any:
+        if fails and late:
+            raise RuntimeError(WORDS)
+        self.seen += 1
+        if fails:
+            raise RuntimeError(WORDS)
+        return self.layer(x)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_pass_that_changes_what_is_not_kept_ends_the_run(late: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the failed pass, or only in its halves: a restart makes the right update."""
+    model = Counts()
+
+    def one(first: int, last: int) -> None:
+        model(torch.ones(last - first, 4), fails=last - first == ROWS, late=late).sum().backward()
+
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        Splitting("a step", model=model).take(ROWS, one, lambda: one(0, ROWS))
+    assert "each pass changes seen" in capsys.readouterr().err
+
+
+def test_a_model_that_has_got_other_weights_is_not_taken_again(capsys: pytest.CaptureFixture[str]) -> None:
+    model = Model()
+    took = Splitting("a step", model=model)
+    passes(model, took)
+    model.head = torch.nn.Linear(4, 1)
+    Fails.places, Fails.fails_at = [], {"backward 1": 1}
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        passes(model, took)
+    assert "other weights" in capsys.readouterr().err
+
+
 def test_what_the_failed_pass_held_is_let_go_before_the_halves() -> None:
     import weakref
 

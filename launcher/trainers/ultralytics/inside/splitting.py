@@ -103,9 +103,10 @@ class _Training:
         """The loss as a leaf, whose gradient starts the model's backward pass."""
         import torch
 
-        held = [loss]
+        held, retake = [loss], [again]  # let go: Ultralytics holds the leaf until it has the next loss
 
         def backward(leaf: Any) -> None:
+            again = retake.pop()
             try:
                 with torch.enable_grad():
                     held.pop().backward(leaf.grad)

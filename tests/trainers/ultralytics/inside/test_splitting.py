@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -115,6 +117,21 @@ def test_what_a_failed_backward_pass_had_reached_keeps_the_gradient_of_all_and_t
     assert "model.22.cv2.0.0.conv.weight" in own
     assert "model.0.conv.weight" not in own
     assert [name for name, gradient in found.items() if name not in own and not alike(gradient, of_halves[name])] == []
+
+
+def test_a_micro_batch_is_let_go_with_its_backward_pass() -> None:
+    """Ultralytics holds the loss until it has the next one: a trial, which has nothing of this, holds no images by it."""
+    made = model()
+    trainer = Trainer(model=made, scaler=Scaler(), epoch=0, args=made.args)
+    given = batch()
+    images = weakref.ref(given["img"])
+    loss, _ = splitting._Training(trainer).loss(given, made.loss)
+    held = trainer.scaler.scale(loss.sum())
+    held.backward()
+    del given, loss
+    gc.collect()
+    assert images() is None
+    assert held.grad_fn is not None
 
 
 def test_later_micro_batches_come_in_parts_at_once() -> None:
