@@ -52,9 +52,10 @@ def nominal_batch(path: Path) -> int | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Loader:
-    """A data loader whose batch stands in the source: as a number, or what comes to one."""
+    """A data loader in the source."""
 
     batch: int
+    """As a number, or what comes to one; 0 where the source doesn't tell."""
     said: str
     """As it is written there: ``CONFIG['batch']``."""
     at: Path
@@ -62,6 +63,8 @@ class Loader:
     shuffles: bool
     trains: bool
     """By the name that it is bound to: ``train_dataloader``."""
+    evaluates: bool
+    """By its name, too: ``val_dataloader``."""
 
     @property
     def file(self) -> str:
@@ -74,16 +77,19 @@ class Loader:
 
 
 def loader_in_source(path: Path) -> Loader | None:
-    """The loader that trains, in the script's source, or else in a local module that it imports: one that shuffles, else one that is named
-    so. None where there is none, or where a file has different ones."""
+    """The loader that trains, in the script's source, or else in a local module that it imports: one that shuffles and isn't named as one
+    of a validation, else one that is named so. None where there is none, where a file has different ones, or where its batch isn't told."""
     for file in files_of(path):
         _, tree = parsed(file)
         loaders = list(_loaders_of(tree, file)) if tree is not None else []
-        shuffling = [one for one in loaders if one.shuffles]
-        if found := shuffling or [one for one in loaders if one.trains]:
-            alike = len({one.batch for one in found}) == 1 and (shuffling or len(found) == 1)
-            return found[0] if alike else None
+        shuffling = [one for one in loaders if one.shuffles and not one.evaluates]
+        if found := [one for one in shuffling if one.trains] or shuffling or [one for one in loaders if one.trains]:
+            alike = len({one.batch for one in found}) == 1 and (found[0].shuffles or len(found) == 1)
+            return found[0] if alike and found[0].batch else None
     return None
+
+
+_EVALUATES = re.compile(r"val|test|dev(?!ice)")
 
 
 def _loaders_of(tree: ast.Module, file: Path) -> Iterator[Loader]:
@@ -94,10 +100,16 @@ def _loaders_of(tree: ast.Module, file: Path) -> Iterator[Loader]:
             said = {keyword.arg: keyword.value for keyword in node.keywords}
             size = said.get("batch_size") or next(iter(node.args[1:2]), None)
             batch = known.value(size) if size is not None else None
-            if size is not None and isinstance(batch, int) and not isinstance(batch, bool) and batch > 0:
-                shuffles = "shuffle" in said and literal(said["shuffle"]) is not False  # one that is computed may be true
-                trains = "train" in named.get(id(node), "").lower()
-                yield Loader(batch=batch, said=ast.unparse(size), at=file, line=node.lineno, shuffles=shuffles, trains=trains)
+            name = named.get(id(node), "").lower()
+            yield Loader(
+                batch=batch if isinstance(batch, int) and not isinstance(batch, bool) and batch > 0 else 0,
+                said=ast.unparse(size) if size is not None else "",
+                at=file,
+                line=node.lineno,
+                shuffles="shuffle" in said and literal(said["shuffle"]) is not False,  # one that is computed may be true
+                trains="train" in name,
+                evaluates="train" not in name and bool(_EVALUATES.search(name)),
+            )
 
 
 _KERAS = re.compile(r"^\s*(?:import|from)\s+(?:tensorflow\.)?keras\b", re.MULTILINE)

@@ -19,6 +19,8 @@ HEAD = "CONFIG = {'batch': 48}\nclass Config:\n    size = 48\n"
         ("DataLoader(data, shuffle=True, batch_size=Config.size)\nval = DataLoader(other, 48)", "outside"),
         ("train_dataloader = DataLoader(a, batch_size=Config.size)\ntest_dataloader = DataLoader(b, batch_size=48)", "loader:train.py:4"),
         ("self.train_loader = DataLoader(a, 48, shuffle=False)", "loader:train.py:4"),
+        ("train_dl = DataLoader(a, 48, shuffle=True)\nval_dl = DataLoader(b, 1, shuffle=True)", "outside"),
+        ("loader = DataLoader(a, 48, shuffle=True)\nself.testloader = DataLoader(b, 1, shuffle=True)", "outside"),
     ],
 )
 def test_the_loader_that_trains_is_made_with_a_smaller_batch(
@@ -38,6 +40,9 @@ def test_the_loader_that_trains_is_made_with_a_smaller_batch(
         "train_a = DataLoader(x, 48)\ntrain_b = DataLoader(x, 48)",
         "train = DataLoader(x, batch_size=args.batch)",
         "train = DataLoader(x, batch_size=CONFIG['batch'] * n_gpus)",
+        "train_dl = DataLoader(x, batch_size=config['size'], shuffle=True)\nval_dl = DataLoader(y, batch_size=1, shuffle=True)",
+        "a = DataLoader(x, batch_size=config['size'], shuffle=True)\nb = DataLoader(y, batch_size=1, shuffle=True)",
+        "train = DataLoader(x, shuffle=True)\nother = DataLoader(y, batch_size=8, shuffle=True)",
     ],
 )
 def test_what_is_not_clear_from_the_source_is_no_loader(source: str, tmp_path: Path) -> None:
