@@ -90,6 +90,16 @@ int nvmlDeviceGetMigMode(void *of, unsigned *now, unsigned *later) {
   *now = *later = 0;
   return SUCCESS;
 }
+int nvmlDeviceGetPersistenceMode(void *of, unsigned *on) { return number(on, 1); }
+int nvmlDeviceGetEccMode(void *of, unsigned *now, unsigned *later) {
+  *now = *later = 0;
+  return SUCCESS;
+}
+int nvmlDeviceGetCudaComputeCapability(void *of, int *major, int *minor) {
+  int capability = (int)listed("PRETENDED_SM", 0, 90);
+  *major = capability / 10, *minor = capability % 10;
+  return SUCCESS;
+}
 int nvmlDeviceGetUtilizationRates(void *of, unsigned *rates) {
   rates[0] = 90, rates[1] = 50;
   return SUCCESS;

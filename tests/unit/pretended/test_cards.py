@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -64,6 +66,14 @@ def test_pytorch_and_nvml_name_the_same_cards_and_count_the_same_bytes(allocator
     assert [f"GPU-{uuid}" for uuid in allocator["properties"]] == allocator["nvml"]["uuids"]
     assert allocator["allocated"] == 100 * MIB == allocator["reserved"]
     assert allocator["nvml"]["mine"] == [450 * MIB, 550 * MIB] == allocator["nvml"]["used"]
+
+
+@needs_a_pretended_card
+def test_nvml_has_all_that_autofit_asks_of_it(two: dict[str, str]) -> None:
+    asked = {name for file in (ROOT / "launcher").rglob("*.py") for name in re.findall(r"\.(nvml(?:Device|System)\w+)\(", file.read_text())}
+    there = ctypes.CDLL(str(Path(two["LD_LIBRARY_PATH"].partition(":")[0]) / "libnvidia-ml.so.1"))
+    has = {name for name in asked if any(hasattr(there, f"{name}{version}") for version in ("", "_v2", "_v3"))}
+    assert has == asked and len(asked) > 10
 
 
 @needs_a_pretended_card
