@@ -55,6 +55,8 @@ class Adapter(ABC):
     """How people say to the trainer what a lower rung changes; several for an adapter of many trainers."""
     ranks: ClassVar[bool] = False
     """True: its trials and its run can be started once on each of several devices (torchrun), and follow from that alone."""
+    starts_ranks: ClassVar[bool] = False
+    """True: its command starts its processes itself, on as many cards as it is given."""
     splits: ClassVar[tuple[str, ...]] = ()
     """Modules of ``inside/``, below the package, whose ``install`` makes a late out-of-memory of a full run cost no step."""
     recipe: Recipe

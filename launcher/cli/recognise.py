@@ -7,9 +7,10 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from launcher.adapter.commands import script_among
 from launcher.adapter.protocol import Adapter
@@ -17,6 +18,7 @@ from launcher.adapter.recognised import Understood
 from launcher.adapter.registry import adapters, load_adapter
 from launcher.cli import shell_script
 from launcher.errors import PLACE, BadInput, Fault
+from launcher.machine import devices
 
 
 def understand(words: Sequence[str], *, value: str = "") -> Understood:
@@ -49,8 +51,22 @@ def _in_shell(shell: shell_script.Started, value: str) -> Understood:
         set_so = " ".join(f"{name}={shlex.quote(value)}" for name, value in shell.env.items())
         cure = f"Set them before autofit: {set_so} autofit run -- {shlex.join(shell.words)}."
         raise BadInput([Fault(key=PLACE, found=f"{shell.told}, with variables of the environment", cure=cure)])
-    args = {**understood.args, "env": {**shell.env, **understood.args.get("env", {})}} if shell.env else understood.args
-    return replace(understood, args=args, told=shell.told)
+    env, device = _its_cards(shell.env)
+    args = {**understood.args, "env": {**env, **understood.args.get("env", {})}} if env else understood.args
+    return replace(understood, args=args, told=shell.told, device=device or understood.device)
+
+
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+def _its_cards(env: Mapping[str, str]) -> tuple[Mapping[str, str], Mapping[str, Any]]:
+    """(the variables without the one that names cards, the section of a recipe that names them). As they are where this machine has no
+    card, or where autofit itself was given some, among which a recipe counts."""
+    numbers = [one.strip() for one in env.get(_VISIBLE, "").split(",")]
+    if not all(one.isdecimal() for one in numbers) or _VISIBLE in os.environ or devices.chosen_kind("auto") != "cuda":
+        return env, {}
+    rest = {name: value for name, value in env.items() if name != _VISIBLE}
+    return rest, {"cards": list(map(int, numbers))} if len(numbers) > 1 else {"index": int(numbers[0])}
 
 
 def _seen(adapter: type[Adapter], words: Sequence[str], value: str) -> Understood | None:
@@ -124,11 +140,20 @@ def refuse_cards(understood: Understood, *, overrides: Sequence[str]) -> None:
     if said is None or any(word.lstrip("+").startswith("ask.micro_batch=") for word in overrides):
         return
     if not load_adapter(understood.adapter).ranks:
-        return  # the ladder refuses them, in its own words
+        return  # its batch is each process's own
     if named or ("," in said or ".cards" in said):
         own = f"the command names cards {', '.join(map(str, named))}" if named else "the command names no cards"
         cure = "Name them in the command alone; or say each card's batch, too: ask.micro_batch=16."
         raise BadInput([Fault(key="device", found=f"{said}, and {own}: what its batch is of each isn't clear", cure=cure)])
+
+
+_SAYS_CPU = re.compile(r"\+*device(\.kind)?=cpu")
+
+
+def on_cpu(understood: Understood, *, overrides: Sequence[str]) -> Understood:
+    """The same without cards, where a CPU is said beside a command that starts its processes itself: they share its budget."""
+    said = any(_SAYS_CPU.fullmatch(word) for word in overrides)
+    return replace(understood, device={}) if said and load_adapter(understood.adapter).starts_ranks else understood
 
 
 MOST_LETTERS = 60

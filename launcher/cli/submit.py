@@ -34,7 +34,7 @@ SEEN_S = 10.0
 LOOK_S = 0.2
 ONE_MACHINE = {"ultralytics": "Ultralytics trains on one machine", "transformers": "autofit starts this trainer on one machine"}
 ON_THE_FIRST = "this command runs on the first of them, unless it starts steps on the others (srun ...)"
-ONE_CARD = "a script that trains on cards has one card; on several machines it trains with device=cpu"
+ON_CARDS = "a script that trains on cards does so on one machine; on several it trains with device=cpu"
 
 
 def is_wanted(draft: Draft) -> bool:
@@ -100,7 +100,7 @@ def _why_not_several(recipe: Recipe) -> str:
     starts_steps = any(Path(str(word)).name == "srun" for word in words)
     if not starts_steps:
         return ONE_MACHINE.get(recipe.trainer.adapter, ON_THE_FIRST)
-    return "" if recipe.device.kind == "cpu" else ONE_CARD
+    return "" if recipe.device.kind == "cpu" else ON_CARDS
 
 
 def _gpus(recipe: Recipe) -> int | str | None:

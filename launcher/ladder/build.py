@@ -18,6 +18,7 @@ class HasWheels(Protocol):
     wheels: ClassVar[Mapping[str, WheelSpec]]
     general: ClassVar[bool]
     ranks: ClassVar[bool]
+    starts_ranks: ClassVar[bool]
     recipe: Recipe
 
     def accumulation(self) -> int: ...
@@ -38,8 +39,8 @@ def ladder_of(adapter: HasWheels) -> Ladder:
         for name, why in without.items()
         if name != MICRO_BATCH and recipe.ask.get(name)
     ]
-    if recipe.device.cards is not None and not adapter.ranks:
-        cure = "Leave it out; a script's own command starts them (torchrun --nproc_per_node 2 train.py)."
+    if recipe.device.cards is not None and not (adapter.ranks or adapter.starts_ranks):
+        cure = "Leave it out."
         faults.append(Fault(key="device.cards", found=f"{recipe.device.cards!r}: {adapter.name} is started once", cure=cure))
     wheels: list[Wheel] = []
     effective, world_size = 0, 1

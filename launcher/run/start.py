@@ -34,7 +34,7 @@ def native_command(job: Job, rung: Rung) -> Command:
     command = job.adapter.full_run(rung, job.budget, folder=folder.path)
     on_card = allocator_environment(job.budget) if job.budget.kind == "cuda" else {}
     env = {**on_card, **command.env}
-    command = replace(command, env=env, ranks=len(job.budget.each))
+    command = replace(command, env=env, ranks=1 if job.adapter.starts_ranks else len(job.budget.each))
     for path, text in command.files.items():
         folder.replace(path, text)
     folder.replace(folder.command, _as_file(command, rung))

@@ -15,6 +15,8 @@ STEPS = ".steps"
 """Suffix of the files there in which they tell their optimizer steps: {"steps": [of each that stepped], "ended": no more come}."""
 REPORT = "report.json"
 """Name of a report in its trial's folder; of several ranks each has one in a folder of its own."""
+RANKS = "ranks"
+"""Folder in a trial's that has one for each of several ranks, by its number."""
 SPLIT = "AUTOFIT_SPLIT"
 """Environment variable of a full run: modules of ours whose ``install`` makes a late out-of-memory cost no step, comma separated."""
 TAKEN_AGAIN = "autofit: taken again:"
@@ -60,6 +62,8 @@ class Orders:
     """The trainer's own words, from its adapter."""
     ranks: list[dict[str, Any]] = field(default_factory=list)
     """Of a trial of several processes: what each of them is told otherwise (its folder, its card, its cap), in the order of ranks."""
+    cards: list[dict[str, Any]] = field(default_factory=list)
+    """Of a command that starts its processes itself on several cards: what the process on each is told otherwise (its card, its cap)."""
     rank: int = 0
     main: str = ""
     """In the orders of one rank: the trial's folder, where all of them write what the trainer writes."""

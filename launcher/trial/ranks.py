@@ -9,7 +9,7 @@ from dataclasses import replace
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.ending import Ending
 from launcher.shared.memory_failures import ECHO, memory_failure
-from launcher.shared.report import OVER_CAP, WORLD_SIZE, Failure, Phase, TrialReport
+from launcher.shared.report import OVER_CAP, RANK, WORLD_SIZE, Failure, Phase, TrialReport
 from launcher.shared.sizes import format_size
 
 Reports = Sequence[TrialReport]
@@ -37,6 +37,13 @@ def judged(reports: Reports, ending: Ending, judge: Judge) -> tuple[TrialReport,
     at = max(range(len(reports)), key=lambda rank: _share(reports[rank], verdicts[rank]))
     peaks = ", ".join(format_size(verdict.peak_bytes) for verdict in verdicts)
     return replace(reports[at], notes=(*reports[at].notes, f"the {len(reports)} ranks needed {peaks}")), verdicts[at]
+
+
+def named(report: TrialReport | None, verdict: Verdict) -> Verdict:
+    """The verdict with the rank that failed, of a script's own processes."""
+    if report is None or report.failure is None or RANK not in report.facts:
+        return verdict
+    return replace(verdict, why=f"rank {report.facts[RANK]} of {report.facts[WORLD_SIZE]}: {verdict.why}")
 
 
 def _share(report: TrialReport, verdict: Verdict) -> float:

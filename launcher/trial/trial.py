@@ -27,7 +27,7 @@ from launcher.shared import procfs
 from launcher.shared.activity import doing
 from launcher.shared.ending import Ending
 from launcher.shared.memory_failures import Source, lost_in
-from launcher.shared.orders import Orders
+from launcher.shared.orders import RANKS, Orders
 from launcher.shared.report import BUDGET_ERROR, CARD_TAKEN, SAID_ACCUMULATION, SAMPLES, Phase, TrialReport
 from launcher.trial import ranks
 from launcher.trial.events import PhaseEntered
@@ -121,7 +121,7 @@ def run(job: Job, rung: Rung) -> Trial:
     orders.write(place / "orders.json")
     env = {**allocator_environment(budget), **plan.env}
     worker = process.python_module("launcher.worker", str(place / "orders.json"))
-    command = torchrun.launched(worker, devices=len(budget.each))
+    command = torchrun.launched(worker, devices=orders.world_size)
     child = process.start(command, env=env, stdout=place / "stdout.log", stderr=place / "stderr.log")
     watch = TrialWatch(child, orders, job.tell, stall_s=job.recipe.recover.stall_s)
     try:
@@ -147,8 +147,6 @@ def _put_aside(place: Path, scratch: Path) -> None:
             (place / name).replace(place / f"{name}.before")
 
 
-RANKS = "ranks"
-"""Folder in a trial's that has one for each of several ranks."""
 LATE_S = 2.0
 """So long after one rank's failure the others are ended: until then they may tell of theirs, which may be the cause."""
 FAULTS = 16
@@ -263,7 +261,7 @@ def _fetched(command: Command, place: Path) -> None:
 
 def _orders(job: Job, rung: Rung, plan: TrialPlan, place: Path) -> Orders:
     """What the trial's child is told."""
-    each = enumerate(job.budget.ranks)
+    starts = job.adapter.starts_ranks
     return Orders(
         module=plan.module,
         folder=str(place),
@@ -276,8 +274,13 @@ def _orders(job: Job, rung: Rung, plan: TrialPlan, place: Path) -> Orders:
         steps_after=job.recipe.trial.steps_after,
         snapshot=job.recipe.trial.snapshot and job.budget.kind == "cuda",
         payload=dict(plan.payload),
-        ranks=[{"rank": rank, "folder": str(place / RANKS / str(rank)), **_of_device(one)} for rank, one in each],
+        ranks=[] if starts else [_of_rank(number, place) | _of_device(one) for number, one in enumerate(job.budget.ranks)],
+        cards=[_of_device(one) for one in job.budget.ranks] if starts else [],
     )
+
+
+def _of_rank(number: int, place: Path) -> dict[str, Any]:
+    return {"rank": number, "folder": str(place / RANKS / str(number))}
 
 
 def _of_device(budget: Budget) -> dict[str, Any]:
@@ -306,7 +309,7 @@ def _budget_fault(report: TrialReport | None, place: Path) -> BadInput | None:
 
 
 def _finished(job: Job, rung: Rung, ending: Ending, orders: Orders, plan: TrialPlan) -> Trial:
-    idle = [told["idle_free_bytes"] for told in orders.ranks] or [orders.idle_free_bytes]
+    idle = [told["idle_free_bytes"] for told in (*orders.ranks, *orders.cards)] or [orders.idle_free_bytes]
     settled = all(devices.settle(one, idle_free_bytes=free or None) for one, free in zip(job.budget.each, idle, strict=True))
     taken = "" if settled else devices.taken(job.budget)
     reports = [TrialReport.read(path) for path in orders.report_paths]
@@ -322,6 +325,7 @@ def _finished(job: Job, rung: Rung, ending: Ending, orders: Orders, plan: TrialP
     if orders.ranks:
         report, verdict = ranks.judged([one or TrialReport() for one in reports], ending, judge_one)
         report.write(orders.report_path)
+    verdict = ranks.named(report, verdict)
     if verdict.source is not None and verdict.source in words.cures:
         verdict = replace(verdict, why=f"{verdict.why}; {words.cures[verdict.source]}")
     if not verdict.fits and not verdict.evidence.strip():

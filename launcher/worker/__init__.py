@@ -14,6 +14,7 @@ overlay    what a program writes while it is tried goes aside                 ov
 after_import   acts on a module as soon as it has been imported           blas_threads   outlive a fork of ours
 snapshot   a card's memory, allocation by allocation                          versions   of what the process has loaded
 ranks      one of several processes that torchrun has started                 memory_parts   weights and optimizer states, counted
+cards      which of several this process is on
 splitting  a late out-of-memory that costs no step                            random_states   kept, and put back
 
 What only one trainer needs stands in that trainer's room, ``trainers/NAME/inside``, and what is copied into a run's folder in

@@ -157,43 +157,59 @@ def _choose(uuid: str) -> None:
     """Makes this rank's card the current one, where several are visible: the cap and all figures are the current card's."""
     import torch
 
-    for number in range(torch.cuda.device_count() if torch.cuda.device_count() > 1 else 0):
-        if _bare(str(getattr(torch.cuda.get_device_properties(number), "uuid", ""))) == _bare(uuid):
-            torch.cuda.set_device(number)
+    if torch.cuda.device_count() > 1:
+        torch.cuda.set_device(number_of(uuid))
 
 
-def tighten(cap_bytes: int, outside_bytes: int) -> None:
-    """Limits PyTorch's allocator to what the cap leaves beside what is held outside of it."""
+def number_of(uuid: str) -> int:
+    """The card's number in this process; the current one's where it can't be told (before torch 2.4)."""
     import torch
 
-    total = int(torch.cuda.mem_get_info()[1])
-    torch.cuda.set_per_process_memory_fraction(min(1.0, max(0.0, (cap_bytes - outside_bytes) / total)))
+    found = [at for at in range(torch.cuda.device_count()) if uuid and bare(uuid_of(at)) == bare(uuid)]
+    return found[0] if found else int(torch.cuda.current_device())
+
+
+def uuid_of(number: int) -> str:
+    """A card of this process as NVML names it; empty where torch doesn't tell."""
+    import torch
+
+    found = getattr(torch.cuda.get_device_properties(number), "uuid", None)  # since torch 2.4
+    return "" if found is None else f"GPU-{bare(str(found))}"
+
+
+def tighten(cap_bytes: int, outside_bytes: int, number: int | None = None) -> None:
+    """Limits PyTorch's allocator to what the cap leaves beside what is held outside of it. ``number``: None is the current card."""
+    import torch
+
+    total = int(torch.cuda.mem_get_info(number)[1])
+    torch.cuda.set_per_process_memory_fraction(min(1.0, max(0.0, (cap_bytes - outside_bytes) / total)), number)
 
 
 def _same_card(uuid: str) -> None:
     """A script that sets CUDA_VISIBLE_DEVICES itself runs on another card than the one that is budgeted and metered."""
     import torch
 
-    found = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", None)  # since torch 2.4
-    if found is None or not uuid or _bare(str(found)) == _bare(uuid):
+    found = uuid_of(torch.cuda.current_device())
+    if not found or not uuid or bare(found) == bare(uuid):
         return
     raise BudgetError(
-        f"this process runs on the card GPU-{_bare(str(found))} and the budget is for {uuid}: something in it sets CUDA_VISIBLE_DEVICES. "
+        f"this process runs on the card {found} and the budget is for {uuid}: something in it sets CUDA_VISIBLE_DEVICES. "
         "Take that out and let device.index choose the card"
     )
 
 
-def still_chosen(uuid: str) -> None:
+def still_chosen(uuid: str, *, several: bool = False) -> None:
     """Raises BudgetError where the program has named another card in CUDA_VISIBLE_DEVICES since. In its trial CUDA had its card by then; in
-    its full run it would train on that other one, whoever has it."""
+    its full run it would train on that other one, whoever has it. ``several``: one of those that are named is the process's own."""
     told = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
-    said, index = told.split(",")[0].strip().lower(), VisibleCard(uuid).index()
-    if index and said != index and not (said.startswith("gpu-") and uuid.lower().startswith(said)):
+    named, index = [one.strip().lower() for one in told.split(",")], VisibleCard(uuid).index()
+    mine = (said == index or (said.startswith("gpu-") and uuid.lower().startswith(said)) for said in named[: None if several else 1])
+    if index and not any(mine):
         raise BudgetError(
             f"the script has set CUDA_VISIBLE_DEVICES={told}, and the budget is for card {index} ({uuid}): its full run would "
             "train on another card. Take that out of the script and let device.index choose the card"
         )
 
 
-def _bare(uuid: str) -> str:
+def bare(uuid: str) -> str:
     return uuid.lower().removeprefix("gpu-")

@@ -19,11 +19,13 @@ USUAL_CONTEXT_BYTES = 640 * MIB
 
 
 class VisibleCard:
-    """The card that this process sees as cuda:0. NVML is asked where it can be, else the CUDA runtime."""
+    """The card of this process. NVML is asked where it can be, else the CUDA runtime."""
 
-    def __init__(self, uuid: str, *, idle_free_bytes: int = 0, nvml_api: Any = None) -> None:
-        """``idle_free_bytes``: what was free just before this process started, by the launcher; 0: what is free now."""
-        self._uuid = uuid
+    def __init__(self, uuid: str, *, idle_free_bytes: int = 0, nvml_api: Any = None, number: int | None = None) -> None:
+        """``idle_free_bytes``: what was free just before this process started, by the launcher; 0: what is free now. ``number``: the card's
+        in this process; None: the current one.
+        """
+        self._uuid, self._number = uuid, number
         self._api = nvml_api if nvml_api is not None else _api(uuid)
         self._idle = idle_free_bytes or self.free()
 
@@ -33,7 +35,7 @@ class VisibleCard:
                 return card_memory.free_bytes(self._api, self._uuid)
         import torch
 
-        return int(torch.cuda.mem_get_info()[0])  # makes a context where there is none
+        return int(torch.cuda.mem_get_info(self._number)[0])  # makes a context where there is none
 
     def index(self) -> str:
         """The card's number in CUDA_VISIBLE_DEVICES, in the order of the bus; nothing where NVML can't be asked."""
@@ -41,15 +43,16 @@ class VisibleCard:
             return ""
         return str(self._api.nvmlDeviceGetIndex(card_memory.handle_of(self._api, self._uuid)))
 
-    def outside(self) -> int:
+    def outside(self, *beside: int) -> int:
         """Bytes that this process holds outside the allocator: what is gone since it started, and isn't the allocator's.
 
-        What the driver says of this very process is better, where it does: neighbours that come and go don't count then.
+        What the driver says of this very process is better, where it does: neighbours that come and go don't count then. ``beside``:
+        processes that train together with it; what they hold of this card counts, too.
         """
         import torch
 
-        reserved = int(torch.cuda.memory_reserved())
-        own = card_memory.own_bytes(self._api, self._uuid, os.getpid()) if self._api is not None else None
+        reserved = int(torch.cuda.memory_reserved(self._number))
+        own = card_memory.own_bytes(self._api, self._uuid, os.getpid(), *beside) if self._api is not None else None
         if own is not None and own >= reserved:
             return own - reserved
         gone = self._idle - self.free() - reserved

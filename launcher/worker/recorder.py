@@ -21,7 +21,7 @@ from ..shared.orders import Orders
 from ..shared.report import PARTS, VERSIONS, Failure, Phase, PhaseUse, TrialReport
 from ..shared.sampling import Looks, SegmentsByProcess
 from . import snapshot, versions
-from .budget import Taken, tighten
+from .budget import Taken, number_of, tighten
 from .driver import VisibleCard
 from .memory_parts import CountedParts
 
@@ -391,7 +391,7 @@ class CpuMeter(Looks):
 
 
 class CudaMeter:
-    """PyTorch's allocator on cuda:0, and what this process holds of the card outside of it.
+    """PyTorch's allocator on this process's card, and what this process holds of the card outside of it.
 
     Peaks of the allocator are its own and exact; what is outside is looked at when the optimizer has stepped first (kernels are loaded
     when they are first used) and at the end of each phase. Where it has grown, the allocator gets less.
@@ -402,37 +402,47 @@ class CudaMeter:
 
         self._cuda = torch.cuda
         self._cap_bytes = taken.cap_bytes
-        self._card = VisibleCard(orders.device_uuid, idle_free_bytes=orders.idle_free_bytes)
+        self._number = number_of(orders.device_uuid)
+        self._others = Path(orders.folder).parent if orders.cards else None
+        self._keeps_peaks = bool(orders.cards)
+        self._card = VisibleCard(orders.device_uuid, idle_free_bytes=orders.idle_free_bytes, number=self._number)
         self._outside = taken.base_bytes
         self._ooms = self._retries = 0
-        self.total_bytes = int(self._cuda.mem_get_info()[1])
+        self.total_bytes = int(self._cuda.mem_get_info(self._number)[1])
 
     def _count(self, name: str) -> int:
-        return int(self._cuda.memory_stats().get(name, 0))
+        return int(self._cuda.memory_stats(self._number).get(name, 0))
 
     def _look_outside(self) -> None:
-        outside = self._card.outside()
+        outside = self._card.outside(*self._beside())
         if outside > self._outside:
             self._outside = outside
-            tighten(self._cap_bytes, outside)
+            tighten(self._cap_bytes, outside, self._number)
+
+    def _beside(self) -> list[int]:
+        """Processes of the same command, each of which has a folder by its number: they, too, may hold some of this card."""
+        return [int(path.name) for path in self._others.iterdir() if path.name.isdecimal()] if self._others is not None else []
 
     def reset(self) -> None:
         self._look_outside()
-        self._cuda.reset_peak_memory_stats()
+        if not self._keeps_peaks:
+            self._cuda.reset_peak_memory_stats(self._number)
+        self._keeps_peaks = False  # of a process that may have been on its card for some time before it was known which one
         self._ooms, self._retries = self._count("num_ooms"), self._count("num_alloc_retries")
 
     def sample(self) -> None:
-        self._cuda.synchronize()
+        self._cuda.synchronize(self._number)
 
     def stepped(self) -> None:
-        self._cuda.synchronize()
+        self._cuda.synchronize(self._number)
         self._look_outside()
 
     def peaks(self) -> Peaks:
         with contextlib.suppress(Exception):  # after a failure that broke the context
             self._look_outside()
         ooms, retries = self._count("num_ooms") - self._ooms, self._count("num_alloc_retries") - self._retries
-        return Peaks(self._cuda.max_memory_allocated(), self._cuda.max_memory_reserved(), self._outside, retries, ooms)
+        allocated, reserved = self._cuda.max_memory_allocated(self._number), self._cuda.max_memory_reserved(self._number)
+        return Peaks(allocated, reserved, self._outside, retries, ooms)
 
     def remarks(self) -> tuple[str, ...]:
         """A failed allocation is evidence, not guilt: cuDNN tries plans until one's workspace can be had (Conv_v8.cpp), on purpose."""

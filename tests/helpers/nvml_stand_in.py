@@ -146,10 +146,10 @@ class FakeCuda:
             self.opened = True
             self.card.used += self.context
 
-    def synchronize(self) -> None:
+    def synchronize(self, _: int | None = None) -> None:
         self.init()
 
-    def mem_get_info(self) -> tuple[int, int]:
+    def mem_get_info(self, _: int | None = None) -> tuple[int, int]:
         self.init()
         return self.total - self.card.used, self.total
 
@@ -162,26 +162,26 @@ class FakeCuda:
     def get_device_properties(self, _: int) -> SimpleNamespace:
         return SimpleNamespace(uuid=self.uuid, total_memory=self.total, name=self.card.name)
 
-    def set_per_process_memory_fraction(self, fraction: float) -> None:
+    def set_per_process_memory_fraction(self, fraction: float, _: int | None = None) -> None:
         self.fraction = fraction
         self.limits.append(round(fraction * self.total))
 
-    def memory_reserved(self) -> int:
+    def memory_reserved(self, _: int | None = None) -> int:
         return self.reserved
 
-    def memory_allocated(self) -> int:
+    def memory_allocated(self, _: int | None = None) -> int:
         return self.allocated
 
-    def max_memory_allocated(self) -> int:
+    def max_memory_allocated(self, _: int | None = None) -> int:
         return self.most_allocated
 
-    def max_memory_reserved(self) -> int:
+    def max_memory_reserved(self, _: int | None = None) -> int:
         return self.most_reserved
 
-    def reset_peak_memory_stats(self) -> None:
+    def reset_peak_memory_stats(self, _: int | None = None) -> None:
         self.most_allocated, self.most_reserved = self.allocated, self.reserved
 
-    def memory_stats(self) -> dict[str, int]:
+    def memory_stats(self, _: int | None = None) -> dict[str, int]:
         return dict(self.stats)
 
     def empty_cache(self) -> None:

@@ -93,6 +93,7 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
 
     name: ClassVar[str] = "script"
     general: ClassVar[bool] = True
+    starts_ranks: ClassVar[bool] = True
     dialects: ClassVar[tuple[Dialect, ...]] = DIALECTS
     wheels: ClassVar[Mapping[str, WheelSpec]] = {
         "micro_batch": WheelSpec(type=int, help="Samples per device per forward and backward pass."),
@@ -135,7 +136,7 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
         return 1
 
     def world_size(self) -> int:
-        return self.args.processes or recognise.ranks(self.args.command)
+        return self.args.processes or recognise.launched(self.args.command).processes
 
     def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
         """The presets after the asked one in the recipe, down to the floor."""

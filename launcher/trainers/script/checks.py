@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from launcher.adapter.commands import script_among
 from launcher.config.schema import Recipe
 from launcher.errors import Fault, did_you_mean
-from launcher.machine import devices
-from launcher.trainers.script import configs, lines
+from launcher.machine import devices, ranks
+from launcher.trainers.script import configs, lines, recognise
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.said import in_config, spelling_of
 from launcher.trainers.script.spelling import ITSELF, LIGHTNING, LOADER, NOT, OUTSIDE, PARTS, kind
@@ -21,35 +21,32 @@ def faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) -> list[Faul
     """All faults. ``wheels``: the adapter's own wheels."""
     return [
         *_command_faults(args),
-        *_rank_faults(args, recipe.device.kind),
+        *_rank_faults(recipe, args),
         *_spelling_faults(recipe, args, wheels),
         *_config_faults(recipe, args),
         *_data_faults(recipe),
     ]
 
 
-_RANK_FLAGS = ("--nproc_per_node", "--nproc-per-node", "--num_processes", "--nnodes")
-
-
-def _ranks(words: Sequence[str]) -> str | None:
-    """The words by which a launcher starts more processes than one, or None."""
-    for at, word in enumerate(words):
-        name, _, value = word.partition("=")
-        value = value or (words[at + 1] if at + 1 < len(words) else "")
-        if name in _RANK_FLAGS and value != "1":
-            return f"{name} {value}"
-    return None
-
-
-def _many_cards(ranks: str) -> Fault:
-    cure = "A trial has one card: say 1 there, and start the other processes yourself once the rung is known; or try it with device=cpu."
-    return Fault(key="trainer.args.command", found=f"it starts several processes ({ranks}), each with a card of its own", cure=cure)
-
-
-def _rank_faults(args: ScriptArgs, kind: str) -> list[Fault]:
-    """Told before anything is tried, where the device that will be taken is a card."""
-    ranks = _ranks(args.command)
-    return [_many_cards(ranks)] if ranks is not None and devices.chosen_kind(kind) == "cuda" else []
+def _rank_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
+    """What is wrong with the processes that the command starts and the cards that they get; told before anything is tried."""
+    by, device, said = recognise.launched(args.command), recipe.device, recipe.launch.kind
+    kind = devices.chosen_kind(device.kind)
+    if kind == "cpu" and device.cards is not None and (device.kind == "cpu" or said == "here"):
+        cure = "Leave it out: on a CPU the processes that the command starts share one budget (torchrun --nproc_per_node 2 train.py)."
+        return [Fault(key="device.cards", found=f"{device.cards!r}, on a CPU", cure=cure)]
+    if kind == "cpu" or by.processes == 1:
+        return []
+    if by.machines > 1:
+        found = f"it starts processes on {by.machines} machines, each with a card of its own"
+        return [Fault(key="trainer.args.command", found=found, cure="One machine is covered; several are with device=cpu.")]
+    given, there = ranks.world_size(device.cards, device.kind), ranks.world_size("all", "cuda")
+    if by.here <= min(given, there):
+        return []
+    found = f"it starts {by.here} processes ({by.said}), each with a card of its own, and it "
+    found += f"gets {given} card{'s' if given > 1 else ''}" if by.here > given else f"finds {there} card{'s' if there > 1 else ''}"
+    cure = f"Let it start {there}, or try it with device=cpu." if by.here > there else f"device.cards={by.here}, or which: device=0,1."
+    return [Fault(key="trainer.args.command", found=found, cure=cure)]
 
 
 def _command_faults(args: ScriptArgs) -> list[Fault]:

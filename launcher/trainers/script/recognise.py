@@ -12,6 +12,7 @@ from launcher.adapter import notebooks, wheel_names
 from launcher.adapter.python_source import fault, files_of, parsed
 from launcher.adapter.recognised import Belief, Doubt, Understood
 from launcher.errors import PLACE, BadInput, Fault
+from launcher.machine import devices
 from launcher.trainers.script import (
     arrivals,
     batches,
@@ -19,6 +20,7 @@ from launcher.trainers.script import (
     configs,
     families,
     hydra_groups,
+    launchers,
     lines,
     overrides,
     programs,
@@ -75,7 +77,7 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     later = later_files(words, begin, held) if script is not None and source_facts.in_order(script) else {}
     files = [*in_config(held, behind), *in_python(python, behind)]
     found = upright([*on_the_line(words, begin, declared, later), *files, *defaults(declared, words[begin:])])
-    settled = batches.settled(found, ranks=ranks(words), in_tokens=partial(source_facts.in_tokens, script))
+    settled = batches.settled(found, ranks=launched(words).processes, in_tokens=partial(source_facts.in_tokens, script))
     beliefs, doubts = believed(settled)
     otherwise, more = bounded.counted_so(beliefs["micro_batch"], found) if "micro_batch" in beliefs else (None, [])
     if otherwise is not None or more:
@@ -104,7 +106,7 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     in_parts = (otherwise or bounded.bound(found)) if "micro_batch" not in beliefs and not doubts else None
     if in_parts is not None:
         said_of_steps = beliefs.pop("accumulation", _NONE).value
-        doubts.extend(bounded.doubts(in_parts, said_of_steps, ranks=ranks(words)))
+        doubts.extend(bounded.doubts(in_parts, said_of_steps, ranks=launched(words).processes))
         beliefs = {"micro_batch": in_parts.belief, **{wheel: one for wheel, one in beliefs.items() if wheel not in _LENGTHS}}
     if "micro_batch" not in beliefs and not doubts and (unspelled := _unspelled(python)) is not None:
         doubts.append(Doubt(wheel="micro_batch", text=_only_its_word_is_missing(unspelled)))
@@ -250,6 +252,7 @@ def _recipe(
         groups=("trainer: script", "ladder: script"),
         ask={wheel: belief.value for wheel, belief in wheels.items()},
         args={"command": list(words), **named, "spelled": spelled, "says": says, **unit, **({"lines": known} if known else {}), **long},
+        device=cards(words),
         ladder={"order": order or ["micro_batch"], **({"wheels": rules} if rules else {})},
         comments={
             **{f"ask.{wheel}": str(belief) for wheel, belief in wheels.items()},
@@ -330,15 +333,12 @@ def script_of(words: Sequence[str]) -> tuple[Path | None, int]:
     return None, begin
 
 
-_RANKS = ("--nproc_per_node", "--nproc-per-node", "--num_processes", "--num-processes", "--nnodes")
+def launched(words: Sequence[str]) -> launchers.LauncherWords:
+    """What the command's launcher (torchrun, accelerate) starts."""
+    return launchers.started(words, script_of(words)[1] - 1)
 
 
-def ranks(words: Sequence[str]) -> int:
-    """Processes that a launcher (torchrun, accelerate) is told to start; 1 where it isn't told a number."""
-    product = 1
-    for at, word in enumerate(words[: script_of(words)[1] - 1]):
-        name, equals, value = word.partition("=")
-        said = value if equals else next(iter(words[at + 1 : at + 2]), "")
-        if name in _RANKS and said.isdecimal():
-            product *= max(int(said), 1)
-    return product
+def cards(words: Sequence[str]) -> dict[str, Any]:
+    """The section of a recipe by which each process has a card; empty for one process, and where this machine has no card."""
+    by = launched(words)
+    return {"cards": list(by.cards or ()) or by.here} if by.here > 1 and devices.chosen_kind("auto") == "cuda" else {}

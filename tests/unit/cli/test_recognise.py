@@ -984,7 +984,7 @@ def test_a_broken_plugin_is_passed_over_with_a_word(monkeypatch: pytest.MonkeyPa
     ],
 )  # fmt: skip
 def test_processes_are_counted_by_the_launchers_words(words: str, ranks: int) -> None:
-    assert script_recognise.ranks(words.split()) == ranks
+    assert script_recognise.launched(words.split()).processes == ranks
 
 
 def test_who_accepts_another_batch_gets_a_micro_batch_that_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -273,23 +273,38 @@ def test_a_runs_own_peak_is_in_its_trials_measure(job: Job) -> None:
 # ---- 13: processes
 
 
-def test_many_processes_on_one_card_are_refused_before_anything_is_tried(card: FakeCard, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "cards", "words", "said"),
+    [
+        (
+            "cuda",
+            None,
+            "torchrun --nproc_per_node=2",
+            "it starts 2 processes (--nproc_per_node 2), each with a card of its own, and it gets 1 card",
+        ),
+        ("auto", None, "accelerate launch --num_processes 4", "it starts 4 processes (--num_processes 4), each"),
+        ("cuda", (0, 1), "torchrun --nproc_per_node=3", "and it gets 2 cards"),
+        ("cuda", 8, "torchrun --nproc_per_node=8", "and it finds 2 cards"),
+        ("cuda", 2, "torchrun --nproc_per_node=2 --nnodes=2", "it starts processes on 2 machines"),
+        ("cpu", 2, "torchrun --nproc_per_node=2", "2, on a CPU"),
+        ("cuda", 2, "torchrun --nproc_per_node=2", ""),
+        ("cuda", (0, 1), "python", ""),  # it starts its processes itself
+        ("cpu", None, "torchrun --nproc_per_node=2", ""),
+        ("cuda", None, "torchrun", ""),
+        ("cuda", None, "torchrun --nproc_per_node=1", ""),
+    ],
+)
+def test_a_command_gets_a_card_for_each_process_or_is_refused(
+    card: FakeCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, cards: Any, words: str, said: str
+) -> None:
     from launcher.trainers.script.adapter import ScriptAdapter
 
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(card, FakeCard(uuid="GPU-00000000-0000-4000-8000-000000000002")))
     (tmp_path / "train.py").touch()
-
-    def faults(kind: str, *launcher: str) -> list[str]:
-        trainer = {"adapter": "script", "args": {"command": [*launcher, str(tmp_path / "train.py")], "spelled": {"micro_batch": "-b"}}}
-        recipe = Recipe.model_validate({**RECIPE, "trainer": trainer, "device": {"kind": kind}})
-        return [fault.found for fault in ScriptAdapter(recipe).check() if "several processes" in fault.found]
-
-    assert faults("cuda", "torchrun", "--nproc_per_node=2") and faults("auto", "accelerate", "launch", "--num_processes", "4")
-    assert (
-        faults("cpu", "torchrun", "--nproc_per_node=2")
-        == faults("cuda", "torchrun")
-        == faults("cuda", "torchrun", "--nproc_per_node=1")
-        == []
-    )
+    trainer = {"adapter": "script", "args": {"command": [*words.split(), str(tmp_path / "train.py")], "spelled": {"micro_batch": "-b"}}}
+    recipe = Recipe.model_validate({**RECIPE, "trainer": trainer, "device": {"kind": kind, "cards": cards}})
+    found = [fault.found for fault in ScriptAdapter(recipe).check() if "card" in fault.found or "CPU" in fault.found]
+    assert len(found) == bool(said) and said in "".join(found)
 
 
 def test_paged_optimizers_are_refused_on_a_card(card: FakeCard) -> None:

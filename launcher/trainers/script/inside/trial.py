@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 import shutil
 import signal
@@ -29,8 +30,21 @@ from typing import Any
 from launcher.history.digests import CODE
 from launcher.shared import procfs
 from launcher.shared.memory_failures import ECHO
-from launcher.shared.orders import Orders
-from launcher.shared.report import OWN_ACCUMULATION, SAMPLES, STEPS_IN_ALL, WRITTEN, Failure, Phase, TrialReport
+from launcher.shared.orders import RANKS, REPORT, Orders
+from launcher.shared.report import (
+    CARD,
+    OTHER_CARDS,
+    OWN_ACCUMULATION,
+    RANK,
+    SAMPLES,
+    STEPS_IN_ALL,
+    WORLD_SIZE,
+    WRITTEN,
+    Failure,
+    Phase,
+    TrialReport,
+)
+from launcher.shared.sizes import format_size
 from launcher.trainers.script.inside.caches import CACHES, huggingface
 from launcher.trainers.script.inside.plainly import injected, proven, refuses, speaks_of_memory
 from launcher.trainers.script.inside.probe import settings as probe_settings
@@ -89,6 +103,7 @@ def _run(orders: Orders, recorder: Recorder) -> None:
         if again == 0 or not _done(reports):
             status, reports = again, followed
     report = judged(reports, status, orders)
+    _keep(reports, Path(orders.folder))
     if in_all:
         said = f"its whole training has {in_all} optimizer step{'s' if in_all > 1 else ''}"
         report = dataclasses.replace(report, facts={**report.facts, STEPS_IN_ALL: in_all}, notes=(*report.notes, said))
@@ -100,6 +115,15 @@ def _run(orders: Orders, recorder: Recorder) -> None:
     report.write(orders.report_path)
     if status < 0 and report.failure is None:
         _die_alike(-status)
+
+
+def _keep(reports: Sequence[TrialReport], folder: Path) -> None:
+    """Each rank's own report, beside that of the trial."""
+    for report in reports:
+        if RANK in report.facts:
+            place = folder / RANKS / str(report.facts[RANK]) / REPORT
+            place.parent.mkdir(parents=True, exist_ok=True)
+            report.write(place)
 
 
 def _steps_in_all(reports: Sequence[TrialReport], status: int, orders: Orders) -> int:
@@ -171,6 +195,9 @@ def _environment(orders: Orders, place: Path) -> dict[str, str]:
 
 LOOK_S = 0.5
 """Between two looks at what the command's processes are at."""
+LATE_S = 2.0
+"""So long after one rank's failure the command is ended: until then the others may tell of theirs, which may be the cause. They wait for
+the one that is gone for as long as the script's own timeout says."""
 UNREACHED_S = 3.0
 """So long may a Python process of the command run into which the probe can't come: a wrapper may start another one that it can."""
 KEPT_OUT = (
@@ -180,7 +207,7 @@ KEPT_OUT = (
 
 def _followed(child: subprocess.Popen[bytes], records: Path, orders: Orders) -> int:
     """Waits for the command; meanwhile the trial's report is that of the process which has come furthest."""
-    shown, beat = "", 0
+    shown, beat, failed_since = "", 0, math.inf
     procfs.name_thread(f"{procfs.WATCHES}trial")  # it only looks on: what it reads is no sign of the command's life
     watch = Watch(records)
     watch.start()
@@ -193,7 +220,11 @@ def _followed(child: subprocess.Popen[bytes], records: Path, orders: Orders) -> 
             if not (records / LOADED).exists() and (lives := _out_of_reach(child.pid)):
                 _end(child)
                 raise Unreached(f"autofit's probe did not come into {lives}. {KEPT_OUT}") from None
-        furthest = _furthest(_reports(records))
+        reports = _reports(records)
+        failed_since = min(failed_since, time.monotonic() if any(map(_failed_rank, reports)) else math.inf)
+        if time.monotonic() - failed_since > LATE_S:
+            _end(child)
+        furthest = _furthest(reports)
         if furthest is not None and furthest.phase not in (shown, Phase.DONE):
             shown = furthest.phase
             furthest.write(orders.report_path)
@@ -206,6 +237,10 @@ def _followed(child: subprocess.Popen[bytes], records: Path, orders: Orders) -> 
 def _furthest(reports: Iterable[TrialReport]) -> TrialReport | None:
     """That of the process which has come furthest."""
     return max(reports, key=lambda report: list(Phase).index(Phase(report.phase)), default=None)
+
+
+def _failed_rank(report: TrialReport) -> bool:
+    return report.failure is not None and int(report.facts.get(WORLD_SIZE, 1)) > 1
 
 
 def _beat(records: Path) -> int:
@@ -327,7 +362,7 @@ def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> Trial
         uses=_together(everyone, orders) if len(everyone) > 1 else main.uses,
         validation_batches=max(one.validation_batches for one in everyone) if failed is None else main.validation_batches,
         swallowed=tuple(dict.fromkeys(text for one in reports for text in one.swallowed)),
-        notes=tuple(dict.fromkeys([*(note for one in everyone for note in one.notes), *_ranks(everyone), *_own(own)])),
+        notes=tuple(dict.fromkeys([*(note for one in everyone for note in one.notes), *_ranks(everyone, orders), *_own(own)])),
         facts={**main.facts, **_samples(everyone, own)},
     )
     if report.failure is not None and "EOFError" in report.failure.types:
@@ -336,7 +371,19 @@ def judged(reports: Sequence[TrialReport], status: int, orders: Orders) -> Trial
         report = dataclasses.replace(report, failure=_exit_failure(status, orders))
     if report.failure is None and report.phase != Phase.DONE:
         report = _ended_early(report, orders)
+    if report.failure is None and (unheld := _unheld(everyone)):
+        report = dataclasses.replace(report, phase=Phase.TRAIN.value, hint=unheld)
     return report
+
+
+def _unheld(everyone: Sequence[TrialReport]) -> str:
+    """Why nothing is proven of a command that used a card on which no process of it took a budget; empty where each did."""
+    own = {report.facts.get(CARD) for report in everyone}
+    more = {uuid: size for report in everyone for uuid, size in report.facts.get(OTHER_CARDS, {}).items() if uuid not in own}
+    if not more:
+        return ""
+    held = ", ".join(f"{format_size(size)} of {uuid}" for uuid, size in more.items())
+    return f"one process used several cards (beside its own {held}), and one card for each process is covered: start one for each card"
 
 
 UNANSWERED = "standard input is empty, in trials and in the run: what a script asks for there, its options must say"
@@ -410,12 +457,19 @@ def _own(own: int) -> list[str]:
     return [f"the script accumulates {own} micro-batches by itself, in each step that it was told to take"] if own > 1 else []
 
 
-def _ranks(trained: Sequence[TrialReport]) -> list[str]:
+def _ranks(trained: Sequence[TrialReport], orders: Orders) -> list[str]:
     if len(trained) < 2:
         return []
     samples = [report.observed.get("micro_batch") for report in trained]
     total = f"{sum(samples)} samples" if all(isinstance(one, int) for one in samples) else "their batches"  # type: ignore[arg-type]
-    return [f"{len(trained)} processes train together: {total} in each step of theirs, times accumulation"]
+    told = [f"{len(trained)} processes train together: {total} in each step of theirs, times accumulation"]
+    if orders.device == "cuda":
+        told.append(f"the {len(trained)} ranks needed {', '.join(format_size(one.peak_bytes) for one in sorted(trained, key=_rank))}")
+    return told
+
+
+def _rank(report: TrialReport) -> int:
+    return int(report.facts.get(RANK, 0))
 
 
 _SUMMED = ("allocated_bytes", "reserved_bytes", "device_bytes", "outside_bytes", "retries", "ooms")

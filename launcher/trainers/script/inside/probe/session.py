@@ -33,8 +33,8 @@ from typing import Any
 
 from .....shared import procfs
 from .....shared.orders import Orders
-from .....shared.report import OWN_ACCUMULATION, Phase
-from .....worker import budget
+from .....shared.report import CARD, OTHER_CARDS, OWN_ACCUMULATION, RANK, WORLD_SIZE, Phase
+from .....worker import budget, cards
 from .....worker.recorder import OverCap, Recorder
 from ...native.parts import own_batches
 from . import by_hand
@@ -128,6 +128,8 @@ class Session:
         """Stands for an optimizer of a script that uses none of torch's."""
         self.on_hand: list[Any] = []
         self._backwards_in_all = 0
+        self._card: int | None = None
+        """Number of this process's card, where the command has several."""
         self._ranks: Ranks | None = None
         self._places: Counter[str] = Counter()
         self._saw_validation = False
@@ -145,9 +147,12 @@ class Session:
     def active(self) -> bool:
         return self.recorder is not None and not self._dead
 
-    def open(self) -> None:
-        """Takes the budget, once: everything that is made from here on is inside it."""
-        if self.settled:
+    def open(self, card: int | None = None) -> None:
+        """Takes the budget, once: everything that is made from here on is inside it. Of several cards its own, as soon as that is known.
+
+        ``card``: number of the card on which this process is seen to train.
+        """
+        if self.settled or not self._knows_its_card(card):
             return
         if self.orders.device == "cuda" and _is_a_worker():
             self._dead = True  # a data loader's worker, started anew: a context of its own would be taken from the card
@@ -156,18 +161,35 @@ class Session:
             import torch._dynamo  # noqa: F401  # every optimizer imports it: a library, so part of the base
         if self.settings.budget_only:
             self._dead = True
-            budget.take(self.orders)
+            self._take()
             return
         folder = os.path.join(self.settings.records, str(os.getpid()))
         os.makedirs(folder, exist_ok=True)
         self.recorder = Recorder(dataclasses.replace(self.orders, folder=folder))
-        taken = budget.take(self.orders)
+        taken = self._take()
         self.recorder.budget(taken)
         if self.orders.device == "cpu":
             self._base_bytes, self.seen = taken.base_bytes, Seen(folder, new=True)
         for complaint in budget.complaints(self.orders.device):
             self.recorder.note(complaint)
         self._to(Phase.SETUP)
+
+    def _knows_its_card(self, seen: int | None) -> bool:
+        if not self.orders.cards or self._card is not None or _is_a_worker():
+            return True
+        self._card = seen if seen is not None else cards.chosen()
+        if self._card is not None:
+            self.orders = cards.orders_on(self.orders, self._card)
+        return self._card is not None
+
+    def _take(self) -> budget.Taken:
+        """The budget; the script's own choice of a current card stays as it is."""
+        if self._card is None:
+            return budget.take(self.orders)
+        import torch
+
+        with torch.cuda.device(self._card):
+            return budget.take(self.orders)
 
     def forked(self) -> None:
         """In a forked child (a data loader's worker, say): it is no part of the trial."""
@@ -216,6 +238,7 @@ class Session:
         self._validation_over()  # the last thing it did
         for text in getattr(accumulation_from_outside(), "notes", ()):
             self.recorder.note(text)
+        self._tell_its_place()
         validated, forwarded = self.validated or self._saw_validation, self.forward_began > 0
         self.recorder.fact(eval_signs=self.eval_signs, validated=validated, forwarded=forwarded, mode=self.settings.mode, **more)
         if self._backwards_in_all and not self.progress.known:
@@ -225,6 +248,7 @@ class Session:
         if self.recorder is not None and phase is not self.phase:
             self.phase = phase
             self._look()
+            self._tell_its_place()
             try:
                 self.recorder.phase(phase)
                 if self.seen is not None:
@@ -232,6 +256,15 @@ class Session:
             except OverCap as over:
                 self.recorder.failed(over)
                 self._leave(1)
+
+    def _tell_its_place(self) -> None:
+        """Which of several processes it is, and what it has had of cards that aren't its own."""
+        assert self.recorder is not None
+        if (dist := _distributed()) is not None:
+            self.recorder.fact(**{RANK: dist.get_rank(), WORLD_SIZE: dist.get_world_size()})
+        if self._card is not None:
+            with contextlib.suppress(Exception):  # a context that a failure broke
+                self.recorder.fact(**{CARD: self.orders.device_uuid, OTHER_CARDS: cards.elsewhere(self._card)})
 
     def _look(self) -> None:
         """Tells the recorder what was seen from outside."""
@@ -340,8 +373,15 @@ class Session:
     def made(self, optimizer: Any) -> None:
         """An optimizer was made: what it trains is to be seen."""
         self.hand = None  # there is one after all
+        self.opened_by(optimizer)
         self.progress.made(optimizer)
         self.something_new()
+
+    def opened_by(self, optimizer: Any) -> None:
+        """The card of what an optimizer trains is this process's, where it hasn't shown another choice."""
+        numbers = (one.device.index for group in optimizer.param_groups for one in group["params"] if one.device.type == "cuda")
+        if not self.settled and self.orders.cards and (number := next(numbers, None)) is not None:
+            self.open(number)
 
     def stepped(self, optimizer: Any, *, closure: bool = False) -> None:
         """An optimizer really stepped. With several, the one that stepped least often counts. ``closure``: it was given one, and called it
@@ -447,7 +487,8 @@ class Session:
             for parameter in group["params"]:
                 self.recorder.observe(device=parameter.device.type)
                 if self.orders.device == parameter.device.type == "cuda":
-                    budget.still_chosen(self.orders.device_uuid)
+                    budget.still_chosen(self.orders.device_uuid, several=self._card is not None)
+                    cards.same(self.orders, self._card, parameter.device.index)
                 return
 
     def validating(self) -> None:

@@ -24,6 +24,8 @@ def install(session: Session) -> None:
     modules.install()
     if session.settings.budget_only:
         made_steps.count()
+        if session.orders.cards:
+            _at_an_optimizer(session.opened_by)
         return
     steps = _Steps(session, modules)
     steps.install()
@@ -134,6 +136,20 @@ class _Modules:
         Forward.put(root, self._session)
 
 
+def _at_an_optimizer(act: Callable[[Any], None]) -> None:
+    """``act`` gets each optimizer that is made."""
+    from torch.optim.optimizer import Optimizer
+
+    made = Optimizer.__init__
+
+    @functools.wraps(made)
+    def begun(this: Any, *args: Any, **kwargs: Any) -> None:
+        made(this, *args, **kwargs)
+        act(this)
+
+    Optimizer.__init__ = begun
+
+
 def _script_types() -> tuple[type, ...]:
     import torch
 
@@ -171,14 +187,7 @@ class _Steps:
         from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
         session = self._session
-        made = Optimizer.__init__
-
-        @functools.wraps(made)
-        def begun(this: Any, *args: Any, **kwargs: Any) -> None:
-            made(this, *args, **kwargs)
-            session.made(this)
-
-        Optimizer.__init__ = begun
+        _at_an_optimizer(session.made)
         Optimizer.zero_grad = self._unless_forwarding(Optimizer.zero_grad)  # a wrapper's (Fabric's) inherits it from the optimizer's class
         session.on_forwarding.append(self._forwarding)
         session.on_hand.append(self._by_hand)
