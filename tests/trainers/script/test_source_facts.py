@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.trainers.script import recognise
+from launcher.trainers.script import recognise, source_values
 from launcher.trainers.script.source_facts import loader_in_source
 
 HEAD = "CONFIG = {'batch': 48}\nclass Config:\n    size = 48\n"
@@ -49,3 +49,9 @@ def test_what_is_not_clear_from_the_source_is_no_loader(source: str, tmp_path: P
     script = tmp_path / "train.py"
     script.write_text(HEAD + source)
     assert loader_in_source(script) is None
+
+
+def test_of_what_could_be_the_batch_a_1_is_named_last(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("val = DataLoader(y, batch_size=1)\ndef settings():\n    return {'batch_size': 8}\n")
+    assert [one.value for one in source_values.likely(script)] == [8, 1]
