@@ -1,7 +1,7 @@
 """Other people's launches with their keys (``launches.yaml``), held against what autofit understands of them.
 
     python -m benchmarks.third_party.launches REPOS                   all of them, into docs/launches.md
-    python -m benchmarks.third_party.launches REPOS --only dfine      one of them, only shown
+    python -m benchmarks.third_party.launches REPOS --only dfine      one of them, whose row is made anew
 
 ``--python`` as in ``benchmarks.third_party``: programs are looked for beside it.
 """
@@ -45,14 +45,15 @@ def main() -> None:
     chosen = parser.parse_args()
     os.environ["PATH"] = os.pathsep.join([str(Path(chosen.python).parent), os.environ["PATH"]])
     wanted = set(filter(None, chosen.only.split(",")))
-    rows = []
-    for launch in yaml.safe_load(KEYS.read_text(encoding="utf-8")):
+    launches = yaml.safe_load(KEYS.read_text(encoding="utf-8"))
+    rows = {row["name"]: row for row in map(json.loads, DATA.read_text(encoding="utf-8").splitlines())} if wanted else {}
+    for launch in launches:
         if not wanted or launch["name"] in wanted:
-            rows.append(held_against_its_key(launch, chosen.repos.resolve()))
-            print(json.dumps(rows[-1], ensure_ascii=False), flush=True)
-    if not wanted:
-        DATA.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-        write_table(rows)
+            rows[launch["name"]] = held_against_its_key(launch, chosen.repos.resolve())
+            print(json.dumps(rows[launch["name"]], ensure_ascii=False), flush=True)
+    ordered = [rows[launch["name"]] for launch in launches if launch["name"] in rows]
+    DATA.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ordered), encoding="utf-8")
+    write_table(ordered)
 
 
 def held_against_its_key(launch: Mapping[str, Any], repos: Path) -> Row:
