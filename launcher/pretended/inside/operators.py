@@ -148,7 +148,7 @@ def _is_unknown(thing: Any) -> bool:
     if not on_card(thing):
         return False
     storage = thing.untyped_storage()
-    return storage.nbytes() > SMALL_BYTES or storage.data_ptr() in _unknown
+    return storage.nbytes() > SMALL_BYTES or (storage.data_ptr() in _unknown and _is_number(thing))
 
 
 def _is_left_out(name: str, flat: list[Any], outs: list[torch.Tensor]) -> bool:
@@ -261,6 +261,8 @@ class Operators(TorchDispatchMode):  # type: ignore[misc]
         out = func(*args, **kwargs)  # the allocator's part
         outs = _tensors(out)
         held = {one.untyped_storage().data_ptr() for one in flat if on_card(one)}
+        if name == "lift_fresh":  # torch.tensor(...), whose memory was taken and written where no mode sees it
+            _remember(outs, unknown=False)
         if name == "set_" or (_is_view(func) and all(one.untyped_storage().data_ptr() in held for one in outs)):
             return out
         given = {id(one) for one in flat if isinstance(one, torch.Tensor)}

@@ -18,7 +18,12 @@ def main():
     behind = torch.linspace(0, 1, 50, device="cuda") + large.mean() + 5
     again = large[:50] * 1
     again.copy_(torch.arange(50.0, device="cuda"))
+    unknown = large[:2] * 2
+    where_it_was = unknown.data_ptr()
+    del unknown
+    fresh = torch.tensor([3.0, 4.0], device="cuda")
     said = {
+        "fresh": [fresh.data_ptr() == where_it_was, *fresh.tolist()],
         "behind": behind.sum().item(),
         "sized": [behind.nonzero().shape[0], torch.isin(where, where.new_tensor([1, 2])).sum().item(), behind[behind > 1].shape[0]],
         "unfinished": int((torch.ones(50, dtype=torch.int64, device="cuda") & ~(behind > 1)).sum()),

@@ -116,6 +116,7 @@ def test_what_is_too_large_to_be_computed_leads_no_trainer_astray() -> None:
     assert found["behind"] == 0 and found["sized"] == [0, 0, 0], "what comes of something unknown is unknown"
     assert found["unfinished"] == 50, "a generation goes on: what is answered of something unknown holds"
     assert found["again"] == 1225, "until it is written anew"
+    assert found["fresh"] == [True, 3, 4], "what is new is known, also where something unknown was before"
     assert found["mean"] == 0 == found["divided"] and found["small"] == 10
 
 
