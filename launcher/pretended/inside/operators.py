@@ -226,6 +226,11 @@ def _lets_go_on(name: str, args: Any) -> bool:
 class Operators(TorchDispatchMode):  # type: ignore[misc]
     """While it is entered, what a card's operators would have computed is there."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """PyTorch would put a decorator around each operator's way; nothing is compiled on a pretended card."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         flat = _flat(args, kwargs)
@@ -373,6 +378,8 @@ def let_go() -> None:
 
 def begin() -> None:
     """Enters the mode in this thread and in every one that is started later (a mode is its thread's)."""
+    if SMALL_BYTES:
+        torch.set_num_threads(1)  # several wait for each other longer than one computes what is small: 5 times as long on a busy machine
     torch.backends.cuda.enable_cudnn_sdp(False)  # needs plans of cuDNN's own, which no stand-in has; flash attention takes its place
     Operators().__enter__()
     atexit.register(let_go)
