@@ -53,7 +53,7 @@ class GpuModel(BaseModel):
         """(low, high) bounds of workspaces. ``least_cublas_bytes``: what the trainer sets (CUBLAS_WORKSPACE_CONFIG)."""
         (low, high), cublas = self.convolution, max(self.cublas_bytes, least_cublas_bytes)
         return (
-            Workspaces(cublas_bytes=cublas, cublas_stays=False, convolution_share=low),
+            Workspaces(cublas_bytes=cublas, convolution_share=low),
             Workspaces(cublas_bytes=cublas, convolution_share=high, pointwise=True),
         )
 

@@ -21,8 +21,6 @@ class Workspaces:
 
     cublas_bytes: int = 8_519_680
     """Per thread that multiplies matrices; forward and backward have one each."""
-    cublas_stays: bool = True
-    """PyTorch 2.11 keeps it from a thread's first product on; 2.15 gives it back behind each product."""
     convolution_share: float = 1.0
     """Fraction of the bytes of a backward convolution's input, weight and output."""
     pointwise: bool = False
@@ -68,10 +66,8 @@ def replay(
         elif isinstance(event, Convolved):
             _workspace(card, event, workspaces)
         elif not multiplied[event.backward] and workspaces.cublas_bytes:
-            multiplied[event.backward] = workspaces.cublas_stays
+            multiplied[event.backward] = True
             card.allocate(("cublas", event.backward), workspaces.cublas_bytes)
-            if not workspaces.cublas_stays:
-                card.release(("cublas", event.backward))
         highest = max(highest, card.reserved)
     uses.append(Use(phase=phase, allocated_bytes=card.peak_allocated, reserved_bytes=max(highest, card.reserved)))
     return uses

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.forecast import gpu_catalogue
 from launcher.forecast.caching_allocator import Full
 from launcher.forecast.replay import Use, Workspaces, goes_through, replay
 from launcher.shared import trace as events
 from launcher.shared.report import Phase
 from launcher.shared.sizes import MIB
-from launcher.shared.trace import Began, Convolved, Gave, Multiplied, Took, TraceEvent
+from launcher.shared.trace import Began, Convolved, Gave, Took, TraceEvent
 from tests.helpers import traces
 
 NOTHING = Workspaces(cublas_bytes=0, convolution_share=0.0)
@@ -31,14 +30,6 @@ def test_workspaces_are_added_to_what_was_traced() -> None:
 def test_small_kernels_take_no_workspace_at_the_low_bound() -> None:
     run: list[TraceEvent] = [Began(Phase.TRAIN), Convolved(True, 50 * MIB, 10 * MIB, 40 * MIB, True)]
     assert [of(Phase.TRAIN, replay(run, one)).reserved_bytes for one in (LOW, HIGH)] == [0, 200 * MIB]
-
-
-def test_a_workspace_of_products_is_kept_at_the_high_bound_alone() -> None:
-    run: list[TraceEvent] = [Began(Phase.TRAIN), Multiplied(False), Took(0, 30 * MIB), Multiplied(True), Took(1, 30 * MIB)]
-    kept, given_back = (Workspaces(cublas_bytes=8 * MIB, cublas_stays=stays) for stays in (True, False))
-    assert [of(Phase.TRAIN, replay(run, one)).allocated_bytes for one in (kept, given_back)] == [76 * MIB, 60 * MIB]
-    (card,) = gpu_catalogue.named(["h100_80gb"])
-    assert [one.cublas_stays for one in card.bounds()] == [False, True]
 
 
 def test_a_phase_begins_without_what_the_one_before_left_lying_about() -> None:
