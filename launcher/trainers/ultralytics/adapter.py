@@ -87,9 +87,9 @@ class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
             rule=WheelRule(floor=320, grid=32, ratio=0.8),
         ),
         "checkpointing": WheelSpec(
-            type=bool,
+            type=(bool, float),
             rule=WheelRule(values=(True,)),
-            help="true or false: gradient checkpointing with expandable segments.",
+            help="Gradient checkpointing with expandable segments: true, false, or for the first layers that hold this share (0 to 1).",
         ),
         "model": WheelSpec(type=str, help="yolov8x.pt (weights), yolov8x.yaml (from scratch), or yolov8x (weights where they can be had)."),
         "multi_scale": WheelSpec(
@@ -265,7 +265,7 @@ class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
             "model": start_of(str(rung.values["model"])).file,
             "task": self._task(),
             "args": self.arguments(rung, budget),
-            "checkpointing": bool(rung.values.get("checkpointing")),
+            "checkpointing": rung.values.get("checkpointing") or False,
             "val_batch": self._val_batch(rung),
             **self._asked(),
             # On a CPU the labels are scanned anew in each trial, as the full run will: a scan leaves some 30 MiB behind, and a
@@ -332,8 +332,8 @@ class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
         asked = self._asked()
         if rung.micro_batch * rung.world_size != asked["asked_batch"] and self._needs_exact_accumulation():
             options += ["--asked-batch", str(asked["asked_batch"]), "--asked-nbs", str(asked["asked_nbs"])]
-        if rung.values.get("checkpointing"):
-            options.append("--checkpointing")
+        if share := rung.values.get("checkpointing"):
+            options += ["--checkpointing"] if share is True else ["--checkpointing-share", str(share)]
         if (val_batch := self._val_batch(rung)) is not None:
             options += ["--val-batch", str(val_batch)]
         return tuple(options)

@@ -75,7 +75,7 @@ def of(rung: Rung, said: Traced, *, cuda: bool) -> Tracing:
         "automatic": args("optimizer") == "auto",
         "amp": bool(args("amp")) and cuda,
         "freeze": args("freeze"),
-        "checkpointing": bool(rung.values.get(CHECKPOINTING)),
+        "checkpointing": rung.values.get(CHECKPOINTING) or False,
         "cuda": cuda,
         "wanted": WANTED,
     }

@@ -241,6 +241,22 @@ def test_a_small_shared_memory_is_refused_before_workers_die_in_it(yolo_dataset:
     assert fault.key == "trainer.args.workers" and "/dev/shm" in fault.found and "workers=0" in fault.cure
 
 
+def test_a_share_of_the_layers_is_checkpointed_by_a_word_of_its_own(yolo_dataset: Path, tmp_path: Path) -> None:
+    recipe = make(yolo_dataset, ask={"checkpointing": 0.5})
+    assert UltralyticsAdapter(recipe).check() == []
+    words, _, _ = native(recipe, 0, tmp_path)
+    assert words[words.index("--checkpointing-share") + 1] == "0.5" and "--checkpointing" not in words
+
+
+@pytest.mark.parametrize("share", [1.5, 0, -0.5])
+def test_a_share_that_is_none_is_refused_wherever_it_stands(yolo_dataset: Path, share: float) -> None:
+    asked = make(yolo_dataset, ask={"checkpointing": share})
+    turned = make(yolo_dataset, ladder={"order": ("micro_batch", "checkpointing"), "wheels": {"checkpointing": {"values": (share, True)}}})
+    found = [fault for recipe in (asked, turned) for fault in UltralyticsAdapter(recipe).check()]
+    assert [fault.key for fault in found] == ["ask.checkpointing", "ladder.wheels.checkpointing.values"]
+    assert all(fault.found == str(share) and "0.5" in fault.cure for fault in found)
+
+
 def test_checkpointing_of_a_model_with_a_forward_of_its_own_is_refused(yolo_dataset: Path) -> None:
     recipe = make(yolo_dataset, ask={"model": "yolov8s-world.yaml", "checkpointing": True})
     assert any(fault.key == "ask.checkpointing" for fault in UltralyticsAdapter(recipe).check())

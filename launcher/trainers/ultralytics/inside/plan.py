@@ -27,7 +27,7 @@ class Plan:
     """Native arguments of this rung, with everything that is written going to the trial's scratch folder."""
     user_arguments: dict[str, Any]
     run_folder: Path
-    checkpointing: bool
+    checkpointing: bool | float
     val_batch: int | None
     asked_batch: int
     asked_nbs: int
@@ -59,7 +59,7 @@ class Plan:
             arguments={**asked_for, **quiet},
             user_arguments=asked_for,
             run_folder=run_folder,
-            checkpointing=bool(payload.get("checkpointing", False)),
+            checkpointing=payload.get("checkpointing", False),
             val_batch=payload.get("val_batch"),
             asked_batch=payload["asked_batch"],
             asked_nbs=payload["asked_nbs"],

@@ -3,8 +3,8 @@
 Model, loss, label assigner and optimizer are Ultralytics' own, checkpointing is ``layer_checkpointing``'s; what ``engine/trainer.py``
 (8.4.190) does around them is said again here, in its order. Only what counts labels is replaced: a trace has none.
 
-Payload: ``model`` (.yaml or .pt), ``classes``, ``channels``, ``labels`` (most in one image), ``optimizer``, ``automatic``
-(the trainer chooses it), ``amp``, ``freeze``, ``checkpointing``, ``cuda`` (bool), ``wanted`` (images, side, val_images, val_side: sizes
+Payload: ``model`` (.yaml or .pt), ``classes``, ``channels``, ``labels`` (most in one image), ``optimizer``, ``automatic`` (the trainer
+chooses it), ``amp``, ``freeze``, ``checkpointing`` (or its share), ``cuda`` (bool), ``wanted`` (images, side, val_images, val_side: sizes
 to be near to).
 """
 
@@ -46,7 +46,10 @@ def trace(payload: Mapping[str, Any]) -> Trace:
     """One training: a micro-batch with its step, two validation batches, a micro-batch of an accumulated batch with its step."""
     from launcher.trainers.ultralytics.native import layer_checkpointing
 
-    (layer_checkpointing.enable if payload["checkpointing"] else layer_checkpointing.disable)()
+    if payload["checkpointing"]:
+        layer_checkpointing.enable(float(payload["checkpointing"]))
+    else:
+        layer_checkpointing.disable()
     real = _built(payload)
     sizes = tracing.primes(payload["wanted"], beside={*tracing.dimensions(real), payload["classes"], payload["labels"], MOST_BOXES})
     average = _sharing_copy(real).eval()

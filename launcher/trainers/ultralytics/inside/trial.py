@@ -7,7 +7,7 @@ out of as many predictions as the whole validation set gives. What becomes of ea
 Where Ultralytics would hide a failure of memory or write into the user's folders, a comment here says what holds it off, and
 the traps' own tests show it.
 
-Payload: ``model`` (str), ``task`` (str or None), ``args`` (this rung's native arguments), ``checkpointing`` (bool),
+Payload: ``model`` (str), ``task`` (str or None), ``args`` (this rung's native arguments), ``checkpointing`` (bool, or a share),
 ``val_batch`` (int or None), ``asked_batch`` and ``asked_nbs`` (int), ``cache_dir`` (folder for label caches, shared by a run's
 trials); of a script that trains, ``script`` (its words) and ``given`` (what arrived at ``model.train`` when it was looked at) and
 ``validates`` (keywords of each ``model.val`` behind it, as far as they are known).

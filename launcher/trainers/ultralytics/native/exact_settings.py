@@ -29,7 +29,8 @@ class ExactSettings:
     """``nbs`` of the asked run."""
     accumulation_scale: str | None = None
     """``asked_batch / batch`` as text ("4", "3/2"); for callers who think in factors."""
-    checkpointing: bool = False
+    checkpointing: bool | float = False
+    """All layers, or the first that hold this share of what is kept for backward."""
     val_batch: int | None = None
     """Validation images per batch and GPU."""
     tell: str | None = None
@@ -57,7 +58,10 @@ def configure(new: ExactSettings) -> None:
     global settings
     settings = new
     os.environ[ENVIRONMENT_VARIABLE] = json.dumps(asdict(new))
-    (layer_checkpointing.enable if new.checkpointing else layer_checkpointing.disable)()
+    if new.checkpointing:
+        layer_checkpointing.enable(float(new.checkpointing))
+    else:
+        layer_checkpointing.disable()
 
 
 settings = ExactSettings()

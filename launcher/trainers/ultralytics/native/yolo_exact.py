@@ -16,6 +16,8 @@ Everything after the options goes to Ultralytics unchanged, so native arguments 
 --checkpointing
     Gradient checkpointing, layer by layer: less memory, about 1.3 to 1.7 times the time; equal gradients and batch-norm statistics.
     Checkpoints on disk stay plain Ultralytics checkpoints.
+--checkpointing-share S
+    The same for the first layers alone, those that hold the share S (0 to 1) of what is kept for backward: less time, more memory.
 --val-batch N
     Images per validation batch (per GPU); Ultralytics takes twice the training batch.
 --tell FILE
@@ -60,6 +62,9 @@ def parse(argv: Sequence[str]) -> tuple[ExactSettings, list[str]]:
     parser.add_argument("--asked-nbs", type=int, metavar="N0", help="nbs of the asked run (default: this run's)")
     parser.add_argument("--accumulation-scale", metavar="K", help="asked batch / batch, a whole number or a fraction such as 3/2")
     parser.add_argument("--checkpointing", action="store_true", help="gradient checkpointing")
+    parser.add_argument(
+        "--checkpointing-share", dest="checkpointing", type=float, default=argparse.SUPPRESS, metavar="S", help="of the first layers alone"
+    )
     parser.add_argument("--val-batch", type=int, metavar="N", help="images per validation batch and GPU")
     parser.add_argument("--tell", metavar="FILE", help="gets the path of the folder that the run is kept in")
     parser.add_argument(

@@ -32,9 +32,9 @@ def tracked(buffers: dict[str, torch.Tensor]) -> set[int]:
 
 
 @pytest.mark.parametrize("family", ["yolov8n", "yolo11n", "yolo26n"])
-@pytest.mark.parametrize("task", list(SUFFIXES))
+@pytest.mark.parametrize(("task", "share"), [*((task, 1.0) for task in SUFFIXES), ("detect", 0.5), ("segment", 0.3)])
 def test_a_checkpointed_step_has_the_same_gradients_and_statistics(
-    exact: Any, shapes: Callable[..., ShapesData], tmp_path: Path, task: str, family: str
+    exact: Any, shapes: Callable[..., ShapesData], tmp_path: Path, task: str, share: float, family: str
 ) -> None:
     if not any((package() / "cfg" / "models").rglob(f"{family.removesuffix('n')}{SUFFIXES[task]}.yaml")):
         pytest.skip("this Ultralytics has no such model")
@@ -43,7 +43,7 @@ def test_a_checkpointed_step_has_the_same_gradients_and_statistics(
     before = tracked(dict(plain.named_buffers()))  # one before Ultralytics 8.4, which finds a model's stride while it trains
     exact.checkpointing.disable()
     gradients, buffers = one_step(plain, batch)
-    exact.checkpointing.enable()
+    exact.checkpointing.enable(share)
     gradients_again, buffers_again = one_step(checkpointed, batch)
 
     assert len(gradients) > 50
@@ -56,11 +56,14 @@ def test_a_checkpointed_step_has_the_same_gradients_and_statistics(
 def test_checkpointing_really_keeps_less_for_backward(exact: Any, shapes: Callable[..., ShapesData], tmp_path: Path) -> None:
     model, batch = trained_batch(exact, "detect", "yolov8n.yaml", shapes(), tmp_path / "run")
 
+    weights = {one.untyped_storage().data_ptr() for one in model.parameters()}
+
     def kept_bytes() -> int:
         kept: dict[int, int] = {}
 
         def pack(tensor: torch.Tensor) -> torch.Tensor:
-            kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+            if tensor.untyped_storage().data_ptr() not in weights:
+                kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
@@ -71,7 +74,16 @@ def test_checkpointing_really_keeps_less_for_backward(exact: Any, shapes: Callab
     exact.checkpointing.disable()
     plain = kept_bytes()
     exact.checkpointing.enable()
-    assert kept_bytes() < 0.4 * plain
+    whole = kept_bytes()
+    assert whole < 0.4 * plain
+    exact.checkpointing.enable(0.5)
+    statistics = dict(model.named_buffers())
+    before = {name: one.clone() for name, one in statistics.items()}
+    held = exact.checkpointing.held_by_layer(model)
+    assert all(torch.equal(before[name], one) for name, one in statistics.items()), "measuring touches nothing"
+    half = kept_bytes()
+    assert whole < half < plain
+    assert abs((plain - half) / (plain - whole) - 0.5) < 0.15, (plain, half, whole, held)
 
 
 def test_evaluation_is_not_checkpointed(exact: Any, shapes: Callable[..., ShapesData], tmp_path: Path) -> None:
