@@ -34,7 +34,8 @@ restarted process has its whole budget again, as the limit is lowered for one pr
 - *Restarted*: it was not enough; the run was started again and ended as asked.
 - *Lost*: it did not end as asked.
 - *Lost seconds*: what its steps took longer than those of an undisturbed run; of parts the step in which memory ran out alone.
-- *Weights*: the largest difference of a last weight from the undisturbed run's.
+- *Speed*: steps per second after the parts began, by those before. Parts are smaller products: slower.
+- *Weights*: the largest difference of a last weight from the undisturbed run's; by moments only of trainings that can be exact.
 
 A case is made from its seed: `python -m benchmarks.late_memory --seed 17` repeats seed 17, `make late-memory SLICE=10` plays ten more.
 """
@@ -91,21 +92,34 @@ def _groups(title: str, rows: Sequence[Row], names: Sequence[str], key: Callable
         "lost s, parts",
         "lost s, restart",
         "steps made twice, restart",
+        "speed after parts",
         "weights, parts",
+        "weights, restart",
     ]
     lines = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]
     for name in names:
         here = [row for row in rows if key(row) == name]
         parts = [row for row in here if row["verdict"] == "parts"]
-        offs = [row["parts"]["weights_off"] for row in parts if "weights_off" in row["parts"]]
+        compared = [row for row in parts if title == "training" or row["training"] not in WHY]
         cells = [
             len(here), *(_count(here, verdict) for verdict in ("room", "parts", "restarted", "lost")),
             _median(row["parts"].get("lost_s") for row in parts), _median(_lost(row, "restart") for row in here),
             _median(row["restart"]["repeated_steps"] for row in here if len(row["restart"]["ended"]) > 1),
-            f"{max(offs):.0e}" if offs else "",
+            _median(map(_speed, parts), places=2), *(_furthest(row[arm] for row in compared) for arm in ("parts", "restart")),
         ]  # fmt: skip
         lines += [f"| {name.replace('_', ' ')} | {' | '.join(map(str, cells))} |"] if here else []
     return [*lines, ""]
+
+
+def _speed(row: Row) -> float | None:
+    """Steps per second after the one in which memory ran out, by those before it; each held against the undisturbed run's."""
+    before, after = row["parts"].get("step_ratio") or (None, None)
+    return before / after if before and after else None
+
+
+def _furthest(arms: Iterable[Row]) -> str:
+    offs = [arm["weights_off"] for arm in arms if "weights_off" in arm]
+    return f"{max(offs):.0e}" if offs else ""
 
 
 def _reasons() -> list[str]:
@@ -142,9 +156,9 @@ def _where(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _median(values: Iterable[float | None]) -> str:
+def _median(values: Iterable[float | None], places: int = 1) -> str:
     there = [value for value in values if value is not None]
-    return f"{statistics.median(there):.1f}" if there else ""
+    return f"{statistics.median(there):.{places}f}" if there else ""
 
 
 def _count(rows: Sequence[Row], verdict: str) -> int:
