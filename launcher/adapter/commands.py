@@ -54,6 +54,8 @@ class TrialPlan:
     expects: Mapping[str, Value] = field(default_factory=dict)
     """Values that the trial must observe in place of the rung's own, for wheels that the trainer gets in another form."""
     env: Mapping[str, str] = field(default_factory=dict)
+    resumes: bool = False
+    """The module can go on from the checkpoint that a trial has saved (``Orders.resumes``), and the full run may have to."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

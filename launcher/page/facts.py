@@ -15,7 +15,7 @@ from launcher.shared.sizes import format_size
 
 PHASES: Mapping[str, str] = {
     Phase.START: "start", Phase.SETUP: "set-up", Phase.TRAIN: "training", Phase.VALIDATE: "validation",
-    Phase.TRAIN_AGAIN: "training again", Phase.FINISH: "the end of the run",
+    Phase.SAVE: "saving", Phase.TRAIN_AGAIN: "training again", Phase.FINISH: "the end of the run", Phase.RESUME: "going on",
 }  # fmt: skip
 _LAST_LINES = 12
 
@@ -300,7 +300,7 @@ def bars(run: Run, record: Record, scale: int) -> list[tuple[TrialRecord, list[B
     return found
 
 
-STEPPED = (Phase.VALIDATE, Phase.TRAIN_AGAIN)
+STEPPED = (Phase.VALIDATE, Phase.SAVE, Phase.TRAIN_AGAIN)
 """Phases in which the optimizer's states are there from their beginning. A training's highest point may come before its first step."""
 
 

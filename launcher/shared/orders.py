@@ -66,7 +66,9 @@ class Orders:
     """Of a command that starts its processes itself on several cards: what the process on each is told otherwise (its card, its cap)."""
     rank: int = 0
     main: str = ""
-    """In the orders of one rank: the trial's folder, where all of them write what the trainer writes."""
+    """In the orders of one rank, or of a second process: the trial's folder, where all of them write what the trainer writes."""
+    resumes: bool = False
+    """A second process goes on from the checkpoint that the first has left there, for one optimizer step (``Phase.RESUME``)."""
 
     def write(self, path: Path) -> None:
         files.replace_json(path, self)

@@ -27,7 +27,7 @@ from launcher.shared import procfs
 from launcher.shared.activity import doing
 from launcher.shared.ending import Ending
 from launcher.shared.memory_failures import Source, lost_in
-from launcher.shared.orders import RANKS, Orders
+from launcher.shared.orders import RANKS, REPORT, Orders
 from launcher.shared.report import BUDGET_ERROR, CARD_TAKEN, SAID_ACCUMULATION, SAMPLES, Phase, TrialReport
 from launcher.trial import ranks
 from launcher.trial.events import PhaseEntered
@@ -107,7 +107,7 @@ def run(job: Job, rung: Rung) -> Trial:
     The trainer's output goes to ``stdout.log`` and ``stderr.log`` in the trial's folder; its files go to ``scratch/`` there, which is
     removed. Raises Interrupted on a signal, and BadInput if the budget can't be taken or a model can't be downloaded.
     """
-    place, budget, rules = job.folder.trial(rung.index), job.budget, job.recipe.trial
+    place, budget = job.folder.trial(rung.index), job.budget
     if holder := devices.taken(budget):
         return _not_tried(job, rung, place, holder)
     job.folder.cache.mkdir(exist_ok=True)
@@ -118,21 +118,48 @@ def run(job: Job, rung: Rung) -> Trial:
     orders = _orders(job, rung, plan, place)
     _put_aside(place, orders.scratch)
     orders.scratch.mkdir()
+    try:
+        trial = _finished(job, rung, _ending(job, orders, plan), orders, plan)
+        if trial.verdict.fits and plan.resumes and not orders.ranks and job.recipe.trial.resume and job.recipe.recover.restarts:
+            trial = _gone_on(job, trial, orders, plan)
+    finally:
+        shutil.rmtree(orders.scratch, ignore_errors=True)
+    return trial
+
+
+def _ending(job: Job, orders: Orders, plan: TrialPlan) -> Ending:
+    """How a process that has these orders ended. It and all its children are gone."""
+    place = Path(orders.folder)
     orders.write(place / "orders.json")
-    env = {**allocator_environment(budget), **plan.env}
+    env = {**allocator_environment(job.budget), **plan.env}
     worker = process.python_module("launcher.worker", str(place / "orders.json"))
     command = torchrun.launched(worker, devices=orders.world_size)
     child = process.start(command, env=env, stdout=place / "stdout.log", stderr=place / "stderr.log")
     watch = TrialWatch(child, orders, job.tell, stall_s=job.recipe.recover.stall_s)
-    try:
-        with process.forward_signals(child, grace_s=1.0):
-            ending = process.wait(child, timeout_s=rules.timeout_s, each_poll=watch, stderr=place / "stderr.log")
-        unwritten = unwritable.read_only(place) or unwritable.full_disk(place)  # now: what it has written is removed
-    finally:
-        shutil.rmtree(orders.scratch, ignore_errors=True)
+    with process.forward_signals(child, grace_s=1.0):
+        ending = process.wait(child, timeout_s=job.recipe.trial.timeout_s, each_poll=watch, stderr=place / "stderr.log")
+    unwritten = unwritable.read_only(place) or unwritable.full_disk(place)  # now: what it has written is removed
     ending = replace(ending, stood_still=watch.stood_still, computed=watch.computed)
-    ending = replace(ending, unwritable=unwritten, file_limit=unwritable.file_limit())
-    return _finished(job, rung, ending, orders, plan)
+    return replace(ending, unwritable=unwritten, file_limit=unwritable.file_limit())
+
+
+def _gone_on(job: Job, first: Trial, orders: Orders, plan: TrialPlan) -> Trial:
+    """The trial with a second process behind it, which goes on from the checkpoint that the first has saved, for one step."""
+    place = first.folder / RESUMED
+    place.mkdir()
+    orders = replace(orders, folder=str(place), main=orders.folder, resumes=True)
+    second = _finished(job, first.rung, _ending(job, orders, plan), orders, plan)
+    uses = tuple(use for use in second.report.uses if use.phase == Phase.RESUME)
+    notes = tuple(dict.fromkeys((*first.report.notes, *second.report.notes)))
+    report = replace(first.report, uses=(*first.report.uses, *uses), notes=notes)
+    verdict = replace(first.verdict, peak_bytes=max(first.verdict.peak_bytes, report.peak_bytes))
+    if not second.verdict.fits:
+        report = replace(report, phase=second.report.phase, failure=second.report.failure)
+        verdict = replace(second.verdict, why=f"it can't go on from a checkpoint of its own: {second.verdict.why}")
+    report.write(first.folder / REPORT)
+    trial = replace(first, verdict=verdict, report=report, seconds=first.seconds + second.seconds)
+    job.folder.replace_json(first.folder / "verdict.json", {"rung": trial.rung, "verdict": verdict, "seconds": trial.seconds})
+    return trial
 
 
 def _put_aside(place: Path, scratch: Path) -> None:
@@ -140,13 +167,15 @@ def _put_aside(place: Path, scratch: Path) -> None:
     here.
     """
     (place / "report.json").unlink(missing_ok=True)
-    for left in (scratch, place / RANKS):  # reports of its processes, too
+    for left in (scratch, place / RANKS, place / RESUMED):  # reports of its processes, too
         shutil.rmtree(left, ignore_errors=True)
     for name in ("stdout.log", "stderr.log"):
         if (place / name).exists():
             (place / name).replace(place / f"{name}.before")
 
 
+RESUMED = "resumed"
+"""Folder in a trial's that is that of the process which goes on from its checkpoint."""
 LATE_S = 2.0
 """So long after one rank's failure the others are ended: until then they may tell of theirs, which may be the cause."""
 FAULTS = 16
@@ -316,7 +345,10 @@ def _finished(job: Job, rung: Rung, ending: Ending, orders: Orders, plan: TrialP
     for one in reports:
         if (fault := _budget_fault(one, Path(orders.folder))) is not None:
             raise fault
-    needs = Needs(optimizer_steps=orders.steps, validation_batches=1, observed={**plan.expects, "device": job.budget.kind})
+    observed = {**plan.expects, "device": job.budget.kind}
+    needs = Needs(optimizer_steps=orders.steps, validation_batches=1, observed=observed)
+    if orders.resumes:
+        needs = Needs(optimizer_steps=1, validation_batches=0, train_again_batches=0, observed=observed)
     logs = [Path(orders.folder) / name for name in ("stdout.log", "stderr.log")]
     words = words_of(job.adapter)
     lost = lost_in(*logs, on_card=job.budget.kind == "cuda", also=words.loses_memory)

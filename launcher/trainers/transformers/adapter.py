@@ -215,7 +215,9 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
             "generates": bool(args.get("predict_with_generate")),
         }
         module = "launcher.trainers.transformers.inside.trial"
-        return TrialPlan(module=module, payload=payload, env=environment.prepare(cache / "environment"))
+        saves = str(args.get("save_strategy", "steps")) in ("steps", "epoch") and not args.get("save_only_model")
+        resumes = saves and budget.kind == "cpu"  # on a card a trial saves nothing: tensors go to the host one by one
+        return TrialPlan(module=module, payload=payload, env=environment.prepare(cache / "environment"), resumes=resumes)
 
     def _last_checkpoint(self) -> str | None:
         """The checkpoint that ``resume_from_checkpoint=last`` means in the run's own folder; a trial has another folder."""

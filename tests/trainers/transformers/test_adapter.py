@@ -313,3 +313,13 @@ def test_the_estimate_counts_steps_accumulation_and_evaluations(spoken: Path) ->
     adapter = TransformersAdapter(recipe)
     report = TrialReport(step_seconds=1.0, train_samples=100, validation_batches_total=4, validation_batch_seconds=0.5)
     assert adapter.estimate_seconds(ladder_of(adapter).asked, report) == 10 * 2 * 1.0 + 3 * 4 * 0.5
+
+
+@pytest.mark.parametrize(
+    ("args", "resumes"),
+    [({}, True), ({"save_strategy": "epoch"}, True), ({"save_strategy": "no"}, False), ({"save_only_model": True}, False)],
+)
+def test_a_trial_goes_on_from_what_a_run_saves(sums: Path, tmp_path: Path, args: dict[str, Any], resumes: bool) -> None:
+    adapter = TransformersAdapter(make(sums, "text", args=args))
+    plan = adapter.trial(ladder_of(adapter).asked, cpu_budget(), folder=tmp_path, cache=tmp_path)
+    assert plan.resumes is resumes

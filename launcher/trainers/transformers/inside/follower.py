@@ -21,6 +21,10 @@ EXPLODED = 1000.0
 """A loss as many times the first one (or 1, where that was smaller) has left all bounds, finite or not."""
 
 
+class WentOn(BaseException):
+    """A second process has gone on from the checkpoint of the first. A BaseException: no handler of a trainer's may keep the run going."""
+
+
 class Follower:
     """Of one trial."""
 
@@ -71,7 +75,8 @@ class Follower:
         checked, loaded = ours.checked_resume, states.load_from_json
 
         def checked_as_the_run(args: Any) -> str | None:
-            args.gradient_accumulation_steps = self._plan.orders.accumulation  # what the checkpoint's steps were counted in
+            if not self._plan.orders.resumes:  # else it is the trial's own
+                args.gradient_accumulation_steps = self._plan.orders.accumulation  # what the checkpoint's steps were counted in
             try:
                 found: str | None = checked(args)
             finally:
@@ -100,6 +105,8 @@ class Follower:
         if getattr(args, "train_sampling_strategy", "random") == "batch_rebalance":
             raise NotCovered("train_sampling_strategy=batch_rebalance varies the micro-batch, so no trial can bound it")
         self._trainer = trainer
+        if self._plan.orders.resumes:
+            self._enter(Phase.RESUME)
         self._plan_course(args, trainer.train_dataset)
         self._evaluation.follow(trainer)
         batches, step, sampler = trainer.get_batch_samples, trainer.training_step, trainer._get_train_sampler
@@ -168,7 +175,8 @@ class Follower:
             from launcher.trainers.transformers.inside.generation import force_full_length
 
             self._generated = force_full_length(model, self._trainer.args.generation_max_length, self._recorder)
-        self._enter(Phase.TRAIN)
+        if not self._plan.orders.resumes:
+            self._enter(Phase.TRAIN)
 
     def optimizer_step(self, optimizer: Any) -> None:
         self._recorder.stepped(optimizer)
@@ -185,12 +193,14 @@ class Follower:
         assert self._course is not None
         self._steps += 1
         self._recorder.batch()
+        if self._plan.orders.resumes:
+            raise WentOn
         control.should_save = control.should_evaluate = False
         control.should_log = str(getattr(args.logging_strategy, "value", args.logging_strategy)) != "no"
         if self._steps == self._course.validate_at:
             self._enter(Phase.VALIDATE)
             control.should_evaluate = True
-            control.should_save = str(getattr(args.save_strategy, "value", args.save_strategy)) != "no"
+            control.should_save = self._saves()
         elif self._steps == self._course.end_at and self._half_steps:
             self._halved = True
             self._recorder.halves_begin()
@@ -216,7 +226,10 @@ class Follower:
         self._evaluation.measure()
         if self._plan.generates and self._generated:
             self._recorder.note(f"generation ran to {max(self._generated)} tokens, its full length")
-        self._enter(Phase.TRAIN_AGAIN)
+        self._enter(Phase.SAVE if self._saves() else Phase.TRAIN_AGAIN)
+
+    def _saves(self) -> bool:
+        return str(getattr(self._trainer.args.save_strategy, "value", self._trainer.args.save_strategy)) != "no"
 
     # -- what was seen
 
@@ -232,6 +245,8 @@ class Follower:
     def saw_micro_batch(self, rows: int) -> None:
         """The batch that ends an epoch is smaller; the largest counts."""
         self.hooks.seen("training step")
+        if self._phase is Phase.SAVE:
+            self._enter(Phase.TRAIN_AGAIN)
         self._recorder.observe(micro_batch=max(rows, self._recorder.observed.get("micro_batch", rows)))
 
     def _observe(self, model: Any) -> None:

@@ -25,6 +25,8 @@ class Plan:
     def of(cls, orders: Orders) -> Plan:
         output_dir, on_cpu = str(orders.scratch / "run"), orders.device == "cpu"
         given = {**replaced(on_cpu=on_cpu, accumulation=orders.trial_accumulation), "output_dir": output_dir}
+        if orders.resumes:
+            given["resume_from_checkpoint"] = "last"  # of those that the first process has saved there
         return cls(
             script=orders.payload["script"],
             argv=(*orders.payload["argv"], *(word for key, value in given.items() for word in (f"--{key}", str(value)))),

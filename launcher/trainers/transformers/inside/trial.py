@@ -26,7 +26,7 @@ def run(orders: Orders, recorder: Recorder) -> None:
     """The trial. Returns when it went through; raises whatever ended it."""
     for name in (*IMPORTS, *orders.payload["imports"]):
         importlib.import_module(name)
-    from launcher.trainers.transformers.inside.follower import Follower  # base, too: the full run has none of it
+    from launcher.trainers.transformers.inside.follower import Follower, WentOn  # base, too: the full run has none of it
 
     taken = budget.take(orders)  # at the very place where the full run takes it: what comes before is base, and not needed
     recorder.budget(taken)
@@ -41,7 +41,13 @@ def run(orders: Orders, recorder: Recorder) -> None:
     recorder.phase(Phase.SETUP)
     follower = Follower(plan, recorder, taken.base_bytes)
     follower.install()
-    script.main(plan.argv)
+    try:
+        script.main(plan.argv)
+    except WentOn:
+        recorder.phase(Phase.DONE)
+        return
+    if orders.resumes:
+        raise RuntimeError("the trainer ended before it had gone on from the checkpoint")
     if not follower.finished:
         raise RuntimeError("the trainer ended before the trial had seen its steps")
     if unseen := follower.hooks.unseen():

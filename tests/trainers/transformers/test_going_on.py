@@ -1,0 +1,81 @@
+"""What fits must be able to go on from the checkpoint that its trial has saved: a second process loads it under the same budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+
+from launcher.ladder.verdict import Kind
+from launcher.shared.orders import Orders
+from launcher.shared.report import Phase
+from launcher.trial import trial
+from launcher.trial.trial import Trial
+from tests.helpers.hf_data import recipe
+from tests.helpers.hf_data import sums as sums
+from tests.trainers.transformers.test_end_to_end import job
+
+pytestmark = pytest.mark.slow
+MIB = 2**20
+
+
+def tried(sums: Path, place: Path, *, more: dict[str, Any] | None = None, **args: Any) -> Trial:
+    asked = recipe(
+        str(sums), "text", device={"kind": "cpu", "memory": "2GiB"}, args={"max_steps": 8, "save_steps": 4, **args}, **more or {}
+    )
+    made = job(asked, place)
+    found = trial.run(made, made.ladder.rungs[0])
+    assert not (found.folder / "scratch").exists()
+    return found
+
+
+def between(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[Orders], Orders]) -> None:
+    """Does something between the two processes."""
+    ending = trial._ending
+
+    def with_it(job: Any, orders: Orders, plan: Any) -> Any:
+        return ending(job, meanwhile(orders) if orders.resumes else orders, plan)
+
+    monkeypatch.setattr(trial, "_ending", with_it)
+
+
+def test_the_checkpoint_is_loaded_in_a_new_process_for_one_step(sums: Path, tmp_path: Path) -> None:
+    found = tried(sums, tmp_path)
+    uses = {use.phase: use for use in found.report.uses}
+    assert found.verdict.fits
+    assert list(uses)[-1] == Phase.RESUME
+    assert uses[Phase.RESUME].batches >= 1
+    assert uses[Phase.RESUME].held_bytes > uses[Phase.SAVE].held_bytes > uses[Phase.SETUP].held_bytes
+    assert any("checkpoint-" in note and "was loaded" in note for note in found.report.notes)
+    assert trial.TrialReport.read(found.folder / "report.json") == found.report
+
+
+def test_one_that_finds_no_room_for_going_on_does_not_fit(sums: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    between(monkeypatch, lambda orders: replace(orders, cap_bytes=12 * MIB, ceiling_bytes=14 * MIB))
+    found = tried(sums, tmp_path)
+    assert found.verdict.kind is Kind.OUT_OF_MEMORY
+    assert found.verdict.phase == Phase.RESUME
+    assert found.verdict.why.startswith("it can't go on from a checkpoint of its own: ")
+
+
+def test_a_checkpoint_that_can_not_be_loaded_is_a_verdict(sums: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tear(orders: Orders) -> Orders:
+        (kept,) = orders.scratch.glob("run/checkpoint-*/optimizer.pt")
+        kept.write_bytes(kept.read_bytes()[: kept.stat().st_size // 2])
+        return orders
+
+    between(monkeypatch, tear)
+    found = tried(sums, tmp_path)
+    assert found.verdict.kind is Kind.CRASHED
+    assert found.verdict.why.startswith("it can't go on from a checkpoint of its own: ")
+
+
+def test_one_process_where_nothing_is_resumed(sums: Path, tmp_path: Path) -> None:
+    found = tried(sums, tmp_path, more={"recover": {"restarts": 0}})
+    assert found.verdict.fits
+    assert Phase.RESUME not in [use.phase for use in found.report.uses]
