@@ -31,10 +31,18 @@ def seeds_left(rows: Sequence[Row], *, only: str, slice_: int) -> list[int]:
     return sorted(chosen, key=lambda seed: (cases.TRAININGS.index(cases.make(seed).training), seed))
 
 
+def seeds_again(rows: Sequence[Row]) -> list[int]:
+    """Those whose last run was restarted or lost."""
+    newest = {row["seed"]: row for row in rows if row["generator"] == cases.GENERATOR}
+    left = [seed for seed, row in newest.items() if row["verdict"] in ("restarted", "lost")]
+    return sorted(left, key=lambda seed: (cases.TRAININGS.index(cases.make(seed).training), seed))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     amount = parser.add_mutually_exclusive_group()
     amount.add_argument("--slice", type=int, default=len(cases.PAIRS), metavar="N", help="so many more cases")
+    amount.add_argument("--again", action="store_true", help="those once more that were restarted or lost")
     amount.add_argument("--seed", type=int, help="one case once more; its folder is kept")
     parser.add_argument("--only", default="", choices=["", *cases.TRAININGS], help="of one training alone")
     parser.add_argument("--data", type=Path, default=ROOT / "benchmarks" / "results" / "late_memory.jsonl")
@@ -47,7 +55,8 @@ def main() -> int:
         print(json.dumps(play(case, Training(case.training, place / case.training)), indent=1))
         return 0
     training: Training | None = None
-    for seed in seeds_left(read(chosen.data), only=chosen.only, slice_=chosen.slice):
+    rows = read(chosen.data)
+    for seed in seeds_again(rows) if chosen.again else seeds_left(rows, only=chosen.only, slice_=chosen.slice):
         case = cases.make(seed)
         if training is None or training.name != case.training:
             training = Training(case.training, place / case.training)

@@ -14,6 +14,8 @@ STEPS, EVERY = {"text": 10, "script_of_trainer": 10, "yolo": 12, "plain": 12}, {
 """Optimizer steps of a training, and from one checkpoint and validation to the next."""
 LEFT = {"train": (0.2, 0.9), "backward": (0.2, 0.9), "validation": (0.05, 0.6), "optimizer": (0.05, 0.6), "save": (0.05, 0.6)}
 """Of the memory that a step needs above what stays between steps."""
+LEFT_VALIDATING = (0.02, 0.3)
+"""From the second round on: a validation needs less than a step, and the first left room for it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,5 +45,5 @@ def make(seed: int) -> Case:
     training, moment = PAIRS[seed % len(PAIRS)]
     steps, every = STEPS[kind_of(training)], EVERY[kind_of(training)]
     among = [step for step in range(2, steps - 1) if step % every] if moment in MOMENTS[:2] else range(2, steps - 1)
-    low, high = LEFT[moment]
+    low, high = LEFT[moment] if moment != "validation" or seed < len(PAIRS) else LEFT_VALIDATING
     return Case(seed=seed, training=training, moment=moment, step=rng.choice(list(among)), left=round(rng.uniform(low, high), 2))

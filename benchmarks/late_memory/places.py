@@ -21,6 +21,8 @@ def make(training: str, place: Path) -> None:
     """The person's folder."""
     kind = kind_of(training)
     places.make({"text": "text", "yolo": "yolo"}.get(kind, "script"), place)
+    if kind == "text":  # as many rows as a training step has
+        shutil.copyfile(place / "data" / "train.jsonl", place / "data" / "validation.jsonl")
     if kind == "script_of_trainer":
         shutil.copyfile(SCRIPTS / "hf.py", place / "train.py")
     if training == "text_dropout":
@@ -40,7 +42,14 @@ def recipe(training: str, *, split: bool) -> dict[str, Any]:
 def _text(training: str) -> dict[str, Any]:
     every = {"save_strategy": "steps", "save_steps": EVERY["text"], "eval_strategy": "steps", "eval_steps": EVERY["text"]}
     args = {"max_steps": STEPS["text"], "packing": True, "logging_steps": 1, **every}
-    ask = {"model": "data/model", "micro_batch": 8, "accumulation": 1, "sequence_length": 128, "val_micro_batch": 4, "checkpointing": False}
+    ask = {
+        "model": "data/model",
+        "micro_batch": 8,
+        "accumulation": 1,
+        "sequence_length": 128,
+        "val_micro_batch": 16,
+        "checkpointing": False,
+    }
     ask |= {"precision": "bf16"} if training == "text_bf16" else {}
     order = {"order": ["val_micro_batch", "micro_batch"]}
     return {"data": "data", "ask": ask, "trainer": {"adapter": "transformers", "task": "text", "args": args}, "ladder": order}
@@ -48,7 +57,7 @@ def _text(training: str) -> dict[str, Any]:
 
 def _yolo(training: str) -> dict[str, Any]:
     args = {"epochs": STEPS["yolo"] // EVERY["yolo"], "optimizer": "AdamW", "plots": False}
-    ask = {"model": "yolov8n.yaml", "micro_batch": 8, "accumulation": 1, "image_size": 192, "checkpointing": False}
+    ask = {"model": "yolov8n.yaml", "micro_batch": 8, "accumulation": 1, "image_size": 256, "checkpointing": False}
     return {"data": "data/data.yaml", "ask": ask, "trainer": {"args": args}, "ladder": {"order": ["micro_batch"]}}
 
 

@@ -43,7 +43,8 @@ A case is made from its seed: `python -m benchmarks.late_memory --seed 17` repea
 
 def document(rows: Sequence[Row]) -> str:
     """The whole page."""
-    struck = [row for row in rows if row["verdict"] != "over"]
+    newest = list({(row["generator"], row["seed"]): row for row in rows}.values())
+    struck = [row for row in newest if row["verdict"] != "over"]
     kept = [row for row in struck if row["verdict"] in ("room", "parts")]
     parts = [row for row in struck if row["verdict"] == "parts"]
     lines = [
@@ -59,7 +60,7 @@ def document(rows: Sequence[Row]) -> str:
     ]
     lines += _groups("moment", struck, MOMENTS, lambda row: str(row["moment"]))
     lines += _groups("training", struck, TRAININGS, lambda row: str(row["training"]))
-    return "\n".join([*lines, *_reasons(), *_told(struck), *_where(rows)]).rstrip() + "\n"
+    return "\n".join([*lines, *_reasons(), *_told(struck), *_earlier(rows, newest), *_where(newest)]).rstrip() + "\n"
 
 
 def worse(row: Row) -> bool:
@@ -144,6 +145,26 @@ def _told(rows: Sequence[Row]) -> list[str]:
         lines.append(
             f"| {row['seed']} | {row['training'].replace('_', ' ')} | {row['moment']} | {row['left']:.0%} | {ended} | {other} | {words} |"
         )
+    return [*lines, ""]
+
+
+def _earlier(rows: Sequence[Row], newest: Sequence[Row]) -> list[str]:
+    """Runs that were played again since, and how they ended before."""
+    before = [row for row in rows if row not in newest and row["verdict"] in ("restarted", "lost")]
+    if not before:
+        return []
+    now = {(row["generator"], row["seed"]): row["verdict"] for row in newest}
+    lines = [
+        "## Played again after a mend",
+        "",
+        "Only their last runs are counted.",
+        "",
+        "| seed | before | commit | now |",
+        "|---:|---|---|---|",
+    ]
+    for row in before:
+        ended = f"{row['verdict']}: {'; '.join(said for said in row['parts']['evidence'] if said)[:160]}".replace("|", "/")
+        lines.append(f"| {row['seed']} | {ended} | {row['commit']} | {now[(row['generator'], row['seed'])]} |")
     return [*lines, ""]
 
 

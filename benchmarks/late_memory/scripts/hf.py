@@ -48,7 +48,7 @@ def main() -> None:
     args = TrainingArguments(
         output_dir=said.out,
         per_device_train_batch_size=said.batch_size,
-        per_device_eval_batch_size=16,
+        per_device_eval_batch_size=64,
         gradient_accumulation_steps=said.accum,
         learning_rate=1e-3,
         max_steps=said.steps,
@@ -61,7 +61,7 @@ def main() -> None:
         use_cpu=True,
         disable_tqdm=True,
     )
-    trainer = Trainer(model=Net(said.dropout), args=args, train_dataset=Data(160, 0), eval_dataset=Data(32, 1000))
+    trainer = Trainer(model=Net(said.dropout), args=args, train_dataset=Data(160, 0), eval_dataset=Data(64, 1000))
     trainer.train(resume_from_checkpoint=said.resume)
     print(f"steps {trainer.state.global_step}", flush=True)
 

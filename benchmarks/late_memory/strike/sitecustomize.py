@@ -1,7 +1,7 @@
 """Lowers the memory limit of a full run in its own process, once, at a moment told by a file; tells what it did and each step's time.
 
 On PYTHONPATH of a launch. Nothing of the trainer is known here: a moment is one of PyTorch's own (an optimizer's hooks,
-``Tensor.backward``, ``torch.save``, ``Module.eval``). Between the memory held after a step and that held where a
+``Tensor.backward``, ``torch.save``, ``Module.train``). Between the memory held after a step and that held where a
 backward pass begins lies what a step needs; ``left`` of it stays.
 """
 
@@ -59,19 +59,23 @@ class Strike:
 
         def before(plain, look):
             def patched(*args, **named):
-                look()
+                look(*args, **named)
                 return plain(*args, **named)
 
             return patched
 
-        def at_backward():
+        def at_train(_, mode=True):  # which ``eval`` calls, too
+            if not mode:
+                self.at("validation", late=True)
+
+        def at_backward(*_, **__):
             if os.getpid() == self.process and not os.path.exists(self.mark):
                 self.top = max(self.top, _data_bytes())
             self.at("backward")
 
         torch.Tensor.backward = before(torch.Tensor.backward, at_backward)
-        torch.save = before(torch.save, lambda: self.at("save", late=True))
-        torch.nn.Module.eval = before(torch.nn.Module.eval, lambda: self.at("validation", late=True))
+        torch.save = before(torch.save, lambda *_, **__: self.at("save", late=True))
+        torch.nn.Module.train = before(torch.nn.Module.train, at_train)
 
     def hook(self, module):
         module.register_optimizer_step_pre_hook(self.before_step)

@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -222,8 +223,6 @@ def test_a_model_that_has_got_other_weights_is_not_taken_again(capsys: pytest.Ca
 
 
 def test_what_the_failed_pass_held_is_let_go_before_the_halves() -> None:
-    import weakref
-
     held: list[Callable[[], Any]] = []
     alive: list[bool] = []
 
@@ -236,6 +235,54 @@ def test_what_the_failed_pass_held_is_let_go_before_the_halves() -> None:
 
     Splitting("a step").take(ROWS, one, lambda: one(0, ROWS))
     assert alive == [False, False, False]
+
+
+class Keeps(torch.autograd.Function):
+    """Saves what it gets; a test sees whether that is still there."""
+
+    kept: ClassVar[list[Any]] = []
+
+    @staticmethod
+    def forward(ctx: Any, value: Any) -> Any:
+        saved = value * 2
+        Keeps.kept.append(weakref.ref(saved))
+        ctx.saved = saved
+        return value * 3
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return gradient * 3
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_branches_that_a_failed_backward_pass_had_not_come_to_are_let_go(inside: bool) -> None:
+    """PyTorch's engine keeps them in its queue, with all that they hold. ``inside``: of another backward pass, as with Ultralytics."""
+    Keeps.kept.clear()
+    Fails.fails_at = {"backward 0": 1}
+    weight = torch.nn.Parameter(torch.ones(4))
+    model = torch.nn.ParameterList([weight])
+    took = Splitting("a step", model=model)
+    alive: list[int] = []
+
+    @torch.enable_grad()
+    def one(first: int, last: int) -> None:
+        alive.append(sum(kept() is not None for kept in Keeps.kept))
+        deep = Keeps.apply(weight * torch.ones(last - first, 1))
+        branches = [Keeps.apply(deep) for _ in range(3)]
+        loss = sum(branch.sum() for branch in branches) + Fails.apply(deep, 0).sum()
+        loss.backward()
+
+    def step(*_: Any) -> None:
+        took.take(ROWS, one, lambda: one(0, ROWS))
+
+    if inside:
+        outer = torch.ones((), requires_grad=True)
+        outer.register_post_accumulate_grad_hook(step)
+        outer.backward()
+    else:
+        step()
+    assert alive == [0, 0, 0]
+    assert torch.allclose(weight.grad, torch.full((4,), ROWS * 30.0))  # type: ignore[arg-type]
 
 
 def test_rows_of_a_batch() -> None:

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ....worker import splitting
+from ....worker import saving, splitting
 from ....worker.after_import import after_import
 from ....worker.splitting import CannotSplit, Splitting
 
@@ -30,6 +30,7 @@ _evaluations: weakref.WeakKeyDictionary[Any, Splitting] = weakref.WeakKeyDiction
 
 def install() -> None:
     """In this process, as soon as ``Trainer`` is there."""
+    saving.install()
     if splitting.alone():
         after_import({"transformers.trainer": _trainer, "transformers.trainer_seq2seq": _seq2seq})
 
@@ -92,7 +93,7 @@ class _Training:
                 if rows < FEWEST or not splitting.of_memory(error):
                     raise
                 traceback.clear_frames(error.__traceback__)
-            splitting.give_back()
+            splitting.give_back(young=True)
             inputs = splitting.some_rows(inputs, 0, rows // 2)
 
     def _observed_of(self, inputs: Any, items: Any) -> Share:

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ....worker import splitting
+from ....worker import saving, splitting
 from ....worker.after_import import after_import
 from ....worker.splitting import CannotSplit, Splitting
 
@@ -27,8 +27,15 @@ _validations: weakref.WeakKeyDictionary[Any, Splitting] = weakref.WeakKeyDiction
 
 def install() -> None:
     """In this process, as soon as Ultralytics' models and callbacks are there."""
+    saving.install()
+    after_import({"ultralytics.utils.patches": _patches})
     if splitting.alone():
         after_import({"ultralytics.nn.tasks": _models, "ultralytics.utils.callbacks.base": _callbacks})
+
+
+def _patches(module: Any) -> None:
+    """What its ``torch.save`` tries again; it may have been imported before this."""
+    module._torch_save = saving.said(module._torch_save)
 
 
 def _callbacks(module: Any) -> None:

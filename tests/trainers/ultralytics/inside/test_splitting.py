@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import weakref
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -188,3 +191,23 @@ def test_outputs_of_parts_are_joined() -> None:
     assert nothing is None
     with pytest.raises(CannotSplit):
         splitting._joined([(2, torch.zeros(5, 2)), (2, torch.zeros(5, 2))])
+
+
+def test_a_checkpoint_that_finds_no_room_ends_with_the_first_error(tmp_path: Path) -> None:
+    """Under a real limit: Ultralytics tries again four times, on a buffer that the first failure has closed."""
+    program = """
+import io, resource, sys
+import torch, ultralytics
+from launcher.trainers.ultralytics.inside import splitting
+splitting.install()
+from ultralytics.utils import patches
+weights = {str(number): torch.zeros(1 << 18) for number in range(200)}
+torch.save = patches.torch_save
+with open("/proc/self/status") as file:
+    now = next(1024 * int(line.split()[1]) for line in file if line.startswith("VmData"))
+resource.setrlimit(resource.RLIMIT_DATA, (now + (60 << 20), resource.getrlimit(resource.RLIMIT_DATA)[1]))
+torch.save(weights, io.BytesIO())
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert found.returncode == 1
+    assert found.stderr.strip().splitlines()[-1].startswith("MemoryError: a checkpoint found no room: "), found.stderr[-2000:]
