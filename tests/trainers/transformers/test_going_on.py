@@ -11,14 +11,18 @@ import pytest
 
 pytest.importorskip("transformers")
 
+from launcher.history.run_folder import RunFolder
+from launcher.ladder.build import ladder_of
 from launcher.ladder.verdict import Kind
+from launcher.machine import devices
 from launcher.shared.orders import Orders
 from launcher.shared.report import Phase
+from launcher.trainers.transformers.adapter import TransformersAdapter
 from launcher.trial import trial
+from launcher.trial.job import Job
 from launcher.trial.trial import Trial
 from tests.helpers.hf_data import recipe
 from tests.helpers.hf_data import sums as sums
-from tests.trainers.transformers.test_end_to_end import job
 
 pytestmark = pytest.mark.slow
 MIB = 2**20
@@ -28,7 +32,10 @@ def tried(sums: Path, place: Path, *, more: dict[str, Any] | None = None, **args
     asked = recipe(
         str(sums), "text", device={"kind": "cpu", "memory": "2GiB"}, args={"max_steps": 8, "save_steps": 4, **args}, **more or {}
     )
-    made = job(asked, place)
+    adapter = TransformersAdapter(asked)
+    assert adapter.check() == []
+    budget = devices.find("cpu", memory_bytes=asked.device.memory, headroom=asked.device.headroom)
+    made = Job(adapter=adapter, ladder=ladder_of(adapter), budget=budget, folder=RunFolder.create(place, "case"))
     found = trial.run(made, made.ladder.rungs[0])
     assert not (found.folder / "scratch").exists()
     return found
