@@ -73,7 +73,7 @@ class Evaluation:
     def _saw_batch(self, rows: int) -> None:
         """A set smaller than a batch, and a set's last batch, are smaller; the largest counts."""
         self._hooks.seen("validation step")
-        self._kept.rows += rows * self._args.world_size  # each rank keeps what all have found
+        self._kept.began(rows * self._args.world_size)  # each rank keeps what all have found
         if rows < self._args.eval_batch_size and self._batches <= 1:
             return
         self._recorder.observe(val_micro_batch=max(rows, self._recorder.observed.get("val_micro_batch", rows)))
@@ -81,14 +81,13 @@ class Evaluation:
     def kept(self, container: Any) -> None:
         """A container of the evaluation loop's has got more."""
         self._hooks.seen("kept")
-        self._kept.container_bytes[id(container)] = keeping.tensor_bytes(container.tensors) + keeping.tensor_bytes(container.arrays)
+        there, moved = keeping.tensor_bytes(container.tensors), keeping.tensor_bytes(container.arrays)
+        self._kept.container_bytes[id(container)] = there + moved
+        self._kept.held_bytes[id(container)] = there + (moved if self._plan.on_cpu else 0)
         self._kept.widened_bytes[id(container)] = keeping.widened_bytes(container.tensors)
 
     def batch_ended(self) -> None:
-        kept = self._kept
-        kept.batches += 1
-        kept.live_bytes = self._live_bytes()
-        kept.peak_bytes = self._recorder.peak_so_far()
+        self._kept.ended(live_bytes=self._live_bytes(), peak_bytes=self._recorder.peak_so_far())
         if self.phase in (Phase.VALIDATE, Phase.FINISH):
             self._recorder.batch()
 

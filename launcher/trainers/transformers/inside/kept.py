@@ -18,18 +18,39 @@ class Kept:
     """What one evaluation has kept so far."""
 
     container_bytes: dict[int, int] = field(default_factory=dict)
+    held_bytes: dict[int, int] = field(default_factory=dict)
+    """The part of them that is on the device."""
     widened_bytes: dict[int, int] = field(default_factory=dict)
     batches: int = 0
     rows: int = 0
+    last_rows: int = 0
+    """Of the batch seen last."""
     live_bytes: int = 0
     """In use right after the last batch seen was kept."""
     peak_bytes: int = 0
+    bare_bytes: int = 0
+    """The most that a batch needed beside what was kept before it."""
+    before_bytes: int = 0
+    """What is kept before the batch that comes next, with the predictions that the loop still names."""
     metrics_bytes: int = 0
     """What computing the metrics of the whole set needs in all; 0 where nothing was found out."""
 
     @property
     def bytes_per_row(self) -> float:
         return sum(self.container_bytes.values()) / self.rows if self.rows else 0.0
+
+    def began(self, rows: int) -> None:
+        """A batch of so many rows."""
+        self.rows += rows
+        self.last_rows = rows
+
+    def ended(self, *, live_bytes: int, peak_bytes: int) -> None:
+        """It is kept. ``peak_bytes``: the highest of all so far."""
+        if peak_bytes > self.peak_bytes:
+            self.bare_bytes = max(self.bare_bytes, peak_bytes - self.before_bytes)
+        self.batches += 1
+        self.live_bytes, self.peak_bytes = live_bytes, peak_bytes
+        self.before_bytes = sum(self.held_bytes.values()) + round(self.bytes_per_row * self.last_rows)
 
     def beyond_peak(self, *, size: int, rows_in_all: int, joins: bool, moved_every: int | None) -> float:
         """Bytes that the evaluation of all rows, ``size`` in a batch, needs beyond the peak of the batches seen.
@@ -38,13 +59,16 @@ class Kept:
         makes the new tensor while the old one is alive), so that for a moment nearly twice as much is there as is kept.
         ``moved_every``: they go to host memory every so many batches (``eval_accumulation_steps``); only up to there do they grow here.
         The last batch of a set may be a small one (4 of 52 samples, 16 at a time): then nearly all of what is kept is there twice.
+        The largest batch may be the last: what the others keep is there then, and the predictions of the one before, which the loop names
+        until there are new ones. So far it had less beside it.
         """
         per_batch, total = self.bytes_per_row * size, rows_in_all / size
         most_kept = min(total, moved_every) if moved_every else total
         more = max(0, most_kept - self.rows / size) * per_batch
         kept_before = math.ceil(most_kept) - 1
+        with_the_largest_last = self.bare_bytes + most_kept * per_batch if total > 1 else 0
         at_the_last_join = self.live_bytes + more + (kept_before * per_batch if joins else 0)
-        return max(0.0, more, at_the_last_join - self.peak_bytes)
+        return max(0.0, more, max(at_the_last_join, with_the_largest_last) - self.peak_bytes)
 
 
 def tensor_bytes(kept: Any) -> int:

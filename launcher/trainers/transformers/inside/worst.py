@@ -44,8 +44,9 @@ def course(lengths: Sequence[int], orders: Orders, *, micro_batch: int, drop_las
 
 
 def evaluated(lengths: Sequence[int], *, size: int, at_least: int, drop_last: bool, short_too: bool) -> list[int]:
-    """Which samples of a validation set are evaluated: the longest batch, a short one, the smaller last one.
+    """Which samples of a validation set are evaluated: a short batch, the longest ones, the smaller last one.
 
+    The longest comes after the others: in a run, too, it may come when nearly all that an evaluation keeps is there.
     ``at_least``: batches, as far as the set has them; ``short_too``: whether a batch of other lengths is another shape at all.
     """
     order = longest_first(lengths)
@@ -54,7 +55,8 @@ def evaluated(lengths: Sequence[int], *, size: int, at_least: int, drop_last: bo
     short = [batch for batch in others if len(batch) == size][:1] if short_too and len(order) >= 2 * size else []
     there = len(order) // size if drop_last else math.ceil(len(order) / size)
     full = min(max(1, at_least - len(short) - len(last)), max(1, there - len(short) - len(last)))
-    return [*order[: full * size], *(index for batch in (*short, *last) for index in batch)]
+    longest = [order[at : at + size] for at in range(0, full * size, size)]
+    return [index for batch in (*short, *reversed(longest), *last) for index in batch]
 
 
 def longest_first(lengths: Sequence[int]) -> list[int]:

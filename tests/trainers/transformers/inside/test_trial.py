@@ -225,9 +225,9 @@ def test_accumulated_steps_hold_the_longest_batches_together() -> None:
 
 def test_an_evaluation_sees_a_longest_a_short_and_the_smaller_last_batch() -> None:
     lengths = [3, 9, 1, 7, 5]
-    assert worst.evaluated(lengths, size=2, at_least=2, drop_last=False, short_too=True) == [1, 3, 0, 2, 4]
+    assert worst.evaluated(lengths, size=2, at_least=2, drop_last=False, short_too=True) == [0, 2, 1, 3, 4]
     assert worst.evaluated(lengths, size=2, at_least=2, drop_last=False, short_too=False) == [1, 3, 4]
-    assert worst.evaluated(lengths, size=2, at_least=2, drop_last=True, short_too=False) == [1, 3, 4, 0]
+    assert worst.evaluated(lengths, size=2, at_least=2, drop_last=True, short_too=False) == [4, 0, 1, 3]
     assert worst.evaluated(lengths, size=9, at_least=2, drop_last=False, short_too=True) == [1, 3, 4, 0, 2]
 
 
@@ -270,3 +270,18 @@ def test_what_an_evaluation_needs_beyond_its_first_batches(rows: int, joins: boo
     seen = kept.Kept(container_bytes={0: 20}, batches=2, rows=8, live_bytes=50, peak_bytes=100)
     found = seen.beyond_peak(size=4, rows_in_all=rows, joins=joins, moved_every=moved)
     assert found == expected
+
+
+def test_the_largest_batch_of_an_evaluation_may_come_when_all_the_others_are_kept() -> None:
+    """A batch of four rows that needs 90 bytes and keeps ten, then a smaller one; ten batches in all."""
+    seen = kept.Kept()
+    for rows, held, peak in ((4, 10, 90), (2, 15, 90)):
+        seen.began(rows)
+        seen.container_bytes[0] = seen.held_bytes[0] = held
+        seen.ended(live_bytes=20 + held, peak_bytes=peak)
+    assert seen.bare_bytes == 90
+    assert seen.beyond_peak(size=4, rows_in_all=40, joins=False, moved_every=None) == 100, "nine batches, and the predictions of the last"
+    assert seen.beyond_peak(size=4, rows_in_all=40, joins=False, moved_every=2) == 20
+    seen.began(4)
+    seen.ended(live_bytes=45, peak_bytes=115)  # 20 were there before it: 15 kept, and five that the loop had
+    assert seen.bare_bytes == 95
