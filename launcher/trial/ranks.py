@@ -39,11 +39,18 @@ def judged(reports: Reports, ending: Ending, judge: Judge) -> tuple[TrialReport,
     return replace(reports[at], notes=(*reports[at].notes, f"the {len(reports)} ranks needed {peaks}")), verdicts[at]
 
 
-def named(report: TrialReport | None, verdict: Verdict) -> Verdict:
-    """The verdict with the rank that failed, of a script's own processes."""
-    if report is None or report.failure is None or RANK not in report.facts:
-        return verdict
-    return replace(verdict, why=f"rank {report.facts[RANK]} of {report.facts[WORLD_SIZE]}: {verdict.why}")
+def of_its_own(reports: Reports, ending: Ending, judge: Judge, *, together: Verdict) -> Verdict:
+    """The verdict on the rank that ended a command which starts its ranks itself; ``together``: on all of them as one command, which it is
+    where not every rank has told of itself."""
+    reports = sorted(reports, key=lambda report: int(report.facts[RANK]))
+    if len(reports) < 2 or [report.facts[RANK] for report in reports] != list(range(int(reports[0].facts[WORLD_SIZE]))):
+        return together
+    ending = replace(ending, peak_data_bytes=0)
+    at = _cause(reports, ending)
+    if at is None:
+        return together
+    verdict = _of(at, reports, judge(reports[at], _ending_of(at, ending)))
+    return replace(verdict, peak_bytes=max(verdict.peak_bytes, together.peak_bytes))
 
 
 def _share(report: TrialReport, verdict: Verdict) -> float:

@@ -357,7 +357,9 @@ def _finished(job: Job, rung: Rung, ending: Ending, orders: Orders, plan: TrialP
     if orders.ranks:
         report, verdict = ranks.judged([one or TrialReport() for one in reports], ending, judge_one)
         report.write(orders.report_path)
-    verdict = ranks.named(report, verdict)
+    elif report is not None and report.failure is not None:
+        own = map(TrialReport.read, Path(orders.folder).glob(f"{RANKS}/*/report.json"))
+        verdict = ranks.of_its_own(list(filter(None, own)), ending, judge_one, together=verdict)
     if verdict.source is not None and verdict.source in words.cures:
         verdict = replace(verdict, why=f"{verdict.why}; {words.cures[verdict.source]}")
     if not verdict.fits and not verdict.evidence.strip():

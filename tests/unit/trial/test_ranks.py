@@ -102,3 +102,25 @@ def test_processes_that_train_each_for_itself_prove_nothing(world: int | None) -
 
 def test_a_rank_that_left_no_report_is_no_fit() -> None:
     assert verdict(report(), TrialReport())[0] is not Kind.FITS
+
+
+@pytest.mark.parametrize(
+    ("reports", "kind", "said"),
+    [
+        ([report(phase=Phase.TRAIN, says=ECHO), report(phase=Phase.TRAIN, says=OOM)], Kind.OUT_OF_MEMORY, "rank 1 of 2: out of memory"),
+        ([report(phase=Phase.TRAIN, says=ECHO), report(phase=Phase.TRAIN)], Kind.CRASHED, "rank 1 of 2: ended by exit status 1"),
+        ([report(phase=Phase.TRAIN, says=ECHO)], Kind.FITS, "together"),
+        ([report(), report()], Kind.FITS, "together"),
+    ],
+)
+def test_of_a_commands_own_ranks_the_one_that_ended_it_is_named_where_all_told_of_themselves(
+    reports: list[TrialReport], kind: Kind, said: str
+) -> None:
+    together = ranks.Verdict(kind=Kind.FITS, phase=Phase.DONE, why="together", peak_bytes=900 * MIB)
+
+    def one(seen: TrialReport, how: Ending) -> ranks.Verdict:
+        return judge(seen, how, rung=RUNG, needs=Needs(optimizer_steps=2, validation_batches=1))
+
+    told = [replace(seen, facts={"rank": rank, "world_size": 2}) for rank, seen in enumerate(reports)]
+    found = ranks.of_its_own(list(reversed(told)), ended(1), one, together=together)
+    assert (found.kind, found.peak_bytes) == (kind, 900 * MIB) and found.why.startswith(said)

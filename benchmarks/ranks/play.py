@@ -1,0 +1,116 @@
+"""A case -> a row: `autofit` with the fault done to one rank of its trial or run, what it said, and how long that took."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.common.provenance import commit, machine, versions
+from benchmarks.common.rows import ROOT
+from benchmarks.ranks.cases import GENERATOR, Case
+
+Row = dict[str, Any]
+MARK = "AUTOFIT_RANKS_CASE"
+HERE = Path(__file__).parent
+LONGEST_S = 420.0
+"""A case that takes longer has hung: that is a finding."""
+STALL_S = 20.0
+"""``recover.stall_s`` of all cases: a rank that hangs is seen by that alone."""
+_NAMED = re.compile(r"\brank[ :\]]*(\d+)")
+
+
+def play(case: Case, place: Path) -> Row:
+    folder = place / str(case.seed)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    began = time.time()
+    status, hung = _launched(case, folder)
+    row = {
+        "seed": case.seed, "generator": GENERATOR, "trainer": case.trainer, "ranks": case.ranks, "fault": case.fault, "rank": case.rank,
+        "where": case.where, "status": status, "hung": hung, **_verdict(case, folder), "left": _left(folder),
+        "took_s": round(time.time() - began, 1), "began": datetime.fromtimestamp(began).isoformat(timespec="seconds"),
+        "versions": versions("accelerate"), "machine": machine(), "commit": commit(),
+    }  # fmt: skip
+    shutil.rmtree(folder, ignore_errors=True)
+    return row
+
+
+def _words(case: Case) -> list[str]:
+    common = [f"recover.stall_s={STALL_S}", "recover.restarts=0", "trial.proof_timeout_s=0"]
+    if case.trainer == "script":
+        torchrun = [str(Path(sys.executable).with_name("torchrun")), "--nproc_per_node", str(case.ranks)]
+        script = [str(HERE / "scripts" / "train.py"), *(["--epochs", "200"] if case.where == "run" else [])]
+        only = ["--fit-only"] if case.where == "trial" else []
+        floor = "ladder.wheels.micro_batch.floor=16"
+        return ["run", *only, *common, "device=cpu", "device.memory=1GiB", floor, "--", *torchrun, *script]
+    sums, cards = ROOT / "runs" / "ranks" / "sums", [f"device.cards={case.ranks}"] if case.ranks > 1 else []
+    asked = ["ask.micro_batch=2", "ask.val_micro_batch=2", f"data={sums}", f"ask.model={sums}/model", "ladder.wheels.micro_batch.floor=2"]
+    return ["fit", "recipe=llm_sft_demo", *common, *asked, *cards, "device.memory=400MiB", "ladder.order=[micro_batch]", "trial.fresh=true"]
+
+
+def _launched(case: Case, folder: Path) -> tuple[int | None, bool]:
+    """(exit status, whether it had to be ended)"""
+    order = {"fault": case.fault, "rank": case.rank, "step": case.step, "where": case.where, "told": str(folder / "fault.json")}
+    path = os.pathsep.join(map(str, (HERE / "inject", ROOT)))
+    env = {**os.environ, "PYTHONPATH": path, MARK: str(folder), "OMP_NUM_THREADS": "1", "XDG_STATE_HOME": str(folder / "state")}
+    if case.fault != "none":
+        env["FAULT"] = json.dumps(order)
+    words = _words(case)
+    at = words.index("--") if "--" in words else len(words)
+    argv = [sys.executable, "-P", "-m", "launcher", *words[:at], "--json", *words[at:]]
+    with (folder / "stdout").open("w") as out, (folder / "stderr").open("w") as err:
+        child = subprocess.Popen(argv, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return child.wait(LONGEST_S), False
+        child.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return child.wait(60), True
+        child.kill()
+        return None, True
+
+
+def _verdict(case: Case, folder: Path) -> Row:
+    """What was said of the first trial, or of the run, and how long after the fault."""
+    events = [json.loads(line) for path in folder.glob("runs/**/events.jsonl") for line in path.read_text(encoding="utf-8").splitlines()]
+    name = "trial_ended" if case.where == "trial" else "run_ended"
+    event = next((one for one in events if one["event"] == name), None)
+    told = folder / "fault.json"
+    at = json.loads(told.read_text(encoding="utf-8"))["time"] if told.exists() else None
+    if event is None:
+        return {"struck": at is not None, "verdict": "", "why": _last(folder / "stderr"), "seconds": None, "named": False}
+    after = datetime.fromisoformat(event["time"]).timestamp() - at if at is not None else None
+    outcome = event.get("outcome", {})
+    why = str(event.get("why", outcome.get("evidence", "")))
+    found = _NAMED.search(why)
+    return {
+        "struck": at is not None, "verdict": event.get("verdict", outcome.get("ended", "")), "why": why[-600:],
+        "seconds": round(after, 2) if after is not None else None, "named": found is not None and int(found[1]) == case.rank,
+        "trial_s": event.get("seconds"), "memory": bool(outcome.get("memory_failure")),
+    }  # fmt: skip
+
+
+def _last(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")[-600:]
+
+
+def _left(folder: Path) -> list[str]:
+    """Processes of the case that are still there after it."""
+    time.sleep(0.5)
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(MARK) == str(folder) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(" ".join(process.cmdline())[:200])
+    return found

@@ -1,0 +1,77 @@
+"""People's own words for cards, in a command that starts a process for each itself -> the cards of its recipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.cli import recognise
+from tests.helpers.nvml_stand_in import FakeCard, FakeNvml
+
+SCRIPT = """\
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, default=8)
+"""
+ACCELERATE = "num_processes: 2\nnum_machines: 1\ngpu_ids: {ids}\ndistributed_type: MULTI_GPU\n"
+
+
+@pytest.fixture
+def four(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A folder with a script, on a machine with four cards."""
+    cards = [FakeCard(uuid=f"GPU-{number}1111111-0000-4000-8000-000000000000") for number in range(4)]
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(*cards))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(SCRIPT, encoding="utf-8")
+    return tmp_path
+
+
+def device(*words: str) -> Mapping[str, Any]:
+    return recognise.understand(words).device
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("torchrun --nproc_per_node=2 train.py", {"cards": 2}),
+        ("torchrun --nproc_per_node=gpu train.py", {"cards": 4}),
+        ("accelerate launch --num_processes 2 --gpu_ids 2,3 train.py", {"cards": [2, 3]}),
+        ("accelerate launch --num_processes 1 train.py", {}),
+        ("python train.py", {}),
+    ],
+)
+def test_a_launchers_words_name_the_cards(four: Path, line: str, said: Mapping[str, Any]) -> None:
+    assert device(*line.split()) == said
+
+
+@pytest.mark.parametrize(("ids", "said"), [("1,3", {"cards": [1, 3]}), ("all", {"cards": 2})])
+def test_accelerates_configuration_file_names_the_cards(four: Path, ids: str, said: Mapping[str, Any]) -> None:
+    Path("two.yaml").write_text(ACCELERATE.format(ids=ids), encoding="utf-8")
+    assert device("accelerate", "launch", "--config_file", "two.yaml", "train.py") == said
+
+
+def test_a_shell_scripts_variable_names_the_cards(four: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("go.sh").write_text("export CUDA_VISIBLE_DEVICES=2,3\ntorchrun --nproc_per_node 2 train.py\n", encoding="utf-8")
+    assert device("bash", "go.sh") == {"cards": [2, 3]}
+    assert "env" not in recognise.understand(("bash", "go.sh")).args, "the cards that autofit gives it are not overruled"
+    Path("go.sh").write_text("CUDA_VISIBLE_DEVICES=3 python train.py\n", encoding="utf-8")
+    assert device("bash", "go.sh") == {"index": 3}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2")
+    assert device("bash", "go.sh") == {}, "among which numbers would count otherwise"
+
+
+def test_where_a_cpu_is_asked_the_processes_share_it(four: Path) -> None:
+    understood = recognise.understand(("torchrun", "--nproc_per_node=2", "train.py"))
+    assert recognise.on_cpu(understood, overrides=("device=cpu",)).device == {}
+    assert recognise.on_cpu(understood, overrides=("device.memory=4GiB",)).device == {"cards": 2}
+
+
+def test_a_machine_without_cards_names_none(four: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("launcher.machine.devices.chosen_kind", lambda kind: "cpu")
+    assert device("torchrun", "--nproc_per_node=2", "train.py") == {}
