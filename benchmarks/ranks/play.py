@@ -28,6 +28,7 @@ LONGEST_S = 420.0
 """A case that takes longer has hung: that is a finding."""
 STALL_S = 20.0
 """``recover.stall_s`` of all cases: a rank that hangs is seen by that alone."""
+_DONE = re.compile(r"FAULT DONE ([\d.]+)")
 _NAMED = re.compile(r"\brank[ :\]]*(\d+)")
 
 
@@ -62,7 +63,7 @@ def _words(case: Case) -> list[str]:
 
 def _launched(case: Case, folder: Path) -> tuple[int | None, bool]:
     """(exit status, whether it had to be ended)"""
-    order = {"fault": case.fault, "rank": case.rank, "step": case.step, "where": case.where, "told": str(folder / "fault.json")}
+    order = {"fault": case.fault, "rank": case.rank, "step": case.step, "where": case.where}
     path = os.pathsep.join(map(str, (HERE / "inject", ROOT)))
     env = {**os.environ, "PYTHONPATH": path, MARK: str(folder), "OMP_NUM_THREADS": "1", "XDG_STATE_HOME": str(folder / "state")}
     if case.fault != "none":
@@ -86,8 +87,9 @@ def _verdict(case: Case, folder: Path) -> Row:
     events = [json.loads(line) for path in folder.glob("runs/**/events.jsonl") for line in path.read_text(encoding="utf-8").splitlines()]
     name = "trial_ended" if case.where == "trial" else "run_ended"
     event = next((one for one in events if one["event"] == name), None)
-    told = folder / "fault.json"
-    at = json.loads(told.read_text(encoding="utf-8"))["time"] if told.exists() else None
+    log = "trials/000/stderr.log" if case.where == "trial" else "run.stderr.log"
+    logs = (path.read_text(encoding="utf-8", errors="replace") for path in folder.glob(f"runs/autofit/*/{log}"))
+    at = max((float(one) for text in logs for one in _DONE.findall(text)), default=None)
     if event is None:
         return {"struck": at is not None, "verdict": "", "why": _last(folder / "stderr"), "seconds": None, "named": False}
     after = datetime.fromisoformat(event["time"]).timestamp() - at if at is not None else None

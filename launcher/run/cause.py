@@ -20,6 +20,8 @@ _STARTER = re.compile(r"^(?:\w+\.)*(?:ChildFailedError|CalledProcessError|Proces
 _CHILD = re.compile(r"Root Cause.*?exitcode\s*: -(\d+)|died with <Signals\.\w+: (\d+)>|terminated with signal (SIG\w+)", re.DOTALL)
 """The signal that such a program says its child died of."""
 _RANK = re.compile(r"^\[rank\d+\]: ?")
+_OF_A_RANK = re.compile(r"rank\s*:\s*(\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*-(\d+)")
+"""What torchrun says of a rank that a signal ended."""
 _IGNORED = "Exception ignored in"
 """What Python says before a traceback that has ended nothing."""
 LAST_LINES = 60
@@ -93,7 +95,9 @@ def find(end: RunEnd) -> Cause:
     if end.divergence:
         return Cause(ended=Ended.DIVERGED, phase=phase, evidence=end.divergence)
     if (number := _signal_of(end)) in _FROM_OUTSIDE:
-        return Cause(ended=Ended.KILLED, phase=phase, evidence=f"{number.name} from outside; the kernel counts no kill for want of memory")
+        whom = "".join(f" to rank {rank}" for rank, signalled in _OF_A_RANK.findall(end.words) if int(signalled) == number)
+        said = f"{number.name}{whom} from outside; the kernel counts no kill for want of memory"
+        return Cause(ended=Ended.KILLED, phase=phase, evidence=said)
     return Cause(ended=Ended.CRASHED, phase=phase, evidence=_of_crash(end))
 
 
@@ -113,7 +117,8 @@ def _of_crash(end: RunEnd) -> str:
     started = _STARTER.search(_chains(end.words)[-1]) is not None
     said = from_error(last_chain(end.words))[0][:400] if started else _last_line(end.words)
     if said and _TRACEBACK in end.words:
-        return said
+        rank = re.search(rf"^\[rank(\d+)\]: ?{re.escape(said)}", end.words, re.MULTILINE)
+        return f"{said} (rank {rank[1]})" if rank is not None else said
     number = _signal_of(end)
     how = number.name if number is not None else f"exit status {end.returncode}"
     return f"{how}, without a traceback; its last line: {said}" if said else f"{how}, without a word"

@@ -1,6 +1,7 @@
 """Does one rank a fault after an optimizer step, from outside of the training and of autofit: it stands on PYTHONPATH.
 
-FAULT: {"fault", "rank", "step", "where": "trial" or "run", "told": the file that gets the time at which it was done}.
+FAULT: {"fault", "rank", "step", "where": "trial" or "run"}. When it was done is a line of the process's standard error: what a script
+writes to files in its trial goes aside.
 """
 
 import json
@@ -12,8 +13,7 @@ import time
 
 
 def happens(order):
-    with open(order["told"], "w", encoding="utf-8") as file:
-        json.dump({"time": time.time(), "pid": os.getpid()}, file)
+    os.write(2, f"\nFAULT DONE {time.time()}\n".encode())
     fault = order["fault"]
     if fault == "memory":
         import torch
@@ -43,7 +43,7 @@ def watch(order):
 
     def stepped(*_):
         steps.append(None)
-        if len(steps) == order["step"] and not os.path.exists(order["told"]):
+        if len(steps) == order["step"]:
             happens(order)
 
     sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(stepped)

@@ -13,6 +13,8 @@ from launcher.trainers.script import configs
 
 _TORCHRUN = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
 _ACCELERATE = ("accelerate", "accelerate-launch", "accelerate.commands.launch")
+_SEVERAL = ("multi_gpu", "fsdp", "use_fsdp", "deepspeed", "use_deepspeed", "megatron_lm", "use_megatron_lm")
+"""Of accelerate: flags, and the same in its file."""
 ALL = "all"
 
 
@@ -59,6 +61,8 @@ def _as_many_as_there_are(said: str) -> int:
 def _by_accelerate(words: Sequence[str]) -> LauncherWords:
     path = _configuration(words)
     held = _held(path)
+    if not _in_several(words, held):
+        return LauncherWords()
     flag, count = _flag(words, "num-processes")
     said = f"{flag} {count}" if count else f"num_processes: {held.get('num_processes')} in {path}" if "num_processes" in held else ""
     machines = _number(_flag(words, "num-machines")[1] or held.get("num_machines"))
@@ -68,6 +72,17 @@ def _by_accelerate(words: Sequence[str]) -> LauncherWords:
         here=max(_number(count or held.get("num_processes")) // machines, 1), machines=machines, said=said,
         cards=tuple(map(int, numbers)) if all(one.isdecimal() for one in numbers) else None,
     )  # fmt: skip
+
+
+def _in_several(words: Sequence[str], held: Mapping[str, Any]) -> bool:
+    """Whether it starts more processes than one: never on a CPU that it is told, and without a file only where there are several cards,
+    whatever number it is told (commands/launch.py, ``launch_command``)."""
+    if "--cpu" in words:
+        return False
+    if any(f"--{name}" in words for name in _SEVERAL):
+        return True
+    kind = str(held.get("distributed_type", "")).lower()
+    return kind in _SEVERAL if held else ranks.world_size(ALL, "auto") > 1
 
 
 def _configuration(words: Sequence[str]) -> Path | None:

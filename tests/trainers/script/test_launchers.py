@@ -24,9 +24,10 @@ def started(line: str) -> LauncherWords:
         ("python -m torch.distributed.run --nproc_per_node 3 --nnodes=1:2 train.py", 3, 1),
         ("/opt/env/bin/torchrun --nproc_per_node 2 -m package.train", 2, 1),
         ("torchrun train.py", 1, 1),
-        ("accelerate launch --num-processes 2 train.py", 2, 1),
-        ("accelerate launch --num_processes 8 --num_machines 2 train.py", 4, 2),
-        ("python -m accelerate.commands.launch --cpu --num_processes=2 train.py --num_processes 9", 2, 1),
+        ("accelerate launch --multi_gpu --num-processes 2 train.py", 2, 1),
+        ("accelerate launch --use_fsdp --num_processes 8 --num_machines 2 train.py", 4, 2),
+        ("python -m accelerate.commands.launch --multi_gpu --num_processes=2 train.py --num_processes 9", 2, 1),
+        ("accelerate launch --cpu --num_processes 2 train.py", 1, 1),  # there it starts one
         ("python train.py --nproc_per_node 2", 1, 1),
     ],
 )
@@ -62,6 +63,12 @@ def test_a_file_that_is_named_is_the_one_that_counts(settings: Path, tmp_path: P
     found = started(f"accelerate launch --config_file {named} train.py")
     assert (found.here, found.cards) == (4, None)
     assert started(f"accelerate launch --config_file {tmp_path / 'gone.yaml'} train.py") == LauncherWords(), "accelerate says so itself"
+
+
+def test_a_file_for_one_process_or_a_cpu_starts_one(settings: Path) -> None:
+    for kind in ("'NO'", "MULTI_CPU"):
+        settings.write_text(CONFIG.replace("MULTI_GPU", kind), encoding="utf-8")
+        assert started("accelerate launch --num_processes 2 train.py") == LauncherWords()
 
 
 def test_as_many_as_there_are_without_a_card_is_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:

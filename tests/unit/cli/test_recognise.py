@@ -980,7 +980,7 @@ def test_a_broken_plugin_is_passed_over_with_a_word(monkeypatch: pytest.MonkeyPa
     [
         ("torchrun --nproc_per_node 2 train.py --batch-size 64", 2), ("torchrun --nproc-per-node=4 --nnodes 2 train.py", 8),
         ("torchrun --nproc_per_node gpu train.py", 1), ("python train.py --nnodes 2", 1),
-        ("accelerate launch --num_processes 3 train.py", 3), ("python -m torch.distributed.run --nproc_per_node=2 train.py", 2),
+        ("accelerate launch --multi_gpu --num_processes 3 train.py", 3), ("python -m torch.distributed.run --nproc_per_node=2 train.py", 2),
     ],
 )  # fmt: skip
 def test_processes_are_counted_by_the_launchers_words(words: str, ranks: int) -> None:

@@ -213,3 +213,16 @@ def test_a_line_of_progress_is_not_shown_as_what_a_run_crashed_of(returncode: in
 def test_an_error_that_a_run_ended_well_with_is_told(words: str, error: str) -> None:
     found = find(RunEnd(returncode=0, words=words))
     assert (found.ended, found.evidence) == (Ended.DONE, error)
+
+
+def test_a_rank_that_a_signal_ended_is_named_and_not_those_that_torchrun_ended() -> None:
+    said = "Root Cause (first observed failure):\n  rank      : {} (local_rank: {})\n  exitcode  : -{} (pid: 1)\n"
+    starter = "Traceback (most recent call last):\ntorch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n"
+    found = find(RunEnd(returncode=1, words=starter + said.format(2, 2, 9) + "[1]:\n" + said.format(0, 0, 15)))
+    assert found.ended is Ended.KILLED and found.evidence.startswith("SIGKILL to rank 2 from outside")
+
+
+def test_the_rank_whose_error_ended_a_run_is_named() -> None:
+    own = "\n".join(f"[rank1]: {line}" for line in traceback("train", error="KeyError: 'its own'").splitlines())
+    starter = traceback("main", error="torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\nexitcode  : 1")
+    assert find(RunEnd(returncode=1, words=f"{own}\n{starter}")).evidence == "KeyError: 'its own' (rank 1)"

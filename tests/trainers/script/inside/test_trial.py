@@ -538,10 +538,10 @@ def test_ranks_that_never_validate_are_followed_to_their_end(tmp_path: Path) -> 
 @pytest.mark.parametrize("words", [(), ("--dispatch",)])
 def test_ranks_of_accelerate_go_alike(tmp_path: Path, words: tuple[str, ...]) -> None:
     pytest.importorskip("accelerate")
-    launcher = (sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "2")
+    launcher = (sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2")
     spelled = {"accumulation": "--gradient_accumulation_steps"}
     done = tried("accelerated", tmp_path, *words, launcher=launcher, cap=1024 * MIB, rung=2, spelled=spelled)
-    assert fits(done) and done.rung.world_size == 2
+    assert fits(done) and done.rung.world_size == done.report.facts["world_size"] == 2
 
 
 @pytest.mark.slow

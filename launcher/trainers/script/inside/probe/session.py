@@ -379,8 +379,10 @@ class Session:
 
     def opened_by(self, optimizer: Any) -> None:
         """The card of what an optimizer trains is this process's, where it hasn't shown another choice."""
+        if self.settled or not self.orders.cards:
+            return
         numbers = (one.device.index for group in optimizer.param_groups for one in group["params"] if one.device.type == "cuda")
-        if not self.settled and self.orders.cards and (number := next(numbers, None)) is not None:
+        if (number := next(numbers, None)) is not None:
             self.open(number)
 
     def stepped(self, optimizer: Any, *, closure: bool = False) -> None:

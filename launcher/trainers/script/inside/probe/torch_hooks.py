@@ -197,6 +197,7 @@ class _Steps:
         def stepped(optimizer: Any, args: Any, kwargs: Any) -> None:
             if optimizer not in self._optimizers:
                 self._optimizers[optimizer] = None
+                session.opened_by(optimizer)  # it may have been made before what it trains was on a card
                 self._modules.adopt_of(optimizer)
             session.stepped(optimizer, closure=any(map(callable, args[1:])) or kwargs.get("closure") is not None)
 
