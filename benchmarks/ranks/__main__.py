@@ -48,10 +48,10 @@ def main() -> int:
         print(json.dumps(play.play(make(chosen.seed), chosen.folder.resolve()), indent=1))
         return 0
     for case in (*COSTS * chosen.costs, *islice(_left(read(chosen.data)), chosen.slice)):
-        row = play.play(case, chosen.folder.resolve())
-        append(chosen.data, row)
-        said = {name: row[name] for name in ("seed", "trainer", "ranks", "fault", "where", "verdict", "seconds", "named", "left", "took_s")}
-        print(json.dumps(said), flush=True)
+        for row in play.play(case, chosen.folder.resolve()):
+            append(chosen.data, row)
+            said = ("seed", "trainer", "ranks", "fault", "where", "verdict", "seconds", "named", "left", "took_s")
+            print(json.dumps({name: row[name] for name in said}), flush=True)
     chosen.page.write_text(table.document(read(chosen.data)), encoding="utf-8")
     return 0
 

@@ -1,4 +1,4 @@
-"""A case -> a row: `autofit` with the fault done to one rank of its trial or run, what it said, and how long that took."""
+"""A case -> its rows: `autofit` with the fault done to one rank of its trials or its run, what it said of each, and how long that took."""
 
 from __future__ import annotations
 
@@ -32,20 +32,22 @@ _DONE = re.compile(r"FAULT DONE ([\d.]+)")
 _NAMED = re.compile(r"\brank[ :\]]*(\d+)")
 
 
-def play(case: Case, place: Path) -> Row:
+def play(case: Case, place: Path) -> list[Row]:
+    """A row for the run, or for each trial: where none fits, autofit tries lower rungs for its advice."""
     folder = place / str(case.seed)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     began = time.time()
     status, hung = _launched(case, folder)
-    row = {
+    common = {
         "seed": case.seed, "generator": GENERATOR, "trainer": case.trainer, "ranks": case.ranks, "fault": case.fault, "rank": case.rank,
-        "where": case.where, "status": status, "hung": hung, **_verdict(case, folder), "left": _left(folder),
+        "where": case.where, "status": status, "hung": hung, "left": _left(folder),
         "took_s": round(time.time() - began, 1), "began": datetime.fromtimestamp(began).isoformat(timespec="seconds"),
         "versions": versions("accelerate"), "machine": machine(), "commit": commit(),
     }  # fmt: skip
+    rows = [{**common, **one} for one in _verdicts(case, folder)]
     shutil.rmtree(folder, ignore_errors=True)
-    return row
+    return rows
 
 
 def _words(case: Case) -> list[str]:
@@ -82,24 +84,27 @@ def _launched(case: Case, folder: Path) -> tuple[int | None, bool]:
         return None, True
 
 
-def _verdict(case: Case, folder: Path) -> Row:
-    """What was said of the first trial, or of the run, and how long after the fault."""
+def _verdicts(case: Case, folder: Path) -> list[Row]:
+    """What was said of each trial, or of the run, and how long after the fault."""
     events = [json.loads(line) for path in folder.glob("runs/**/events.jsonl") for line in path.read_text(encoding="utf-8").splitlines()]
-    name = "trial_ended" if case.where == "trial" else "run_ended"
-    event = next((one for one in events if one["event"] == name), None)
-    log = "trials/000/stderr.log" if case.where == "trial" else "run.stderr.log"
+    found = [one for one in events if one["event"] == ("trial_ended" if case.where == "trial" else "run_ended")]
+    if not found:
+        return [{"struck": True, "verdict": "", "why": _last(folder / "stderr"), "seconds": None, "named": False}]
+    return [_verdict(case, folder, event) for event in found]
+
+
+def _verdict(case: Case, folder: Path, event: Row) -> Row:
+    log = f"trials/{event['rung_index']:03}/stderr.log" if case.where == "trial" else "run.stderr.log"
     logs = (path.read_text(encoding="utf-8", errors="replace") for path in folder.glob(f"runs/autofit/*/{log}"))
     at = max((float(one) for text in logs for one in _DONE.findall(text)), default=None)
-    if event is None:
-        return {"struck": at is not None, "verdict": "", "why": _last(folder / "stderr"), "seconds": None, "named": False}
-    after = datetime.fromisoformat(event["time"]).timestamp() - at if at is not None else None
     outcome = event.get("outcome", {})
     why = str(event.get("why", outcome.get("evidence", "")))
-    found = _NAMED.search(why)
+    rank = _NAMED.search(why)
     return {
         "struck": at is not None, "verdict": event.get("verdict", outcome.get("ended", "")), "why": why[-600:],
-        "seconds": round(after, 2) if after is not None else None, "named": found is not None and int(found[1]) == case.rank,
-        "trial_s": event.get("seconds"), "memory": bool(outcome.get("memory_failure")),
+        "seconds": round(datetime.fromisoformat(event["time"]).timestamp() - at, 2) if at is not None else None,
+        "named": rank is not None and int(rank[1]) == case.rank, "trial_s": event.get("seconds"),
+        "memory": bool(outcome.get("memory_failure")),
     }  # fmt: skip
 
 

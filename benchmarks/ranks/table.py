@@ -43,7 +43,7 @@ def document(rows: Sequence[Row]) -> str:
     wrong = [row for row in counted if not is_right(row)]
     lines = [
         HEAD,
-        f"- **{len(counted)} launches, {_many(counted, 'hung')} hung, {_many(counted, 'left')} left a process.**",
+        f"- **{len(counted)} trials and runs, {_many(counted, 'hung')} hung, {_many(counted, 'left')} left a process.**",
         f"- {len(memory)} ran out of memory: {len(memory) - len(late)} verdicts within {PROMISED_S:g} s; {_spread(memory)}.",
         f"- {_many(counted, 'named')} named the rank. {len(wrong)} verdicts were others than what happened.",
         "",
@@ -70,7 +70,7 @@ def _spread(rows: Sequence[Row]) -> str:
 
 
 def _groups(title: str, rows: Sequence[Row], key: Callable[[Row], str]) -> list[str]:
-    lines = [f"| {title} | launches | right | named | hung | left | seconds |", "|---|---:|---:|---:|---:|---:|---|"]
+    lines = [f"| {title} | made | right | named | hung | left | seconds |", "|---|---:|---:|---:|---:|---:|---|"]
     for name in sorted({key(row) for row in rows}):
         here = [row for row in rows if key(row) == name]
         cells = [len(here), sum(map(is_right, here)), *(_many(here, what) for what in ("named", "hung", "left"))]

@@ -45,16 +45,22 @@ class Taken:
 def take(orders: Orders) -> Taken:
     """Limits this process to the orders' ceiling. The cap is lowered as well where the device itself leaves less."""
     ceiling = max(orders.ceiling_bytes, orders.cap_bytes)
-    allowed, base = limit(device=orders.device, cap_bytes=ceiling, device_uuid=orders.device_uuid, idle_free_bytes=orders.idle_free_bytes)
+    allowed, base = limit(
+        device=orders.device, cap_bytes=ceiling, device_uuid=orders.device_uuid, idle_free_bytes=orders.idle_free_bytes,
+        beside=bool(orders.cards),
+    )  # fmt: skip
     return Taken(cap_bytes=min(orders.cap_bytes, orders.cap_bytes - (ceiling - allowed)), ceiling_bytes=allowed, base_bytes=base)
 
 
-def limit(*, device: str, cap_bytes: int, device_uuid: str = "", idle_free_bytes: int = 0) -> tuple[int, int]:
-    """As ``take``, without orders. Complaints go to stderr: a budget that means less than it says must not be silent."""
+def limit(*, device: str, cap_bytes: int, device_uuid: str = "", idle_free_bytes: int = 0, beside: bool = False) -> tuple[int, int]:
+    """As ``take``, without orders. Complaints go to stderr: a budget that means less than it says must not be silent.
+
+    ``beside``: other processes of the same command may be on the card already.
+    """
     if cap_bytes <= 0:
         raise BudgetError(f"a budget of {cap_bytes} bytes allows nothing")
     if device == "cuda":
-        return _limit_cuda(cap_bytes, device_uuid, idle_free_bytes)
+        return _limit_cuda(cap_bytes, device_uuid, idle_free_bytes, beside)
     if device != "cpu":
         raise BudgetError(f"no memory budget can be made for device {device!r}; only 'cpu' and 'cuda' have one")
     for complaint in complaints(device):
@@ -132,7 +138,7 @@ def _limit_cpu(cap_bytes: int) -> tuple[int, int]:
 # CUDA
 
 
-def _limit_cuda(cap_bytes: int, uuid: str, idle_free_bytes: int) -> tuple[int, int]:
+def _limit_cuda(cap_bytes: int, uuid: str, idle_free_bytes: int, beside: bool) -> tuple[int, int]:
     import torch
 
     if not torch.cuda.is_available():
@@ -147,7 +153,7 @@ def _limit_cuda(cap_bytes: int, uuid: str, idle_free_bytes: int) -> tuple[int, i
     if allowed <= 0:
         raise BudgetError(f"the CUDA context alone takes {outside} bytes; a budget of {cap_bytes} leaves nothing for the trainer")
     free = int(torch.cuda.mem_get_info()[0]) + int(torch.cuda.memory_reserved())
-    if allowed > free + card_memory.SETTLED_BYTES:  # the driver holds some MiB in no process's name
+    if allowed > free + card_memory.SETTLED_BYTES and not beside:  # the driver holds some MiB in no process's name
         raise BudgetTaken(f"the trainer is allowed {allowed} bytes of the card, and the driver says that {free} are free for it")
     tighten(cap_bytes, outside)
     return cap_bytes, outside

@@ -27,7 +27,7 @@ def test_cases_are_their_seeds_and_every_fault_comes_to_trials_and_runs() -> Non
 def test_what_was_not_as_promised_is_told_with_its_seed() -> None:
     rows = [row(), row(seed=2, seconds=9.0), row(seed=3, named=False), row(seed=4, verdict="fits"), row(seed=5, left=["python"])]
     page = table.document([*rows, row(seed=6, struck=False)])
-    assert "**5 launches, 0 hung, 1 left a process.**" in page and "5 ran out of memory: 4 verdicts within 5 s" in page
+    assert "**5 trials and runs, 0 hung, 1 left a process.**" in page and "5 ran out of memory: 4 verdicts within 5 s" in page
     assert "4 named the rank. 1 verdicts were others than what happened." in page
     told = page.split("## Not as promised")[1]
     assert [f"| {seed} |" in told for seed in range(1, 7)] == [False, True, True, True, True, False]
@@ -36,4 +36,4 @@ def test_what_was_not_as_promised_is_told_with_its_seed() -> None:
 def test_what_more_ranks_cost_is_of_undisturbed_trials_alone() -> None:
     undisturbed = [row(fault="none", struck=False, verdict="fits", ranks=ranks, trial_s=10.0 + ranks) for ranks in (1, 2)]
     page = table.document([row(), *undisturbed])
-    assert "| script | 1 | 1 | 11.0 |" in page and "| script | 2 | 1 | 12.0 |" in page and "**1 launches" in page
+    assert "| script | 1 | 1 | 11.0 |" in page and "| script | 2 | 1 | 12.0 |" in page and "**1 trials and runs" in page
