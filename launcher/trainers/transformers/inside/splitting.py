@@ -25,7 +25,7 @@ FEWEST = 4
 """Rows of which half is still two that can be taken apart."""
 IGNORED = -100
 _trainings: weakref.WeakKeyDictionary[Any, _Training] = weakref.WeakKeyDictionary()
-_evaluations: weakref.WeakKeyDictionary[Any, Splitting] = weakref.WeakKeyDictionary()
+_evaluations: weakref.WeakKeyDictionary[Any, _Evaluation] = weakref.WeakKeyDictionary()
 
 
 def install() -> None:
@@ -74,7 +74,7 @@ class _Training:
 
         def one(first: int, last: int) -> Any:
             if self._share is None:
-                self._share = self._observed(inputs, items)
+                self._share = _Shares(self._trainer, self._model, self._took.before).seen(inputs, items)
             part = splitting.some_rows(inputs, first, last)
             weight = self._share(inputs, part)
             with _weighted(self._trainer.accelerator, weight):
@@ -82,52 +82,6 @@ class _Training:
 
         where = f" after {self._trainer.state.global_step} steps"
         return sum(self._took.take(splitting.rows_of(inputs), one, lambda: plain(inputs), where=where))
-
-    def _observed(self, inputs: Any, items: Any) -> Share:
-        """What parts count for, by as many rows of the micro-batch as find room for that."""
-        while True:
-            rows = splitting.rows_of(inputs)
-            try:
-                return self._observed_of(inputs, items)
-            except RuntimeError as error:
-                if rows < FEWEST or not splitting.of_memory(error):
-                    raise
-                traceback.clear_frames(error.__traceback__)
-            splitting.give_back(young=True)
-            inputs = splitting.some_rows(inputs, 0, rows // 2)
-
-    def _observed_of(self, inputs: Any, items: Any) -> Share:
-        """By which shares the losses of two halves come to the loss of both, by asking for all three, with no gradients.
-
-        Raises CannotSplit where it is by none: rows that are compared with one another, say.
-        """
-        rows = splitting.rows_of(inputs)
-        halves = [splitting.some_rows(inputs, 0, rows // 2), splitting.some_rows(inputs, rows // 2, rows)]
-        whole, *losses = (self._loss(part, items) for part in (inputs, *halves))
-        near = NEAR if whole.dtype.itemsize >= 4 and self._trainer.accelerator.mixed_precision not in ("fp16", "bf16") else NEAR_IN_HALVES
-        weights = {share: [share(inputs, half) for half in halves] for share in SHARES}
-        found = [
-            share for share, (first, second) in weights.items()
-            if abs((losses[0] * first + losses[1] * second) / whole - 1) < near
-        ]  # fmt: skip
-        if not found:
-            raise CannotSplit(f"the loss of {rows} rows is {float(whole):.6g}, and of their halves {losses[0]:.6g} and {losses[1]:.6g}")
-        if any(abs(weights[share][0] - weights[found[0]][0]) > ALIKE for share in found):
-            raise CannotSplit("its loss could be a mean of rows, or of their labels")
-        return found[0]
-
-    def _loss(self, part: Any, items: Any) -> Any:
-        import torch
-
-        before, training = self._took.before(), self._model.training
-        self._model.eval()  # parts draw other dropout
-        try:
-            with torch.no_grad(), self._trainer.compute_loss_context_manager():
-                loss = self._trainer.compute_loss(self._model, self._trainer._prepare_inputs(part), num_items_in_batch=items)
-        finally:
-            self._model.train(training)
-            before.put_back()
-        return loss.detach().mean()
 
 
 Share = Callable[[Any, Any], float]
@@ -163,6 +117,60 @@ def _labels(inputs: Any, *, since: int = 0) -> int:
     return int((labels[:, since:] != IGNORED).sum())
 
 
+class _Shares:
+    """Finds what the loss of a part counts for in the whole's, by asking for losses with no gradients."""
+
+    def __init__(self, trainer: Any, model: Any, before: Callable[[], splitting.Before]) -> None:
+        """``before``: what a pass changes, to be put back."""
+        self._trainer, self._model, self._before = trainer, model, before
+
+    def seen(self, inputs: Any, items: Any = None) -> Share:
+        """What parts count for, by as many rows of the micro-batch as find room for that."""
+        while True:
+            rows = splitting.rows_of(inputs)
+            try:
+                return self._of(inputs, items)
+            except RuntimeError as error:
+                if rows < FEWEST or not splitting.of_memory(error):
+                    raise
+                traceback.clear_frames(error.__traceback__)
+            splitting.give_back(young=True)
+            inputs = splitting.some_rows(inputs, 0, rows // 2)
+
+    def _of(self, inputs: Any, items: Any) -> Share:
+        """By which shares the losses of two halves come to the loss of both, by asking for all three, with no gradients.
+
+        Raises CannotSplit where it is by none: rows that are compared with one another, say.
+        """
+        rows = splitting.rows_of(inputs)
+        halves = [splitting.some_rows(inputs, 0, rows // 2), splitting.some_rows(inputs, rows // 2, rows)]
+        whole, *losses = (self._loss(part, items) for part in (inputs, *halves))
+        near = NEAR if whole.dtype.itemsize >= 4 and self._trainer.accelerator.mixed_precision not in ("fp16", "bf16") else NEAR_IN_HALVES
+        weights = {share: [share(inputs, half) for half in halves] for share in SHARES}
+        found = [
+            share for share, (first, second) in weights.items()
+            if abs((losses[0] * first + losses[1] * second) / whole - 1) < near
+        ]  # fmt: skip
+        if not found:
+            raise CannotSplit(f"the loss of {rows} rows is {float(whole):.6g}, and of their halves {losses[0]:.6g} and {losses[1]:.6g}")
+        if any(abs(weights[share][0] - weights[found[0]][0]) > ALIKE for share in found):
+            raise CannotSplit("its loss could be a mean of rows, or of their labels")
+        return found[0]
+
+    def _loss(self, part: Any, items: Any) -> Any:
+        import torch
+
+        before, training = self._before(), self._model.training
+        self._model.eval()  # parts draw other dropout
+        try:
+            with torch.no_grad(), self._trainer.compute_loss_context_manager():
+                loss = self._trainer.compute_loss(self._model, self._trainer._prepare_inputs(part), num_items_in_batch=items)
+        finally:
+            self._model.train(training)
+            before.put_back()
+        return loss.detach().mean()
+
+
 @contextlib.contextmanager
 def _weighted(accelerator: Any, weight: float) -> Iterator[None]:
     """While open, a backward pass counts for so much."""
@@ -179,24 +187,44 @@ def _weighted(accelerator: Any, weight: float) -> Iterator[None]:
 
 def _prediction_step(plain: Callable[..., Any]) -> Callable[..., Any]:
     def prediction_step(self: Any, model: Any, inputs: Any, *more: Any, **named: Any) -> Any:
-        took = _evaluations.setdefault(self, Splitting("an evaluation's batch"))
-
-        def one(first: int, last: int) -> Any:
-            part = splitting.some_rows(inputs, first, last)
-            return _labels(part), plain(self, model, part, *more, **named)
-
-        found = took.take(splitting.rows_of(inputs), one, lambda: (1, plain(self, model, inputs, *more, **named)))
-        return found[0][1] if len(found) == 1 else _joined(found)
+        evaluation = _evaluations.get(self)
+        if evaluation is None:
+            evaluation = _evaluations[self] = _Evaluation(self)
+        return evaluation.step(model, inputs, lambda given: plain(self, model, given, *more, **named))
 
     return prediction_step
 
 
-def _joined(found: Sequence[tuple[int, Any]]) -> tuple[Any, Any, Any]:
-    """(loss, logits, labels) of the whole batch."""
+class _Evaluation:
+    """The batches that one trainer evaluates or predicts."""
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = weakref.proxy(trainer)
+        self._took = Splitting("an evaluation's batch")
+        self._share: Share | None = None
+
+    def step(self, model: Any, inputs: Any, plain: Callable[[Any], Any]) -> Any:
+        """(loss, logits, labels) of a batch."""
+
+        def one(first: int, last: int) -> Any:
+            part = splitting.some_rows(inputs, first, last)
+            found = plain(part)
+            if found[0] is None:
+                return 0.0, found
+            if self._share is None:
+                self._share = _Shares(self._trainer, model, self._took.before).seen(inputs)
+            return self._share(inputs, part), found
+
+        found = self._took.take(splitting.rows_of(inputs), one, lambda: (1.0, plain(inputs)))
+        return found[0][1] if len(found) == 1 else _joined(found)
+
+
+def _joined(found: Sequence[tuple[float, Any]]) -> tuple[Any, Any, Any]:
+    """(loss, logits, labels) of the whole batch, of parts and what their losses count for."""
     from transformers.trainer_pt_utils import nested_concat
 
-    counts, results = zip(*found, strict=True)
+    weights, results = zip(*found, strict=True)
     losses, logits, labels = zip(*results, strict=True)
-    loss = None if losses[0] is None else sum(one * count for one, count in zip(losses, counts, strict=True)) / max(sum(counts), 1)
+    loss = None if losses[0] is None else sum(one * weight for one, weight in zip(losses, weights, strict=True))
     joined = [None if kept[0] is None else functools.reduce(nested_concat, kept) for kept in (logits, labels)]
     return loss, joined[0], joined[1]

@@ -172,15 +172,36 @@ class Crowded(Model):
         return super().forward(input_ids, labels)
 
 
-def test_an_evaluation_is_the_same(hooked: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    args = TrainingArguments(str(tmp_path), per_device_eval_batch_size=ROWS, report_to=[], use_cpu=True, disable_tqdm=True)
-    found = []
+def causal(logits: Any, labels: Any) -> Any:
+    """Nothing predicts a row's first label."""
+    return mean(logits[:, :-1], labels[:, 1:])
+
+
+def evaluating(folder: Path) -> TrainingArguments:
+    return TrainingArguments(str(folder), per_device_eval_batch_size=ROWS, report_to=[], use_cpu=True, disable_tqdm=True)
+
+
+@pytest.mark.parametrize("loss", [mean, causal])
+def test_an_evaluation_is_the_same(loss: Any, hooked: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found, rows = [], data(ragged=True)
+    for number, row in enumerate(rows):
+        row["labels"][LENGTH - number % 7 :] = -100
+        row["labels"][0] = 1
     for most in (1000, 3):
         Room.most = most
-        kept = Trainer(Crowded(mean), args, eval_dataset=data(ragged=True)).predict(data(ragged=True))
+        kept = Trainer(Crowded(loss), evaluating(tmp_path)).predict(rows)
         found.append((kept.metrics["test_loss"], torch.tensor(kept.predictions), torch.tensor(kept.label_ids)))
     (loss, logits, labels), (other_loss, other_logits, other_labels) = found
     assert other_loss == pytest.approx(loss, rel=1e-5)
     assert torch.allclose(other_logits, logits, atol=1e-6)
     assert torch.equal(other_labels, labels)
     assert "an evaluation's batch found no room" in capfd.readouterr().err
+
+
+def test_an_evaluation_whose_rows_are_compared_is_left_to_a_restart(
+    hooked: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Room.most = 5
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        Trainer(Crowded(compared), evaluating(tmp_path)).predict(data(ragged=False))
+    assert "an evaluation's batch found no room and can't be taken in parts" in capfd.readouterr().err
