@@ -22,16 +22,16 @@ from launcher.trial import trial
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
 from tests.helpers.hf_data import recipe
+from tests.helpers.hf_data import spoken as spoken
 from tests.helpers.hf_data import sums as sums
 
 pytestmark = pytest.mark.slow
 MIB = 2**20
 
 
-def tried(sums: Path, place: Path, *, more: dict[str, Any] | None = None, **args: Any) -> Trial:
-    asked = recipe(
-        str(sums), "text", device={"kind": "cpu", "memory": "2GiB"}, args={"max_steps": 8, "save_steps": 4, **args}, **more or {}
-    )
+def tried(data: Path, place: Path, *, task: str = "text", more: dict[str, Any] | None = None) -> Trial:
+    device = {"kind": "cpu", "memory": "2GiB"}
+    asked = recipe(str(data), task, device=device, args={"max_steps": 8, "save_steps": 4}, **more or {})
     adapter = TransformersAdapter(asked)
     assert adapter.check() == []
     budget = devices.find("cpu", memory_bytes=asked.device.memory, headroom=asked.device.headroom)
@@ -51,8 +51,18 @@ def between(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[Orders], Order
     monkeypatch.setattr(trial, "_ending", with_it)
 
 
-def test_the_checkpoint_is_loaded_in_a_new_process_for_one_step(sums: Path, tmp_path: Path) -> None:
-    found = tried(sums, tmp_path)
+TRAININGS: list[tuple[str, dict[str, Any]]] = [
+    ("text", {}),
+    ("text", {"lora": 4, "precision": "bf16", "accumulation": 3}),
+    ("speech", {"micro_batch": 2, "accumulation": 4}),
+]
+
+
+@pytest.mark.parametrize(("task", "ask"), TRAININGS)
+def test_the_checkpoint_is_loaded_in_a_new_process_for_one_step(
+    task: str, ask: dict[str, Any], sums: Path, spoken: Path, tmp_path: Path
+) -> None:
+    found = tried({"text": sums, "speech": spoken}[task], tmp_path, task=task, more={"ask": ask})
     uses = {use.phase: use for use in found.report.uses}
     assert found.verdict.fits
     assert list(uses)[-1] == Phase.RESUME
