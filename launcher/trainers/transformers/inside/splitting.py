@@ -18,8 +18,9 @@ from ....worker import saving, splitting
 from ....worker.after_import import after_import
 from ....worker.splitting import CannotSplit, Splitting
 
-NEAR, NEAR_IN_HALVES = 3e-6, 1e-2
-"""Two losses are the same to this relative difference: in float32, and where numbers of half the length are computed with."""
+NEAR, NEAR_ON_A_CARD = 3e-6, 3e-5
+"""Two losses in float32 are the same to this relative difference. On a CPU a row's loss hardly depends on its batch, in mixed precision
+either (2e-7); a card's kernels differ with its size where numbers of half the length are computed with."""
 ALIKE = 1e-9
 FEWEST = 4
 """Rows of which half is still two that can be taken apart."""
@@ -145,7 +146,7 @@ class _Shares:
         rows = splitting.rows_of(inputs)
         halves = [splitting.some_rows(inputs, 0, rows // 2), splitting.some_rows(inputs, rows // 2, rows)]
         whole, *losses = (self._loss(part, items) for part in (inputs, *halves))
-        near = NEAR if whole.dtype.itemsize >= 4 and self._trainer.accelerator.mixed_precision not in ("fp16", "bf16") else NEAR_IN_HALVES
+        near = self._near(whole)
         weights = {share: [share(inputs, half) for half in halves] for share in SHARES}
         found = [
             share for share, (first, second) in weights.items()
@@ -156,6 +157,13 @@ class _Shares:
         if any(abs(weights[share][0] - weights[found[0]][0]) > ALIKE for share in found):
             raise CannotSplit("its loss could be a mean of rows, or of their labels")
         return found[0]
+
+    def _near(self, loss: Any) -> float:
+        if loss.dtype.itemsize < 4:
+            raise CannotSplit(f"its loss is a number of half the length ({loss.dtype})")
+        halves = any(weight.is_floating_point() and weight.dtype.itemsize < 4 for weight in self._model.parameters())
+        mixed = halves or self._trainer.accelerator.mixed_precision in ("fp16", "bf16")
+        return NEAR_ON_A_CARD if mixed and loss.is_cuda else NEAR
 
     def _loss(self, part: Any, items: Any) -> Any:
         import torch

@@ -101,11 +101,11 @@ def hooked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Trainer, "prediction_step", splitting._prediction_step(Trainer.prediction_step))
 
 
-def trained(model: Model, folder: Path, *, most: int = 1000, ragged: bool = False) -> tuple[Model, list[float]]:
+def trained(model: Model, folder: Path, *, most: int = 1000, ragged: bool = False, bf16: bool = False) -> tuple[Model, list[float]]:
     Room.most = 1000
     args = TrainingArguments(
         str(folder), per_device_train_batch_size=ROWS, gradient_accumulation_steps=2, max_steps=5, learning_rate=1e-2, logging_steps=1,
-        report_to=[], save_strategy="no", use_cpu=True, disable_tqdm=True,
+        report_to=[], save_strategy="no", use_cpu=True, disable_tqdm=True, bf16=bf16,
     )  # fmt: skip
     trainer = Trainer(model, args, train_dataset=data(ragged=ragged), callbacks=[FromThirdStep(most)])
     trainer.train()
@@ -146,6 +146,21 @@ def test_another_training_is_not_made_of_it(
     with pytest.raises(RuntimeError, match="can't allocate memory"):
         trained(Model(loss), tmp_path, most=4, ragged=ragged)
     assert f"can't be taken in parts: {why}" in capfd.readouterr().err
+
+
+def slightly_weighted(logits: Any, labels: Any) -> Any:
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), weight=torch.linspace(0.9, 1.1, WORDS).to(logits))
+
+
+def test_in_half_precision_a_mean_is_told_from_what_is_nearly_one(hooked: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    plain, losses = trained(Model(mean), tmp_path, bf16=True)
+    split, others = trained(Model(mean), tmp_path, most=2, bf16=True)
+    assert others == pytest.approx(losses, rel=1e-2)
+    assert all(torch.allclose(split.state_dict()[name], weight, atol=1e-2) for name, weight in plain.state_dict().items())
+    assert "taken again" in capfd.readouterr().err
+    with pytest.raises(RuntimeError, match="can't allocate memory"):
+        trained(Model(slightly_weighted), tmp_path, most=4, bf16=True)
+    assert "can't be taken in parts: the loss of 8 rows is" in capfd.readouterr().err
 
 
 class Tight(Model):
