@@ -73,9 +73,9 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
         ),
         "sequence_length": WheelSpec(type=int, rule=WheelRule(floor=128, grid=64, ratio=0.75), help="Most tokens in one row of a batch."),
         "checkpointing": WheelSpec(
-            type=bool,
+            type=(bool, float),
             rule=WheelRule(values=(True,)),
-            help="true or false: gradient checkpointing with expandable segments.",
+            help="Gradient checkpointing with expandable segments: true, false, or for this part of the layers (0 to 1), the first ones.",
         ),
         "optimizer": WheelSpec(type=str, help="A name of TrainingArguments' optim, such as adamw_torch_fused, adamw_8bit, adafactor."),
         "precision": WheelSpec(type=str, help="fp32, bf16 or fp16 (autocast; the weights and the optimizer stay as they are)."),
@@ -175,7 +175,9 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
             checkpointing: bool(values.get("checkpointing")),
             "optim": values.get("optimizer") or checks.DEFAULT_OPTIMIZER,
         }
-        if values.get("checkpointing"):
+        if share := values.get("checkpointing"):
+            if share is not True:
+                args["checkpointing_share"] = share
             args[f"{checkpointing}_kwargs"] = {"use_reentrant": False}
             if "use_cache" in hf_arguments.known(task):  # transformers 4 turns it off by itself
                 args["use_cache"] = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 
+from launcher.adapter.checkpointing import share_faults
 from launcher.config.schema import Recipe, Value
 from launcher.errors import Fault, did_you_mean
 from launcher.machine import devices, install, nvml
@@ -46,7 +47,7 @@ def wheel_faults(recipe: Recipe, task: str) -> list[Fault]:
             faults.append(Fault(key=key, found=f"rank {value}", cure="0 (all weights), or a rank such as 16."))
         elif value and importlib.util.find_spec("peft") is None:
             faults.append(Fault(key=key, found="LoRA needs the package peft, which is not installed", cure=f"{install.extra('lora')}."))
-    faults += _generation_faults(recipe, task)
+    faults += [*share_faults(recipe), *_generation_faults(recipe, task)]
     return faults
 
 

@@ -130,6 +130,7 @@ _REFUSED = _each(
     activation_checkpointing="It is the ladder's: set ask.checkpointing.",
     activation_checkpointing_kwargs="Set ask.checkpointing; it is non-reentrant.",
     gradient_checkpointing="It is the ladder's: set ask.checkpointing.",
+    checkpointing_share="Set ask.checkpointing to it.",
     gradient_checkpointing_kwargs="Set ask.checkpointing; it is non-reentrant.",
     bf16="Set ask.precision=bf16.",
     fp16="Set ask.precision=fp16.",

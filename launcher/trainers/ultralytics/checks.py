@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from launcher.adapter.checkpointing import share_faults
 from launcher.adapter.destination import destination_faults
 from launcher.config.schema import Recipe
 from launcher.errors import BadInput, Fault
@@ -43,7 +44,7 @@ def faults(recipe: Recipe, task: str, facts: DatasetFacts | None, of_data: Seque
     return [
         *found,
         *of_data,
-        *_share_faults(recipe),
+        *share_faults(recipe),
         *_size_faults(recipe),
         *_multi_scale_faults(recipe),
         *_shared_memory_faults(recipe),
@@ -70,17 +71,6 @@ def _model_faults(recipe: Recipe) -> list[Fault]:
     except BadInput as refused:
         faults += refused.faults
     return faults
-
-
-def _share_faults(recipe: Recipe) -> list[Fault]:
-    """Faults of shares of the layers that are checkpointed."""
-    turned = recipe.ladder.wheels.get("checkpointing")
-    values = [("ladder.wheels.checkpointing.values", value) for value in (turned.values or () if turned is not None else ())]
-    return [
-        Fault(key=key, found=f"{value}", cure="Say true, false, or a share between 0 and 1, such as 0.5.")
-        for key, value in [("ask.checkpointing", recipe.ask.get("checkpointing")), *values]
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and not 0 < value < 1
-    ]
 
 
 def _size_faults(recipe: Recipe) -> list[Fault]:

@@ -66,6 +66,11 @@ def test_every_rung_keeps_the_effective_batch_in_transformers_own_words(spoken: 
         assert int(words["per_device_train_batch_size"]) * int(words["gradient_accumulation_steps"]) == 12
 
 
+def test_a_share_of_the_layers_is_said_beside_it(spoken: Path) -> None:
+    words = words_of(make(spoken, "speech", ask={"checkpointing": 0.5}))
+    assert (words["activation_checkpointing"], words["checkpointing_share"]) == ("True", "0.5")
+
+
 def test_checkpointing_is_non_reentrant_and_turns_the_cache_off(spoken: Path) -> None:
     words = words_of(make(spoken, "speech", ask={"checkpointing": True}))
     assert words["activation_checkpointing"] == "True"

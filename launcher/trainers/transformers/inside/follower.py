@@ -15,6 +15,7 @@ from launcher.trainers.transformers.inside.evaluation import Evaluation
 from launcher.trainers.transformers.inside.guard import Hooks, NotCovered
 from launcher.trainers.transformers.inside.plan import Plan
 from launcher.trainers.transformers.inside.samples import FixedSampler, heaviest_of, rows_of
+from launcher.trainers.transformers.native import hf_run
 from launcher.worker.recorder import Recorder
 
 EXPLODED = 1000.0
@@ -119,6 +120,7 @@ class Follower:
 
         def watched_step(model: Any, inputs: Any, *arguments: Any) -> Any:
             self.saw_micro_batch(rows_of(inputs))
+            self._recorder.observe(checkpointing=self._checkpointed(model))
             inputs = self.perhaps_half(inputs)
             loss = step(model, inputs, *arguments)
             self.saw_loss(float(loss))
@@ -249,13 +251,19 @@ class Follower:
             self._enter(Phase.TRAIN_AGAIN)
         self._recorder.observe(micro_batch=max(rows, self._recorder.observed.get("micro_batch", rows)))
 
+    def _checkpointed(self, model: Any) -> bool | float:
+        """Whether layers are checkpointed; the share of them where it is the asked one."""
+        on = any(bool(getattr(model, name, False)) for name in ("is_activation_checkpointing", "is_gradient_checkpointing"))
+        callbacks = self._trainer.callback_handler.callbacks
+        share = next((one.checkpointing_share for one in callbacks if hasattr(one, "checkpointing_share")), None)
+        return share if on and share is not None and hf_run.has_first(model, share) else on
+
     def _observe(self, model: Any) -> None:
         args = self._trainer.args
         config = getattr(model, "peft_config", None)
         rank = next(iter(config.values())).r if config else 0
         self._recorder.observe(
             device=args.device.type,
-            checkpointing=any(bool(getattr(model, name, False)) for name in ("is_activation_checkpointing", "is_gradient_checkpointing")),
             precision="bf16" if args.bf16 else "fp16" if args.fp16 else "fp32",
             optimizer=str(getattr(args.optim, "value", args.optim)),
             lora=rank,

@@ -108,6 +108,8 @@ def _built(payload: Mapping[str, Any], config: Any) -> Any:
         model = hf_run.with_adapters(model, own, targets=payload["lora_targets"], task_type=task)
     if payload["checkpointing"]:
         model.gradient_checkpointing_enable({"use_reentrant": False})
+        if payload["checkpointing"] is not True:
+            hf_run.keep_first(model, payload["checkpointing"])
         model.config.use_cache = False
     return model.train()
 

@@ -67,6 +67,9 @@ class CommonArguments:
             "help": "kept per sample to the end of an evaluation. logits: what Trainer keeps by itself; tokens: the likeliest; sums: none"
         },
     )
+    checkpointing_share: float = field(
+        default=1.0, metadata={"help": "where layers are checkpointed: of each stack of layers the first, up to this part of them (0 to 1)"}
+    )
     lora_rank: int = field(default=0, metadata={"help": "train adapters of this rank instead of all weights (needs peft); 0: all weights"})
     lora_alpha: int | None = field(default=None, metadata={"help": "scale of the adapters; None: twice the rank"})
     lora_dropout: float = field(default=0.0, metadata={"help": "dropout before the adapters"})
@@ -246,6 +249,46 @@ def remember_samples_per_step(trainer: Any) -> None:
                 print(f"step {state.global_step}/{state.max_steps}", flush=True)
 
     trainer.add_callback(Remember())
+
+
+def checkpointing_first_layers(trainer: Any, share: float) -> Any:
+    """``trainer``, which checkpoints the first layers of each stack alone where ``share`` is less than 1, as soon as training has turned it
+    on for all. Each layer of transformers 4.53 (about) and later has a switch (``GradientCheckpointingLayer``)."""
+    from transformers import TrainerCallback
+
+    class KeepFirst(TrainerCallback):  # type: ignore[misc]
+        checkpointing_share = share
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+            keep_first(model, share)
+
+    if share < 1:
+        trainer.add_callback(KeepFirst())
+    return trainer
+
+
+def keep_first(model: Any, share: float) -> None:
+    """Leaves checkpointing on for the first layers of each stack, at least one. Raises Refused where layers have no switch of their own."""
+    stacks = _switched(model)
+    if not stacks:
+        raise Refused("--checkpointing_share: this model's layers have no switch of their own: checkpoint all of them, or none")
+    for stack in stacks:
+        for number, layer in enumerate(stack):
+            layer.gradient_checkpointing = layer.gradient_checkpointing and number < math.ceil(share * len(stack))
+
+
+def has_first(model: Any, share: float) -> bool:
+    """Whether checkpointing is on for the first layers of each stack, and for no other."""
+    wanted = {id(layer) for stack in _switched(model) for layer in stack[: math.ceil(share * len(stack))]}
+    return wanted == {id(layer) for stack in _switched(model) for layer in stack if layer.gradient_checkpointing}
+
+
+def _switched(model: Any) -> list[Any]:
+    """Stacks of layers that each have a switch."""
+    import torch
+
+    stacks = [one for one in model.modules() if isinstance(one, torch.nn.ModuleList) and len(one) > 1]
+    return [one for one in stacks if all(hasattr(layer, "gradient_checkpointing") for layer in one)]
 
 
 def samples_per_step(args: Any) -> int:

@@ -359,7 +359,7 @@ def build(own: SpeechArguments, args: Any) -> Any:
     keeps_tokens = own.eval_keeps == "tokens" and not args.predict_with_generate
     if own.lora_rank:
         model = hf_run.with_adapters(model, own, targets=_targets(), task_type=None)
-    return Seq2SeqTrainer(
+    trainer = Seq2SeqTrainer(
         model=model,
         args=args,
         train_dataset=datasets[0],
@@ -370,6 +370,7 @@ def build(own: SpeechArguments, args: Any) -> Any:
         preprocess_logits_for_metrics=hf_run.likeliest if keeps_tokens else None,
         processing_class=processor,
     )
+    return hf_run.checkpointing_first_layers(trainer, own.checkpointing_share)
 
 
 def arguments(argv: Sequence[str]) -> tuple[SpeechArguments, Any]:

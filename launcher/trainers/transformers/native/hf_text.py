@@ -256,7 +256,7 @@ def build(own: TextArguments, args: Any) -> Any:
     args.batch_eval_metrics = own.eval_keeps == "sums"
     if own.lora_rank:
         model = hf_run.with_adapters(model, own, targets="all-linear", task_type="CAUSAL_LM")
-    return Trainer(
+    trainer = Trainer(
         model=model,
         args=args,
         train_dataset=datasets[0],
@@ -266,6 +266,7 @@ def build(own: TextArguments, args: Any) -> Any:
         preprocess_logits_for_metrics=None if own.eval_keeps == "logits" else hf_run.likeliest,
         processing_class=tokenizer,
     )
+    return hf_run.checkpointing_first_layers(trainer, own.checkpointing_share)
 
 
 def arguments(argv: Sequence[str]) -> tuple[TextArguments, Any]:

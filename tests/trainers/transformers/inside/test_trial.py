@@ -125,6 +125,11 @@ def test_checkpointing_lowers_the_peak_of_training_and_is_really_on(sums: Path, 
     assert peaks[1] < 0.9 * peaks[0]
 
 
+def test_a_share_of_the_layers_is_really_checkpointed(sums: Path, tmp_path: Path) -> None:
+    report = run_trial(tmp_path, sums, "text", ask={"micro_batch": 8, "checkpointing": 0.5}).report
+    assert report.observed["checkpointing"] == 0.5 and report.facts["use_cache"] is False
+
+
 def test_a_cap_that_is_too_small_is_a_real_allocation_failure_in_training(sums: Path, tmp_path: Path) -> None:
     tried = run_trial(tmp_path, sums, "text", ask={"micro_batch": 16}, cap_bytes=60 * 2**20)
     assert tried.returncode == 1

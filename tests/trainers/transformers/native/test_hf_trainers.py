@@ -64,6 +64,10 @@ def curve(task: str, data: Path, out: Path, *more: object) -> list[tuple[float, 
     """(loss, gradient norm) of each step."""
     running = trainer(task, data, out, *more)
     running.train()
+    return losses_of(running)
+
+
+def losses_of(running: Any) -> list[tuple[float, float]]:
     return [(row["loss"], row["grad_norm"]) for row in running.state.log_history if "loss" in row]
 
 
@@ -80,8 +84,13 @@ def test_one_times_four_trains_as_four_times_one_and_checkpointing_changes_nothi
     whole = curve(task, data, tmp_path, "--max_steps", 4, "--per_device_train_batch_size", 4)
     parts = curve(task, data, tmp_path, "--max_steps", 4, "--per_device_train_batch_size", 1, "--gradient_accumulation_steps", 4)
     saving = curve(task, data, tmp_path, "--max_steps", 4, "--per_device_train_batch_size", 4, *checkpointed(task))
+    shared = (*checkpointed(task), "--checkpointing_share", 0.5)
+    half = trainer(task, data, tmp_path, "--max_steps", 4, "--per_device_train_batch_size", 4, *shared)
+    half.train()
+    assert hf_run.has_first(half.model, 0.5) and not hf_run.has_first(half.model, 1.0)
     assert close(whole, parts), (whole, parts)
     assert close(whole, saving), (whole, saving)
+    assert close(whole, losses_of(half)), (whole, losses_of(half))
 
 
 def test_without_our_loss_transformers_multiplies_whispers_gradients_by_the_accumulation(spoken: Path, tmp_path: Path) -> None:
