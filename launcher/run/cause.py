@@ -22,6 +22,8 @@ _CHILD = re.compile(r"Root Cause.*?exitcode\s*: -(\d+)|died with <Signals\.\w+: 
 _RANK = re.compile(r"^\[rank\d+\]: ?")
 _OF_A_RANK = re.compile(r"rank\s*:\s*(\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*-(\d+)")
 """What torchrun says of a rank that a signal ended."""
+_LEFT_ALONE = re.compile(r"^\[rank(\d+)\]: ?(\S*(?:Error|Exception): .*[Cc]onnection (?:closed|reset|refused).*)$", re.MULTILINE)
+"""The last words of a rank whose neighbour is gone."""
 _IGNORED = "Exception ignored in"
 """What Python says before a traceback that has ended nothing."""
 LAST_LINES = 60
@@ -115,6 +117,8 @@ def _of_crash(end: RunEnd) -> str:
     progress.
     """
     started = _STARTER.search(_chains(end.words)[-1]) is not None
+    if started and last_chain(end.words) == _chains(end.words)[-1] and (left := _LEFT_ALONE.search(end.words)) is not None:
+        return f"a rank was gone without a word of an error; rank {left[1]} says: {left[2][:300]}"
     said = from_error(last_chain(end.words))[0][:400] if started else _last_line(end.words)
     if said and _TRACEBACK in end.words:
         rank = re.search(rf"^\[rank(\d+)\]: ?{re.escape(said)}", end.words, re.MULTILINE)

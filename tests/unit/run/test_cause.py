@@ -226,3 +226,11 @@ def test_the_rank_whose_error_ended_a_run_is_named() -> None:
     own = "\n".join(f"[rank1]: {line}" for line in traceback("train", error="KeyError: 'its own'").splitlines())
     starter = traceback("main", error="torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\nexitcode  : 1")
     assert find(RunEnd(returncode=1, words=f"{own}\n{starter}")).evidence == "KeyError: 'its own' (rank 1)"
+
+
+def test_a_rank_that_left_without_an_error_is_told_by_those_that_it_left() -> None:
+    echo = "RuntimeError: [gloo/transport/tcp/pair.cc:561] Connection closed by peer [127.0.0.1]:13442"
+    left = "\n".join(f"[rank0]: {line}" for line in traceback("train", error=echo).splitlines())
+    starter = traceback("main", error="torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\nexitcode  : 1")
+    found = find(RunEnd(returncode=1, words=f"{left}\n{starter}"))
+    assert found.ended is Ended.CRASHED and found.evidence == f"a rank was gone without a word of an error; rank 0 says: {echo}"
