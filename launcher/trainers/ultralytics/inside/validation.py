@@ -36,7 +36,13 @@ def whole_statistics(validator: Any, hooks: Hooks, *, ranks: int = 1) -> None:
     A trial validates a few batches of it; before the metrics come what these gave is repeated until it is as much. Each of several ranks
     has its part of that when rank 0 gathers them, on a card through the cards' memory.
     """
-    get_stats = validator.get_stats
+    get_stats, init_metrics = validator.get_stats, validator.init_metrics
+
+    def with_numbers(model: Any) -> None:
+        init_metrics(model)
+        number_images(validator)
+
+    validator.init_metrics = with_numbers
 
     def repeated(images: int) -> None:
         kept = getattr(validator.metrics, "stats", None) or validator.stats  # the validator's own before 8.3.200
@@ -53,7 +59,9 @@ def whole_statistics(validator: Any, hooks: Hooks, *, ranks: int = 1) -> None:
     def of_all_images() -> Any:
         images = len(validator.dataloader.dataset)
         repeated(images)
-        if validator.jdict and validator.seen:
+        if getattr(validator, "gdict", None) and getattr(validator, "eval_ids", None):
+            repeat_custom_json(validator, images)
+        elif validator.jdict and validator.seen:
             validator.jdict = (validator.jdict * math.ceil(images / validator.seen))[
                 : math.ceil(len(validator.jdict) * images / validator.seen)
             ]
@@ -65,6 +73,32 @@ def whole_statistics(validator: Any, hooks: Hooks, *, ranks: int = 1) -> None:
             raise NotCovered("this Ultralytics validates in one of several processes only, which no trial covers: take a newer one")
         gather = validator.gather_stats
         validator.gather_stats = gathered_from_ranks
+
+
+def number_images(validator: Any) -> None:
+    """``save_json`` on a person's own data set (Ultralytics 8.4.180, about) numbers its images in the order of the loader; a trial's loader
+    gives some of them several times, and each needs a number of its own."""
+    if getattr(validator, "eval_ids", None) is not None:
+        drawn = sum(len(draw.images) for draw in validator.dataloader.batch_sampler.now)
+        validator.eval_ids = list(range(drawn))
+
+
+def repeat_custom_json(validator: Any, images: int) -> None:
+    """Predictions and truths in COCO's form are held for all ``images`` of the set: what the seen ones gave is repeated, renumbered."""
+    seen, truths = len(validator.pred_counts), validator.gdict
+    ends = list(itertools.accumulate(validator.pred_counts))
+    of_image: dict[int, list[Any]] = {}
+    for one in truths["annotations"]:
+        of_image.setdefault(one["image_id"], []).append(one)
+    for number in range(seen, images if seen else 0):
+        source = number % seen
+        count = validator.pred_counts[source]
+        validator.jdict += [dict(one) for one in validator.jdict[ends[source] - count : ends[source]]]
+        validator.pred_counts.append(count)
+        if validator.build_gdict:
+            truths["images"].append({"id": number})
+            own = of_image.get(source, [])
+            truths["annotations"] += [{**one, "id": (number << 32 | i) + 1, "image_id": number} for i, one in enumerate(own)]
 
 
 def worst_nms(trainer: Any, recorder: Recorder) -> None:

@@ -158,6 +158,7 @@ def test_a_ballast_takes_what_cached_images_take_and_twice_that_while_they_are_p
         ("detect", "yolo26n.yaml", {"rect": True}, {}),
         ("detect", "yolo11n.yaml", {"single_cls": True, "mixup": 0.5}, {"checkpointing": True}),
         ("detect", "yolov8n.yaml", {"epochs": 1, "nbs": 4, "plots": True}, {"asked_batch": 4, "asked_nbs": 4, "accumulation": 1}),
+        ("detect", "yolov8n.yaml", {"save_json": True}, {}),
         ("detect", "yolov8n.yaml", {"cache": "disk", "close_mosaic": 0, "val": False, "save": False}, {}),
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(value) if isinstance(value, dict) else None,
