@@ -16,7 +16,7 @@ snapshot   a card's memory, allocation by allocation                          ve
 ranks      one of several processes that torchrun has started                 memory_parts   weights and optimizer states, counted
 cards      which of several this process is on
 splitting  a late out-of-memory that costs no step                            random_states   kept, and put back
-saving     a checkpoint that found no room says so
+saving     a checkpoint that found no room says so                            loss_scale   of fp16: a trial's steps are taken
 
 What only one trainer needs stands in that trainer's room, ``trainers/NAME/inside``, and what is copied into a run's folder in
 ``trainers/NAME/native``. Nothing outside a process of a trainer's imports this folder or an ``inside``.

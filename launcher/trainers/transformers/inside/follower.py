@@ -16,6 +16,7 @@ from launcher.trainers.transformers.inside.guard import Hooks, NotCovered
 from launcher.trainers.transformers.inside.plan import Plan
 from launcher.trainers.transformers.inside.samples import FixedSampler, heaviest_of, rows_of
 from launcher.trainers.transformers.native import hf_run
+from launcher.worker import loss_scale
 from launcher.worker.recorder import Recorder
 
 EXPLODED = 1000.0
@@ -172,6 +173,7 @@ class Follower:
         self._recorder.phase(phase)
 
     def train_begins(self, model: Any) -> None:
+        loss_scale.make_small(getattr(self._trainer.accelerator, "scaler", None))
         self._observe(model)
         if self._plan.generates:
             from launcher.trainers.transformers.inside.generation import force_full_length
@@ -181,6 +183,8 @@ class Follower:
             self._enter(Phase.TRAIN)
 
     def optimizer_step(self, optimizer: Any) -> None:
+        if getattr(self._trainer.accelerator, "optimizer_step_was_skipped", False):  # of fp16: no step, so no states yet
+            return
         self._recorder.stepped(optimizer)
         self._recorder.optimizer_step()
 

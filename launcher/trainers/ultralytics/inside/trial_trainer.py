@@ -21,6 +21,7 @@ from launcher.trainers.ultralytics.inside.validation import growth_of, kept_byte
 from launcher.trainers.ultralytics.inside.worst import MicroBatch, Sizes, TrialBatches, label_factor, pad_labels, with_halves
 from launcher.trainers.ultralytics.native import yolo_ranks
 from launcher.trainers.ultralytics.native.exact_trainer import Exact
+from launcher.worker import loss_scale
 from launcher.worker.recorder import Recorder
 
 
@@ -109,6 +110,7 @@ class TrialTrainer(Exact):
 
     def _setup_train(self, *world_size: Any) -> None:
         super()._setup_train(*world_size)
+        loss_scale.make_small(self.scaler)
         if self.scans:
             self.hooks.seen("labels")
         dataset = self.train_loader.dataset
@@ -141,7 +143,10 @@ class TrialTrainer(Exact):
             self._phase(Phase.TRAIN)
 
     def optimizer_step(self) -> None:
+        before = loss_scale.scale_of(self.scaler)
         super().optimizer_step()
+        if loss_scale.skips(self.scaler, before):  # no step: the optimizer has no states yet
+            return
         self.recorder.stepped(self.optimizer)
         self.recorder.optimizer_step()
 
@@ -162,7 +167,7 @@ class TrialTrainer(Exact):
         """The best checkpoint is loaded beside everything else, fused and validated."""
         if self.recorder.report().phase != Phase.FINISH:  # else the figures of the last validation are still being drawn
             self._phase(Phase.FINISH)
-        with _said(self.recorder, bool(self.args.plots)):
+        with _said(self.recorder, bool(self.args.plots)), self._gradients_held():
             super().final_eval()
         self.hooks.seen("end")
 
@@ -221,7 +226,8 @@ class TrialTrainer(Exact):
         self._phase(Phase.VALIDATE)
         epochs = self.epochs
         self.epochs = 1 if self._only_epoch else epochs  # figures are drawn in the validation of a last epoch
-        result = super().validate()
+        with self._gradients_held():
+            result = super().validate()
         self.epochs = epochs
         self._validated = True
         self._phase(Phase.TRAIN_AGAIN)
@@ -232,7 +238,21 @@ class TrialTrainer(Exact):
         if self.epoch < self.epochs - 1:
             return self.metrics and dict(self.metrics), self.fitness  # only rank 0 has metrics
         self._phase(Phase.FINISH)
-        return super().validate()
+        with self._gradients_held():
+            return super().validate()
+
+    @contextlib.contextmanager
+    def _gradients_held(self) -> Iterator[None]:
+        """An epoch of a run may end between two optimizer steps: Ultralytics counts on into the next one, and validates beside the
+        gradients so far. A trial's may end after a step."""
+        held = [one for one in self.model.parameters() if one.requires_grad and one.grad is None]
+        for one in held if self.plan.orders.accumulation > 1 else ():
+            one.grad = one.new_zeros(one.shape)
+        try:
+            yield
+        finally:
+            for one in held:
+                one.grad = None
 
 
 def trial(base: Any, plan: Plan, recorder: Recorder, scans: Sequence[Scan], hooks: Hooks) -> Any:
