@@ -104,7 +104,7 @@ def test_an_unknown_wheel_asked_for_names_the_known_ones() -> None:
         ({"accumulation": -1}, "ask.accumulation"),
         ({"image_size": "big"}, "ask.image_size"),
         ({"image_size": True}, "ask.image_size"),
-        ({"checkpointing": 1}, "ask.checkpointing"),
+        ({"checkpointing": "half"}, "ask.checkpointing"),
         ({"model": 8}, "ask.model"),
     ],
 )
