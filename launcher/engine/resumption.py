@@ -28,7 +28,9 @@ from launcher.trial.trial import Trial
 
 SECTIONS = ("recover", "device", "trial", "run", "launch", "notify")
 """Sections of the recipe that may be changed when a run is resumed; none of them changes the training itself."""
-_OVER = (Status.NO_RUNG_FITS, Status.CRASHED, Status.STALLED, Status.VACUOUS, Status.DIVERGED, Status.MISREAD)
+_OVER = (
+    Status.NO_RUNG_FITS, Status.CRASHED, Status.STALLED, Status.VACUOUS, Status.NOT_COVERED, Status.DIVERGED, Status.MISREAD,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

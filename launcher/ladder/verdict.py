@@ -12,7 +12,7 @@ from launcher.shared.memory_failures import Source
 
 
 class Kind(StrEnum):
-    """The nine ways a trial can end. Only ``FITS`` launches."""
+    """The ten ways a trial can end. Only ``FITS`` launches."""
 
     FITS = "fits"
     OUT_OF_MEMORY = "out_of_memory"
@@ -22,6 +22,7 @@ class Kind(StrEnum):
     VACUOUS = "vacuous"  # did not really do its steps and its validation
     DIVERGED = "diverged"  # the loss was not finite: memory has nothing to do with it
     CRASHED = "crashed"
+    NOT_COVERED = "not_covered"  # autofit could say nothing true of such a run: its refusal, never a fault of the trainer's
     STALLED = "stalled"
 
 

@@ -12,7 +12,7 @@ from launcher.ladder.rungs import MICRO_BATCH, Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.ending import Ending
 from launcher.shared.memory_failures import MemoryFailure, maybe_memory, memory_failure
-from launcher.shared.report import CARD_TAKEN, NOT_EXACT, OVER_CAP, STEPS_IN_ALL, Phase, TrialReport
+from launcher.shared.report import CARD_TAKEN, NOT_COVERED, NOT_EXACT, OVER_CAP, STEPS_IN_ALL, Phase, TrialReport
 from launcher.shared.sizes import format_size
 from launcher.shared.write_failures import maybe_too_large
 
@@ -162,6 +162,15 @@ def _not_exact(seen: _Seen) -> Verdict | None:
     return _verdict(seen, Kind.ALTERED, said, source="accumulation", evidence=failure.message)
 
 
+def _not_covered(seen: _Seen) -> Verdict | None:
+    """Autofit has refused: it could say nothing true of such a run."""
+    failure = seen.report.failure
+    if failure is None or NOT_COVERED not in failure.types:
+        return None
+    said = next(line for line in failure.message.splitlines() if line.startswith(NOT_COVERED)).partition(": ")[2]
+    return _verdict(seen, Kind.NOT_COVERED, said)
+
+
 def _crashed(seen: _Seen) -> Verdict | None:
     report, ending = seen.report, seen.ending
     if report.failure is not None:
@@ -258,6 +267,7 @@ _CHECKS: tuple[Callable[[_Seen], Verdict | None], ...] = (
     _over_the_cap,
     _stalled,
     _not_exact,
+    _not_covered,
     _crashed,
     _hidden,
     _diverged,

@@ -122,6 +122,14 @@ def test_a_trial_that_proved_nothing_is_no_fault_of_a_command_that_trains(tmp_pa
     assert "that is a fault of autofit's, not of the script: please report it, with" in text and "the trainer vacuous" not in text
 
 
+def test_a_run_that_cannot_be_proven_is_refused_in_its_own_words(tmp_path: Path) -> None:
+    here = job(tmp_path)
+    refused = Verdict(kind=Kind.NOT_COVERED, phase="setup", why="several evaluation data sets are not covered; give one")
+    trial = Trial(rung=here.ladder.asked, verdict=refused, report=TrialReport(), seconds=1.0, folder=tmp_path)
+    text = " ".join(shown(lambda screen: screen.hear(Fitted(fit=Fit(job=here, trials=[trial], status=Status.NOT_COVERED)))).split())
+    assert "can't prove that such a run fits. several evaluation data sets are not covered; give one." in text and "crashed" not in text
+
+
 def test_another_effective_batch_is_never_silent(tmp_path: Path) -> None:
     here = job(tmp_path)
     rung = replace(here.ladder.rungs[1], accumulation=here.ladder.asked.accumulation)

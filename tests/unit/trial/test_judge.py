@@ -200,6 +200,14 @@ def test_a_trainer_that_changed_its_batch_or_device_has_altered_the_rung() -> No
     assert judged(but(observed={"micro_batch": 8, "device": "cuda"})).kind is Kind.ALTERED
 
 
+def test_what_autofit_refuses_is_no_crash_of_the_trainer() -> None:
+    said = "WandB: on in Ultralytics' settings"
+    refusal = failed(f"RuntimeError: in a callback\nNotCovered: {said}", types=("RuntimeError", "NotCovered", "ValueError", "Exception"))
+    verdict = judged(refusal)
+    assert (verdict.kind, verdict.why, verdict.lower_rung_may_help) == (Kind.NOT_COVERED, said, False)
+    assert not verdict.evidence
+
+
 def test_a_hidden_memory_failure_is_no_fit() -> None:
     assert judged(but(swallowed=("TaskAlignedAssigner went to the CPU",))).kind is Kind.ALTERED
 
