@@ -1,4 +1,4 @@
-"""`make gpu-check`: the evidence that only a card gives. CASE=A..E picks; what is measured already (same commit, same card) is left out.
+"""`make gpu-check`: the evidence that only a card gives. CASE=A..F picks; what is measured already (same commit, same card) is left out.
 
 python -m benchmarks.gpu_check [CASE ...] [--place FOLDER] [--results FILE] [--minutes N] [--page]
 """
@@ -20,14 +20,14 @@ from benchmarks.gpu_check.cases import CASES
 def main(argv: Sequence[str]) -> int:
     """Exit status 1 where a claim that was measured doesn't hold."""
     parser = argparse.ArgumentParser(prog="gpu-check", allow_abbrev=False)
-    parser.add_argument("case", nargs="*", default=[], help="A to E; all where none is named")
+    parser.add_argument("case", nargs="*", default=[], help="A to F; all where none is named")
     parser.add_argument("--place", type=Path, default=Path(tempfile.gettempdir()) / "gpu-check", help="takes data and runs")
     parser.add_argument("--results", type=Path, default=rows.RESULTS)
     parser.add_argument("--minutes", type=float, default=math.inf, help="begins no step after that; the same command later goes on")
     parser.add_argument("--page", action="store_true", help="only write docs/gpu.md from the rows")
     asked = parser.parse_args(argv)
     if not asked.page:
-        measured(asked.case or list("ABCDE"), place=asked.place, results=asked.results, minutes=asked.minutes)
+        measured(asked.case or list("ABCDEF"), place=asked.place, results=asked.results, minutes=asked.minutes)
     if asked.results == rows.RESULTS:
         table.write()
     failed = 0

@@ -1,4 +1,4 @@
-"""Cases B to E: which recipe on which played card, with which data, and what must fail there. The words are those of `autofit fit`."""
+"""Cases B to F: which recipe on which played card, with which data, and what must fail there. The words are those of `autofit fit`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -38,10 +39,12 @@ class Case:
     """Training samples that one epoch goes through."""
     control: str | None = None
     """A card so small that what is asked must fail on it, in its trial and in a real run under the whole budget."""
+    cards: int = 1
+    """That train together, as many as the recipe asks for."""
 
     @property
     def name(self) -> str:
-        return f"{self.letter} {self.title} on {self.memory}"
+        return f"{self.letter} {self.title} on {f'{self.cards} x ' if self.cards > 1 else ''}{self.memory}"
 
 
 _YOLO = ("data={place}/data.yaml", "device=cuda", "trainer.args.workers={workers}", "trainer.args.plots=true")
@@ -76,6 +79,12 @@ CASES = (
         words=("recipe=musdb18_rtxpro6000", "data={place}", "device=cuda"), samples=2000,
         length=r"trainer.args.set={{config\:training.samples_per_epoch:{samples},config\:training.epochs:1}}",
     ),
+    Case(
+        letter="F", title="garbage_yolov8_4x48gb, multi-scale", memory="48GiB", data="more_boxes", cards=4, samples=1600,
+        words=(
+            "recipe=garbage_yolov8_4x48gb", "data={place}/data.yaml", "ask.model=yolov8m.yaml", "ask.multi_scale=0.5", "trainer.args.plots=true",
+        ), length="trainer.args.epochs={epochs}",
+    ),
 )  # fmt: skip
 
 
@@ -88,13 +97,13 @@ def maker(name: str) -> ModuleType:
     return module
 
 
-def boxes(place: Path, scale: float) -> None:
+def boxes(place: Path, scale: float, *, train: int = 256, val: int = 512) -> None:
     """80 classes; one image of 300 labels, the others of 20; a validation set of four times the largest validation batch."""
     import numpy as np
     from PIL import Image
 
     rng, size = np.random.default_rng(0), max(64, int(1280 * scale))
-    for split, count in (("train", max(4, int(256 * scale))), ("val", max(4, int(512 * scale)))):
+    for split, count in (("train", max(4, int(train * scale))), ("val", max(4, int(val * scale)))):
         for kind in ("images", "labels"):
             (place / kind / split).mkdir(parents=True, exist_ok=True)
         for number in range(count):
@@ -158,12 +167,17 @@ def workers() -> int:
     return max(0, min(8, (host.shared_memory_free() or 0) // (64 * 3 * 1280 * 1280 * 2)))
 
 
-MAKERS: dict[str, Callable[[Path, float], None]] = {"boxes": boxes, "speech": speech, "songs": songs}
+MAKERS: dict[str, Callable[[Path, float], None]] = {
+    "boxes": boxes,
+    "more_boxes": partial(boxes, train=1600, val=256),
+    "speech": speech,
+    "songs": songs,
+}
 
 
 def long_enough(case: Case, *, micro_batch: int, accumulation: int) -> Sequence[str]:
-    """The words that make the full run ``LEAST_MICRO_BATCHES`` long at this rung."""
-    per_epoch = max(1, case.samples // micro_batch)
+    """The words that make the full run ``LEAST_MICRO_BATCHES`` long at this rung, on each card."""
+    per_epoch = max(1, case.samples // (micro_batch * case.cards))
     epochs = -(-LEAST_MICRO_BATCHES // per_epoch)
     steps = -(-LEAST_MICRO_BATCHES // accumulation)
     said = case.length.format(epochs=epochs, steps=steps, half=max(1, steps // 2), samples=LEAST_MICRO_BATCHES * micro_batch)

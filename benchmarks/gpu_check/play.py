@@ -26,7 +26,7 @@ from launcher.engine import prepare
 from launcher.history.events import Event
 from launcher.ladder.rungs import Rung
 from launcher.ladder.verdict import Kind, Verdict
-from launcher.machine import devices, nvml, process
+from launcher.machine import devices, nvml, process, ranks
 from launcher.machine.devices import Budget
 from launcher.pretended.cards import MARK
 from launcher.run import start as launch
@@ -107,7 +107,7 @@ def all_facts(rows: Rows, budget: Budget) -> None:
         print(f"  {step}: {failed or answer}", flush=True)
 
 
-# ---- B to E: trials, then real runs
+# ---- B to F: trials, then real runs
 
 
 def case(rows: Rows, one: Case, place: Path, *, scale: float = 1.0, ends: float = math.inf) -> None:
@@ -122,12 +122,14 @@ def case(rows: Rows, one: Case, place: Path, *, scale: float = 1.0, ends: float 
 
 
 def left_out(rows: Rows, one: Case, budget: Budget) -> bool:
-    """Whether the card is smaller than the one that the case plays; there is a row of it then."""
-    step = f"{one.name}: left out"
-    if parse_size(one.memory) <= budget.total_bytes * devices.NOMINAL:
+    """Whether the card is smaller than the one that the case plays, or there are fewer; there is a row of it then."""
+    step, there = f"{one.name}: left out", ranks.world_size("all", "cuda")
+    large_enough = parse_size(one.memory) <= budget.total_bytes * devices.NOMINAL
+    if large_enough and one.cards <= there:
         return False
     if not rows.of(one.letter, step):
-        rows.add(one.letter, step, "left out", why=f"the card has {format_size(budget.total_bytes)}")
+        why = f"the card has {format_size(budget.total_bytes)}" if not large_enough else f"cards seen: {there}"
+        rows.add(one.letter, step, "left out", why=why)
     return True
 
 
@@ -202,6 +204,7 @@ def _of_trial(trial: Trial, job: Job) -> dict[str, Any]:
         "base_bytes": trial.report.base_bytes,
         "device_total_bytes": trial.report.device_total_bytes,
         "uses": trial.report.uses,
+        "ranks": [report.uses for path in sorted(trial.folder.glob("ranks/*/report.json")) if (report := TrialReport.read(path))],
     }
 
 
@@ -231,7 +234,10 @@ def _run(
     allowed = job.budget.cap_bytes if budget == "cap" else job.budget.budget_bytes
     rung = job.ladder.rungs[row["rung_index"]]
     print(f"{one.name}: {step}, rung {rung.index} under {allowed / GIB:.1f} GiB", flush=True)
-    ended = really(replace(job, budget=replace(job.budget, budget_bytes=allowed)), rung, outside_of or row, place, ends=ends)
+    each = tuple(replace(rank, budget_bytes=allowed) for rank in job.budget.ranks)
+    ended = really(
+        replace(job, budget=replace(job.budget, budget_bytes=allowed, ranks=each)), rung, outside_of or row, place, ends=ends
+    )
     missed = row["peak_bytes"] - row["cap_bytes"]
     more = {
         "held_to": budget,
@@ -254,19 +260,21 @@ def _control(rows: Rows, one: Case, memory: str, words: Sequence[str], place: Pa
 def really(job: Job, rung: Rung, measured: dict[str, Any], place: Path, *, ends: float = math.inf) -> dict[str, Any]:
     """Launches the full run as `autofit train` would, with its own peaks told on its way and at its end."""
     peaks = place / "peaks.json"
-    peaks.unlink(missing_ok=True)
+    for old in place.glob(f"{peaks.name}*"):
+        old.unlink()
     use = PhaseUse(phase="train", seconds=0.0, outside_bytes=max((one["outside_bytes"] for one in measured["uses"]), default=0))
     report = TrialReport(uses=(use,), device_total_bytes=measured["device_total_bytes"])
     chosen = Trial(
         rung=rung, verdict=Verdict(kind=Kind.FITS, phase="done", why=""), report=report, seconds=0.0, folder=job.folder.trial(rung.index)
     )
     command, files = launch.native_command(job, rung), job.folder.attempt(1)
-    idle = devices.free_now(job.budget) or 0
+    idle = [devices.free_now(rank) or 0 for rank in job.budget.each]
     with _told(peaks, job.budget, idle), open(os.devnull, "wb") as nowhere:
         child = launch.start(job, chosen, command, files, show=(nowhere, nowhere))
         most = PLAYED_TIMEOUT_S if job.budget.name.endswith(MARK) else RUN_TIMEOUT_S
         ending = process.wait(child, timeout_s=min(most, ends - time.monotonic()), stderr=files.stderr)
-    devices.settle(job.budget, idle_free_bytes=idle)
+    for rank, free in zip(job.budget.each, idle, strict=True):
+        devices.settle(rank, idle_free_bytes=free)
     said = ending.stderr_tail + process.tail(files.stdout)
     failure = memory_failure(said, last=True) if ending.returncode else None
     shutil.rmtree(job.folder.run, ignore_errors=True)  # weights of gigabytes
@@ -277,17 +285,28 @@ def really(job: Job, rung: Rung, measured: dict[str, Any], place: Path, *, ends:
         "failure": failure,
         "said": said[-400:] if ending.returncode and failure is None else "",
         "lost": lost_in(files.stdout, files.stderr, on_card=True) if not ending.returncode else (),
-        "run": json.loads(peaks.read_text(encoding="utf-8")) if peaks.exists() else {},
+        "run": peaks_of(peaks, len(job.budget.each)),
     }
 
 
+def peaks_of(peaks: Path, count: int) -> dict[str, Any]:
+    """What the processes of a run have told: the most of each, and the fewest micro-batches and steps (0 where one told nothing)."""
+    paths = [peaks] if count == 1 else [peaks.with_name(f"{peaks.name}.{rank}") for rank in range(count)]
+    told = [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
+    if count == 1 or not told:
+        return told[0] if told else {}
+    counts = {name: min(one[name] for one in told) if len(told) == count else 0 for name in ("micro_batches", "steps")}
+    most = {name: max(one[name] for one in told) for name in ("allocated_bytes", "reserved_bytes", "outside_bytes", "ooms", "retries")}
+    return {**most, **counts, "sizes": sorted({size for one in told for size in one["sizes"]}), "ranks": told}
+
+
 @contextlib.contextmanager
-def _told(peaks: Path, budget: Budget, idle: int) -> Iterator[None]:
-    """The environment in which a run tells its peaks."""
+def _told(peaks: Path, budget: Budget, idle: Sequence[int]) -> Iterator[None]:
+    """The environment in which a run's processes tell their peaks, each in a file of its own."""
     given = {
         "GPU_CHECK_PEAKS": str(peaks),
-        "GPU_CHECK_UUID": budget.uuid,
-        "GPU_CHECK_IDLE": str(idle),
+        "GPU_CHECK_UUID": ",".join(one.uuid for one in budget.each),
+        "GPU_CHECK_IDLE": ",".join(map(str, idle)),
         "YOLO_OFFLINE": "true",
         "PYTHONPATH": _behind(str(ROOT), str(Path(__file__).parent / "peaks")),
     }

@@ -1,5 +1,5 @@
 """Loaded into a full run from outside: every 20 micro-batches and at its end, its own peaks, steps and sizes go to the file that
-GPU_CHECK_PEAKS names. A run that is ended for its time has told what it did.
+GPU_CHECK_PEAKS names, those of each rank to one beside it. A run that is ended for its time has told what it did.
 
 The driver sampled once a second misses what lasts less; the allocator's own counts miss nothing.
 """
@@ -19,6 +19,8 @@ FIRST = 3
 """Channels of what a detector's first layer is given."""
 TOLD_EVERY = 20
 """Micro-batches."""
+RANK = os.environ.get("LOCAL_RANK", "")
+"""torchrun's own process trains nothing, and tells nothing."""
 
 
 class Seen:
@@ -76,12 +78,13 @@ def _outside() -> int:
     """What this process holds outside its allocator; 0 where nobody has said on which card."""
     from launcher.worker.driver import VisibleCard
 
-    uuid = os.environ.get("GPU_CHECK_UUID")
-    return VisibleCard(uuid, idle_free_bytes=int(os.environ["GPU_CHECK_IDLE"])).outside() if uuid else 0
+    uuids, idle = (os.environ.get(f"GPU_CHECK_{name}", "").split(",") for name in ("UUID", "IDLE"))
+    at = int(RANK or 0)
+    return VisibleCard(uuids[at], idle_free_bytes=int(idle[at])).outside() if uuids[at] else 0
 
 
 if path := os.environ.get("GPU_CHECK_PEAKS"):
-    seen = Seen(path)
+    seen = Seen(f"{path}.{RANK}" if RANK else path)
     after_import({"torch": seen.watch})
     atexit.register(seen.tell)
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # a run that takes too long tells what it did, too
