@@ -48,6 +48,7 @@ class Case:
 
 
 _YOLO = ("data={place}/data.yaml", "device=cuda", "trainer.args.workers={workers}", "trainer.args.plots=true")
+_RANKS = ("recipe=garbage_yolov8_4x48gb", "data={place}/data.yaml", "ask.model=yolov8m.yaml", "trainer.args.plots=true")
 _WHISPER = (
     "data={place}",
     "device=cuda",
@@ -80,10 +81,12 @@ CASES = (
         length=r"trainer.args.set={{config\:training.samples_per_epoch:{samples},config\:training.epochs:1}}",
     ),
     Case(
-        letter="F", title="garbage_yolov8_4x48gb, multi-scale", memory="48GiB", data="more_boxes", cards=4, samples=1600,
-        words=(
-            "recipe=garbage_yolov8_4x48gb", "data={place}/data.yaml", "ask.model=yolov8m.yaml", "ask.multi_scale=0.5", "trainer.args.plots=true",
-        ), length="trainer.args.epochs={epochs}",
+        letter="F", title="garbage_yolov8_4x48gb, multi-scale", memory="48GiB", data="more_boxes", cards=4, samples=1600, control="24GiB",
+        words=(*_RANKS, "ask.multi_scale=0.5"), length="trainer.args.epochs={epochs}",
+    ),
+    Case(
+        letter="F", title="garbage_yolov8_4x48gb", memory="48GiB", data="more_boxes", cards=4, samples=1600, control="20GiB",
+        words=_RANKS, length="trainer.args.epochs={epochs}",
     ),
 )  # fmt: skip
 

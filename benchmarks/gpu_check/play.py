@@ -235,9 +235,7 @@ def _run(
     rung = job.ladder.rungs[row["rung_index"]]
     print(f"{one.name}: {step}, rung {rung.index} under {allowed / GIB:.1f} GiB", flush=True)
     each = tuple(replace(rank, budget_bytes=allowed) for rank in job.budget.ranks)
-    ended = really(
-        replace(job, budget=replace(job.budget, budget_bytes=allowed, ranks=each)), rung, outside_of or row, place, ends=ends
-    )
+    ended = really(replace(job, budget=replace(job.budget, budget_bytes=allowed, ranks=each)), rung, outside_of or row, place, ends=ends)
     missed = row["peak_bytes"] - row["cap_bytes"]
     more = {
         "held_to": budget,

@@ -32,7 +32,7 @@ OUTSIDE = 600 * MIB
 
 
 class Bench:
-    """A machine with one card, on which a rung needs what its place in the ladder says."""
+    """A machine with four cards, on each of which a rung needs what its place in the ladder says."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.card = FakeCard(total=140 * GIB, name="a card of numbers")
@@ -40,7 +40,8 @@ class Bench:
         self.rung: Rung | None = None
         self.grows = 1.0
         """What a run allocates, over what its trial did."""
-        monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(self.card))
+        self.others = [FakeCard(total=140 * GIB, name=self.card.name, uuid=f"GPU-{number}") for number in (1, 2, 3)]
+        monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(self.card, *self.others))
         monkeypatch.setattr(play, "ask", self.ask)
         monkeypatch.setattr(trial, "run", self.tried)
         monkeypatch.setattr(launch, "native_command", self.commanded(launch.native_command))
@@ -89,7 +90,10 @@ class Bench:
         dies = need > held * (self.card.total - self.card.reserved) + MIB
         stderr.write_text("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB." if dies else "")
         told = {"allocated_bytes": int(need * self.grows), "reserved_bytes": need, "outside_bytes": OUTSIDE, "ooms": 0, "retries": 0}
-        Path(os.environ["GPU_CHECK_PEAKS"]).write_text(json.dumps({**told, "micro_batches": 208, "steps": 104, "sizes": [640, 1920]}))
+        count = int(argv[argv.index("--nproc_per_node") + 1]) if "--nproc_per_node" in argv else 1
+        for rank in range(count):
+            path = os.environ["GPU_CHECK_PEAKS"] + (f".{rank}" if count > 1 else "")
+            Path(path).write_text(json.dumps({**told, "micro_batches": 208 + rank, "steps": 104, "sizes": [640, 1920 + rank]}))
         return SimpleNamespace(ending=Ending(returncode=int(dies), stderr_tail=stderr.read_text()))
 
 
@@ -98,7 +102,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench(monkeypatch)
 
 
-def walked(bench: Bench, place: Path, letters: str = "ABCDE") -> list[dict[str, Any]]:
+def walked(bench: Bench, place: Path, letters: str = "ABCDEF") -> list[dict[str, Any]]:
     results = place / "rows.jsonl"
     gpu_check.measured(list(letters), place=place / "place", results=results, scale=0.01)
     return rows.read(results)
@@ -106,7 +110,7 @@ def walked(bench: Bench, place: Path, letters: str = "ABCDE") -> list[dict[str, 
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]], int]:
-    """All five cases walked once: where, their rows, and what is left on the card."""
+    """All six cases walked once: where, their rows, and what is left on the card."""
     place = tmp_path_factory.mktemp("walked")
     with pytest.MonkeyPatch.context() as patch:
         bench = Bench(patch)
@@ -117,11 +121,11 @@ def of_case(found: list[dict[str, Any]], letter: str) -> list[dict[str, Any]]:
     return [row for row in found if row["case"] == letter]
 
 
-def test_all_five_cases_walk_on_a_stand_in_and_every_claim_about_them_holds(
+def test_all_six_cases_walk_on_a_stand_in_and_every_claim_about_them_holds(
     everything: tuple[Path, list[dict[str, Any]], int],
 ) -> None:
     _, found, left = everything
-    assert {row["case"] for row in found} == set("ABCDE")
+    assert {row["case"] for row in found} == set("ABCDEF")
     for case in cases.CASES:
         said = checks.of(case, [row for row in found if row["case"] == case.letter])
         assert [check.holds for check in said] == [True] * len(said), [f"{case.name}: {check}" for check in said]
@@ -140,6 +144,23 @@ def test_a_case_that_the_card_is_too_small_for_is_left_out_in_words(bench: Bench
     bench.card.total = 80 * GIB
     found = walked(bench, tmp_path, "E")
     assert [row["kind"] for row in found] == ["left out"] and "the card has 79.8 GiB" in table.render(found)
+
+
+def test_a_case_of_more_cards_than_there_are_is_left_out_in_words(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(bench.card))
+    found = walked(bench, tmp_path, "F")
+    assert {row["kind"] for row in found} == {"left out"} and "cards seen: 1" in table.render(found)
+
+
+def test_a_run_of_several_ranks_is_the_most_of_each_and_the_fewest_micro_batches(everything: tuple[Path, list[dict[str, Any]], int]) -> None:
+    (run,) = [row["run"] for row in of_case(everything[1], "F") if row["step"].endswith("multi-scale on 4 x 48GiB: run")]
+    assert (run["micro_batches"], len(run["ranks"]), run["sizes"]) == (208, 4, [640, 1920, 1921, 1922, 1923])
+
+
+def test_a_rank_that_told_nothing_has_made_no_micro_batch(tmp_path: Path) -> None:
+    told = {"allocated_bytes": 1, "reserved_bytes": 1, "outside_bytes": 1, "ooms": 0, "retries": 0, "micro_batches": 208, "steps": 9}
+    (tmp_path / "peaks.json.0").write_text(json.dumps({**told, "sizes": []}))
+    assert play.peaks_of(tmp_path / "peaks.json", 2)["micro_batches"] == 0
 
 
 def test_a_command_that_has_no_time_left_begins_nothing(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
