@@ -53,7 +53,7 @@ def see_through(result: Fit, *, show: tuple[Shows, Shows]) -> None:
     assert result.chosen is not None and result.command is not None
     begin = _next(result) if result.attempts else _Launch(result.chosen.rung, result.command)
     while begin is not None:
-        if not _card_is_free(result):
+        if not _card_is_free(result, begin.rung):
             return
         outcome = _attempt(result, begin, show=show)
         if outcome.done:
@@ -70,7 +70,7 @@ def _attempt(result: Fit, begin: _Launch, *, show: tuple[Shows, Shows]) -> Outco
     """Launches the trainer once and follows it to its end. Raises Interrupted if a signal ended it; the record has that, too."""
     assert result.chosen is not None
     number = len(result.attempts) + 1
-    job, files = result.job, result.job.folder.attempt(number)
+    job, files = result.job.on(begin.rung), result.job.folder.attempt(number)
     attempt = Attempt(
         number=number, rung=begin.rung, command=begin.command.shell(), began=time.time(), checkpoint=begin.checkpoint, workers=begin.workers
     )
@@ -264,10 +264,11 @@ def _proven(result: Fit, rung: Rung) -> bool:
 # The card
 
 
-def _card_is_free(result: Fit) -> bool:
+def _card_is_free(result: Fit, rung: Rung) -> bool:
     """Whether the card is free, after waiting if the recipe says so. Sets the status if it isn't."""
-    holder = devices.taken(result.job.budget)
-    if not holder or card_is_back(result.job, holder):
+    job = result.job.on(rung)
+    holder = devices.taken(job.budget)
+    if not holder or card_is_back(job, holder):
         return True
     result.status = Status.CARD_TAKEN
     result.job.tell(CardTaken(holder=holder, waits_s=None))

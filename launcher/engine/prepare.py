@@ -107,12 +107,13 @@ def _prepared(draft: Draft, recipe: Recipe, listeners: Sequence[Listener], folde
             turn = undone.enter_context(turn_of(recipe, listeners))
             if budget is None or turn.waited:
                 budget = budget_in_turn(recipe, waited=turn.waited)
+            by_cards = budgets_by_cards(recipe, ladder)
             folder = folder or _folder(recipe)
             undone.pop_all()
     except BadInput as refused:
         raise BadInput(draft.provenance.placed(refused.faults)) from refused
     tell_launched(folder.path)
-    job = Job(adapter=adapter, ladder=ladder, budget=budget, folder=folder, turn=turn, listeners=[*listeners])
+    job = Job(adapter=adapter, ladder=ladder, budget=budget, by_cards=by_cards, folder=folder, turn=turn, listeners=[*listeners])
     job.tell(Prepared(job=job))
     return job
 
@@ -157,11 +158,17 @@ def _collect(faults: list[Fault], make: Callable[[], T]) -> T | None:
     return None
 
 
-def _budget(recipe: Recipe) -> Budget:
+def _budget(recipe: Recipe, most: int | None = None) -> Budget:
     device = recipe.device
     return ranks.budget_of(
-        device.cards, device.kind, index=device.index, memory_bytes=device.memory, headroom=device.headroom, share=device.share
+        device.cards, device.kind, index=device.index, most=most, memory_bytes=device.memory, headroom=device.headroom, share=device.share
     )
+
+
+def budgets_by_cards(recipe: Recipe, ladder: Ladder) -> dict[int, Budget]:
+    """Cards of a rung -> their budget; empty where all rungs have as many. It is our turn. Raises BadInput as that of all cards does."""
+    counts = {rung.world_size for rung in ladder.rungs}
+    return {count: _budget(recipe, count) for count in sorted(counts)} if len(counts) > 1 else {}
 
 
 SHARE = "device.share"

@@ -158,7 +158,7 @@ class Fit:
         """The run's peak beside its trial's, once both are known."""
         if self.outcome is None or self.chosen is None:
             return None
-        budget = self.job.budget
+        budget = self.job.on(self.chosen.rung).budget
         return Memory(
             trial_peak_bytes=self.chosen.verdict.peak_bytes,
             run_peak_bytes=self.outcome.peak_bytes,

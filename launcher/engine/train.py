@@ -11,7 +11,7 @@ from launcher.adapter.protocol import resuming
 from launcher.adapter.registry import load_adapter
 from launcher.engine import attempts, fit, reuse
 from launcher.engine.events import Resumed
-from launcher.engine.prepare import budget_in_turn, disk_faults, turn_of
+from launcher.engine.prepare import budget_in_turn, budgets_by_cards, disk_faults, turn_of
 from launcher.engine.resumption import Resumable
 from launcher.engine.state import Fit, recorded
 from launcher.errors import BadInput, Fault
@@ -73,7 +73,8 @@ def _as_it_was(launch: Resumable, listeners: Sequence[Listener], until_the_end: 
         raise BadInput([Fault(key="", where=str(launch.folder.path), found=found, cure="End them, or wait until they have ended.")])
     turn = until_the_end.enter_context(turn_of(recipe, listeners))
     budget = budget_in_turn(recipe, waited=turn.waited)
-    job = Job(adapter=adapter, ladder=ladder, budget=budget, folder=launch.folder, turn=turn, listeners=[*listeners])
+    by_cards = budgets_by_cards(recipe, ladder)
+    job = Job(adapter=adapter, ladder=ladder, budget=budget, by_cards=by_cards, folder=launch.folder, turn=turn, listeners=[*listeners])
     result = Fit(job=job, trials=launch.trials(ladder), attempts=made, forgiven=len(made), fit_only=launch.fit_only)
     if record.misread is not None and record.misread.believed:
         result.misread = Misread(read=read, ran=record.misread.ran, rung_index=record.misread.rung_index, believed=True)

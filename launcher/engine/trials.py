@@ -26,7 +26,7 @@ def make_trial(job: Job, rung: Rung, made: list[Trial], *, most: int | None = No
     if misread_at_rung_0(job, tried) is None:  # else it measured another rung
         past_trials.keep(job, as_tried(tried, job))
     made.append(tried)
-    job.tell(TrialEnded(trial=tried, budget=job.budget))
+    job.tell(TrialEnded(trial=tried, budget=job.on(rung).budget))
     return tried
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol
 
 from launcher.config.schema import Recipe, Value, WheelRule
 from launcher.errors import BadInput, Fault, did_you_mean
-from launcher.ladder.rungs import MICRO_BATCH, ActsIn, Ladder, Wheel, build, divisors_down, sizes_down
+from launcher.ladder.rungs import CARDS, MICRO_BATCH, ActsIn, Ladder, Wheel, build, divisors_down, sizes_down
 
 
 class HasWheels(Protocol):
@@ -50,7 +50,7 @@ def ladder_of(adapter: HasWheels) -> Ladder:
         assert isinstance(micro_batch, int) and isinstance(accumulation, int)
         effective = micro_batch * accumulation
         world_size = adapter.world_size()
-        for name in _turning(recipe):
+        for name in _turning(recipe, several=world_size > 1):
             try:
                 fixed = Wheel(name=name, values=(recipe.ask[name],), acts_in=adapter.wheels[name].acts_in) if name in without else None
                 wheels.append(fixed or _wheel(name, adapter, effective))
@@ -65,17 +65,21 @@ _WHEEL_CURE = "Correct the floor, the grid or the values (on the command line, s
 _ASK_ONLY = ("accumulation",)
 
 
-def _turning(recipe: Recipe) -> list[str]:
-    """Names of the wheels of this ladder, fastest first. Wheels that are asked but not in ``ladder.order`` come last and stay as asked."""
+def _turning(recipe: Recipe, *, several: bool) -> list[str]:
+    """Names of the wheels of this ladder, fastest first. Wheels that are asked but not in ``ladder.order`` come last and stay as asked.
+
+    ``several``: cards train together, so that there may be fewer (``device.cards`` asks for them).
+    """
     fixed = [name for name in recipe.ask if name not in recipe.ladder.order and name not in _ASK_ONLY]
-    return [name for name in recipe.ladder.order if recipe.ask.get(name) is not None or name in recipe.ask] + fixed
+    return [name for name in recipe.ladder.order if name in recipe.ask or (several and name == CARDS)] + fixed
 
 
 def _ask_faults(adapter: HasWheels) -> list[Fault]:
     """What is wrong with the names and values under ``ask`` and the names under ``ladder``."""
     recipe = adapter.recipe
-    wheels = {*adapter.wheels, *(name for name, rule in recipe.ladder.wheels.items() if rule.argument)}
+    wheels = {*adapter.wheels, *(name for name, rule in recipe.ladder.wheels.items() if rule.argument and name != CARDS)}
     known = wheels | set(_ASK_ONLY)
+    wheels |= {CARDS} if adapter.ranks else set()
     faults = [fault for name, value in recipe.ask.items() if (fault := _value_fault(name, value, adapter, known)) is not None]
     if recipe.ask.get(MICRO_BATCH) is None:
         faults.append(Fault(key="ask.micro_batch", found="no value is set", cure="Say which micro-batch is wanted: ask.micro_batch=16."))
@@ -97,6 +101,7 @@ def _value_fault(name: str, value: Value, adapter: HasWheels, known: set[str]) -
     key = f"ask.{name}"
     if name not in known:
         own = "" if adapter.general else " The trainer's own arguments stand under trainer.args."
+        own += f" Cards are asked with device.cards={value}." if name == CARDS else ""
         cure = f"{did_you_mean(name, known)}Known: {', '.join(sorted(known))}.{own}"
         return Fault(key=key, found=f"{adapter.name} has no wheel of that name", cure=cure)
     if value is None:
@@ -114,6 +119,8 @@ def _value_fault(name: str, value: Value, adapter: HasWheels, known: set[str]) -
 def _wheel(name: str, adapter: HasWheels, effective: int) -> Wheel:
     """One wheel with its values. Raises ValueError with a sentence for people."""
     recipe = adapter.recipe
+    if name == CARDS:
+        return Wheel(name=name, values=_cards(adapter.world_size(), recipe.ladder.wheels.get(name, WheelRule())))
     spec = adapter.wheels.get(name)
     asked = recipe.ask[name]
     rule = _merged(recipe.ladder.wheels.get(name), spec.rule if spec else WheelRule(), asked)
@@ -180,6 +187,22 @@ def _micro_batches(asked: Value, rule: WheelRule, effective: int, *, keep: bool)
             allowed = ", ".join(map(str, divisors_down(asked, of=effective)))
             raise ValueError(f"micro-batch {value!r} does not keep the effective batch at {effective}; these do: {allowed}")
     return (asked, *(value for value in chosen if isinstance(value, int) and value >= floor))
+
+
+def _cards(asked: int, rule: WheelRule) -> tuple[int, ...]:
+    """Fewer cards: numbers that divide the asked one, so that more accumulation makes up for them exactly."""
+    if (said := rule.argument) is not None:
+        raise ValueError(f"argument {said!r}: how many cards there are is no setting of the trainer's")
+    floor = 1 if rule.floor is None else rule.floor
+    if isinstance(floor, bool) or not isinstance(floor, int) or not 1 <= floor <= asked:
+        raise ValueError(f"floor {floor!r} is not a whole number from 1 to the {asked} cards asked")
+    able = divisors_down(asked, of=asked)
+    for value in rule.values or ():
+        if isinstance(value, bool) or value not in able:
+            allowed = ", ".join(map(str, able))
+            raise ValueError(f"{value!r} cards can't make up the batch of {asked}; these can: {allowed}")
+    fewer = able if rule.values is None else (asked, *_after(asked, rule.values))
+    return tuple(value for value in fewer if isinstance(value, int) and value >= floor)
 
 
 def _halves(asked: int, floor: int) -> Iterator[int]:

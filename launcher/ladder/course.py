@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung
+from launcher.ladder.rungs import CARDS, MICRO_BATCH, Ladder, Rung
 from launcher.ladder.same_training import GIVEN_UP, PROVEN, SameTraining
 from launcher.shared.report import EVALUATES_EVERY, PASS_SAMPLES, SAID_ACCUMULATION, SAVES_EVERY, UPDATES, TrialReport
 from launcher.shared.sizes import format_number
@@ -18,7 +18,7 @@ from launcher.shared.sizes import format_number
 ANOTHER = 0.05
 """Fraction of the asked steps or samples by which a number may differ; beyond it is another training, below it rounding at the ends of
 passes."""
-NEUTRAL = frozenset({MICRO_BATCH, "checkpointing", "workers"})
+NEUTRAL = frozenset({MICRO_BATCH, CARDS, "checkpointing", "workers"})
 """Wheels that don't change the training, in addition to those that act only in validation."""
 
 

@@ -70,8 +70,10 @@ def needs(rungs: Sequence[Rung], seen: Sequence[Measured], predicted: Mapping[in
 
 
 def asks_as_much(more: Rung, less: Rung) -> bool:
-    """Whether ``more`` asks at least as much as ``less`` on every wheel."""
-    return all(map(le, more.position, less.position))
+    """Whether ``more`` asks at least as much as ``less`` on every wheel. Another number of cards is neither more nor less: fewer accumulate
+    more, and may have more room each.
+    """
+    return more.world_size == less.world_size and all(map(le, more.position, less.position))
 
 
 def _between(rung: Rung, need: float | None, seen: Sequence[Measured]) -> float | None:

@@ -18,6 +18,7 @@ ActsIn = Literal["training", "validation", "both"]
 MICRO_BATCH = "micro_batch"
 ACCUMULATION = "accumulation"
 CHECKPOINTING = "checkpointing"
+CARDS = "cards"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,14 +83,16 @@ class Ladder:
 def build(wheels: Sequence[Wheel], *, effective_batch: int, world_size: int = 1, keep_batch: bool = True) -> Ladder:
     """Enumerates the rungs. ``keep_batch=False``: accumulation stays as asked, and the effective batch goes down with the micro-batch.
 
-    Raises ValueError if a micro-batch does not divide the effective batch per device, since such a rung would change it silently.
+    ``world_size``: where no wheel ``cards`` says it. Raises ValueError if a micro-batch does not divide the effective batch per device,
+    since such a rung would change it silently.
     """
     micro = next((wheel for wheel in wheels if wheel.name == MICRO_BATCH), None)
     if micro is None:
         raise ValueError(f"a ladder needs the wheel {MICRO_BATCH}")
-    for value in micro.values if keep_batch else micro.values[:1]:
-        if not isinstance(value, int) or value < 1 or effective_batch % (value * world_size):
-            raise ValueError(f"micro-batch {value} x world size {world_size} does not divide {effective_batch}")
+    sizes = next((wheel.values for wheel in wheels if wheel.name == CARDS), (world_size,))
+    for value, ranks in itertools.product(micro.values if keep_batch else micro.values[:1], sizes):
+        if not isinstance(value, int) or not isinstance(ranks, int) or value < 1 or ranks < 1 or effective_batch % (value * ranks):
+            raise ValueError(f"micro-batch {value} x world size {ranks} does not divide {effective_batch}")
     rungs = []
     asked = micro.values[0]
     assert isinstance(asked, int)
@@ -97,15 +100,15 @@ def build(wheels: Sequence[Wheel], *, effective_batch: int, world_size: int = 1,
     for index, turned in enumerate(itertools.product(*slowest_first)):
         position = tuple(reversed(turned))
         values = {wheel.name: wheel.values[at] for wheel, at in zip(wheels, position, strict=True)}
-        micro_batch = values[MICRO_BATCH]
-        assert isinstance(micro_batch, int)
+        micro_batch, ranks = values[MICRO_BATCH], values.get(CARDS, world_size)
+        assert isinstance(micro_batch, int) and isinstance(ranks, int)
         rungs.append(
             Rung(
                 index=index,
                 values=values,
                 position=position,
-                accumulation=effective_batch // ((micro_batch if keep_batch else asked) * world_size),
-                world_size=world_size,
+                accumulation=effective_batch // ((micro_batch if keep_batch else asked) * ranks),
+                world_size=ranks,
             )
         )
     return Ladder(wheels=tuple(wheels), rungs=tuple(rungs), effective_batch=effective_batch)

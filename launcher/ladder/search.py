@@ -133,8 +133,8 @@ _NUMBERS = re.compile(r"\d+(\.\d+)?")
 def dominated_by(ladder: Ladder, rung: Rung, history: Sequence[Tried]) -> Tried | None:
     """The real failure that rules ``rung`` out without a trial, or None.
 
-    - A rung is out if it asks at least as much on every wheel as one that ran out of memory. After a failure in training, wheels that act
-      only in validation don't count: they can't cure it.
+    - A rung is out if it asks at least as much on every wheel as one of as many cards that ran out of memory. After a failure in training,
+      wheels that act only in validation don't count: they can't cure it.
     - A trainer that lowered its micro-batch by itself rules out the micro-batches in between; the one it took is tried first.
     - A setting that ran otherwise than told in training rules out rungs that differ only in validation, and what ``_runs_otherwise`` says.
       Otherwise an ``altered`` trial rules nothing out.
@@ -152,7 +152,7 @@ def dominated_by(ladder: Ladder, rung: Rung, history: Sequence[Tried]) -> Tried 
         if verdict.kind not in (Kind.OUT_OF_MEMORY, Kind.SPILLED) or verdict.source in ("workers", "pinned"):
             continue
         before_validation = verdict.phase in _BEFORE_VALIDATION
-        if all(
+        if rung.world_size == tried.rung.world_size and all(
             at <= failed_at or (before_validation and wheel.acts_in == "validation")
             for wheel, at, failed_at in zip(ladder.wheels, rung.position, tried.rung.position, strict=True)
         ):

@@ -80,7 +80,7 @@ class GoOn:
     workers: int | None = None
     """At most so many loader workers; None: as asked."""
     unproven: bool = False
-    """The rung asks more than the failed one on some wheel, so it needs a trial first."""
+    """The rung asks more than the failed one on some wheel, or is of fewer cards, so it needs a trial first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -175,7 +175,8 @@ def _to(history: History, rung: Rung, why: str, *, workers: int | None) -> GoOn 
     last = history.attempts[-1]
     newest = history.checkpoints[0] if history.checkpoints else None
     loads = history.keeps is not None and _turned(history, rung) <= history.keeps
-    unproven = any(at < before for at, before in zip(rung.position, last.rung.position, strict=True))
+    more = any(at < before for at, before in zip(rung.position, last.rung.position, strict=True))
+    unproven = more or rung.world_size != last.rung.world_size  # each of fewer cards accumulates more
     if newest is not None and loads:
         return GoOn(rung=rung, checkpoint=newest, why=why, workers=workers, unproven=unproven)
     if loads and history.spoiled and not history.rules.allow_restart:

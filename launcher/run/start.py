@@ -30,7 +30,7 @@ SHIM = Path(__file__).parents[1] / "worker" / "shim"
 
 def native_command(job: Job, rung: Rung) -> Command:
     """The native command of the full run, which doesn't need autofit. Writes its files, and the command itself as command.sh."""
-    folder = job.folder
+    job, folder = job.on(rung), job.folder
     command = job.adapter.full_run(rung, job.budget, folder=folder.path)
     on_card = allocator_environment(job.budget) if job.budget.kind == "cuda" else {}
     env = {**on_card, **command.env}
@@ -44,6 +44,7 @@ def native_command(job: Job, rung: Rung) -> Command:
 
 def command_of_attempt(job: Job, move: GoOn, *, attempt: int) -> Command:
     """The command that resumes a run. Writes ``command.sh`` (the whole run at that rung) and ``native/attempt-N.sh`` (this attempt)."""
+    job = job.on(move.rung)
     adapter, folder = resuming(job.adapter), job.folder
     script = folder.attempt(attempt).command
     command = native_command(job, move.rung)

@@ -80,8 +80,8 @@ class _Proving:
             return Proof(same=same_training.unproven(f"the adapter {self._job.adapter.name} doesn't say how its runs are made small"))
         if not limit_s:
             return self._unproven(adapter, "trial.proof_timeout_s is 0")
-        if self._rung.world_size > 1:
-            return self._unproven(adapter, f"{self._rung.world_size} processes train together")
+        if (ranks := max(self._rung.world_size, self._job.ladder.asked.world_size)) > 1:
+            return self._unproven(adapter, f"{ranks} processes train together")
         try:
             layouts = adapter.small(self._rung, self._job.ladder.asked)
             if len(layouts) < 2:

@@ -30,7 +30,7 @@ from launcher.adapter.tracing import Traceable, Tracing
 from launcher.config.schema import Value, WheelRule
 from launcher.errors import BadInput, Fault, did_you_mean
 from launcher.ladder.build import WheelSpec
-from launcher.ladder.rungs import Ladder, Rung, halves_down
+from launcher.ladder.rungs import CARDS, Ladder, Rung, halves_down
 from launcher.machine import process
 from launcher.machine.devices import Budget
 from launcher.shared.report import TrialReport
@@ -302,7 +302,7 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
 
     def keeps(self) -> frozenset[str]:
         """Wheels that change neither a checkpoint's contents (model, LoRA, optimizer, positions) nor the number of samples in an epoch."""
-        keeps = {"micro_batch", "checkpointing", "precision", "val_micro_batch", "generation_length", "val_keeps"}
+        keeps = {"micro_batch", CARDS, "checkpointing", "precision", "val_micro_batch", "generation_length", "val_keeps"}
         if (self.recipe.trainer.args.get("max_steps") or -1) > 0:  # the schedule doesn't hang on the number of samples
             keeps |= {"sequence_length", "label_length"}
         return frozenset(keeps)

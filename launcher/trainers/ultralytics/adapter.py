@@ -30,7 +30,7 @@ from launcher.config import recipe_files
 from launcher.config.schema import Value, WheelRule
 from launcher.errors import Fault
 from launcher.ladder.build import WheelSpec
-from launcher.ladder.rungs import Ladder, Rung
+from launcher.ladder.rungs import CARDS, Ladder, Rung
 from launcher.ladder.twins import Finding, FindingKind
 from launcher.machine import devices, process
 from launcher.machine.devices import Budget
@@ -431,7 +431,7 @@ class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
         """All wheels but the model, and those of the recipe's own that turn what a checkpoint holds."""
         rules = self.recipe.ladder.wheels
         shaping = {name for name, rule in rules.items() if rule.argument in ("model", "optimizer", "pretrained", "single_cls", "data")}
-        return frozenset({*self.wheels, *rules} - {"model"} - shaping)
+        return frozenset({*self.wheels, *rules, CARDS} - {"model"} - shaping)
 
     def checkpoints(self, *, folder: Path) -> Sequence[Checkpoint]:
         return resuming.checkpoints(self._save_dir(folder) / "weights")

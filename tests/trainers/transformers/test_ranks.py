@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,7 @@ from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
 from launcher.ladder.verdict import Kind
 from launcher.machine import ranks
+from launcher.run import start
 from launcher.shared.report import Phase, TrialReport
 from launcher.trainers.transformers.adapter import TransformersAdapter
 from launcher.trial import trial
@@ -27,12 +31,26 @@ pytestmark = pytest.mark.slow
 MIB = 2**20
 
 
-def two_ranks(data: Path, folder: Path, *, memory: int = 400 * MIB) -> Job:
-    asked = recipe(data, "text", ask={"micro_batch": 4, "accumulation": 2}, device={"kind": "cpu", "memory": memory, "cards": 2})
+def two_ranks(data: Path, folder: Path, *, memory: int = 400 * MIB, **more: Any) -> Job:
+    asked = recipe(data, "text", ask={"micro_batch": 4, "accumulation": 2}, device={"kind": "cpu", "memory": memory, "cards": 2}, **more)
     adapter = TransformersAdapter(asked)
     assert adapter.check() == []
-    budget = ranks.budget_of(2, "cpu", memory_bytes=memory, headroom=0.1)
-    return Job(adapter=adapter, ladder=ladder_of(adapter), budget=budget, folder=RunFolder.create(folder, "case"))
+    by_cards = {most: ranks.budget_of(2, "cpu", most=most, memory_bytes=memory, headroom=0.1) for most in (1, 2)}
+    folder_of = RunFolder.create(folder, "case")
+    return Job(adapter=adapter, ladder=ladder_of(adapter), budget=by_cards[2], by_cards=by_cards, folder=folder_of)
+
+
+@pytest.fixture(scope="module")
+def larger(sums: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same data with a model of some 57 MiB, which a rank's gradients take once more where two exchange them."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    data = tmp_path_factory.mktemp("larger") / "data"
+    shutil.copytree(sums, data)
+    small = LlamaConfig.from_pretrained(data / "model")
+    small.hidden_size, small.intermediate_size, small.num_hidden_layers, small.head_dim = 512, 1024, 5, 128
+    LlamaForCausalLM(small).save_pretrained(data / "model")
+    return data
 
 
 def test_each_rank_reports_and_the_batch_is_that_of_both(sums: Path, tmp_path: Path) -> None:
@@ -70,3 +88,39 @@ def test_two_ranks_go_down_a_ladder_and_train_to_the_end_within_their_trial(tmp_
     memory = record["memory"]
     assert 0.8 < memory["run_peak_bytes"] / memory["trial_peak_bytes"] < 1.1
     assert [one["budget_bytes"] for one in record["device"]["ranks"]] == [192 * MIB] * 2
+
+
+def test_what_two_cards_have_no_room_for_is_trained_on_one_with_the_same_batch(larger: Path, tmp_path: Path) -> None:
+    job = two_ranks(larger, tmp_path, memory=2048 * MIB, ladder={"order": ("cards",)})
+    both, one = (trial.run(job, rung) for rung in job.ladder.rungs)
+    assert both.verdict.fits and one.verdict.fits, (both.verdict, one.verdict)
+    assert "world_size" not in one.report.observed and one.report.facts["effective_batch"] == both.report.facts["effective_batch"] == 16
+    need = (both.verdict.peak_bytes, one.verdict.peak_bytes)
+    assert need[0] - need[1] > 30 * MIB, "the gradients that are exchanged"
+    words = ("recipe=llm_sft_demo", f"data={larger}", f"ask.model={larger}/model", "device.cards=2", "ladder.order=[cards]")
+    words += ("ask.micro_batch=4", "ask.accumulation=2", "ask.sequence_length=128", "ask.val_micro_batch=4", "ask.val_keeps=tokens")
+    words += ("trainer.args.max_steps=4", "trainer.args.eval_steps=2", f"device.memory={int(sum(need) / 2 / 0.9) // MIB}MiB")
+    done = autofit("train", *words, "--json", cwd=tmp_path, timeout=900)
+    assert done.returncode == 0, done.stderr
+    record = answer(done)
+    assert failed_above(record) == {"out_of_memory"}
+    assert (record["rung"]["cards"], record["accumulation"], record["effective_batch"]) == (1, 4, 16)
+    assert record["results"]["steps"] == 4 and "torch.distributed.run" not in record["command"]
+    assert "not comparable because 2 processes train together" in done.stderr
+
+
+def test_a_checkpoint_of_two_cards_goes_on_on_one(sums: Path, tmp_path: Path) -> None:
+    args = {"max_steps": 4, "save_steps": 2, "output_dir": str(tmp_path / "out")}
+    job = two_ranks(sums, tmp_path, ladder={"order": ("cards",)})
+    rules = job.recipe.trainer.model_copy(update={"args": {**job.recipe.trainer.args, **args}})
+    job = replace(job, adapter=TransformersAdapter(job.recipe.model_copy(update={"trainer": rules})))
+    both, one = job.ladder.rungs
+    command = start.native_command(job, both)
+    assert "--nproc_per_node" in command.words
+    subprocess.run(["bash", "-c", command.shell()], check=True, capture_output=True, timeout=300)
+    halfway = next(one for one in job.adapter.checkpoints(folder=job.folder.path) if one.done == 2)
+    assert "cards" in (job.adapter.keeps() or ())
+    resumed = job.adapter.resume(one, halfway, job.on(one).budget, folder=job.folder.path, attempt=2)
+    assert resumed.ranks in (None, 1)
+    gone_on = subprocess.run(["bash", "-c", resumed.shell()], check=True, capture_output=True, text=True, timeout=300)
+    assert job.adapter.results(folder=job.folder.path)["steps"] == 4, gone_on.stderr

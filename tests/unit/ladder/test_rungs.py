@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.ladder.rungs import Ladder, Wheel, build, divisors_down, sizes_down
+from launcher.ladder.rungs import CARDS, Ladder, Wheel, build, divisors_down, sizes_down
 
 
 @st.composite
 def ladders(draw: st.DrawFn) -> Ladder:
-    world_size = draw(st.integers(1, 4))
+    world_size = draw(st.sampled_from((1, 2, 3, 4, 6)))
     micro_batch, accumulation = draw(st.integers(1, 96)), draw(st.integers(1, 6))
     per_device = micro_batch * accumulation
     floor = draw(st.integers(1, micro_batch))
@@ -24,6 +24,7 @@ def ladders(draw: st.DrawFn) -> Ladder:
         Wheel(name="image_size", values=sizes_down(asked_size, floor=image_floor, grid=32, ratio=draw(st.floats(0.5, 0.95)))),
         Wheel(name="checkpointing", values=(False, True)),
         Wheel(name="model", values=("x", "l", "m")[: draw(st.integers(1, 3))]),
+        *([Wheel(name=CARDS, values=divisors_down(world_size, of=world_size))] if draw(st.booleans()) else []),
     ]
     order = draw(st.permutations(wheels))
     return build(order, effective_batch=per_device * world_size, world_size=world_size)
@@ -118,3 +119,11 @@ def test_where_another_effective_batch_is_accepted_accumulation_stays_as_asked()
     assert [(rung.micro_batch, rung.accumulation, rung.effective_batch) for rung in ladder.rungs] == [
         (24, 2, 96), (12, 2, 48), (6, 2, 24), (3, 2, 12),
     ]  # fmt: skip
+
+
+def test_fewer_cards_are_made_up_for_by_accumulation() -> None:
+    ladder = build([Wheel(name="micro_batch", values=(16, 8)), Wheel(name=CARDS, values=(4, 2, 1))], effective_batch=64, world_size=4)
+    made = [(rung.micro_batch, rung.world_size, rung.accumulation) for rung in ladder.rungs]
+    assert made == [(16, 4, 1), (8, 4, 2), (16, 2, 2), (8, 2, 4), (16, 1, 4), (8, 1, 8)]
+    with pytest.raises(ValueError, match="micro-batch 16 x world size 3 does not divide 64"):
+        build([Wheel(name="micro_batch", values=(16,)), Wheel(name=CARDS, values=(4, 3))], effective_batch=64)

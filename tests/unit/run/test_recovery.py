@@ -274,3 +274,9 @@ def test_any_night_ends_within_its_budget_never_climbs_and_never_changes_the_eff
     assert len(failed) <= restarts + 1 and len(night.attempts) - len(failed) <= MOST_WAITS + 1
     if stopped is not None and night.done:
         assert stopped.checkpoint is not None, "what is left is told"
+
+
+def test_fewer_cards_are_tried_before_a_run_goes_on_there() -> None:
+    ladder = build([Wheel(name="micro_batch", values=(8,)), Wheel(name="cards", values=(2, 1))], effective_batch=16)
+    move = went_on(decide(history(at(ladder.asked, Ended.OUT_OF_MEMORY), ladder=ladder, keeps=frozenset({"micro_batch", "cards"}))))
+    assert (move.rung.world_size, move.rung.accumulation, move.unproven) == (1, 2, True), "each accumulates more than before"
