@@ -293,7 +293,8 @@ def _batch_of(job: Job) -> str:
     """What the ladder does to the effective batch, in words."""
     unit, least = job.adapter.unit(), min(rung.effective_batch for rung in job.ladder.rungs)
     effective, last = batch(job.ladder.effective_batch, unit), batch(least, unit)
-    processes = f" ({job.ladder.asked.world_size} processes)" if job.ladder.asked.world_size > 1 else ""
+    ranks = {rung.world_size for rung in job.ladder.rungs}
+    processes = f" ({max(ranks)} processes)" if max(ranks) > 1 and len(ranks) == 1 else ""
     if last == effective:
         return f"the effective batch stays {effective}{processes} on all of them"
     return f"the effective batch goes down with the micro-batch, from {effective}{processes} to {last} at the last: accepted"

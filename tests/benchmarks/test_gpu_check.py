@@ -152,7 +152,7 @@ def test_a_case_of_more_cards_than_there_are_is_left_out_in_words(bench: Bench, 
     assert {row["kind"] for row in found} == {"left out"} and "cards seen: 1" in table.render(found)
 
 
-def test_a_run_of_several_ranks_is_the_most_of_each_and_the_fewest_micro_batches(everything: tuple[Path, list[dict[str, Any]], int]) -> None:
+def test_of_several_ranks_the_most_of_each_is_told_and_the_fewest_micro_batches(everything: tuple[Path, list[dict[str, Any]], int]) -> None:
     (run,) = [row["run"] for row in of_case(everything[1], "F") if row["step"].endswith("multi-scale on 4 x 48GiB: run")]
     assert (run["micro_batches"], len(run["ranks"]), run["sizes"]) == (208, 4, [640, 1920, 1921, 1922, 1923])
 
