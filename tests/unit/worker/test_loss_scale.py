@@ -8,7 +8,7 @@ import torch
 from launcher.worker import loss_scale
 
 LARGE = 1e4
-"""A gradient that overflows fp16 once it is scaled by 65536, and not before."""
+"""A gradient that overflows fp16 once it is scaled by 65536, and not before; its square does at a scale of 1."""
 
 
 def stepped(scaler: torch.amp.GradScaler) -> tuple[bool, torch.optim.Optimizer]:
@@ -16,7 +16,7 @@ def stepped(scaler: torch.amp.GradScaler) -> tuple[bool, torch.optim.Optimizer]:
     weight = torch.ones(4, requires_grad=True)
     optimizer = torch.optim.AdamW([weight])
     before = loss_scale.scale_of(scaler)
-    scaler.scale((weight.half() * LARGE).float().sum()).backward()
+    scaler.scale(((weight.half() * LARGE).float() * LARGE).sum()).backward()
     scaler.step(optimizer)
     scaler.update()
     return loss_scale.skips(scaler, before), optimizer

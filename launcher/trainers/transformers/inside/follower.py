@@ -184,6 +184,7 @@ class Follower:
 
     def optimizer_step(self, optimizer: Any) -> None:
         if getattr(self._trainer.accelerator, "optimizer_step_was_skipped", False):  # of fp16: no step, so no states yet
+            self._recorder.note(loss_scale.SKIPPED)
             return
         self._recorder.stepped(optimizer)
         self._recorder.optimizer_step()

@@ -146,6 +146,7 @@ class TrialTrainer(Exact):
         before = loss_scale.scale_of(self.scaler)
         super().optimizer_step()
         if loss_scale.skips(self.scaler, before):  # no step: the optimizer has no states yet
+            self.recorder.note(loss_scale.SKIPPED)
             return
         self.recorder.stepped(self.optimizer)
         self.recorder.optimizer_step()
