@@ -261,16 +261,20 @@ class Need:
 
 
 def least_need(trials: Sequence[Trial]) -> Need | None:
-    """The failing trial that asked for least memory, or None where none of them failed for want of it."""
+    """The failing trial that asked for least memory, or None where none of them failed for want of it.
+
+    One that stayed below its cap (its allocator had emptied its cache, or the failing allocation's size isn't known) doesn't show how much
+    it needs, and comes last.
+    """
     needs = [need for trial in trials if (need := _need(trial)) is not None]
-    return min(needs, key=lambda need: need.needed_bytes, default=None)
+    return min(needs, key=lambda need: (need.needed_bytes <= need.trial.report.cap_bytes, need.needed_bytes), default=None)
 
 
 def _need(tried: Trial) -> Need | None:
     verdict = tried.verdict
     if verdict.kind is not Kind.OUT_OF_MEMORY or verdict.source in ("workers", "pinned") or not verdict.peak_bytes:
         return None
-    measured = verdict.source == "measured"
+    measured = verdict.source == "measured" and verdict.peak_bytes > tried.report.cap_bytes
     return Need(trial=tried, needed_bytes=verdict.peak_bytes + (0 if measured else verdict.asked_bytes or 0), measured=measured)
 
 

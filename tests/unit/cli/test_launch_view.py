@@ -85,6 +85,23 @@ def test_where_nothing_fits_the_least_need_that_was_seen_is_told(tmp_path: Path)
     assert "needs at least 1.2 GiB" in text and "at least device.memory=1.2GiB" in text
 
 
+def test_a_trial_that_emptied_its_allocators_cache_below_its_cap_has_not_shown_what_it_needs(tmp_path: Path) -> None:
+    here = job(tmp_path)
+    squeezed = Verdict(kind=Kind.OUT_OF_MEMORY, phase="validate", why="it emptied its cache", source="measured", peak_bytes=850 * 2**20)
+    over = replace(squeezed, why="", peak_bytes=1100 * 2**20)
+    trials = [
+        Trial(rung=rung, verdict=verdict, report=TrialReport(cap_bytes=900 * 2**20), seconds=1.0, folder=tmp_path)
+        for rung, verdict in zip(here.ladder.rungs, (over, squeezed), strict=False)
+    ]
+
+    def told(trials: list[Trial]) -> str:
+        fit = Fit(job=here, trials=trials, status=Status.NO_RUNG_FITS)
+        return " ".join(shown(lambda screen: screen.hear(Fitted(fit=fit))).split())
+
+    assert "Nearest: rung 0" in told(trials) and "needs 1.1 GiB" in told(trials)
+    assert "Nearest: rung 1" in told(trials[1:]) and "how much it needs was not seen: it emptied its cache" in told(trials[1:])
+
+
 def test_a_batch_that_no_trial_saw_is_not_told_as_a_fact(tmp_path: Path) -> None:
     here = job(tmp_path)
     fits = Verdict(kind=Kind.FITS, phase="done", why="fits", peak_bytes=700 * 2**20)
