@@ -24,7 +24,7 @@ import yaml
 from benchmarks.common.provenance import commit, machine, versions
 from benchmarks.survival import cases
 from benchmarks.survival.cases import Case
-from launcher.machine import headroom
+from launcher.machine import devices, headroom
 from launcher.shared import procfs
 from launcher.shared.memory_failures import memory_failure
 
@@ -207,9 +207,12 @@ def _measured(case: Case, name: str, place: Path, table: Table) -> tuple[Row, in
 
 
 def budget_for(case: Case, need: int, *, last: bool) -> int:
-    """The budget whose cap is the case's factor times ``need``. The last rung gets what it needs: else nothing would be launched."""
-    base = CONTEXT_BYTES if case.device == "cuda" else 0
-    return headroom.budget_for(int(base + (need - base) * (max(case.factor, 1.0) if last else case.factor)), case.headroom)
+    """The budget whose cap is the case's factor times ``need``. The last rung gets what it needs: else nothing would be launched.
+
+    On a card never less than the least that is accepted there.
+    """
+    base, least = (CONTEXT_BYTES, devices.LEAST_CUDA_BYTES) if case.device == "cuda" else (0, 0)
+    return max(least, headroom.budget_for(int(base + (need - base) * (max(case.factor, 1.0) if last else case.factor)), case.headroom))
 
 
 def _ample() -> int:
