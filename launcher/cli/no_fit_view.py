@@ -42,17 +42,23 @@ def _why_none(fit: Fit) -> str:
         return f"Stopped: others hold the card ({fit.trials[-1].verdict.why}). Wait until it is free, or set device.share=true."
     if fit.refused:
         return _not_the_asked(fit)
-    if fit.trials and not fit.trials[-1].verdict.lower_rung_may_help:
+    if fit.trials and fit.status is not Status.NO_RUNG_FITS:
         return _stopped(fit)
     disproved = "" if fit.reuse is None or not fit.reuse.failures else ", full runs of this launch have ruled out some"
     rungs = len({trial.rung.index for trial in fit.trials})
-    tried = f"{rungs} of {len(job.ladder.rungs)} rungs tried{disproved}, the others ask as much as one that failed"
+    tried = f"{rungs} of {len(job.ladder.rungs)} rungs tried{disproved}, the others ask as much as one that failed{_crashed(fit)}"
     if any(trial.verdict.otherwise for trial in fit.trials):
         return f"No rung fits {job.budget}: {tried}. {_memory_for(least_need(fit.trials), job)}{_not_turned(fit)}"
     cure = _memory_for(least_need(fit.trials), job) + "Lower a floor, add a wheel, or give it more memory."
     if fit.trials and all(trial.verdict.phase == Phase.FINISH for trial in fit.trials):
         cure = "All of them failed at the end of a run (final validation, figures): set trainer.args.plots=False, or give it more memory."
     return f"No rung fits {job.budget}: {tried}. {cure}"
+
+
+def _crashed(fit: Fit) -> str:
+    """What is said of rungs that crashed and were passed over, since others had come further."""
+    crashed = [trial for trial in fit.trials if trial.verdict.kind is Kind.CRASHED]
+    return f"; rung {', '.join(str(trial.rung.index) for trial in crashed)} crashed ({crashed[-1].verdict.why})" if crashed else ""
 
 
 def _not_the_asked(fit: Fit) -> str:

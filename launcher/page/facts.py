@@ -227,7 +227,7 @@ def why(run: Run, record: Record, steps: Sequence[LadderRow]) -> list[str]:
     if chosen is None:
         near = record.nearest
         beyond = f"Beyond the ladder {words(near.rung, near.accumulation)} fits, really tried, at another effective batch." if near else ""
-        return [*said, *([f"Nothing on the ladder stays within {limit}.", beyond] if record.status == NO_RUNG else [])]
+        return [*said, *([f"No rung was seen to stay within {limit}.", beyond] if record.status == NO_RUNG else [])]
     peak = f"its trial needed {chosen.peak} at its highest, and {limit} may be used" if chosen.peak else chosen.why
     which = "What was asked for" if chosen.index == 0 else f"Rung {chosen.index} ({chosen.spelled})"
     said.append(f"{which} is the best that fits: {peak.rstrip('.')}.")

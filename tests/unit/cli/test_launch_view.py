@@ -120,6 +120,20 @@ def test_a_batch_that_no_trial_saw_is_not_told_as_a_fact(tmp_path: Path) -> None
         assert fit.as_record()["effective_batch_seen"] is seen and trial.as_record()["effective_batch_seen"] is seen
 
 
+def test_a_rung_that_crashed_and_was_passed_over_is_told_where_none_fits(tmp_path: Path) -> None:
+    here = job(tmp_path)
+    full = Verdict(kind=Kind.OUT_OF_MEMORY, phase="validate", why="", source="measured", peak_bytes=1100 * 2**20)
+    crash = Verdict(kind=Kind.CRASHED, phase="train", why="ValueError: a single value per channel")
+    trials = [
+        Trial(rung=rung, verdict=verdict, report=TrialReport(cap_bytes=900 * 2**20), seconds=1.0, folder=tmp_path)
+        for rung, verdict in zip(here.ladder.rungs, (full, crash), strict=False)
+    ]
+    text = " ".join(shown(lambda screen: screen.hear(Fitted(fit=Fit(job=here, trials=trials, status=Status.NO_RUNG_FITS)))).split())
+    assert "; rung 1 crashed (ValueError: a single value per channel)" in text and "Nearest: rung 0" in text
+    text = " ".join(shown(lambda screen: screen.hear(Fitted(fit=Fit(job=here, trials=trials[1:], status=Status.CRASHED)))).split())
+    assert "Stopped: the trainer crashed in a trial, which no lower rung would cure." in text
+
+
 def test_what_autofit_has_turned_in_vain_is_told_as_its_own_fault(tmp_path: Path) -> None:
     here = job(tmp_path)
     why = "the trainer ran accumulation=1 instead of 32"
