@@ -179,6 +179,7 @@ def history(result: Fit) -> History:
         attempts=tuple(result.attempts),
         checkpoints=tuple(result.attempts[-1].left),
         keeps=adapter.keeps(),
+        saved_as=adapter.saved_as,
         tried=tuple(Tried(rung=one.rung, verdict=one.verdict) for one in result.trials),
         workers=adapter.workers(),
         forgiven=result.forgiven,

@@ -5,12 +5,12 @@ A move stays at the rung or goes down the ladder, never up, and never changes th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from launcher.adapter.commands import Checkpoint
-from launcher.config.schema import RecoverRules
+from launcher.config.schema import RecoverRules, Value
 from launcher.ladder.rungs import Ladder, Rung
 from launcher.ladder.search import Tried, dominated_by
 from launcher.ladder.verdict import Kind, Verdict
@@ -39,6 +39,8 @@ class History:
     """If there is no such checkpoint: saved files, each with why it can't be used. Empty: nothing was saved yet."""
     keeps: frozenset[str] | None = None
     """Wheels that may change with a checkpoint still loadable; None: this trainer can't resume."""
+    saved_as: Callable[[str, Value], Value] = lambda *_: None
+    """Of these, a wheel's value -> in which form checkpoints are saved at it: only the same form loads."""
     tried: tuple[Tried, ...] = ()
     """Trials of this launch, including those made between attempts."""
     workers: int | None = None
@@ -124,7 +126,7 @@ def _lower(history: History, why: str) -> GoOn | Stop:
     """
     last = history.attempts[-1]
     below = list(_below(history))
-    kept = [rung for rung in below if history.keeps is not None and _turned(history, rung) <= history.keeps]
+    kept = [rung for rung in below if _loads(history, rung)]
     if last.phase in (Phase.VALIDATE, Phase.FINISH):
         kept.sort(key=lambda rung: not _in_validation_only(history, rung))  # stable: the ladder's order within each half
     if kept:
@@ -165,6 +167,14 @@ def _turned(history: History, rung: Rung) -> set[str]:
     return {name for name, value in rung.values.items() if history.attempts[-1].rung.values.get(name) != value}
 
 
+def _loads(history: History, rung: Rung) -> bool:
+    """Whether the last attempt's checkpoints can be gone on from at this rung."""
+    if history.keeps is None or not _turned(history, rung) <= history.keeps:
+        return False
+    before = history.attempts[-1].rung.values
+    return all(history.saved_as(name, before.get(name)) == history.saved_as(name, value) for name, value in rung.values.items())
+
+
 def _in_validation_only(history: History, rung: Rung) -> bool:
     acts_in = {wheel.name: wheel.acts_in for wheel in history.ladder.wheels}
     return all(acts_in[name] == "validation" for name in _turned(history, rung))
@@ -174,7 +184,7 @@ def _to(history: History, rung: Rung, why: str, *, workers: int | None) -> GoOn 
     """To this rung, from the newest checkpoint that loads there; else from the beginning, if nothing was saved or the recipe allows it."""
     last = history.attempts[-1]
     newest = history.checkpoints[0] if history.checkpoints else None
-    loads = history.keeps is not None and _turned(history, rung) <= history.keeps
+    loads = _loads(history, rung)
     more = any(at < before for at, before in zip(rung.position, last.rung.position, strict=True))
     unproven = more or rung.world_size != last.rung.world_size  # each of fewer cards accumulates more
     if newest is not None and loads:

@@ -37,4 +37,6 @@ class CountedParts:
 
 
 def _bytes(tensor: Any) -> int:
+    """In this process: of a tensor that ranks share (DTensor) its own part."""
+    tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     return int(tensor.numel() * tensor.element_size())

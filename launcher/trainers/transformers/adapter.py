@@ -35,7 +35,7 @@ from launcher.machine import process
 from launcher.machine.devices import Budget
 from launcher.shared.report import TrialReport
 from launcher.trainers.transformers import arguments as hf_arguments
-from launcher.trainers.transformers import checks, environment, resuming, tracing
+from launcher.trainers.transformers import checks, environment, resuming, sharding, tracing
 from launcher.trainers.transformers import data as hf_data
 from launcher.trainers.transformers import models as hf_models
 from launcher.trainers.transformers.dialect import DIALECT
@@ -77,6 +77,10 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
             rule=WheelRule(values=(True,)),
             help="Gradient checkpointing with expandable segments: true, false, or for this part of the layers (0 to 1), the first ones.",
         ),
+        "sharding": WheelSpec(
+            type=str,
+            help="Weights, gradients and optimizer states shared among the cards by FSDP2: none, fsdp2, fsdp2_reshard, fsdp2_offload.",
+        ),
         "optimizer": WheelSpec(type=str, help="A name of TrainingArguments' optim, such as adamw_torch_fused, adamw_8bit, adafactor."),
         "precision": WheelSpec(type=str, help="fp32, bf16 or fp16 (autocast; the weights and the optimizer stay as they are)."),
         "lora": WheelSpec(type=int, help="Rank of LoRA adapters to train instead of all weights; 0 is all weights. Needs peft."),
@@ -105,7 +109,10 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
         return 1
 
     def lesser(self, wheel: str, asked: Value, *, floor: Value) -> Sequence[Value]:
-        """Halves of the evaluation micro-batch; nothing for other wheels: only a recipe can say which smaller models are alike."""
+        """Halves of the evaluation micro-batch, further sharding; nothing for other wheels: only a recipe can say which smaller models are
+        alike."""
+        if wheel == sharding.WHEEL:
+            return sharding.lesser(self.recipe, asked, cpu=checks.on_cpu(self.recipe))
         return halves_down(asked, floor=floor) if wheel == "val_micro_batch" else ()
 
     def check(self) -> list[Fault]:
@@ -190,6 +197,9 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
             args["leave_out_longer"] = True
         if on_cpu:
             args["use_cpu"] = True
+        if sharding.shards(values.get(sharding.WHEEL)):
+            args |= sharding.arguments(values[sharding.WHEEL], args)
+            args = sharding.on_cpu(args) if on_cpu else args
         if task == "speech":
             args.setdefault("predict_with_generate", True)
         for name, rule in self.recipe.ladder.wheels.items():
@@ -219,7 +229,8 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
         module = "launcher.trainers.transformers.inside.trial"
         saves = str(args.get("save_strategy", "steps")) in ("steps", "epoch") and not args.get("save_only_model")
         resumes = saves and budget.kind == "cpu"  # on a card a trial saves nothing: tensors go to the host one by one
-        return TrialPlan(module=module, payload=payload, env=environment.prepare(cache / "environment"), resumes=resumes)
+        env = {**environment.prepare(cache / "environment"), **sharding.environment(args)}
+        return TrialPlan(module=module, payload=payload, env=env, resumes=resumes)
 
     def _last_checkpoint(self) -> str | None:
         """The checkpoint that ``resume_from_checkpoint=last`` means in the run's own folder; a trial has another folder."""
@@ -236,7 +247,7 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
     def _command(self, args: Mapping[str, Any], *, folder: Path) -> Command:
         script = f"hf_{self.recipe.trainer.task}.py"
         files = copies((script, "hf_run.py"), of=Path(hf_run.__file__).parent, to=folder / "native")
-        env = {"TOKENIZERS_PARALLELISM": "false"}
+        env = {"TOKENIZERS_PARALLELISM": "false", **sharding.environment(args)}
         return Command(argv=(sys.executable, str(folder / "native" / script), *_words(args)), env=env, files=files)
 
     def twin(self, rung: Rung, budget: Budget, *, folder: Path, short: bool = True, points: bool = False) -> Command:
@@ -302,10 +313,14 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
 
     def keeps(self) -> frozenset[str]:
         """Wheels that change neither a checkpoint's contents (model, LoRA, optimizer, positions) nor the number of samples in an epoch."""
-        keeps = {"micro_batch", CARDS, "checkpointing", "precision", "val_micro_batch", "generation_length", "val_keeps"}
+        keeps = {"micro_batch", CARDS, "checkpointing", sharding.WHEEL, "precision", "val_micro_batch", "generation_length", "val_keeps"}
         if (self.recipe.trainer.args.get("max_steps") or -1) > 0:  # the schedule doesn't hang on the number of samples
             keeps |= {"sequence_length", "label_length"}
         return frozenset(keeps)
+
+    def saved_as(self, wheel: str, value: Value) -> Value:
+        """However they are shared, weights and states are saved whole; but Trainer keeps those of FSDP2 in other files."""
+        return sharding.shards(value) if wheel == sharding.WHEEL else None
 
     def checkpoints(self, *, folder: Path) -> Sequence[Checkpoint]:
         return resuming.checkpoints(self._output(folder))

@@ -12,6 +12,7 @@ from launcher.machine import devices, install, nvml
 from launcher.shared import card_memory
 from launcher.trainers.transformers import arguments as hf_arguments
 from launcher.trainers.transformers import models as hf_models
+from launcher.trainers.transformers import sharding
 from launcher.trainers.transformers.native import hf_run
 
 PRECISIONS = ("fp32", "bf16", "fp16")
@@ -48,7 +49,10 @@ def wheel_faults(recipe: Recipe, task: str) -> list[Fault]:
         elif value and importlib.util.find_spec("peft") is None:
             faults.append(Fault(key=key, found="LoRA needs the package peft, which is not installed", cure=f"{install.extra('lora')}."))
     faults += [*share_faults(recipe), *_generation_faults(recipe, task)]
-    return faults
+    return faults + sharding.faults(
+        recipe, values(recipe, sharding.WHEEL), cpu=on_cpu(recipe), generates=_generates(recipe),
+        models=[str(name) for _, name in values(recipe, "model")],
+    )  # fmt: skip
 
 
 def _generation_faults(recipe: Recipe, task: str) -> list[Fault]:

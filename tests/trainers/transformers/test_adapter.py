@@ -115,7 +115,8 @@ def test_transcripts_are_left_out_only_on_rungs_below_what_was_asked(spoken: Pat
         ({"include_num_input_tokens_seen": "all"}, "Write true"),
         ({"eval_do_concat_batches": False}, "ask.val_keeps=sums"),
         ({"load_best_model_at_end": True}, "eval_strategy and save_strategy differ"),
-        ({"fsdp": "full_shard"}, "not covered"),
+        ({"fsdp": "full_shard"}, "set ask.sharding"),
+        ({"deepspeed": "ds.json"}, "not covered"),
         ({"max_steps": 1.5}, "is not int"),
     ],
 )

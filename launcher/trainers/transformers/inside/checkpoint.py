@@ -16,15 +16,15 @@ from typing import Any
 import torch
 
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "adapter_model.bin")
-STATE = ("optimizer.pt", "scheduler.pt")
-"""Without these a resumed run would begin its optimizer and its schedule anew: another training."""
+STATE = ("optimizer.*", "scheduler.pt")
+"""Without these a resumed run would begin its optimizer and its schedule anew: another training. FSDP's is ``optimizer.bin``."""
 
 
 def look(folder: Path) -> dict[str, Any] | None:
     try:
         state = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))
         for name in STATE:
-            torch.load(folder / name, map_location="cpu", weights_only=True)
+            torch.load(next(folder.glob(name), folder / name), map_location="cpu", weights_only=True)
         weights = sorted(path for pattern in WEIGHTS for path in folder.glob(pattern))
         if not weights:
             raise FileNotFoundError(f"no weights in {folder}")

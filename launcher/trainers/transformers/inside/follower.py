@@ -15,7 +15,9 @@ from launcher.trainers.transformers.inside.evaluation import Evaluation
 from launcher.trainers.transformers.inside.guard import Hooks, NotCovered
 from launcher.trainers.transformers.inside.plan import Plan
 from launcher.trainers.transformers.inside.samples import FixedSampler, heaviest_of, rows_of
+from launcher.trainers.transformers.inside.sharding import Sharding
 from launcher.trainers.transformers.native import hf_run
+from launcher.trainers.transformers.sharding import NONE
 from launcher.worker import loss_scale
 from launcher.worker.recorder import Recorder
 
@@ -39,6 +41,7 @@ class Follower:
         self._first_loss: float | None = None
         self._ballast: list[Any] = []
         self._trainer: Any = None
+        self._sharding: Sharding | None = None
         self._generated: list[int] = []
         self.hooks = Hooks()
         self._evaluation = Evaluation(plan, recorder, self.hooks, base_bytes)
@@ -131,7 +134,7 @@ class Follower:
         trainer._get_train_sampler = lambda *given: self.sampler(lambda _: sampler(*given), trainer.train_dataset)
         trainer.get_batch_samples = with_ballast
         trainer.training_step = watched_step
-        if not self._plan.on_cpu:
+        if not self._plan.saves:
             trainer.save_model = lambda *_, **__: None  # weights go to the host tensor by tensor
         trainer.add_callback(TrialCallback(self))
 
@@ -175,6 +178,8 @@ class Follower:
     def train_begins(self, model: Any) -> None:
         loss_scale.make_small(getattr(self._trainer.accelerator, "scaler", None))
         self._observe(model)
+        self._sharding = Sharding(self._trainer.args.world_size, self._trainer.args.device.type)
+        self._sharding.watch(self._trainer.model)
         if self._plan.generates:
             from launcher.trainers.transformers.inside.generation import force_full_length
 
@@ -188,6 +193,16 @@ class Follower:
             return
         self._recorder.stepped(optimizer)
         self._recorder.optimizer_step()
+        if self._sharding is not None:
+            self._see_sharding(self._sharding, optimizer)
+
+    def _see_sharding(self, sharding: Sharding, optimizer: Any) -> None:
+        """Once: the optimizer's states are there now."""
+        seen = sharding.seen(self._trainer.model, optimizer)
+        self._recorder.observe(sharding=seen)
+        if seen != NONE:
+            self._recorder.note(sharding.told(self._trainer.model, optimizer))
+        self._sharding = None
 
     def micro_batch_ended(self) -> None:
         self._recorder.batch()

@@ -19,12 +19,15 @@ class Plan:
     """The rung's words as the full run gets them, save for the output folder."""
     generates: bool
     on_cpu: bool
+    saves: bool
+    """Saves what the run saves: on a CPU, and where the whole of each shared weight is put together on the card for it."""
     orders: Orders
 
     @classmethod
     def of(cls, orders: Orders) -> Plan:
         output_dir, on_cpu = str(orders.scratch / "run"), orders.device == "cpu"
-        given = {**replaced(on_cpu=on_cpu, accumulation=orders.trial_accumulation), "output_dir": output_dir}
+        saves = on_cpu or "--fsdp" in orders.payload["argv"]
+        given = {**replaced(on_cpu=on_cpu, accumulation=orders.trial_accumulation, saves=saves), "output_dir": output_dir}
         if orders.resumes:
             given["resume_from_checkpoint"] = "last"  # of those that the first process has saved there
         return cls(
@@ -33,15 +36,17 @@ class Plan:
             full_argv=(*orders.payload["argv"], "--output_dir", output_dir),
             generates=bool(orders.payload["generates"]),
             on_cpu=on_cpu,
+            saves=saves,
             orders=orders,
         )
 
 
-def replaced(*, on_cpu: bool, accumulation: int) -> dict[str, Any]:
+def replaced(*, on_cpu: bool, accumulation: int, saves: bool = False) -> dict[str, Any]:
     """The arguments that a trial gives another value; ``table`` says of each why that hides no need.
 
-    On a CPU nothing but the accumulation: what is saved, loaded and logged takes the memory that the budget is made of.
+    On a CPU nothing but the accumulation: what is saved, loaded and logged takes the memory that the budget is made of. ``saves``: see
+    ``Plan.saves``.
     """
     always = {"output_dir": "", "gradient_accumulation_steps": accumulation, "push_to_hub": False}
-    on_a_card = {"save_strategy": "no", "load_best_model_at_end": False, "report_to": "none"}
-    return always if on_cpu else {**always, **on_a_card}
+    unsaved = {} if on_cpu or saves else {"save_strategy": "no", "load_best_model_at_end": False}
+    return {**always, **unsaved, **({} if on_cpu else {"report_to": "none"})}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import os
 import signal
 import sys
 import threading
@@ -34,6 +35,9 @@ hide_folder_named_datasets()
 
 SAMPLES_PER_STEP = "samples_per_step.json"
 """Written into every checkpoint: the effective batch that its step count was counted in."""
+
+SHARDED_WEIGHTS = "pytorch_model_fsdp.bin"
+"""In a checkpoint: it was saved by a training that shares its weights. They are whole in there, so that any number of ranks can load it."""
 
 IGNORED = -100
 """The label that no loss counts (torch.nn.functional.cross_entropy's default)."""
@@ -90,6 +94,7 @@ def parse(own: type, training: type, argv: Sequence[str]) -> tuple[Any, Any]:
     """
     from transformers import HfArgumentParser
 
+    share_on_a_cpu(argv)
     parser = HfArgumentParser((own, training))
     parser.set_defaults(logging_nan_inf_filter=False)
     found = parser.parse_args_into_dataclasses(list(argv), look_for_args_file=False)
@@ -97,6 +102,19 @@ def parse(own: type, training: type, argv: Sequence[str]) -> tuple[Any, Any]:
         if (value := getattr(found[0], name)) not in allowed:
             raise Refused(f"--{name} {value}: it is one of {', '.join(allowed)}")
     return found[0], found[1]
+
+
+def share_on_a_cpu(argv: Sequence[str]) -> None:
+    """Makes processes on a CPU (``ACCELERATE_TORCH_DEVICE=cpu``) share weights (``--fsdp``) as cards do, over gloo; else does nothing.
+
+    accelerate shares among what it takes for cards, and silently not at all with ``use_cpu``. A state made before the arguments are read is
+    taken as it is where ``accelerator_config`` says ``use_configured_state``.
+    """
+    if "--fsdp" not in argv or os.environ.get("ACCELERATE_TORCH_DEVICE") != "cpu":
+        return
+    from accelerate import DistributedType, PartialState  # type: ignore[import-untyped,unused-ignore]
+
+    PartialState(backend="gloo").distributed_type = DistributedType.MULTI_GPU
 
 
 # ---------------------------------------------------------------------------------------------------------------------------------
@@ -313,6 +331,10 @@ def checked_resume(args: Any) -> str | None:
             raise Refused(f"--resume_from_checkpoint last: {args.output_dir} holds no checkpoint")
     if not (Path(asked) / "trainer_state.json").is_file():
         raise Refused(f"--resume_from_checkpoint {asked}: there is no trainer_state.json in it")
+    sharded, shards = (Path(asked) / SHARDED_WEIGHTS).is_file(), bool(args.fsdp)
+    if sharded != shards:
+        saved_by, run = ("with", "without") if sharded else ("without", "with")
+        raise Refused(f"{asked} was saved {saved_by} FSDP, and this run trains {run} it: it can't load that optimizer's states")
     saved = Path(asked) / SAMPLES_PER_STEP
     if saved.is_file():
         before = json.loads(saved.read_text(encoding="utf-8"))["samples_per_step"]
