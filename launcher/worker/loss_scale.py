@@ -6,18 +6,28 @@ of a trial, then, and with them the states that an optimizer makes at its first 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-SMALLEST = 2.0**-16
-"""A gradient of up to 4e9 doesn't overflow with it. Memory is the same with any scale."""
-SKIPPED = "in fp16 gradients of a step weren't finite, however small the scale of the loss: it was skipped"
+SKIPPED = "in fp16 gradients of a step weren't finite: it was skipped"
 
 
-def make_small(scaler: Any) -> None:
-    """Lets a ``torch.amp.GradScaler`` begin with ``SMALLEST``. 1 was too large: attention behind a batch norm of hardly any variance (a
-    frozen, untrained backbone) has gradients of 1e6 (played survival, seed 2005)."""
-    if scaler is not None and scaler.is_enabled():
-        scaler.load_state_dict({**scaler.state_dict(), "scale": SMALLEST})
+def skip_nothing(scaler: Any, parameters: Iterable[Any]) -> None:
+    """Lets a ``torch.amp.GradScaler`` begin with 1, and gradients that overflow even so be zeros. Memory is the same.
+
+    No scale is small enough for all: attention behind a batch norm of hardly any variance (a frozen, untrained backbone) has gradients
+    of 1e9 (played survival, seeds 2005 and 2009). ``parameters``: what is trained.
+    """
+    if scaler is None or not scaler.is_enabled():
+        return
+    scaler.load_state_dict({**scaler.state_dict(), "scale": 1.0})
+    for parameter in parameters:
+        if parameter.requires_grad:
+            parameter.register_post_accumulate_grad_hook(_finite)
+
+
+def _finite(parameter: Any) -> None:
+    parameter.grad.nan_to_num_(0.0, 0.0, 0.0)
 
 
 def skips(scaler: Any, before: float) -> bool:

@@ -176,7 +176,7 @@ class Follower:
         self._recorder.phase(phase)
 
     def train_begins(self, model: Any) -> None:
-        loss_scale.make_small(getattr(self._trainer.accelerator, "scaler", None))
+        loss_scale.skip_nothing(getattr(self._trainer.accelerator, "scaler", None), model.parameters())
         self._observe(model)
         self._sharding = Sharding(self._trainer.args.world_size, self._trainer.args.device.type)
         self._sharding.watch(self._trainer.model)
