@@ -56,6 +56,8 @@ class TrialPlan:
     env: Mapping[str, str] = field(default_factory=dict)
     resumes: bool = False
     """The module can go on from the checkpoint that a trial has saved (``Orders.resumes``), and the full run may have to."""
+    unresumed: str = ""
+    """Why it can't, though the full run may have to."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

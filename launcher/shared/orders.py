@@ -68,7 +68,7 @@ class Orders:
     main: str = ""
     """In the orders of one rank, or of a second process: the trial's folder, where all of them write what the trainer writes."""
     resumes: bool = False
-    """A second process goes on from the checkpoint that the first has left there, for one optimizer step (``Phase.RESUME``)."""
+    """A second process goes on from the checkpoint that the first has left there, for an optimizer step at least (``Phase.RESUME``)."""
 
     def write(self, path: Path) -> None:
         files.replace_json(path, self)

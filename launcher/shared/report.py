@@ -26,7 +26,7 @@ class Phase(StrEnum):
     SAVE = "save"  # a checkpoint of the run's own kind, where the trial can tell it from what stands beside it
     TRAIN_AGAIN = "train_again"  # training goes on after validation: where fragmentation kills
     FINISH = "finish"  # how a run ends: the best checkpoint loaded beside everything else and validated, figures drawn
-    RESUME = "resume"  # a new process loads the checkpoint that the trial has saved, and makes one optimizer step
+    RESUME = "resume"  # a new process loads the checkpoint that the trial has saved, and makes an optimizer step at least
     DONE = "done"
 
 

@@ -121,8 +121,8 @@ def run(job: Job, rung: Rung) -> Trial:
     orders.scratch.mkdir()
     try:
         trial = _finished(job, rung, _ending(job, orders, plan), orders, plan)
-        if trial.verdict.fits and plan.resumes and not orders.ranks and job.recipe.trial.resume and job.recipe.recover.restarts:
-            trial = _gone_on(job, trial, orders, plan)
+        if trial.verdict.fits and job.recipe.trial.resume and job.recipe.recover.restarts:
+            trial = _gone_on(job, trial, orders, plan) if plan.resumes and not orders.ranks else _not_gone_on(trial, plan)
     finally:
         shutil.rmtree(orders.scratch, ignore_errors=True)
     return trial
@@ -145,7 +145,7 @@ def _ending(job: Job, orders: Orders, plan: TrialPlan) -> Ending:
 
 
 def _gone_on(job: Job, first: Trial, orders: Orders, plan: TrialPlan) -> Trial:
-    """The trial with a second process behind it, which goes on from the checkpoint that the first has saved, for one step."""
+    """The trial with a second process behind it, which goes on from the checkpoint that the first has saved."""
     place = first.folder / RESUMED
     place.mkdir()
     orders = replace(orders, folder=str(place), main=orders.folder, resumes=True)
@@ -161,6 +161,16 @@ def _gone_on(job: Job, first: Trial, orders: Orders, plan: TrialPlan) -> Trial:
     trial = replace(first, verdict=verdict, report=report, seconds=first.seconds + second.seconds)
     job.folder.replace_json(first.folder / "verdict.json", {"rung": trial.rung, "verdict": verdict, "seconds": trial.seconds})
     return trial
+
+
+def _not_gone_on(trial: Trial, plan: TrialPlan) -> Trial:
+    """The trial, whose report says why nobody knows yet whether the run could go on."""
+    why = "its processes are several" if plan.resumes else plan.unresumed
+    if not why:
+        return trial
+    report = replace(trial.report, notes=(*trial.report.notes, f"it was not tried whether it can go on from a checkpoint: {why}"))
+    report.write(trial.folder / REPORT)
+    return replace(trial, report=report)
 
 
 def _put_aside(place: Path, scratch: Path) -> None:

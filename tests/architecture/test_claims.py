@@ -28,8 +28,10 @@ def test_on_the_launchers_side_only_process_starts_signals_or_ends_processes_and
         "launcher.trainers.script.inside.same.run",
         "launcher.trainers.script.inside.trial",
         "launcher.trainers.script.inside.probe.worst",
+        "launcher.trainers.ultralytics.inside.going_on",
     }
-    assert process.__doc__ is not None and "``trainers.script.inside``" in process.__doc__
+    assert process.__doc__ is not None
+    assert all(f"``trainers.{place}``" in process.__doc__ for place in ("script.inside", "ultralytics.inside.going_on"))
 
 
 @pytest.mark.parametrize(

@@ -371,7 +371,8 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
             "whole": rung.effective_batch // rung.world_size if accumulation_form(self.args) == ITSELF else None,
         }
         expects: dict[str, Value] = {"accumulation": told} if "accumulation" in self.args.spelled else {}
-        return TrialPlan(module="launcher.trainers.script.inside.trial", payload=payload, expects=expects)
+        known = "a script's trial leaves none behind" if self.keeps() is not None else "nobody says how it resumes (trainer.args.resume)"
+        return TrialPlan(module="launcher.trainers.script.inside.trial", payload=payload, expects=expects, unresumed=known)
 
     def _in_trial(self, rung: Rung) -> int:
         """Accumulation in a trial: four micro-batches peak as four hundred do. As it is for Hugging Face's Trainer, which holds all inputs,

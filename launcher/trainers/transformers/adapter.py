@@ -230,7 +230,8 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
         saves = str(args.get("save_strategy", "steps")) in ("steps", "epoch") and not args.get("save_only_model")
         resumes = saves and budget.kind == "cpu"  # on a card a trial saves nothing: tensors go to the host one by one
         env = {**environment.prepare(cache / "environment"), **sharding.environment(args)}
-        return TrialPlan(module=module, payload=payload, env=env, resumes=resumes)
+        why = "on a card its trial saves none" if saves else ""
+        return TrialPlan(module=module, payload=payload, env=env, resumes=resumes, unresumed=why)
 
     def _last_checkpoint(self) -> str | None:
         """The checkpoint that ``resume_from_checkpoint=last`` means in the run's own folder; a trial has another folder."""

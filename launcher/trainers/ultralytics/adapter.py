@@ -275,7 +275,12 @@ class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
         }
         expects = {"val_micro_batch": self._val_batch(rung)}
         module = "launcher.trainers.ultralytics.inside.trial"
-        return TrialPlan(module=module, payload=payload, expects=expects, env=environment.prepare(cache / "environment"))
+        env = environment.prepare(cache / "environment")
+        return TrialPlan(module=module, payload=payload, expects=expects, env=env, resumes=self._saves_on_its_way())
+
+    def _saves_on_its_way(self) -> bool:
+        """Whether a run that dies leaves a checkpoint; its end is saved in any case."""
+        return bool(yolo_arguments.value_of(self.args, "save")) and int(yolo_arguments.value_of(self.args, "epochs")) > 1
 
     def _val_batch(self, rung: Rung) -> int | None:
         """The validation micro-batch, where the wheel says one: never more than Ultralytics' own, so that turning it only saves.

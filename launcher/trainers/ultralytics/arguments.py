@@ -40,6 +40,10 @@ ELSEWHERE: Mapping[str, str] = {
 """Arguments that a recipe sets elsewhere, or can't have: key -> what to do instead."""
 
 
+NOT_AT_RESUME = ("model", "data", "device", "project", "name", "save_dir", "exist_ok", "resume", "pretrained")
+"""What a run that goes on from a checkpoint is told by its own words, or finds in the checkpoint."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Argument:
     """One of Ultralytics' arguments."""

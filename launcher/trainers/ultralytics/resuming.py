@@ -22,6 +22,7 @@ from launcher.adapter.protocol import NOT_FINITE
 from launcher.errors import AutofitError
 from launcher.machine import process
 from launcher.trainers.ultralytics import environment
+from launcher.trainers.ultralytics.arguments import NOT_AT_RESUME
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,6 @@ MOST_LOOKED_AT = 5
 _PLACE = re.compile(r"Logging results to (.+)")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _INSIDE = "launcher.trainers.ultralytics.inside.checkpoint"
-_NOT_AT_RESUME = ("model", "data", "device", "project", "name", "save_dir", "exist_ok", "resume", "pretrained")
 
 
 def told_place(folder: Path) -> Path | None:
@@ -84,7 +84,7 @@ def _as_checkpoint(path: Path, said: Mapping[str, Any]) -> Checkpoint:
 def copied(checkpoint: Checkpoint, target: Path, args: Mapping[str, Any]) -> Path:
     """Writes a copy of the checkpoint that resumes with these arguments, and returns its path."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    said = {key: value for key, value in args.items() if key not in _NOT_AT_RESUME}
+    said = {key: value for key, value in args.items() if key not in NOT_AT_RESUME}
     _inside("copy", str(checkpoint.path), str(target), json.dumps(said))
     return target
 

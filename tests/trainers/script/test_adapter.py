@@ -143,6 +143,17 @@ def test_a_file_that_the_command_does_not_name_is_read_changed_and_stays_as_it_i
     assert command.argv[1:] == ("t.py", *words.split()) and {path: Path(path).read_text() for path in files} == files
 
 
+def test_a_trial_says_why_it_does_not_go_on_from_a_checkpoint(tmp_path: Path) -> None:
+    mine = project(tmp_path)
+    said = {}
+    for name, recipe in (("told", mine), ("untold", changed(mine, resume=None))):
+        adapter = ScriptAdapter(recipe)
+        plan = adapter.trial(ladder_of(adapter).asked, cpu_budget(), folder=tmp_path / name, cache=tmp_path)
+        said[name] = (plan.resumes, plan.unresumed)
+    assert said["told"] == (False, "a script's trial leaves none behind")
+    assert said["untold"] == (False, "nobody says how it resumes (trainer.args.resume)")
+
+
 def test_a_preset_keeps_no_checkpoint_and_a_shorter_segment_does(tmp_path: Path) -> None:
     adapter = ScriptAdapter(project(tmp_path))
     rungs = ladder_of(adapter).rungs

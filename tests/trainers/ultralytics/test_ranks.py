@@ -109,6 +109,8 @@ def test_a_trial_of_two_ranks_sees_both_and_their_batch(tmp_path: Path) -> None:
     assert job.ladder.effective_batch == 16
     tried = trial.run(job, job.ladder.asked)
     assert tried.verdict.fits, tried.verdict
+    assert "it was not tried whether it can go on from a checkpoint: its processes are several" in tried.report.notes
+    assert tried.report == TrialReport.read(tried.folder / "report.json")
     for rank in ("0", "1"):
         report = TrialReport.read(tried.folder / "ranks" / rank / "report.json")
         assert report is not None and report.phase == Phase.DONE

@@ -37,5 +37,8 @@ def test_a_yolo_trial_has_its_momenta(tmp_path: Path) -> None:
         done = subprocess.run(argv, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     (told,) = tmp_path.glob("runs/**/trials/000/report.json")
-    parts = json.loads(told.read_text(encoding="utf-8"))["facts"]["memory_parts"]
+    report = json.loads(told.read_text(encoding="utf-8"))
+    parts = report["facts"]["memory_parts"]
     assert parts["states"] >= 0.99 * parts["weights"] > 0
+    used = {use["phase"]: use["allocated_bytes"] for use in report["uses"]}
+    assert parts["weights"] + parts["states"] < used["resume"] <= max(used.values()), "it has gone on from its checkpoint, too"

@@ -8,6 +8,7 @@ from typing import Any
 
 from launcher.shared.orders import Orders
 from launcher.trainers.ultralytics.arguments import saved_in
+from launcher.trainers.ultralytics.inside import going_on
 
 COVERED = ("detect", "segment", "pose", "obb")
 
@@ -24,7 +25,8 @@ class Plan:
     model: str
     task: str | None
     arguments: dict[str, Any]
-    """Native arguments of this rung, with everything that is written going to the trial's scratch folder."""
+    """Native arguments of this rung, with everything that is written going to the trial's scratch folder. A second process finds them
+    in the copy of its checkpoint."""
     user_arguments: dict[str, Any]
     run_folder: Path
     checkpointing: bool | float
@@ -41,7 +43,7 @@ class Plan:
         payload = orders.payload
         asked_for = dict(payload["args"])
         run_folder = orders.scratch / "run"
-        cache_folder = Path(payload["cache_dir"])
+        cache_folder = Path(payload["cache_dir"], *(["again"] if orders.resumes and orders.device == "cpu" else []))  # as ``trial`` says
         cache_folder.mkdir(parents=True, exist_ok=True)
         quiet = {
             "project": None,  # Ultralytics Platform uploads only with a project
@@ -51,10 +53,10 @@ class Plan:
             "save": True,  # save=False still saves the last epoch; on a card, saving copies model and optimizer there
             "val": True,  # val=False still validates the last epoch
             "cache": False,  # would write .npy files beside the images; what it holds in memory is held by a ballast
-            "resume": False,
+            "resume": str(going_on.copy_of(orders)) if orders.resumes else False,
         }
         return cls(
-            model=payload["model"],
+            model=str(going_on.copy_of(orders)) if orders.resumes else payload["model"],
             task=payload.get("task"),
             arguments={**asked_for, **quiet},
             user_arguments=asked_for,

@@ -12,8 +12,7 @@ from typing import Any
 from launcher.shared.orders import Orders
 from launcher.trainers.ultralytics.inside import own_validation
 from launcher.trainers.ultralytics.inside.plan import NotCovered, Plan, TrialDone, refuse_uncovered
-from launcher.trainers.ultralytics.native import script_training
-from launcher.trainers.ultralytics.native.exact_trainer import trainer_for
+from launcher.trainers.ultralytics.native import exact_trainer, script_training
 from launcher.worker import overlaid_libraries
 from launcher.worker.after_import import after_import
 from launcher.worker.overlay import Overlay
@@ -48,10 +47,13 @@ class _Trial:
             raise NotCovered(f"the script gives {', '.join(different)}: it asks for another training than the one that is tried")
         refuse_uncovered(model.task)
         wanted = {key: value for key, value in self._plan.arguments.items() if key != "model"}
+        if wanted["resume"]:
+            model.ckpt_path = wanted["resume"]  # as ``yolo_script`` does
         try:
-            script_training.plain_train(model, self._made(trainer_for(model)), **{**keywords, **wanted})
+            given = exact_trainer.going_on(model, {**keywords, **wanted})
+            script_training.plain_train(model, self._made(exact_trainer.trainer_for(model)), **given)
         except TrialDone:
-            if self._recorder.report().loss_finite is not False:
+            if self._recorder.report().loss_finite is not False and not self._plan.orders.resumes:
                 always = {key: wanted[key] for key in ("data", "device", "workers") if key in wanted}
                 own_validation.validate(model, self._validations, self._recorder, **always)
             raise

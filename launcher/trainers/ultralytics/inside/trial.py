@@ -2,7 +2,8 @@
 
 Built on ``exact_trainer``'s trainers, so that what is proven here is what runs. The training loop, the loaders, the validator and the
 optimizer are Ultralytics' own, and so is a run's end: mosaic closed, checkpoints saved and loaded, the fused model validated, figures
-drawn. Replaced are which images come and in which shapes (``worst``), how many, and where things are written; the metrics are worked
+drawn. A second process goes on from what the first one's training has saved, by Ultralytics' own resuming, and ends likewise.
+Replaced are which images come and in which shapes (``worst``), how many, and where things are written; the metrics are worked
 out of as many predictions as the whole validation set gives. What becomes of each argument stands in ``treatment``.
 Where Ultralytics would hide a failure of memory or write into the user's folders, a comment here says what holds it off, and
 the traps' own tests show it.
@@ -22,6 +23,7 @@ from typing import Any
 from launcher.shared.orders import Orders
 from launcher.shared.report import Phase
 from launcher.trainers.ultralytics.environment import IMPORTS
+from launcher.trainers.ultralytics.inside import going_on
 from launcher.trainers.ultralytics.inside.hooks import Hooks
 from launcher.trainers.ultralytics.inside.isolation import isolate
 from launcher.trainers.ultralytics.inside.plan import Plan, TrialDone, refuse_uncovered
@@ -61,18 +63,21 @@ RELIED_UPON: Mapping[str, str] = {
 
 def run(orders: Orders, recorder: Recorder) -> None:
     """The trial. Returns when it went through; raises whatever ended it."""
+    plan = Plan.of(orders)
+    copying = going_on.Copying(orders, plan.arguments) if orders.resumes else None
     for name in IMPORTS:
         importlib.import_module(name)
+    if copying is not None:
+        copying.done()
     recorder.budget(budget.take(orders))  # where the run takes it: what is read or imported from here on is its own need, too
     from launcher.trainers.ultralytics.native import checked_versions, exact_settings
 
     checked_versions.check_ultralytics()
-    plan = Plan.of(orders)
     if said := checked_versions.untried({**checked_versions.RELIED_UPON, **RELIED_UPON}):
         recorder.note(said)
     for complaint in budget.complaints(orders.device):
         recorder.note(complaint)
-    recorder.phase(Phase.SETUP)
+    recorder.phase(Phase.RESUME if orders.resumes else Phase.SETUP)
     exact_settings.configure(
         exact_settings.ExactSettings(
             asked_batch=plan.asked_batch, asked_nbs=plan.asked_nbs, checkpointing=plan.checkpointing, val_batch=plan.val_batch
@@ -106,8 +111,10 @@ def run(orders: Orders, recorder: Recorder) -> None:
 def _train(plan: Plan, made: Callable[[Any], Any]) -> None:
     from ultralytics import YOLO
 
-    from launcher.trainers.ultralytics.native.exact_trainer import trainer_for
+    from launcher.trainers.ultralytics.native import exact_trainer
 
     model = YOLO(plan.model, task=plan.task)
     refuse_uncovered(model.task)
-    model.train(trainer=made(trainer_for(model)), **plan.arguments)
+    given = going_on.told(plan.arguments) if plan.orders.resumes else plan.arguments
+    trainer = made(exact_trainer.trainer_for(model))
+    model.train(trainer=trainer, **exact_trainer.going_on(model, given))

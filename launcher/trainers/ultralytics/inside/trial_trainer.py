@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from launcher.shared.report import SAID_ACCUMULATION, UPDATES, Phase
-from launcher.trainers.ultralytics.inside import worst
+from launcher.trainers.ultralytics.inside import going_on, worst
 from launcher.trainers.ultralytics.inside.cached_images import ballast, fill_mosaic_buffer
 from launcher.trainers.ultralytics.inside.figures import PlotThreads
 from launcher.trainers.ultralytics.inside.gloo import OverGloo
@@ -76,6 +77,8 @@ class TrialTrainer(Exact):
             dense=worst.dense_draw(loader, sizes[-1] if sizes else None),
             closes=0 < self.args.close_mosaic < self.epochs,
         )
+        if self.plan.orders.resumes:  # the first of two is done
+            return TrialBatches(*epochs[:2])
         return TrialBatches(*with_halves(epochs, self.plan.halves))
 
     def _validation_script(self, loader: Any) -> TrialBatches:
@@ -105,8 +108,11 @@ class TrialTrainer(Exact):
     # -- how much of it
 
     def _accumulation(self) -> int:
-        """The real, exact accumulation outside the loop; the trial's own inside it."""
-        return self.plan.orders.trial_accumulation if self._begun is not None else int(super()._accumulation())
+        """The real, exact accumulation outside the loop; the trial's own inside it. Resumed, Ultralytics itself steps at once."""
+        if self._begun is None:
+            return int(super()._accumulation())
+        own = self.plan.orders.trial_accumulation
+        return own if not self.plan.orders.resumes else 1 if self._begun % own == 0 else sys.maxsize
 
     def _setup_train(self, *world_size: Any) -> None:
         super()._setup_train(*world_size)
@@ -130,8 +136,9 @@ class TrialTrainer(Exact):
     def _as_many_epochs_as_the_script_has(self) -> None:
         """Mosaic closes for the last of them where the run closes it on its way, and from the start where the run does."""
         scripted = len(self.train_loader.batch_sampler.epochs)
+        self._close_mosaic_asked = self.args.close_mosaic
         if self.args.close_mosaic:
-            self.args.close_mosaic = scripted if self.args.close_mosaic >= self.epochs else 1
+            self.args.close_mosaic = scripted if self.args.close_mosaic >= self.epochs else int(not self.plan.orders.resumes)
         self.epochs = scripted
         self.stopper.patience = math.inf
 
@@ -141,6 +148,8 @@ class TrialTrainer(Exact):
         self._micro_batch = 0
         if self.epoch == 0:
             self._phase(Phase.TRAIN)
+        elif self.epoch == 1:
+            self._phase(Phase.TRAIN_AGAIN)
 
     def optimizer_step(self) -> None:
         before = loss_scale.scale_of(self.scaler)
@@ -159,8 +168,18 @@ class TrialTrainer(Exact):
             raise TrialDone
 
     def _phase(self, phase: Phase) -> None:
-        self.recorder.phase(phase)
+        if not self.plan.orders.resumes:  # all of it is that of going on
+            self.recorder.phase(phase)
         self._figures.let_go()
+
+    def save_model(self) -> Any:
+        """With the arguments that the run has."""
+        scripted, self.args.close_mosaic = self.args.close_mosaic, self._close_mosaic_asked
+        try:
+            return super().save_model()
+        finally:
+            self.args.close_mosaic = scripted
+            going_on.keep(self.last, self.plan.orders)
 
     # -- how a run ends
 
@@ -231,7 +250,7 @@ class TrialTrainer(Exact):
             result = super().validate()
         self.epochs = epochs
         self._validated = True
-        self._phase(Phase.TRAIN_AGAIN)
+        self._phase(Phase.SAVE)
         return result
 
     def _validate_at_the_end(self) -> Any:

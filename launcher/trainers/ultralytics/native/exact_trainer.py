@@ -321,5 +321,18 @@ def trainer_for(model: Any) -> Any:
     return _EXACT[base]
 
 
+def going_on(model: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords of a training. Where they resume, what ``model`` has loaded is let go: its trainer loads the checkpoint by itself, and
+    the weights and states of both would be held for as long as it trains."""
+    resume, loaded = keywords.get("resume"), model.ckpt if isinstance(model.ckpt, dict) else {}
+    if resume is True and loaded.get("epoch", -1) >= 0 and loaded.get("optimizer") is not None:  # what Ultralytics asks of it
+        resume = model.ckpt_path
+    if resume is True or not str(resume or "").endswith(".pt"):
+        return dict(keywords)
+    del model.model  # a module by that name can't become a path
+    model.model, model.ckpt = str(resume), {}
+    return {**keywords, "resume": str(resume)}
+
+
 if exact_settings.ENVIRONMENT_VARIABLE in os.environ:
     exact_settings.configure(ExactSettings.from_environment())  # a multi-GPU worker unpickles the trainer, which imports this module

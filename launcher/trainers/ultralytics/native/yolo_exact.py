@@ -48,11 +48,11 @@ from ultralytics.engine.model import Model
 if __package__:
     from .checked_versions import check_ultralytics
     from .exact_settings import ExactSettings, Refused, configure
-    from .exact_trainer import trainer_for
+    from .exact_trainer import going_on, trainer_for
 else:  # run as a script
     from checked_versions import check_ultralytics  # type: ignore[import-not-found,no-redef]
     from exact_settings import ExactSettings, Refused, configure  # type: ignore[import-not-found,no-redef]
-    from exact_trainer import trainer_for  # type: ignore[import-not-found,no-redef]
+    from exact_trainer import going_on, trainer_for  # type: ignore[import-not-found,no-redef]
 
 
 def parse(argv: Sequence[str]) -> tuple[ExactSettings, list[str]]:
@@ -80,7 +80,7 @@ def parse(argv: Sequence[str]) -> tuple[ExactSettings, list[str]]:
 
 def train_exactly(self: Any, trainer: Any = None, **kwargs: Any) -> Any:
     """``Model.train`` with the exact trainer as its default."""
-    return _plain_train(self, trainer or trainer_for(self), **kwargs)
+    return _plain_train(self, trainer or trainer_for(self), **going_on(self, kwargs))
 
 
 _plain_train: Callable[..., Any] = Model.train

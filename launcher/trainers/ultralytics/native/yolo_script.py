@@ -35,14 +35,14 @@ if __package__:
     from . import script_training, yolo_exact, yolo_ranks
     from .checked_versions import check_ultralytics
     from .exact_settings import ExactSettings, Refused, configure
-    from .exact_trainer import trainer_for
+    from .exact_trainer import going_on, trainer_for
 else:  # run as a script
     import script_training  # type: ignore[import-not-found,no-redef]
     import yolo_exact  # type: ignore[import-not-found,no-redef]
     import yolo_ranks  # type: ignore[import-not-found,no-redef]
     from checked_versions import check_ultralytics  # type: ignore[import-not-found,no-redef]
     from exact_settings import ExactSettings, Refused, configure  # type: ignore[import-not-found,no-redef]
-    from exact_trainer import trainer_for  # type: ignore[import-not-found,no-redef]
+    from exact_trainer import going_on, trainer_for  # type: ignore[import-not-found,no-redef]
 
 
 class Training:
@@ -85,7 +85,8 @@ class Training:
             return _validated(model, self._trained, {**keywords, **self._wanted})
         if self._wanted.get("resume"):
             model.ckpt_path = self._wanted["resume"]  # before Ultralytics 8.4 it goes on from there alone
-        return script_training.plain_train(model, trainer_for(model), **{**keywords, **self._wanted})
+        wanted = going_on(model, {**keywords, **self._wanted})
+        return script_training.plain_train(model, trainer_for(model), **wanted)
 
 
 def _validated(model: Any, weights: str, keywords: Mapping[str, Any]) -> Any:

@@ -1,0 +1,60 @@
+"""A trial's second process: the checkpoint that the first one's training saved, and the copy of it that is gone on from.
+
+A run is gone on with from a copy that has the rung's arguments, made by a process of its own (``resuming.copied``). So is a trial.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from launcher.shared.orders import Orders
+from launcher.trainers.ultralytics.arguments import NOT_AT_RESUME
+
+_INSIDE = "launcher.trainers.ultralytics.inside.checkpoint"
+_TOLD = ("data", "device")
+"""What a ``yolo`` command that goes on says beside its checkpoint (``resuming.going_on``)."""
+
+
+def copy_of(orders: Orders) -> Path:
+    return orders.scratch / "native" / "attempt-1.pt"
+
+
+def keep(last: Path, orders: Orders) -> None:
+    """The first checkpoint of a training that isn't over: what a run that dies later goes on from. Its end strips the last one."""
+    kept = _kept(orders)
+    if not kept.exists() and last.exists():
+        os.link(last, kept)
+
+
+def _kept(orders: Orders) -> Path:
+    return orders.scratch / "kept.pt"
+
+
+def told(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """What ``model.train`` is given in place of a rung's arguments."""
+    return {**{key: arguments[key] for key in _TOLD if key in arguments}, "resume": True}
+
+
+class Copying:
+    """The process that makes the copy. It runs while this one imports what it needs."""
+
+    def __init__(self, orders: Orders, arguments: Mapping[str, Any]) -> None:
+        said = {key: value for key, value in arguments.items() if key not in NOT_AT_RESUME}
+        copy = copy_of(orders)
+        copy.parent.mkdir(exist_ok=True)
+        words = ("try", str(_kept(orders)), str(copy), json.dumps(said))
+        self._child = subprocess.Popen([sys.executable, "-m", _INSIDE, *words], stderr=subprocess.PIPE, text=True)
+
+    def done(self) -> None:
+        """Waits for it. Raises RuntimeError where the checkpoint can't be loaded, or is none to go on from."""
+        _, said = self._child.communicate()
+        if self._child.returncode != 0:
+            last = said.strip().splitlines()[-1:] or [f"exit status {self._child.returncode}"]
+            print(said, file=sys.stderr)
+            raise RuntimeError(f"the checkpoint that it has saved can't be gone on from: {last[0]}")

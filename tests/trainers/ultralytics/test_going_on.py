@@ -1,0 +1,129 @@
+"""What fits must be able to go on from the checkpoint that its trial has saved: a second process resumes it under the same budget."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("ultralytics")
+
+from launcher.history.run_folder import RunFolder
+from launcher.ladder.build import ladder_of
+from launcher.ladder.verdict import Kind
+from launcher.machine import devices
+from launcher.shared.orders import Orders
+from launcher.shared.report import Phase
+from launcher.shared.sizes import MIB
+from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
+from launcher.trial import trial
+from launcher.trial.job import Job
+from launcher.trial.trial import Trial
+from tests.conftest import write_yolo_dataset
+from tests.helpers import yolo_recipe
+from tests.helpers.shapes import ShapesData
+
+pytestmark = pytest.mark.slow
+
+
+def tried(data: Path | str, place: Path, *, ask: dict[str, Any] | None = None, args: dict[str, Any] | None = None, **more: Any) -> Trial:
+    small = {"model": "yolov8n.yaml", "image_size": 64, **(ask or {})}
+    recipe = yolo_recipe.make(data, ask=small, args={"epochs": 20, "plots": False, **(args or {})}, **more)
+    adapter = UltralyticsAdapter(recipe)
+    assert adapter.check() == []
+    budget = devices.find("cpu", memory_bytes=2000 * MIB, headroom=recipe.device.headroom)
+    made = Job(adapter=adapter, ladder=ladder_of(adapter), budget=budget, folder=RunFolder.create(place, "case"))
+    found = trial.run(made, made.ladder.rungs[0])
+    assert not (found.folder / "scratch").exists()
+    return found
+
+
+def between(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[Orders], Orders]) -> None:
+    """Does something between the two processes."""
+    ending = trial._ending
+
+    def with_it(job: Any, orders: Orders, plan: Any) -> Any:
+        return ending(job, meanwhile(orders) if orders.resumes else orders, plan)
+
+    monkeypatch.setattr(trial, "_ending", with_it)
+
+
+TRAININGS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("detect", {"accumulation": 4}, {}),
+    ("segment", {"model": "yolo11n-seg.yaml", "checkpointing": True}, {"multi_scale": 0.5, "optimizer": "SGD"}),
+]
+
+
+@pytest.mark.parametrize(("task", "ask", "args"), TRAININGS)
+def test_the_checkpoint_is_resumed_in_a_new_process_to_its_end(
+    task: str, ask: dict[str, Any], args: dict[str, Any], shapes: Callable[..., ShapesData], tmp_path: Path
+) -> None:
+    found = tried(shapes(task).yaml, tmp_path, ask=ask, args=args)
+    assert found.verdict.fits, found.verdict
+    uses = {use.phase: use for use in found.report.uses}
+    assert list(uses) == ["start", "setup", "train", "validate", "save", "train_again", "finish", "resume"]
+    assert uses[Phase.RESUME].batches >= 3
+    assert uses[Phase.RESUME].held_bytes > uses[Phase.SETUP].held_bytes
+    output = (found.folder / "resumed" / "stdout.log").read_text()
+    assert "Resuming training" in output and "from epoch 2 to 20 total epochs" in output, output
+    assert found.verdict.peak_bytes == max(use.held_bytes for use in uses.values())
+
+
+def test_a_script_is_run_again_and_resumed_where_it_trains(shapes: Callable[..., ShapesData], tmp_path: Path) -> None:
+    """Its own weights are let go for those of the checkpoint."""
+    data = shapes().yaml
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    given = {"batch": 4, "imgsz": 64, "data": str(data), "epochs": 20, "plots": False, "device": "cpu"}
+    found = tried(data, tmp_path, args={"command": [sys.executable, str(script), str(data)], "given": given})
+    assert found.verdict.fits, found.verdict
+    assert [use.phase for use in found.report.uses][-1] == Phase.RESUME
+    said = (found.folder / "resumed" / "stdout.log").read_text()
+    assert "it has begun" in said and "Resuming training" in said and "a model of: str" in said and "caught" not in said
+
+
+SCRIPT = """import sys
+from ultralytics import YOLO
+print('it has begun')
+try:
+    model = YOLO('yolov8n.yaml')
+    model.add_callback('on_train_start', lambda trainer: print('a model of:', type(model.model).__name__))
+    model.train(batch=4, imgsz=64, data=sys.argv[1], epochs=20, plots=False, device='cpu')
+except Exception as error:
+    print('caught', error)
+"""
+
+
+def test_one_that_finds_no_room_for_going_on_does_not_fit(
+    shapes: Callable[..., ShapesData], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    between(monkeypatch, lambda orders: replace(orders, cap_bytes=80 * MIB, ceiling_bytes=84 * MIB))
+    found = tried(shapes().yaml, tmp_path)
+    assert found.verdict.kind is Kind.OUT_OF_MEMORY
+    assert found.verdict.phase == Phase.RESUME
+    assert found.verdict.why.startswith("it can't go on from a checkpoint of its own: ")
+
+
+def test_a_checkpoint_that_can_not_be_loaded_is_a_verdict(
+    shapes: Callable[..., ShapesData], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tear(orders: Orders) -> Orders:
+        kept = orders.scratch / "kept.pt"
+        kept.write_bytes(kept.read_bytes()[: kept.stat().st_size // 2])
+        return orders
+
+    between(monkeypatch, tear)
+    found = tried(shapes().yaml, tmp_path)
+    assert found.verdict.kind is Kind.CRASHED
+    assert "the checkpoint that it has saved can't be gone on from" in found.verdict.why
+
+
+@pytest.mark.parametrize(("args", "more"), [({}, {"recover": {"restarts": 0}}), ({"epochs": 1}, {}), ({"save": False}, {})])
+def test_one_process_where_nothing_is_resumed(args: dict[str, Any], more: dict[str, Any], tmp_path: Path) -> None:
+    found = tried(write_yolo_dataset(tmp_path / "data", train=8, val=4), tmp_path, args=args, **more)
+    assert found.verdict.fits, found.verdict
+    assert Phase.RESUME not in [use.phase for use in found.report.uses]
