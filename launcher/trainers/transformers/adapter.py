@@ -148,7 +148,7 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
         notes += [f"{model.why}: its rungs can't be tried" for model in found if model.place == "unreachable"]
         if self.recipe.trainer.args.get("on_bad_data") == "skip":
             notes.append("bad samples are left out (trainer.args.on_bad_data=skip); the run's log names them")
-        return [*notes, *self_test.notes(self._capabilities, self.unavailable())]
+        return [*notes, *sharding.notes(self.recipe), *self_test.notes(self._capabilities, self.unavailable())]
 
     def inputs(self, ladder: Ladder) -> Inputs:
         """The data's tables and all that they name, every model of the ladder, and the files of transformers."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from launcher.config.schema import Recipe, Value, WheelRule
@@ -16,6 +17,7 @@ from launcher.ladder.rungs import CARDS
 from launcher.machine import install, ranks
 from launcher.trainers.transformers import arguments as hf_arguments
 from launcher.trainers.transformers import models as hf_models
+from launcher.trainers.transformers.native.hf_run import SHARDED_WEIGHTS
 
 WHEEL = "sharding"
 NONE, FSDP2, RESHARD, OFFLOAD = VALUES = ("none", "fsdp2", "fsdp2_reshard", "fsdp2_offload")
@@ -68,13 +70,23 @@ def lesser(recipe: Recipe, asked: Value, *, cpu: bool) -> Sequence[Value]:
     """What may be fallen back to where the recipe doesn't say."""
     if asked not in VALUES or _alone(recipe):
         return ()
-    return [value for value in VALUES[VALUES.index(asked) + 1 :] if not (cpu and value == OFFLOAD)]
+    checkpoint = recipe.trainer.args.get("resume_from_checkpoint")
+    further = [value for value in VALUES[VALUES.index(asked) + 1 :] if not (cpu and value == OFFLOAD)]
+    return [value for value in further if not _not_loadable(checkpoint, [("", value)])]
+
+
+def notes(recipe: Recipe) -> Sequence[str]:
+    """What a person should know of sharding in this recipe before the first trial."""
+    if recipe.ask.get(WHEEL) is None or recipe.ask.get("precision") != "bf16":
+        return ()
+    return ("sharded ranks compute and exchange gradients in bf16 (accelerate's own policy), unsharded ones exchange them in fp32",)
 
 
 def faults(recipe: Recipe, said: Sequence[tuple[str, Value]], *, cpu: bool, generates: bool, models: Sequence[str]) -> list[Fault]:
     """``said``: (key, value) of each value that the wheel can have by the recipe. ``models``: names of the ladder's."""
     unknown = [Fault(key=key, found=f"{value!r}: {found}", cure=cure) for key, value in said for found, cure in _unknown(value)]
     sharded = [(key, value) for key, value in said if shards(value)]
+    unknown += _not_loadable(recipe.trainer.args.get("resume_from_checkpoint"), said)
     if unknown or not sharded:
         return unknown
     key, value = sharded[0]
@@ -92,6 +104,18 @@ def _unknown(value: Value) -> list[tuple[str, str]]:
     return [("there is no such sharding", f"{did_you_mean(str(value), VALUES)}One of {', '.join(VALUES)}.")]
 
 
+def _not_loadable(checkpoint: Any, said: Sequence[tuple[str, Value]]) -> list[Fault]:
+    """Faults of values at which the checkpoint to go on from can't be loaded; a sharded one is told by its files."""
+    if not isinstance(checkpoint, str) or not Path(checkpoint).is_dir():
+        return []
+    sharded = (Path(checkpoint) / SHARDED_WEIGHTS).is_file()
+    how, cure = ("shared by ranks", "one of the other values") if sharded else ("not shared by ranks", NONE)
+    found = f"{checkpoint} holds the optimizer's states of weights that were {how}"
+    key = "trainer.args.resume_from_checkpoint"
+    other = [name for name, value in said or [(key, NONE)] if shards(value) != sharded]
+    return [Fault(key=name, found=found, cure=f"Set ask.sharding to {cure}, and no further values.") for name in other[:1]]
+
+
 def _impossible(recipe: Recipe, *, cpu: bool, generates: bool, models: Sequence[str]) -> list[tuple[str, str]]:
     """(why, cure) of all that stands against sharding in this recipe."""
     found = [
@@ -104,7 +128,9 @@ def _impossible(recipe: Recipe, *, cpu: bool, generates: bool, models: Sequence[
         found.append((words, "Set trainer.args.predict_with_generate=false."))
     if isinstance(recipe.trainer.args.get("accelerator_config"), str):
         found.append(("a file's accelerator_config can't be added to", "Write its keys under trainer.args.accelerator_config."))
-    if cpu and recipe.ask.get("precision") not in (None, "fp32"):
+    if recipe.ask.get("precision") == "fp16":
+        found.append(("gradients would be exchanged in fp16, in which sums overflow", "Set ask.precision=bf16 or fp32."))
+    elif cpu and recipe.ask.get("precision") not in (None, "fp32"):
         found.append(("on a CPU transformers takes the ranks for cards without that precision", "Set ask.precision=fp32."))
     for name in models:
         if (kind := hf_models.config_of(hf_models.locate(name)).get("model_type")) is not None and not _has_layers(str(kind)):

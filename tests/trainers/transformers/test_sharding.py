@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +27,7 @@ from launcher.shared.report import TrialReport
 from launcher.trainers.suite import cpu_budget
 from launcher.trainers.transformers import resuming, sharding
 from launcher.trainers.transformers.adapter import TransformersAdapter
+from launcher.trainers.transformers.native import hf_run
 from launcher.trial import trial
 from launcher.trial.job import Job
 from tests.helpers.command_line import answer, autofit
@@ -93,10 +96,25 @@ def test_a_ladder_shares_more_from_rung_to_rung_where_there_is_somebody_to_share
         ({"args": {"fsdp": True}}, "set ask.sharding"),
         ({"args": {"accelerator_config": "file.json"}}, "a file's accelerator_config"),
         ({"ask": {"precision": "bf16"}}, "without that precision"),
+        ({"ask": {"precision": "fp16"}, "kind": "cuda"}, "sums overflow"),
     ],
 )
 def test_what_cannot_be_shared_is_refused_before_anything_starts(more: Mapping[str, Any], said: str, sums: Path) -> None:
     assert said in found(shared(sums, **more))
+
+
+def test_a_checkpoint_of_ranks_that_shared_goes_on_only_where_they_share(sums: Path, tmp_path: Path) -> None:
+    there = {"args": {"resume_from_checkpoint": str(tmp_path)}}
+    (tmp_path / "trainer_state.json").write_text("{}", encoding="utf-8")
+    assert found(shared(sums, "none", **there)) == "" and values(shared(sums, "none", **there)) == ["none"]
+    assert "weights that were not shared" in found(shared(sums, "fsdp2", **there))
+    (tmp_path / hf_run.SHARDED_WEIGHTS).touch()
+    assert found(shared(sums, "fsdp2_reshard", **there)) == ""
+    assert "weights that were shared" in found(shared(sums, "none", **there))
+    plain = make(sums, "text", ask={"val_micro_batch": 4}, **there)
+    assert "trainer.args.resume_from_checkpoint" in found(plain), "where nothing is said nothing is shared"
+    with pytest.raises(hf_run.Refused, match="saved with FSDP, and this run trains without it"):
+        hf_run.checked_resume(SimpleNamespace(resume_from_checkpoint=str(tmp_path), fsdp=None))
 
 
 def test_ranks_that_generate_would_wait_for_each_other(spoken: Path) -> None:
@@ -142,13 +160,15 @@ def job(asked: Recipe, folder: Path, *, memory: int = 500 * MIB) -> Job:
     ("value", "beside"), [("none", {}), ("fsdp2", {}), ("fsdp2_reshard", {"checkpointing": True}), ("fsdp2_reshard", {"lora": 4})]
 )
 def test_a_trial_sees_that_its_ranks_share(value: str, beside: Mapping[str, Value], sums: Path, tmp_path: Path) -> None:
-    asked = job(shared(sums, value, ask={"accumulation": 2, **beside}), tmp_path)
+    frozen = {"dtype": "bfloat16"} if "lora" in beside else {}
+    asked = job(shared(sums, value, ask={"accumulation": 2, **beside}, args=frozen), tmp_path)
     tried = trial.run(asked, asked.ladder.asked)
     assert tried.verdict.fits, tried.verdict
     reports = [TrialReport.read(tried.folder / "ranks" / rank / "report.json") for rank in ("0", "1")]
     assert [one.observed["sharding"] for one in reports if one is not None] == [value] * 2
-    told = any("sharded over 2 ranks" in note for one in reports if one is not None for note in one.notes)
-    assert told == (value != "none")
+    told = [re.search(r"holds (\S+) MiB of (\S+) MiB of weights", note) for one in reports if one is not None for note in one.notes]
+    parts = [float(one[1]) / float(one[2]) for one in told if one is not None]
+    assert parts == ([] if value == "none" else [pytest.approx(0.5, abs=0.2)] * 2)
 
 
 class Unshared(TransformersAdapter):

@@ -58,7 +58,8 @@ class Sharding:
 
     def told(self, model: Any, optimizer: Any) -> str:
         """For people, how much of what is sharded this rank holds."""
-        held = [f"{format_size(_bytes(one, local=True))} of {format_size(_bytes(one))}" for one in (model.parameters(), _states(optimizer))]
+        tensors = (list(model.parameters()), _states(optimizer))
+        held = [f"{format_size(_bytes(one, local=True))} of {format_size(_bytes(one))}" for one in tensors]
         return f"sharded over {self._ranks} ranks: this one holds {held[0]} of weights, {held[1]} of optimizer states"
 
 
