@@ -23,9 +23,10 @@ def show(console: Console, fit: Fit) -> None:
         prose.say(console, _why_none(fit), style="red")
         return
     job, asked, unit = fit.job, fit.job.ladder.effective_batch, fit.job.adapter.unit()
+    refused = f" that is the asked training: with more accumulation {fit.refused}" if fit.refused else ""
     prose.say(
         console,
-        f"No rung fits {job.budget} with the effective batch of {batch(asked, unit)}. Nearest that fits, really tried "
+        f"No rung fits {job.budget} with the effective batch of {batch(asked, unit)}{refused}. Nearest that fits, really tried "
         f"({format_size(fit.nearest.verdict.peak_bytes)}):", style="red",
     )  # fmt: skip
     prose.command(console, fit.nearest_command.shell(), before="  ")

@@ -120,6 +120,16 @@ def test_a_batch_that_no_trial_saw_is_not_told_as_a_fact(tmp_path: Path) -> None
         assert fit.as_record()["effective_batch_seen"] is seen and trial.as_record()["effective_batch_seen"] is seen
 
 
+def test_why_a_rung_that_fits_was_refused_is_told_beside_what_would_fit(tmp_path: Path) -> None:
+    here = job(tmp_path)
+    fits = Verdict(kind=Kind.FITS, phase="done", why="fits", peak_bytes=700 * 2**20)
+    below = Trial(rung=here.ladder.rungs[1], verdict=fits, report=TrialReport(), seconds=1.0, folder=tmp_path)
+    command = here.adapter.full_run(below.rung, here.budget, folder=here.folder.path)
+    fit = Fit(job=here, status=Status.NO_RUNG_FITS, refused="its sampler draws by the batch size", nearest=below, nearest_command=command)
+    text = " ".join(shown(lambda screen: screen.hear(Fitted(fit=fit))).split())
+    assert "that is the asked training: with more accumulation its sampler draws by the batch size. Nearest that fits" in text
+
+
 def test_a_rung_that_crashed_and_was_passed_over_is_told_where_none_fits(tmp_path: Path) -> None:
     here = job(tmp_path)
     full = Verdict(kind=Kind.OUT_OF_MEMORY, phase="validate", why="", source="measured", peak_bytes=1100 * 2**20)
