@@ -4,32 +4,80 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import sys
+import time
 from pathlib import Path
 
 import psutil
 
 from launcher.machine import install, process
 from launcher.machine.process import Child
+from launcher.shared.orders import ASKS_STACKS, STACKS_OF
 
 LOOK_S = 20.0
 """Seconds after which a look at one process is given up."""
+ANSWERS_S = 2.0
+"""So long a process may take to tell its stacks, which it does from within whatever it hangs in."""
+WHOLE_S = 0.05
+"""What has not grown for so long is whole."""
+_OF_RANK = re.compile(r"^process \d+ \([\w -]+, rank (\d+)\): .*\n((?:(?!process \d).*\n)*)", re.MULTILINE)
+_FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
+_WAITS = re.compile(r"torch/distributed/|torch/nn/parallel/distributed\.py|_engine_run_backward$|worker/ranks\.py")
+"""Innermost frames in which a rank waits for the others: a collective's call, or the engine of a backward pass that exchanges gradients."""
 
 
-def record(child: Child, path: Path) -> str:
-    """Writes the stacks to ``path`` and returns them. What can't be seen is left out."""
-    said = "\n\n".join(_of(one) for one in child.descendants()) + "\n"
+def record(child: Child, path: Path, *, told: Path) -> str:
+    """Writes the stacks to ``path`` and returns them. What can't be seen is left out.
+
+    ``told``: the folder in which processes that are asked tell theirs (``worker.stacks``).
+    """
+    said = "\n\n".join(_of(one, told) for one in child.descendants()) + "\n"
     with contextlib.suppress(OSError):
         path.write_text(said, encoding="utf-8")
     return said
 
 
-def _of(one: psutil.Process) -> str:
+def _of(one: psutil.Process, told: Path) -> str:
     with contextlib.suppress(psutil.Error):
-        head = f"process {one.pid} ({one.status()}): {' '.join(one.cmdline())[:300]}"
-        return f"{head}\n{_python_stack(one.pid) or _kernel_stack(one.pid)}"
+        rank = f", rank {number}" if (number := one.environ().get("RANK")) else ""
+        head = f"process {one.pid} ({one.status()}{rank}): {' '.join(one.cmdline())[:300]}"
+        return f"{head}\n{_told(one.pid, told) or _python_stack(one.pid) or _kernel_stack(one.pid)}"
     return f"process {one.pid} is gone"
+
+
+def _told(pid: int, folder: Path) -> str:
+    """What the process tells of itself, in whatever it hangs; nothing if it doesn't listen."""
+    path, said, until = folder / f"{pid}{STACKS_OF}", "", time.monotonic() + ANSWERS_S
+    with contextlib.suppress(OSError):
+        os.truncate(path, 0)  # it isn't there where nobody listens, and the signal would end the process
+        os.kill(pid, ASKS_STACKS)
+        while time.monotonic() < until:
+            time.sleep(WHOLE_S)
+            before, said = said, path.read_text(encoding="utf-8", errors="replace")
+            if said and said == before:
+                break
+    return said
+
+
+def absent(said: str) -> str:
+    """Which rank did not come to where all others wait for it, and where it stands, by their stacks; empty if that can't be told."""
+    at: dict[str, tuple[str, str, str]] = {}
+    """Rank -> its innermost frame: file, line, function."""
+    for rank, stack in _OF_RANK.findall(said):
+        _, _, main = stack.rpartition("(most recent call first):")
+        if rank not in at and (frames := _FRAME.findall(main)):
+            at[rank] = frames[0]
+    elsewhere = [rank for rank, frame in at.items() if not _WAITS.search(" ".join(frame))]
+    if len(elsewhere) != 1 and len(at) > 2:  # a card's ranks wait wherever a value is read
+        places = list(at.values())
+        elsewhere = [rank for rank, frame in at.items() if places.count(frame) == 1 and len(set(places)) == 2]
+    if len(at) < 2 or len(elsewhere) != 1:
+        return ""
+    (rank,) = elsewhere
+    file, line, function = at[rank]
+    return f"rank {rank} of {len(at)} did not come to where the others wait for it: it stands in {function} ({file}:{line})"
 
 
 def _python_stack(pid: int) -> str:

@@ -22,6 +22,8 @@ _CHILD = re.compile(r"Root Cause.*?exitcode\s*: -(\d+)|died with <Signals\.\w+: 
 _RANK = re.compile(r"^\[rank\d+\]: ?")
 _OF_A_RANK = re.compile(r"rank\s*:\s*(\d+) \(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*-(\d+)")
 """What torchrun says of a rank that a signal ended."""
+_FAILED = re.compile(r"rank\s*:\s*(\d+) \(local_rank: \d+\)")
+"""Every rank that torchrun says has failed: one that ended with 0 isn't among them."""
 _LEFT_ALONE = re.compile(r"^\[rank(\d+)\]: ?(\S*(?:Error|Exception): .*[Cc]onnection (?:closed|reset|refused).*)$", re.MULTILINE)
 """The last words of a rank whose neighbour is gone."""
 _IGNORED = "Exception ignored in"
@@ -42,6 +44,8 @@ class RunEnd:
     returncode: int
     words: str
     """The ends of its standard error and output."""
+    ranks: int = 1
+    """Processes that trained together."""
     ended_for: Ended | None = None
     """Why autofit itself ended it; None where it didn't."""
     not_finite: str = ""
@@ -118,7 +122,7 @@ def _of_crash(end: RunEnd) -> str:
     """
     started = _STARTER.search(_chains(end.words)[-1]) is not None
     if started and last_chain(end.words) == _chains(end.words)[-1] and (left := _LEFT_ALONE.search(end.words)) is not None:
-        return f"a rank was gone without a word of an error; rank {left[1]} says: {left[2][:300]}"
+        return f"{_silent(end)} was gone without a word of an error; rank {left[1]} says: {left[2][:300]}"
     said = from_error(last_chain(end.words))[0][:400] if started else _last_line(end.words)
     if said and _TRACEBACK in end.words:
         rank = re.search(rf"^\[rank(\d+)\]: ?{re.escape(said)}", end.words, re.MULTILINE)
@@ -126,6 +130,13 @@ def _of_crash(end: RunEnd) -> str:
     number = _signal_of(end)
     how = number.name if number is not None else f"exit status {end.returncode}"
     return f"{how}, without a traceback; its last line: {said}" if said else f"{how}, without a word"
+
+
+def _silent(end: RunEnd) -> str:
+    """The only rank of which nothing was told, where the others were left by it."""
+    told = {int(rank) for pattern in (_FAILED, _LEFT_ALONE) for rank in (found[1] for found in pattern.finditer(end.words))}
+    silent = sorted(set(range(end.ranks)) - told)
+    return f"rank {silent[0]} of {end.ranks}" if len(silent) == 1 else "a rank"
 
 
 def _hidden(end: RunEnd) -> str:

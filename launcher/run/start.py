@@ -20,7 +20,7 @@ from launcher.machine.devices import Budget
 from launcher.machine.process import Child, Shows
 from launcher.run import trackers
 from launcher.run.attempt import GoOn
-from launcher.shared.orders import HELD, SPLIT
+from launcher.shared.orders import HELD, SPLIT, STACKS
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial
 
@@ -97,7 +97,7 @@ def start(job: Job, chosen: Trial, command: Command, files: AttemptFiles, *, sho
         command = job.adapter.held(command, _as_it_is_now(budget), folder=job.folder.path)
     first, *rest = command.words
     argv = (program(first), *rest)
-    env |= {HELD: str(files.processes)}
+    env |= {HELD: str(files.processes), STACKS: str(files.processes)}
     env |= trackers.environment(trackers.facts(job, chosen.rung), {**os.environ, **env})
     return process.start(argv, env=env, stdout=files.stdout, stderr=files.stderr, show=show)
 

@@ -54,6 +54,7 @@ def follow(job: Job, child: Child, attempts: Sequence[Attempt], *, base_bytes: i
         disk=unwritable.full_disk(job.folder.path) if ending.returncode else "",
         read_only=unwritable.read_only(job.folder.path) if ending.returncode else "",
         file_limit=unwritable.file_limit(),
+        ranks=attempts[-1].rung.world_size,
         ended_for=watch.ended_for,
         not_finite=watch.not_finite,
         gradients=watch.gradients,

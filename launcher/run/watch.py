@@ -156,8 +156,14 @@ class RunWatch:
             self._tell_otherwise("", "has printed nothing for long, but is computing")
         elif said == "stalled" and self.ended_for is None:
             self.evidence = "no output and no processor time used"
-            stack_dump.record(self._child, self._files.stalled)
+            self._see_stacks()
             self._end(Ended.STALLED, f"stands still; its stacks: {self._files.stalled}")
+
+    def _see_stacks(self) -> None:
+        """Writes down where its processes stand, and which rank the others wait for."""
+        said = stack_dump.record(self._child, self._files.stalled, told=self._files.processes)
+        if absent := stack_dump.absent(said):
+            self.evidence = f"{absent}; {self.evidence}"
 
     def _look_at_pace(self, now: float, *, grew: bool) -> None:
         meter = self._meter
@@ -167,7 +173,7 @@ class RunWatch:
                 continue
             self.evidence = found.what
             if found.ends is Ended.STALLED:
-                stack_dump.record(self._child, self._files.stalled)
+                self._see_stacks()
                 self._end(Ended.STALLED, f"computes, but makes no steps; its stacks: {self._files.stalled}")
             else:
                 self._end(found.ends, "is ended for that", grace_s=self._job.recipe.run.grace_s)

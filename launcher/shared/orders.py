@@ -21,6 +21,11 @@ SPLIT = "AUTOFIT_SPLIT"
 """Environment variable of a full run: modules of ours whose ``install`` makes a late out-of-memory cost no step, comma separated."""
 TAKEN_AGAIN = "autofit: taken again:"
 """Begins the line in which a run says that it has."""
+STACKS = "AUTOFIT_STACKS"
+"""Environment variable: the folder in which each process has a file for its Python stacks (its number, and ``STACKS_OF``)."""
+STACKS_OF = ".stacks"
+ASKS_STACKS = 45
+"""The signal at which it writes them: a real-time one, which neither schedulers nor libraries use."""
 MALLOC_VARIABLE = "MALLOC_MMAP_THRESHOLD_"
 MALLOC_VALUE = "65536"
 """glibc raises its mmap threshold by itself and then keeps freed tensors on a fragmenting heap: half of a budget can go there.
@@ -109,3 +114,8 @@ class Orders:
     @property
     def scratch(self) -> Path:
         return Path(self.main or self.folder) / "scratch"
+
+    @property
+    def stacks(self) -> Path:
+        """Where its processes tell theirs when they are asked."""
+        return self.scratch / "stacks"

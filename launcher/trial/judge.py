@@ -10,6 +10,7 @@ from typing import Any
 from launcher.config.schema import Value
 from launcher.ladder.rungs import MICRO_BATCH, Rung
 from launcher.ladder.verdict import Kind, Verdict
+from launcher.machine import stack_dump
 from launcher.shared.ending import Ending
 from launcher.shared.memory_failures import MemoryFailure, maybe_memory, memory_failure
 from launcher.shared.report import CARD_TAKEN, NOT_COVERED, NOT_EXACT, OVER_CAP, STEPS_IN_ALL, Phase, TrialReport
@@ -145,7 +146,7 @@ def _stalled(seen: _Seen) -> Verdict | None:
             f"it made no progress in phase {seen.report.phase}, though it computes (an endless loop, perhaps): no batch, no output, and "
             "nothing was read or written for long (recover.stall_s)"
         )
-        why = circles if seen.ending.computed else still
+        why = "; ".join(filter(None, [stack_dump.absent(seen.ending.stood_still), circles if seen.ending.computed else still]))
         return _verdict(seen, Kind.STALLED, why, evidence=seen.ending.stood_still)
     if not seen.ending.timed_out:
         return None

@@ -33,7 +33,8 @@ def judged(reports: Reports, ending: Ending, judge: Judge) -> tuple[TrialReport,
     verdicts = [judge(report, ending) for report in reports]
     worst = [at for at, verdict in enumerate(verdicts) if not verdict.fits]
     if worst:
-        return reports[worst[0]], _of(worst[0], reports, verdicts[worst[0]])
+        verdict = verdicts[worst[0]]  # all stood still, and their stacks tell who the others waited for
+        return reports[worst[0]], verdict if ending.stood_still else _of(worst[0], reports, verdict)
     at = max(range(len(reports)), key=lambda rank: _share(reports[rank], verdicts[rank]))
     peaks = ", ".join(format_size(verdict.peak_bytes) for verdict in verdicts)
     return replace(reports[at], notes=(*reports[at].notes, f"the {len(reports)} ranks needed {peaks}")), verdicts[at]

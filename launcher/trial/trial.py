@@ -27,7 +27,7 @@ from launcher.shared import procfs
 from launcher.shared.activity import doing
 from launcher.shared.ending import Ending
 from launcher.shared.memory_failures import Source, lost_in
-from launcher.shared.orders import RANKS, REPORT, Orders
+from launcher.shared.orders import RANKS, REPORT, STACKS, Orders
 from launcher.shared.report import BUDGET_ERROR, CARD_TAKEN, SAID_ACCUMULATION, SAMPLES, Phase, TrialReport
 from launcher.trial import ranks
 from launcher.trial.events import PhaseEntered
@@ -132,7 +132,7 @@ def _ending(job: Job, orders: Orders, plan: TrialPlan) -> Ending:
     """How a process that has these orders ended. It and all its children are gone."""
     place = Path(orders.folder)
     orders.write(place / "orders.json")
-    env = {**allocator_environment(job.budget), **plan.env}
+    env = {**allocator_environment(job.budget), **plan.env, STACKS: str(orders.stacks)}
     worker = process.python_module("launcher.worker", str(place / "orders.json"))
     command = torchrun.launched(worker, devices=orders.world_size)
     child = process.start(command, env=env, stdout=place / "stdout.log", stderr=place / "stderr.log")
@@ -204,7 +204,7 @@ class TrialWatch:
 
     def __init__(self, child: Child, orders: Orders, tell: Listener, *, stall_s: float) -> None:
         self._child, self._tell, self._stall_s = child, tell, stall_s
-        self._reports, self._stalled = orders.report_paths, Path(orders.folder) / "stalled.txt"
+        self._reports, self._stalled, self._told = orders.report_paths, Path(orders.folder) / "stalled.txt", orders.stacks
         self._signs = [*self._reports, *(Path(orders.folder) / name for name in ("stdout.log", "stderr.log"))]
         self._failed_since: float | None = None
         self._seen: tuple[int, ...] = ()
@@ -258,7 +258,7 @@ class TrialWatch:
         first_circles, circles = self._first_course.look(now, **how), self._course.look(now, **how)
         if (last == "stalled" or circles) and not self.stood_still:
             self.computed = last != "stalled"
-            self.stood_still = stack_dump.record(self._child, self._stalled) or "nothing could be seen of its processes"
+            self.stood_still = stack_dump.record(self._child, self._stalled, told=self._told) or "nothing could be seen of its processes"
             self._child.end(grace_s=1.0)
         words = f" for {STILL_S:.0f} s (ended after recover.stall_s={self._stall_s:g})"
         self._still = f", computing nothing{words}" if first == "stalled" else f", no progress{words}" if first_circles else ""

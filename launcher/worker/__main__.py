@@ -17,7 +17,7 @@ import traceback
 from pathlib import Path
 
 from launcher.shared.orders import Orders
-from launcher.worker import budget, ranks
+from launcher.worker import budget, ranks, stacks
 from launcher.worker.lifeline import die_with_parent
 from launcher.worker.recorder import Recorder
 
@@ -50,6 +50,7 @@ def main(argv: list[str]) -> int:
 if __name__ == "__main__":
     faulthandler.enable()
     die_with_parent()
+    stacks.tell()
     status = main(sys.argv[1:])
     sys.stdout.flush()
     sys.stderr.flush()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from launcher.adapter.commands import TrialPlan
-from launcher.config.schema import LadderRules, Recipe, TrainerRules
+from launcher.config.schema import LadderRules, Recipe, RecoverRules, TrainerRules
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.rungs import Rung, Wheel, build
 from launcher.ladder.verdict import Kind
@@ -36,9 +36,15 @@ class Faulty(StandIn):
         return TrialPlan(module="faulty_rank", payload={"fault": self.recipe.trainer.args["fault"]}, env=env)
 
 
-def tried(fault: str, folder: Path) -> Trial:
+def tried(fault: str, folder: Path, *, stall_s: float = 600.0) -> Trial:
     rules = TrainerRules(adapter="stand-in", args={"fault": fault})
-    recipe = Recipe(name="faulty", ask={"micro_batch": 8}, trainer=rules, ladder=LadderRules(order=("micro_batch",)))
+    recipe = Recipe(
+        name="faulty",
+        ask={"micro_batch": 8},
+        trainer=rules,
+        ladder=LadderRules(order=("micro_batch",)),
+        recover=RecoverRules(stall_s=stall_s),
+    )
     one = cpu_budget()
     job = Job(adapter=Faulty(recipe), ladder=LADDER, budget=replace(one, ranks=(one, one)), folder=RunFolder.create(folder, "case"))
     return trial.run(job, LADDER.asked)
@@ -71,6 +77,15 @@ def test_the_faulty_rank_is_the_verdict(fault: str, kind: Kind, said: str, tmp_p
     assert seconds < MOST_S
     innocent = TrialReport.read(found.folder / "ranks" / "0" / "report.json")
     assert innocent is not None and innocent.phase == "train"
+    assert [pid for pid in procfs.with_variable(TOKEN, ("/",)) if _is_of(pid, found.folder)] == []
+
+
+@pytest.mark.slow
+def test_a_rank_that_hangs_is_named_and_where(tmp_path: Path) -> None:
+    found = tried("hangs", tmp_path, stall_s=5.0)
+    said = "rank 1 of 2 did not come to where the others wait for it: it stands in happens ("
+    assert found.verdict.kind is Kind.STALLED and found.verdict.why.startswith(said), found.verdict
+    assert "faulty_rank.py:" in found.verdict.why and "in _engine_run_backward" in (found.folder / "stalled.txt").read_text()
     assert [pid for pid in procfs.with_variable(TOKEN, ("/",)) if _is_of(pid, found.folder)] == []
 
 

@@ -102,4 +102,6 @@ def _both(first: Callable[[], None], then: Callable[[], None]) -> Callable[[], N
     return begin
 
 
+if "AUTOFIT_STACKS" in os.environ:
+    _ours("worker.stacks").tell()
 begin = _both(_prepared(), _splitting(os.environ.get(SPLIT, "")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -53,3 +54,6 @@ def happens(fault: str) -> None:
         sys.exit(0)
     elif fault == "crashes":
         raise KeyError("rank 1's own")
+    elif fault == "hangs":
+        while True:
+            time.sleep(1)

@@ -234,3 +234,12 @@ def test_a_rank_that_left_without_an_error_is_told_by_those_that_it_left() -> No
     starter = traceback("main", error="torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\nexitcode  : 1")
     found = find(RunEnd(returncode=1, words=f"{left}\n{starter}"))
     assert found.ended is Ended.CRASHED and found.evidence == f"a rank was gone without a word of an error; rank 0 says: {echo}"
+
+
+@pytest.mark.parametrize(("ranks", "who"), [(2, "rank 1 of 2"), (3, "a rank")])
+def test_the_only_rank_of_which_nothing_is_told_is_the_one_that_left(ranks: int, who: str) -> None:
+    echo = "RuntimeError: [gloo/transport/tcp/pair.cc:561] Connection closed by peer [127.0.0.1]:13442"
+    left = "\n".join(f"[rank0]: {line}" for line in traceback("train", error=echo).splitlines())
+    failed = "rank      : 0 (local_rank: 0)\n  exitcode  : 1 (pid: 8564)"
+    starter = traceback("main", error=f"torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n{failed}")
+    assert find(RunEnd(returncode=1, words=f"{left}\n{starter}", ranks=ranks)).evidence.startswith(f"{who} was gone without a word")

@@ -124,3 +124,17 @@ def test_of_a_commands_own_ranks_the_one_that_ended_it_is_named_where_all_told_o
     told = [replace(seen, facts={"rank": rank, "world_size": 2}) for rank, seen in enumerate(reports)]
     found = ranks.of_its_own(list(reversed(told)), ended(1), one, together=together)
     assert (found.kind, found.peak_bytes) == (kind, 900 * MIB) and found.why.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"), [("loads", "rank 1 of 2 did not come"), ("_engine_run_backward", "it stood still in phase train")]
+)
+def test_of_ranks_that_stood_still_the_one_that_did_not_come_is_named_and_no_other(function: str, said: str) -> None:
+    frame = 'Thread 0x1 (most recent call first):\n  File "/x.py", line 3 in {}\n'
+    stacks = "".join(
+        f"process {9 + rank} (sleeping, rank {rank}): python\n{frame.format(name)}\n"
+        for rank, name in enumerate(("_engine_run_backward", function))
+    )
+    reports = [report(phase=Phase.TRAIN), report(phase=Phase.TRAIN)]
+    kind, why = verdict(*reports, end=replace(ended(-15), stood_still=stacks))
+    assert kind is Kind.STALLED and why.startswith(said)

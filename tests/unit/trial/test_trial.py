@@ -129,4 +129,4 @@ def test_what_a_trial_left_that_was_killed_is_no_word_of_the_next(tmp_path: Path
     TrialReport(phase="done").write(left / "report.json")
     job = Job(adapter=Looks(made, code=[tmp_path]), ladder=ladder, budget=cpu_budget(), folder=folder)
     assert trial.run(job, ladder.asked).verdict.kind is not Kind.FITS
-    assert (folder.trial(0) / "seen").read_text() == "[]" and not (folder.trial(0) / "scratch").exists()
+    assert (folder.trial(0) / "seen").read_text() == '["stacks"]' and not (folder.trial(0) / "scratch").exists()
