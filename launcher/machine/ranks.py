@@ -96,7 +96,8 @@ def _numbers(cards: str | int | tuple[int | str, ...], kind: str, options: dict[
             uuids, absence = nvml.visible(api, options.get("environ") or os.environ)
     if kind == "cpu" or (kind == "auto" and absence is not None and not absence.broken):
         if isinstance(cards, tuple):
-            raise _refused(f"{_said(cards)} are asked on the cpu, which has no cards", "device.cards=2 starts two processes on it.")
+            cure = "device.cards=null trains in one process; a number, as device.cards=2, in so many, where the trainer can."
+            raise _refused(f"{_said(cards)} are asked on the cpu, which has no cards", cure)
         return "cpu", list(range(cards if isinstance(cards, int) else 1))
     if absence is not None:
         return "cuda", [0]  # ``devices.find`` says why there is none

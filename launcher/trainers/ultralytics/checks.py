@@ -24,8 +24,8 @@ _NOT_CHECKPOINTED = ("rtdetr", "world", "yoloe")
 def rank_faults(recipe: Recipe, count: int) -> list[Fault]:
     """What Ultralytics can't do in several processes."""
     faults = []
-    if count > 1 and devices.chosen_kind(recipe.device.kind) == "cpu":
-        cure = "Leave it out: a CPU's cores work for one process, too."
+    if count > 1 and isinstance(recipe.device.cards, int) and devices.chosen_kind(recipe.device.kind) == "cpu":
+        cure = "device.cards=null: a CPU's cores work for one process, too."
         faults.append(Fault(key="device.cards", found=f"{count} processes on a CPU: Ultralytics trains on several cards only", cure=cure))
     if count > 1 and recipe.trainer.args.get("rect"):
         cure = "Set it to false, as Ultralytics itself would on several cards."
