@@ -39,7 +39,7 @@ from launcher.machine import pauses
 from launcher.machine.bars import WIDE
 from launcher.shared import procfs
 from launcher.shared.ending import Ending
-from launcher.shared.orders import HELD
+from launcher.shared.orders import ASKS_STACKS, HELD
 
 log = logging.getLogger(__name__)
 
@@ -252,6 +252,11 @@ def ask_to_end(pid: int, *, started: int) -> bool:
         finally:
             os.close(handle)
     return False
+
+
+def ask_for_stacks(pid: int) -> None:
+    """Asks a process that listens (``worker.stacks``) where it stands. It would end one that doesn't. Raises OSError."""
+    os.kill(pid, ASKS_STACKS)
 
 
 def _ended_within(child: Child, seconds: float) -> None:

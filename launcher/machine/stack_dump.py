@@ -14,7 +14,7 @@ import psutil
 
 from launcher.machine import install, process
 from launcher.machine.process import Child
-from launcher.shared.orders import ASKS_STACKS, STACKS_OF
+from launcher.shared.orders import STACKS_OF
 
 LOOK_S = 20.0
 """Seconds after which a look at one process is given up."""
@@ -52,7 +52,7 @@ def _told(pid: int, folder: Path) -> str:
     path, said, until = folder / f"{pid}{STACKS_OF}", "", time.monotonic() + ANSWERS_S
     with contextlib.suppress(OSError):
         os.truncate(path, 0)  # it isn't there where nobody listens, and the signal would end the process
-        os.kill(pid, ASKS_STACKS)
+        process.ask_for_stacks(pid)
         while time.monotonic() < until:
             time.sleep(WHOLE_S)
             before, said = said, path.read_text(encoding="utf-8", errors="replace")

@@ -8,6 +8,7 @@ driver     what is in use on a card                                           li
 early      a budget that is taken before a program begins                     shim       what loads ours into a program
 api        what the trial of a trainer's package imports
 figures    what closed figures leave                                          spare      stacks for threads to come
+stacks     tells where a process stands, even where it hangs
 steps      the optimizer steps of a full run, counted                         tracing    a training step on tensors without memory
 guardian   ends what a launcher that was killed has left                      quiet      a script that is tried sends and fetches nothing
 overlay    what a program writes while it is tried goes aside                 overlaid_libraries   and what libraries write natively
