@@ -228,9 +228,9 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
         }
         module = "launcher.trainers.transformers.inside.trial"
         saves = str(args.get("save_strategy", "steps")) in ("steps", "epoch") and not args.get("save_only_model")
-        resumes = saves and budget.kind == "cpu"  # on a card a trial saves nothing: tensors go to the host one by one
+        resumes = saves and budget.kind == "cpu"  # on a card a trial saves nothing where weights are whole: they go to the host one by one
         env = {**environment.prepare(cache / "environment"), **sharding.environment(args)}
-        why = "on a card its trial saves none" if saves else ""
+        why = "" if not saves else "its processes are several" if "fsdp" in args else "on a card its trial saves none"
         return TrialPlan(module=module, payload=payload, env=env, resumes=resumes, unresumed=why)
 
     def _last_checkpoint(self) -> str | None:

@@ -22,8 +22,9 @@ from launcher.config.schema import Recipe, Value
 from launcher.history.run_folder import RunFolder
 from launcher.ladder.build import ladder_of
 from launcher.ladder.verdict import Kind
-from launcher.machine import ranks
+from launcher.machine import ranks, torchrun
 from launcher.shared.report import TrialReport
+from launcher.shared.sizes import parse_size
 from launcher.trainers.suite import cpu_budget
 from launcher.trainers.transformers import resuming, sharding
 from launcher.trainers.transformers.adapter import TransformersAdapter
@@ -104,7 +105,7 @@ def test_what_cannot_be_shared_is_refused_before_anything_starts(more: Mapping[s
 
 
 def test_a_checkpoint_of_ranks_that_shared_goes_on_only_where_they_share(sums: Path, tmp_path: Path) -> None:
-    there = {"args": {"resume_from_checkpoint": str(tmp_path)}}
+    there: dict[str, Any] = {"args": {"resume_from_checkpoint": str(tmp_path)}}
     (tmp_path / "trainer_state.json").write_text("{}", encoding="utf-8")
     assert found(shared(sums, "none", **there)) == "" and values(shared(sums, "none", **there)) == ["none"]
     assert "weights that were not shared" in found(shared(sums, "fsdp2", **there))
@@ -166,9 +167,17 @@ def test_a_trial_sees_that_its_ranks_share(value: str, beside: Mapping[str, Valu
     assert tried.verdict.fits, tried.verdict
     reports = [TrialReport.read(tried.folder / "ranks" / rank / "report.json") for rank in ("0", "1")]
     assert [one.observed["sharding"] for one in reports if one is not None] == [value] * 2
-    told = [re.search(r"holds (\S+) MiB of (\S+) MiB of weights", note) for one in reports if one is not None for note in one.notes]
-    parts = [float(one[1]) / float(one[2]) for one in told if one is not None]
+    told = [re.search(r"holds (\S+ \S+) of (\S+ \S+) of weights", note) for one in reports if one is not None for note in one.notes]
+    parts = [parse_size(one[1]) / parse_size(one[2]) for one in told if one is not None]
     assert parts == ([] if value == "none" else [pytest.approx(0.5, abs=0.2)] * 2)
+
+
+@pytest.mark.slow
+def test_speech_is_shared_where_no_evaluation_generates(spoken: Path, tmp_path: Path) -> None:
+    quiet = shared(spoken, "fsdp2_reshard", task="speech", ask={"generation_length": None}, args={"predict_with_generate": False})
+    asked = job(quiet, tmp_path, memory=900 * MIB)
+    tried = trial.run(asked, asked.ladder.asked)
+    assert tried.verdict.fits and tried.report.observed["sharding"] == "fsdp2_reshard", tried.verdict
 
 
 class Unshared(TransformersAdapter):
@@ -189,6 +198,26 @@ def test_a_rung_that_says_so_and_did_not_share_is_refused(sums: Path, tmp_path: 
         Job(adapter=adapter, ladder=ladder_of(adapter), budget=budget, folder=RunFolder.create(tmp_path, "case")), ladder_of(adapter).asked
     )
     assert tried.verdict.kind is Kind.ALTERED and "sharding=none instead of fsdp2" in tried.verdict.why, tried.verdict
+
+
+@pytest.mark.slow
+def test_a_shared_checkpoint_goes_on_in_another_number_of_ranks_that_share_otherwise(sums: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    def trained(into: str, number: int, value: str, accumulation: int, *more: str) -> Mapping[str, Any]:
+        asked = shared(sums, value, cards=number, ask={"accumulation": accumulation}, args={"max_steps": 4, "save_steps": 2, "seed": 1})
+        adapter = TransformersAdapter(asked)
+        command = adapter.full_run(ladder_of(adapter).asked, cpu_budget(), folder=tmp_path / into)
+        for path, text in command.files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        words = torchrun.launched((*command.argv, *more), devices=number)
+        subprocess.run(words, env={**os.environ, **command.env, "OMP_NUM_THREADS": "1"}, check=True, timeout=600)
+        return dict(load_file(tmp_path / into / "run" / "model.safetensors"))
+
+    whole = trained("two", 2, "fsdp2_reshard", 2)
+    resumed = trained("four", 4, "fsdp2", 1, "--resume_from_checkpoint", str(tmp_path / "two" / "run" / "checkpoint-2"))
+    assert max(float((whole[name] - resumed[name]).abs().max()) for name in whole) < 1e-5
 
 
 ASKED = (
