@@ -3,6 +3,7 @@
 python -m benchmarks.faults --slice 10      ten more cases
 python -m benchmarks.faults --seed 17       seed 17 once more; nothing is written down
 python -m benchmarks.faults --slice 0       only the table
+python -m benchmarks.faults --slice 6 --faults small_disk,small_shm    six more cases of these
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ def main() -> int:
     amount = parser.add_mutually_exclusive_group()
     amount.add_argument("--slice", type=int, default=len(cases.PAIRS), metavar="N", help="so many more cases")
     amount.add_argument("--seed", type=int, help="one case once more; its folder is kept")
+    parser.add_argument("--faults", type=lambda said: said.split(","), default=[*cases.FAULTS], help="only cases of these")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="cases at a time")
     parser.add_argument("--data", type=Path, default=places.ROOT / "benchmarks" / "results" / "faults.jsonl")
     parser.add_argument("--table", type=Path, default=places.ROOT / "docs" / "faults.md")
@@ -56,7 +58,7 @@ def main() -> int:
         print(json.dumps(play.play(cases.make(chosen.seed), place, losses=losses(rows), keep=True), indent=1))
         return 0
     with ThreadPoolExecutor(chosen.jobs) as pool:
-        seeds = islice(seeds_left(rows), chosen.slice)
+        seeds = islice((seed for seed in seeds_left(rows) if cases.make(seed).fault in chosen.faults), chosen.slice)
         for one in as_completed([pool.submit(_played, seed, place, rows) for seed in seeds]):
             rows.append(row := one.result())
             append(chosen.data, row)

@@ -1,6 +1,6 @@
 """A seed -> a case: a trainer, a fault, when it is done, and what the recipe says of recovery. Pure; the same seed, the same case.
 
-Forty seeds in a row hold every fault with every trainer that can have it.
+As many seeds in a row as there are pairs hold every fault with every trainer that can have it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-GENERATOR = 1
+GENERATOR = 2
 TRAINERS = ("script", "text", "yolo")
 FAULTS: Mapping[str, tuple[str, ...]] = {
     "memory": TRAINERS,  # taken away at any time
@@ -27,10 +27,16 @@ FAULTS: Mapping[str, tuple[str, ...]] = {
     "sighup": TRAINERS,
     "sigint": TRAINERS,
     "two": TRAINERS,  # a killed trainer, and memory taken from the attempt after it
+    "small_shm": ("script",),  # others fill /dev/shm, 64 MiB as in a container, while a loader's worker uses it
+    "few_files": ("script", "text"),  # no file more may be opened
+    "group_memory": TRAINERS,  # a control group that leaves it next to no memory: the kernel kills
+    "small_disk": TRAINERS,  # the run folder's disk is filled by others, and freed before `autofit resume`
+    "kill_saving": ("script", "text"),  # while a checkpoint is written
+    "kill_loading": TRAINERS,  # and again while the next attempt starts and loads it
     "none": TRAINERS,  # undisturbed: what the others' losses are held against
 }
 PAIRS = tuple((fault, trainer) for fault, trainers in FAULTS.items() for trainer in trainers)
-INTERRUPTIONS = ("kill_autofit", "sigterm", "sighup", "sigint", "unwritable")
+INTERRUPTIONS = ("kill_autofit", "sigterm", "sighup", "sigint", "unwritable", "small_disk")
 """After these a person says `autofit resume`."""
 
 
@@ -55,9 +61,11 @@ def make(seed: int) -> Case:
     """The case of a seed."""
     rng = random.Random(f"faults {GENERATOR} {seed}")
     fault, trainer = PAIRS[seed * 17 % len(PAIRS)]  # 17 and the number of pairs have no common divisor: every pair once a round
-    recover: dict[str, Any] = {"hang": {"stall_s": 20.0}, "nan": {"on_nan": rng.choice(("stop", "roll_back")), "nan_reports": 2}}.get(
-        fault, {}
-    )
+    recover: dict[str, Any] = {
+        "hang": {"stall_s": 20.0},
+        "small_shm": {"stall_s": 20.0},
+        "nan": {"on_nan": rng.choice(("stop", "roll_back")), "nan_reports": 2},
+    }.get(fault, {})
     return Case(
         seed=seed,
         trainer=trainer,

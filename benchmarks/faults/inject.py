@@ -66,6 +66,45 @@ def no_larger_files(process: psutil.Process, most_bytes: int) -> None:
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most_bytes, hard))
 
 
+def few_files(process: psutil.Process) -> None:
+    """From now on it may open no file more than it has."""
+    _, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (process.num_fds(), hard))
+
+
+SHM_BYTES = 64 * 2**20
+GROUP_BYTES = 16 * 2**20
+"""What a process still gets in the control group into which it is put: what it had is charged to the one that it came from."""
+_CGROUPS = Path("/sys/fs/cgroup/memory")
+
+
+def own_mount(place: str, size_bytes: int) -> list[str]:
+    """Words before a command that give it a small file system of its own there."""
+    mounts = f'mount --make-rprivate / && mount -t tmpfs -o size={size_bytes} tmpfs "{place}" && exec "$@"'
+    return ["unshare", "-m", "sh", "-c", mounts, "sh"]
+
+
+def fill(folder: Path) -> Path:
+    """As others would, to the last byte. Returns the file that does it."""
+    file = folder / "of-others"
+    with contextlib.suppress(OSError), file.open("wb", buffering=0) as filled:
+        while filled.write(bytes(2**20)):
+            pass
+    return file
+
+
+def into_a_small_group(processes: Sequence[psutil.Process], name: str) -> Path:
+    """Version 1. Returns the group's folder, to be removed once they are gone."""
+    lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    mine = next(path for _, names, path in (line.split(":", 2) for line in lines) if "memory" in names.split(","))
+    folder = _CGROUPS / mine.lstrip("/") / name
+    folder.mkdir(exist_ok=True)
+    (folder / "memory.limit_in_bytes").write_text(str(GROUP_BYTES))
+    for one in processes:
+        (folder / "cgroup.procs").write_text(str(one.pid))
+    return folder
+
+
 def corrupt(path: Path, how: str) -> None:
     """Tears a file, fills it with zeros from its middle on, or flips one bit in there."""
     data = bytearray(path.read_bytes())

@@ -43,7 +43,7 @@ def recipe(trainer: str, fault: str, recover: Mapping[str, Any]) -> dict[str, An
 
 def _script(fault: str) -> dict[str, Any]:
     command = [sys.executable, "train.py", "--epochs", str(EPOCHS["script"]), "--pause", "0.2"]
-    command += ["--workers", "1"] if fault == "kill_worker" else ["--nan-from", "14"] if fault == "nan" else []
+    command += ["--workers", "1"] if fault in ("kill_worker", "small_shm") else ["--nan-from", "14"] if fault == "nan" else []
     args = {
         "command": command,
         "spelled": {"micro_batch": "--batch-size", "accumulation": "--accum"},
@@ -51,6 +51,8 @@ def _script(fault: str) -> dict[str, Any]:
         "resume": {"words": "--resume {checkpoint}", "newest": "{run}/epoch*.pt"},
         "metrics": "{run}/metrics.jsonl",
     }
+    if fault == "small_shm":
+        args["spelled"] |= {"workers": "--workers"}
     ladder = {"order": ["micro_batch"], "wheels": {"micro_batch": {"values": [8, 4]}}}
     return {"ask": {"micro_batch": 16, "accumulation": 1}, "trainer": {"adapter": "script", "args": args}, "ladder": ladder}
 

@@ -31,6 +31,8 @@ RUN_S = 1500.0
 MOST_LAUNCHES = 4
 TORN_BYTES = 40_000
 """A checkpoint file gets no longer than this where it can't be written to its end."""
+DISK_BYTES = 2**30
+"""Of the small disk: autofit asks for 512 MiB."""
 _STATUS = {"sigterm": signal.SIGTERM, "sighup": signal.SIGHUP, "sigint": signal.SIGINT, "kill_autofit": signal.SIGKILL}
 IN_TRIALS = 0.25
 """What interrupts autofit itself comes as well while it still tries: where its time is before this part of the run."""
@@ -45,14 +47,19 @@ class Play:
         self.said: dict[str, Any] = {}
         self.done_at: list[str] = []
         self.running: subprocess.Popen[str] | None = None
+        self.undo: list[Callable[[], None]] = []
+        """What ends a fault that lasts, once the launch in which it was done is over."""
 
     # -- launches
 
     def launch(self, *words: str) -> None:
         env = {**os.environ, "PYTHONPATH": str(places.ROOT), "YOLO_OFFLINE": "1", MARK: str(self.place)}
         with (self.place / "stderr").open("a") as err, (self.place / "stdout").open("w") as out:
-            argv = [sys.executable, "-P", "-m", "launcher", *words, "--json"]
+            argv = [*self._within(), sys.executable, "-P", "-m", "launcher", *words, "--json"]
             self.running = subprocess.Popen(argv, cwd=self.place, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, text=True)
+
+    def _within(self) -> list[str]:
+        return inject.own_mount("/dev/shm", inject.SHM_BYTES) if self.case.fault == "small_shm" else []
 
     def wait(self) -> int | None:
         """The exit status; None where it had to be ended."""
@@ -65,6 +72,9 @@ class Play:
             self.running.wait()
             status = None
         self.statuses.append(status)
+        while self.undo:
+            with contextlib.suppress(OSError):
+                self.undo.pop()()
         with contextlib.suppress(ValueError, IndexError):
             self.said = json.loads((self.place / "stdout").read_text().splitlines()[-1])
         return status
@@ -129,6 +139,23 @@ class Play:
                 inject.no_larger_files(trainer, TORN_BYTES)
             case "hang":
                 inject.stop(trainer)
+            case "few_files":
+                inject.few_files(trainer)
+            case "small_shm":
+                inject.fill(Path(f"/proc/{trainer.pid}/root/dev/shm"))
+            case "small_disk":
+                self.undo.append(inject.fill(self.place / "runs").unlink)
+            case "group_memory":
+                self.undo.append(inject.into_a_small_group(self.trainers(), f"autofit-faults-{os.getpid()}-{self.case.seed}").rmdir)
+            case "kill_saving":
+                there = self.until(lambda: places.saving(self.case.trainer, self.folder), 60)
+                trainer.kill()
+                return there
+            case "kill_loading":
+                trainer.kill()
+                again = self.until(lambda: self.trainers() and self.trainers()[0].pid != trainer.pid)
+                time.sleep(4 * self.case.delay_s)
+                return again and inject.killed(self.trainers()[:1])
             case "sigterm" | "sighup" | "sigint" | "kill_autofit":
                 self.running.send_signal(_STATUS[fault])
             case "two":
@@ -164,6 +191,10 @@ def play(case: Case, table: Path, *, losses: dict[str, float], keep: bool = Fals
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     places.make(case.trainer, place)
+    small = case.fault == "small_disk"
+    if small:
+        (place / "runs").mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(place / "runs")], check=True)
     text = yaml.safe_dump(places.recipe(case.trainer, case.fault, case.overrides), sort_keys=False)
     (place / "recipes" / "night.yaml").write_text(f"# @package _global_\n{text}", encoding="utf-8")
     before = _files(place)
@@ -176,6 +207,8 @@ def play(case: Case, table: Path, *, losses: dict[str, float], keep: bool = Fals
         "seconds": round(time.monotonic() - began, 1), "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "versions": versions(), "machine": machine(), "commit": commit(),
     }  # fmt: skip
+    if small:
+        subprocess.run(["umount", "--lazy", str(place / "runs")], check=True)
     if row["verdict"] in ("finished", "reported") and not row["broken"] and not keep:
         shutil.rmtree(place, ignore_errors=True)
     return row

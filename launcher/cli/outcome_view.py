@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from launcher.adapter.protocol import resuming
-from launcher.cli import no_fit_view, prose, tables
+from launcher.cli import no_fit_view, prose, rungs_view, tables
 from launcher.cli.rungs_view import batch, setting, size
 from launcher.cli.tables import Column
 from launcher.engine.state import Fit
@@ -50,6 +50,7 @@ def summary(console: Console, fit: Fit) -> None:
     text = ", ".join(f"{name} {setting(used)} instead of {setting(asked)}" for name, (asked, used) in given_up.items())
     used_batch, asked_batch = fit.chosen.effective_batch, job.ladder.effective_batch
     prose.say(console, _given_up(text, _batch_words(fit.chosen, asked_batch, unit), fit.same), hang=10)
+    rungs_view.rooms(fit.chosen, job.budget, console)
     if fit.chosen.rung.effective_batch != asked_batch:
         prose.say(console, no_fit_view.learning_rate(asked_batch, used_batch, unit), style="yellow")
 

@@ -68,8 +68,9 @@ class WheelRule(Part):
     """Each derived size is about this fraction of the one before."""
     argument: str | None = None
     """For a wheel the adapter doesn't know: which of the trainer's own arguments it turns."""
-    acts_in: Literal["training", "validation", "both"] | None = None
-    """Where the wheel saves memory: one that acts only in validation can't cure a failure in training. Null: the adapter's own."""
+    acts_in: Literal["training", "validation", "both", "host"] | None = None
+    """Where the wheel saves memory: one that acts only in validation can't cure a failure in training; host: beside the device, as loader
+    workers or a cache of images do, and nowhere else. Null: the adapter's own."""
 
 
 class LadderRules(Part):
@@ -137,6 +138,8 @@ class DeviceRules(Part):
     """Budget, such as 16GiB: plays a smaller card, or limits the CPU's memory. Null: all that is there."""
     headroom: Headroom = 0.1
     """Fraction of the budget that a trial must leave free. Lower is faster training, closer to a late failure."""
+    host_headroom: Headroom = 0.1
+    """Fraction that must stay free of what the machine has beside the device: host memory, /dev/shm, open files, processes."""
     share: bool = False
     """True: accept a card that another process holds, and budget only what is free."""
     when_taken: Literal["wait", "stop"] = "wait"

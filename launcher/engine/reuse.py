@@ -20,8 +20,11 @@ from launcher.history.kept_fits import Fingerprint, FitHistory, KeptFit, RunFail
 from launcher.history.records import KeptTrialRecord
 from launcher.ladder.same_training import SameTraining
 from launcher.ladder.verdict import Kind
+from launcher.machine.host_meter import HostMeter
 from launcher.shared.files import plain
+from launcher.shared.memory_failures import OF_MACHINE
 from launcher.shared.report import WRITTEN
+from launcher.trial import host_rooms
 from launcher.trial.job import Job
 from launcher.trial.trial import Trial, of_record
 
@@ -71,11 +74,23 @@ def _looked_up(job: Job, fits: FitHistory) -> Reuse:
     found = fits.find(wanted, cap_bytes=job.budget.cap_bytes)
     if isinstance(found, KeptFit) and (killed := _killed(fits.not_ended(wanted.digest))):
         found = f"{killed[0]} relied on it and was killed together with autofit, for an unknown reason"
+    if isinstance(found, KeptFit) and (short := _short_today(found)):
+        found = short
     if isinstance(found, KeptFit):
         fits.begin(wanted.digest, run_dir=str(job.folder.path))
         return Reuse(fingerprint=wanted, fit=found, used=True)
     failures = [one for one in fits.failures(wanted.digest) if job.budget.cap_bytes <= one.cap_bytes]
     return Reuse(fingerprint=wanted, why=f"no kept fit holds, {found}" if found else "", failures=failures)
+
+
+def _short_today(found: KeptFit) -> str:
+    """What the machine has too little of now for the rung of a kept fit, in words; empty if it has room."""
+    rooms = next((one.rooms for one in found.trials if one.rung_index == found.rung_index and one.verdict == Kind.FITS), [])
+    room = host_rooms.short_of(host_rooms.today(rooms, HostMeter().use))
+    if room is None:
+        return ""
+    needed, there = host_rooms.words(room)
+    return f"for its run needs {needed} of {room.name}, and {there} are there now"
 
 
 def _killed(folders: Sequence[str]) -> list[str]:
@@ -139,6 +154,8 @@ def _kept(job: Job, fits: FitHistory, found: Reuse, before: Fingerprint, proven:
         return replace(found, why=f"no fit is kept: {unknown}")
     if now.depends_on.get(f"model {proven.chosen.rung.values.get('model')}") == NOT_HERE:
         return replace(found, why="no fit is kept: where its model lies isn't known")
+    if any(one.verdict.source in OF_MACHINE for one in proven.trials):
+        return replace(found, why="no fit is kept: a rung found too little beside the device, of which there may be more another time")
     if changed := kept_fits.changes(_settled(before.depends_on, now.depends_on), now.depends_on):
         return replace(found, why=f"no fit is kept: while the trials were made, {changed}")
     fits.add_written(without.training, written, folder=os.getcwd())

@@ -26,6 +26,7 @@ from launcher.machine import headroom
 from launcher.run.attempt import Attempt, Outcome
 from launcher.run.events import LossNotFinite, TakenAgain
 from launcher.shared.files import plain
+from launcher.shared.memory_failures import OF_MACHINE
 from launcher.shared.report import VERSIONS
 from launcher.trial.job import Job
 from launcher.trial.rung_zero import Misread
@@ -272,7 +273,7 @@ def least_need(trials: Sequence[Trial]) -> Need | None:
 
 def _need(tried: Trial) -> Need | None:
     verdict = tried.verdict
-    if verdict.kind is not Kind.OUT_OF_MEMORY or verdict.source in ("workers", "pinned") or not verdict.peak_bytes:
+    if verdict.kind is not Kind.OUT_OF_MEMORY or verdict.source in OF_MACHINE or not verdict.peak_bytes:
         return None
     measured = verdict.source == "measured" and verdict.peak_bytes > tried.report.cap_bytes
     return Need(trial=tried, needed_bytes=verdict.peak_bytes + (0 if measured else verdict.asked_bytes or 0), measured=measured)

@@ -62,6 +62,20 @@ class RungRecord(_Part):
     effective_batch: int = 0
 
 
+class RoomRecord(_Part):
+    """One of the machine's memories beside the card: bytes, or a number of files or processes."""
+
+    name: str = ""
+    needed: int = 0
+    """By the run: what the trial took at most, and what its loaders hold ahead once their queues are full."""
+    there: int | None = None
+    """What there was for it, with what it has itself; null: no limit, or nobody tells it."""
+    headroom: float = 0.0
+    """Part of it that must stay free."""
+    others: int = 0
+    """Taken by others while the trial ran."""
+
+
 class TrialRecord(RungRecord):
     """One rung, really tried."""
 
@@ -81,6 +95,8 @@ class TrialRecord(RungRecord):
     """Settings that ran otherwise than told."""
     kept: str = ""
     """When it was made, if an earlier launch made it; else empty."""
+    rooms: list[RoomRecord] = []
+    """What it needs of the machine beside the card."""
     same_training: SameTrainingRecord | None = None
 
 

@@ -57,7 +57,9 @@ def _count(said: Any) -> int | None:
 def given_up(ladder: Ladder, rung: Rung) -> str:
     """What the rung changes in the training itself (sizes, lengths, models), in words; not how its batch is made up."""
     acts_in = {wheel.name: wheel.acts_in for wheel in ladder.wheels}
-    turned = {name: pair for name, pair in ladder.given_up(rung).items() if name not in NEUTRAL and acts_in[name] != "validation"}
+    turned = {
+        name: pair for name, pair in ladder.given_up(rung).items() if name not in NEUTRAL and acts_in[name] not in ("validation", "host")
+    }
     return ", ".join(f"{name} {used} instead of {asked}" for name, (asked, used) in turned.items())
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from launcher.config.schema import Value
 
-ActsIn = Literal["training", "validation", "both"]
+ActsIn = Literal["training", "validation", "both", "host"]
 
 MICRO_BATCH = "micro_batch"
 ACCUMULATION = "accumulation"

@@ -15,6 +15,7 @@ from launcher.ladder import extrapolation
 from launcher.ladder.extrapolation import Measured, asks_as_much
 from launcher.ladder.rungs import MICRO_BATCH, Ladder, Rung
 from launcher.ladder.verdict import Kind, Verdict
+from launcher.shared.memory_failures import OF_MACHINE
 from launcher.shared.report import Phase
 
 
@@ -134,11 +135,12 @@ def dominated_by(ladder: Ladder, rung: Rung, history: Sequence[Tried]) -> Tried 
     """The real failure that rules ``rung`` out without a trial, or None.
 
     - A rung is out if it asks at least as much on every wheel as one of as many cards that ran out of memory. After a failure in training,
-      wheels that act only in validation don't count: they can't cure it.
+      wheels that act only in validation don't count: they can't cure it. Nor do those that act beside the device.
     - A trainer that lowered its micro-batch by itself rules out the micro-batches in between; the one it took is tried first.
     - A setting that ran otherwise than told in training rules out rungs that differ only in validation, and what ``_runs_otherwise`` says.
       Otherwise an ``altered`` trial rules nothing out.
-    - A failure of loader workers or of page-locked memory is about the host and rules nothing out.
+    - A failure of what the machine has beside the device (``OF_MACHINE``) rules out rungs that turn no wheel that acts there, as long as
+      one could be turned further. One of host memory also rules out rungs that ask at least as much on every wheel; others don't.
     - A script whose batch can't be made of micro-batches rules out every rung with more accumulation than asked.
     """
     for tried in history:
@@ -149,15 +151,26 @@ def dominated_by(ladder: Ladder, rung: Rung, history: Sequence[Tried]) -> Tried 
             return tried
         if _otherwise_in_training(ladder, verdict) and _differ_in_validation_alone(ladder, rung, tried.rung):
             return tried
-        if verdict.kind not in (Kind.OUT_OF_MEMORY, Kind.SPILLED) or verdict.source in ("workers", "pinned"):
+        if verdict.kind not in (Kind.OUT_OF_MEMORY, Kind.SPILLED) or verdict.source in OF_MACHINE:
+            if verdict.source in OF_MACHINE and _leaves_the_host(ladder, rung, tried.rung):
+                return tried
+            if verdict.source == "host_memory" and rung.world_size == tried.rung.world_size and asks_as_much(rung, tried.rung):
+                return tried
             continue
         before_validation = verdict.phase in _BEFORE_VALIDATION
         if rung.world_size == tried.rung.world_size and all(
-            at <= failed_at or (before_validation and wheel.acts_in == "validation")
+            at <= failed_at or wheel.acts_in == "host" or (before_validation and wheel.acts_in == "validation")
             for wheel, at, failed_at in zip(ladder.wheels, rung.position, tried.rung.position, strict=True)
         ):
             return tried
     return _runs_otherwise(ladder, rung, history)
+
+
+def _leaves_the_host(ladder: Ladder, rung: Rung, failed: Rung) -> bool:
+    """Whether a rung turns none of the wheels that act beside the device further than a failed one, though one of them could be."""
+    wheels = [at for at, wheel in enumerate(ladder.wheels) if wheel.acts_in == "host"]
+    could = any(failed.position[at] + 1 < len(ladder.wheels[at].values) for at in wheels)
+    return could and not any(rung.position[at] > failed.position[at] for at in wheels)
 
 
 _BEFORE_VALIDATION = (Phase.START, Phase.SETUP, Phase.TRAIN)
@@ -279,13 +292,14 @@ def _least(rungs: Sequence[Rung]) -> Rung:
 
 
 def _worth_turning(ladder: Ladder, left: Sequence[Rung], real: Sequence[Tried]) -> Sequence[Rung]:
-    """The rungs to choose from without a forecast: wheels of validation are left alone until a trial has failed in validation or later.
+    """The rungs to choose from without a forecast: wheels of validation are left alone until a trial has failed in validation or later,
+    those of the host until one has failed there.
 
     When training runs out of memory such a wheel cures nothing, and its trial would be wasted.
     """
-    if any(not tried.verdict.fits and tried.verdict.phase not in _BEFORE_VALIDATION for tried in real):
-        return left
-    stay = [at for at, wheel in enumerate(ladder.wheels) if wheel.acts_in == "validation"]
+    there = {"host"} if any(tried.verdict.source in OF_MACHINE for tried in real) else set()
+    there |= {"validation"} if any(not tried.verdict.fits and tried.verdict.phase not in _BEFORE_VALIDATION for tried in real) else set()
+    stay = [at for at, wheel in enumerate(ladder.wheels) if wheel.acts_in in {"validation", "host"} - there]
     return [rung for rung in left if all(rung.position[at] == left[0].position[at] for at in stay)]
 
 
@@ -360,5 +374,5 @@ def seen_in(real: Sequence[Tried]) -> list[Measured]:
         )
         for tried in real
         if tried.need is not None
-        and (tried.verdict.fits or (tried.verdict.kind is Kind.OUT_OF_MEMORY and tried.verdict.source not in ("workers", "pinned")))
+        and (tried.verdict.fits or (tried.verdict.kind is Kind.OUT_OF_MEMORY and tried.verdict.source not in OF_MACHINE))
     ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from launcher.adapter.protocol import Weights
 from launcher.run.attempt import Ended
-from launcher.shared.memory_failures import ECHO, MemoryFailure, maybe_memory, memory_failure
+from launcher.shared.memory_failures import ECHO, OF_MACHINE, MemoryFailure, maybe_memory, memory_failure
 from launcher.shared.report import Phase
 from launcher.shared.write_failures import FULL_DISK, READ_ONLY, TOO_LARGE, line_of, maybe_too_large
 
@@ -32,7 +32,6 @@ LAST_LINES = 60
 _TRAINS = frozenset({"train", "training", "fit"})
 _VALIDATES = frozenset({"val", "validate", "validation", "validating", "valid", "eval", "evaluate", "evaluation"})
 _ENDS = frozenset({"final", "finish", "finalize"})
-_HOST_SOURCES = ("workers", "pinned")
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
 _DEATHS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
 
@@ -90,6 +89,8 @@ def find(end: RunEnd) -> Cause:
         return Cause(ended=Ended.DIVERGED, phase=phase, evidence=hidden)
     if end.returncode == 0 and end.ended_for is None:
         return Cause(ended=Ended.DONE, phase=Phase.DONE, evidence=_got_over(end.words))
+    if end.ended_for is Ended.STALLED and (lost := _failure(end)) is not None and lost.source in OF_MACHINE:
+        return Cause(ended=Ended.HOST_MEMORY, phase=phase, evidence=f"it waited for what was lost: {lost.line}", failure=lost)
     if end.ended_for is not None:
         others = end.ended_for is Ended.SPILLED and end.taken and end.on_card
         return Cause(ended=Ended.CARD_TAKEN if others else end.ended_for, phase=phase)
@@ -170,7 +171,7 @@ def _unwritten(end: RunEnd) -> tuple[Ended, str] | None:
 def _of_memory(failure: MemoryFailure, end: RunEnd) -> Ended:
     if end.taken and end.on_card:
         return Ended.CARD_TAKEN
-    if failure.source in _HOST_SOURCES or (end.on_card and failure.source == "host"):
+    if failure.source in OF_MACHINE or (end.on_card and failure.source == "host"):
         return Ended.HOST_MEMORY
     return Ended.OUT_OF_MEMORY
 

@@ -114,10 +114,15 @@ def _again(history: History, why: str) -> GoOn | Stop:
 
 def _lighter(history: History, last: Attempt) -> GoOn | Stop:
     """Needs less host memory: a quarter of the loader workers, or a lower rung if there are none."""
-    now = last.workers if last.workers is not None else history.workers
-    if now:
-        return _to(history, last.rung, f"host memory ran short: {now // 4} loader workers instead of {now}", workers=now // 4)
-    return _lower(history, "host memory ran short: one rung lower")
+    now = last.workers if last.workers is not None else last.rung.values.get("workers", history.workers)
+    short = {"files": "open files", "shared_memory": "/dev/shm"}.get(str(last.source), "host memory") + " ran short"
+    if isinstance(now, int) and now:
+        return _to(history, last.rung, f"{short}: {now // 4} loader workers instead of {now}", workers=now // 4)
+    if last.source == "files":
+        return _stop(
+            history, "too many open files, and no loader worker to do without; raise that limit (ulimit -n), then `autofit resume`"
+        )
+    return _lower(history, f"{short}: one rung lower")
 
 
 def _lower(history: History, why: str) -> GoOn | Stop:

@@ -14,10 +14,14 @@ from typing import Literal
 
 from .sizes import UNITS
 
-Source = Literal["allocator", "driver", "host", "workers", "pinned", "measured", "accumulation"]
+Source = Literal[
+    "allocator", "driver", "host", "workers", "pinned", "measured", "accumulation", "host_memory", "shared_memory", "files", "processes"
+]
 """Who refused; "pinned": page-locked host memory, which WSL has little of; "measured": nobody, the trial needed more than its cap and
 got it, or got what it needed only at the cap's very edge; "accumulation": no memory, but a script whose batch can't be put together
-from micro-batches."""
+from micro-batches; the last four: what a machine has beside its device (``trial.host_rooms``)."""
+OF_MACHINE = ("workers", "pinned", "host_memory", "shared_memory", "files", "processes")
+"""Sources that say nothing of the device's memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,6 +42,7 @@ _SIGNATURES: tuple[tuple[Source, re.Pattern[str]], ...] = tuple(
         ("workers", r"DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly"),
         ("workers", r"insufficient shared memory \(shm\)"),
         ("workers", r"unable to (allocate|open) shared memory"),
+        ("files", r"Too many open files|received \d+ items of ancdata"),
         ("pinned", r"pin(ned)?[ _]memory.*(CUDA( driver)? error: out of memory|cudaErrorMemoryAllocation)"),
         ("pinned", r"cudaHostAlloc|cudaHostRegister|CUDA host alloc|allocate pinned host memory|failed to alloc \d+ bytes on host"),
         ("allocator", r"(CUDA|HIP|XPU) out of memory"),

@@ -146,6 +146,23 @@ def resident_bytes(pid: int | str = "self") -> int:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def own_bytes(pid: int) -> tuple[int, int]:
+    """(private memory, shared memory) of a process that no file backs: its own, and its part of what it has together with others, so that
+    forked workers don't count their parent's again (smaps_rollup, proc_pid_smaps(5)). Walks all its pages: some 10 ms for each GiB.
+
+    Where the kernel doesn't tell (before 5.4), all of what is resident. Raises OSError where it has ended.
+    """
+    said: dict[str, int] = {}
+    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii", errors="replace") as rollup:
+        for line in rollup:
+            key, _, value = line.partition(":")
+            if key in ("Pss_Anon", "Pss_Shmem"):
+                said[key] = int(value.split()[0]) * 1024
+    if len(said) < 2:
+        return status_bytes("RssAnon", pid), status_bytes("RssShmem", pid)
+    return said["Pss_Anon"], said["Pss_Shmem"]
+
+
 class DataSegments:
     """VmData of a process for who looks often: one file held open, one read a look, some 3 microseconds."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from launcher.config.schema import Value
@@ -12,7 +12,7 @@ from launcher.ladder.rungs import MICRO_BATCH, Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import stack_dump
 from launcher.shared.ending import Ending
-from launcher.shared.memory_failures import MemoryFailure, maybe_memory, memory_failure
+from launcher.shared.memory_failures import OF_MACHINE, MemoryFailure, maybe_memory, memory_failure
 from launcher.shared.report import CARD_TAKEN, NOT_COVERED, NOT_EXACT, OVER_CAP, STEPS_IN_ALL, Phase, TrialReport
 from launcher.shared.sizes import format_size
 from launcher.shared.write_failures import maybe_too_large
@@ -110,6 +110,8 @@ def _refused(seen: _Seen) -> Verdict | None:
     failed = _failure(seen.report, seen.ending, on_card=seen.on_card)
     if failed is None:
         return None
+    if seen.on_card and failed.source == "host":
+        failed = replace(failed, source="host_memory")
     why = _out_of_memory_words(failed, seen.report.phase) + _giant(failed, seen.report.cap_bytes, seen.rung)
     return _verdict(seen, Kind.OUT_OF_MEMORY, why, source=failed.source, asked_bytes=failed.asked_bytes, evidence=failed.line)
 
@@ -140,6 +142,8 @@ def _squeezed(seen: _Seen) -> Verdict | None:
 
 
 def _stalled(seen: _Seen) -> Verdict | None:
+    if (seen.ending.stood_still or seen.ending.timed_out) and seen.lost:
+        return _hidden(seen)  # it waits for what was lost
     if seen.ending.stood_still:
         still = f"it stood still in phase {seen.report.phase}: no output and no processor time for long (recover.stall_s)"
         circles = (
@@ -197,8 +201,10 @@ def _hidden(seen: _Seen) -> Verdict | None:
         return _verdict(seen, Kind.ALTERED, why, took=_took(seen), evidence="\n".join(swallowed))
     if not seen.lost:
         return None
+    failed = memory_failure(seen.lost[0])
+    source = failed.source if failed is not None and failed.source in OF_MACHINE else "host_memory" if seen.on_card else "host"
     why = f"something was lost to memory and the trainer went on: {seen.lost[0]}"
-    return _verdict(seen, Kind.OUT_OF_MEMORY, why, source="host", evidence="\n".join(seen.lost))
+    return _verdict(seen, Kind.OUT_OF_MEMORY, why, source=source, evidence="\n".join(seen.lost))
 
 
 def _diverged(seen: _Seen) -> Verdict | None:
@@ -311,7 +317,7 @@ def _failure(report: TrialReport, ending: Ending, *, on_card: bool) -> MemoryFai
     if found := memory_failure(said, types=report.failure.types if report.failure is not None else ()):
         return found
     if report.failure is None and ending.returncode == -signal.SIGKILL:
-        return MemoryFailure(source="host", line="killed (SIGKILL), as the kernel's out-of-memory killer does", asked_bytes=None)
+        return MemoryFailure(source="host_memory", line="killed (SIGKILL), as the kernel's out-of-memory killer does", asked_bytes=None)
     if not _at_the_limit(report, ending, on_card=on_card, wanted_bytes=_THREAD_BYTES if "can't start new thread" in said else 0):
         return None
     full = f"with all of its {report.ceiling_bytes or report.cap_bytes} bytes in use"
@@ -325,11 +331,14 @@ def _failure(report: TrialReport, ending: Ending, *, on_card: bool) -> MemoryFai
 
 def _out_of_memory_words(failed: MemoryFailure, phase: str) -> str:
     asked = f", asking for {failed.asked_bytes / 2**20:.0f} MiB" if failed.asked_bytes else ""
-    return f"out of memory in phase {phase}{asked} ({failed.source}){_CURES.get(failed.source, '')}"
+    what = "too many open files" if failed.source == "files" else "out of memory"
+    return f"{what} in phase {phase}{asked} ({failed.source}){_CURES.get(failed.source, '')}"
 
 
 _CURES: Mapping[str, str] = {
     "workers": " (fewer data loader workers or a larger /dev/shm cure this, not a smaller batch)",
+    "host_memory": " (the machine's memory, or a container's or job's limit: fewer data loader workers or a cache on the disk cure this)",
+    "files": " (ulimit -n: a higher limit or fewer data loader workers cure this)",
     "pinned": " (page-locked host memory, which WSL has little of: pin_memory=False cures this, not a smaller batch)",
 }
 

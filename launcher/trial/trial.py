@@ -8,28 +8,29 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from launcher.adapter.commands import Command, TrialPlan
 from launcher.adapter.registry import words_of
 from launcher.config.schema import Value
 from launcher.errors import BadInput, Fault
 from launcher.history.events import Listener
-from launcher.history.records import TrialRecord
+from launcher.history.records import RoomRecord, TrialRecord
 from launcher.ladder import search
 from launcher.ladder.rungs import ACCUMULATION, MICRO_BATCH, Ladder, Rung
 from launcher.ladder.verdict import Kind, Verdict
 from launcher.machine import devices, process, stack_dump, torchrun, unwritable
 from launcher.machine.allocator import allocator_environment
 from launcher.machine.devices import Budget
+from launcher.machine.host_meter import HostMeter, HostUse
 from launcher.machine.process import Child
 from launcher.shared import procfs
 from launcher.shared.activity import doing
 from launcher.shared.ending import Ending
-from launcher.shared.memory_failures import Source, lost_in
+from launcher.shared.memory_failures import Source, lost_in, memory_failures
 from launcher.shared.orders import RANKS, REPORT, STACKS, Orders
 from launcher.shared.report import BUDGET_ERROR, CARD_TAKEN, SAID_ACCUMULATION, SAMPLES, Phase, TrialReport
-from launcher.trial import ranks
+from launcher.trial import host_rooms, ranks
 from launcher.trial.events import PhaseEntered
 from launcher.trial.job import Job
 from launcher.trial.judge import Needs, judge
@@ -56,11 +57,13 @@ class Trial:
     """Settings that the trial's trainer was given in place of the rung's own (fewer micro-batches per step, say)."""
     kept: str = ""
     """When it was made, if an earlier launch made it (``engine.reuse``); empty if this launch did."""
+    rooms: tuple[RoomRecord, ...] = ()
+    """What it needs of the machine beside the card (``trial.host_rooms``)."""
 
     def record(self, **more: Any) -> TrialRecord:
         """The trial as ``record.json`` has it."""
         verdict, rung = self.verdict, self.rung
-        told = {"otherwise": list(verdict.otherwise), "kept": self.kept, **more}
+        told = {"otherwise": list(verdict.otherwise), "kept": self.kept, "rooms": list(self.rooms), **more}
         return TrialRecord(
             rung_index=rung.index, rung=dict(rung.values), accumulation=rung.accumulation, effective_batch=self.effective_batch,
             effective_batch_seen=self.batch_seen, verdict=verdict.kind.value, phase=str(verdict.phase), peak_bytes=verdict.peak_bytes,
@@ -98,7 +101,10 @@ def of_record(said: TrialRecord, ladder: Ladder) -> Trial:
         peak_bytes=said.peak_bytes, otherwise=tuple(said.otherwise),
     )  # fmt: skip
     report = TrialReport.read(folder / "report.json") or TrialReport()
-    return Trial(rung=ladder.rungs[said.rung_index], verdict=verdict, report=report, seconds=said.seconds, folder=folder, kept=said.kept)
+    return Trial(
+        rung=ladder.rungs[said.rung_index], verdict=verdict, report=report, seconds=said.seconds, folder=folder, kept=said.kept,
+        rooms=tuple(said.rooms),
+    )  # fmt: skip
 
 
 def run(job: Job, rung: Rung) -> Trial:
@@ -120,7 +126,7 @@ def run(job: Job, rung: Rung) -> Trial:
     _put_aside(place, orders.scratch)
     orders.scratch.mkdir()
     try:
-        trial = _finished(job, rung, _ending(job, orders, plan), orders, plan)
+        trial = _finished(job, rung, _ended(job, orders, plan), plan)
         if trial.verdict.fits and job.recipe.trial.resume and job.recipe.recover.restarts:
             trial = _gone_on(job, trial, orders, plan) if plan.resumes and not orders.ranks else _not_gone_on(trial, plan)
     finally:
@@ -128,20 +134,32 @@ def run(job: Job, rung: Rung) -> Trial:
     return trial
 
 
-def _ending(job: Job, orders: Orders, plan: TrialPlan) -> Ending:
-    """How a process that has these orders ended. It and all its children are gone."""
+class _Ended(NamedTuple):
+    """A process's orders, how it ended, and what it took of the machine. It and all its children are gone."""
+
+    orders: Orders
+    ending: Ending
+    use: HostUse
+
+
+def _ended(job: Job, orders: Orders, plan: TrialPlan) -> _Ended:
     place = Path(orders.folder)
     orders.write(place / "orders.json")
     env = {**allocator_environment(job.budget), **plan.env, STACKS: str(orders.stacks)}
     worker = process.python_module("launcher.worker", str(place / "orders.json"))
     command = torchrun.launched(worker, devices=orders.world_size)
+    meter = HostMeter()
     child = process.start(command, env=env, stdout=place / "stdout.log", stderr=place / "stderr.log")
+    meter.begin(child.pid)
     watch = TrialWatch(child, orders, job.tell, stall_s=job.recipe.recover.stall_s)
-    with process.forward_signals(child, grace_s=1.0):
-        ending = process.wait(child, timeout_s=job.recipe.trial.timeout_s, each_poll=watch, stderr=place / "stderr.log")
+    try:
+        with process.forward_signals(child, grace_s=1.0):
+            ending = process.wait(child, timeout_s=job.recipe.trial.timeout_s, each_poll=watch, stderr=place / "stderr.log")
+    finally:
+        meter.stop()
     unwritten = unwritable.read_only(place) or unwritable.full_disk(place)  # now: what it has written is removed
     ending = replace(ending, stood_still=watch.stood_still, computed=watch.computed)
-    return replace(ending, unwritable=unwritten, file_limit=unwritable.file_limit())
+    return _Ended(orders, replace(ending, unwritable=unwritten, file_limit=unwritable.file_limit()), meter.use)
 
 
 def _gone_on(job: Job, first: Trial, orders: Orders, plan: TrialPlan) -> Trial:
@@ -149,7 +167,7 @@ def _gone_on(job: Job, first: Trial, orders: Orders, plan: TrialPlan) -> Trial:
     place = first.folder / RESUMED
     place.mkdir()
     orders = replace(orders, folder=str(place), main=orders.folder, resumes=True)
-    second = _finished(job, first.rung, _ending(job, orders, plan), orders, plan)
+    second = _finished(job, first.rung, _ended(job, orders, plan), plan)
     uses = tuple(use for use in second.report.uses if use.phase == Phase.RESUME)
     notes = tuple(dict.fromkeys((*first.report.notes, *second.report.notes)))
     report = replace(first.report, uses=(*first.report.uses, *uses), notes=notes)
@@ -158,7 +176,8 @@ def _gone_on(job: Job, first: Trial, orders: Orders, plan: TrialPlan) -> Trial:
         report = replace(report, phase=second.report.phase, failure=second.report.failure)
         verdict = replace(second.verdict, why=f"it can't go on from a checkpoint of its own: {second.verdict.why}")
     report.write(first.folder / REPORT)
-    trial = replace(first, verdict=verdict, report=report, seconds=first.seconds + second.seconds)
+    rooms = tuple(max(pair, key=lambda room: room.needed) for pair in zip(first.rooms, second.rooms, strict=True))
+    trial = replace(first, verdict=verdict, report=report, seconds=first.seconds + second.seconds, rooms=rooms)
     job.folder.replace_json(first.folder / "verdict.json", {"rung": trial.rung, "verdict": verdict, "seconds": trial.seconds})
     return trial
 
@@ -189,6 +208,8 @@ RESUMED = "resumed"
 """Folder in a trial's that is that of the process which goes on from its checkpoint."""
 LATE_S = 2.0
 """So long after one rank's failure the others are ended: until then they may tell of theirs, which may be the cause."""
+LOST_S = 20.0
+"""So long after a worker has lost a batch a trial in which nothing has happened since is ended."""
 FAULTS = 16
 """With at least this many page faults between two looks, a trial that has no batch yet is filling memory, which counts as progress. An
 endless loop has none, or the few that the kernel itself causes (NUMA balancing)."""
@@ -214,7 +235,8 @@ class TrialWatch:
         self._moved: tuple[int, int] | None = None
         self._batches_in = ""
         """The phase in which a batch was last seen; empty if there was none."""
-        self._lively = self._began
+        self._lively = self._lost_at = self._began
+        self._lost = False
         self._phase = self._still = ""
         self.stood_still = ""
         self.computed = False
@@ -256,6 +278,8 @@ class TrialWatch:
         first, last = self._first.look(now, **how), self._silence.look(now, **how)
         how = {"further": self._came_further(phase) or grew, "busy_s": busy_s}
         first_circles, circles = self._first_course.look(now, **how), self._course.look(now, **how)
+        if self._waits_in_vain(now, grew=grew):
+            self._child.end(grace_s=1.0)
         if (last == "stalled" or circles) and not self.stood_still:
             self.computed = last != "stalled"
             self.stood_still = stack_dump.record(self._child, self._stalled, told=self._told) or "nothing could be seen of its processes"
@@ -263,6 +287,14 @@ class TrialWatch:
         words = f" for {STILL_S:.0f} s (ended after recover.stall_s={self._stall_s:g})"
         self._still = f", computing nothing{words}" if first == "stalled" else f", no progress{words}" if first_circles else ""
         return self._still
+
+    def _waits_in_vain(self, now: float, *, grew: bool) -> bool:
+        """Whether a loader's worker has lost a batch and nothing has happened since: PyTorch's loop waits for that batch forever."""
+        if grew or not self._lost:
+            log = Path(self._signs[-1])
+            self._lost = grew and any(failure.source in ("workers", "files") for failure in memory_failures(process.tail(log).splitlines()))
+            self._lost_at = now
+        return self._lost and now - self._lost_at > LOST_S
 
     def _came_further(self, phase: str) -> bool:
         """Whether it has read or written, or (before the phase's first batch) filled memory, since the last look. True if unknown."""
@@ -348,7 +380,8 @@ def _budget_fault(report: TrialReport | None, place: Path) -> BadInput | None:
     return BadInput([Fault(key="device", found=f"the budget could not be taken: {said}", cure=cure, where=str(place / "stderr.log"))])
 
 
-def _finished(job: Job, rung: Rung, ending: Ending, orders: Orders, plan: TrialPlan) -> Trial:
+def _finished(job: Job, rung: Rung, ended: _Ended, plan: TrialPlan) -> Trial:
+    orders, ending, use = ended
     idle = [told["idle_free_bytes"] for told in (*orders.ranks, *orders.cards)] or [orders.idle_free_bytes]
     settled = all(devices.settle(one, idle_free_bytes=free or None) for one, free in zip(job.budget.each, idle, strict=True))
     taken = "" if settled else devices.taken(job.budget)
@@ -373,14 +406,26 @@ def _finished(job: Job, rung: Rung, ending: Ending, orders: Orders, plan: TrialP
         verdict = ranks.of_its_own(list(filter(None, own)), ending, judge_one, together=verdict)
     if verdict.source is not None and verdict.source in words.cures:
         verdict = replace(verdict, why=f"{verdict.why}; {words.cures[verdict.source]}")
+    rooms = _rooms(job, orders, reports, use) if report is not None and report.phase == Phase.DONE else []
+    if verdict.fits and (room := host_rooms.short_of(rooms)) is not None:
+        verdict = host_rooms.verdict_on(room, verdict)
     if not verdict.fits and not verdict.evidence.strip():
         verdict = replace(verdict, evidence=process.tail(logs[0]))
     trial = Trial(
-        rung=rung, verdict=verdict, report=report or TrialReport(), seconds=ending.seconds, folder=Path(orders.folder), expects=plan.expects
-    )
+        rung=rung, verdict=verdict, report=report or TrialReport(), seconds=ending.seconds, folder=Path(orders.folder),
+        expects=plan.expects, rooms=tuple(rooms),
+    )  # fmt: skip
     told = {"rung": rung, "verdict": verdict, "seconds": ending.seconds, "ending": ending}
     job.folder.replace_json(trial.folder / "verdict.json", told)
     return trial
+
+
+def _rooms(job: Job, orders: Orders, reports: Sequence[TrialReport | None], use: HostUse) -> list[RoomRecord]:
+    """What the run will need of the machine beside the card. A pretended card's memory is the host's, so that isn't judged there."""
+    if job.budget.name.endswith("(pretended)"):
+        use = replace(use, memory_there=None)
+    ranks_own = [] if orders.ranks else [TrialReport.read(path) for path in Path(orders.folder).glob(f"{RANKS}/*/{REPORT}")]
+    return host_rooms.rooms(use, list(filter(None, ranks_own or reports)), headroom=job.recipe.device.host_headroom)
 
 
 def as_tried(tried: Trial, job: Job) -> search.Tried:

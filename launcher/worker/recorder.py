@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import time
 import traceback
@@ -23,6 +24,7 @@ from ..shared.sampling import Looks, SegmentsByProcess
 from . import snapshot, versions
 from .budget import Taken, number_of, tighten
 from .driver import VisibleCard
+from .loaders import HeldAhead
 from .memory_parts import CountedParts
 
 SAMPLE_PERIOD_S = 0.002
@@ -92,6 +94,7 @@ class Recorder:
         self._observed: dict[str, Any] = {}
         self._facts: dict[str, Any] = {}
         self._parts = CountedParts(orders.device)
+        self._ahead = HeldAhead()
         self._measures: dict[str, Any] = {}
         self._swallowed: list[str] = []
         self._notes: list[str] = []
@@ -109,6 +112,8 @@ class Recorder:
         self._taken = taken
         self._meter = CudaMeter(self._orders, taken) if self._orders.device == "cuda" else CpuMeter(taken.base_bytes)
         self._meter.reset()
+        if "torch" in sys.modules:
+            self._ahead.watch()
         if self._orders.snapshot:
             snapshot.begin()
         self.write()
@@ -269,7 +274,7 @@ class Recorder:
             swallowed=tuple(self._swallowed),
             notes=tuple(self._notes),
             hint=self._hint,
-            facts={**self._facts, VERSIONS: versions.loaded(), PARTS: self._parts.told()},
+            facts={**self._facts, VERSIONS: versions.loaded(), PARTS: self._parts.told(), **self._ahead.fact()},
             **self._measures,
         )
 

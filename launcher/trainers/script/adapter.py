@@ -110,6 +110,9 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
         "val_micro_batch": WheelSpec(
             type=int, rule=WheelRule(values=(8, 4, 2, 1)), acts_in="validation", help="Samples per validation batch."
         ),
+        "workers": WheelSpec(
+            type=int, rule=WheelRule(values=(8, 4, 2, 0)), acts_in="host", help="Data loader workers; on a ladder where a recipe spells it."
+        ),
         "model": WheelSpec(type=str, help="A named group of settings (trainer.args.presets.model), largest first."),
     }
 

@@ -100,6 +100,9 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
             rule=WheelRule(values=("tokens", "sums")),
             help="Kept per sample until the end of an evaluation: logits (Trainer's own way), tokens, or sums (metrics batch by batch).",
         ),
+        "workers": WheelSpec(
+            type=int, rule=WheelRule(values=(8, 4, 2, 0)), acts_in="host", help="Data loader workers; dataloader_num_workers."
+        ),
     }
 
     # -- what is asked ------------------------------------------------------------------------------------------------
@@ -193,6 +196,8 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
         for wheel, argument in _ARGUMENTS.items():
             if values.get(wheel) is not None:
                 args[argument] = values[wheel]
+        if values.get("workers") == 0:
+            args = {name: value for name, value in args.items() if name not in resuming.OF_WORKERS}
         if rung.position and values.get("label_length") != self.recipe.ask.get("label_length"):
             args["leave_out_longer"] = True
         if on_cpu:
@@ -337,7 +342,7 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
         return resuming.going_on(self.full_run(rung, budget, folder=folder), checkpoint.path)
 
     def workers(self) -> int | None:
-        return int(self.recipe.trainer.args.get("dataloader_num_workers") or 0)
+        return int(self.recipe.ask.get("workers") or self.recipe.trainer.args.get("dataloader_num_workers") or 0)
 
     def with_workers(self, command: Command, workers: int) -> Command:
         return resuming.with_workers(command, workers)
@@ -382,6 +387,7 @@ _ARGUMENTS = {
     "val_micro_batch": "per_device_eval_batch_size",
     "generation_length": "generation_max_length",
     "val_keeps": "eval_keeps",
+    "workers": "dataloader_num_workers",
 }
 """Wheel -> the argument that it turns, where it is a plain value."""
 

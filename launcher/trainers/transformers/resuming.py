@@ -18,7 +18,7 @@ from launcher.machine import process
 MOST_LOOKED_AT = 4
 PAGE = 4096
 _INSIDE = "launcher.trainers.transformers.inside.checkpoint"
-_OF_WORKERS = ("dataloader_prefetch_factor", "dataloader_persistent_workers")
+OF_WORKERS = ("dataloader_prefetch_factor", "dataloader_persistent_workers")
 """Refused by PyTorch where there are no workers."""
 
 
@@ -85,7 +85,7 @@ def going_on(command: Command, checkpoint: Path) -> Command:
 
 def with_workers(command: Command, workers: int) -> Command:
     argv = without(command.argv, "dataloader_num_workers")
-    for name in () if workers else _OF_WORKERS:
+    for name in () if workers else OF_WORKERS:
         argv = without(argv, name)
     return replace(command, argv=(*argv, "--dataloader_num_workers", str(workers)))
 

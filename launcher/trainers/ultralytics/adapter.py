@@ -103,6 +103,7 @@ class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
             acts_in="validation",
             help="At most so many samples per validation batch; unset, it is Ultralytics' own: twice the micro-batch (obb: once).",
         ),
+        "workers": WheelSpec(type=int, rule=WheelRule(values=(8, 4, 2, 0)), acts_in="host", help="Data loader workers."),
     }
 
     @classmethod
@@ -237,6 +238,8 @@ class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
             args["weight_decay"] = yolo_arguments.value_of(self.args, "weight_decay") * rung.effective_batch / nbs
         if values.get("image_size") is not None:
             args["imgsz"] = values["image_size"]
+        if values.get("workers") is not None:
+            args["workers"] = values["workers"]
         if values.get("multi_scale") is not None:
             args["multi_scale"] = bool(values["multi_scale"]) if yolo_arguments.is_flag("multi_scale") else values["multi_scale"]
         for name, rule in self.recipe.ladder.wheels.items():
@@ -464,7 +467,8 @@ class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
         return by_script.going_on(command, copy) if self.script is not None else resuming.going_on(command, copy)
 
     def workers(self) -> int | None:
-        workers = yolo_arguments.value_of(self.args, "workers")
+        asked = self.recipe.ask.get("workers")
+        workers = yolo_arguments.value_of(self.args, "workers") if asked is None else asked
         return workers if isinstance(workers, int) else None
 
     def with_workers(self, command: Command, workers: int) -> Command:

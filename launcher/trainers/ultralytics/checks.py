@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 from launcher.adapter.checkpointing import share_faults
 from launcher.adapter.destination import destination_faults
 from launcher.config.schema import Recipe
 from launcher.errors import BadInput, Fault
-from launcher.machine import devices, host, ranks
-from launcher.shared.sizes import format_size
+from launcher.machine import devices
 from launcher.trainers.ultralytics import arguments as yolo_arguments
-from launcher.trainers.ultralytics import images
 from launcher.trainers.ultralytics.data import DatasetFacts
 from launcher.trainers.ultralytics.starts import start_of
 
@@ -47,8 +44,6 @@ def faults(recipe: Recipe, task: str, facts: DatasetFacts | None, of_data: Seque
         *share_faults(recipe),
         *_size_faults(recipe),
         *_multi_scale_faults(recipe),
-        *_shared_memory_faults(recipe),
-        *_cache_faults(recipe, facts),
         *destination_faults("save_dir", recipe.trainer.args.get("save_dir")),
     ]
 
@@ -89,38 +84,3 @@ def _multi_scale_faults(recipe: Recipe) -> list[Fault]:
         return []
     cure = "Ask for 0.5 or 0, or install ultralytics 8.4 or later."
     return [Fault(key="ask.multi_scale", found=f"{asked!r}: the installed Ultralytics has it on (0.5) or off", cure=cure)]
-
-
-def _shared_memory_faults(recipe: Recipe) -> list[Fault]:
-    """A fault if /dev/shm is too small: loader workers pass whole batches through it, and would be killed in mid-epoch."""
-    workers = yolo_arguments.value_of(recipe.trainer.args, "workers")
-    size, micro_batch = recipe.ask.get("image_size") or 640, recipe.ask.get("micro_batch")
-    free = host.shared_memory_free()
-    if not (isinstance(workers, int) and isinstance(size, int) and isinstance(micro_batch, int)) or workers < 1 or free is None:
-        return []
-    if recipe.device.kind == "cpu":  # Ultralytics uses no workers on a CPU
-        return []
-    batch_bytes = micro_batch * 3 * size * size  # uint8 images; labels are small beside them
-    each = batch_bytes * min(workers, os.cpu_count() or 1)  # every worker holds at least the batch it is handing over
-    needed = each * ranks.world_size(recipe.device.cards, recipe.device.kind)
-    if needed <= free:
-        return []
-    batch, left = format_size(batch_bytes), format_size(free)
-    found = f"{workers} workers hand over batches of {batch} through /dev/shm, which has {left} free"
-    return [Fault(key="trainer.args.workers", found=found, cure="Set trainer.args.workers=0, or enlarge /dev/shm (docker run --shm-size).")]
-
-
-def _cache_faults(recipe: Recipe, facts: DatasetFacts | None) -> list[Fault]:
-    """Beside a card, cached images are host memory, which no trial measures: they must fit into what is free there.
-
-    Twice their size is needed while they are packed (``BaseDataset.check_cache_ram``, which otherwise goes on without a cache).
-    """
-    size = recipe.ask.get("image_size") or 640
-    cached = yolo_arguments.value_of(recipe.trainer.args, "cache") in (True, "ram")
-    if not cached or facts is None or not isinstance(size, int) or recipe.device.kind == "cpu":
-        return []
-    needed, free = 2 * images.about_cached_bytes(facts.files, size, facts.channels), host.memory()[1]
-    if needed <= free:
-        return []
-    found = f"{len(facts.files)} images at {size} px take {format_size(needed)} while they are cached, and {format_size(free)} are free"
-    return [Fault(key="trainer.args.cache", found=found, cure="Set trainer.args.cache=disk, or false.")]

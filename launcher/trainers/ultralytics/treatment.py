@@ -72,8 +72,8 @@ TABLE: Mapping[str, Treatment] = {
     "cache": Treatment(
         TreatmentKind.ADDED,
         "ram: on a CPU a ballast of the cached images' size stands in the trial from the moment they would be read, twice while they "
-        "are packed; beside a card they are host memory, which is checked beforehand. disk: an image is read whole from its .npy as "
-        "from its .jpg",
+        "are packed; beside a card they are host memory, judged with what the trial takes of it. disk: an image is read whole from "
+        "its .npy as from its .jpg",
     ),
     "workers": Treatment(
         TreatmentKind.RUNS, "on a card the trial's loader has them (their memory is the host's); on a CPU Ultralytics takes none"

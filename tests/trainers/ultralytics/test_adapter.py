@@ -234,13 +234,6 @@ def test_a_folder_that_holds_something_is_not_trained_into(yolo_dataset: Path, t
     assert fault.key == "trainer.args.save_dir" and "not empty" in fault.found
 
 
-def test_a_small_shared_memory_is_refused_before_workers_die_in_it(yolo_dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("launcher.machine.host.shared_memory_free", lambda: 64 * 2**20)
-    recipe = make(yolo_dataset, ask={"micro_batch": 64, "image_size": 1280}, args={"workers": 8}, device={"kind": "cuda"})
-    (fault,) = UltralyticsAdapter(recipe).check()
-    assert fault.key == "trainer.args.workers" and "/dev/shm" in fault.found and "workers=0" in fault.cure
-
-
 def test_a_share_of_the_layers_is_checkpointed_by_a_word_of_its_own(yolo_dataset: Path, tmp_path: Path) -> None:
     recipe = make(yolo_dataset, ask={"checkpointing": 0.5})
     assert UltralyticsAdapter(recipe).check() == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from launcher.adapter.self_test import installed
 from launcher.shared.orders import Orders
 from launcher.trainers.ultralytics import arguments, treatment
 from launcher.trainers.ultralytics.adapter import _CHECKED, UltralyticsAdapter
+from launcher.trainers.ultralytics.inside.cached_images import beside_a_card
 from launcher.trainers.ultralytics.treatment import OLDER, TABLE, TreatmentKind
 from tests.helpers.yolo_recipe import make
 
@@ -56,11 +58,9 @@ def test_its_harmless_values_are_not_refused(yolo_dataset: Path, key: str, value
     assert treatment.faults({key: value}) == []
 
 
-def test_cached_images_that_the_host_has_no_room_for_are_refused_beside_a_card(yolo_dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = make(yolo_dataset, ask={"image_size": 96}, args={"cache": "ram"}, device={"kind": "cuda"})
-    cached = 18 * 96 * 96 * 3
-    monkeypatch.setattr("launcher.machine.host.memory", lambda: (0, 2 * cached, 0))
-    assert UltralyticsAdapter(recipe).check() == []
-    monkeypatch.setattr("launcher.machine.host.memory", lambda: (0, 2 * cached - 1, 0))
-    (fault,) = UltralyticsAdapter(recipe).check()
-    assert fault.key == "trainer.args.cache" and "18 images at 96 px" in fault.found and "cache=disk" in fault.cure
+def test_cached_images_beside_a_card_are_told_with_what_packing_them_takes(yolo_dataset: Path) -> None:
+    """The larger set is there twice while it is packed (``BaseDataset.check_cache_ram``)."""
+    files = sorted(map(str, (yolo_dataset.parent).rglob("*.jpg"))) or sorted(map(str, yolo_dataset.parent.rglob("*.png")))
+    both = [SimpleNamespace(im_files=files[:3]), SimpleNamespace(im_files=files[:1], channels=3)]
+    one = 96 * 96 * 3
+    assert beside_a_card(both, 96) == (3 + 1 + 3) * one and beside_a_card(both[:1], 96) == 2 * 3 * one

@@ -154,7 +154,7 @@ def test_a_recipe_needs_no_package_header(capfd: pytest.CaptureFixture[str]) -> 
         ("lr=0.1", "Did you mean trainer.args.lr0=0.1?"),
         ("learning_rate=0.1", "Did you mean trainer.args.lr0=0.1?"),
         ("wd=0.1", "Did you mean trainer.args.weight_decay=0.1?"),
-        ("worker=2", "Did you mean trainer.args.workers=2?"),
+        ("worker=2", "Did you mean ask.workers=2?"),
         ("img=640", "Did you mean ask.image_size=640?"),
         ("imgsize=640", "Did you mean ask.image_size=640?"),
         ("b=8", "Did you mean ask.micro_batch=8?"),

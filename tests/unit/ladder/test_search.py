@@ -435,3 +435,44 @@ def test_another_number_of_cards_is_neither_more_nor_less() -> None:
     assert dominated_by(ladder, both, [Tried(rung=one, verdict=OOM)]) is None, "one card accumulates, two don't"
     assert dominated_by(ladder, one, [Tried(rung=both, verdict=OOM)]) is None
     assert walk(ladder, {both.index: 9, lower.index: 9, one.index: 9, least.index: 3}, 5) == (3, [0, 1, 2, 3])
+
+
+def with_workers() -> Ladder:
+    wheels = [
+        Wheel(name="workers", values=(8, 2, 0), acts_in="host"),
+        Wheel(name="micro_batch", values=(8, 4)),
+        Wheel(name="image_size", values=(640, 320)),
+    ]
+    return build(wheels, effective_batch=8)
+
+
+def tried_in_turn(fits: dict[str, object], sources: dict[str, str]) -> list[tuple[object, ...]]:
+    """The rungs that a walk tries: one fits that has every value of ``fits``; else it fails by the first wheel's source that hasn't."""
+    history: list[Tried] = []
+    while isinstance(move := next_move(with_workers(), history, policy="walk"), Try):
+        wrong = next((name for name, value in fits.items() if move.rung.values[name] != value), None)
+        history.append(Tried(rung=move.rung, verdict=FITS if wrong is None else verdict(Kind.OUT_OF_MEMORY, source=sources[wrong])))
+    assert isinstance(move, Chosen)
+    return [tuple(tried.rung.values.values()) for tried in history]
+
+
+def test_a_failure_beside_the_device_turns_what_acts_there_and_nothing_else() -> None:
+    assert tried_in_turn({"workers": 0}, {"workers": "shared_memory"}) == [(8, 8, 640), (2, 8, 640), (0, 8, 640)]
+
+
+def test_a_failure_of_the_device_leaves_what_acts_beside_it_as_asked() -> None:
+    assert tried_in_turn({"image_size": 320}, {"image_size": "allocator"}) == [(8, 8, 640), (8, 4, 640), (8, 8, 320)]
+
+
+def test_both_are_cured_by_both() -> None:
+    fits = {"micro_batch": 4, "workers": 2}
+    assert tried_in_turn(fits, {"workers": "host_memory", "micro_batch": "allocator"})[-1] == (2, 4, 640)
+
+
+def test_where_nothing_acts_beside_the_device_any_more_a_lower_rung_is_tried() -> None:
+    ladder, history = with_workers(), list[Tried]()
+    for _ in range(4):
+        move = next_move(ladder, history, policy="walk")
+        assert isinstance(move, Try)
+        history.append(Tried(rung=move.rung, verdict=verdict(Kind.OUT_OF_MEMORY, source="host_memory")))
+    assert [one.rung.values["workers"] for one in history] == [8, 2, 0, 0] and history[-1].rung.micro_batch == 4

@@ -243,3 +243,16 @@ def test_the_only_rank_of_which_nothing_is_told_is_the_one_that_left(ranks: int,
     failed = "rank      : 0 (local_rank: 0)\n  exitcode  : 1 (pid: 8564)"
     starter = traceback("main", error=f"torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n{failed}")
     assert find(RunEnd(returncode=1, words=f"{left}\n{starter}", ranks=ranks)).evidence.startswith(f"{who} was gone without a word")
+
+
+LOST = "RuntimeError: unable to allocate shared memory(shm) for file </torch_9_1_0>: No space left on device (28)"
+MANY = "OSError: [Errno 24] Too many open files"
+
+
+@pytest.mark.parametrize(("words", "source"), [(LOST, "workers"), (MANY, "files"), ("RuntimeError: received 0 items of ancdata", "files")])
+def test_a_run_that_waits_for_a_batch_that_its_worker_has_lost_ran_short_beside_its_device(words: str, source: str) -> None:
+    stood = find(RunEnd(returncode=-15, words=traceback("_feed", error=words), ended_for=Ended.STALLED))
+    crashed = find(RunEnd(returncode=1, words=traceback("train", error=words)))
+    for cause in (stood, crashed):
+        assert cause.ended is Ended.HOST_MEMORY and cause.failure is not None and cause.failure.source == source
+    assert find(RunEnd(returncode=-15, words=traceback("_feed"), ended_for=Ended.STALLED)).ended is Ended.STALLED

@@ -291,3 +291,11 @@ def test_a_run_goes_on_only_at_values_that_are_saved_in_the_same_form() -> None:
     assert isinstance(decide(history(none, **keeps)), Stop)
     anew = went_on(decide(history(none, **keeps, rules=RecoverRules(allow_restart=True))))
     assert anew.rung is fsdp2.rung and anew.checkpoint is None
+
+
+def test_too_many_open_files_cost_workers_and_end_the_run_where_there_are_none() -> None:
+    ended = at(LADDER.asked, Ended.HOST_MEMORY, source="files")
+    fewer = decide(history(ended, workers=8))
+    assert isinstance(fewer, GoOn) and fewer.workers == 2 and fewer.why.startswith("open files ran short")
+    none = decide(history(ended, workers=0))
+    assert isinstance(none, Stop) and "ulimit -n" in none.why

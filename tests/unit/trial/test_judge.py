@@ -155,7 +155,7 @@ def test_a_trial_that_could_not_write_its_files_says_why(ending: dict[str, str],
 
 
 def test_a_child_killed_by_the_kernel_ran_out_of_host_memory() -> None:
-    assert judged(but(phase=Phase.TRAIN), returncode=-signal.SIGKILL).source == "host"
+    assert judged(but(phase=Phase.TRAIN), returncode=-signal.SIGKILL).source == "host_memory"
 
 
 def test_a_signal_at_the_cap_is_out_of_memory_and_far_below_it_a_crash() -> None:
@@ -428,3 +428,26 @@ def test_another_number_of_micro_batches_in_a_step_than_told_is_altered() -> Non
     needs = dataclasses.replace(NEEDS, observed={"device": "cpu", "accumulation": 4})
     verdict = judge(report, Ending(returncode=0), rung=RUNG, needs=needs)
     assert verdict.kind is Kind.ALTERED and "accumulation=1 instead of 4" in verdict.why
+
+
+@pytest.mark.parametrize(
+    ("words", "source"),
+    [
+        ("RuntimeError: unable to allocate shared memory(shm) for file </torch_9_1_0>: No space left on device (28)", "workers"),
+        ("OSError: [Errno 24] Too many open files", "files"),
+        ("RuntimeError: received 0 items of ancdata", "files"),
+    ],
+)
+def test_a_trial_that_waits_for_a_batch_that_its_worker_has_lost_ran_short_beside_its_device(words: str, source: str) -> None:
+    waiting = but(phase=Phase.TRAIN)
+    for verdict in (
+        judged(waiting, returncode=-15, stood_still="futex_wait", lost=(words,)),
+        judged(waiting, returncode=-15, stderr_tail=words, lost=(words,)),
+    ):
+        assert (verdict.kind, verdict.source) == (Kind.OUT_OF_MEMORY, source)
+
+
+def test_host_memory_beside_a_card_is_not_the_cards() -> None:
+    verdict = judged(failed(CPU), device="cuda")
+    assert (verdict.kind, verdict.source) == (Kind.OUT_OF_MEMORY, "host_memory") and "fewer data loader workers" in verdict.why
+    assert judged(failed(CPU)).source == "host"

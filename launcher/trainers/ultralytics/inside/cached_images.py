@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from launcher.trainers.ultralytics.images import cached_bytes
+from launcher.trainers.ultralytics.images import about_cached_bytes, cached_bytes
 from launcher.trainers.ultralytics.inside.worst import MicroBatch
 from launcher.worker.recorder import Recorder
 
@@ -22,6 +23,12 @@ def ballast(dataset: Any, image_size: int, recorder: Recorder, mode: str) -> Any
     recorder.sample()
     del images
     return packed
+
+
+def beside_a_card(datasets: Sequence[Any], image_size: int) -> int:
+    """Bytes of host memory that the cached images of these data sets take at most: the larger one is packed while all are there."""
+    sizes = [about_cached_bytes(one.im_files, image_size, getattr(one, "channels", 3)) for one in datasets]
+    return sum(sizes) + max(sizes)
 
 
 def fill_mosaic_buffer(dataset: Any, draw: MicroBatch) -> None:

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher.shared.report import SAID_ACCUMULATION, UPDATES, Phase
+from launcher.shared.report import HOST_BESIDE, SAID_ACCUMULATION, UPDATES, Phase
 from launcher.trainers.ultralytics.inside import going_on, worst
-from launcher.trainers.ultralytics.inside.cached_images import ballast, fill_mosaic_buffer
+from launcher.trainers.ultralytics.inside.cached_images import ballast, beside_a_card, fill_mosaic_buffer
 from launcher.trainers.ultralytics.inside.figures import PlotThreads
 from launcher.trainers.ultralytics.inside.gloo import OverGloo
 from launcher.trainers.ultralytics.inside.hooks import Hooks
@@ -42,6 +42,7 @@ class TrialTrainer(Exact):
         self._expected: dict[str, int] = {}
         self._sizes, self._figures = Sizes(), PlotThreads()
         self._ballast: list[Any] = []
+        self._cached: list[Any] = []
         self._micro_batch = 0
         super().__init__(*args, **kwargs)
         if Path(self.save_dir).resolve() != self.plan.run_folder.resolve():
@@ -60,13 +61,21 @@ class TrialTrainer(Exact):
         asked = batch_size if mode == "train" else self.plan.val_batch or batch_size
         _say_samples(self.recorder, loader, mode, asked)
         self._expected.setdefault(mode, min(asked, len(loader.dataset)))
-        if self.plan.user_arguments.get("cache") in (True, "ram") and self.device.type == "cpu":
-            self._ballast.append(ballast(loader.dataset, self.args.imgsz, self.recorder, mode))
+        if self.plan.user_arguments.get("cache") in (True, "ram"):
+            self._cache(loader.dataset, mode)
         script = self._training_script(loader) if mode == "train" else self._validation_script(loader)
         object.__setattr__(loader, "batch_sampler", script)  # DataLoader forbids a plain assignment
         if getattr(loader, "iterator", None) is not None:  # made with the loader (before 8.4.150): it has the old sampler
             loader.reset()
         return loader
+
+    def _cache(self, dataset: Any, mode: str) -> None:
+        """On a CPU as much memory is held in the trial; beside a card it is told, and judged with what the trial takes of the host."""
+        if self.device.type == "cpu":
+            self._ballast.append(ballast(dataset, self.args.imgsz, self.recorder, mode))
+            return
+        self._cached.append(dataset)
+        self.recorder.fact(**{HOST_BESIDE: beside_a_card(self._cached, self.args.imgsz)})
 
     def _training_script(self, loader: Any) -> TrialBatches:
         multi_scale = 0.5 if self.args.multi_scale is True else self.args.multi_scale  # a flag in 8.3: from half to one and a half

@@ -1,0 +1,88 @@
+"""Counts what data loaders with workers hold ahead at most: every batch that may be on its way, each as large as the largest seen.
+
+A trial takes few batches, and its loaders may not have filled their queues by then; a run's do. Workers hand tensors over in shared memory,
+and each storage on its way is an open file of the process that takes it (PyTorch's strategy ``file_descriptor``, the one of Linux).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..shared.report import HELD_AHEAD
+
+BESIDE = 2
+"""Batches beside those that workers prefetch: the one in use, and the next, which is there before that one is let go (measured: 2)."""
+
+
+@dataclass(slots=True)
+class _Stream:
+    """A loader's workers under way. Sizes are of its largest batch."""
+
+    slots: int
+    bytes: int = 0
+    storages: int = 0
+
+
+class HeldAhead:
+    """Watches all loaders of this process from now on."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, _Stream] = {}
+        self._bytes = self._storages = 0
+
+    def fact(self) -> dict[str, dict[str, int]]:
+        """The fact of a report, over all loaders under way at once; empty where none has handed a tensor over."""
+        return {HELD_AHEAD: {"bytes": self._bytes, "storages": self._storages}} if self._bytes else {}
+
+    def watch(self) -> None:
+        """From now on. Only loaders with workers count: without, a batch is memory of the process like any other.
+
+        PyTorch's own iterators are watched, below whatever else wraps a loader: who asks for a batch finds no frame of ours in between.
+        """
+        from torch.utils.data import dataloader
+
+        kind = dataloader._BaseDataLoaderIter
+        begin, following = kind.__init__, kind.__next__
+
+        def begun(batches: Any, loader: Any) -> None:
+            begin(batches, loader)
+            if loader.num_workers:
+                self._open[id(batches)] = _Stream(slots=loader.num_workers * (loader.prefetch_factor or 2) + BESIDE)
+                weakref.finalize(batches, self._open.pop, id(batches), None).atexit = False
+
+        def watched(batches: Any) -> Any:
+            batch = following(batches)
+            if (stream := self._open.get(id(batches))) is not None:
+                with contextlib.suppress(Exception):  # whatever a batch is made of, counting it ends no training
+                    self._saw(stream, batch)
+            return batch
+
+        kind.__init__, kind.__next__ = begun, watched
+
+    def _saw(self, stream: _Stream, batch: Any) -> None:
+        sizes = dict(_storages(batch))
+        stream.bytes, stream.storages = max(stream.bytes, sum(sizes.values())), max(stream.storages, len(sizes))
+        self._bytes = max(self._bytes, sum(one.slots * one.bytes for one in self._open.values()))
+        self._storages = max(self._storages, sum(one.slots * one.storages for one in self._open.values()))
+
+
+def _storages(batch: Any) -> Iterator[tuple[int, int]]:
+    """(identity, bytes in whole pages) of each storage of a batch's tensors, in whatever it has them."""
+    import torch
+
+    if isinstance(batch, torch.Tensor):
+        storage = batch.untyped_storage()
+        yield storage.data_ptr(), -(-storage.nbytes() // mmap.PAGESIZE) * mmap.PAGESIZE
+        return
+    values = batch if isinstance(batch, (list, tuple)) else getattr(batch, "data", batch)  # transformers' BatchEncoding has a dictionary
+    values = list(values.values()) if isinstance(values, dict) else values
+    if isinstance(values, (list, tuple)) and values and not isinstance(values[0], (int, float, str, bytes)):
+        for value in values:
+            yield from _storages(value)
+    elif hasattr(values, "__dict__"):
+        yield from (found for value in vars(values).values() if isinstance(value, torch.Tensor) for found in _storages(value))

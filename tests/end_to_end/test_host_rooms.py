@@ -1,0 +1,95 @@
+"""Real limits of the machine beside a device: what a trial calls too little kills the run, and what it says fits lives."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from launcher.shared.sizes import MIB
+from tests.helpers import limits
+from tests.helpers.places import ROOT
+
+pytestmark = pytest.mark.slow
+SCRIPT = ROOT / "tests" / "data" / "scripts" / "loads.py"
+
+
+def recipe(place: Path, *words: str, workers: int = 4) -> None:
+    args = {
+        "command": [sys.executable, str(SCRIPT), *words],
+        "spelled": {"micro_batch": "--batch-size", "workers": "--workers", "accumulation": "outside"},
+    }
+    told = {
+        "ask": {"micro_batch": 16, "workers": workers},
+        "trainer": {"adapter": "script", "args": args},
+        "ladder": {"order": ["workers", "micro_batch"], "wheels": {"workers": {"values": [2, 1, 0]}}},
+        "device": {"kind": "cpu", "memory": "1GiB"},
+        "recover": {"restarts": 0},
+    }
+    (place / "recipes").mkdir()
+    (place / "recipes" / "loads.yaml").write_text(f"# @package _global_\n{yaml.safe_dump(told)}", encoding="utf-8")
+
+
+def plainly(before: Sequence[str], *words: str) -> str:
+    """The complaints of a run without autofit, which has a minute for what takes seconds."""
+    argv = ["timeout", "60", *before, sys.executable, str(SCRIPT), *words]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return done.stderr if done.returncode else ""
+
+
+def launched(place: Path, before: Sequence[str], *words: str) -> dict[str, Any]:
+    argv = [*before, sys.executable, "-P", "-m", "launcher", "train", "recipe=loads", "--json", *words]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(place / "state")}
+    done = subprocess.run(argv, cwd=place, env=env, capture_output=True, text=True, timeout=500, check=False)
+    assert done.stdout.strip(), done.stderr[-3000:]
+    said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert done.returncode == 0, done.stderr[-3000:]
+    return said
+
+
+def failures(said: dict[str, Any]) -> list[tuple[int, str]]:
+    return [(one["rung"]["workers"], one["source"]) for one in said["trials"] if one["verdict"] == "out_of_memory"]
+
+
+def room(said: dict[str, Any], name: str) -> dict[str, Any]:
+    chosen = next(one for one in said["trials"] if one["rung_index"] == said["chosen_rung_index"])
+    found: dict[str, Any] = next(one for one in chosen["rooms"] if one["name"] == name)
+    return found
+
+
+def test_a_small_dev_shm_costs_workers_and_no_batch(tmp_path: Path) -> None:
+    """A batch of 16 x 3 x 320 x 320 floats is 19 MiB: four workers hold ten on their way, two six, one four."""
+    words = ("--size", "320", "--pause", "0.3")
+    assert "shared memory" in plainly(limits.small_shm("64m"), *words, "--workers", "4"), "it hangs"
+    recipe(tmp_path, *words)
+    said = launched(tmp_path, limits.small_shm("100m"))
+    assert failures(said)[0] == (4, "shared_memory") or failures(said)[0] == (4, "workers")
+    assert said["rung"] == {"workers": 1, "micro_batch": 16} and said["status"] == "done"
+    assert 70 * MIB < room(said, "/dev/shm")["needed"] < 90 * MIB < 99 * MIB < room(said, "/dev/shm")["there"] <= 100 * MIB
+
+
+def test_few_open_files_cost_workers_and_no_batch(tmp_path: Path) -> None:
+    """Every tensor of a batch that isn't put together is an open file while it is on its way: 162 a batch."""
+    words = ("--many", "10", "--slow")
+    died = plainly(limits.few_files(1024), *words, "--workers", "4")
+    assert "Too many open files" in died or "ancdata" in died, "while one worker is slow, the others' batches wait for their turn"
+    recipe(tmp_path, *words)
+    said = launched(tmp_path, limits.few_files(1024))
+    assert failures(said)[0] == (4, "files")
+    assert said["rung"]["micro_batch"] == 16 and said["rung"]["workers"] < 4 and said["status"] == "done"
+    assert room(said, "open files")["there"] == 1024
+
+
+def test_a_container_that_may_have_few_processes_says_so(tmp_path: Path) -> None:
+    recipe(tmp_path, "--pause", "0.1")
+    with limits.group("pids", "pids.max", 60) as inside:
+        said = launched(tmp_path, inside)
+    there = room(said, "processes")
+    assert 5 < there["needed"] <= 0.9 * there["there"] < 60

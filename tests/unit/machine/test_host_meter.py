@@ -1,0 +1,78 @@
+"""What a child and its workers take of the machine, seen from outside."""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from launcher.machine import host, process
+from launcher.machine.host_meter import HostMeter, HostUse
+from launcher.shared.sizes import MIB
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+FORKS = """
+    import mmap, os, sys, time
+    def fill(place, mib):
+        for _ in range(mib): place.write(bytes(2**20))
+        return place
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    held = fill(mmap.mmap(-1, 256 * 2**20, flags=private), 256)
+    for _ in range(3):
+        if os.fork() == 0:
+            own = fill(mmap.mmap(-1, 32 * 2**20, flags=private), 32)
+            time.sleep(60)
+    file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+    os.ftruncate(file, 48 * 2**20)
+    shared = fill(mmap.mmap(file, 48 * 2**20), 48)
+    os.unlink(sys.argv[1])
+    files = [os.open("/dev/null", os.O_RDONLY) for _ in range(300)]
+    time.sleep(2.5)
+"""
+
+
+def used(tmp_path: Path, code: str, *words: str) -> HostUse:
+    meter = HostMeter()
+    argv = (sys.executable, "-c", textwrap.dedent(code), *words)
+    child = process.start(argv, env={}, stdout=tmp_path / "out", stderr=tmp_path / "err")
+    meter.begin(child.pid)
+    ending = process.wait(child, stderr=tmp_path / "err")
+    meter.stop()
+    assert ending.returncode == 0, ending.stderr_tail
+    return meter.use
+
+
+def test_what_forked_workers_have_together_counts_once(tmp_path: Path) -> None:
+    use = used(tmp_path, FORKS, f"/dev/shm/autofit-test-{os.getpid()}")
+    own = (256 + 3 * 32 + 48) * MIB
+    assert own <= use.memory_bytes < own + 64 * MIB
+    assert use.memory_there is not None and use.memory_there > use.memory_bytes
+    assert use.shared_taken >= 48 * MIB and 48 * MIB <= use.shared_mapped < 52 * MIB
+    assert 300 <= use.files < 320 and use.files_there
+    assert use.tasks == 4
+
+
+def test_the_group_with_least_room_counts_not_the_one_with_the_least_limit(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("0::/user/job\n")
+    for folder, limit, memory in ((tmp_path / "user", "4000", 3900), (tmp_path / "user" / "job", "1000", 100)):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "memory.max").write_text(limit)
+        (folder / "memory.current").write_text(f"{memory}\n")
+        (folder / "memory.stat").write_text("inactive_file 10\nactive_file 20\nshmem 5\n")
+    assert host.cgroup_memory(tmp_path, own) == (4000, 3870), "what files have in the page cache can be taken back"
+
+
+def test_a_container_says_how_many_processes_it_may_have(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("8:pids:/docker/abc\n")
+    (tmp_path / "pids").mkdir()
+    (tmp_path / "pids" / "pids.max").write_text("100\n")
+    (tmp_path / "pids" / "pids.current").write_text("70\n")
+    assert host.tasks_left(tmp_path, own) == 30
+    (tmp_path / "pids" / "pids.max").write_text("max\n")
+    if os.getuid() == 0:
+        assert host.tasks_left(tmp_path, own) is None

@@ -1,0 +1,68 @@
+"""The run's need of what a machine has beside its device, held against what there is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from launcher.history.records import RoomRecord
+from launcher.ladder.verdict import Kind, Verdict
+from launcher.machine.host_meter import HostUse
+from launcher.shared.memory_failures import OF_MACHINE
+from launcher.shared.report import HELD_AHEAD, TrialReport
+from launcher.shared.sizes import GIB, MIB
+from launcher.trial import host_rooms
+
+USE = HostUse(
+    memory_bytes=4 * GIB, memory_there=16 * GIB, shared_before=64 * MIB, shared_taken=8 * MIB, shared_mapped=20 * MIB, files=100,
+    files_there=1024, tasks=30, tasks_there=None,
+)  # fmt: skip
+FITS = Verdict(kind=Kind.FITS, phase="done", why="fits")
+
+
+def found(use: HostUse, *ahead: tuple[int, int], headroom: float = 0.1) -> dict[str, RoomRecord]:
+    reports = [TrialReport(facts={HELD_AHEAD: {"bytes": size, "storages": storages}}) for size, storages in ahead]
+    return {room.name: room for room in host_rooms.rooms(use, reports or [TrialReport()], headroom=headroom)}
+
+
+def test_queues_that_a_trial_has_not_filled_count_as_full() -> None:
+    rooms = found(USE, (48 * MIB, 40))
+    assert rooms["/dev/shm"].needed == 48 * MIB, "8 of them were seen"
+    assert rooms["host memory"].needed == 4 * GIB + 40 * MIB, "what was seen of them is in what was measured"
+    assert rooms["open files"].needed == 140
+    assert host_rooms.short_of(rooms.values()) is None
+
+
+def test_ranks_share_the_machine_and_each_has_files_of_its_own() -> None:
+    rooms = found(USE, (24 * MIB, 40), (24 * MIB, 50))
+    assert (rooms["/dev/shm"].needed, rooms["open files"].needed) == (48 * MIB, 150)
+
+
+def test_what_others_take_of_dev_shm_is_not_the_trials_and_not_there_for_it() -> None:
+    room = found(replace(USE, shared_taken=40 * MIB), (30 * MIB, 4))["/dev/shm"]
+    assert (room.needed, room.there, room.others) == (30 * MIB, 54 * MIB, 10 * MIB)
+    verdict = host_rooms.verdict_on(room.model_copy(update={"needed": 50 * MIB}), FITS)
+    assert verdict.why.startswith("the run needs 50 MiB of /dev/shm, and 54 MiB are there for it, others having taken 10 MiB meanwhile")
+
+
+def test_each_has_its_headroom_and_the_first_that_is_short_is_the_verdict() -> None:
+    short = replace(USE, memory_there=int(4.2 * GIB))
+    rooms = found(short)
+    room = host_rooms.short_of(rooms.values())
+    assert room is not None and room.name == "host memory"
+    verdict = host_rooms.verdict_on(room, FITS)
+    assert verdict.kind is Kind.OUT_OF_MEMORY and verdict.source == "host_memory" and "fewer data loader workers" in verdict.why
+    assert host_rooms.short_of(found(short, headroom=0.0).values()) is None
+    for name, source in (("/dev/shm", "shared_memory"), ("open files", "files"), ("processes", "processes")):
+        assert host_rooms.verdict_on(rooms[name], FITS).source == source in OF_MACHINE
+
+
+def test_a_limit_that_nobody_tells_is_none() -> None:
+    rooms = found(HostUse(memory_bytes=GIB))
+    assert host_rooms.short_of(rooms.values()) is None
+    assert host_rooms.words(rooms["host memory"]) == ("1.0 GiB", "no limit")
+
+
+def test_an_earlier_trials_need_is_held_against_what_there_is_today() -> None:
+    today = host_rooms.today(found(USE).values(), replace(USE, memory_there=2 * GIB, shared_before=None))
+    assert [room.there for room in today][:2] == [2 * GIB, None]
+    assert (short := host_rooms.short_of(today)) is not None and short.name == "host memory"
