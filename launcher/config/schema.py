@@ -139,7 +139,7 @@ class DeviceRules(Part):
     headroom: Headroom = 0.1
     """Fraction of the budget that a trial must leave free. Lower is faster training, closer to a late failure."""
     host_headroom: Headroom = 0.1
-    """Fraction that must stay free of what the machine has beside the device: host memory, /dev/shm, open files, processes."""
+    """Fraction that must stay free of what the machine has beside the device: host memory, /dev/shm, open files."""
     share: bool = False
     """True: accept a card that another process holds, and budget only what is free."""
     when_taken: Literal["wait", "stop"] = "wait"

@@ -12,7 +12,7 @@ import platform
 import resource
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -138,68 +138,49 @@ def other_accelerators() -> tuple[str, ...]:
     return tuple(notes)
 
 
-CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-
-
-def cgroup_memory(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> tuple[int, int] | None:
+def cgroup_memory(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> tuple[int, int] | None:
     """(limit, bytes in use that can't be reclaimed) of the control group around this process with least room, or None.
 
-    Version 2: memory.max, memory.current and memory.stat; version 1: memory.limit_in_bytes and its kin under the memory controller. What
-    files have in the page cache can be reclaimed, save what lies in /dev/shm.
+    Version 2: memory.max, memory.current, and memory.stat for what files have in the page cache, in every group from ours to the root.
+    Version 1: memory.limit_in_bytes and its kin under the memory controller. In a container the path that
+    /proc/self/cgroup gives may not exist below the mount; the mount's own root counts then.
     https://docs.kernel.org/admin-guide/cgroup-v2.html, .../cgroup-v1/memory.html
     """
-    new, old = ("memory.max", "memory.current", ""), ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
-    found = []
-    for folder, version in _groups("memory", root, own):
-        limit_file, used_file, prefix = new if version == 2 else old
-        if (group := _limited(folder / limit_file, folder / used_file)) is not None:
-            found.append((group[0], max(0, group[1] - _cached(folder / "memory.stat", prefix))))
-    return min(found, key=lambda group: group[0] - group[1], default=None)
+    try:
+        lines = own.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    tightest: tuple[int, int] | None = None
+    for line in lines:
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers == "":
+            base, files = root, ("memory.max", "memory.current", "")
+        elif "memory" in controllers.split(","):
+            base, files = root / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
+        else:
+            continue
+        group = base / path.lstrip("/")
+        for folder in (group, *group.parents):
+            if not folder.is_relative_to(base):
+                break
+            found = _group_memory(folder, *files)
+            if found is not None and (tightest is None or found[0] - found[1] < tightest[0] - tightest[1]):
+                tightest = found
+    return tightest
 
 
-def tasks_left(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> int | None:
-    """Processes and threads that may still be started, by the control groups around this process and ``ulimit -u``; None: no limit.
-
-    https://docs.kernel.org/admin-guide/cgroup-v2.html (pids), setrlimit(2): the kernel doesn't hold root to RLIMIT_NPROC.
-    """
-    groups = (_limited(folder / "pids.max", folder / "pids.current") for folder, _ in _groups("pids", root, own))
-    left = [limit - used for limit, used in filter(None, groups)]
-    soft = resource.getrlimit(resource.RLIMIT_NPROC)[0]
-    if soft != resource.RLIM_INFINITY and (user := os.getuid()) != 0:
-        left.append(soft - sum(one.info["num_threads"] or 0 for one in psutil.process_iter(["uids", "num_threads"]) if _is_of(one, user)))
-    return max(0, min(left)) if left else None
-
-
-def _is_of(process: psutil.Process, user: int) -> bool:
-    uids = process.info["uids"]
-    return uids is not None and uids.real == user
-
-
-def _groups(controller: str, root: Path, own: Path) -> Iterator[tuple[Path, int]]:
-    """(folder, version) of every group around this process that could limit it. In a container the path that /proc/self/cgroup gives may
-    not exist below the mount; the mount's own root counts then."""
-    with suppress(OSError):
-        for line in own.read_text(encoding="utf-8").splitlines():
-            controllers, _, path = line.partition(":")[2].partition(":")
-            version = 2 if controllers == "" else 1
-            if version == 2 or controller in controllers.split(","):
-                base = root if version == 2 else root / controller
-                group = base / path.lstrip("/")
-                yield from ((folder, version) for folder in (group, *group.parents) if folder.is_relative_to(base))
-
-
-def _limited(limit_file: Path, used_file: Path) -> tuple[int, int] | None:
-    """(limit, in use) of a group; None where it isn't limited, or doesn't tell."""
+def _group_memory(folder: Path, limit_file: str, used_file: str, prefix: str) -> tuple[int, int] | None:
+    try:
+        limit = (folder / limit_file).read_text(encoding="ascii").strip()
+        used = int((folder / used_file).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+    if not limit.isdecimal() or int(limit) >= 2**60:  # "max", or version 1's "no limit": 2**63 rounded to a page
+        return None
     with suppress(OSError, ValueError):
-        limit, used = limit_file.read_text(encoding="ascii").strip(), int(used_file.read_text(encoding="ascii"))
-        if limit.isdecimal() and int(limit) < 2**60:  # "max", or version 1's "no limit": 2**63 rounded to a page
-            return int(limit), used
-    return None
-
-
-def _cached(stat: Path, prefix: str) -> int:
-    """Bytes of a group that the kernel can take back: the page cache of files."""
-    with suppress(OSError, ValueError):
-        said = dict(line.split() for line in stat.read_text(encoding="ascii").splitlines())
-        return sum(int(said.get(f"{prefix}{kind}_file", 0)) for kind in ("inactive", "active"))
-    return 0
+        for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines():
+            key, _, value = line.partition(" ")
+            if key in (f"{prefix}inactive_file", f"{prefix}active_file"):
+                used = max(0, used - int(value))
+    return int(limit), used

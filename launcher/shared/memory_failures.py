@@ -14,13 +14,11 @@ from typing import Literal
 
 from .sizes import UNITS
 
-Source = Literal[
-    "allocator", "driver", "host", "workers", "pinned", "measured", "accumulation", "host_memory", "shared_memory", "files", "processes"
-]
+Source = Literal["allocator", "driver", "host", "workers", "pinned", "measured", "accumulation", "host_memory", "shared_memory", "files"]
 """Who refused; "pinned": page-locked host memory, which WSL has little of; "measured": nobody, the trial needed more than its cap and
 got it, or got what it needed only at the cap's very edge; "accumulation": no memory, but a script whose batch can't be put together
-from micro-batches; the last four: what a machine has beside its device (``trial.host_rooms``)."""
-OF_MACHINE = ("workers", "pinned", "host_memory", "shared_memory", "files", "processes")
+from micro-batches; the last three: what a machine has beside its device (``trial.host_rooms``)."""
+OF_MACHINE = ("workers", "pinned", "host_memory", "shared_memory", "files")
 """Sources that say nothing of the device's memory."""
 
 

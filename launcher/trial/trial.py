@@ -176,7 +176,7 @@ def _gone_on(job: Job, first: Trial, orders: Orders, plan: TrialPlan) -> Trial:
         report = replace(report, phase=second.report.phase, failure=second.report.failure)
         verdict = replace(second.verdict, why=f"it can't go on from a checkpoint of its own: {second.verdict.why}")
     report.write(first.folder / REPORT)
-    rooms = tuple(max(pair, key=lambda room: room.needed) for pair in zip(first.rooms, second.rooms, strict=True))
+    rooms = tuple(max(pair, key=lambda room: room.needed) for pair in zip(first.rooms, second.rooms or first.rooms, strict=True))
     trial = replace(first, verdict=verdict, report=report, seconds=first.seconds + second.seconds, rooms=rooms)
     job.folder.replace_json(first.folder / "verdict.json", {"rung": trial.rung, "verdict": verdict, "seconds": trial.seconds})
     return trial

@@ -10,7 +10,6 @@ import contextlib
 import mmap
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from ..shared.report import HELD_AHEAD
@@ -19,20 +18,12 @@ BESIDE = 2
 """Batches beside those that workers prefetch: the one in use, and the next, which is there before that one is let go (measured: 2)."""
 
 
-@dataclass(slots=True)
-class _Stream:
-    """A loader's workers under way. Sizes are of its largest batch."""
-
-    slots: int
-    bytes: int = 0
-    storages: int = 0
-
-
 class HeldAhead:
     """Watches all loaders of this process from now on."""
 
     def __init__(self) -> None:
-        self._open: dict[int, _Stream] = {}
+        self._open: dict[int, list[int]] = {}
+        """Iterator under way -> batches that may be on their way, bytes and storages of the largest."""
         self._bytes = self._storages = 0
 
     def fact(self) -> dict[str, dict[str, int]]:
@@ -52,7 +43,7 @@ class HeldAhead:
         def begun(batches: Any, loader: Any) -> None:
             begin(batches, loader)
             if loader.num_workers:
-                self._open[id(batches)] = _Stream(slots=loader.num_workers * (loader.prefetch_factor or 2) + BESIDE)
+                self._open[id(batches)] = [loader.num_workers * (loader.prefetch_factor or 2) + BESIDE, 0, 0]
                 weakref.finalize(batches, self._open.pop, id(batches), None).atexit = False
 
         def watched(batches: Any) -> Any:
@@ -64,11 +55,11 @@ class HeldAhead:
 
         kind.__init__, kind.__next__ = begun, watched
 
-    def _saw(self, stream: _Stream, batch: Any) -> None:
+    def _saw(self, stream: list[int], batch: Any) -> None:
         sizes = dict(_storages(batch))
-        stream.bytes, stream.storages = max(stream.bytes, sum(sizes.values())), max(stream.storages, len(sizes))
-        self._bytes = max(self._bytes, sum(one.slots * one.bytes for one in self._open.values()))
-        self._storages = max(self._storages, sum(one.slots * one.storages for one in self._open.values()))
+        stream[1:] = max(stream[1], sum(sizes.values())), max(stream[2], len(sizes))
+        self._bytes = max(self._bytes, sum(slots * size for slots, size, _ in self._open.values()))
+        self._storages = max(self._storages, sum(slots * number for slots, _, number in self._open.values()))
 
 
 def _storages(batch: Any) -> Iterator[tuple[int, int]]:

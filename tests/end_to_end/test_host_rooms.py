@@ -85,11 +85,3 @@ def test_few_open_files_cost_workers_and_no_batch(tmp_path: Path) -> None:
     assert failures(said)[0] == (4, "files")
     assert said["rung"]["micro_batch"] == 16 and said["rung"]["workers"] < 4 and said["status"] == "done"
     assert room(said, "open files")["there"] == 1024
-
-
-def test_a_container_that_may_have_few_processes_says_so(tmp_path: Path) -> None:
-    recipe(tmp_path, "--pause", "0.1")
-    with limits.group("pids", "pids.max", 60) as inside:
-        said = launched(tmp_path, inside)
-    there = room(said, "processes")
-    assert 5 < there["needed"] <= 0.9 * there["there"] < 60

@@ -52,7 +52,6 @@ def test_what_forked_workers_have_together_counts_once(tmp_path: Path) -> None:
     assert use.memory_there is not None and use.memory_there > use.memory_bytes
     assert use.shared_taken >= 48 * MIB and 48 * MIB <= use.shared_mapped < 52 * MIB
     assert 300 <= use.files < 320 and use.files_there
-    assert use.tasks == 4
 
 
 def test_the_group_with_least_room_counts_not_the_one_with_the_least_limit(tmp_path: Path) -> None:
@@ -64,15 +63,3 @@ def test_the_group_with_least_room_counts_not_the_one_with_the_least_limit(tmp_p
         (folder / "memory.current").write_text(f"{memory}\n")
         (folder / "memory.stat").write_text("inactive_file 10\nactive_file 20\nshmem 5\n")
     assert host.cgroup_memory(tmp_path, own) == (4000, 3870), "what files have in the page cache can be taken back"
-
-
-def test_a_container_says_how_many_processes_it_may_have(tmp_path: Path) -> None:
-    own = tmp_path / "own"
-    own.write_text("8:pids:/docker/abc\n")
-    (tmp_path / "pids").mkdir()
-    (tmp_path / "pids" / "pids.max").write_text("100\n")
-    (tmp_path / "pids" / "pids.current").write_text("70\n")
-    assert host.tasks_left(tmp_path, own) == 30
-    (tmp_path / "pids" / "pids.max").write_text("max\n")
-    if os.getuid() == 0:
-        assert host.tasks_left(tmp_path, own) is None

@@ -14,7 +14,7 @@ from launcher.trial import host_rooms
 
 USE = HostUse(
     memory_bytes=4 * GIB, memory_there=16 * GIB, shared_before=64 * MIB, shared_taken=8 * MIB, shared_mapped=20 * MIB, files=100,
-    files_there=1024, tasks=30, tasks_there=None,
+    files_there=1024,
 )  # fmt: skip
 FITS = Verdict(kind=Kind.FITS, phase="done", why="fits")
 
@@ -52,7 +52,7 @@ def test_each_has_its_headroom_and_the_first_that_is_short_is_the_verdict() -> N
     verdict = host_rooms.verdict_on(room, FITS)
     assert verdict.kind is Kind.OUT_OF_MEMORY and verdict.source == "host_memory" and "fewer data loader workers" in verdict.why
     assert host_rooms.short_of(found(short, headroom=0.0).values()) is None
-    for name, source in (("/dev/shm", "shared_memory"), ("open files", "files"), ("processes", "processes")):
+    for name, source in (("/dev/shm", "shared_memory"), ("open files", "files")):
         assert host_rooms.verdict_on(rooms[name], FITS).source == source in OF_MACHINE
 
 
