@@ -85,3 +85,16 @@ def test_few_open_files_cost_workers_and_no_batch(tmp_path: Path) -> None:
     assert failures(said)[0] == (4, "files")
     assert said["rung"]["micro_batch"] == 16 and said["rung"]["workers"] < 4 and said["status"] == "done"
     assert room(said, "open files")["there"] == 1024
+
+
+def test_a_control_groups_memory_costs_workers_and_no_batch(tmp_path: Path) -> None:
+    """Each worker keeps 250 MiB, which no budget of the process that trains sees."""
+    words = ("--hold", "250", "--pause", "0.3")
+    with limits.group("memory", "memory.limit_in_bytes", 1100 * MIB) as inside:
+        assert plainly(inside, *words, "--workers", "4"), "four workers keep 1000"
+        recipe(tmp_path, *words)
+        said = launched(tmp_path, inside, "device.memory=400MiB")
+    assert failures(said)[0] in {(4, "host_memory"), (4, "workers")}
+    assert said["rung"]["micro_batch"] == 16 and said["rung"]["workers"] < 4 and said["status"] == "done"
+    needed = room(said, "host memory")
+    assert 250 * MIB < needed["needed"] <= 0.9 * needed["there"] < 1100 * MIB
