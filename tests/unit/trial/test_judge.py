@@ -13,6 +13,7 @@ from launcher.ladder.verdict import Kind, Verdict
 from launcher.shared.ending import Ending
 from launcher.shared.memory_failures import lost_in, memory_failure, memory_failures
 from launcher.shared.report import OVER_CAP, Failure, Phase, PhaseUse, TrialReport
+from launcher.shared.sizes import MIB
 from launcher.trial.judge import Needs, judge
 from launcher.worker.recorder import failure_of
 
@@ -245,11 +246,12 @@ def test_failed_allocations_that_a_library_got_over_are_no_guilt() -> None:
     assert judged(but(uses=(card(reserved_bytes=700, retries=2, ooms=2),)), device="cuda").fits
 
 
-def test_growth_is_added_to_live_memory_on_a_card_and_not_to_the_cache() -> None:
-    uses = (card("validate", allocated_bytes=100, reserved_bytes=950, outside_bytes=20),)
-    grows = {"uses": uses, "growth_bytes_per_batch": 10.0, "validation_batches_total": 60}
-    assert judged(but(**grows), device="cuda").fits
-    verdict = judged(but(**{**grows, "validation_batches_total": 120}), device="cuda")
+def test_growth_is_added_to_what_a_cards_allocator_has_reserved() -> None:
+    uses = (card("validate", allocated_bytes=100 * MIB, reserved_bytes=400 * MIB, outside_bytes=20 * MIB),)
+    left = 60 - GOOD.validation_batches
+    grows = {"uses": uses, "cap_bytes": 1000 * MIB, "validation_batches_total": 60}
+    assert judged(but(**grows, growth_bytes_per_batch=571 * MIB / left), device="cuda").fits, "420 + 580, in pages of 20"
+    verdict = judged(but(**grows, growth_bytes_per_batch=581 * MIB / left), device="cuda")
     assert (verdict.kind, verdict.phase) == (Kind.OUT_OF_MEMORY, "validate")
 
 
