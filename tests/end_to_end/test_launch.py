@@ -53,6 +53,10 @@ def autofit(place: Path, *words: str) -> tuple[int, dict[str, Any], str]:
     return running.returncode, json.loads(out), err
 
 
+PHASES = ["start", "setup", "train", "validate", "save", "train_again", "finish"]
+"""Of a trial of one epoch: nothing is gone on from there."""
+
+
 def left_over(place: Path) -> list[int]:
     """Living processes that a launch in ``place`` started: they carry the launcher's token and settings under ``place``."""
     return launched_with("YOLO_CONFIG_DIR", place)
@@ -64,7 +68,7 @@ def test_rungs_are_tried_alone_and_fit_walks_down_on_real_failures_and_touches_n
     for (status, tried, err), micro_batch in zip(alone, (8, 2), strict=True):
         assert status == 0, err
         assert (tried["verdict"], tried["rung"]["micro_batch"], tried["accumulation"]) == ("fits", micro_batch, 8 // micro_batch)
-        assert [use["phase"] for use in tried["report"]["uses"]] == ["start", "setup", "train", "validate", "train_again", "finish"]
+        assert [use["phase"] for use in tried["report"]["uses"]] == PHASES
     most, least = (tried["peak_bytes"] for _, tried, _ in alone)
     between = int((most + least) / 2 / 0.9)  # a budget between what the first rung needs and what the last does, whatever the machine
     status, said, err = autofit(place, "fit", f"device.memory={between}")

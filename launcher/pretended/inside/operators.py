@@ -38,6 +38,8 @@ _OVERWRITING = {"copy_", "fill_", "zero_"}
 """Nothing of their first argument's values comes into the result."""
 _MULTIPLYING = {"convolution", "convolution_backward", "mm", "addmm", "bmm", "baddbmm"}
 """In half precision a CPU takes 5 to 20 times as long for them as in float32, in which a card sums them up, too."""
+_FINITE = "_amp_foreach_non_finite_check_and_unscale_"
+"""By which a gradient scaler asks whether gradients are finite: its second argument stays as it was, 0, where they aren't known."""
 _COLLECTIVE = ("c10d", "_c10d_functional", "_c10d_functional_autograd", "symm_mem")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PAGE = os.sysconf("SC_PAGESIZE")
@@ -274,7 +276,7 @@ class Operators(TorchDispatchMode):  # type: ignore[misc]
         made = [one for one in outs if id(one) not in given and one.numel()]
         if _is_left_out(name, flat, outs):
             _leave_out(made, is_true=_lets_go_on(name, args))
-            _remember([*made, *_written(func, args, kwargs)], unknown=True)
+            _remember([*made, *(one for one in _written(func, args, kwargs) if name != _FINITE or one is not args[1])], unknown=True)
             return out
         _remember([*made, *(args[:1] if name in _OVERWRITING and _is_whole(args[0]) else ())], unknown=False)
         return _computed(func, args, kwargs, out, made)
