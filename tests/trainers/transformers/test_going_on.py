@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,16 +10,13 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from launcher.history.run_folder import RunFolder
-from launcher.ladder.build import ladder_of
 from launcher.ladder.verdict import Kind
-from launcher.machine import devices
 from launcher.shared.orders import Orders
 from launcher.shared.report import Phase
 from launcher.trainers.transformers.adapter import TransformersAdapter
 from launcher.trial import trial
-from launcher.trial.job import Job
 from launcher.trial.trial import Trial
+from tests.helpers import going_on
 from tests.helpers.hf_data import recipe
 from tests.helpers.hf_data import spoken as spoken
 from tests.helpers.hf_data import sums as sums
@@ -33,22 +29,7 @@ def tried(data: Path, place: Path, *, task: str = "text", more: dict[str, Any] |
     device = {"kind": "cpu", "memory": "2GiB"}
     asked = recipe(str(data), task, device=device, args={"max_steps": 8, "save_steps": 4}, **more or {})
     adapter = TransformersAdapter(asked)
-    assert adapter.check() == []
-    budget = devices.find("cpu", memory_bytes=asked.device.memory, headroom=asked.device.headroom)
-    made = Job(adapter=adapter, ladder=ladder_of(adapter), budget=budget, folder=RunFolder.create(place, "case"))
-    found = trial.run(made, made.ladder.rungs[0])
-    assert not (found.folder / "scratch").exists()
-    return found
-
-
-def between(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[Orders], Orders]) -> None:
-    """Does something between the two processes."""
-    ending = trial._ending
-
-    def with_it(job: Any, orders: Orders, plan: Any) -> Any:
-        return ending(job, meanwhile(orders) if orders.resumes else orders, plan)
-
-    monkeypatch.setattr(trial, "_ending", with_it)
+    return going_on.tried(adapter, place, memory_bytes=asked.device.memory)
 
 
 TRAININGS: list[tuple[str, dict[str, Any]]] = [
@@ -73,7 +54,7 @@ def test_the_checkpoint_is_loaded_in_a_new_process_for_one_step(
 
 
 def test_one_that_finds_no_room_for_going_on_does_not_fit(sums: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    between(monkeypatch, lambda orders: replace(orders, cap_bytes=12 * MIB, ceiling_bytes=14 * MIB))
+    going_on.between(monkeypatch, lambda orders: replace(orders, cap_bytes=12 * MIB, ceiling_bytes=14 * MIB))
     found = tried(sums, tmp_path)
     assert found.verdict.kind is Kind.OUT_OF_MEMORY
     assert found.verdict.phase == Phase.RESUME
@@ -86,7 +67,7 @@ def test_a_checkpoint_that_can_not_be_loaded_is_a_verdict(sums: Path, tmp_path: 
         kept.write_bytes(kept.read_bytes()[: kept.stat().st_size // 2])
         return orders
 
-    between(monkeypatch, tear)
+    going_on.between(monkeypatch, tear)
     found = tried(sums, tmp_path)
     assert found.verdict.kind is Kind.CRASHED
     assert found.verdict.why.startswith("it can't go on from a checkpoint of its own: ")

@@ -12,19 +12,14 @@ import pytest
 
 pytest.importorskip("ultralytics")
 
-from launcher.history.run_folder import RunFolder
-from launcher.ladder.build import ladder_of
 from launcher.ladder.verdict import Kind
-from launcher.machine import devices
 from launcher.shared.orders import Orders
 from launcher.shared.report import Phase
 from launcher.shared.sizes import MIB
 from launcher.trainers.ultralytics.adapter import UltralyticsAdapter
-from launcher.trial import trial
-from launcher.trial.job import Job
 from launcher.trial.trial import Trial
 from tests.conftest import write_yolo_dataset
-from tests.helpers import yolo_recipe
+from tests.helpers import going_on, yolo_recipe
 from tests.helpers.shapes import ShapesData
 
 pytestmark = pytest.mark.slow
@@ -34,22 +29,7 @@ def tried(data: Path | str, place: Path, *, ask: dict[str, Any] | None = None, a
     small = {"model": "yolov8n.yaml", "image_size": 64, **(ask or {})}
     recipe = yolo_recipe.make(data, ask=small, args={"epochs": 20, "plots": False, **(args or {})}, **more)
     adapter = UltralyticsAdapter(recipe)
-    assert adapter.check() == []
-    budget = devices.find("cpu", memory_bytes=2000 * MIB, headroom=recipe.device.headroom)
-    made = Job(adapter=adapter, ladder=ladder_of(adapter), budget=budget, folder=RunFolder.create(place, "case"))
-    found = trial.run(made, made.ladder.rungs[0])
-    assert not (found.folder / "scratch").exists()
-    return found
-
-
-def between(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[Orders], Orders]) -> None:
-    """Does something between the two processes."""
-    ending = trial._ending
-
-    def with_it(job: Any, orders: Orders, plan: Any) -> Any:
-        return ending(job, meanwhile(orders) if orders.resumes else orders, plan)
-
-    monkeypatch.setattr(trial, "_ending", with_it)
+    return going_on.tried(adapter, place, memory_bytes=2000 * MIB)
 
 
 TRAININGS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
@@ -101,7 +81,7 @@ except Exception as error:
 def test_one_that_finds_no_room_for_going_on_does_not_fit(
     shapes: Callable[..., ShapesData], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    between(monkeypatch, lambda orders: replace(orders, cap_bytes=80 * MIB, ceiling_bytes=84 * MIB))
+    going_on.between(monkeypatch, lambda orders: replace(orders, cap_bytes=80 * MIB, ceiling_bytes=84 * MIB))
     found = tried(shapes().yaml, tmp_path)
     assert found.verdict.kind is Kind.OUT_OF_MEMORY
     assert found.verdict.phase == Phase.RESUME
@@ -116,7 +96,7 @@ def test_a_checkpoint_that_can_not_be_loaded_is_a_verdict(
         kept.write_bytes(kept.read_bytes()[: kept.stat().st_size // 2])
         return orders
 
-    between(monkeypatch, tear)
+    going_on.between(monkeypatch, tear)
     found = tried(shapes().yaml, tmp_path)
     assert found.verdict.kind is Kind.CRASHED
     assert "the checkpoint that it has saved can't be gone on from" in found.verdict.why
