@@ -35,8 +35,10 @@ class HeldAhead:
 
         PyTorch's own iterators are watched, below whatever else wraps a loader: who asks for a batch finds no frame of ours in between.
         """
-        from torch.utils.data import dataloader
-
+        try:
+            from torch.utils.data import dataloader
+        except ImportError:  # a torch without loaders: nothing is held ahead
+            return
         kind = dataloader._BaseDataLoaderIter
         begin, following = kind.__init__, kind.__next__
 
