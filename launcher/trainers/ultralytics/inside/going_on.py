@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from launcher.shared.orders import Orders
+from launcher.shared.orders import REPORT, Orders
+from launcher.shared.report import Phase, TrialReport
 from launcher.trainers.ultralytics.arguments import NOT_AT_RESUME
 
 _INSIDE = "launcher.trainers.ultralytics.inside.checkpoint"
@@ -39,6 +40,22 @@ def _kept(orders: Orders) -> Path:
 def told(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """What ``model.train`` is given in place of a rung's arguments."""
     return {**{key: arguments[key] for key in _TOLD if key in arguments}, "resume": True}
+
+
+def needs_its_end(orders: Orders) -> bool:
+    """Whether a trial that goes on validates, saves and ends once more. Not where the first process had no more alive then than half of
+    what its training took of a card, where that is exact: whatever is held of the checkpoint is there in the training, too, and what fits
+    then leaves room for the end.
+    """
+    first = TrialReport.read(Path(orders.main) / REPORT)
+    if first is None or orders.device != "cuda":
+        return True
+    after = max((use.allocated_bytes + use.outside_bytes for use in first.uses if use.phase in _AFTERWARDS), default=0)
+    kept = first.growth_bytes_per_batch * max(0, first.validation_batches_total - first.validation_batches)
+    return 2 * (after + kept) > max(use.held_bytes for use in first.uses if use.phase == Phase.TRAIN)
+
+
+_AFTERWARDS = (Phase.VALIDATE, Phase.SAVE, Phase.FINISH)
 
 
 class Copying:

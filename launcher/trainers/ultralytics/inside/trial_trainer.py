@@ -252,6 +252,9 @@ class TrialTrainer(Exact):
     def validate(self) -> Any:
         if self._validated:
             return self._validate_at_the_end()
+        if self.plan.orders.resumes and not going_on.needs_its_end(self.plan.orders):
+            self.hooks.ends_with_training()
+            self._ended()
         self._phase(Phase.VALIDATE)
         epochs = self.epochs
         self.epochs = 1 if self._only_epoch else epochs  # figures are drawn in the validation of a last epoch
