@@ -130,7 +130,8 @@ def refuse_doubts(understood: Understood, *, overrides: Sequence[str]) -> None:
     raise BadInput([Fault(key=PLACE, found="it isn't clear what its settings mean", cure=cure) for cure in cures])
 
 
-_SAYS_CARDS = re.compile(r"\+*device(\.cards|\.index)?=(.*\d.*|all)")
+_SAYS_CARDS = re.compile(r"\+*device(\.cards|\.index)?=(.*\d.*|all)|\+*device(\.kind)?=cpu")
+_SAYS_CPU = re.compile(r"\+*device(\.kind)?=cpu")
 
 
 def refuse_cards(understood: Understood, *, overrides: Sequence[str]) -> None:
@@ -141,19 +142,21 @@ def refuse_cards(understood: Understood, *, overrides: Sequence[str]) -> None:
         return
     if not load_adapter(understood.adapter).ranks:
         return  # its batch is each process's own
+    if named and _SAYS_CPU.fullmatch(said):
+        batch, names = understood.ask.get("micro_batch"), ", ".join(map(str, named))
+        whole = batch * len(named) if isinstance(batch, int) else 16
+        found = f"{said}, and the command names cards {names}, each of which would take its part of a batch"
+        raise BadInput([Fault(key="device", found=found, cure=f"One process takes all of it: {said} ask.micro_batch={whole}.")])
     if named or ("," in said or ".cards" in said):
         own = f"the command names cards {', '.join(map(str, named))}" if named else "the command names no cards"
         cure = "Name them in the command alone; or say each card's batch, too: ask.micro_batch=16."
         raise BadInput([Fault(key="device", found=f"{said}, and {own}: what its batch is of each isn't clear", cure=cure)])
 
 
-_SAYS_CPU = re.compile(r"\+*device(\.kind)?=cpu")
-
-
 def on_cpu(understood: Understood, *, overrides: Sequence[str]) -> Understood:
-    """The same without cards, where a CPU is said beside a command that starts its processes itself: they share its budget."""
-    said = any(_SAYS_CPU.fullmatch(word) for word in overrides)
-    return replace(understood, device={}) if said and load_adapter(understood.adapter).starts_ranks else understood
+    """The same without cards, where a CPU is said beside its command: processes that it starts itself share the CPU's budget, and of another
+    one process trains."""
+    return replace(understood, device={}) if any(_SAYS_CPU.fullmatch(word) for word in overrides) else understood
 
 
 MOST_LETTERS = 60

@@ -7,17 +7,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from launcher.errors import PLACE, BadInput, Fault
-from launcher.machine import devices
 
 _ONE = re.compile(r"(?:cuda:)?(\d+)")
 
 
 def asked(device: Any) -> tuple[int, ...]:
-    """``device=0,1``, ``[0, 1]`` or ``cuda:0,1`` as numbers; empty for one card, a CPU, and where this machine has no card."""
+    """``device=0,1``, ``[0, 1]`` or ``cuda:0,1`` as numbers, whether or not they are here; empty for one card, and for a CPU."""
+    found = _numbers(device)
+    return found if len(found) > 1 else ()
+
+
+def _numbers(device: Any) -> tuple[int, ...]:
     said = ",".join(map(str, device)) if isinstance(device, (list, tuple)) else str(device)
     found = [match[1] for one in said.strip("[]() ").split(",") if (match := _ONE.fullmatch(one.strip()))]
-    several = len(found) > 1 and len(found) == said.count(",") + 1
-    return tuple(map(int, found)) if several and devices.chosen_kind("auto") == "cuda" else ()
+    return tuple(map(int, found)) if len(found) == said.count(",") + 1 else ()
 
 
 def batch_of_each(batch: Any, cards: tuple[int, ...]) -> Any:
@@ -31,9 +34,13 @@ def batch_of_each(batch: Any, cards: tuple[int, ...]) -> Any:
     return batch // len(cards)
 
 
-def section(cards: tuple[int, ...]) -> Mapping[str, Any]:
-    """What a recipe says of them."""
-    return {"kind": "cuda", "cards": list(cards)} if cards else {}
+def section(device: Any) -> Mapping[str, Any]:
+    """What a recipe says of them. Several cards are asked for even where there is none: such a launch is refused, as Ultralytics refuses it,
+    instead of training all in one process."""
+    if str(device) == "cpu":
+        return {"kind": "cpu"}
+    found = _numbers(device)
+    return {"kind": "cuda", "cards": list(found)} if len(found) > 1 else {"index": found[0]} if found and found[0] else {}
 
 
 def in_words(batch: Any, cards: tuple[int, ...]) -> str:

@@ -142,9 +142,11 @@ def _understood(words: Sequence[str], found: Mapping[str, Any], place: str, call
         del ask["micro_batch"]
     else:
         ask["micro_batch"] = yolo_cards.batch_of_each(given["batch"], cards)
-        source = f"{yolo_cards.in_words(given['batch'], cards)}{source}"
+    parts = {"batch": yolo_cards.in_words(given["batch"], cards)}
     beliefs = [
-        Belief(wheel=wheel, value=ask[wheel], spelling=name, source=f"{_in_words(call, name, given.get(name))}{source}")
+        Belief(
+            wheel=wheel, value=ask[wheel], spelling=name, source=f"{_in_words(call, name, given.get(name))}{parts.get(name, '')}{source}"
+        )
         for name, wheel in _WHEELS.items()
         if wheel in ask
     ]
@@ -161,7 +163,7 @@ def _understood(words: Sequence[str], found: Mapping[str, Any], place: str, call
         groups=("trainer: ultralytics",),
         ask={**ask, "checkpointing": False},
         args={"command": list(words), "given": given},
-        device=yolo_cards.section(cards),
+        device=yolo_cards.section(given.get("device")),
         data=given["data"],
         task=found["task"],
         ladder={"order": [wheel for wheel in _ORDER if wheel != "multi_scale" or wheel in ask]},

@@ -31,7 +31,8 @@ def understand(words: Sequence[str]) -> Understood | None:
     if mode != "train":
         raise BadInput([Fault(key=PLACE, found=f"yolo {mode} trains nothing", cure="autofit fits trainings: yolo detect train ...")])
     ask: dict[str, Any] = {"model": pairs.pop("model", "yolo26n.pt"), "micro_batch": 16, "image_size": 640, "checkpointing": False}
-    whole, cards = pairs.get("batch", 16), yolo_cards.asked(pairs.pop("device", None))
+    whole, device = pairs.get("batch", 16), pairs.pop("device", None)
+    cards = yolo_cards.asked(device)
     beliefs = [Belief(wheel="model", value=ask["model"], spelling="model=", source="yolo")]
     for key, wheel in _WHEELS:
         if key in pairs:
@@ -52,7 +53,7 @@ def understand(words: Sequence[str]) -> Understood | None:
         groups=("trainer: ultralytics",),
         ask=ask,
         args=pairs,
-        device=yolo_cards.section(cards),
+        device=yolo_cards.section(device),
         data=data,
         task=task,
         ladder={"order": list(_ORDER)} if "multi_scale" in ask else {},

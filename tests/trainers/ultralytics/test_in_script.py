@@ -60,10 +60,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_script_with_a_dict_asks_for_what_arrives_and_is_left_as_it_is(folder: Path, yolo_dataset: Path) -> None:
     found = understood(SAFE, "--data", str(yolo_dataset))
     assert found.adapter == "ultralytics" and found.data == str(yolo_dataset) and found.task == "detect"
-    assert found.ask == {"model": "yolov8n.yaml", "micro_batch": 32, "image_size": 1280, "checkpointing": False, "multi_scale": 1.0}
+    assert found.device == {"kind": "cuda", "cards": [0, 1, 2, 3]}, "which this machine may not have: the launch says so then"
+    assert found.ask == {"model": "yolov8n.yaml", "micro_batch": 8, "image_size": 1280, "checkpointing": False, "multi_scale": 1.0}
     assert "project" not in found.args["given"] and found.args["given"]["optimizer"] == "AdamW"
     said = recipe_draft.beliefs(found)
-    assert "micro_batch      32       batch (as it arrives at model.train, train.py line 13)" in said, "64 // 2 is written nowhere"
+    place = "batch=32 over 4 cards; as it arrives at model.train, train.py line 13"
+    assert f"micro_batch      8        batch ({place})" in said, "64 // 2 is written nowhere"
     assert "image_size       1280     imgsz (train.py line 4: 'imgsz': 1280; as it arrives at model.train, train.py line 13)" in said
     assert any("accumulation     2" in line and "step of 64 images after its warm-up" in line for line in said)
     assert [one.name for one in folder.iterdir() if one != yolo_dataset.parent] == ["train.py"] and Path("train.py").read_text() == SAFE

@@ -22,6 +22,7 @@ from launcher.trial import trial
 from launcher.trial.job import Job
 from tests.conftest import write_yolo_dataset
 from tests.helpers import yolo_recipe
+from tests.helpers.nvml_stand_in import FakeCard, FakeNvml
 
 
 @pytest.fixture
@@ -41,9 +42,33 @@ def test_cards_as_people_write_them(said: object, found: tuple[int, ...]) -> Non
     assert cards.asked(said) == found
 
 
-def test_where_there_is_no_card_a_training_has_one_device_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "chosen_kind", lambda _: "cpu")
-    assert cards.asked("0,1") == ()
+@pytest.mark.parametrize(
+    ("said", "section"),
+    [
+        *((device, {"kind": "cuda", "cards": [0, 1]}) for device in ("0,1", "cuda:0,1", [0, 1], (0, 1))),
+        ("cpu", {"kind": "cpu"}), ("1", {"index": 1}), (2, {"index": 2}), ([3], {"index": 3}), ("cuda:1", {"index": 1}),
+        *((device, {}) for device in (0, "0", None, "", "mps", "0,cpu")),
+    ],
+)  # fmt: skip
+def test_the_device_that_a_command_names_is_the_recipes(said: object, section: dict[str, object]) -> None:
+    """On a machine without those cards, too: a training of two would be one of one, and a CPU's one of a card."""
+    assert cards.section(said) == section
+
+
+@pytest.mark.parametrize(
+    ("visible", "found"),
+    [(None, "1 names no card: 1 can be seen"), ("0", "1 names no card: 1 can be seen"), ("", "hides the card"), ("-1", "hides the card")],
+)
+def test_cards_of_a_command_that_arent_there_or_are_hidden_are_refused(visible: str | None, found: str) -> None:
+    asked = cards.section("0,1")["cards"]
+    environ = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    with pytest.raises(BadInput, match=found):
+        ranks.budget_of(tuple(asked), "cuda", headroom=0.1, nvml=FakeNvml(FakeCard()), environ=environ)
+
+
+def test_without_a_driver_cards_of_a_command_are_refused() -> None:
+    with pytest.raises(BadInput, match="cuda is asked, but there is no NVIDIA driver"):
+        ranks.budget_of((0, 1), "cuda", headroom=0.1, nvml=FakeNvml(error=12), environ={})
 
 
 @pytest.mark.usefixtures("with_cards")

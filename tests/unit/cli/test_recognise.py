@@ -1085,7 +1085,7 @@ def test_lengths_that_only_a_default_says_are_left_where_the_command_says_one(tm
         ([], ["device.cards=[0,1]"], False),
         ([], ["device=0,1", "ask.micro_batch=16"], True),
         ([0, 1], [], True), ([0, 1], ["device=0"], False), ([0, 1], ["device=2,3"], False),
-        ([0, 1], ["device=0", "ask.micro_batch=32"], True),
+        ([0, 1], ["device=0", "ask.micro_batch=32"], True), ([0, 1], ["device=cpu", "ask.micro_batch=32"], True),
     ],
 )  # fmt: skip
 def test_cards_said_beside_a_command_are_refused_where_its_batch_of_each_isnt_clear(
@@ -1097,3 +1097,12 @@ def test_cards_said_beside_a_command_are_refused_where_its_batch_of_each_isnt_cl
     else:
         with pytest.raises(BadInput, match="isn't clear"):
             recognise.refuse_cards(understood, overrides=overrides)
+
+
+@pytest.mark.parametrize("word", ["device=cpu", "device.kind=cpu"])
+def test_a_cpu_beside_a_command_of_several_cards_takes_all_of_its_batch_where_that_is_said(word: str) -> None:
+    understood = Understood(adapter="ultralytics", words=("yolo",), ask={"micro_batch": 16}, device={"kind": "cuda", "cards": [0, 1]})
+    with pytest.raises(BadInput, match="names cards 0, 1") as refused:
+        recognise.refuse_cards(understood, overrides=[word])
+    assert refused.value.faults[0].cure == f"One process takes all of it: {word} ask.micro_batch=32."
+    assert recognise.on_cpu(understood, overrides=[word]).device == {}
