@@ -154,8 +154,8 @@ def refuse_cards(understood: Understood, *, overrides: Sequence[str]) -> None:
 
 
 def on_cpu(understood: Understood, *, overrides: Sequence[str]) -> Understood:
-    """The same without cards, where a CPU is said beside its command: processes that it starts itself share the CPU's budget, and of another
-    one process trains."""
+    """The same without cards, where a CPU is said beside its command: processes that it starts itself share the CPU's budget, and of
+    another one process trains."""
     return replace(understood, device={}) if any(_SAYS_CPU.fullmatch(word) for word in overrides) else understood
 
 

@@ -35,8 +35,8 @@ def batch_of_each(batch: Any, cards: tuple[int, ...]) -> Any:
 
 
 def section(device: Any) -> Mapping[str, Any]:
-    """What a recipe says of them. Several cards are asked for even where there is none: such a launch is refused, as Ultralytics refuses it,
-    instead of training all in one process."""
+    """What a recipe says of them. Several cards are asked for even where there is none: such a launch is refused, as Ultralytics
+    refuses it, instead of training all in one process."""
     if str(device) == "cpu":
         return {"kind": "cpu"}
     found = _numbers(device)
