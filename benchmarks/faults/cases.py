@@ -36,7 +36,7 @@ FAULTS: Mapping[str, tuple[str, ...]] = {
     "none": TRAINERS,  # undisturbed: what the others' losses are held against
 }
 PAIRS = tuple((fault, trainer) for fault, trainers in FAULTS.items() for trainer in trainers)
-INTERRUPTIONS = ("kill_autofit", "sigterm", "sighup", "sigint", "unwritable", "small_disk")
+INTERRUPTIONS = ("kill_autofit", "sigterm", "sighup", "sigint", "unwritable", "small_disk", "few_files")
 """After these a person says `autofit resume`."""
 
 

@@ -148,8 +148,8 @@ class Play:
             case "group_memory":
                 self.undo.append(inject.into_a_small_group(self.trainers(), f"autofit-faults-{os.getpid()}-{self.case.seed}").rmdir)
             case "kill_saving":
-                there = self.until(lambda: places.saving(self.case.trainer, self.folder), 60)
-                trainer.kill()
+                if there := self.until(lambda: places.saving(self.case.trainer, self.folder), 300):
+                    trainer.kill()
                 return there
             case "kill_loading":
                 trainer.kill()

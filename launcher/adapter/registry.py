@@ -40,8 +40,17 @@ def words_of(adapter: Adapter) -> TrainerWords:
 
 def splits_of(adapter: Adapter) -> tuple[str, ...]:
     """``Adapter.splits``. For a general adapter, whose command may run any trainer: those of all installed adapters."""
-    others = adapters() if adapter.general else ()
-    return tuple(sorted({*adapter.splits, *(name for other in others for name in other.splits)}))
+    return tuple(sorted({name for one in _and_others(adapter) for name in one.splits}))
+
+
+def saves_of(adapter: Adapter) -> tuple[str, ...]:
+    """``Adapter.saves``, likewise, behind what does it for ``torch.save``."""
+    return ("worker.whole_saves", *sorted({name for one in _and_others(adapter) for name in one.saves}))
+
+
+def _and_others(adapter: Adapter) -> Iterator[Adapter | type[Adapter]]:
+    yield adapter
+    yield from adapters() if adapter.general else ()
 
 
 def load_adapter(name: str) -> type[Adapter]:

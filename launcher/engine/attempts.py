@@ -108,7 +108,7 @@ def _hold_to_what_was_due(result: Fit) -> None:
     result.job.tell(StepsCounted(steps=result.steps))
 
 
-DISPROVES = (Ended.OUT_OF_MEMORY, Ended.HOST_MEMORY)
+DISPROVES = (Ended.OUT_OF_MEMORY, Ended.HOST_MEMORY, Ended.OPEN_FILES)
 """Ends that show that the fit was wrong."""
 
 

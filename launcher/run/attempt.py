@@ -24,6 +24,7 @@ class Ended(StrEnum):
     OUT_OF_MEMORY = "out_of_memory"  # of the device: allocator, driver, libraries; on a CPU budget of the host
     SPILLED = "spilled"  # it went on out of the card, many times slower, and was ended for that
     HOST_MEMORY = "host_memory"  # beside a card: loader workers, shared or page-locked memory, the kernel's killer
+    OPEN_FILES = "open_files"  # more than the process may open (ulimit -n)
     CARD_TAKEN = "card_taken"  # memory ran out that others had taken: says nothing of the rung
     KILLED = "killed"  # SIGKILL from nobody known
     DIVERGED = "diverged"  # the loss was not finite

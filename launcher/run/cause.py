@@ -31,6 +31,8 @@ _IGNORED = "Exception ignored in"
 LAST_LINES = 60
 _TRAINS = frozenset({"train", "training", "fit"})
 _VALIDATES = frozenset({"val", "validate", "validation", "validating", "valid", "eval", "evaluate", "evaluation"})
+_SAVED = frozenset({"checkpoint", "checkpoints", "ckpt", "model", "pretrained", "weights", "state", "optimizer"})
+_SAVES = ("torch/serialization.py", "safetensors/torch.py")
 _ENDS = frozenset({"final", "finish", "finalize"})
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
 _DEATHS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
@@ -90,7 +92,7 @@ def find(end: RunEnd) -> Cause:
     if end.returncode == 0 and end.ended_for is None:
         return Cause(ended=Ended.DONE, phase=Phase.DONE, evidence=_got_over(end.words))
     if end.ended_for is Ended.STALLED and (lost := _failure(end)) is not None and lost.source in OF_MACHINE:
-        return Cause(ended=Ended.HOST_MEMORY, phase=phase, evidence=f"it waited for what was lost: {lost.line}", failure=lost)
+        return Cause(ended=_of_memory(lost, end), phase=phase, evidence=f"it waited for what was lost: {lost.line}", failure=lost)
     if end.ended_for is not None:
         others = end.ended_for is Ended.SPILLED and end.taken and end.on_card
         return Cause(ended=Ended.CARD_TAKEN if others else end.ended_for, phase=phase)
@@ -171,6 +173,8 @@ def _unwritten(end: RunEnd) -> tuple[Ended, str] | None:
 def _of_memory(failure: MemoryFailure, end: RunEnd) -> Ended:
     if end.taken and end.on_card:
         return Ended.CARD_TAKEN
+    if failure.source == "files":
+        return Ended.OPEN_FILES
     if failure.source in OF_MACHINE or (end.on_card and failure.source == "host"):
         return Ended.HOST_MEMORY
     return Ended.OUT_OF_MEMORY
@@ -207,11 +211,16 @@ def _signal_of(end: RunEnd) -> signal.Signals | None:
 
 
 def phase_of(words: str) -> str:
-    """The phase of the last traceback, by the names of its functions, innermost first; training if none of them tells."""
+    """The phase of the last traceback, by the names of its functions, innermost first; training if none of them tells.
+
+    One that does several by turns (``_maybe_log_save_evaluate``) tells nothing.
+    """
     frames = FRAME.findall(last_chain(words))
     named = [frozenset(re.split(r"[_.\W]+", name.lower())) for _, name in frames]
-    for parts in reversed(named):
-        if parts & _VALIDATES and not parts & _TRAINS:
+    for (file, _), parts in zip(reversed(frames), reversed(named), strict=True):
+        if "save" in parts and (parts & _SAVED or file.endswith(_SAVES)):
+            return Phase.SAVE
+        if parts & _VALIDATES and not parts & (_TRAINS | {"save"}):
             return Phase.FINISH if any(other & _ENDS and other & _VALIDATES for other in named) else Phase.VALIDATE
     return Phase.TRAIN
 

@@ -77,7 +77,7 @@ def _after_failure(history: History, last: Attempt, failed: Sequence[Attempt]) -
             return _lower(history, f"out of memory in {last.phase}: one rung lower")
         case Ended.SPILLED:
             return _lower(history, "spilled out of the card: one rung lower")
-        case Ended.HOST_MEMORY:
+        case Ended.HOST_MEMORY | Ended.OPEN_FILES:
             return _lighter(history, last)
         case Ended.KILLED:
             if any(attempt.done >= last.done for attempt in before):  # nothing was won since the last kill

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from launcher.adapter.commands import Command
 from launcher.adapter.protocol import resuming
-from launcher.adapter.registry import splits_of
+from launcher.adapter.registry import saves_of, splits_of
 from launcher.history.run_folder import AttemptFiles
 from launcher.ladder.rungs import Rung
 from launcher.machine import allocator, devices, process
@@ -89,7 +89,9 @@ def start(job: Job, chosen: Trial, command: Command, files: AttemptFiles, *, sho
     smaller card that was asked for. The command that is shown leaves this out.
     """
     budget = job.budget
-    env = {**allocator_environment(budget), **command.env, SPLIT: ",".join(splits_of(job.adapter) if job.recipe.recover.split else ())}
+    rules = job.recipe.recover
+    loaded = (*(splits_of(job.adapter) if rules.split else ()), *(saves_of(job.adapter) if rules.whole_saves else ()))
+    env = {**allocator_environment(budget), **command.env, SPLIT: ",".join(loaded)}
     if budget.kind == "cuda" and (fraction := _fraction(job, chosen, command)) is not None:
         env |= allocator.holding({**os.environ, **env}, fraction)
         env |= {"PYTHONPATH": os.pathsep.join(filter(None, [str(SHIM), env.get("PYTHONPATH", os.environ.get("PYTHONPATH"))]))}

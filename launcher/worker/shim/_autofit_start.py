@@ -1,5 +1,5 @@
 """What autofit loads into a program's process, by ``AUTOFIT_PROBE`` (a trial's probe) or ``AUTOFIT_BUDGET`` (a budget from the start); in
-a full run what makes a late out-of-memory cost no step (``AUTOFIT_SPLIT``), too.
+a full run what makes a late out-of-memory cost no step, and its saves whole (``AUTOFIT_SPLIT``), too.
 
 The package is loaded by the name ``_autofit``: the program may have a ``launcher`` of its own, and finds none of ours.
 """
@@ -89,7 +89,7 @@ def _splitting(modules: str) -> Callable[[], None]:
             installs.append(_ours(name).install)
         except Exception as error:
             print(
-                f"autofit: a late out-of-memory would cost a restart: {name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True
+                f"autofit: a late failure may cost more than it need: {name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True
             )
     return begin
 

@@ -19,6 +19,7 @@ parser.add_argument("--workers", type=int, default=0)
 parser.add_argument("--pause", type=float, default=0.05)
 parser.add_argument("--nan-from", type=int, default=10**9, help="training step from which the loss is not finite")
 parser.add_argument("--out", default="out")
+parser.add_argument("--one-file", action="store_true", help="each checkpoint over the one before")
 parser.add_argument("--resume")
 args = parser.parse_args()
 
@@ -57,7 +58,8 @@ for epoch in range(first, args.epochs):
     with torch.no_grad():
         validation = sum(nn.functional.cross_entropy(model(images), labels).item() for images, labels in val) / len(val)
     print("saving", flush=True)
-    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch, "step": step}, out / f"epoch{epoch}.pt")
+    kept = out / ("last.pt" if args.one_file else f"epoch{epoch}.pt")
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch, "step": step}, kept)
     with (out / "metrics.jsonl").open("a") as file:
         file.write(
             json.dumps({"epoch": epoch, "steps": step, "loss": validation, "batch": args.batch_size * args.accum, "pid": os.getpid()})

@@ -27,7 +27,11 @@ def traceback(*frames: str, error: str = OOM) -> str:
         (("train", "_do_train", "final_eval", "__call__", "forward"), "finish"),
         (("train", "_inner_training_loop", "_maybe_log_save_evaluate", "evaluate", "evaluation_loop", "prediction_step"), "validate"),
         (("train_and_eval", "train_step", "forward"), "train"),
-        (("run", "_save_checkpoint"), "train"),
+        (("run", "_save_checkpoint"), "save"),
+        (("train", "_maybe_log_save_evaluate", "_save_checkpoint", "save_model", "save_pretrained", "to_json_file"), "save"),
+        (("train", "_maybe_log_save_evaluate", "_nested_gather"), "train"),
+        (("validate", "plot_predictions", "save"), "validate"),
+        (("train", "save_for_backward"), "train"),
     ],
 )
 def test_the_phase_is_told_by_the_functions_of_the_last_traceback(frames: tuple[str, ...], phase: str) -> None:
@@ -254,5 +258,6 @@ def test_a_run_that_waits_for_a_batch_that_its_worker_has_lost_ran_short_beside_
     stood = find(RunEnd(returncode=-15, words=traceback("_feed", error=words), ended_for=Ended.STALLED))
     crashed = find(RunEnd(returncode=1, words=traceback("train", error=words)))
     for cause in (stood, crashed):
-        assert cause.ended is Ended.HOST_MEMORY and cause.failure is not None and cause.failure.source == source
+        assert cause.ended is (Ended.OPEN_FILES if source == "files" else Ended.HOST_MEMORY)
+        assert cause.failure is not None and cause.failure.source == source
     assert find(RunEnd(returncode=-15, words=traceback("_feed"), ended_for=Ended.STALLED)).ended is Ended.STALLED

@@ -294,8 +294,14 @@ def test_a_run_goes_on_only_at_values_that_are_saved_in_the_same_form() -> None:
 
 
 def test_too_many_open_files_cost_workers_and_end_the_run_where_there_are_none() -> None:
-    ended = at(LADDER.asked, Ended.HOST_MEMORY, source="files")
+    ended = at(LADDER.asked, Ended.OPEN_FILES, source="files")
     fewer = decide(history(ended, workers=8))
     assert isinstance(fewer, GoOn) and fewer.workers == 2 and fewer.why.startswith("open files ran short")
     none = decide(history(ended, workers=0))
     assert isinstance(none, Stop) and "ulimit -n" in none.why
+
+
+def test_a_person_who_has_raised_the_limit_of_open_files_resumes_at_the_same_rung() -> None:
+    ended = at(LADDER.asked, Ended.OPEN_FILES, source="files")
+    again = went_on(decide(history(ended, workers=0, forgiven=1)))
+    assert (again.rung, again.checkpoint) == (LADDER.asked, checkpoint())

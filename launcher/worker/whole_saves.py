@@ -1,0 +1,67 @@
+"""A checkpoint that is written over the one before it is written beside that one first, and then put in its place.
+
+A process that is killed in between leaves the one before whole: a script that keeps one file, and Ultralytics' last.pt, would lose the only
+one that they have. Where the file system has no room for both, or lets no file be made there, it is written over the one before as ever.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from typing import Any
+
+from .after_import import after_import
+
+BESIDE = "being-saved"
+_NO_QUOTA = "Disk quota exceeded"
+
+
+def install() -> None:
+    """In this process, as soon as PyTorch is there."""
+    after_import({"torch": _torch})
+
+
+def _torch(module: Any) -> None:
+    module.save = whole(module.save)
+
+
+def whole(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """A ``torch.save`` that leaves the file that it replaces whole until the new one is."""
+
+    @functools.wraps(plain)
+    def save(obj: Any, f: Any, *args: Any, **named: Any) -> Any:
+        if not isinstance(f, (str, os.PathLike)):
+            return plain(obj, f, *args, **named)
+        return replaced(f, lambda place: plain(obj, place, *args, **named))
+
+    return save
+
+
+def replaced(path: str | os.PathLike[str], write: Callable[[Any], Any]) -> Any:
+    """What ``write`` returns, which gets the path of a file to write; ``path`` itself where that is no file yet."""
+    old = os.path.realpath(path)
+    folder = os.path.join(os.path.dirname(old), f".{os.path.basename(old)}.{BESIDE}{os.environ.get('RANK', '')}")
+    try:
+        before = os.stat(old)
+        if not stat.S_ISREG(before.st_mode) or before.st_nlink > 1 or not os.access(old, os.W_OK):
+            return write(path)
+        shutil.rmtree(folder, ignore_errors=True)  # of one that was killed
+        os.mkdir(folder)
+    except OSError:
+        return write(path)
+    new = os.path.join(folder, os.path.basename(old))  # of the same name: torch.save keeps it in the file
+    try:
+        said = write(new)
+        shutil.copymode(old, new)
+        os.replace(new, old)
+        return said
+    except Exception as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        if _NO_QUOTA not in str(error) and shutil.disk_usage(os.path.dirname(old)).free > before.st_size:
+            raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return write(path)
