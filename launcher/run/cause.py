@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from launcher.adapter.protocol import Weights
@@ -108,6 +109,12 @@ def find(end: RunEnd) -> Cause:
         said = f"{number.name}{whom} from outside; the kernel counts no kill for want of memory"
         return Cause(ended=Ended.KILLED, phase=phase, evidence=said)
     return Cause(ended=Ended.CRASHED, phase=phase, evidence=_of_crash(end))
+
+
+def gone_on_without(lost: Sequence[str], words: str, ended_by: MemoryFailure | None) -> list[str]:
+    """Those lines of a run's logs about memory that don't stand in the traceback that ended it for want of that."""
+    last = last_chain(words) if ended_by is not None and _TRACEBACK in words else ""
+    return [line for line in lost if line not in last and (ended_by is None or line != ended_by.line)]
 
 
 def _got_over(words: str) -> str:

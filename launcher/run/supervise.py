@@ -65,7 +65,8 @@ def follow(job: Job, child: Child, attempts: Sequence[Attempt], *, base_bytes: i
         taken="" if settled else devices.taken(job.budget),
     )
     lost = lost_in(files.stdout, files.stderr, on_card=job.budget.kind == "cuda", also=words.loses_memory)
-    return _outcome(lost, ending, cause.find(end), watch, usage)
+    found = cause.find(end)
+    return _outcome(cause.gone_on_without(lost, tail, found.failure), ending, found, watch, usage)
 
 
 def _at_limit(job: Job, watch: RunWatch, usage: Usage) -> bool:
@@ -94,5 +95,5 @@ def _outcome(lost: Sequence[str], ending: Ending, found: Cause, watch: RunWatch,
         optimizer_steps=watch.optimizer_steps(),
         stopped_early=watch.stopped_early,
         ended_at=watch.ended_at,
-        lost_to_memory=tuple(line for line in lost if found.failure is None or line != found.failure.line),
+        lost_to_memory=tuple(lost),
     )

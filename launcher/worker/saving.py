@@ -47,4 +47,5 @@ def _of_memory(error: BaseException | None) -> str:
     if error is None:
         return ""
     words, kind = f"{type(error).__name__}: {error}", type(error).__name__
-    return _of_memory(error.__cause__ or error.__context__) or (words if memory_failure(words, types=[kind]) is not None else "")
+    found = memory_failure(words, types=[kind])
+    return _of_memory(error.__cause__ or error.__context__) or (words if found is not None and found.source != "files" else "")

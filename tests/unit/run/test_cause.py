@@ -9,7 +9,7 @@ import pytest
 
 from launcher.adapter.protocol import Weights
 from launcher.run.attempt import Ended
-from launcher.run.cause import RunEnd, find, phase_of
+from launcher.run.cause import RunEnd, find, gone_on_without, phase_of
 
 OOM = "RuntimeError: err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 3276800 bytes. Error code 12"
 
@@ -62,6 +62,16 @@ def test_a_run_whose_losses_hide_that_it_diverged_is_told_by_its_weights_and_els
     cause = find(RunEnd(returncode=0, words="", gradients=gradients, weights=weights))
     assert cause.ended is ended
     assert (gradients in cause.evidence or "out/model.safetensors" in cause.evidence) if ended is Ended.DIVERGED else not cause.evidence
+
+
+def test_what_ended_a_run_is_nothing_that_it_went_on_without() -> None:
+    figure, first = "MemoryError: no room for a figure", "RuntimeError: [enforce fail at alloc_cpu.cpp:127] can't allocate memory"
+    chained = f"{traceback('save', error=first)}\n\nThe above exception was the direct cause of the following exception:\n\n"
+    ended = traceback("run", error=f"MemoryError: a checkpoint found no room: {first}")
+    words = f"{traceback('plot', error=figure)}\nit went on\n{chained}{ended}"
+    found = find(RunEnd(returncode=1, words=words)).failure
+    assert found is not None and gone_on_without([figure, first, found.line], words, found) == [figure]
+    assert gone_on_without([figure], words, None) == [figure]
 
 
 def test_a_memory_failure_that_clean_up_fails_after_is_still_one() -> None:

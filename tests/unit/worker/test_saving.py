@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,18 @@ def test_no_room_in_memory_is_a_memory_error() -> None:
     saving.install()
     with pytest.raises(MemoryError, match="a checkpoint found no room: MemoryError"):
         torch.save({"a": torch.zeros(1000)}, Full(MemoryError()))
+
+
+def test_too_many_open_files_are_none(tmp_path: Path) -> None:
+    saving.install()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    torch.save({}, tmp_path / "before.pt")  # what torch opens once
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(RuntimeError, match="Too many open files"):
+            torch.save({}, tmp_path / "last.pt")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_full_disk_is_none() -> None:
