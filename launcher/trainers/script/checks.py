@@ -11,7 +11,7 @@ from launcher.adapter.commands import script_among
 from launcher.config.schema import Recipe
 from launcher.errors import Fault, did_you_mean
 from launcher.machine import devices, ranks
-from launcher.trainers.script import configs, lines, recognise
+from launcher.trainers.script import configs, deepspeed, lines, recognise
 from launcher.trainers.script.rules import ScriptArgs
 from launcher.trainers.script.said import in_config, spelling_of
 from launcher.trainers.script.spelling import ITSELF, LIGHTNING, LOADER, NOT, OUTSIDE, PARTS, kind
@@ -23,6 +23,7 @@ def faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) -> list[Faul
         *_command_faults(args),
         *_rank_faults(recipe, args),
         *_spelling_faults(recipe, args, wheels),
+        *_deepspeed_faults(recipe, args),
         *_config_faults(recipe, args),
         *_data_faults(recipe),
     ]
@@ -101,10 +102,8 @@ def _spelling_faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) ->
         if value is not None and presets is None and wheel != "accumulation" and spelling_of(recipe, args, wheel) is None:
             cure = f"Say how the script spells it, for example trainer.args.spelled.{wheel}=--{wheel.replace('_', '-')}."
             faults.append(Fault(key=f"ask.{wheel}", found="the script has no known word for it", cure=cure))
-    accumulation, micro_batch = recipe.ask.get("accumulation"), recipe.ladder.wheels.get("micro_batch")
-    turns = "micro_batch" in recipe.ladder.order and (micro_batch is None or micro_batch.floor != recipe.ask.get("micro_batch"))
-    turns = turns and recipe.ladder.keep_batch
-    if "accumulation" not in args.spelled and (turns or accumulation not in (None, 1)):
+    turns = _turns(recipe) and recipe.ladder.keep_batch
+    if "accumulation" not in args.spelled and (turns or recipe.ask.get("accumulation") not in (None, 1)):
         cure = (
             "Say how: trainer.args.spelled.accumulation=--accum (or config:train.accum), or =outside where the script has no word for it "
             "and autofit shall hold its optimizer steps back; ladder.keep_batch=false accepts another effective batch; "
@@ -118,6 +117,24 @@ def _spelling_faults(recipe: Recipe, args: ScriptArgs, wheels: Iterable[str]) ->
             )
         )
     return faults
+
+
+def _turns(recipe: Recipe) -> bool:
+    """Whether lower rungs have a lower micro-batch."""
+    rule = recipe.ladder.wheels.get("micro_batch")
+    return "micro_batch" in recipe.ladder.order and (rule is None or rule.floor != recipe.ask.get("micro_batch"))
+
+
+def _deepspeed_faults(recipe: Recipe, args: ScriptArgs) -> list[Fault]:
+    """Numbers of DeepSpeed's own configuration that a lower rung would not turn, or not alone."""
+    if not _turns(recipe):
+        return []
+    script, begin = recognise.script_of(args.command)
+    if args.spelled.get("accumulation") == OUTSIDE:
+        place = deepspeed.makes_steps(args.command, begin, config=args.config, script=script)
+        return [deepspeed.held_back(place)] if place else []
+    turned = ("micro_batch", *(("accumulation",) if recipe.ladder.keep_batch else ()))
+    return deepspeed.faults(args.command, begin, config=args.config, spelled=args.spelled, turned=turned)
 
 
 def _taken_in_parts(key: str, args: ScriptArgs) -> bool:

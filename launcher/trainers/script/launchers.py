@@ -1,4 +1,4 @@
-"""Reads how many processes a command's launcher (torchrun, accelerate) starts, and on which cards. Runs nothing."""
+"""Reads how many processes a command's launcher (torchrun, accelerate, deepspeed) starts, and on which cards. Runs nothing."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from launcher.trainers.script import configs
 
 _TORCHRUN = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
 _ACCELERATE = ("accelerate", "accelerate-launch", "accelerate.commands.launch")
+_DEEPSPEED = ("deepspeed", "deepspeed.launcher.runner")
 _SEVERAL = ("multi_gpu", "fsdp", "use_fsdp", "deepspeed", "use_deepspeed", "megatron_lm", "use_megatron_lm")
 """Of accelerate: flags, and the same in its file."""
 ALL = "all"
@@ -42,7 +43,47 @@ def started(words: Sequence[str], end: int) -> LauncherWords:
         return _by_accelerate(told)
     if any(os.path.basename(word) in _TORCHRUN for word in told):
         return _by_torchrun(told)
+    if any(os.path.basename(word) in _DEEPSPEED for word in told):
+        return _by_deepspeed(told)
     return LauncherWords()
+
+
+def with_deepspeed(words: Sequence[str]) -> bool:
+    """Whether the launcher hands the training to DeepSpeed."""
+    if any(os.path.basename(word) in _DEEPSPEED for word in words):
+        return True
+    return of_accelerate(words) is not None
+
+
+def of_accelerate(words: Sequence[str]) -> tuple[str, Mapping[str, Any]] | None:
+    """(its place, what accelerate says of DeepSpeed: its words over its file's section); None where it hands nothing to DeepSpeed."""
+    if not any(os.path.basename(word) in _ACCELERATE for word in words):
+        return None
+    path = _configuration(words)
+    held = _held(path)
+    flagged = "--use_deepspeed" in words or "--use-deepspeed" in words
+    other = not flagged and any(f"--{name}" in words for name in _SEVERAL)
+    if other or not (flagged or str(held.get("distributed_type", "")).lower() == "deepspeed"):
+        return None
+    section = held.get("deepspeed_config")
+    said = {name: _flag(words, name.replace("_", "-"))[1] for name in ("deepspeed_config_file", "gradient_accumulation_steps")}
+    flags = {name: value for name, value in said.items() if value}
+    return str(path or "accelerate launch"), {**(section if isinstance(section, Mapping) else {}), **flags}
+
+
+def _by_deepspeed(words: Sequence[str]) -> LauncherWords:
+    """As many as it is told, or as it is told to include, or all cards (launcher/runner.py)."""
+    machines = _number(_flag(words, "num-nodes")[1])
+    for name in ("num-gpus", "num-accelerators"):
+        flag, count = _flag(words, name)
+        if count.isdecimal() and int(count):
+            return LauncherWords(here=int(count), machines=machines, said=f"{flag} {count}")
+    flag, names = _flag(words, "include")
+    hosts = [host.partition(":")[2] for host in names.split("@") if host]
+    if names and all(hosts):
+        numbers = [tuple(int(one) for one in host.split(",") if one.isdecimal()) for host in hosts]
+        return LauncherWords(here=max(map(len, numbers)), machines=len(hosts), said=f"{flag} {names}", cards=numbers[0])
+    return LauncherWords(here=ranks.world_size(ALL, "auto"), machines=machines, said="deepspeed takes all cards")
 
 
 def _by_torchrun(words: Sequence[str]) -> LauncherWords:

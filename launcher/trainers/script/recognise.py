@@ -18,6 +18,7 @@ from launcher.trainers.script import (
     batches,
     bounded,
     configs,
+    deepspeed,
     families,
     hydra_groups,
     launchers,
@@ -114,7 +115,8 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
         doubts.append(Doubt(wheel="micro_batch", text=own.unknown or _no_batch(words, begin, held, script)))
     unknown = next((f"{doubt.text}; until then the micro-batch is not turned" for doubt in doubts if doubt.wheel == "accumulation"), "")
     if not unknown and "accumulation" not in beliefs and (batch := beliefs.get("micro_batch")) is not None and _usable(batch):
-        unknown = _accumulation(beliefs, settled, script)
+        by = deepspeed.makes_steps(words, begin, config=config, script=script)
+        unknown = deepspeed.unknown_steps(by) if by else _accumulation(beliefs, settled, script)
     counted_out = partial(said_lengths.counted_out, words[begin:], declared, python, said_lengths.said_in_files(held, python, behind))
     lengths = counted_out(said_lengths.is_length) or training_arguments.lengths(given) or own.lengths
     said = {"config": (*config, *own.config), "lengths": lengths, "points": counted_out(wheel_names.counts_points)}
@@ -334,7 +336,7 @@ def script_of(words: Sequence[str]) -> tuple[Path | None, int]:
 
 
 def launched(words: Sequence[str]) -> launchers.LauncherWords:
-    """What the command's launcher (torchrun, accelerate) starts."""
+    """What the command's launcher (torchrun, accelerate, deepspeed) starts."""
     return launchers.started(words, script_of(words)[1] - 1)
 
 

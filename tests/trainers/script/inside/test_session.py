@@ -87,6 +87,21 @@ def test_what_a_closure_computes_is_no_accumulation() -> None:
     assert "accumulation" not in trained(1, [(20, 20), (20, 20)], closure=True).observed
 
 
+def test_a_step_that_deepspeed_makes_group_by_group_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As seen of DeepSpeed 0.19.8 with ZeRO 1 and 2, accumulation 2 and two groups: a step to make the states, then two at a time."""
+    monkeypatch.setitem(sys.modules, "deepspeed", SimpleNamespace())
+    session, recorder, optimizer = begun(2)
+    session.stepped(optimizer)
+    for _ in range(4):
+        for _ in range(2):
+            session.drawn += 1
+            session._backwards_in_all += 1
+            session.backwards += 1
+        session.stepped(optimizer)
+        session.stepped(optimizer)
+    assert (session.steps, recorder.observed["accumulation"]) == (4, 2)
+
+
 class Loader:
     """So many batches, of a length that is told or not."""
 

@@ -128,6 +128,8 @@ class Session:
         """Stands for an optimizer of a script that uses none of torch's."""
         self.on_hand: list[Any] = []
         self._backwards_in_all = 0
+        self._stepped_at: dict[int, int] = {}
+        """Optimizer, by identity -> backward passes in all at its last step."""
         self._card: int | None = None
         """Number of this process's card, where the command has several."""
         self._ranks: Ranks | None = None
@@ -388,12 +390,18 @@ class Session:
     def stepped(self, optimizer: Any, *, closure: bool = False) -> None:
         """An optimizer really stepped. With several, the one that stepped least often counts. ``closure``: it was given one, and called it
         as often as it liked."""
-        if not self.active or self.recorder is None:
+        if not self.active or self.recorder is None or ("deepspeed" in sys.modules and self._steps_on(optimizer)):
             return
         self.recorder.stepped(optimizer)
         self.progress.stepped(optimizer)
         self._count_micro_batches(closure=closure and not self.passive)
         self._came_further(optimizer)
+
+    def _steps_on(self, optimizer: Any) -> bool:
+        """Whether no backward pass came since the optimizer's last step. DeepSpeed's ZeRO calls it once for each of its groups, and before
+        any training, to make its states."""
+        before, self._stepped_at[id(optimizer)] = self._stepped_at.get(id(optimizer), 0), self._backwards_in_all
+        return before == self._backwards_in_all
 
     def _came_further(self, optimizer: Any) -> None:
         assert self.recorder is not None
