@@ -23,6 +23,7 @@ _LINEAR = frozenset({MICRO_BATCH, "segment", "sequence_length", "label_length", 
 _VALIDATION = {"val_micro_batch": MICRO_BATCH, "generation_length": "generation_length"}
 """Wheel that grows validation alone -> the wheel in whose place it does."""
 _IN_VALIDATION = frozenset({Phase.VALIDATE.value, Phase.FINISH.value})
+_TRAINS = frozenset({Phase.TRAIN.value, Phase.TRAIN_AGAIN.value})
 Side = str
 
 
@@ -52,7 +53,8 @@ class Measured:
 
     def measured(self, side: Side) -> bool:
         """Whether ``on(side)`` is a measurement, and not only a lower bound from before it failed there."""
-        return self.fits or bool(self.by_phase and self.failed_in and _side(self.failed_in) != side)
+        reached = side == "validation" or not _TRAINS.isdisjoint(self.by_phase)  # a script may validate before it trains
+        return self.fits or bool(reached and self.by_phase and self.failed_in and _side(self.failed_in) != side)
 
 
 def _side(phase: str) -> Side:
@@ -145,7 +147,8 @@ def _at(amount: float, points: Sequence[tuple[float, float, bool]]) -> float | N
     exact = [(x, y) for x, y, fits in points if fits]
     over = [(x, y) for x, y, fits in points if not fits and y > OVER]
     known = exact if len(exact) > 1 or not over else [*exact, *over]
-    offset, scale = _flat(exact) or _line(known)
+    grows = any(not fits for _, _, fits in points)  # where more work has failed, it isn't the same for all
+    offset, scale = (None if grows else _flat(exact)) or _line(known)
     if offset == 0.0 and (len(exact) == 1 or (not exact and over)):
         x, y = exact[0] if exact else max(over, key=lambda point: point[1])
         offset, scale = STANDING * y, (1 - STANDING) * y / x

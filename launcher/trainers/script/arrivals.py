@@ -20,7 +20,7 @@ from launcher.adapter.python_source import place as written
 from launcher.adapter.recognised import Belief
 from launcher.errors import PLACE, BadInput, Fault
 from launcher.machine import process
-from launcher.trainers.script import lightning_source, source_facts, source_values
+from launcher.trainers.script import kept_batch, lightning_source, source_facts, source_values
 from launcher.trainers.script.source_values import Place
 from launcher.trainers.script.spelling import LOADER, OUTSIDE
 
@@ -42,16 +42,21 @@ class Source(NamedTuple):
     """Why nothing is known of it, in words; empty where something is, or where nobody has looked."""
 
 
-def in_source(words: Sequence[str], script: Path, value: str) -> Source:
-    """What is written for its batch size; by the source, else by a look at the first training batch. ``value``: what a person has named.
+def in_source(words: Sequence[str], script: Path, value: str, *, ranks: int = 1) -> Source:
+    """What is written for its batch size; by the source, else by a look at the first training batch. ``value``: what a person has named;
+    ``ranks``: processes that the command starts.
 
     Raises BadInput where that names nothing, or several values.
     """
     if value and script.suffix == notebooks.SUFFIX:
         why = f"--set {value}: the cells of {script.name} are compiled by its kernel, so that none of their values is bound otherwise"
         raise BadInput([Fault(key=PLACE, found=why, cure=f"Make a script of it, and name it there: {_as_script(script)}.")])
-    if value:
-        return _by_hand(source_values.pointed(script, value), script)
+    whole = kept_batch.found(script, ranks=ranks) if script.suffix != notebooks.SUFFIX else None
+    place = source_values.pointed(script, value) if value else whole.part if whole is not None else None
+    if whole is not None and place == whole.part:  # a shorter length would make other steps of its tokens, so none is turned
+        return Source(whole.beliefs(), source_values.lengths(whole.part))
+    if place is not None:
+        return _by_hand(place, script)
     loader = source_facts.loader_in_source(script)
     place = source_values.bound(loader.at, loader.said, loader.batch) if loader is not None else None
     trainer = lightning_source.accumulation(files_of(script))

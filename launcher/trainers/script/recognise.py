@@ -101,7 +101,7 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     own = Source({}, {})
     unread = "micro_batch" not in beliefs and otherwise is None and not doubts
     if script is not None and (value or (unread and "accumulation" not in beliefs)):
-        own = arrivals.in_source(words, script, value)
+        own = arrivals.in_source(words, script, value, ranks=launched(words).processes)
         beliefs |= own.beliefs
         doubts = [doubt for doubt in doubts if not value or doubt.wheel not in own.beliefs]
     in_parts = (otherwise or bounded.bound(found)) if "micro_batch" not in beliefs and not doubts else None

@@ -127,10 +127,24 @@ def line_of(mark: str) -> str:
 
 
 def _kept_with(place: Place) -> list[Place]:
-    """The values of the same dict, class or file; none of a notebook, whose cells are compiled by others."""
+    """The values of the same dict, class or file; none of a notebook, whose cells are compiled by others, and none that a loop binds
+    anew: a sample's length in the steps of a training is no setting of it.
+    """
     if place.file.suffix == notebooks.SUFFIX:
         return []
-    return [one for one in of_file(place.file) if one.held_in == place.held_in]
+    loops = _loops(place.file)
+    around = {loop for loop in loops if place.line in loop}
+    others = [one for one in of_file(place.file) if one.held_in == place.held_in]
+    return [one for one in others if all(loop in around for loop in loops if one.line in loop)]
+
+
+def _loops(file: Path) -> list[range]:
+    """The lines of each loop."""
+    if file.suffix in configs.SUFFIXES:
+        return []
+    _, tree = parsed(file)
+    loops = [node for node in ast.walk(tree) if isinstance(node, (ast.For, ast.AsyncFor, ast.While))] if tree is not None else []
+    return [range(loop.lineno, (loop.end_lineno or loop.lineno) + 1) for loop in loops]
 
 
 def _stands(wheel: str, value: Any) -> bool:

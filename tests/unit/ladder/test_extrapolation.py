@@ -87,3 +87,19 @@ def test_what_was_seen_bounds_what_asks_more_and_what_asks_less() -> None:
     predicted[rung(micro_batch=4).index] = 5.0
     found = known(seen(0.7, micro_batch=8), predicted=predicted)
     assert found[rung().index] == pytest.approx(0.7) and found[rung(micro_batch=4).index] == pytest.approx(0.7)
+
+
+def test_a_script_that_validates_before_it_trains_and_keeps_its_cache_hides_no_rung_that_fits() -> None:
+    """build-nanogpt at 64, 32 and 16 on a played card of 24 GB: each began with a validation; the last was squeezed, and held its cache."""
+    ladder = build([Wheel(name="micro_batch", values=(64, 32, 16, 8, 4, 2, 1))], effective_batch=512)
+
+    def failed(index: int, need: float, phase: Phase, **by_phase: float) -> Measured:
+        return Measured(rung=ladder.rungs[index], need=max(need, 1.0), fits=False, by_phase=by_phase, failed_in=phase)
+
+    trials = [
+        failed(0, 0.67, Phase.VALIDATE, setup=0.04, validate=0.67),
+        failed(1, 0.84, Phase.TRAIN, setup=0.04, validate=0.79, train=0.84),
+        failed(2, 0.94, Phase.TRAIN, setup=0.04, validate=0.94, train=0.94, train_again=0.94, finish=0.94),
+    ]
+    need = known(*trials, ladder=ladder)[3]
+    assert need is None or 0.3 < need < 1.0
