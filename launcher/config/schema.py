@@ -186,7 +186,7 @@ class RecoverRules(Part):
     """True: a micro-batch for which memory runs out in the full run is taken again in halves, in the running process, and no step is lost.
     What can't be taken so (an optimizer's step, several ranks) is restarted as ever."""
     whole_saves: bool = True
-    """True: a checkpoint that the run writes over the one before is written beside it first, so that a kill leaves one that is whole."""
+    """True: the run writes a checkpoint beside its place first, so that a kill leaves the one before whole, and none that is torn."""
     on_nan: Literal["stop", "roll_back", "go_on"] = "stop"
     """A loss that isn't finite: stop; roll_back: once, to the last checkpoint from before it; go_on: only say so. A run whose last report
     is not finite has diverged and is not done, whatever is said here."""

@@ -1,11 +1,12 @@
-"""A checkpoint that is written over the one before it is written beside that one first, and then put in its place.
+"""A checkpoint is written beside its place first, and then put there.
 
-A process that is killed in between leaves the one before whole: a script that keeps one file, and Ultralytics' last.pt, would lose the only
-one that they have. Where the file system has no room for both, or lets no file be made there, it is written over the one before as ever.
+A process that is killed in between leaves the one before whole, or none: a script that keeps one file, and Ultralytics' last.pt, would be
+left with a torn one. Where the file system has no room for both, or lets no file be made there, it is written over the one before as ever.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shutil
@@ -29,7 +30,7 @@ def _torch(module: Any) -> None:
 
 
 def whole(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """A ``torch.save`` that leaves the file that it replaces whole until the new one is."""
+    """A ``torch.save`` that leaves what is there as it is until the new one is whole."""
 
     @functools.wraps(plain)
     def save(obj: Any, f: Any, *args: Any, **named: Any) -> Any:
@@ -41,12 +42,12 @@ def whole(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def replaced(path: str | os.PathLike[str], write: Callable[[Any], Any]) -> Any:
-    """What ``write`` returns, which gets the path of a file to write; ``path`` itself where that is no file yet."""
+    """What ``write`` returns, which gets the path of a file to write. The one that is there is replaced where it is a file of one name."""
     old = os.path.realpath(path)
     folder = os.path.join(os.path.dirname(old), f".{os.path.basename(old)}.{BESIDE}{os.environ.get('RANK', '')}")
     try:
-        before = os.stat(old)
-        if not stat.S_ISREG(before.st_mode) or before.st_nlink > 1 or not os.access(old, os.W_OK):
+        before = os.stat(old) if os.path.exists(old) else None
+        if before is not None and (not stat.S_ISREG(before.st_mode) or before.st_nlink > 1 or not os.access(old, os.W_OK)):
             return write(path)
         shutil.rmtree(folder, ignore_errors=True)  # of one that was killed
         os.mkdir(folder)
@@ -55,13 +56,22 @@ def replaced(path: str | os.PathLike[str], write: Callable[[Any], Any]) -> Any:
     new = os.path.join(folder, os.path.basename(old))  # of the same name: torch.save keeps it in the file
     try:
         said = write(new)
-        shutil.copymode(old, new)
-        os.replace(new, old)
-        return said
+        if _moved(new, old, before):
+            return said
     except Exception as error:
         shutil.rmtree(folder, ignore_errors=True)
-        if _NO_QUOTA not in str(error) and shutil.disk_usage(os.path.dirname(old)).free > before.st_size:
+        if before is None or (_NO_QUOTA not in str(error) and shutil.disk_usage(os.path.dirname(old)).free > before.st_size):
             raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return write(path)
+
+
+def _moved(new: str, old: str, before: os.stat_result | None) -> bool:
+    """Puts a file in another's place; False where its file system can't."""
+    with contextlib.suppress(OSError):
+        if before is not None:
+            os.chmod(new, stat.S_IMODE(before.st_mode))
+        os.replace(new, old)
+        return True
+    return False

@@ -9,7 +9,6 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +74,30 @@ def test_two_names_of_one_file_stay_so(checkpoint: Path) -> None:
     assert torch.load(other) == {"epoch": 2}
 
 
-@pytest.mark.parametrize("made", [lambda path: path.unlink(), lambda path: (path.unlink(), os.mkfifo(path))])
-def test_what_is_no_file_yet_is_written_as_ever(checkpoint: Path, made: Callable[[Path], object]) -> None:
-    made(checkpoint)
+def test_what_is_no_file_is_written_as_ever(checkpoint: Path) -> None:
+    checkpoint.unlink()
+    os.mkfifo(checkpoint)
     assert whole_saves.replaced(checkpoint, lambda place: place) is checkpoint
+    nowhere = checkpoint.parent / "none" / "last.pt"
+    assert whole_saves.replaced(nowhere, lambda place: place) is nowhere
+
+
+def test_a_first_checkpoint_is_whole_or_not_there(checkpoint: Path) -> None:
+    first = checkpoint.with_name("first.pt")
+    with pytest.raises(ZeroDivisionError):
+        whole_saves.replaced(first, lambda place: Path(place).write_bytes(b"torn") / 0)
+    assert os.listdir(checkpoint.parent) == ["last.pt"]
+    whole_saves.whole(torch.save)({"epoch": 1}, first)
+    assert torch.load(first) == {"epoch": 1} and first.stat().st_mode == checkpoint.stat().st_mode
+
+
+def test_a_file_system_that_moves_nothing_gets_its_file_in_place(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr("os.replace", refused)
+    whole_saves.whole(torch.save)({"epoch": 2}, checkpoint)
+    assert torch.load(checkpoint) == {"epoch": 2} and os.listdir(checkpoint.parent) == ["last.pt"]
 
 
 def test_a_save_that_fails_leaves_the_one_before_and_its_error(checkpoint: Path) -> None:
