@@ -36,7 +36,7 @@ class _File:
     key: str = ""
     """Section in which the keys stand."""
     default: int | None = 1
-    """Accumulation where it says none; None: as the command says."""
+    """Accumulation where it says none; None: as the command says, or as its other two keys make it."""
 
 
 def faults(command: Sequence[str], begin: int, *, config: Sequence[str], spelled: Mapping[str, str], turned: Sequence[str]) -> list[Fault]:
@@ -92,20 +92,19 @@ def held_back(place: str) -> Fault:
 def _files(command: Sequence[str], begin: int, config: Sequence[str]) -> Iterator[_File]:
     """Its configurations, of the command's words, of the files that it names, of its launcher's, and of the source."""
     said = [*_said(command[begin:]), *(pair for path in config for pair in _in_config(path))]
-    for name, value in said:
-        if isinstance(value, Mapping) or Path(str(value)).is_file():
-            yield _File(place=str(value) if not isinstance(value, Mapping) else name, holds=_held(value), is_own=name == _OWN)
+    script = next((Path(word) for word in reversed(command[:begin]) if word.endswith(".py")), None)
+    given = training_arguments.in_source(files_of(script)) if script is not None and script.is_file() else []
+    said += [(_HANDED, one.says[_HANDED]) for one in given if _HANDED in one.says]
     if (of := launchers.of_accelerate(command[: max(begin - 1, 0)])) is not None:
         path, section = of
         if "deepspeed_config_file" in section:
-            yield _File(place=str(section["deepspeed_config_file"]), holds=_held(section["deepspeed_config_file"]))
+            said.append((_HANDED, section["deepspeed_config_file"]))
         else:
             yield _File(place=path, holds=section, key="deepspeed_config.", default=None)
-    script = next((Path(word) for word in reversed(command[:begin]) if word.endswith(".py")), None)
-    given = training_arguments.in_source(files_of(script)) if script is not None and script.is_file() else []
-    for one in given:
-        if (value := one.says.get(_HANDED)) is not None:
-            yield _File(place=str(value) if isinstance(value, str) else one.place, holds=_held(value))
+    for name, value in said:
+        if isinstance(value, Mapping) or Path(str(value)).is_file():
+            place, own = str(value) if not isinstance(value, Mapping) else f"{name}=...", name == _OWN
+            yield _File(place=place, holds=_held(value), is_own=own, default=None if own else 1)
 
 
 def _said(words: Sequence[str]) -> Iterator[tuple[str, Any]]:

@@ -110,6 +110,13 @@ def test_a_file_that_alone_says_the_batch_is_turned_itself() -> None:
     assert found.args["spelled"]["accumulation"] == "config:gradient_accumulation_steps" and "micro_batch" in found.ladder["order"]
 
 
+def test_the_batch_of_a_step_beside_its_part_is_taken_in_parts_by_deepspeed() -> None:
+    line = "python raw.py --deepspeed --deepspeed_config ds.json"
+    assert not faults(line, {"train_micro_batch_size_per_gpu": 8, "train_batch_size": 32})
+    found = recognise.understand(line.split())
+    assert found.ask == {"micro_batch": 8, "accumulation": 4} and found.args["spelled"]["accumulation"] == "itself"
+
+
 @pytest.mark.parametrize("line", ["raw.py --deepspeed_config ds.json", "raw.py --settings ds.json"])
 def test_its_steps_are_never_held_back_from_outside(line: str) -> None:
     Path("ds.json").write_text(json.dumps({**ZERO, "train_micro_batch_size_per_gpu": 8}))
