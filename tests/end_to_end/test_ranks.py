@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,9 +17,15 @@ TORCHRUN = Path(sys.executable).with_name("torchrun")
 
 
 @pytest.mark.slow
-def test_two_ranks_are_launched_at_the_rung_that_fits_both_and_need_what_their_trial_showed(tmp_path: Path) -> None:
-    shutil.copy(SCRIPTS / "data_parallel.py", tmp_path)
-    asked = ("--batch-size", "320", "--epochs", "120", "--every", "40", "--validates", "all")
+@pytest.mark.parametrize(("flag", "of_both"), [("--batch-size", 1), ("--global-batch-size", 2)])
+def test_two_ranks_are_launched_at_the_rung_that_fits_both_and_need_what_their_trial_showed(
+    flag: str, of_both: int, tmp_path: Path
+) -> None:
+    source = (SCRIPTS / "data_parallel.py").read_text(encoding="utf-8")
+    if of_both > 1:
+        source = source.replace("--batch-size", flag).replace("args.batch_size", "args.global_batch_size // world")
+    (tmp_path / "data_parallel.py").write_text(source, encoding="utf-8")
+    asked = (flag, str(320 * of_both), "--epochs", "120", "--every", "40", "--validates", "all")
     command = (str(TORCHRUN), "--nproc_per_node", "2", "data_parallel.py", *asked)
     argv = (sys.executable, "-m", "launcher", "run", "--json", "device=cpu", "device.memory=72MiB", "--", *command)
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -29,7 +34,7 @@ def test_two_ranks_are_launched_at_the_rung_that_fits_both_and_need_what_their_t
     said = json.loads(done.stdout.splitlines()[-1])
     assert (said["rung"]["micro_batch"], said["accumulation"], said["effective_batch"]) == (160, 2, 640)
     assert failed_above(said) == {"out_of_memory"}
-    assert "--batch-size 160" in said["command"] and "--accum 2" in said["command"]
+    assert f"{flag} {160 * of_both}" in said["command"] and "--accum 2" in said["command"]
     record = json.loads((Path(said["run_dir"]) / "record.json").read_text(encoding="utf-8"))
     assert record["attempts"][-1]["ended"] == "done" and len(record["attempts"]) == 1
     memory = record["memory"]

@@ -61,7 +61,7 @@ from launcher.trainers.script.said import (
     told_accumulation,
 )
 from launcher.trainers.script.said_lengths import SaidLength
-from launcher.trainers.script.spelling import CALL, ITSELF, LIGHTNING, LOADER, NOMINAL, OUTSIDE, PARTS, VALUE, Line, kind
+from launcher.trainers.script.spelling import ALL, CALL, ITSELF, LIGHTNING, LOADER, NOMINAL, OUTSIDE, PARTS, VALUE, Line, kind
 
 SHORT_STEPS = 4
 SHORT_PASSES = 2
@@ -214,7 +214,7 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
 
     def _says(self, spelling: str) -> bool:
         form, name = kind(spelling)
-        if form == PARTS:
+        if form in (PARTS, ALL):
             return self._says(name)
         if form == "config":
             return configs.last_with(self.args.config, name) is not None
@@ -255,7 +255,7 @@ class ScriptAdapter(Adapter, Resumes, Traceable, Proves, OwnWords):
     def line(self, rung: Rung, *, run: Path, variant: Variant | None = None) -> Line:
         """The command of one rung. ``run``: what {run} stands for."""
         variant = variant or Variant()
-        line = Line(words=list(self.args.command), begin=begin(self.args), env=dict(self.args.env))
+        line = Line(words=list(self.args.command), begin=begin(self.args), processes=rung.world_size, env=dict(self.args.env))
         for spelled, value in self.args.set.items():
             line.set(spelled, value.replace("{run}", str(run)) if isinstance(value, str) else value)
         if self.recipe.data is not None and "data" in self.args.spelled:

@@ -14,7 +14,7 @@ from typing import Any
 
 from launcher.adapter import wheel_names
 from launcher.adapter.recognised import Belief
-from launcher.trainers.script.spelling import ITSELF, VALUE
+from launcher.trainers.script.spelling import ALL, ITSELF, VALUE
 
 WHOLE = "whole_batch"
 """What a candidate means that says the batch of an optimizer step; no wheel."""
@@ -37,8 +37,9 @@ def settled(candidates: Sequence[Belief], *, ranks: int, in_tokens: Callable[[st
     wholes = [one for one in batches if one not in parts]
     others = [one for one in candidates if one not in wholes]
     part, whole = _only(parts), _only(wholes)
-    if part is None and whole is not None and whole.wheel == WHOLE and not parts and ranks == 1:  # nothing says that it is taken in parts
-        return [*(one for one in others if one.wheel != WHOLE), replace(whole, wheel="micro_batch")]
+    if part is None and whole is not None and whole.wheel == WHOLE and not parts:  # nothing says that it is taken in parts
+        own = _of_each(whole, ranks)
+        return [*(one for one in others if one.wheel != WHOLE), own or whole]
     if part is None or whole is None:
         return [one for one in candidates if one.wheel != WHOLE]
     said = next((one.value for one in candidates if one.wheel == "accumulation"), None)
@@ -61,6 +62,16 @@ def settled(candidates: Sequence[Belief], *, ranks: int, in_tokens: Callable[[st
     return [*(one for one in others if length == 1 or one.wheel not in _LENGTHS), belief]  # a shorter length would make other steps of it
 
 
+def _of_each(whole: Belief, ranks: int) -> Belief | None:
+    """The micro-batch of each process, where a setting says that of all together; None where they can't share it."""
+    if ranks == 1:
+        return replace(whole, wheel="micro_batch")
+    if not _count(whole.value) or whole.value % ranks:
+        return None
+    source = f"{whole.value} of {whole.source}, for {ranks} processes"
+    return replace(whole, wheel="micro_batch", value=whole.value // ranks, spelling=f"{ALL}:{whole.spelling}", source=source)
+
+
 def _beside_a_whole(batches: Sequence[Belief]) -> list[Belief]:
     """Plain batch sizes where another setting says the whole batch: they are the parts of it."""
     return [one for one in batches if one.wheel != WHOLE] if any(one.wheel == WHOLE for one in batches) else []
@@ -76,7 +87,7 @@ def name(spelling: str) -> str:
     """The bare last name of a spelling: ``config:train.batch_size`` and ``--train.batch_size=`` have the same."""
     if spelling.startswith(f"{VALUE}:"):
         return next(iter(reversed(re.findall(r"\w+", spelling))), "")
-    bare = re.sub(r"^(parts:)?(not:)?(switch|config|config\+|env|call):", "", spelling).split("/")[0].rstrip("=")
+    bare = re.sub(r"^(parts:|all:)?(not:)?(switch|config|config\+|env|call):", "", spelling).split("/")[0].rstrip("=")
     return re.split(r"[ .]", bare)[-1]
 
 

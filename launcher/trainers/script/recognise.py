@@ -112,7 +112,8 @@ def understand(words: Sequence[str], *, value: str = "") -> Understood:
     if "micro_batch" not in beliefs and not doubts and (unspelled := _unspelled(python)) is not None:
         doubts.append(Doubt(wheel="micro_batch", text=_only_its_word_is_missing(unspelled)))
     if "micro_batch" not in beliefs and not any(doubt.wheel == "micro_batch" for doubt in doubts):
-        doubts.append(Doubt(wheel="micro_batch", text=own.unknown or _no_batch(words, begin, held, script)))
+        text = _not_shared(settled, launched(words).processes) or own.unknown or _no_batch(words, begin, held, script)
+        doubts.append(Doubt(wheel="micro_batch", text=text))
     unknown = next((f"{doubt.text}; until then the micro-batch is not turned" for doubt in doubts if doubt.wheel == "accumulation"), "")
     if not unknown and "accumulation" not in beliefs and (batch := beliefs.get("micro_batch")) is not None and _usable(batch):
         by = deepspeed.makes_steps(words, begin, config=config, script=script)
@@ -165,6 +166,14 @@ def _accumulation(beliefs: dict[str, Belief], settled: Sequence[Belief], script:
         return f"no word for it was found, and a schedule is counted by the batch size ({counted}), so the micro-batch is not turned"
     beliefs["accumulation"] = Belief(wheel="accumulation", value=1, spelling=OUTSIDE, source="no word for it was found")
     return ""
+
+
+def _not_shared(settled: Sequence[Belief], ranks: int) -> str:
+    """What is said of a batch of all processes together that they can't share; empty where there is none."""
+    whole = next((one for one in settled if one.wheel == batches.WHOLE), None)
+    if whole is None or ranks == 1:
+        return ""
+    return f"{whole.spelling} says {whole.value} ({whole.source}), of which {ranks} processes can't have the same number each"
 
 
 def _no_batch(words: Sequence[str], begin: int, held: Mapping[str, Any], script: Path | None) -> str:

@@ -10,7 +10,8 @@ FORMS = (
     "--flag, --flag=, switch:--flag, switch:--on/--off, config:dotted.key, config+:key, key= or ++key= (Hydra), SECTION.KEY (yacs), "
     "env:NAME, --option key= (key=value behind an option), not:SPELLING, call:field (of transformers' TrainingArguments or of "
     "Lightning's Trainer), value:train.py:CONFIG['batch'], "
-    "loader:train.py:31, parts:SPELLING (batches by tokens), outside (accumulation, and with it a micro_batch that stands in the source), "
+    "loader:train.py:31, parts:SPELLING (batches by tokens), "
+    "all:SPELLING (of all processes together), outside (accumulation, and with it a micro_batch that stands in the source), "
     "itself, nominal:64 (accumulation)"
 )
 
@@ -45,6 +46,9 @@ VALUE = "value"
 PARTS = "parts"
 """``parts:--max-tokens``: the word that bounds the batches which the script's sampler makes, each of which is taken in parts."""
 
+ALL = "all"
+"""``all:--global-batch-size``: the word that says the micro-batches of all processes together."""
+
 NOMINAL = "nominal"
 """``nominal:64``: the script accumulates by itself up to a batch of 64, and not above; what is beyond that is done from outside."""
 
@@ -56,6 +60,8 @@ class Line:
     words: list[str]
     begin: int = 0
     """Where the script's own words begin. Those before are its launcher's (torchrun, accelerate, uv) and stay as they are."""
+    processes: int = 1
+    """How many train together."""
     env: dict[str, str] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
     """Dotted key -> value, for the copy of the configuration file."""
@@ -91,6 +97,8 @@ class Line:
             self._switch(name, bool(value))
         elif form == "not":
             self.set(name, not value)
+        elif form == ALL:
+            self.set(name, value * self.processes)
         elif form == BEHIND:
             option, _, key = name.partition(" ")
             self._behind(option, key, _text(value))
@@ -108,7 +116,7 @@ class Line:
             return self._last(name) is not None
         if form == "word":
             return self._last(name.lstrip("+"), prefixes=_PLUSES) is not None
-        return self.says(name) if form == "not" else form in ("config", "switch", "env", BEHIND, VALUE)
+        return self.says(name) if form in ("not", ALL) else form in ("config", "switch", "env", BEHIND, VALUE)
 
     def _last(self, name: str, *, prefixes: tuple[str, ...] = ("",)) -> int | None:
         """Where the last of the script's own words stands that is this one: alone, joined (--flag=8) or glued (-b8)."""
@@ -173,7 +181,7 @@ _PLUSES = ("", "+", "++")
 
 def kind(spelling: str) -> tuple[str, str]:
     """(form, name) of a spelling: flag, joined (--flag=), switch, config, env, call, loader, value, word (key=), behind (--option key=),
-    not, parts, outside, itself or nominal.
+    not, parts, all, outside, itself or nominal.
 
     Raises ValueError for anything else.
     """
@@ -184,9 +192,10 @@ def kind(spelling: str) -> tuple[str, str]:
     if spelling.startswith(NOT):
         kind(spelling.removeprefix(NOT))
         return "not", spelling.removeprefix(NOT)
-    if spelling.startswith(f"{PARTS}:"):
-        kind(spelling.removeprefix(f"{PARTS}:"))
-        return PARTS, spelling.removeprefix(f"{PARTS}:")
+    for form in (PARTS, ALL):
+        if spelling.startswith(f"{form}:"):
+            kind(spelling.removeprefix(f"{form}:"))
+            return form, spelling.removeprefix(f"{form}:")
     if re.fullmatch(r"-[\w-]+ \w[\w./@-]*=", spelling):
         return BEHIND, spelling[:-1]
     for prefix in ("switch", "config", "config+", "env", "call", LOADER, VALUE):
