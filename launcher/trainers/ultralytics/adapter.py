@@ -455,6 +455,7 @@ class UltralyticsAdapter(Adapter, Resumes, Traceable, Proves):
         """From a copy of the checkpoint in ``native/`` that has the rung's arguments; always exact, never halving its own batch."""
         args = self.arguments(rung, budget)
         weights = self._save_dir(folder) / "weights"
+        resuming.put_best_right(weights)
         if self.script is None:
             args = {"save_dir": str(weights.parent), **args}
         if checkpoint.finished and rung.world_size > 1:  # one process does it, with a batch that each had
