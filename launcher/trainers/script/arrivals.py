@@ -20,6 +20,7 @@ from launcher.adapter.python_source import place as written
 from launcher.adapter.recognised import Belief
 from launcher.errors import PLACE, BadInput, Fault
 from launcher.machine import process
+from launcher.shared.activity import doing
 from launcher.trainers.script import kept_batch, lightning_source, source_facts, source_values
 from launcher.trainers.script.source_values import Place
 from launcher.trainers.script.spelling import LOADER, OUTSIDE
@@ -130,7 +131,8 @@ def _said_by(places: Sequence[Place], marks: Sequence[str] = ()) -> str:
 
 def _looked(words: Sequence[str]) -> dict[str, Any]:
     command = process.python_module(_INSIDE, str(LONGEST_S), *words)
-    status, said = process.output_of(command, timeout_s=2 * LONGEST_S + 10)
+    with doing(f"running it on the CPU up to its first training batch ({LONGEST_S:.0f} s at most), to see which value is its batch size"):
+        status, said = process.output_of(command, timeout_s=2 * LONGEST_S + 10)
     try:
         return dict(json.loads(said.splitlines()[-1]))
     except (ValueError, IndexError):
