@@ -15,7 +15,7 @@ from launcher.adapter import wheel_names
 from launcher.adapter.python_source import files_of, parsed
 from launcher.adapter.python_source import place as written
 from launcher.adapter.recognised import Belief
-from launcher.trainers.script.source_values import Place, of_file
+from launcher.trainers.script.source_values import Place, is_count, last, of_file
 from launcher.trainers.script.spelling import ITSELF
 
 _RANKS = ("world_size", "num_processes", "num_gpus", "n_gpus", "ngpus", "nproc", "num_replicas")
@@ -45,7 +45,7 @@ def _divisions(file: Path, ranks: int) -> Iterator[KeptBatch]:
     named: dict[str, list[Place]] = {}
     for one in of_file(file):
         named.setdefault(one.name, []).append(one)
-    numbers = {name: places[0] for name, places in named.items() if len(places) == 1 and _is_count(places[0].value)}
+    numbers = {name: places[0] for name, places in named.items() if len(places) == 1 and is_count(places[0].value)}
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and _is_accumulation(node.targets[0]):
             divided = _division(node.value)
@@ -54,7 +54,7 @@ def _divisions(file: Path, ranks: int) -> Iterator[KeptBatch]:
 
 
 def _is_accumulation(target: ast.expr) -> bool:
-    return wheel_names.meaning(_last(ast.unparse(target))) == "accumulation"
+    return wheel_names.meaning(last(ast.unparse(target))) == "accumulation"
 
 
 def _division(node: ast.expr) -> tuple[ast.expr, list[ast.expr]] | None:
@@ -79,7 +79,7 @@ def _factors(node: ast.expr) -> list[ast.expr]:
 def _kept(whole: ast.expr, by: list[ast.expr], numbers: dict[str, Place], ranks: int) -> tuple[Place, int] | None:
     """The micro-batch among the divisors, and the quotient."""
     values = [_value(one, numbers, ranks) for one in (whole, *by)]
-    batches = [numbers[name] for one in by if (name := ast.unparse(one)) in numbers and wheel_names.meaning(_last(name)) == "micro_batch"]
+    batches = [numbers[name] for one in by if (name := ast.unparse(one)) in numbers and wheel_names.meaning(last(name)) == "micro_batch"]
     if None in values or len(batches) != 1:
         return None
     product = math.prod(value for value in values[1:] if value is not None)
@@ -87,17 +87,9 @@ def _kept(whole: ast.expr, by: list[ast.expr], numbers: dict[str, Place], ranks:
 
 
 def _value(node: ast.expr, numbers: dict[str, Place], ranks: int) -> int | None:
-    if isinstance(node, ast.Constant) and _is_count(node.value):
+    if isinstance(node, ast.Constant) and is_count(node.value):
         return int(node.value)  # type: ignore[arg-type]
     name = ast.unparse(node)
-    if any(word in _last(name).lower() for word in _RANKS):
+    if any(word in last(name).lower() for word in _RANKS):
         return ranks
     return int(numbers[name].value) if name in numbers else None
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
-
-
-def _last(name: str) -> str:
-    return name.rpartition(".")[2].strip("[]'\"") if "[" not in name else name.rpartition("[")[2].strip("]'\"")

@@ -49,8 +49,7 @@ class Place:
 
     @property
     def last(self) -> str:
-        """The last part of its name: what it is called."""
-        return next(iter(reversed(re.findall(r"\w+", self.name))), "")
+        return last(self.name)
 
     @property
     def held_in(self) -> str:
@@ -63,6 +62,16 @@ class Place:
 
     def belief(self, wheel: str, more: str = "") -> Belief:
         return Belief(wheel=wheel, value=self.value, spelling=self.spelling, source=f"{self}{more}")
+
+
+def last(name: str) -> str:
+    """The last part of a name: what a value is called."""
+    return next(iter(reversed(re.findall(r"\w+", name))), "")
+
+
+def is_count(value: Any) -> bool:
+    """Whether it is a whole number above 0."""
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def short(file: Path) -> str:
@@ -148,7 +157,7 @@ def _loops(file: Path) -> list[range]:
 
 
 def _stands(wheel: str, value: Any) -> bool:
-    return isinstance(value, bool) == (wheel == "checkpointing") and (isinstance(value, bool) or (isinstance(value, int) and value > 0))
+    return isinstance(value, bool) if wheel == "checkpointing" else is_count(value)
 
 
 def lengths(place: Place) -> dict[str, int]:
@@ -158,8 +167,7 @@ def lengths(place: Place) -> dict[str, int]:
 
 
 def _is_length(one: Place) -> bool:
-    whole = isinstance(one.value, int) and not isinstance(one.value, bool) and one.value > 0
-    return whole and (wheel_names.counts_steps(one.last) or wheel_names.counts_passes(one.last))
+    return is_count(one.value) and (wheel_names.counts_steps(one.last) or wheel_names.counts_passes(one.last))
 
 
 def bound(file: Path, name: str, value: int) -> Place | None:
