@@ -16,30 +16,34 @@ from launcher.trial.proof import Proof
 
 
 def prove(result: Fit, rung: Rung, job: Job) -> Proof:
-    """Whether the rung is the asked training. Runs twins if it accumulates more than asked; tells the result as an event.
+    """Whether the rung is the asked training. Runs twins if it accumulates more than asked or turns levers; tells the result as an event.
 
     ``job``: the launch, with the cure that an earlier proof has found, if there was one.
     """
     twins = proof.needed(job, rung)
     if not twins:
-        found = _by_its_trial(result, rung, Proof(same=as_asked(job.ladder, rung)))
+        found = Proof(same=as_asked(job.ladder, rung))
     else:
         with doing(f"running the same rows in other layouts: is an update at rung {rung.index} the asked one?"):
-            found = _by_its_trial(result, rung, proof.prove(job, rung))
-        if job is not result.job and result.same is not None:
-            found = replace(found, same=with_earlier_cure(found.same, result.same))
+            found = proof.prove(job, rung)
+    if not found.refused:
+        found = replace(found, same=proof.of_levers(found.job or job, rung, found.same))
+    found = _by_its_trial(result, rung, found)
+    if twins and job is not result.job and result.same is not None:
+        found = replace(found, same=with_earlier_cure(found.same, result.same))
     result.same, result.refused = found.same, found.refused or result.refused
     result.sames[rung.index] = found.same
-    job.tell(Proven(rung=rung, same=found.same, refused=found.refused, twins=twins))
+    job.tell(Proven(rung=rung, same=found.same, refused=found.refused, twins=twins or bool(found.same.update)))
     return found
 
 
 def _by_its_trial(result: Fit, rung: Rung, found: Proof) -> Proof:
     """Adds to the proof where the rung's own trial shows other optimizer steps, samples or evaluation points than rung 0's."""
     ladder, asked, tried = result.job.ladder, result.trial_of(0), result.trial_of(rung.index)
-    if not rung.index or asked is None or tried is None or rung.effective_batch != ladder.effective_batch:
+    if not rung.index or rung.effective_batch != ladder.effective_batch:
         return found
-    less, two = course.given_up(ladder, rung), (course.shown(tried.report, rung), course.shown(asked.report, asked.rung))
+    less = course.given_up(ladder, rung, result.job.recipe.ladder.wheels)
+    two = [course.shown(one.report, one.rung) if one is not None else course.Course() for one in (tried, asked)]
     same = course.held_against(found.same, *two, batch=ladder.effective_batch, less=less)
     refused = (
         course.refusal(found.same, *two, batch=ladder.effective_batch, less=less) if rung.accumulation > ladder.asked.accumulation else ""

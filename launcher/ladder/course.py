@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from launcher.config.schema import WheelRule
+from launcher.ladder import levers
 from launcher.ladder.rungs import CARDS, MICRO_BATCH, Ladder, Rung
 from launcher.ladder.same_training import GIVEN_UP, PROVEN, SameTraining
 from launcher.shared.report import EVALUATES_EVERY, PASS_SAMPLES, SAID_ACCUMULATION, SAVES_EVERY, UPDATES, TrialReport
@@ -18,7 +20,7 @@ from launcher.shared.sizes import format_number
 ANOTHER = 0.05
 """Fraction of the asked steps or samples by which a number may differ; beyond it is another training, below it rounding at the ends of
 passes."""
-NEUTRAL = frozenset({MICRO_BATCH, CARDS, "checkpointing", "workers"})
+NEUTRAL = frozenset({MICRO_BATCH, CARDS, "checkpointing", "workers", *levers.EXACT})
 """Wheels that don't change the training, in addition to those that act only in validation."""
 
 
@@ -54,13 +56,14 @@ def _count(said: Any) -> int | None:
 # A rung's trial against the asked one
 
 
-def given_up(ladder: Ladder, rung: Rung) -> str:
+def given_up(ladder: Ladder, rung: Rung, rules: Mapping[str, WheelRule] | None = None) -> str:
     """What the rung changes in the training itself (sizes, lengths, models), in words; not how its batch is made up."""
     acts_in = {wheel.name: wheel.acts_in for wheel in ladder.wheels}
     turned = {
         name: pair for name, pair in ladder.given_up(rung).items() if name not in NEUTRAL and acts_in[name] not in ("validation", "host")
     }
-    return ", ".join(f"{name} {used} instead of {asked}" for name, (asked, used) in turned.items())
+    rules = rules or {}
+    return ", ".join(f"{name} {used} instead of {asked}{levers.another(name, rules)}" for name, (asked, used) in turned.items())
 
 
 def held_against(same: SameTraining, tried: Course, asked: Course, *, batch: int, less: str = "") -> SameTraining:
@@ -69,7 +72,7 @@ def held_against(same: SameTraining, tried: Course, asked: Course, *, batch: int
     ``batch``: samples per optimizer step, as asked. ``less``: what the rung gives up, in words.
     """
     if less and same.gradient == PROVEN:
-        same = replace(same, gradient=f"{GIVEN_UP}: {less}")
+        same = replace(same, gradient=f"{GIVEN_UP}: {'; '.join(filter(None, (less, levers.told(same.update))))}")
     if "counts" not in same.cure:  # what puts a length right isn't in the trial yet
         same = _with_samples(_with_steps_in_all(same, tried, asked), tried, asked, batch=batch)
     if (points := _points(tried, asked)) and not same.schedule.startswith("differs"):

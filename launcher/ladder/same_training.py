@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from launcher.ladder.rungs import Ladder, Rung
-from launcher.ladder.twins import Finding, FindingKind, Twin, rates_to_come, settings_apart
+from launcher.ladder.twins import APART, Finding, FindingKind, Twin, rates_to_come, settings_apart
 
 BESIDE = 5e-2
 """Distance up to which what is kept of the weights is the same: the first twin's own distance to the weights is small, too."""
@@ -33,6 +33,8 @@ class SameTraining:
     cure: Mapping[str, Any] = field(default_factory=dict)
     """What was done to the asked command so that it is the same."""
     notes: tuple[str, ...] = ()
+    update: Mapping[str, float | str] = field(default_factory=dict)
+    """How its update lies to the one with its levers as asked (``levers.measured``); empty where none is turned."""
     seconds: float = 0.0
 
     @property
@@ -55,7 +57,7 @@ class SameTraining:
     def as_record(self) -> dict[str, Any]:
         return {
             **self.lines, "verdict": self.verdict, "apart": self.apart, "layouts": list(self.layouts), "cure": dict(self.cure),
-            "notes": list(self.notes), "seconds": round(self.seconds, 3),
+            "notes": list(self.notes), "update": dict(self.update), "seconds": round(self.seconds, 3),
         }  # fmt: skip
 
     @classmethod
@@ -126,6 +128,15 @@ def but_for_the_last_step(same: SameTraining, found: Finding, first: Twin, other
         steps = f"{other.updates} steps at {other.layout} in all, {first.updates} at {first.layout}"
         return replace(same, steps=f"differs by {abs(other.updates - first.updates)} {ends}: {steps}")
     return same
+
+
+def with_update(same: SameTraining, update: Mapping[str, float | str], *, exact: bool, seconds: float) -> SameTraining:
+    """A certificate with ``levers.measured``. ``exact``: nothing of the update may be another, so it is the asked one or told not to be."""
+    same = replace(same, update=update, seconds=same.seconds + seconds)
+    apart = update.get("gradient_apart")
+    if not exact or same.gradient != PROVEN or (isinstance(apart, float) and apart <= APART):
+        return same
+    return replace(same, gradient=f"differs by {apart:.2g}" if apart is not None else f"not comparable because {update['why']}")
 
 
 def with_earlier_cure(same: SameTraining, earlier: SameTraining) -> SameTraining:

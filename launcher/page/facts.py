@@ -10,6 +10,8 @@ from typing import Any
 
 from launcher.history.records import AttemptRecord, Record, TrialRecord
 from launcher.history.runs import Run, events_of, read_json
+from launcher.ladder import levers
+from launcher.ladder.same_training import GIVEN_UP
 from launcher.shared.report import PARTS, Phase, PhaseUse, TrialReport
 from launcher.shared.sizes import format_size
 
@@ -250,7 +252,9 @@ def _above(failed: Sequence[LadderRow], out: Sequence[LadderRow]) -> str:
 def _given_up(record: Record) -> str:
     """What is given up, settings and batch; only what was shown to be the same training is said to be that."""
     lost = [row for row in given_up(record) if row[0] not in ("micro-batch", "accumulation", "effective batch")]
-    settings = f"Given up for it: {'; '.join(f'{name} {asked} -> {used}' for name, asked, used in lost)}. " if lost else ""
+    update = levers.told(record.same_training.update) if record.same_training is not None else ""
+    changes = (*(f"{name} {asked} -> {used}" for name, asked, used in lost), *filter(None, [update]))
+    settings = f"Given up for it: {'; '.join(changes)}. " if lost else ""
     used, asked = record.effective_batch, record.effective_batch_asked or record.effective_batch
     if used != asked:
         return f"{settings}The effective batch is {used} in place of {asked}: learning rate and schedule were chosen for another."
@@ -258,12 +262,18 @@ def _given_up(record: Record) -> str:
         return settings
     told = record.same_training.verdict if record.same_training is not None else ""
     shown = (
-        "that is shown to be the same training"
+        ("that alone changes no update" if lost else "that is shown to be the same training")
         if told == "same"
         else f"that it is the same training: {told.replace('_', ' ') or 'not shown'}"
     )
     speed = "; nothing is given up but speed" if told == "same" and not lost else ""
     return f"{settings}The effective batch is the asked one ({used}), in smaller pieces; {shown}{speed}."
+
+
+def same_training(record: Record) -> str:
+    """Whether the run's rung is the asked training, in a word or two."""
+    same = record.same_training
+    return "" if same is None else "but for what is given up" if same.gradient.startswith(GIVEN_UP) else same.verdict
 
 
 def given_up(record: Record) -> list[tuple[str, str, str]]:

@@ -175,7 +175,7 @@ def _about(run: Run, record: Record) -> list[tuple[str, str]]:
         ("remarks", "; ".join(device.notes) if device else ""),
         ("kept fit", f"no trial was made: kept since {kept.made}" if kept.used else kept.why),
         ("trials", f"{len(record.trials)}, {plot.duration(record.trial_seconds)}" if record.trials else ""),
-        ("same training as asked", record.same_training.verdict if record.same_training else ""),
+        ("same training as asked", facts.same_training(record)),
         ("launched in", record.cwd),
         ("run folder", str(run.folder.path)),
         ("ran with", _versions(record)),

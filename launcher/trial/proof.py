@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from launcher.adapter.protocol import Proves, ability
-from launcher.config.schema import Recipe
+from launcher.config.schema import Recipe, Value
 from launcher.errors import BadInput
-from launcher.ladder import same_training
+from launcher.ladder import levers, same_training
 from launcher.ladder.rungs import Rung
 from launcher.ladder.same_training import SameTraining
 from launcher.ladder.twins import Finding, FindingKind, Twin, compare, with_one_row, with_other_rows
+from launcher.shared.activity import doing
 from launcher.trial.job import Job
 from launcher.trial.twins import OutOfTime, Twins
 
@@ -55,6 +56,33 @@ def prove(job: Job, rung: Rung) -> Proof:
     began = time.monotonic()
     proof = _Proving(job, rung, until=began + job.recipe.trial.proof_timeout_s).proof()
     return replace(proof, same=replace(proof.same, seconds=time.monotonic() - began))
+
+
+def of_levers(job: Job, rung: Rung, same: SameTraining) -> SameTraining:
+    """``same``, with how far the rung's update is from the one with its levers as asked. Raises Interrupted on a signal."""
+    asked = levers.turned(job.ladder, rung, job.recipe.ladder.wheels)
+    if not asked:
+        return same
+    began, limit_s = time.monotonic(), job.recipe.trial.proof_timeout_s
+    with doing(f"running a step of the same rows with {', '.join(asked)} as asked: how far is the update of rung {rung.index} from it?"):
+        update = _updates(job, rung, asked, until=began + limit_s)
+    return same_training.with_update(same, update, exact=set(asked) <= levers.EXACT, seconds=time.monotonic() - began)
+
+
+def _updates(job: Job, rung: Rung, asked: Mapping[str, Value], *, until: float) -> Mapping[str, float | str]:
+    adapter, limit_s = ability(job.adapter, Proves), job.recipe.trial.proof_timeout_s
+    if adapter is None or not limit_s or rung.world_size > 1:
+        no_twins = f"the adapter {job.adapter.name} doesn't say how its runs are made small" if adapter is None else ""
+        return {"why": no_twins or (f"{rung.world_size} processes train together" if limit_s else "trial.proof_timeout_s is 0")}
+    twins = Twins(job, rung, until=until, name="levers")
+    try:
+        return levers.measured(*twins.of_values(adapter, asked))
+    except (BadInput, OSError, ValueError) as error:
+        return {"why": f"its twins could not be run: {error}"}
+    except OutOfTime:
+        return {"why": f"it took longer than {limit_s:g} s (trial.proof_timeout_s)"}
+    finally:
+        twins.forget()
 
 
 def with_cure(job: Job, cure: Mapping[str, Any]) -> Job:

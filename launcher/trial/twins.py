@@ -12,6 +12,7 @@ from typing import Any
 
 from launcher.adapter.commands import Command
 from launcher.adapter.protocol import Proves
+from launcher.config.schema import Value
 from launcher.ladder.rungs import MICRO_BATCH, Rung
 from launcher.ladder.twins import Step, Twin, TwinFigures
 from launcher.machine import process
@@ -22,6 +23,8 @@ from launcher.trial.job import Job
 MODULE = "launcher.trainers.script.inside.same.run"
 PASS_STEPS = 4
 """Optimizer steps that a pass over the data is cut to."""
+MOST_ROWS = 4
+"""Of twins that are held against each other by their updates."""
 LEAST_S = 5.0
 """With less left no more twins are begun."""
 
@@ -33,10 +36,10 @@ class OutOfTime(Exception):
 class Twins:
     """Those of one proof, round by round."""
 
-    def __init__(self, job: Job, rung: Rung, *, until: float) -> None:
-        """``until``: by ``time.monotonic``."""
+    def __init__(self, job: Job, rung: Rung, *, until: float, name: str = "twins") -> None:
+        """``until``: by ``time.monotonic``. ``name``: of their folder."""
         self._job, self._rung, self._until = job, rung, until
-        self._place = job.folder.trials / "twins"
+        self._place = job.folder.trials / name
         self._rounds = 0
         self.single = True
         """Weights of half precision are turned to single."""
@@ -45,6 +48,20 @@ class Twins:
         self, adapter: Proves, layouts: Sequence[tuple[int, int]], *, short: bool = True, points: bool = False, **told: Any
     ) -> list[Twin]:
         """Twins of these layouts, the first of which the others are held against."""
+        named = {f"{micro}x{many}": self._laid_out(micro, many, {}) for micro, many in layouts}
+        return self._round(adapter, named, short=short, points=points, **told)
+
+    def of_values(self, adapter: Proves, asked: Mapping[str, Value]) -> list[Twin]:
+        """An update by the same rows with these values of wheels, and as the rung has them."""
+        rows = min(self._rung.micro_batch, MOST_ROWS)
+        rungs = {"asked": self._laid_out(rows, 1, asked), "used": self._laid_out(rows, 1, {})}
+        return self._round(adapter, rungs, short=True, points=False, update=True, single=False)
+
+    def _laid_out(self, micro: int, accumulation: int, values: Mapping[str, Value]) -> Rung:
+        return replace(self._rung, values={**self._rung.values, **values, MICRO_BATCH: micro}, accumulation=accumulation)
+
+    def _round(self, adapter: Proves, rungs: Mapping[str, Rung], *, short: bool, points: bool, **told: Any) -> list[Twin]:
+        """One twin of each rung, by name."""
         self._rounds += 1
         left = self._until - time.monotonic()
         if left < LEAST_S:
@@ -52,27 +69,22 @@ class Twins:
         place = self._place / str(self._rounds)
         shutil.rmtree(place, ignore_errors=True)  # of an earlier beginning of the same launch
         place.mkdir(parents=True)
-        names = [f"{micro}x{accumulation}" for micro, accumulation in layouts]
-        twins = []
-        for name, (micro, accumulation) in zip(names, layouts, strict=True):
-            rung = replace(self._rung, values={**self._rung.values, MICRO_BATCH: micro}, accumulation=accumulation)
+        twins: list[dict[str, Any]] = []
+        for name, rung in rungs.items():
             command = adapter.twin(rung, self._job.budget, folder=place / name, short=short, points=points)
-            samples = micro * accumulation
+            samples = rung.micro_batch * rung.accumulation
             more = {
                 "samples": samples,
-                "micro_batch": micro,
+                "micro_batch": rung.micro_batch,
                 "pass_samples": PASS_STEPS * samples,
                 "seconds": left / 4,
                 "whole_batch": self._rung.effective_batch,
                 "single": self.single,
                 **told,
             }
-            twins.append(_twin(name, command, against="" if name == names[0] else names[0], told=more))
+            twins.append(_twin(name, command, against=twins[0]["name"] if twins else "", told=more))
         self._child(place, {"twins": twins, "at_once": self._at_once, "limit_s": left / 2})
-        return [
-            read(place / name, micro_batch=micro, accumulation=accumulation)
-            for name, (micro, accumulation) in zip(names, layouts, strict=True)
-        ]
+        return [read(place / name, micro_batch=rung.micro_batch, accumulation=rung.accumulation) for name, rung in rungs.items()]
 
     @property
     def _at_once(self) -> int:
@@ -165,5 +177,5 @@ def _step(said: Mapping[str, Any]) -> Step:
     known = {
         key: said[key] for key in ("optimizer", "rows", "backwards", "passes", "weights", "epsilon", "strayed", "uneven") if key in said
     }
-    against = TwinFigures(**said["against"]) if "against" in said else None
-    return Step(**known, settings=tuple(said["settings"]), scheduled=tuple(said.get("scheduled", ())), against=against)
+    held: dict[str, Any] = {key: TwinFigures(**said[key]) for key in ("against", "update") if key in said}
+    return Step(**known, settings=tuple(said["settings"]), scheduled=tuple(said.get("scheduled", ())), **held)

@@ -24,9 +24,9 @@ class CountedParts:
             if optimizer not in self._seen:
                 self._seen.add(optimizer)
                 self._weights |= {
-                    id(one): _bytes(one) for one in self._here(w for group in optimizer.param_groups for w in group["params"])
+                    id(one): bytes_of(one) for one in self._here(w for group in optimizer.param_groups for w in group["params"])
                 }
-                self._states += sum(map(_bytes, self._here(value for state in optimizer.state.values() for value in state.values())))
+                self._states += sum(map(bytes_of, self._here(value for state in optimizer.state.values() for value in state.values())))
 
     def _here(self, values: Iterable[Any]) -> Iterable[Any]:
         return (one for one in values if getattr(getattr(one, "device", None), "type", "") == self._device)
@@ -36,7 +36,8 @@ class CountedParts:
         return {"weights": sum(self._weights.values()), "states": self._states} if self._weights else {}
 
 
-def _bytes(tensor: Any) -> int:
-    """In this process: of a tensor that ranks share (DTensor) its own part."""
-    tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+def bytes_of(tensor: Any) -> int:
+    """In this process: of a tensor that ranks share (DTensor) its own part, of one that keeps others within it (8 bits) those."""
+    if hasattr(tensor, "__tensor_flatten__"):
+        return sum(bytes_of(getattr(tensor, name)) for name in tensor.__tensor_flatten__()[0])
     return int(tensor.numel() * tensor.element_size())

@@ -83,6 +83,12 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
         ),
         "optimizer": WheelSpec(type=str, help="A name of TrainingArguments' optim, such as adamw_torch_fused, adamw_8bit, adafactor."),
         "precision": WheelSpec(type=str, help="fp32, bf16 or fp16 (autocast; the weights and the optimizer stay as they are)."),
+        "loss_chunks": WheelSpec(
+            type=int, rises=True, help="Parts in which logits and loss of a training's tokens are computed; 1 is all at once. Text."
+        ),
+        "freeze": WheelSpec(
+            type=int, rises=True, help="Embeddings and so many of the first layers aren't trained; 0 is all trained. Text."
+        ),
         "lora": WheelSpec(type=int, help="Rank of LoRA adapters to train instead of all weights; 0 is all weights. Needs peft."),
         "model": WheelSpec(
             type=str, help="A folder with model and tokenizer, or a name on the hub; smaller ones: ladder.wheels.model.values."
@@ -319,7 +325,7 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
 
     def keeps(self) -> frozenset[str]:
         """Wheels that change neither a checkpoint's contents (model, LoRA, optimizer, positions) nor the number of samples in an epoch."""
-        keeps = {"micro_batch", CARDS, "checkpointing", sharding.WHEEL, "precision", "val_micro_batch", "generation_length", "val_keeps"}
+        keeps = {"micro_batch", CARDS, "checkpointing", sharding.WHEEL, "precision", "loss_chunks", *_OF_EVALUATION}
         if (self.recipe.trainer.args.get("max_steps") or -1) > 0:  # the schedule doesn't hang on the number of samples
             keeps |= {"sequence_length", "label_length"}
         return frozenset(keeps)
@@ -379,11 +385,14 @@ class TransformersAdapter(Adapter, Resumes, Traceable, Proves):
         return float(seconds + evaluations * report.validation_batches_total * report.validation_batch_seconds)
 
 
+_OF_EVALUATION = ("val_micro_batch", "generation_length", "val_keeps")
 _ARGUMENTS = {
     "label_length": "label_length",
     "audio_seconds": "audio_seconds",
     "sequence_length": "sequence_length",
     "lora": "lora_rank",
+    "loss_chunks": "loss_chunks",
+    "freeze": "freeze",
     "val_micro_batch": "per_device_eval_batch_size",
     "generation_length": "generation_max_length",
     "val_keeps": "eval_keeps",

@@ -41,6 +41,11 @@ GONE: Mapping[str, str] = {
     "save_safetensors": "Gone in transformers 5: safetensors it is.",
     "tokenizer": "Gone in transformers 5; the model's own tokenizer is used.",
     "per_gpu_train_batch_size": "Set ask.micro_batch.",
+    **dict.fromkeys(
+        ("load_in_4bit", "load_in_8bit", "quantization_config"),
+        "Weights of 4 or 8 bits aren't trained themselves: adapters beside them are, which is another training. The built-in trainers have "
+        "adapters beside whole weights (ask.lora); QLoRA needs a script of yours.",
+    ),
     "max_label_length": "Set ask.label_length.",
     "max_seq_length": "Set ask.sequence_length.",
     "max_length": "Set ask.sequence_length (text) or ask.label_length (speech).",

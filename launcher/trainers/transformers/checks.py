@@ -11,13 +11,13 @@ from launcher.errors import Fault, did_you_mean
 from launcher.machine import devices, install, nvml
 from launcher.shared import card_memory
 from launcher.trainers.transformers import arguments as hf_arguments
+from launcher.trainers.transformers import levers, sharding
 from launcher.trainers.transformers import models as hf_models
-from launcher.trainers.transformers import sharding
 from launcher.trainers.transformers.native import hf_run
 
 PRECISIONS = ("fp32", "bf16", "fp16")
 _SPEECH_ONLY = ("label_length", "audio_seconds", "generation_length")
-_TEXT_ONLY = ("sequence_length",)
+_TEXT_ONLY = ("sequence_length", "loss_chunks", "freeze")
 DEFAULT_OPTIMIZER = "adamw_torch_fused"
 _NEEDS = {
     "bnb": "bitsandbytes",
@@ -48,7 +48,8 @@ def wheel_faults(recipe: Recipe, task: str) -> list[Fault]:
             faults.append(Fault(key=key, found=f"rank {value}", cure="0 (all weights), or a rank such as 16."))
         elif value and importlib.util.find_spec("peft") is None:
             faults.append(Fault(key=key, found="LoRA needs the package peft, which is not installed", cure=f"{install.extra('lora')}."))
-    faults += [*share_faults(recipe), *_generation_faults(recipe, task)]
+    said = {name: values(recipe, name) for name in ("optimizer", "precision", "sharding", "lora", "model", *levers.LEAST)}
+    faults += [*share_faults(recipe), *_generation_faults(recipe, task), *levers.faults(recipe, said)]
     return faults + sharding.faults(
         recipe, values(recipe, sharding.WHEEL), cpu=on_cpu(recipe), generates=_generates(recipe),
         models=[str(name) for _, name in values(recipe, "model")],

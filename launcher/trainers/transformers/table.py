@@ -140,6 +140,8 @@ _REFUSED = _each(
     audio_seconds="It is the ladder's: set ask.audio_seconds.",
     sequence_length="It is the ladder's: set ask.sequence_length.",
     lora_rank="It is the ladder's: set ask.lora.",
+    loss_chunks="It is the ladder's: set ask.loss_chunks.",
+    freeze="It is the ladder's: set ask.freeze.",
     eval_keeps="It is the ladder's: set ask.val_keeps.",
     batch_eval_metrics="Set ask.val_keeps=sums.",
     eval_do_concat_batches="The built-in trainers' metrics want one array; set ask.val_keeps=sums where joining takes too much.",

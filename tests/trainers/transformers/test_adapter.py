@@ -117,12 +117,68 @@ def test_transcripts_are_left_out_only_on_rungs_below_what_was_asked(spoken: Pat
         ({"load_best_model_at_end": True}, "eval_strategy and save_strategy differ"),
         ({"fsdp": "full_shard"}, "set ask.sharding"),
         ({"deepspeed": "ds.json"}, "not covered"),
+        ({"load_in_4bit": True}, "which is another training"),
+        ({"loss_chunks": 4}, "set ask.loss_chunks"),
         ({"max_steps": 1.5}, "is not int"),
     ],
 )
 def test_arguments_are_refused_with_what_would_work(sums: Path, args: dict[str, Any], said: str) -> None:
     faults = found(make(sums, "text", args=args))
     assert len(faults) == 1 and said in faults[0], faults
+
+
+@pytest.mark.parametrize(
+    ("ask", "wheels", "args", "said"),
+    [
+        ({"optimizer": "adafactor"}, {"optimizer": ["adamw_torch"]}, {}, "adamw_torch needs more memory than adafactor"),
+        ({"optimizer": "adamw_torch"}, {"optimizer": ["adafactor", "adamw_torch_fused"]}, {}, "the order of falling need"),
+        ({"precision": "bf16"}, {"precision": ["fp32"]}, {}, "fp32 needs more memory than bf16"),
+        ({"loss_chunks": 1}, {"loss_chunks": [8, 4]}, {}, "4 needs more memory than 8"),
+        ({"loss_chunks": 0}, {}, {}, "A whole number: 1"),
+        ({"freeze": -1}, {}, {}, "A whole number: 0"),
+        ({"freeze": 1, "lora": 4}, {}, {}, "LoRA freezes all layers"),
+        ({"loss_chunks": 4}, {}, {"label_smoothing_factor": 0.1}, "label smoothing takes all logits"),
+        ({"optimizer": "adamw_torch"}, {"optimizer": ["adamw_8bit"]}, {}, "bitsandbytes"),
+    ],
+)
+def test_levers_that_can_not_be_had_are_refused_before_a_launch(
+    sums: Path, ask: dict[str, Any], wheels: dict[str, Any], args: dict[str, Any], said: str
+) -> None:
+    order = ("micro_batch", *(name for name in ask if name != "lora"))
+    rules = {"order": order, "wheels": {name: {"values": tuple(values)} for name, values in wheels.items()}}
+    faults = found(make(sums, "text", ask=ask, args=args, ladder=rules))
+    assert len(faults) == 1 and said in faults[0], faults
+
+
+@pytest.mark.parametrize(
+    ("asked", "rule", "wanted"),
+    [
+        ({"loss_chunks": 1}, {"values": (8,)}, (1, 8)),
+        ({"loss_chunks": 8}, {"values": (4,)}, (8,)),
+        ({"loss_chunks": 4}, {"values": (2, 4, 16)}, (4, 16)),
+        ({"sequence_length": 64}, {"values": (128,)}, (64,)),
+        ({"warm": 0}, {"argument": "warmup_steps", "values": (10,)}, (0, 10)),
+        ({"warm": 5}, {"argument": "warmup_steps", "values": (2,)}, (5, 2)),
+    ],
+)
+def test_a_single_number_is_a_step_where_a_larger_one_needs_less_or_the_wheel_is_a_recipe_s_own(
+    sums: Path, asked: dict[str, Any], rule: dict[str, Any], wanted: tuple[int, ...]
+) -> None:
+    (name,) = asked
+    ladder = ladder_of(TransformersAdapter(make(sums, "text", ask=asked, ladder={"order": (name,), "wheels": {name: rule}})))
+    assert next(wheel.values for wheel in ladder.wheels if wheel.name == name) == wanted
+
+
+def test_levers_of_language_models_are_refused_for_speech_and_a_capped_model_has_no_loss_in_parts(
+    spoken: Path, sums: Path, tmp_path: Path
+) -> None:
+    assert ["the speech trainer has no loss_chunks" in fault for fault in found(make(spoken, "speech", ask={"loss_chunks": 2}))] == [True]
+    capped = Path(shutil.copytree(sums, tmp_path / "capped"))
+    config = capped / "model" / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "final_logit_softcapping": 30.0}), encoding="utf-8")
+    ladder = {"order": ("micro_batch", "loss_chunks"), "wheels": {"loss_chunks": {"values": (4,)}}}
+    (fault,) = found(make(capped, "text", ask={"loss_chunks": 1}, ladder=ladder))
+    assert fault.startswith("ladder.wheels.loss_chunks.values") and "final_logit_softcapping" in fault
 
 
 def test_every_argument_of_the_installed_version_is_known() -> None:

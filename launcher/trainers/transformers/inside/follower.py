@@ -10,7 +10,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from launcher.shared.report import SAID_ACCUMULATION, UPDATES, Phase
-from launcher.trainers.transformers.inside import worst
+from launcher.trainers.transformers.inside import levers, worst
 from launcher.trainers.transformers.inside.evaluation import Evaluation
 from launcher.trainers.transformers.inside.guard import Hooks, NotCovered
 from launcher.trainers.transformers.inside.plan import Plan
@@ -114,6 +114,7 @@ class Follower:
             self._enter(Phase.RESUME)
         self._plan_course(args, trainer.train_dataset)
         self._evaluation.follow(trainer)
+        self._head_calls = levers.calls_of(trainer.model.get_output_embeddings())
         batches, step, sampler = trainer.get_batch_samples, trainer.training_step, trainer._get_train_sampler
 
         def with_ballast(*arguments: Any) -> Any:
@@ -126,7 +127,9 @@ class Follower:
             self.saw_micro_batch(rows_of(inputs))
             self._recorder.observe(checkpointing=self._checkpointed(model))
             inputs = self.perhaps_half(inputs)
+            self._head_calls.clear()
             loss = step(model, inputs, *arguments)
+            self._recorder.observe(loss_chunks=max(1, len(self._head_calls) // 2))  # of parts each is computed twice
             self.saw_loss(float(loss))
             return loss
 
@@ -194,7 +197,17 @@ class Follower:
         self._recorder.stepped(optimizer)
         self._recorder.optimizer_step()
         if self._sharding is not None:
+            self._see_optimizer(optimizer)
             self._see_sharding(self._sharding, optimizer)
+
+    def _see_optimizer(self, optimizer: Any) -> None:
+        """Once, as its sharding: its states are there now."""
+        args = self._trainer.args
+        name, kind = str(getattr(args.optim, "value", args.optim)), self._trainer.get_optimizer_cls_and_kwargs(args, self._trainer.model)[0]
+        words, each = levers.optimizer_told(optimizer)
+        self._recorder.observe(optimizer=levers.optimizer_seen(optimizer, name, kind))
+        self._recorder.fact(state_bytes_per_weight=round(each, 4))
+        self._recorder.note(words)
 
     def _see_sharding(self, sharding: Sharding, optimizer: Any) -> None:
         """Once: the optimizer's states are there now."""
@@ -284,10 +297,13 @@ class Follower:
         rank = next(iter(config.values())).r if config else 0
         self._recorder.observe(
             device=args.device.type,
-            precision="bf16" if args.bf16 else "fp16" if args.fp16 else "fp32",
-            optimizer=str(getattr(args.optim, "value", args.optim)),
             lora=rank,
+            freeze=levers.frozen(model),
         )
+        if args.fsdp:  # casts by a policy of its own
+            self._recorder.observe(precision="bf16" if args.bf16 else "fp16" if args.fp16 else "fp32")
+        else:
+            levers.watch_precision(model, args.device.type, lambda seen: self._recorder.observe(precision=seen))
         parameters = list(model.parameters())
         self._recorder.fact(
             parameters=sum(one.numel() for one in parameters),

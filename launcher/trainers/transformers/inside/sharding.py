@@ -9,6 +9,7 @@ from typing import Any
 
 from launcher.shared.sizes import format_size
 from launcher.trainers.transformers.inside.guard import NotCovered
+from launcher.trainers.transformers.inside.levers import states_of
 from launcher.trainers.transformers.sharding import FSDP2, NONE, OFFLOAD, RESHARD
 
 PARTLY = "in part"
@@ -46,7 +47,7 @@ class Sharding:
 
     def seen(self, model: Any, optimizer: Any) -> str:
         """The wheel's value that was really run, once the optimizer has stepped."""
-        weights, states = list(model.parameters()), _states(optimizer)
+        weights, states = list(model.parameters()), states_of(optimizer)
         parts = [self._is_part(one) for one in (*weights, *states)]
         if not any(parts):
             return NONE
@@ -58,14 +59,9 @@ class Sharding:
 
     def told(self, model: Any, optimizer: Any) -> str:
         """For people, how much of what is sharded this rank holds."""
-        tensors = (list(model.parameters()), _states(optimizer))
+        tensors = (list(model.parameters()), states_of(optimizer))
         held = [f"{format_size(_bytes(one, local=True))} of {format_size(_bytes(one))}" for one in tensors]
         return f"sharded over {self._ranks} ranks: this one holds {held[0]} of weights, {held[1]} of optimizer states"
-
-
-def _states(optimizer: Any) -> list[Any]:
-    """An optimizer's tensors that grow with its weights; a count of steps doesn't."""
-    return [value for state in optimizer.state.values() for value in state.values() if getattr(value, "ndim", 0)]
 
 
 def _bytes(tensors: Iterable[Any], *, local: bool = False) -> int:

@@ -46,6 +46,8 @@ def trace(payload: Mapping[str, Any]) -> Trace:
     """One training: a micro-batch with its step, two evaluation batches, a micro-batch of an accumulated batch with its step."""
     import transformers
 
+    if payload["loss_chunks"] > 1:
+        raise NotTraced("a loss in parts isn't traced")
     config = transformers.AutoConfig.from_pretrained(payload["model"])
     if payload["positions"]:
         config.max_source_positions = payload["positions"]
@@ -101,6 +103,8 @@ def _built(payload: Mapping[str, Any], config: Any) -> Any:
         model = kind.from_config(config, **chosen)
     if payload["freeze_encoder"]:
         model.freeze_encoder()
+    if payload["freeze"]:
+        hf_run.freeze_first(model, payload["freeze"])
     if payload["lora"]:
         rank, dropout = payload["lora"], payload["lora_dropout"]
         own: Any = SimpleNamespace(lora_rank=rank, lora_alpha=None, lora_dropout=dropout, lora_target_modules=None)

@@ -7,6 +7,7 @@ trainers' data rules from the same files, and never imports torch.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import math
@@ -14,6 +15,7 @@ import os
 import signal
 import sys
 import threading
+import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -218,6 +220,55 @@ def with_adapters(model: Any, own: CommonArguments, *, targets: str, task_type: 
     )
     model.enable_input_require_grads()  # checkpointed blocks need an input that carries gradients when all weights are frozen
     return get_peft_model(model, config)
+
+
+def freeze_first(model: Any, layers: int) -> None:
+    """Embeddings and the first ``layers`` aren't trained; an output layer that shares its weights with the embeddings isn't, either."""
+    stack = getattr(model.get_decoder(), "layers", None)
+    if stack is None or layers >= len(stack):
+        there = f"of {len(stack)}; one at least is trained" if stack is not None else "which this model doesn't name"
+        raise Refused(f"--freeze {layers} layers, {there}")
+    for frozen in (model.get_input_embeddings(), *stack[:layers]):
+        frozen.requires_grad_(False)
+
+
+def loss_in_chunks(model: Any, chunks: int, row: Mapping[str, Any] | None = None) -> Any:
+    """``model``, which computes logits and loss of a training's tokens in so many parts. A part's logits are there for its own loss alone,
+    and are computed again for its backward pass: of the same mathematics, no more than one part's logits are there at once.
+
+    ``row``: tokens on which the model's own loss is compared. Raises Refused where it is another.
+    """
+    import torch
+    from torch.utils.checkpoint import checkpoint
+    from transformers.modeling_outputs import CausalLMOutputWithPast
+
+    def summed(hidden: Any, labels: Any) -> Any:
+        logits = model.get_output_embeddings()(hidden).float()
+        return torch.nn.functional.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum")
+
+    def in_parts(labels: Any, counted: Any, *args: Any, **kwargs: Any) -> Any:
+        hidden, targets = model.get_decoder()(*args, **kwargs)[0][:, :-1].flatten(0, 1), labels[:, 1:].flatten()
+        parts = zip(hidden.tensor_split(chunks), targets.tensor_split(chunks), strict=True)
+        loss = sum(checkpoint(summed, *part, use_reentrant=False) for part in parts)
+        return loss / (counted if counted is not None else (targets != IGNORED).sum())
+
+    whole = type(model).forward
+
+    @functools.wraps(whole)
+    def forward(self: Any, *args: Any, labels: Any = None, num_items_in_batch: Any = None, **kwargs: Any) -> Any:
+        if self.training and labels is not None:
+            return CausalLMOutputWithPast(loss=in_parts(labels, num_items_in_batch, *args, **kwargs))
+        given = {} if num_items_in_batch is None else {"num_items_in_batch": num_items_in_batch}
+        return whole(self, *args, labels=labels, **given, **kwargs)
+
+    if row is not None:
+        tokens = torch.tensor([row["input_ids"][:32]])
+        with torch.no_grad():
+            own, ours = float(model(input_ids=tokens, labels=tokens).loss), float(in_parts(tokens, None, input_ids=tokens))
+        if not math.isclose(own, ours, rel_tol=1e-4):
+            raise Refused(f"--loss_chunks: this model's own loss is {own:.6g} and in parts {ours:.6g}: it does more than its output layer")
+    model.forward = types.MethodType(forward, model)
+    return model
 
 
 def token_weighted(label_smoothing: float = 0.0) -> Callable[..., Any]:

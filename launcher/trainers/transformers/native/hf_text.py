@@ -34,6 +34,8 @@ class TextArguments(CommonArguments):
 
     sequence_length: int = field(default=1024, metadata={"help": "most tokens in one row of a batch"})
     packing: bool = field(default=False, metadata={"help": "fill every row with the next texts instead of padding it"})
+    loss_chunks: int = field(default=1, metadata={"help": "parts in which a training's logits and loss are computed, one after the other"})
+    freeze: int = field(default=0, metadata={"help": "embeddings and so many of the first layers aren't trained"})
     prompt_column: str | None = field(default=None, metadata={"help": "column of what is given and not learned; prompt where there is one"})
 
 
@@ -254,6 +256,10 @@ def build(own: TextArguments, args: Any) -> Any:
     args.remove_unused_columns = False
     args.label_names = ["labels"]
     args.batch_eval_metrics = own.eval_keeps == "sums"
+    if own.freeze:
+        hf_run.freeze_first(model, own.freeze)
+    if own.loss_chunks > 1:
+        hf_run.loss_in_chunks(model, own.loss_chunks, datasets[0][0])
     if own.lora_rank:
         model = hf_run.with_adapters(model, own, targets="all-linear", task_type="CAUSAL_LM")
     trainer = Trainer(

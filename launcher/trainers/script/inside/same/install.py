@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -27,7 +28,8 @@ def install(said: Mapping[str, Any], records: Path) -> None:
     rest = AtRest(told.micro_batch)
     rows = Rows(told, rest)
     updates = Updates(told, place, rows, rest)
-    still.install(rest, batch_norm_trains=told.batch_norm_trains, seen_batch_norm=lambda: updates.facts.update(batch_norm=True))
+    seen = functools.partial(updates.facts.update, batch_norm=True)
+    still.install(rest, batch_norm_trains=told.batch_norm_trains, seen_batch_norm=seen, precise=not told.update)
     rows.install()
     updates.install()
     atexit.register(updates.at_exit)

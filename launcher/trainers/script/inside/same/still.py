@@ -80,8 +80,8 @@ def seeded(number: int) -> Iterator[None]:
         random_states.back_to(kept)
 
 
-def install(rest: AtRest, *, batch_norm_trains: bool, seen_batch_norm: Callable[[], None]) -> None:
-    """Patches torch and NumPy, which have just been imported."""
+def install(rest: AtRest, *, batch_norm_trains: bool, seen_batch_norm: Callable[[], None], precise: bool) -> None:
+    """Patches torch and NumPy, which have just been imported. ``precise``: single precision all through."""
     import torch
 
     seed(SEED)
@@ -89,7 +89,8 @@ def install(rest: AtRest, *, batch_norm_trains: bool, seen_batch_norm: Callable[
     _dropout(torch)
     draws.install(torch, numpy_or_none(), rest)
     _evaluation(torch)
-    _precision(torch)
+    if precise:
+        _precision(torch)
     _batch_norm(torch, trains=batch_norm_trains, seen=seen_batch_norm)
 
 

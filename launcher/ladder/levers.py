@@ -1,0 +1,66 @@
+"""Levers: settings that need less memory whatever the batch, and change how an update is made (an optimizer, a precision). Pure.
+
+Each that is turned is named in what a rung gives up, with how far its update is from the asked one (docs/decisions/046).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from launcher.config.schema import Value, WheelRule
+from launcher.ladder.rungs import Ladder, Rung
+from launcher.ladder.twins import APART, Twin
+
+EXACT = frozenset({"loss_chunks"})
+"""Those whose update is the asked one but for rounding, which twins show."""
+_UPDATE = frozenset(("optimizer", "optim", "opt", "adam", "adamw", "precision", "dtype", "amp", "bf16", "fp16", "freeze", "frozen"))
+_ANOTHER = frozenset(("lora", "qlora", "dora", "peft", "adapters", "quantization", "4bit", "8bit", "nf4"))
+
+
+def _means(name: str, rules: Mapping[str, WheelRule], words: frozenset[str]) -> bool:
+    """Whether a wheel, or the argument that it turns, has one of these words in its name."""
+    rule = rules.get(name)
+    said = f"{name} {rule.argument if rule is not None and rule.argument else ''}".lower()
+    return bool(words.intersection(re.split(r"[^a-z0-9]+", said)))
+
+
+def turned(ladder: Ladder, rung: Rung, rules: Mapping[str, WheelRule]) -> dict[str, Value]:
+    """Levers that this rung turns -> what was asked. LoRA and the like are none: nothing of their update can be held against the asked
+    one."""
+    less = ladder.given_up(rung)
+    if any(another(name, rules) for name in less):
+        return {}
+    return {name: asked for name, (asked, _) in less.items() if name in EXACT or _means(name, rules, _UPDATE)}
+
+
+def another(name: str, rules: Mapping[str, WheelRule]) -> str:
+    """What is to be said beside a wheel that makes it another training, whatever is measured; empty for others."""
+    is_another = _means(name, rules, _ANOTHER) and not _means(name, rules, _UPDATE)  # --use_8bit_adam is an optimizer
+    return " (another training, not the same one cheaper)" if is_another else ""
+
+
+def measured(asked: Twin, used: Twin) -> dict[str, float | str]:
+    """How the second twin's update of its first gradient lies to the first one's, and those gradients; ``why`` not. The update is that of a
+    second step with the same gradient: at the first, states are exact however few bits they are kept in."""
+    for twin, whose in ((asked, "as asked"), (used, "as it is given up")):
+        if not twin.steps:
+            return {"why": f"a step {whose} was not seen: {twin.why}"}
+    gradient, update = used.steps[0].against, used.steps[0].update
+    if gradient is None or update is None or gradient.mismatch or update.mismatch:
+        return {"why": (gradient and gradient.mismatch) or (update and update.mismatch) or "its tensors are others than the asked ones"}
+    if not update.length or not update.length_first:
+        return {"why": "a step changes nothing"}
+    cosine = update.factor * update.length_first / update.length
+    return {"apart": update.apart, "cosine": cosine, "length": update.length / update.length_first, "gradient_apart": gradient.apart}
+
+
+def told(update: Mapping[str, float | str]) -> str:
+    """``measured`` in words; empty where nothing was to be."""
+    if not update or "why" in update:
+        return f"how far its update is from the asked one was not measured: {update['why']}" if update else ""
+    same = float(update["gradient_apart"]) <= APART
+    gradients = "the same gradients" if same else f"gradients {update['gradient_apart']:.2g} apart"
+    alike = float(update["apart"]) <= APART
+    far = "the asked one" if alike else f"{update['apart']:.2g} apart from the asked one (cosine {update['cosine']:.3f})"
+    return f"its update is {far}, of {gradients}"
